@@ -90,7 +90,7 @@ func (b browser) enterButton(t *testing.T, selector string) {
 // enter replaces the text of a field.
 func (b browser) enter(t *testing.T, selector, text string) {
 	t.Helper()
-	b.do(t, "entering into "+selector, chromedp.SetValue(selector, "", chromedp.ByQuery), chromedp.SendKeys(selector, text, chromedp.ByQuery))
+	b.do(t, "entering into "+selector, chromedp.Clear(selector, chromedp.ByQuery), chromedp.SendKeys(selector, text, chromedp.ByQuery))
 }
 
 // sees waits until a CSS selector finds an element with a text.

@@ -16,14 +16,18 @@ type Part[T any] struct {
 	Late    bool             // the page did not wait for it: the script reads the page again
 }
 
-// partsTimeout is how long the first view of a page waits for its parts.
-const partsTimeout = 90 * time.Millisecond
+// How long a page waits for its parts: the first time that somebody sees it, and when the
+// script reads it again.
+const (
+	firstTimeout   = 90 * time.Millisecond
+	refreshTimeout = 1500 * time.Millisecond
+)
 
-// RefreshHeader is of the requests with which the script reads a page again. They wait for
-// all of its parts.
+// RefreshHeader is of the requests with which the script reads a page again.
 const RefreshHeader = "Watership-Refresh"
 
-// WaitParameter is of a link to a page that waits for all of its parts.
+// WaitParameter asks for a page that waits for all of its parts: the script does if some were
+// late, and a link for browsers without script.
 const WaitParameter = "wait"
 
 // WaitLink is a link, for browsers without script, to the same page with all of its parts.
@@ -42,12 +46,16 @@ type Parts struct {
 }
 
 func NewParts(r *http.Request) *Parts {
-	if r.Header.Get(RefreshHeader) != "" || r.URL.Query().Has(WaitParameter) {
-		ctx, give := context.WithCancel(r.Context())
-		return &Parts{ctx: ctx, give: give}
+	p := &Parts{}
+	switch {
+	case r.URL.Query().Has(WaitParameter):
+		p.ctx, p.give = context.WithCancel(r.Context())
+	case r.Header.Get(RefreshHeader) != "":
+		p.ctx, p.give = context.WithTimeout(r.Context(), refreshTimeout)
+	default:
+		p.ctx, p.give = context.WithTimeout(r.Context(), firstTimeout)
 	}
-	ctx, give := context.WithTimeout(r.Context(), partsTimeout)
-	return &Parts{ctx: ctx, give: give}
+	return p
 }
 
 // Wait ends when each part has its value or its problem, or is late.

@@ -71,16 +71,22 @@ async function onClick(event) {
 }
 
 // refresh reads the page again and replaces its live elements. An element in which
-// somebody works is left alone.
+// somebody works is left alone. For parts that were late it reads the page once more, and
+// waits for them.
 export async function refresh(url = location.href) {
   const response = await fetch(url, { headers: { Accept: "text/html", "Watership-Refresh": "yes" } });
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const now of document.querySelectorAll("[data-live][id]")) {
     const next = page.getElementById(now.id);
-    if (!next || now.contains(document.activeElement) || now.innerHTML === next.innerHTML) continue;
+    if (!next || next.querySelector("[data-late]") || now.contains(document.activeElement) || now.innerHTML === next.innerHTML) continue;
     const opened = [...now.querySelectorAll("details")].map((details) => details.open);
     next.querySelectorAll("details").forEach((details, i) => (details.open ||= opened[i] ?? false));
     now.replaceWith(document.adoptNode(next));
+  }
+  const whole = new URL(url, location.href);
+  if (page.querySelector("[data-late]") && !whole.searchParams.has("wait")) {
+    whole.searchParams.set("wait", "1");
+    return refresh(whole);
   }
   const seconds = page.body?.dataset.refresh;
   if (!response.ok) return;

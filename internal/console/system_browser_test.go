@@ -1,0 +1,75 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/console"
+)
+
+// The script reads parts that were late, also those that take longer than its first try.
+func TestLatePartsArrive(t *testing.T) {
+	s := newSystem(t)
+	pages, err := console.New(console.Config{API: slowly{s.api, 2 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages.ServeHTTP(w, r.WithContext(access.NewContext(r.Context(), access.Identity{Name: "ada", Role: access.Admin})))
+	}))
+	t.Cleanup(server.Close)
+	b := newBrowser(t, system{url: server.URL})
+	b.open(t, "/")
+	b.sees(t, "#events", "Counting…")
+	b.sees(t, "#events", "No messages in this period")
+	b.sees(t, "#failures", "No open failures")
+}
+
+// An operator pauses a route and resumes it with the keyboard and the pointer; pages with
+// something on them have no barriers.
+func TestRoutesInTheBrowser(t *testing.T) {
+	s := newSystem(t)
+	s.publish(t, "m-1", `{}`, nil)
+	s.await(t, 1, "action: handled")
+	s.broken.Store(true)
+	s.publish(t, "m-2", `{}`, nil)
+	s.await(t, 1, "action: poisoned")
+	b := newBrowser(t, s)
+	b.look(t, 1600, "light")
+	b.open(t, "/routes")
+	b.sees(t, "#own", "Watership's own queues")
+	b.click(t, "details.act summary")
+	b.enter(t, "input[name=reason]", "the database moves")
+	b.click(t, "details.act button")
+	b.sees(t, "p.done", "The route of orders is paused.")
+	b.sees(t, "#states", "by an operator")
+	for _, path := range []string{"/?wait=1", "/routes?wait=1", "/doctor?wait=1"} {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range widths() {
+				b.look(t, width, scheme)
+				b.open(t, path)
+				if wide := value[int64](t, b, "document.documentElement.scrollWidth"); wide > width {
+					t.Errorf("%s is %d pixels wide on a screen of %d", path, wide, width)
+				}
+				for _, barrier := range b.barriers(t) {
+					t.Errorf("%s, %s, %d pixels: %s", path, scheme, width, barrier)
+				}
+				b.picture(t, fmt.Sprintf("system-%s-%s-%d", pictureName(path), scheme, width))
+			}
+		}
+	}
+	b.look(t, 1600, "light")
+	b.open(t, "/routes")
+	b.click(t, `form[action="/routes/resume"] button`)
+	b.sees(t, "p.done", "The route of orders is resumed.")
+	b.open(t, "/")
+	b.click(t, "#events summary")
+	b.sees(t, "#events table", "Poisoned")
+	if links := value[int](t, b, `document.querySelectorAll("#events table a[href^='/messages?']").length`); links < 2 {
+		t.Errorf("%d links to the messages of a step", links)
+	}
+}
