@@ -80,7 +80,7 @@ func newResume(from *settings) *cobra.Command {
 				if err := sys.ResumeRoute(ctx, args[0], reason); err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("the route of queue %s is not paused by hand", terminal.Cell(args[0], 255))
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("the route of queue %s is no longer paused by hand", terminal.Cell(args[0], 255))
 			})
 		},
 	}

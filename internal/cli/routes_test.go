@@ -209,7 +209,7 @@ func TestRoutePausedByHand(t *testing.T) {
 		if n := handled.Load(); n != 0 {
 			t.Errorf("%d messages were handled", n)
 		}
-		wantRun(t, i.run(t, "routes", "resume", i.queue), 0, "is not paused by hand")
+		wantRun(t, i.run(t, "routes", "resume", i.queue), 0, "is no longer paused by hand")
 		i.eventually(t, "action: handled", 1)
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "running")
 		wantRun(t, i.run(t, "doctor"), 0, "no route is paused")
