@@ -47,7 +47,7 @@ visible. Events that become visible together are printed in order.`,
 				if err := to.checkBodies(sys, columns, sel); err != nil {
 					return err
 				}
-				return sys.Follow(ctx, sel, lines, follower{to, newEventWriter(sys, to, format, columns, len(fields) > 0)})
+				return sys.Follow(ctx, sel, lines, &follower{printer: to, eventWriter: newEventWriter(sys, to, format, columns, len(fields) > 0)})
 			})
 		},
 	}
@@ -61,15 +61,25 @@ visible. Events that become visible together are printed in order.`,
 type follower struct {
 	printer
 	eventWriter
+	begun bool // an event was received
 }
 
-func (f follower) Receive(e schemas.Event) error { return f.event(e) }
+func (f *follower) Receive(e schemas.Event) error {
+	f.begun = true
+	return f.event(e)
+}
 
-func (f follower) Flush() error { return f.end() }
+// Flush prints nothing before the first events, which decide how wide the columns are.
+func (f *follower) Flush() error {
+	if !f.begun {
+		return nil
+	}
+	return f.end()
+}
 
-func (f follower) Unreadable(err error) { f.Warn("%v", err) }
+func (f *follower) Unreadable(err error) { f.Warn("%v", err) }
 
-func (f follower) Unavailable(err error) {
+func (f *follower) Unavailable(err error) {
 	var server *client.Error
 	if errors.As(err, &server) {
 		f.Warn("waiting: %v", err)

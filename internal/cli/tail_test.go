@@ -85,3 +85,24 @@ func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
 		t.Error("what was there before was printed")
 	}
 }
+
+// The names of the columns stand above their values.
+func TestTailAlignsItsColumns(t *testing.T) { bothWays(t, testTailAlignsItsColumns) }
+
+func testTailAlignsItsColumns(t *testing.T, seed seeder) {
+	a := seed(t)
+	a.keep(t, a.event(1, schemas.Published))
+	ctx, stop := context.WithCancel(t.Context())
+	out := &sink{}
+	done := make(chan int)
+	go func() {
+		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: &sink{}}, []string{"tail", "-n", "1", "--fields", "@timestamp,action"}, a.environ)
+	}()
+	until(t, "an event", func() bool { return strings.Contains(out.String(), "published") })
+	stop()
+	<-done
+	lines := strings.Split(out.String(), "\n")
+	if head, row := strings.Index(lines[0], "event.action"), strings.Index(lines[1], "published"); head < 0 || head != row {
+		t.Errorf("the columns are not aligned:\n%s", out)
+	}
+}
