@@ -141,7 +141,8 @@ func (l Life) after(failure schemas.Event, outcome Outcome, latest schemas.Event
 // of the replay in which a message failed may be stored after the failure.
 func (l Life) replayOf(failure schemas.Event) (last schemas.Event, found bool) {
 	for _, e := range l.bySequence() {
-		isLater := e.Sequence > failure.Sequence && e.RecordedAction() == schemas.Replayed && (e.Replay == "" || e.Replay != failure.Replay)
+		hasFailedIn := e.Replay != "" && e.Replay == failure.Replay && e.ReplayOf == failure.ReplayOf
+		isLater := e.Sequence > failure.Sequence && e.RecordedAction() == schemas.Replayed && !hasFailedIn
 		isSameCopy := e.ReplayOf == failure.EventID || failure.Envelope.Properties.MessageID != ""
 		if isLater && isSameCopy && (e.Queue == failure.Queue || e.Queue == "") {
 			last, found = e, true
