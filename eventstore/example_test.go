@@ -2,10 +2,15 @@ package eventstore_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"log"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -67,4 +72,47 @@ func ExampleStreamTemplate() {
 	body, err := eventstore.StreamTemplate("watership-messages-traffic", "watership-messages", "30d")
 	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
 	// Output: true <nil>
+}
+
+// exampleStore opens a store without events in a folder that remove deletes.
+func exampleStore(ctx context.Context) (store *sqlite.Store, remove func()) {
+	folder, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(folder, "events.db")})
+	if err == nil {
+		err = store.Install(ctx)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	return store, func() { store.Close(); os.RemoveAll(folder) }
+}
+
+func ExampleComplete() {
+	ctx := context.Background()
+	store, remove := exampleStore(ctx)
+	defer remove()
+	upTo, err := eventstore.Complete(ctx, store, "shop")
+	fmt.Println("every event up to", upTo, "is stored", err)
+	// Output: every event up to 0 is stored <nil>
+}
+
+func ExampleReadWatermarks() {
+	ctx := context.Background()
+	store, remove := exampleStore(ctx)
+	defer remove()
+	watermarks, version, err := eventstore.ReadWatermarks(ctx, store, "shop")
+	fmt.Printf("%d queues, version %q, %v\n", len(watermarks.Queues), version, err)
+	// Output: 0 queues, version "", <nil>
+}
+
+func ExampleWatermarks_Bound() {
+	w := eventstore.Watermarks{Source: "shop", Queues: map[string]eventstore.Watermark{
+		"watership.index": {Session: "a", Sequence: 1764000000000000},
+		"watership.log":   {Session: "a", Sequence: 1764000000000007},
+	}}
+	fmt.Println(w.Bound())
+	// Output: 1764000000000000 true
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/eventstore/elastic/internal/sourcevalues"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field s
 	terms := map[string]any{"field": field, "size": n, "shard_size": max(minShardSize, 10*n)}
 	response, err := s.aggregate(ctx, operation, sel, map[string]any{
 		"values":  map[string]any{"terms": terms},
-		"without": map[string]any{"filter": boolQuery("must_not", map[string]any{"exists": map[string]any{"field": field}})},
+		"without": map[string]any{"filter": querydsl.Bool("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
 	if err != nil {
 		return eventstore.Aggregation{}, err

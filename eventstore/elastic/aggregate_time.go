@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,7 +19,7 @@ func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field s
 	response, err := s.aggregate(ctx, operation, sel, map[string]any{
 		"first":   map[string]any{"min": map[string]any{"field": field}},
 		"last":    map[string]any{"max": map[string]any{"field": field}},
-		"without": map[string]any{"filter": boolQuery("must_not", map[string]any{"exists": map[string]any{"field": field}})},
+		"without": map[string]any{"filter": querydsl.Bool("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
 	if err != nil {
 		return eventstore.Aggregation{}, err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
@@ -215,7 +216,7 @@ func (i dslIndex) begin(t *testing.T, op, date, zone string) (millis int64) {
 
 func (i dslIndex) findIn(t *testing.T, text string, zone *time.Location) string {
 	t.Helper()
-	return i.search(t, compile(kql.InZone(dslQuery(t, text), dslFields, time.Now().In(zone)), dslFields))
+	return i.search(t, querydsl.Compile(kql.InZone(dslQuery(t, text), dslFields, time.Now().In(zone)), dslFields))
 }
 
 // TestRefusedQueriesWouldFail: Elasticsearch refuses the queries that kql.Resolve
@@ -271,7 +272,7 @@ func newDSLIndex(t *testing.T) dslIndex {
 
 func (i dslIndex) find(t *testing.T, text string) string {
 	t.Helper()
-	return i.search(t, compile(dslQuery(t, text), dslFields))
+	return i.search(t, querydsl.Compile(dslQuery(t, text), dslFields))
 }
 
 func dslQuery(t *testing.T, text string) kql.Node {

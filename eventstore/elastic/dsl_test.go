@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
@@ -190,18 +191,18 @@ func TestCompile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			requireJSON(t, compile(node, dslFields), tt.want)
+			requireJSON(t, querydsl.Compile(node, dslFields), tt.want)
 		})
 	}
 }
 
 func TestCompileNilIsEverything(t *testing.T) {
-	requireJSON(t, compile(nil, kql.Fields{}), `{"match_all": {}}`)
+	requireJSON(t, querydsl.Compile(nil, kql.Fields{}), `{"match_all": {}}`)
 }
 
 // TestCompileEmptyOrIsNothing: an empty `should` would match everything.
 func TestCompileEmptyOrIsNothing(t *testing.T) {
-	requireJSON(t, compile(kql.Or{}, kql.Fields{}), `{"match_none": {}}`)
+	requireJSON(t, querydsl.Compile(kql.Or{}, kql.Fields{}), `{"match_none": {}}`)
 }
 
 func requireJSON(t *testing.T, got any, want string) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
@@ -308,7 +309,7 @@ func (i dslIndex) findAll(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatalf("%s prints as %s: %v", text, node, err)
 	}
-	return i.all(t, text, compile(again, dslFields))
+	return i.all(t, text, querydsl.Compile(again, dslFields))
 }
 
 // all returns the names of all documents that a query in the DSL finds.

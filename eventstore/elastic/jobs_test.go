@@ -26,6 +26,14 @@ func TestHandoversConform(t *testing.T) {
 	})
 }
 
+func TestRecordsConform(t *testing.T) {
+	storetest.RunRecords(t, func(t *testing.T) storetest.Records {
+		s := open(t, Config{})
+		t.Cleanup(func() { removeIndex(t, s.jobsIndex()); removeIndex(t, s.recordsIndex()) })
+		return s
+	})
+}
+
 // removeIndex works at the end of a test, when its context is done.
 func removeIndex(t *testing.T, index string) {
 	t.Helper()

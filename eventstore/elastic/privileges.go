@@ -31,6 +31,7 @@ func (s *Store) requiredPrivileges() privileges {
 				"manage_data_stream_lifecycle", "indices:admin/rollover", "monitor",
 			}},
 			{[]string{s.jobsIndex()}, []string{"create_index", "read", "index", "maintenance"}},
+			{[]string{s.recordsIndex()}, []string{"create_index", "read", "index", "delete", "maintenance"}},
 		},
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 )
 
 // filter compiles a selection to a query. It needs no scores: events are sorted by time
 // or sequence.
 func (s *Store) filter(sel eventstore.Selection) map[string]any {
-	clauses := []map[string]any{compile(sel.Query, s.fields)}
+	clauses := []map[string]any{querydsl.Compile(sel.Query, s.fields)}
 	if sel.UpTo != 0 {
 		clauses = append(clauses, sequenceRange("lte", sel.UpTo))
 	}
@@ -24,7 +25,7 @@ func (s *Store) filter(sel eventstore.Selection) map[string]any {
 	} else if sel.After != (eventstore.Cursor{}) {
 		clauses = append(clauses, olderThanCursor(sel.After))
 	}
-	return boolQuery("filter", clauses)
+	return querydsl.Bool("filter", clauses)
 }
 
 func sequenceRange(op string, value int64) map[string]any {
@@ -33,7 +34,7 @@ func sequenceRange(op string, value int64) map[string]any {
 
 // afterCursor matches higher sequences, and higher ids of the cursor's own sequence.
 func afterCursor(c eventstore.Cursor) map[string]any {
-	return anyOf([]map[string]any{sequenceRange("gt", c.Sequence), higherID(c)})
+	return querydsl.AnyOf([]map[string]any{sequenceRange("gt", c.Sequence), higherID(c)})
 }
 
 // olderThanCursor matches earlier times, and lower sequences and higher ids of the
@@ -42,12 +43,12 @@ func olderThanCursor(c eventstore.Cursor) map[string]any {
 	atTime := func(op string) map[string]any {
 		return map[string]any{"range": map[string]any{"@timestamp": map[string]any{op: c.Time.UnixMilli(), "format": "epoch_millis"}}}
 	}
-	return boolQuery("filter", []map[string]any{atTime("lte"), anyOf([]map[string]any{atTime("lt"), sequenceRange("lt", c.Sequence), higherID(c)})})
+	return querydsl.Bool("filter", []map[string]any{atTime("lte"), querydsl.AnyOf([]map[string]any{atTime("lt"), sequenceRange("lt", c.Sequence), higherID(c)})})
 }
 
 // higherID matches higher ids of the cursor's own sequence.
 func higherID(c eventstore.Cursor) map[string]any {
-	return boolQuery("filter", []map[string]any{{"term": map[string]any{"event.sequence": c.Sequence}}, {"range": map[string]any{"event.id": map[string]any{"gt": c.EventID}}}})
+	return querydsl.Bool("filter", []map[string]any{{"term": map[string]any{"event.sequence": c.Sequence}}, {"range": map[string]any{"event.id": map[string]any{"gt": c.EventID}}}})
 }
 
 // search returns an error for partial results, which would look complete. Missing

@@ -7,6 +7,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -84,7 +85,7 @@ func (s *Store) searchHighest(ctx context.Context, operation string, filters ...
 		"size":             1,
 		"_source":          false,
 		"track_total_hits": false,
-		"query":            boolQuery("filter", append(filters, map[string]any{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}})),
+		"query":            querydsl.Bool("filter", append(filters, map[string]any{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}})),
 		"sort":             []any{sortBy("event.sequence", "desc", "long")},
 	})
 	if err != nil || len(response.Hits) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -53,7 +54,7 @@ func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, alt
 	var response summariesResponse
 	err := s.searchJSON(ctx, operation, map[string]any{
 		"size": maxPage, "_source": []string{"watership.fingerprint", "messaging.message.id"}, "track_total_hits": false,
-		"query": boolQuery("filter", append(anyTerms(alternatives), s.filter(sel))),
+		"query": querydsl.Bool("filter", append(anyTerms(alternatives), s.filter(sel))),
 		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
 			"event.id", "event.sequence", "event.action",
@@ -78,9 +79,9 @@ func anyTerms(alternatives []eventstore.FieldIn) []map[string]any {
 	}
 	clauses := make([]map[string]any, len(alternatives))
 	for i, a := range alternatives {
-		clauses[i] = compileTerms(a.Field, append([]string{}, a.Values...))
+		clauses[i] = querydsl.Terms(a.Field, append([]string{}, a.Values...))
 	}
-	return []map[string]any{anyOf(clauses)}
+	return []map[string]any{querydsl.AnyOf(clauses)}
 }
 
 // searchJSON searches both streams. Missing ones are empty.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
 )
 
 // compiler compiles a tree that kql.Resolve has checked to SQL, with the meaning
@@ -117,7 +118,7 @@ func splitWildcards(value kql.Value) []kql.Value {
 		return []kql.Value{value}
 	}
 	var list []kql.Value
-	for _, piece := range splitPattern(value.Pattern) {
+	for _, piece := range analyzer.SplitPattern(value.Pattern) {
 		list = append(list, kql.Value{Pattern: piece})
 	}
 	return list
@@ -143,7 +144,7 @@ func (c compiler) compileTextIs(f kql.Field, value kql.Value) condition {
 	switch {
 	case value.Pattern.Wild():
 		var conditions []condition
-		for _, piece := range splitPattern(value.Pattern) {
+		for _, piece := range analyzer.SplitPattern(value.Pattern) {
 			conditions = append(conditions, c.compileTextPiece(f, piece))
 		}
 		return anyOf(conditions)

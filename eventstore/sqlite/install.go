@@ -22,9 +22,14 @@ var tables string
 //go:embed failures.sql
 var failureIndexes string
 
+// recordTable is what version 6 added to version 5.
+//
+//go:embed records.sql
+var recordTable string
+
 const (
-	// schemaVersion is the version of both (PRAGMA user_version).
-	schemaVersion = 5
+	// schemaVersion is the version of all of them (PRAGMA user_version).
+	schemaVersion = 6
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -70,7 +75,7 @@ func (s *Store) enableVacuum(ctx context.Context, version int) error {
 // vacuumUpgraded makes a file that was written again as small as a new one. The file is complete
 // without it, so that a failure, such as another process that reads, is only logged.
 func (s *Store) vacuumUpgraded(ctx context.Context, version int) error {
-	if version == 0 || version == withoutFailureIndexes {
+	if version == 0 || version >= withoutFailureIndexes {
 		return nil
 	}
 	if _, err := s.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM"); err != nil {
@@ -104,7 +109,7 @@ func (s *Store) createSchema(ctx context.Context, tx *sql.Tx) error {
 	if version > 0 {
 		return s.upgrade(ctx, tx, version)
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; %s; PRAGMA application_id = %d; PRAGMA user_version = %d", tables, failureIndexes, applicationID, schemaVersion))
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; %s; %s; PRAGMA application_id = %d; PRAGMA user_version = %d", tables, failureIndexes, recordTable, applicationID, schemaVersion))
 	return err
 }
 

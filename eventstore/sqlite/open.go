@@ -16,6 +16,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/functions"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	driver, err := newDriver()
+	driver, err := functions.NewDriver()
 	if err != nil {
 		return nil, err
 	}

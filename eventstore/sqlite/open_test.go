@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite/internal/functions"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -33,7 +34,7 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Path: dir}, "is a directory"},
 		{Config{Path: text}, "not a database"},
 		{Config{Path: foreign}, "choose another path"},
-		{Config{Path: newer}, "has version 99, this Watership knows up to 5: upgrade it"},
+		{Config{Path: newer}, "has version 99, this Watership knows up to 6: upgrade it"},
 		{Config{Path: text, Timeout: -1}, "is negative"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{"all": 1}}, "the streams are traffic and failures"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{schemas.Traffic: -1}}, "is negative"},
@@ -49,7 +50,7 @@ func TestOpenErrors(t *testing.T) {
 // execSQL changes a file without the store.
 func execSQL(t testing.TB, path, statement string) {
 	t.Helper()
-	driver, err := newDriver()
+	driver, err := functions.NewDriver()
 	if err != nil {
 		t.Fatal(err)
 	}

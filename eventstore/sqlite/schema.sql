@@ -106,19 +106,6 @@ CREATE VIRTUAL TABLE text USING fts5 (
 
 CREATE VIRTUAL TABLE word USING fts5vocab (text, instance);
 
--- Replay jobs, as the replayer writes them.
-CREATE TABLE job (
-	id       TEXT PRIMARY KEY,
-	version  INTEGER NOT NULL, -- goes up whenever it is saved
-	document BLOB NOT NULL
-);
-
--- The handovers of indexers.
-CREATE TABLE handover (
-	name     TEXT PRIMARY KEY,
-	document BLOB NOT NULL
-);
-
 -- The orders of Events, and of Retain.
 CREATE INDEX "event newest first" ON event ("@timestamp", "event.sequence");
 CREATE INDEX "event by sequence" ON event ("event.sequence");

@@ -26,6 +26,10 @@ func TestHandoversConform(t *testing.T) {
 	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return installed(t, Config{}) })
 }
 
+func TestRecordsConform(t *testing.T) {
+	storetest.RunRecords(t, func(t *testing.T) storetest.Records { return installed(t, Config{}) })
+}
+
 func TestReplacementsConform(t *testing.T) {
 	storetest.RunReplacements(t, func(t *testing.T) storetest.Replacements { return installed(t, Config{}) })
 }

@@ -1,14 +1,6 @@
 package sqlite
 
-import (
-	"database/sql/driver"
-	"strconv"
-	"strings"
-
-	"modernc.org/sqlite"
-
-	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
-)
+import "strconv"
 
 // A word of the table term is the id of a key, in hexadecimal digits, and a value:
 //
@@ -20,10 +12,3 @@ func keyBeginning(key int64) string { return strconv.FormatInt(key, 16) + "=" }
 // keyBeginningSQL is keyBeginning of the column id. The words of a key end before those
 // that would begin with the id and the character after the equals sign.
 const keyBeginningSQL = "printf('%x=', id)"
-
-// termValue implements the SQL function term_value(word).
-func termValue(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
-	word, _ := args[0].(string)
-	_, value, _ := strings.Cut(word, "=")
-	return analyzer.KeywordOf(value), nil
-}

@@ -10,35 +10,54 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// withoutFailureIndexes is the version that lacks only the indexes of failures.sql.
-const withoutFailureIndexes = 4
+// Versions of files of which the events are not written again.
+const (
+	withoutFailureIndexes = 4 // lacks failures.sql
+	withoutRecords        = 5 // has jobs and handovers in tables of their own
+)
 
 // upgrade upgrades a file of an older version in one transaction.
 func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", schemaVersion)
+	if err := moveRecords(ctx, tx, version); err != nil {
+		return err
+	}
 	if version < withoutFailureIndexes {
-		if err := s.rewrite(ctx, tx, version); err != nil {
+		if err := s.rewrite(ctx, tx); err != nil {
 			return err
 		}
 	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", failureIndexes, schemaVersion))
+	statements := ""
+	if version <= withoutFailureIndexes {
+		statements = failureIndexes + ";"
+	}
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s PRAGMA user_version = %d", statements, schemaVersion))
+	return err
+}
+
+// moveRecords moves the jobs and the handovers of a file to its records.
+func moveRecords(ctx context.Context, tx *sql.Tx, version int) error {
+	if version > withoutRecords {
+		return nil
+	}
+	statements := recordTable + `;
+		INSERT INTO record SELECT 'job', id, version, document FROM job;
+		DROP TABLE job;`
+	if version > 1 {
+		statements += `
+		INSERT INTO record SELECT 'handover', name, 1, document FROM handover;
+		DROP TABLE handover`
+	}
+	_, err := tx.ExecContext(ctx, statements)
 	return err
 }
 
 // rewrite writes the events of a file to the tables of schema.sql.
-func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, version int) error {
-	handovers := "ALTER TABLE handover RENAME TO former_handover;"
-	if version == 1 {
-		handovers = "CREATE TABLE former_handover (name TEXT PRIMARY KEY, document BLOB NOT NULL);"
-	}
-	_, err := tx.ExecContext(ctx, handovers+`
-		ALTER TABLE job RENAME TO former_job;
+func (s *Store) rewrite(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `
 		CREATE TABLE former_event AS SELECT * FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+tables+`;
-		INSERT INTO handover SELECT * FROM former_handover;
-		INSERT INTO job SELECT * FROM former_job;
-		DROP TABLE former_handover; DROP TABLE former_job`)
+		`+tables)
 	if err != nil {
 		return err
 	}

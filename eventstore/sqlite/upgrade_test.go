@@ -105,7 +105,7 @@ func TestUpgradeOfVersion3(t *testing.T) {
 			t.Errorf("event %d is %+v, %v", number, got, err)
 		}
 	}
-	if state := column(t, s, "SELECT document FROM handover")[0]; state != "state" {
+	if state := column(t, s, "SELECT document FROM record WHERE kind = 'handover'")[0]; state != "state" {
 		t.Errorf("its handover is %q", state)
 	}
 	if vacuum := column(t, s, "SELECT auto_vacuum FROM pragma_auto_vacuum")[0]; vacuum != "2" {
@@ -115,7 +115,41 @@ func TestUpgradeOfVersion3(t *testing.T) {
 	wantConsistent(t, s)
 }
 
-// TestUpgradeOfVersion4: only indexes are added.
+// formerRecords are the tables of version 5 instead of the records.
+const formerRecords = `DROP TABLE record;
+	CREATE TABLE job (id TEXT PRIMARY KEY, version INTEGER NOT NULL, document BLOB NOT NULL);
+	CREATE TABLE handover (name TEXT PRIMARY KEY, document BLOB NOT NULL);
+	INSERT INTO job VALUES ('a', 7, '{"sent":1}'); INSERT INTO handover VALUES ('queue', '{"up_to":1}');`
+
+func wantFormerRecords(t *testing.T, s *Store) {
+	t.Helper()
+	if document, version, err := s.Job(t.Context(), "a"); string(document) != `{"sent":1}` || version != "7" || err != nil {
+		t.Errorf("the job is %s of version %q, %v", document, version, err)
+	}
+	if document, err := s.Handover(t.Context(), "queue"); string(document) != `{"up_to":1}` || err != nil {
+		t.Errorf("the handover is %s, %v", document, err)
+	}
+}
+
+// TestUpgradeOfVersion5: jobs and handovers become records.
+func TestUpgradeOfVersion5(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	create(t, former, eventDocuments("", 1, 3)...)
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, formerRecords+`PRAGMA user_version = 5`)
+	s := installed(t, Config{Path: path})
+	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 3 || err != nil {
+		t.Errorf("counted %d events, %v", n, err)
+	}
+	wantFormerRecords(t, s)
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
+}
+
+// TestUpgradeOfVersion4: indexes are added, and jobs and handovers become records.
 func TestUpgradeOfVersion4(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	former := installed(t, Config{Path: path})
@@ -123,7 +157,7 @@ func TestUpgradeOfVersion4(t *testing.T) {
 	if err := former.Close(); err != nil {
 		t.Fatal(err)
 	}
-	execSQL(t, path, `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4`)
+	execSQL(t, path, formerRecords+`DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4`)
 	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 4", "run `watership setup`")
 	s := installed(t, Config{Path: path})
 	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 3 || err != nil {
@@ -139,7 +173,7 @@ func TestUpgradeOfVersion4(t *testing.T) {
 // wantSameTables compares the schemas of two files.
 func wantSameTables(t *testing.T, upgraded, made *Store) {
 	t.Helper()
-	const tables = "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_schema WHERE sql NOT LIKE '%handover%' ORDER BY name"
+	const tables = "SELECT name || ' ' || coalesce(sql, '') FROM sqlite_schema ORDER BY name"
 	got, want := column(t, upgraded, tables), column(t, made, tables)
 	if len(got) != len(want) {
 		t.Fatalf("an upgraded file has the tables %q, a new one %q", got, want)
@@ -178,7 +212,7 @@ func TestUpgradeIsAllOrNothing(t *testing.T) {
 	s := open(t, Config{Path: path})
 	wantLine(t, s.Install(t.Context()), "creating the tables", "no such column: head")
 	wantLine(t, s.Check(t.Context()), "has version 1")
-	if n := column(t, s, "SELECT count(*) FROM sqlite_schema WHERE name = 'handover'")[0]; n != "0" {
+	if n := column(t, s, "SELECT count(*) FROM sqlite_schema WHERE name = 'record'")[0]; n != "0" {
 		t.Error("the first step of the upgrade was not undone")
 	}
 	execSQL(t, path, "ALTER TABLE document RENAME COLUMN top TO head")

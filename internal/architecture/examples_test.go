@@ -28,6 +28,7 @@ func documentedPackages() []string {
 		"indexer",
 		"replayer",
 		"replayer/edit",
+		"subscription",
 	}
 }
 

@@ -26,7 +26,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	parts := []string{"indexer", "replayer", "pipeline"}
+	parts := []string{"indexer", "replayer", "pipeline", "subscription"}
 	stores := []string{"eventstore/elastic", "eventstore/sqlite"}
 	list := []rule{
 		{why: "schemas is the leaf that all others share", from: []string{"schemas"}, not: []string{""}, save: []string{"schemas"}},

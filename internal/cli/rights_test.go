@@ -171,6 +171,7 @@ func (s secured) everything(t *testing.T, user string) error {
 		},
 		func() (err error) { _, err = store.Clock(ctx); return err },
 		func() error { return s.keepJobs(t, store, user+".jobs") },
+		func() error { return s.keepRecords(t, store, user+".records") },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -256,6 +257,30 @@ func (s secured) keepJobs(t *testing.T, store *elastic.Store, index string) erro
 		found++
 	}
 	return wantAll(found, nil)(2)
+}
+
+func (s secured) keepRecords(t *testing.T, store *elastic.Store, index string) error {
+	t.Helper()
+	version, err := store.CreateRecord(t.Context(), "test", "one", []byte("{}"))
+	if err != nil {
+		return err
+	}
+	s.neverRefresh(t, index)
+	if version, err = store.SaveRecord(t.Context(), "test", "one", version, []byte("{}")); err != nil {
+		return err
+	}
+	found := int64(0)
+	for _, err := range store.Records(t.Context(), "test") {
+		if err != nil {
+			return err
+		}
+		found++
+	}
+	if err := wantAll(found, nil)(1); err != nil {
+		return err
+	}
+	_, err = store.DeleteRecord(t.Context(), "test", "one", version)
+	return err
 }
 
 func drained[T any](values iter.Seq2[T, error]) error {

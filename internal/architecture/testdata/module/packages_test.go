@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -17,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 	"github.com/watershipmq/watership/schemas/tablejson"
+	"github.com/watershipmq/watership/subscription"
 )
 
 func TestTransport(t *testing.T) {
@@ -55,6 +57,16 @@ func TestWebhook(t *testing.T) {
 
 func TestStore(t *testing.T) {
 	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return newStore(t) })
+}
+
+func TestSubscription(t *testing.T) {
+	reader := subscription.Reader{Store: newStore(t), Source: "shop"}
+	for item, err := range reader.Items(t.Context(), eventstore.Cursor{}) {
+		if err != nil || !item.CaughtUp {
+			t.Errorf("read %+v, %v", item, err)
+		}
+		break
+	}
 }
 
 func TestElasticsearch(t *testing.T) {

@@ -1,4 +1,5 @@
-package elastic
+// Package querydsl compiles queries to the query DSL of Elasticsearch.
+package querydsl
 
 import (
 	"encoding/json"
@@ -8,57 +9,57 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
-// compile compiles a tree that kql.Resolve has checked to Elasticsearch's query DSL.
+// Compile compiles a tree that kql.Resolve has checked to Elasticsearch's query DSL.
 // A nil tree matches everything.
 //
 // The result is the query of Kibana for the same text (toElasticsearchQuery in
 // kbn-es-query), so that both find the same documents. It differs where Kibana's would
 // be an error or find the wrong documents: see compilePattern, anyOf,
 // kql.Fields.Expand and kql.Fields.Together.
-func compile(node kql.Node, fields kql.Fields) map[string]any {
+func Compile(node kql.Node, fields kql.Fields) map[string]any {
 	switch n := node.(type) {
 	case nil, kql.All:
 		return map[string]any{"match_all": map[string]any{}}
 	case kql.And:
-		return boolQuery("filter", compileAll(n, fields))
+		return Bool("filter", compileAll(n, fields))
 	case kql.Or:
 		return compileOr(n, fields)
 	case kql.Not:
-		return boolQuery("must_not", compile(n.Node, fields))
+		return Bool("must_not", Compile(n.Node, fields))
 	case kql.Raw:
-		return boolQuery("filter", json.RawMessage(n.JSON))
+		return Bool("filter", json.RawMessage(n.JSON))
 	case kql.Is:
 		if n.Field == nil {
 			return compileAnywhere(n.Value)
 		}
-		return anyOf(compileEach(fields.Expand(n.Field, n.Fits), func(f kql.Field) map[string]any { return compileIs(f, n.Value) }))
+		return AnyOf(compileEach(fields.Expand(n.Field, n.Fits), func(f kql.Field) map[string]any { return compileIs(f, n.Value) }))
 	case kql.Exists:
-		return anyOf(compileEach(fields.Expand(n.Field, matchesAny), compileExists))
+		return AnyOf(compileEach(fields.Expand(n.Field, matchesAny), compileExists))
 	case kql.Range:
-		return anyOf(compileEach(fields.Expand(n.Field, n.Fits), func(f kql.Field) map[string]any { return compileRange(f, n) }))
+		return AnyOf(compileEach(fields.Expand(n.Field, n.Fits), func(f kql.Field) map[string]any { return compileRange(f, n) }))
 	default:
 		panic(fmt.Sprintf("elastic: a query node of type %T", node))
 	}
 }
 
 func compileAll(nodes []kql.Node, fields kql.Fields) []map[string]any {
-	return compileEach(nodes, func(node kql.Node) map[string]any { return compile(node, fields) })
+	return compileEach(nodes, func(node kql.Node) map[string]any { return Compile(node, fields) })
 }
 
 func compileOr(n kql.Or, fields kql.Fields) map[string]any {
 	lists, others := fields.Together(n)
 	clauses := compileEach(lists, func(list kql.OneOf) map[string]any {
-		return compileTerms(list.Field.Name, list.Values)
+		return Terms(list.Field.Name, list.Values)
 	})
-	return anyOf(append(clauses, compileAll(others, fields)...))
+	return AnyOf(append(clauses, compileAll(others, fields)...))
 }
 
 // idField is the id of the document as well. It has no index of its own, so it is
 // searched by _id where that is possible.
 const idField = "event.id"
 
-// compileTerms matches one of several whole values.
-func compileTerms(field string, values any) map[string]any {
+// Terms matches one of several whole values.
+func Terms(field string, values any) map[string]any {
 	if field == idField {
 		return map[string]any{"ids": map[string]any{"values": values}}
 	}
@@ -85,7 +86,7 @@ func compileIs(field kql.Field, value kql.Value) map[string]any {
 	case field.Type == kql.Date:
 		return fieldClause("range", field, map[string]any{"gte": literal(value), "lte": literal(value)})
 	case field.Name == idField:
-		return compileTerms(idField, []any{value.Pattern.Text()})
+		return Terms(idField, []any{value.Pattern.Text()})
 	case field.Type == kql.Keyword:
 		return fieldClause("term", field, map[string]any{"value": literal(value)})
 	case value.Quoted:
@@ -156,12 +157,13 @@ func fieldClause(kind string, field kql.Field, params any) map[string]any {
 	return map[string]any{kind: map[string]any{field.Name: params}}
 }
 
-func boolQuery(occur string, clauses any) map[string]any {
+// Bool is a compound query with clauses that must, must not or should match.
+func Bool(occur string, clauses any) map[string]any {
 	return map[string]any{"bool": map[string]any{occur: clauses}}
 }
 
-// anyOf without clauses matches nothing; an empty `should` would match everything.
-func anyOf(clauses []map[string]any) map[string]any {
+// AnyOf without clauses matches nothing; an empty `should` would match everything.
+func AnyOf(clauses []map[string]any) map[string]any {
 	if len(clauses) == 0 {
 		return map[string]any{"match_none": map[string]any{}}
 	}

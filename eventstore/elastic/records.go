@@ -1,0 +1,229 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+)
+
+// recordsIndex is the index of small documents that change, such as subscriptions. See
+// jobsIndex for its name. The first record creates it.
+func (s *Store) recordsIndex() string { return s.stream + ".records" }
+
+const recordsMapping = `{
+	"settings": {"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1"},
+	"mappings": {
+		"_meta": {"managed_by": "watership", "version": 1},
+		"dynamic": false,
+		"properties": {"kind": {"type": "keyword"}, "id": {"type": "keyword"}, "document": {"type": "object", "enabled": false}}
+	}
+}`
+
+type record struct {
+	Kind     string          `json:"kind"`
+	ID       string          `json:"id"`
+	Document json.RawMessage `json:"document"`
+}
+
+func recordID(kind, id string) string { return kind + ":" + id }
+
+// CreateRecord saves a new JSON document under a kind and an id, and returns its version. It
+// changes nothing and returns "" if there is one. Both together have at most 511 bytes.
+func (s *Store) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
+	if err := s.createIndex(ctx, s.recordsIndex(), recordsMapping); err != nil {
+		return "", err
+	}
+	version, err := s.createDocument(ctx, "creating "+kind+" "+id, s.recordsIndex(), recordID(kind, id), record{kind, id, document})
+	if errorContains(err, "version_conflict_engine_exception") {
+		return "", nil
+	}
+	return version, err
+}
+
+// SaveRecord replaces a record if its version is still the given one, and returns the new
+// version. Otherwise it changes nothing and returns "".
+func (s *Store) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
+	current, err := parseVersion(kind, version)
+	if err != nil {
+		return "", err
+	}
+	return s.saveDocument(ctx, "saving "+kind+" "+id, s.recordsIndex(), recordID(kind, id), current, record{kind, id, document})
+}
+
+// DeleteRecord deletes a record if its version is still the given one, and reports whether
+// it was.
+func (s *Store) DeleteRecord(ctx context.Context, kind, id, version string) (bool, error) {
+	current, err := parseVersion(kind, version)
+	if err != nil {
+		return false, err
+	}
+	seqNo, term := int(current.SeqNo), int(current.PrimaryTerm)
+	request := esapi.DeleteRequest{Index: s.recordsIndex(), DocumentID: recordID(kind, id), IfSeqNo: &seqNo, IfPrimaryTerm: &term}
+	_, err = s.send(ctx, s.withoutRetries, "deleting "+kind+" "+id, request)
+	for _, missing := range []string{"version_conflict_engine_exception", "index_not_found_exception"} {
+		if errorContains(err, missing) {
+			return false, nil
+		}
+	}
+	return err == nil, err
+}
+
+// Record returns the last saved document of a record and its version, or nil.
+func (s *Store) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
+	var found record
+	version, err := s.readDocument(ctx, "reading "+kind+" "+id, s.recordsIndex(), recordID(kind, id), &found)
+	return found.Document, version, err
+}
+
+// Records reads all records of a kind that exist when the reading begins, the highest id
+// first.
+func (s *Store) Records(ctx context.Context, kind string) iter.Seq2[[]byte, error] {
+	query := map[string]any{"term": map[string]any{"kind": kind}}
+	return func(yield func([]byte, error) bool) {
+		for h, err := range s.readByID(ctx, fmt.Sprintf("reading %ss", kind), s.recordsIndex(), query) {
+			var found record
+			if err == nil {
+				err = json.Unmarshal(h.Source, &found)
+			}
+			if !yield(found.Document, err) {
+				return
+			}
+		}
+	}
+}
+
+// documentVersion changes with every change of a document
+// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/optimistic-concurrency-control.html).
+type documentVersion struct {
+	SeqNo       int64 `json:"_seq_no"`
+	PrimaryTerm int64 `json:"_primary_term"`
+}
+
+func (p documentVersion) String() string { return fmt.Sprintf("%d.%d", p.PrimaryTerm, p.SeqNo) }
+
+func parseVersion(kind, version string) (documentVersion, error) {
+	term, seqNo, _ := strings.Cut(version, ".")
+	primaryTerm, err := strconv.ParseInt(term, 10, 64)
+	if err != nil {
+		return documentVersion{}, fmt.Errorf("%q is no version of a %s", version, kind)
+	}
+	number, err := strconv.ParseInt(seqNo, 10, 64)
+	if err != nil {
+		return documentVersion{}, fmt.Errorf("%q is no version of a %s", version, kind)
+	}
+	return documentVersion{number, primaryTerm}, nil
+}
+
+// createIndex creates an index unless it exists.
+func (s *Store) createIndex(ctx context.Context, index, mapping string) error {
+	request := esapi.IndicesCreateRequest{Index: index, Body: strings.NewReader(mapping)}
+	_, err := s.send(ctx, s.withoutRetries, "creating index "+index, request)
+	if errorContains(err, "resource_already_exists_exception") {
+		return nil
+	}
+	return err
+}
+
+// createDocument sends the request once: the response to a repeated one would be a conflict
+// with itself.
+func (s *Store) createDocument(ctx context.Context, operation, index, id string, document any) (version string, err error) {
+	request := esapi.IndexRequest{Index: index, DocumentID: id, OpType: "create", Body: asJSON(document)}
+	body, err := s.send(ctx, s.withoutRetries, operation, request)
+	if err != nil {
+		return "", err
+	}
+	return s.readVersion(operation, body)
+}
+
+// saveDocument sends the request once: a repeated one would conflict with itself.
+func (s *Store) saveDocument(ctx context.Context, operation, index, id string, current documentVersion, document any) (version string, err error) {
+	seqNo, term := int(current.SeqNo), int(current.PrimaryTerm)
+	request := esapi.IndexRequest{Index: index, DocumentID: id, IfSeqNo: &seqNo, IfPrimaryTerm: &term, Body: asJSON(document)}
+	body, err := s.send(ctx, s.withoutRetries, operation, request)
+	if errorContains(err, "version_conflict_engine_exception") {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return s.readVersion(operation, body)
+}
+
+func (s *Store) readVersion(operation string, body []byte) (string, error) {
+	var version documentVersion
+	if err := json.Unmarshal(body, &version); err != nil || version.PrimaryTerm == 0 {
+		return "", s.invalidResponse(operation, "gave an answer without a version")
+	}
+	return version.String(), nil
+}
+
+// readDocument reads the latest version of a document, including writes that searches do
+// not find yet. The version is "" if there is none. A multi get accepts any id, and tells a
+// missing document from a missing index.
+func (s *Store) readDocument(ctx context.Context, operation, index, id string, into any) (version string, err error) {
+	var response struct {
+		Docs []struct {
+			documentVersion
+			Found  bool            `json:"found"`
+			Error  *cause          `json:"error"`
+			Source json.RawMessage `json:"_source"`
+		} `json:"docs"`
+	}
+	docs := []map[string]string{{"_index": index, "_id": id}}
+	if err := s.requestJSON(ctx, operation, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &response); err != nil {
+		return "", err
+	}
+	if len(response.Docs) != 1 {
+		return "", s.invalidResponse(operation, fmt.Sprintf("gave %d documents, not 1", len(response.Docs)))
+	}
+	switch found := response.Docs[0]; {
+	case found.Error != nil && found.Error.Type != "index_not_found_exception":
+		return "", s.invalidResponse(operation, "failed: "+found.Error.String())
+	case found.Error != nil, !found.Found:
+		return "", nil
+	default:
+		if err := json.Unmarshal(found.Source, into); err != nil {
+			return "", s.invalidResponse(operation, "gave a document that cannot be read: "+oneLine(err.Error()))
+		}
+		return found.String(), nil
+	}
+}
+
+// documentPageSize is the number of documents in a page; a job can list a thousand failures.
+const documentPageSize = 100
+
+// readByID reads all documents of an index that a query finds and that exist when the
+// reading begins, the highest id first.
+func (s *Store) readByID(ctx context.Context, operation, index string, query map[string]any) iter.Seq2[hit, error] {
+	return func(yield func(hit, error) bool) {
+		refresh := esapi.IndicesRefreshRequest{Index: []string{index}, IgnoreUnavailable: new(true)}
+		if err := s.requestJSON(ctx, operation, refresh, nil); err != nil {
+			yield(hit{}, err)
+			return
+		}
+		body := map[string]any{
+			"size": documentPageSize, "track_total_hits": false, "sort": []any{sortBy("id", "desc", "keyword")}, "query": query,
+		}
+		for {
+			response, err := s.search(ctx, operation, []string{index}, body)
+			if err != nil {
+				yield(hit{}, err)
+				return
+			}
+			for _, h := range response.Hits {
+				if !yield(h, nil) {
+					return
+				}
+			}
+			if len(response.Hits) < documentPageSize {
+				return
+			}
+			body["search_after"] = response.Hits[len(response.Hits)-1].Sort
+		}
+	}
+}
