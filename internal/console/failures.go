@@ -56,7 +56,7 @@ const (
 func (c *Console) failures(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
-	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: readDiscardDone(query)}
+	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: c.discardDone(r)}
 	if query.Get("sort") == "last" {
 		v.Sort = "last"
 	}

@@ -50,12 +50,12 @@ func readDiscard(r *http.Request, values url.Values) discardView {
 	return v
 }
 
-// Back returns the address of the failures, with further parameters.
-func (v discardView) Back(pairs ...string) string {
+// Back returns the address of the failures.
+func (v discardView) Back() string {
 	if len(v.IDs) > 0 {
-		return linkTo("/failures", url.Values{"view": {"list"}}, pairs...)
+		return linkTo("/failures", url.Values{"view": {"list"}})
 	}
-	return linkTo("/failures", v.Filter.URL(), pairs...)
+	return linkTo("/failures", v.Filter.URL())
 }
 
 func (v discardView) request() api.Discard {
@@ -99,10 +99,12 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 		v.Changed = refused.Status == http.StatusConflict
 		return c.showDiscard(r, v, refused)
 	}
-	return frame.Redirect(v.Back("discarded", strconv.Itoa(done.Discarded), "missing", strconv.Itoa(done.Missing), "parked", parkedText(done.Parked))), nil
+	return c.Done(v.Back(), url.Values{
+		"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {parkedText(done.Parked)},
+	}), nil
 }
 
-// discardDone is the result of a discard in the URL of the next page.
+// discardDone is the result of a discard, for the next page.
 type discardDone struct {
 	Failures, Missing int
 	Parked            []api.Parked
@@ -116,8 +118,9 @@ func parkedText(queues []api.Parked) string {
 	return strings.Join(parts, "\n")
 }
 
-// readDiscardDone returns nil if the URL has no result.
-func readDiscardDone(query url.Values) *discardDone {
+// discardDone returns the result of the discard that led to the page; nil: none did.
+func (c *Console) discardDone(r *http.Request) *discardDone {
+	query, _ := c.DoneBefore(r)
 	failures, err := strconv.Atoi(query.Get("discarded"))
 	if err != nil {
 		return nil

@@ -74,7 +74,7 @@ func (c *Console) message(r *http.Request) (frame.Response, error) {
 	v.Body = c.body(r, v.Event)
 	v.addReplays()
 	v.Alike = alike(found.History)
-	v.addDone(r.URL.Query())
+	v.addDone(c.DoneBefore(r))
 	return frame.Page{
 		Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: v.refresh(time.Now()),
 	}, nil

@@ -63,7 +63,7 @@ func (c *Console) discardMessage(r *http.Request) (frame.Response, error) {
 		v.Queues = found.Queues
 		return messageDiscardPage(messageDiscard{v, r.PostForm.Get("reason"), r.PostForm.Get("key"), frame.ProblemOf(err)}), nil
 	}
-	return showDone("/messages/"+url.PathEscape(r.PathValue("id")), done), nil
+	return c.Done("/messages/"+url.PathEscape(r.PathValue("id")), done), nil
 }
 
 // discardFailures returns the result as parameters of the page of the message.
@@ -85,17 +85,9 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 	return url.Values{"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {strconv.Itoa(parked)}}, nil
 }
 
-// showDone goes to the page of a message with the result of a form.
-func showDone(path string, done url.Values) frame.Redirect {
-	done.Set("done", strconv.FormatInt(time.Now().Unix(), 10))
-	return frame.Redirect(path + "?" + done.Encode())
-}
-
-// addDone reads the result of a form.
-func (v *messageView) addDone(query url.Values) {
-	if seconds, err := strconv.ParseInt(query.Get("done"), 10, 64); err == nil {
-		v.Done = time.Unix(seconds, 0)
-	}
+// addDone adds the result of a form.
+func (v *messageView) addDone(query url.Values, at time.Time) {
+	v.Done = at
 	if n, err := strconv.Atoi(query.Get("discarded")); err == nil {
 		v.Discarded = &messageDiscarded{Failures: n}
 		v.Discarded.Missing, _ = strconv.Atoi(query.Get("missing"))
@@ -203,7 +195,7 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 		}
 	}
 	done.Set("copied", sent.Fingerprint)
-	return showDone(v.URL, done), nil
+	return c.Done(v.URL, done), nil
 }
 
 // MayRead reports whether only the store is the reason for a missing body.

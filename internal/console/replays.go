@@ -137,8 +137,8 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 		}
 	}
 	v.Pending, v.Typed = v.pendingLink(), v.Job.Left() > typedAbove
-	if at, err := strconv.ParseInt(r.URL.Query().Get("resumed"), 10, 64); err == nil {
-		v.Resumed = time.UnixMilli(at)
+	if done, at := c.DoneBefore(r); done.Has("resumed") {
+		v.Resumed = at
 	}
 	if !asked {
 		shown.Refresh = v.refresh(time.Now())
@@ -203,8 +203,7 @@ func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
 	if err := c.client.Post(r.Context(), path+"/resume", form.Get("key"), more, nil); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))
 	}
-	resumed := url.Values{"resumed": {strconv.FormatInt(time.Now().UnixMilli(), 10)}}
-	return frame.Redirect(path + "?" + resumed.Encode()), nil
+	return c.Done(path, url.Values{"resumed": {""}}), nil
 }
 
 // cancelPage asks whether to cancel a job.

@@ -31,8 +31,8 @@ const routesRefresh = 5 * time.Second
 
 // showRoutes shows the routes, and the retry policies as pictures.
 func (c *Console) showRoutes(r *http.Request) (frame.Response, error) {
-	query := r.URL.Query()
-	return c.routesPage(r, routesPage{Done: query.Get("done"), Queue: query.Get("queue")}), nil
+	done, _ := c.DoneBefore(r)
+	return c.routesPage(r, routesPage{Done: done.Get("action"), Queue: done.Get("queue")}), nil
 }
 
 func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
@@ -90,5 +90,5 @@ func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Respon
 	if err != nil {
 		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil
 	}
-	return frame.Redirect("/routes?" + url.Values{"done": {done}, "queue": {queue}}.Encode()), nil
+	return c.Done("/routes", url.Values{"action": {done}, "queue": {queue}}), nil
 }

@@ -4,6 +4,7 @@
 package frame
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"html/template"
@@ -32,11 +33,12 @@ type Frame struct {
 	mux       *http.ServeMux
 	assets    assets
 	templates map[string]*template.Template // each with the layout
+	doneKey   []byte
 }
 
 // New reads the files.
 func New(cfg Config) (*Frame, error) {
-	f := &Frame{config: cfg, mux: http.NewServeMux()}
+	f := &Frame{config: cfg, mux: http.NewServeMux(), doneKey: []byte(rand.Text())}
 	var err error
 	if f.assets, err = readAssets(cfg.Files); err != nil {
 		return nil, fmt.Errorf("reading the console's files: %w", err)
