@@ -211,3 +211,14 @@ func TestViewersPauseNothing(t *testing.T) {
 		t.Error("a viewer sees a form to pause routes")
 	}
 }
+
+// A value that the API refuses is named in the words of a page.
+func TestRefusedValuesAreNamed(t *testing.T) {
+	s := newSystem(t)
+	form := url.Values{"queue": {"orders"}, "reason": {strings.Repeat("x", 100_000)}, "key": {"k-1"}}
+	page := s.post(t, "/routes/pause", form)
+	page.want(t, http.StatusUnprocessableEntity, "reason: expected length")
+	if strings.Contains(page.text, "validation failed") || strings.Contains(page.text, "body.reason") {
+		t.Error("the page has the words of the API")
+	}
+}

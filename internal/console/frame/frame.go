@@ -115,7 +115,19 @@ func ProblemOf(err error) *problem.Problem {
 	if strings.Contains(p.Detail, idempotency.Header) {
 		p = &problem.Problem{Status: p.Status, Detail: "this form was sent before, with other values", Remedy: "Open the page again: it shows what was done."}
 	}
-	return p.Complete()
+	return inWords(*p).Complete()
+}
+
+// inWords replaces the text that the API has for each value which does not fit its schema by
+// the first such value. A page shows no list of them.
+func inWords(p problem.Problem) problem.Problem {
+	if len(p.Errors) == 0 {
+		return p
+	}
+	mistake := p.Errors[0]
+	_, name, _ := strings.Cut(mistake.Location, ".")
+	p.Detail, p.Errors = strings.TrimPrefix(name+": "+mistake.Message, ": "), p.Errors[1:]
+	return p
 }
 
 // parseTemplates parses each page with the layout and the parts that pages share.
