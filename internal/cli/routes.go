@@ -15,8 +15,9 @@ import (
 func newRoutes(from *settings) *cobra.Command {
 	var format outputFormat
 	cmd := &cobra.Command{
-		Use:   "routes",
-		Short: "List routes, their queue lengths and which are paused",
+		Use:     "routes",
+		Aliases: []string{"route"},
+		Short:   "List routes, their queue lengths and which are paused",
 		Long: `List the configured routes, then those of other services, which RabbitMQ's management
 API shows. A route is paused during an outage of its service, when all its messages fail.
 It then tries single messages until one succeeds. An operator can pause a route, too:
@@ -24,7 +25,8 @@ until it is resumed it handles nothing.`,
 		Example: `  watership routes
   watership routes -o json
   watership routes pause orders --reason 'the database moves'
-  watership routes resume orders`,
+  watership routes resume orders
+  watership routes add invoices --dry-run`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
@@ -38,7 +40,7 @@ until it is resumed it handles nothing.`,
 		},
 	}
 	format.addFlag(cmd, "table", "json")
-	cmd.AddCommand(newPause(from), newResume(from))
+	cmd.AddCommand(newPause(from), newResume(from), newRouteAdd(from), newRouteRemove(from))
 	return cmd
 }
 

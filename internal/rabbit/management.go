@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -238,18 +239,24 @@ func (m *Management) Consumers(ctx context.Context, vhost string) ([]QueueConsum
 }
 
 func get[T any](ctx context.Context, m *Management, path ...string) (answer T, err error) {
-	resource := strings.Join(path, " ")
-	for i := range path {
-		path[i] = url.PathEscape(path[i])
-	}
-	body, err := m.fetch(ctx, strings.Join(path, "/"))
+	body, err := m.fetch(ctx, http.MethodGet, nil, path)
 	if err == nil {
 		err = json.Unmarshal(body, &answer)
 	}
-	if err != nil {
-		return answer, fmt.Errorf("management API at %s: %s: %w", m.base, resource, answerError{err})
+	return answer, m.inContext(err, path)
+}
+
+// send sends a request that changes something.
+func (m *Management) send(ctx context.Context, method string, body []byte, path ...string) error {
+	_, err := m.fetch(ctx, method, body, path)
+	return m.inContext(err, path)
+}
+
+func (m *Management) inContext(err error, path []string) error {
+	if err == nil {
+		return nil
 	}
-	return answer, nil
+	return fmt.Errorf("management API at %s: %s: %w", m.base, strings.Join(path, " "), answerError{err})
 }
 
 // answerError truncates the text of an error, which may quote any part of a
@@ -259,10 +266,17 @@ type answerError struct{ cause error }
 func (e answerError) Error() string { return fmt.Sprintf("%.500s", e.cause.Error()) }
 func (e answerError) Unwrap() error { return e.cause }
 
-func (m *Management) fetch(ctx context.Context, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+"/api/"+path, nil)
+func (m *Management) fetch(ctx context.Context, method string, sent []byte, path []string) ([]byte, error) {
+	address := m.base + "/api"
+	for _, name := range path {
+		address += "/" + url.PathEscape(name)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(sent))
 	if err != nil {
 		return nil, withoutURL(err)
+	}
+	if sent != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	if m.user != nil {
 		password, _ := m.user.Password()

@@ -1,14 +1,34 @@
 package rabbit
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+)
 
 // Policy is a policy: arguments for queues or exchanges whose names match a pattern
 // (https://www.rabbitmq.com/docs/parameters#policies).
 type Policy struct {
 	Name       string           `json:"name"`
 	Pattern    string           `json:"pattern"`
+	ApplyTo    string           `json:"apply-to"` // queues, quorum_queues, exchanges, all, ...
 	Priority   int              `json:"priority"`
 	Definition policyDefinition `json:"definition"`
+}
+
+// SavePolicy creates a policy, or replaces the one with its name. Queues have it within
+// seconds. The login needs the tag policymaker.
+func (m *Management) SavePolicy(ctx context.Context, vhost string, p Policy) error {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return m.send(ctx, http.MethodPut, body, "policies", vhost, p.Name)
+}
+
+// DeletePolicy deletes a policy. The login needs the tag policymaker.
+func (m *Management) DeletePolicy(ctx context.Context, vhost, name string) error {
+	return m.send(ctx, http.MethodDelete, nil, "policies", vhost, name)
 }
 
 // Policies lists the policies of a vhost.

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// A queue that its owner declared without Watership gets retries by one command, and loses
+// them by another.
+func TestRouteOfAnExistingQueue(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		i := install(t, broker, "http://127.0.0.1:9/")
+		i.serve(t)
+		queue := broker.Queue(t, amqp.Table{"x-queue-type": "quorum"})
+		wantRun(t, i.run(t, "route", "add", queue), 2, "give --yes, or --dry-run")
+		wantRun(t, i.run(t, "route", "add", queue, "--dry-run"), 0, "dead-letter-exchange: "+i.prefix+".retry")
+		wantRun(t, i.run(t, "route", "remove", queue, "--yes"), 1, "there is no policy")
+		wantRun(t, i.run(t, "route", "add", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{RoutingKey: queue, Publishing: amqp.Publishing{MessageId: "m-1"}}); err != nil {
+			t.Fatal(err)
+		}
+		deliveries, err := broker.Channel(t).Consume(queue, "", false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for attempt := 1; attempt <= 3; attempt++ { // of the policy of the installation
+			if err := rabbittest.Receive(t, deliveries).Reject(false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e := i.eventually(t, "action: poisoned", 1)[0]; e.Queue != queue || e.Attempt != 3 {
+			t.Errorf("poisoned %+v", e)
+		}
+		wantRun(t, i.run(t, "route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+	})
+}
+
+func TestRoutesOfTheEmbeddedBroker(t *testing.T) {
+	i := install(t, rabbittest.Newest(t), "http://127.0.0.1:9/")
+	r := i.run(t, "route", "add", "orders", "--dry-run", "--amqp-url", "embedded://")
+	wantRun(t, r, 2, "the embedded broker has no policies", "x-dead-letter-exchange "+i.prefix+".retry")
+}

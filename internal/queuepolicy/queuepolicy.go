@@ -1,0 +1,311 @@
+// Package queuepolicy gives the queue of another program Watership's dead-letter exchange,
+// by a policy of RabbitMQ, and takes it away again.
+package queuepolicy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Management is RabbitMQ's management API.
+type Management interface {
+	Queue(ctx context.Context, vhost, name string) (rabbit.Queue, error)
+	Exchange(ctx context.Context, vhost, name string) (rabbit.Exchange, error)
+	Policies(ctx context.Context, vhost string) ([]rabbit.Policy, error)
+	SavePolicy(ctx context.Context, vhost string, p rabbit.Policy) error
+	DeletePolicy(ctx context.Context, vhost, name string) error
+}
+
+// Editor plans and makes changes of policies in one virtual host.
+type Editor struct {
+	Management Management
+	VHost      string
+	Topology   schemas.Topology
+
+	// Wait is the pause between two looks whether a queue has its new policy.
+	Wait time.Duration
+}
+
+// Change is a change of the policies of a queue that Apply makes.
+type Change struct {
+	Queue string `json:"queue"`
+
+	// Save is the policy to create or replace, and Delete the name of the policy to
+	// delete. Without either there is nothing to do.
+	Save   *rabbit.Policy `json:"save,omitempty"`
+	Delete string         `json:"delete,omitempty"`
+
+	// Merged is the policy that applies to the queue without this one. RabbitMQ applies one
+	// policy to a queue, so Save has its keys as well. "": none.
+	Merged string `json:"merged,omitempty"`
+
+	Notes []string `json:"notes"` // what an operator should know
+}
+
+// RefusedError is the reason why a queue cannot have the policy.
+type RefusedError struct{ Reason, Remedy string }
+
+func (e *RefusedError) Error() string { return e.Reason + "\n" + e.Remedy }
+
+func refusef(remedy, format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...), Remedy: remedy}
+}
+
+const deadLetterExchange = "dead-letter-exchange"
+
+// policyName returns the name of the policy for a queue.
+func (e Editor) policyName(queue string) string {
+	return cmp.Or(e.Topology.Prefix, schemas.DefaultPrefix) + "-route-" + queue
+}
+
+// Add returns the change that sends the dead letters of a queue to Watership. It changes
+// nothing, and refuses a queue whose dead letters go elsewhere.
+func (e Editor) Add(ctx context.Context, name string) (Change, error) {
+	queue, err := e.findQueue(ctx, name)
+	if err != nil {
+		return Change{}, err
+	}
+	if _, err := e.Management.Exchange(ctx, e.VHost, e.Topology.Retry()); errors.Is(err, rabbit.ErrNotFound) {
+		return Change{}, refusef("run watership setup", "the dead-letter exchange %s does not exist", e.Topology.Retry())
+	} else if err != nil {
+		return Change{}, err
+	}
+	own, base, err := e.policiesOf(ctx, queue)
+	if err != nil {
+		return Change{}, err
+	}
+	if target, has := queue.Arguments["x-"+deadLetterExchange]; has {
+		return e.withArgument(name, target)
+	}
+	if target, has := base.Definition[deadLetterExchange]; has && target != e.Topology.Retry() {
+		return Change{}, refusef(
+			fmt.Sprintf("take %s out of policy %q, or leave out the queue by its pattern, and try again", deadLetterExchange, base.Name),
+			"policy %q sends the dead letters of queue %s to exchange %v, which would get none any more", base.Name, name, target)
+	} else if has {
+		return Change{Queue: name, Notes: []string{fmt.Sprintf("policy %q sends the dead letters of queue %s to Watership already", base.Name, name)}}, nil
+	}
+	c := e.change(queue, base)
+	if own != nil && samePolicy(*own, *c.Save) {
+		return Change{Queue: name, Merged: base.Name, Notes: []string{fmt.Sprintf("queue %s has policy %q already", name, own.Name)}}, nil
+	}
+	return c, nil
+}
+
+// findQueue returns a queue that may have the policy.
+func (e Editor) findQueue(ctx context.Context, name string) (rabbit.Queue, error) {
+	queue, err := e.Management.Queue(ctx, e.VHost, name)
+	switch {
+	case errors.Is(err, rabbit.ErrNotFound):
+		return queue, refusef("start the program that declares it, and try again", "queue %s does not exist in virtual host %s", name, e.VHost)
+	case err != nil:
+		return queue, err
+	case e.Topology.Owns(name):
+		return queue, refusef("name the queue of another program", "queue %s is one of Watership's own", name)
+	case queue.Exclusive:
+		return queue, refusef("name a queue that outlives its connection", "queue %s is exclusive, so messages cannot return to it", name)
+	case queue.Type == "stream":
+		return queue, refusef("read it with a consumer that publishes what fails to a queue", "queue %s is a stream, which has no dead letters", name)
+	}
+	return queue, nil
+}
+
+// withArgument is the result for a queue that was declared with a dead-letter exchange: an
+// argument overrides every policy (https://www.rabbitmq.com/docs/parameters#policies).
+func (e Editor) withArgument(name string, target any) (Change, error) {
+	if target == e.Topology.Retry() {
+		return Change{Queue: name, Notes: []string{fmt.Sprintf("queue %s was declared with the dead-letter exchange %s", name, target)}}, nil
+	}
+	return Change{}, refusef("its owner has to declare it again, without the argument or with "+e.Topology.Retry(),
+		"queue %s was declared with the dead-letter exchange %q, which a policy cannot change", name, target)
+}
+
+// policiesOf returns the policy of Add, if the queue has it, and the policy that applies to
+// the queue without it.
+func (e Editor) policiesOf(ctx context.Context, queue rabbit.Queue) (own *rabbit.Policy, base rabbit.Policy, err error) {
+	policies, err := e.Management.Policies(ctx, e.VHost)
+	if err != nil {
+		return nil, base, err
+	}
+	found := false
+	for i, p := range policies {
+		if p.Name == e.policyName(queue.Name) {
+			own = &policies[i]
+			continue
+		}
+		applies, err := appliesTo(p, queue)
+		if p.Name == queue.Policy { // as RabbitMQ says
+			applies, err = true, nil
+		}
+		if err != nil {
+			return nil, base, err
+		}
+		if applies && (!found || p.Priority > base.Priority || p.Name == queue.Policy && p.Priority == base.Priority) {
+			base, found = p, true
+		}
+	}
+	return own, base, nil
+}
+
+// appliesTo reports whether a policy is for a queue
+// (https://www.rabbitmq.com/docs/parameters#policies).
+func appliesTo(p rabbit.Policy, queue rabbit.Queue) (bool, error) {
+	switch p.ApplyTo {
+	case "", "all", "queues", queue.Type + "_queues":
+	default:
+		return false, nil
+	}
+	pattern, err := regexp.Compile(p.Pattern)
+	if err != nil { // RabbitMQ has the syntax of PCRE, which Go does not have
+		return false, refusef("give the queue its policy by hand", "the pattern %q of policy %q cannot be read, so it is not known whether it is for queue %s: %v",
+			p.Pattern, p.Name, queue.Name, err)
+	}
+	return pattern.MatchString(queue.Name), nil
+}
+
+// change returns the policy with the keys of the one that applies now.
+func (e Editor) change(queue rabbit.Queue, base rabbit.Policy) Change {
+	c := Change{Queue: queue.Name, Merged: base.Name, Notes: []string{}}
+	definition := maps.Clone(base.Definition)
+	if definition == nil {
+		definition = map[string]any{}
+	}
+	definition[deadLetterExchange] = e.Topology.Retry()
+	if queue.Type == "quorum" {
+		c.Notes = append(c.Notes, strategy(queue, definition))
+	}
+	priority := 0
+	if base.Name != "" {
+		priority = base.Priority + 1
+		c.Notes = append(c.Notes, fmt.Sprintf("RabbitMQ applies one policy to a queue, so this one repeats %q: add the queue again after a change of it", base.Name))
+	}
+	c.Save = &rabbit.Policy{
+		Name: e.policyName(queue.Name), Pattern: "^" + regexp.QuoteMeta(queue.Name) + "$", ApplyTo: "queues", Priority: priority, Definition: definition,
+	}
+	return c
+}
+
+// strategy adds dead-lettering at least once where it changes nothing else: it needs
+// overflow reject-publish, which only matters for a queue with a limit
+// (https://www.rabbitmq.com/docs/quorum-queues#activating-at-least-once-dead-lettering).
+func strategy(queue rabbit.Queue, definition map[string]any) (note string) {
+	for _, key := range []string{"max-length", "max-length-bytes", "overflow", "dead-letter-strategy"} {
+		value, has := definition[key]
+		if !has {
+			value, has = queue.Arguments["x-"+key]
+		}
+		if has {
+			return fmt.Sprintf("the queue has %s %v, so its dead letters move at most once: a crash of RabbitMQ can lose one", key, value)
+		}
+	}
+	definition["dead-letter-strategy"], definition["overflow"] = "at-least-once", "reject-publish"
+	return "dead letters move at least once; overflow reject-publish has no effect, since the queue has no limit"
+}
+
+func samePolicy(a, b rabbit.Policy) bool {
+	return a.Name == b.Name && a.Pattern == b.Pattern && a.Priority == b.Priority && fmt.Sprint(a.Definition) == fmt.Sprint(b.Definition)
+}
+
+// Remove returns the change that undoes Add.
+func (e Editor) Remove(ctx context.Context, name string) (Change, error) {
+	policies, err := e.Management.Policies(ctx, e.VHost)
+	if err != nil {
+		return Change{}, err
+	}
+	if !slices.ContainsFunc(policies, func(p rabbit.Policy) bool { return p.Name == e.policyName(name) }) {
+		return Change{}, refusef("list policies with rabbitmqctl list_policies", "there is no policy %q", e.policyName(name))
+	}
+	c := Change{Queue: name, Delete: e.policyName(name), Notes: []string{"messages that wait for their next attempt return to the queue as before"}}
+	queue, err := e.Management.Queue(ctx, e.VHost, name)
+	if errors.Is(err, rabbit.ErrNotFound) {
+		return c, nil
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	_, base, err := e.policiesOf(ctx, queue)
+	var unreadable *RefusedError
+	if err != nil && !errors.As(err, &unreadable) {
+		return Change{}, err
+	}
+	c.Merged = base.Name
+	return c, nil
+}
+
+// applyTimeout is how long RabbitMQ may take to give a queue its policy.
+const applyTimeout = 15 * time.Second
+
+// Apply makes a change and returns when RabbitMQ has applied it to the queue.
+func (e Editor) Apply(ctx context.Context, c Change) error {
+	switch {
+	case c.Save != nil:
+		if err := e.Management.SavePolicy(ctx, e.VHost, *c.Save); err != nil {
+			return fmt.Errorf("saving policy %q: %w", c.Save.Name, err)
+		}
+	case c.Delete != "":
+		if err := e.Management.DeletePolicy(ctx, e.VHost, c.Delete); err != nil {
+			return fmt.Errorf("deleting policy %q: %w", c.Delete, err)
+		}
+	default:
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, applyTimeout, errors.New("RabbitMQ has not applied the policy to the queue yet: look again later"))
+	defer cancel()
+	for {
+		queue, err := e.Management.Queue(ctx, e.VHost, c.Queue)
+		if errors.Is(err, rabbit.ErrNotFound) || err == nil && c.isApplied(queue) {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-time.After(cmp.Or(e.Wait, 200*time.Millisecond)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c Change) isApplied(queue rabbit.Queue) bool {
+	if c.Save == nil {
+		return queue.Policy != c.Delete
+	}
+	if queue.Policy != c.Save.Name {
+		return false
+	}
+	for key, value := range c.Save.Definition {
+		effective, has := queue.Effective[key]
+		if isLimit := queue.OperatorPolicy != ""; !has || !isLimit && fmt.Sprint(effective) != fmt.Sprint(value) {
+			return false // an operator policy may lower a limit
+		}
+	}
+	return true
+}
+
+// Text describes a change in lines.
+func (c Change) Text() string {
+	var lines []string
+	switch {
+	case c.Save != nil:
+		lines = append(lines, fmt.Sprintf("policy %q for queue %s, with priority %d:", c.Save.Name, c.Queue, c.Save.Priority))
+		for _, key := range slices.Sorted(maps.Keys(c.Save.Definition)) {
+			lines = append(lines, fmt.Sprintf("  %s: %v", key, c.Save.Definition[key]))
+		}
+	case c.Delete != "":
+		lines = append(lines, fmt.Sprintf("delete policy %q of queue %s", c.Delete, c.Queue))
+		if c.Merged != "" {
+			lines = append(lines, fmt.Sprintf("then policy %q applies again", c.Merged))
+		}
+	}
+	return strings.Join(append(lines, c.Notes...), "\n")
+}

@@ -1,0 +1,175 @@
+package queuepolicy_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/queuepolicy"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+type rig struct {
+	rabbittest.Broker
+	queuepolicy.Editor
+	management *rabbit.Management
+}
+
+// eachServer runs a test with an exchange for dead letters. The embedded broker has no
+// policies.
+func eachServer(t *testing.T, test func(t *testing.T, r rig)) {
+	t.Parallel() // most of it is waiting: RabbitMQ tells the policy of a queue every 5 s
+	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		management, err := rabbit.NewManagement(b.ManagementURL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rig{b, queuepolicy.Editor{Management: management, VHost: "/", Topology: schemas.Topology{Prefix: b.Queue(t, nil) + "x"}, Wait: time.Millisecond}, management}
+		if err := b.Channel(t).ExchangeDeclare(r.Topology.Retry(), "fanout", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.DeleteExchange(t, r.Topology.Retry()) })
+		test(t, r)
+	})
+}
+
+// policy saves a policy of another owner.
+func (r rig) policy(t *testing.T, p rabbit.Policy) {
+	t.Helper()
+	if err := r.management.SavePolicy(t.Context(), r.Editor.VHost, p); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.management.DeletePolicy(context.Background(), r.Editor.VHost, p.Name) }) // the test may have deleted it
+}
+
+// add makes a planned change, and returns the queue with it.
+func (r rig) apply(t *testing.T, plan func(context.Context, string) (queuepolicy.Change, error), queue string) (queuepolicy.Change, rabbit.Queue) {
+	t.Helper()
+	change, err := plan(t.Context(), queue)
+	if err == nil {
+		err = r.Apply(t.Context(), change)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change.Save != nil {
+		t.Cleanup(func() { _ = r.management.DeletePolicy(context.Background(), r.Editor.VHost, change.Save.Name) })
+	}
+	found, err := r.management.Queue(t.Context(), r.Editor.VHost, queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return change, found
+}
+
+func (r rig) wantRefusal(t *testing.T, queue string, texts ...string) {
+	t.Helper()
+	_, err := r.Add(t.Context(), queue)
+	var refused *queuepolicy.RefusedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("queue %s: %v", queue, err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("queue %s: %q does not say %q", queue, err, text)
+		}
+	}
+}
+
+func TestDeadLettersComeAndGo(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		for _, kind := range []string{"classic", "quorum"} {
+			queue := r.Queue(t, amqp.Table{"x-queue-type": kind})
+			change, found := r.apply(t, r.Add, queue)
+			if exchange, _ := found.DeadLetterExchange(); exchange != r.Topology.Retry() || change.Merged != "" {
+				t.Errorf("%s: dead letters go to %q, after %+v", kind, exchange, change)
+			}
+			if strategy := found.Effective["dead-letter-strategy"]; (strategy == "at-least-once") != (kind == "quorum") {
+				t.Errorf("%s: strategy %v", kind, strategy)
+			}
+			if again, _ := r.apply(t, r.Add, queue); again.Save != nil || len(again.Notes) != 1 {
+				t.Errorf("%s: added twice: %+v", kind, again)
+			}
+			if _, found = r.apply(t, r.Remove, queue); found.Policy != "" {
+				t.Errorf("%s: after the removal it has policy %q", kind, found.Policy)
+			}
+			if _, err := r.Remove(t.Context(), queue); err == nil || !strings.Contains(err.Error(), "there is no policy") {
+				t.Errorf("%s: removed twice: %v", kind, err)
+			}
+		}
+	})
+}
+
+// Another policy keeps its effect, and applies alone again after the removal.
+func TestPoliciesAreMerged(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		queue := r.Queue(t, amqp.Table{"x-queue-type": "quorum"})
+		low := rabbit.Policy{Name: queue + "-low", Pattern: "^" + queue, ApplyTo: "all", Priority: 1, Definition: map[string]any{"max-length": 7.0}}
+		high := rabbit.Policy{Name: queue + "-high", Pattern: queue + "$", ApplyTo: "queues", Priority: 5, Definition: map[string]any{"max-length": 9.0, "delivery-limit": 3.0}}
+		exchanges := rabbit.Policy{Name: queue + "-exchanges", Pattern: ".*" + queue, ApplyTo: "exchanges", Priority: 99, Definition: map[string]any{"alternate-exchange": "x"}}
+		for _, p := range []rabbit.Policy{low, high, exchanges} {
+			r.policy(t, p)
+		}
+		change, found := r.apply(t, r.Add, queue)
+		if change.Merged != high.Name || change.Save.Priority != 6 || !strings.Contains(change.Text(), "at most once") {
+			t.Errorf("%s", change.Text())
+		}
+		if e := found.Effective; e["max-length"] != 9.0 || e["delivery-limit"] != 3.0 || e["dead-letter-strategy"] != nil {
+			t.Errorf("the queue has %v", e)
+		}
+		high.Definition["max-length"] = 11.0 // its owner changes it
+		r.policy(t, high)
+		if _, found = r.apply(t, r.Add, queue); found.Effective["max-length"] != 11.0 {
+			t.Errorf("after a change of the other policy and another add the queue has %v", found.Effective)
+		}
+		change, found = r.apply(t, r.Remove, queue)
+		if change.Merged != high.Name || found.Policy != high.Name || found.Effective["dead-letter-exchange"] != nil {
+			t.Errorf("after the removal: %q, %v; %s", found.Policy, found.Effective, change.Text())
+		}
+	})
+}
+
+func TestQueuesThatAreRefused(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		r.wantRefusal(t, "absent", "does not exist", "start the program")
+		r.wantRefusal(t, r.Topology.Log(), "does not exist")
+		r.wantRefusal(t, r.Queue(t, amqp.Table{"x-dead-letter-exchange": "elsewhere"}), `"elsewhere"`, "a policy cannot change", "declare it again")
+		r.wantRefusal(t, r.Queue(t, amqp.Table{"x-queue-type": "stream"}), "is a stream")
+		queue := r.Queue(t, nil)
+		other := rabbit.Policy{Name: queue + "-other", Pattern: "^" + queue + "$", ApplyTo: "queues", Definition: map[string]any{"dead-letter-exchange": "elsewhere"}}
+		r.policy(t, other)
+		r.wantRefusal(t, queue, "exchange elsewhere", "which would get none any more", other.Name)
+		if change, err := r.Add(t.Context(), r.Queue(t, amqp.Table{"x-dead-letter-exchange": r.Topology.Retry()})); err != nil || change.Save != nil {
+			t.Errorf("declared with the exchange: %+v, %v", change, err)
+		}
+		plain := r.Queue(t, nil)
+		r.policy(t, rabbit.Policy{Name: plain + "-pcre", Pattern: "^(?!" + plain + "z)", ApplyTo: "queues", Priority: -99, Definition: map[string]any{"max-length": 99_999.0}})
+		r.Topology.Prefix += "y"
+		r.wantRefusal(t, plain, r.Topology.Retry()+" does not exist", "run watership setup")
+	})
+}
+
+// A pattern that Go cannot read is refused, unless RabbitMQ says that the policy applies.
+func TestPatternsOfPCRE(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		queue := r.Queue(t, nil)
+		other := rabbit.Policy{Name: queue + "-pcre", Pattern: "^(?!other)" + queue + "$", ApplyTo: "queues", Definition: map[string]any{"max-length": 9.0}}
+		r.policy(t, other)
+		for found, err := r.management.Queue(t.Context(), "/", queue); found.Policy == ""; found, err = r.management.Queue(t.Context(), "/", queue) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if change, _ := r.apply(t, r.Add, queue); change.Merged != other.Name {
+			t.Errorf("%s", change.Text())
+		}
+		r.wantRefusal(t, r.Queue(t, nil), "cannot be read", "by hand")
+	})
+}
