@@ -37,8 +37,7 @@ const (
 	noTimeout = 10 * 365 * 24 * time.Hour
 )
 
-// build adds the handlers to the router: one for each route that has one, and those of
-// the roles.
+// build adds the handlers of routes and roles to the router.
 func (p *Pipeline) build() (err error) {
 	logger := watermill.NewSlogLogger(p.cfg.Logger)
 	if !p.cfg.Logger.Enabled(context.Background(), watermill.LevelTrace) {
@@ -61,8 +60,8 @@ func (p *Pipeline) build() (err error) {
 	return nil
 }
 
-// withoutTrace drops what the router logs at the level trace, about every message: the
-// adapter of slog would convert it first.
+// withoutTrace drops the router's logs of every message at the level trace: the adapter of
+// slog would convert them first.
 type withoutTrace struct{ watermill.LoggerAdapter }
 
 func (withoutTrace) Trace(string, watermill.LogFields) {}

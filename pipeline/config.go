@@ -86,8 +86,8 @@ type Config struct {
 	// attempt at an unavailable service. Zero: 30 s.
 	ConfirmTimeout time.Duration
 
-	// OnPoison is called for each message that this pipeline gives up: those of its routes,
-	// and with RoleRetry and RoleDue those of other queues. The broker has confirmed the
+	// OnPoison is called for each message that this pipeline gives up: of its routes, and
+	// with RoleRetry and RoleDue of other queues. The broker has confirmed the
 	// message in the poison queue by then; its `poisoned` event and its parked copy follow.
 	// It serves for a notification or a ticket. It may be called twice for a message,
 	// whose handler's slot it takes. The context ends after OnPoisonTimeout, and when the

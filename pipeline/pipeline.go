@@ -22,10 +22,10 @@
 // A pipeline publishes an event for each step of a message. An indexer writes the events
 // to a store; run `watership serve`, or package indexer.
 //
-// Beside `watership serve` a pipeline runs its routes and nothing else. It decides the
-// delay of its messages, and whether they are given up and parked; serve returns the
-// messages that have waited to their queues, records what is given up, and retries the
-// dead letters of other consumers.
+// With `watership serve` in another process, a pipeline runs its routes and nothing else. It
+// decides the delay of its messages, and whether they are given up and parked; serve returns
+// the messages that have waited to their queues, records those that are given up, and retries
+// the dead letters of other consumers.
 //
 // Services in other languages need no pipeline of their own: `watership serve` retries
 // the dead letters of their queues. For a transport without retries use package

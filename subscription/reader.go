@@ -49,8 +49,7 @@ type Reader struct {
 	Interval time.Duration
 }
 
-// Item is what a Reader yields: an event, a document that cannot be read, or the end of what
-// is stored.
+// Item is an event, a document that cannot be read, or the end of the stored events.
 type Item struct {
 	Event schemas.Event
 

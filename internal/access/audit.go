@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Action is what a request does, as its audit event has it.
+// Action describes a request in its audit event.
 type Action struct {
 	Name   string // such as replay; default: the method and the route of the request
-	Object string // what it is done to, such as a query, a queue or the id of a job
+	Object string // its object, such as a query, a queue or the id of a job
 	Reason string // why, in the words of the user
 }
 
-// Record is an audit event: what somebody did or was refused, from where and why.
+// Record is an audit event: an action of a user or its refusal, its origin and its reason.
 type Record struct {
 	Identity Identity
 	Action   Action
@@ -47,7 +47,7 @@ type audit struct {
 
 type auditKey struct{}
 
-// Describe tells what a request does, for its audit event. Every request that may change
+// Describe describes a request for its audit event. Every request that may change
 // something has such an event, also without a description. A later description replaces
 // the fields that it has.
 func Describe(ctx context.Context, action Action) {

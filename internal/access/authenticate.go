@@ -28,7 +28,7 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	switch {
 	case !has:
 		return Identity{}, g.errNoCredentials()
-	case err != nil: // as after a restart: no attempt to sign in, since nobody guesses the key
+	case err != nil: // as after a restart: no attempt to sign in, since the key cannot be guessed
 		return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: err.Error(), missing: true}
 	}
 	return g.sessionIdentity(found)

@@ -185,8 +185,8 @@ func tooManyAttempts(wait time.Duration) error {
 }
 
 // countFailure counts credentials that are wrong as an attempt to sign in. Right ones pass
-// in any case: nobody guesses 256 bits, and a client that fails must not lock out others
-// behind the same address.
+// in any case: 256 bits cannot be guessed, and a client that fails must not lock out others
+// with the same address.
 func (g *Guard) countFailure(address netip.Addr, err error) error {
 	if statusOf(err) != http.StatusUnauthorized || isMissing(err) {
 		return err
@@ -309,8 +309,8 @@ func (g *Guard) watch(ctx context.Context, r *http.Request, cancel context.Cance
 	return func() { close(stop); watching.Wait() }
 }
 
-// refuse writes the response to a refused request. A browser that nobody has signed in with
-// goes to the provider.
+// refuse writes the response to a refused request. A browser without a session goes to the
+// provider.
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Cause != nil {

@@ -44,7 +44,7 @@ func (g *Guard) signInRoutes() *http.ServeMux {
 	return routes
 }
 
-// recorded records what a handler does or refuses, and responds after that.
+// recorded records the actions and refusals of a handler, and responds after that.
 func (g *Guard) recorded(action string, handler func(*http.Request) (answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		done, err := handler(r)
@@ -112,7 +112,7 @@ func (g *Guard) callback(r *http.Request) (answer, error) {
 	}}, nil
 }
 
-// enterToken signs in with a token that somebody enters in a browser.
+// enterToken signs in with a token that a user enters in a browser.
 func (g *Guard) enterToken(r *http.Request) (answer, error) {
 	if err := r.ParseForm(); err != nil {
 		return answer{}, &Error{Status: http.StatusBadRequest, Problem: "the form cannot be read", Cause: err}

@@ -35,7 +35,7 @@ type Grant struct {
 	Queues, Exchanges []string
 }
 
-// provider is the OpenID Connect provider. It is asked when somebody signs in: the server
+// provider is the OpenID Connect provider. It is asked when a user signs in: the server
 // starts, and tokens work, while the provider is unavailable.
 type provider struct {
 	OIDC
@@ -133,7 +133,7 @@ func (p *provider) finish(ctx context.Context, s signIn, code string) (claims, e
 	return c, p.addUserInfo(ctx, found, c, oauth2.StaticTokenSource(token))
 }
 
-// addUserInfo adds the claims that a provider gives only at its endpoint for them. Those of
+// addUserInfo adds the claims that a provider gives only at its endpoint for them. Claims of
 // the ID token, which is signed, stay.
 func (p *provider) addUserInfo(ctx context.Context, found *oidc.Provider, c claims, token oauth2.TokenSource) error {
 	if found.UserInfoEndpoint() == "" || c[p.NameClaim] != nil && c.texts(p.RolesClaim) != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // clientAddress returns the address of the client of a request. Only proxies that the
-// configuration trusts may name another one than that of the connection.
+// configuration trusts may name another one than the address of the connection.
 func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

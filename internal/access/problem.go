@@ -50,7 +50,7 @@ func wantsPage(r *http.Request) bool {
 	return (isSafe(r.Method) || form) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// signInPage is what the page of a refusal offers.
+// signInPage has the offers of the page of a refusal.
 type signInPage struct {
 	Provider bool // a link to sign in
 	Token    bool // a form for a token

@@ -30,7 +30,7 @@ func (g *Guard) record(ctx context.Context, r Record) error {
 
 // recordRefusal records a request that was refused. Those that only lack credentials and
 // would change nothing are left out, such as the first request of each browser, and so are
-// those above a limit: nobody fills the store without credentials.
+// those above a limit: the store cannot be filled without credentials.
 func (g *Guard) recordRefusal(r *http.Request, who Identity, err error) {
 	if isMissing(err) && isSafe(r.Method) || statusOf(err) == http.StatusTooManyRequests {
 		return

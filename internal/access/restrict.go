@@ -17,8 +17,8 @@ const (
 
 // Restrict returns a query for only those events that a query matches and the identity may
 // see. The fields of the query must be resolved (kql.Resolve). An identity that may
-// not read bodies may not search them either, since the results would tell what they
-// contain.
+// not read bodies may not search them either, since the results would tell their
+// content.
 //
 // Limits are on the queue of an event that has one, and otherwise on the exchange of its
 // message. Events of neither, such as records of actions, are for identities without

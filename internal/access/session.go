@@ -96,7 +96,7 @@ func (s *sessions) hasEnded(id string) bool {
 	return ended
 }
 
-// end makes the cookie of a session useless, also in the hands of somebody else.
+// end makes the cookie of a session useless, also for a thief.
 func (s *sessions) end(ending session, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,7 +60,7 @@ func isSecret(text string) bool {
 	return sum == crc32.ChecksumIEEE(content[:secretBytes]) && tokenPrefix+tokenEncoding().EncodeToString(content) == text
 }
 
-// hashSecret returns what is kept of a secret. A slow hash such as bcrypt is for
+// hashSecret returns the stored hash of a secret. A slow hash such as bcrypt is for
 // passwords, which can be guessed: 256 random bits cannot, and the hash is computed for
 // every request.
 func hashSecret(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }

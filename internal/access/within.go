@@ -6,7 +6,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
-// Within reports whether a query finds only what the identity may see: it has no limits, or
+// Within reports whether a query finds only events that the identity may see: it has no limits, or
 // the query has them as a condition, as Restrict adds them.
 func (i Identity) Within(query string) bool {
 	if !i.Limited() {

@@ -18,7 +18,7 @@ type Histogram struct {
 }
 
 // Series has the counts of one kind of events over time. Its steps may be shorter than
-// those of the chart.
+// the steps of the chart.
 type Series struct {
 	Name   string
 	Counts []eventstore.Bucket // with the begin of a step as text
@@ -62,7 +62,7 @@ func (h Histogram) Most() (most int64) {
 	return most
 }
 
-// Period is the time that a chart shows. A zero time is that of the first or last event.
+// Period is the time that a chart shows. A zero time stands for the time of the first or last event.
 type Period struct {
 	Begin, End time.Time
 	Zone       *time.Location // in which days begin
@@ -136,8 +136,8 @@ func readCounts(list []Series) (all []count, err error) {
 // maxBars bounds a chart whatever its period is: the longest round step is a year.
 const maxBars = 1000
 
-// newBars returns a chart without events. Its steps begin where those of a store do. It counts
-// in milliseconds, since a time.Duration is at most 292 years.
+// newBars returns a chart without events. Its steps begin where the steps of a store do. It
+// counts in milliseconds, since a time.Duration is at most 292 years.
 func newBars(over Period, length time.Duration) Histogram {
 	shift := eventstore.ZoneOffset(over.Zone, over.End.UnixMilli()).Milliseconds()
 	first, last, step := over.Begin.UnixMilli()+shift, over.End.UnixMilli()+shift, length.Milliseconds()

@@ -34,8 +34,8 @@ type Config struct {
 	// Stream is the prefix of the data streams, which Kibana's data view has as its id.
 	Stream string
 
-	// Server is the address of the HTTP server in commands to copy; nil: that of the
-	// request.
+	// Server is the address of the HTTP server in commands to copy; nil: the
+	// address of the request.
 	Server *url.URL
 
 	// Logger gets the errors of templates. Nil: none.

@@ -33,7 +33,7 @@ const (
 )
 
 // countOver counts the events of a filter over time: by action where that is as fast, since
-// a store has an index for it. query is that of the filter, resolved.
+// a store has an index for it. query is the query of the filter, resolved.
 func (c *Console) countOver(ctx context.Context, f frame.Filter, query kql.Node, now time.Time) (chart.Histogram, error) {
 	over, err := f.Selected(now)
 	if err != nil {

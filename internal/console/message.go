@@ -52,8 +52,8 @@ type messageTab struct {
 	Current   bool
 }
 
-// message shows a message. An id that names nothing may be that of a message which the
-// store does not have yet.
+// message shows a message. An id that names nothing may belong to a message which
+// the store does not have yet.
 func (c *Console) message(r *http.Request) (frame.Response, error) {
 	v, found, err := c.findMessage(r)
 	if err != nil && frame.ProblemOf(err).Status == http.StatusNotFound {
@@ -196,7 +196,7 @@ type relative struct {
 func (c *Console) family(r *http.Request, v messageView) family {
 	var found api.Conversation
 	if err := c.client.Get(r.Context(), v.URL+"/conversation", nil, &found); err != nil {
-		if p := frame.ProblemOf(err); p.Status != http.StatusNotFound { // as that of an event without a fingerprint
+		if p := frame.ProblemOf(err); p.Status != http.StatusNotFound { // as for an event without a fingerprint
 			return family{Problem: p}
 		}
 		return family{}

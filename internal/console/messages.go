@@ -136,7 +136,7 @@ func fieldProblem(ctx context.Context, err error) error {
 func (c *Console) search(ctx context.Context, m *messages, cursor string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.list(ctx, m, cursor) })
-	var countErr error // less important: its cause may be that of the list, too
+	var countErr error // less important: the list may fail for the same cause
 	group.Go(func() error {
 		countErr = c.count(ctx, m)
 		return nil

@@ -99,8 +99,8 @@ type jobView struct {
 	Key      string
 }
 
-// Outcomes take 0.6 s for 10,000 messages in the embedded store. Those of a larger job are
-// read only on request, and of a job that runs only if they are few.
+// Outcomes take 0.6 s for 10,000 messages in the embedded store. Outcomes of a larger job
+// are read only on request, and of a job that runs only if they are few.
 const (
 	maxOutcomes = 10_000
 	fewOutcomes = 1_000

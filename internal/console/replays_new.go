@@ -93,7 +93,7 @@ func (c *Console) showPlan(r *http.Request, v planView) (frame.Response, error) 
 	return shown, nil
 }
 
-// namesOfForm replaces the names of options in the texts of a plan by those of the form.
+// namesOfForm replaces the names of options in the texts of a plan by names of the form.
 func namesOfForm(text string) string {
 	return strings.NewReplacer("--again sends", "“Again” sends", "--to-queue sends", "“Another queue” sends",
 		"--to-failed-queue sends", "“Only the queue that failed” sends", "unchecked_routes", "“Unchecked routes”").Replace(text)

@@ -54,8 +54,8 @@ func Digest(texts ...string) string {
 }
 
 // Serve passes on the first request with a key, and gives repeated ones its response. A
-// request that failed is not remembered: it can be repeated. digest is that of the
-// request's content.
+// request that failed is not remembered: it can be repeated. digest is the digest
+// of the request's content.
 func (r *Responses) Serve(w http.ResponseWriter, request *http.Request, key, digest string, next http.Handler) {
 	for {
 		first, mine := r.begin(key, digest)

@@ -127,7 +127,7 @@ func (h *Hold) Release() {
 	if !held {
 		return
 	}
-	l.opening <- struct{}{} // nobody waits for another process with it, since there is a hold
+	l.opening <- struct{}{} // no process waits for another one with it, since there is a hold
 	defer func() { <-l.opening }()
 	l.mu.Lock()
 	h.held = false
@@ -301,7 +301,7 @@ func (l *Log) delivered(d amqp.Delivery) {
 		if d.MessageId == "" {
 			l.cfg.Logger.Warn("a message in the queue of places cannot be read; it is dropped", "queue", l.cfg.Queue, "error", err)
 		}
-		_ = d.Ack(false) // an end of readAll that was not read, or rubbish; if the channel is lost, it comes again
+		_ = d.Ack(false) // an end of readAll that was not read, or rubbish; if the channel is lost, it is redelivered
 		return
 	}
 	if !l.keep(place, d) {
@@ -425,7 +425,7 @@ func (l *Log) remove(position int64, e *entry) {
 	}
 }
 
-// rewrite publishes old places once more, and removes those of lost messages.
+// rewrite publishes old places once more, and removes the places of lost messages.
 func (l *Log) rewrite(ctx context.Context) {
 	l.mu.Lock()
 	now := time.Now()

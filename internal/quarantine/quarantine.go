@@ -40,7 +40,7 @@ func (f Finder) refused(e schemas.Event) (schemas.Event, bool) {
 	return refused, ok && !f.Owns(e.Envelope.Exchange)
 }
 
-// Plan tells what a rewrite would do.
+// Plan describes a rewrite before it happens.
 type Plan struct {
 	Total      int                    // events to write again
 	Actions    map[schemas.Action]int // of these

@@ -14,7 +14,7 @@ import (
 )
 
 // Rewrite writes refused events again, with all fields for searches, in place of their
-// quarantined documents. What the store refuses again stays, with the new reason. So a
+// quarantined documents. Documents that the store refuses again stay, with the new reason. So a
 // rewrite can be repeated.
 type Rewrite struct {
 	Finder
@@ -78,7 +78,7 @@ type rewriting struct {
 	event  schemas.Event
 }
 
-// replaceAll repeats what the store was too busy for.
+// replaceAll repeats requests for which the store was too busy.
 func (r *Rewrite) replaceAll(ctx context.Context, pending []rewriting) error {
 	for try := 0; len(pending) > 0; try++ {
 		if try == busyTries {

@@ -1,5 +1,5 @@
-// Package sizing estimates what a traffic of messages needs: cores of Watership, RabbitMQ and
-// Elasticsearch, disk space and shards. docs/sizing.md has the assumptions.
+// Package sizing estimates the needs of a traffic of messages: cores of Watership, RabbitMQ
+// and Elasticsearch, disk space and shards. docs/sizing.md has the assumptions.
 package sizing
 
 import (

@@ -21,8 +21,8 @@ const Period = day
 
 const mostSizes = 10_000 // of bodies that differ
 
-// Read returns the traffic of published and handled events, which are those of Period, scaled to
-// a day if they began later.
+// Read returns the traffic of the published and handled events of Period, scaled to a day if
+// they began later.
 func Read(ctx context.Context, events store, published, handled eventstore.Selection) (t Traffic, err error) {
 	minutes, err := events.Histogram(ctx, published, "@timestamp", 2*int(Period/time.Minute), time.UTC)
 	if err != nil {
@@ -60,7 +60,7 @@ func meanOf(values eventstore.Aggregation) float64 {
 	return sum / max(count, 1)
 }
 
-// ratesOf returns the messages a second of the busiest minute, and those of a day.
+// ratesOf returns the messages a second of the busiest minute, and of a day.
 func ratesOf(over eventstore.Aggregation) (peak, daily float64) {
 	step, n := stepOf(over.Values), len(over.Values)
 	window := max(1, int(time.Minute/step))

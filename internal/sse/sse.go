@@ -33,7 +33,7 @@ func (s Stream) Write(data []byte) (int, error) {
 	return s.w.Write(data)
 }
 
-// Flush sends what was written.
+// Flush sends the written bytes.
 func (s Stream) Flush() error { return s.control.Flush() }
 
 // SetTrailer sets a trailer, of a response that was flushed.
@@ -77,7 +77,7 @@ func (w *Writer) Send(kind, id string, data any) error {
 	return w.Flush()
 }
 
-// Event writes an event, with its data as JSON. id is what a client sends as
+// Event writes an event, with its data as JSON. A client sends id as
 // Last-Event-ID; "": none.
 func (w *Writer) Event(kind, id string, data any) error {
 	text, err := json.Marshal(data) // without line breaks

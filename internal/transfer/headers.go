@@ -10,8 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
-// Headers returns the headers of a message to publish: those of an object of JSON, whose
-// whole numbers become integers, and those of the members of a table of package tablejson,
+// Headers returns the headers of a message to publish: the members of an object of JSON,
+// whose whole numbers become integers, and the members of a table of package tablejson,
 // which have AMQP types.
 func Headers(object map[string]any, typed []map[string]json.RawMessage) (amqp.Table, error) {
 	headers := tableOf(object)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// doneParameter says on the next page what a form has done. It is signed, so that no link can
+// doneParameter has the result of a form, for the next page. It is signed, so that no link can
 // claim that something was done.
 const doneParameter = "done"
 
-// doneFor is how long the next page says it: somebody may open the address again.
+// doneFor is how long the next page shows it: a user may open the address again.
 const doneFor = time.Minute
 
-// Done sends the browser to another page, which says what a form has done. path may have a
+// Done sends the browser to another page, which shows the result of a form. path may have a
 // query.
 func (f *Frame) Done(path string, values url.Values) Redirect {
 	target, err := url.Parse(path)
@@ -33,7 +33,7 @@ func (f *Frame) Done(path string, values url.Values) Redirect {
 	return Redirect(target.String())
 }
 
-// DoneBefore returns what Done said, and when; nil and zero if there is nothing, or it is of
+// DoneBefore returns the result that Done sent, and its time; nil and zero if there is nothing, or it is of
 // another page, another process or a while ago.
 func (f *Frame) DoneBefore(r *http.Request) (url.Values, time.Time) {
 	encoded, signature, _ := strings.Cut(r.URL.Query().Get(doneParameter), ".")

@@ -17,14 +17,14 @@ type Filter struct {
 	Since    string // such as 24h, or all for no limit
 	From, To string // instead of Since
 
-	Zone *time.Location // of times without one; nil: that of the server
+	Zone *time.Location // of times without one; nil: the server's
 }
 
 // AllTime is a Since without a limit.
 const AllTime = "all"
 
-// ReadFilter reads the filter of a URL. Without a period, the last events of a page are
-// those of since.
+// ReadFilter reads the filter of a URL. Without a period, a page shows the last
+// events of the time since.
 func ReadFilter(query url.Values, zone *time.Location, since string) Filter {
 	f := Filter{
 		Query: strings.TrimSpace(query.Get("q")), Since: query.Get("since"),

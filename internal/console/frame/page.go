@@ -17,8 +17,8 @@ type Page struct {
 	Status   int // 0: 200
 	Data     any
 
-	// Styles and Scripts are files of static that the page needs besides those of the
-	// layout.
+	// Styles and Scripts are files of static that the page needs besides the
+	// files of the layout.
 	Styles, Scripts []string
 
 	// Refresh is how often the script reads the page again while it is visible,

@@ -16,8 +16,8 @@ type Part[T any] struct {
 	Late    bool             // the page did not wait for it: the script reads the page again
 }
 
-// How long a page waits for its parts: the first time that somebody sees it, and when the
-// script reads it again.
+// How long a page waits for its parts: the first time that it is shown, and when the script
+// reads it again.
 const (
 	firstTimeout   = 90 * time.Millisecond
 	refreshTimeout = 1500 * time.Millisecond
