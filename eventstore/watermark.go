@@ -43,16 +43,21 @@ func (w Watermarks) Bound() (sequence int64, isLimited bool) {
 	return sequence, isLimited
 }
 
+// RecordReader is the part of a store that ReadWatermarks needs.
+type RecordReader interface {
+	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
+}
+
 // WatermarkStore is the part of a store that Complete needs.
 type WatermarkStore interface {
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
+	RecordReader
 	Refresh(ctx context.Context) error
 	HighestSequence(ctx context.Context) (int64, error)
 }
 
 // ReadWatermarks returns the watermarks of a source and the version of their record, which
 // is "" if no indexer has saved any.
-func ReadWatermarks(ctx context.Context, store WatermarkStore, source string) (w Watermarks, version string, err error) {
+func ReadWatermarks(ctx context.Context, store RecordReader, source string) (w Watermarks, version string, err error) {
 	document, version, err := store.Record(ctx, WatermarkRecord, source)
 	if err != nil {
 		return w, "", fmt.Errorf("reading the watermarks of %s: %w", source, err)

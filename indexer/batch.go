@@ -33,6 +33,7 @@ type batch struct {
 	startsRedelivered bool             // its first message was redelivered, see resequence.go
 	stored            map[string]int64 // sequences of redelivered events that the store has, by id
 	writeResult       chan error
+	above             int64 // all its sequences are above; watermarks.mu guards it
 }
 
 // add encodes an event.
@@ -79,6 +80,15 @@ func (b *batch) highestSequence() (sequence int64) {
 		sequence = max(sequence, b.items[i].event.Sequence)
 	}
 	return sequence
+}
+
+// lowestSequence returns the lowest sequence that the batch may add to the store.
+func (b *batch) lowestSequence() int64 {
+	lowest := b.items[0].event.Sequence
+	for i := range b.items {
+		lowest = min(lowest, b.items[i].event.Sequence)
+	}
+	return lowest
 }
 
 // bytes returns the memory of the bodies and the documents.

@@ -25,6 +25,16 @@ func (c *clock) next() (int64, time.Time) {
 	return c.last, now
 }
 
+// advance lets all later sequences be above the present time. It returns a sequence that
+// they are above.
+func (c *clock) advance() int64 {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, now.UnixMicro())
+	return c.last
+}
+
 // current returns the last sequence, or the one that the clock was raised to.
 func (c *clock) current() int64 {
 	c.mu.Lock()

@@ -65,6 +65,10 @@ func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) boo
 	if len(b.items) == 0 {
 		b.startsRedelivered = d.Redelivered
 		timer.Reset(s.cfg.Batch.Wait)
+		s.watermarks.begin(s.claim, b)
+	}
+	if d.Redelivered && b.redeliveredEvents == 0 {
+		s.watermarks.hold(s.claim, b)
 	}
 	s.add(b, d)
 	b.countMessage(d)

@@ -21,6 +21,7 @@ func (x *Indexer) Drain(ctx context.Context, queue string, waiting func(context.
 }
 
 func (x *Indexer) drain(ctx context.Context, queue string, waiting func(context.Context) (int, error)) error {
+	defer x.watermarks.start(ctx)()
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

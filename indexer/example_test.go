@@ -95,6 +95,16 @@ func (p printer) Handover(context.Context, string) ([]byte, error) { return nil,
 
 func (p printer) SaveHandover(context.Context, string, []byte) error { return nil }
 
+func (p printer) Record(context.Context, string, string) ([]byte, string, error) { return nil, "", nil }
+
+func (p printer) CreateRecord(context.Context, string, string, []byte) (string, error) {
+	return "1", nil
+}
+
+func (p printer) SaveRecord(context.Context, string, string, string, []byte) (string, error) {
+	return "2", nil
+}
+
 // Every message of a tapped exchange reaches the store.
 func ExampleNew() {
 	ctx, stop := context.WithCancel(context.Background())

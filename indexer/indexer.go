@@ -66,6 +66,18 @@ type Store interface {
 
 	// SaveHandover stores a JSON document under a name and replaces the previous one.
 	SaveHandover(ctx context.Context, name string, document []byte) error
+
+	// Record returns the last saved JSON document under a kind and an id, and its version,
+	// or nil.
+	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
+
+	// CreateRecord saves a new document and returns its version. It changes nothing and
+	// returns "" if there is one.
+	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
+
+	// SaveRecord replaces a document if its version is still the given one, and returns the
+	// new version. Otherwise it changes nothing and returns "".
+	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
 }
 
 // Broker is a connection to RabbitMQ.
@@ -175,6 +187,7 @@ type Indexer struct {
 	metrics        metrics
 	progress       map[string]*queueProgress // by queue
 	jobs           jobCache
+	watermarks     *watermarks
 
 	readFailure, writeFailure storeFailure // of the store
 	consecutiveRefusals       atomic.Int64 // documents, since one was accepted
@@ -184,7 +197,7 @@ type Indexer struct {
 func New(cfg Config) *Indexer {
 	cfg = cfg.withDefaults()
 	topology, now := cfg.Decoder.Topology, time.Now()
-	return &Indexer{
+	x := &Indexer{
 		cfg:         cfg,
 		sequence:    clock{now: cfg.Now},
 		writeMemory: semaphore.NewWeighted(int64(cfg.Memory / 2)),
@@ -194,6 +207,8 @@ func New(cfg Config) *Indexer {
 			topology.Log(): {indexedUntil: now}, topology.Index(): {indexedUntil: now}, topology.IndexLate(): {indexedUntil: now},
 		},
 	}
+	x.watermarks = newWatermarks(x)
+	return x
 }
 
 // Run indexes until ctx ends. Then it writes and acknowledges the messages that it has
@@ -222,6 +237,7 @@ func (x *Indexer) consumeAll(ctx context.Context) error {
 		topology.Index():     x.addTapped,
 		topology.IndexLate(): x.addTapped,
 	}
+	defer x.watermarks.start(ctx)()
 	var running sync.WaitGroup
 	failures := make(chan error, len(queues))
 	for queue, add := range queues {
@@ -267,7 +283,9 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 			continue
 		}
 		x.metrics.requeued.Inc()
-		x.writeFailure.record(time.Now(), err)
+		if !errors.Is(err, errClaimLost) {
+			x.writeFailure.record(time.Now(), err)
+		}
 		x.cfg.Logger.Error("requeued the unacknowledged messages", "queue", queue, "error", err)
 		failures++
 		if err := pause(ctx, failures, 0); err != nil {

@@ -24,6 +24,8 @@ type metrics struct {
 	requeued    prometheus.Counter
 	mismatches  prometheus.Counter
 	forgedMarks prometheus.Counter
+
+	watermarkFailures prometheus.Counter
 }
 
 // newMetrics registers the metrics, unless registerer is nil.
@@ -57,6 +59,8 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 		requeued:    counter("given_back_total", "Times that messages were requeued because the store did not accept them."),
 		mismatches:  counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint does not match their message, which should never happen."),
 		forgedMarks: counter("unknown_replays_total", "Events of messages that name a replay job which does not exist; they are stored as new messages."),
+
+		watermarkFailures: counter("watermark_failures_total", "Times that the watermarks could not be saved, so that readers of new events wait."),
 	}
 }
 

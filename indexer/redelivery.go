@@ -24,9 +24,13 @@ const lateWriteWait = time.Second
 // queue was consumed in between.
 func (s *session) onFirstDelivery(ctx context.Context, d amqp.Delivery) (err error) {
 	own := s.state.lastSequence
+	if err := s.watermarks.claim(ctx, s.claim); err != nil {
+		return err
+	}
 	if err := s.raiseSequence(ctx); err != nil {
 		return err
 	}
+	s.watermarks.advance(s.claim)
 	if s.newestStored, err = s.cfg.Store.HighestSequenceOf(ctx, s.cfg.Decoder.Source); err != nil {
 		return err
 	}
@@ -59,7 +63,9 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 		return err
 	}
 	s.separateDuplicates(b.items, b.stored)
-	s.restoreSequences(b, s.newestStored-s.maxSequenceSpan())
+	watermark := s.watermarks.hold(s.claim, b)
+	s.restoreSequences(b, max(watermark, s.newestStored-s.maxSequenceSpan()))
+	s.watermarks.moveOn(s.claim, b, b.lowestSequence()-1)
 	return nil
 }
 

@@ -20,10 +20,10 @@ const (
 // sequences.
 func (x *Indexer) runSession(ctx context.Context, deliveries <-chan amqp.Delivery, queue string, add addFunc, state *queueState) (sequenceRanges, error) {
 	workCtx, cancel := withGrace(ctx, x.shutdownGrace)
-	defer cancel()
+	defer cancel(nil)
 	group, workCtx := errgroup.WithContext(workCtx)
 	s := &session{
-		Indexer: x, deliveries: deliveries, queue: queue, add: add, state: state, group: group,
+		Indexer: x, deliveries: deliveries, queue: queue, add: add, state: state, group: group, claim: newClaim(queue, cancel),
 		collected: make(chan *batch), inFlight: make(chan *batch, maxBulkRequests), free: make(chan *batch, prefetchBatches),
 	}
 	group.Go(func() error {
@@ -36,6 +36,7 @@ func (x *Indexer) runSession(ctx context.Context, deliveries <-chan amqp.Deliver
 	})
 	group.Go(func() error { return s.acknowledgeBatches(workCtx) })
 	err := group.Wait()
+	x.watermarks.end(ctx, s.claim)
 	if s.acknowledged == 0 || s.connectionLost {
 		return nil, err
 	}
@@ -58,6 +59,7 @@ type session struct {
 	add        addFunc
 	state      *queueState
 	group      *errgroup.Group
+	claim      *claim
 
 	// Only collect writes these, before it passes on a batch that depends on them.
 	connectionLost bool            // sent acknowledgements may be lost as well
@@ -81,10 +83,10 @@ func (x *Indexer) shutdownGrace() time.Duration {
 }
 
 // withGrace returns a context that ends some time after ctx.
-func withGrace(ctx context.Context, grace func() time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace(), cancel) })
-	return longer, func() { stop(); cancel() }
+func withGrace(ctx context.Context, grace func() time.Duration) (context.Context, context.CancelCauseFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace(), func() { cancel(nil) }) })
+	return longer, func(cause error) { stop(); cancel(cause) }
 }
 
 // writeBatches writes batches concurrently and passes them on in order.
@@ -124,6 +126,7 @@ func (s *session) acknowledgeBatches(ctx context.Context) error {
 		if err := <-b.writeResult; err != nil {
 			return err
 		}
+		s.watermarks.written(s.claim)
 		if err := b.acknowledger.Ack(b.last, true); err == nil { // else the channel is lost, and the broker redelivers
 			s.acknowledged = max(s.acknowledged, b.highestSequence())
 		}

@@ -19,6 +19,7 @@ import (
 
 // fakeStore is a store in memory that refuses some documents.
 type fakeStore struct {
+	fakeRecords
 	refuse func(schemas.Document) bool
 
 	mu   sync.Mutex

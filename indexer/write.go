@@ -29,6 +29,9 @@ func (s *session) writeItems(ctx context.Context, budget *retryBudget, pending [
 		if again {
 			s.metrics.resent.Add(float64(len(pending)))
 		}
+		if err := s.confirmClaim(ctx, budget); err != nil {
+			return err
+		}
 		began := time.Now()
 		results, err := s.cfg.Store.Create(ctx, documents(pending))
 		s.metrics.observeRequest(time.Since(began), pending, err)

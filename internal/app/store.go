@@ -22,10 +22,7 @@ type EventStore interface {
 	replayer.Store
 	replayer.Jobs
 
-	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
-	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
 	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
 	Records(ctx context.Context, kind string) iter.Seq2[[]byte, error]
 
 	Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error)
