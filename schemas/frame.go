@@ -2,6 +2,8 @@ package schemas
 
 import (
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/internal/framesize"
 )
 
 // All properties and headers of a message travel in one frame, of at most 128 KiB
@@ -48,63 +50,4 @@ func (f FrameMax) stateRoom() int { return min(stateRoom, f.limit()*3/8) }
 // properties and headers (AMQP 0-9-1 §4.2.6.1), including the frame's header and
 // end, class, weight, body size and property flags. Headers must have types that
 // AMQP supports.
-func HeaderFrameSize(p amqp.Publishing) int {
-	size := 7 + 1 + 2 + 2 + 8 + 2
-	for _, text := range [...]string{
-		p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId,
-	} {
-		if text != "" {
-			size += 1 + len(text)
-		}
-	}
-	if p.DeliveryMode > 0 {
-		size++
-	}
-	if p.Priority > 0 {
-		size++
-	}
-	if !p.Timestamp.IsZero() {
-		size += 8
-	}
-	if len(p.Headers) > 0 {
-		size += tableSize(p.Headers)
-	}
-	return size
-}
-
-// tableSize and fieldSize follow AMQP 0-9-1 §4.2.5.5 with RabbitMQ's field types.
-func tableSize(table amqp.Table) int {
-	size := 4
-	for key, value := range table {
-		size += 1 + len(key) + fieldSize(value)
-	}
-	return size
-}
-
-func fieldSize(value any) int {
-	switch v := value.(type) {
-	case nil:
-		return 1
-	case bool, uint8, int8:
-		return 2
-	case int16, uint16:
-		return 3
-	case int, int32, uint32, float32:
-		return 5
-	case amqp.Decimal:
-		return 6
-	case string:
-		return 5 + len(v)
-	case []byte:
-		return 5 + len(v)
-	case amqp.Table:
-		return 1 + tableSize(v)
-	case []any:
-		size := 5
-		for _, element := range v {
-			size += fieldSize(element)
-		}
-		return size
-	}
-	return 9 // int64, float64, time.Time
-}
+func HeaderFrameSize(p amqp.Publishing) int { return framesize.OfHeader(p) }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/schemas/internal/framesize"
 )
 
 // verifier returns a Verifier with the default topology, without keys.
@@ -239,7 +241,7 @@ func TestStatesAreBounded(t *testing.T) {
 	}
 	all := typedTable{}
 	state.write(all)
-	if size := tableSize(amqp.Table(all)); size > stateRoom+stackBudget {
+	if size := framesize.OfTable(amqp.Table(all)); size > stateRoom+stackBudget {
 		t.Errorf("%d bytes", size)
 	}
 }
