@@ -182,7 +182,7 @@ func (h *hops) rejected(t *testing.T) schemas.VerifiedState {
 	if err := d.Reject(false); err != nil {
 		t.Fatal(err)
 	}
-	letter, death, dead := schemas.DeadLetter(schemas.FromDelivery(h.take(t, h.topology.Retry())), nil)
+	letter, death, dead := schemas.FromDelivery(h.take(t, h.topology.Retry())).DeadLetter(nil)
 	if !dead || death.Queue != h.queue || death.Reason != "rejected" {
 		t.Fatalf("got death %+v", death)
 	}

@@ -60,7 +60,7 @@ func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (let
 		return arrived, death, fmt.Sprintf("it reached the queue of dead letters by exchange %q: expected %q, as the dead-letter exchange of a queue",
 			arrived.Exchange, r.topology.Retry())
 	}
-	letter, death, dead := schemas.DeadLetter(arrived, r.deathChecker.Follows(ctx))
+	letter, death, dead := arrived.DeadLetter(r.deathChecker.Follows(ctx))
 	if !dead {
 		return arrived, death, "it reached the retry exchange without being dead-lettered: no x-death header"
 	}

@@ -67,16 +67,16 @@ func readDeath(entry amqp.Table) Death {
 // to the exchange of the next death; a nil leads means that none did. RabbitMQ
 // before 4.0 adds to an x-death that a publisher copied from another message, whose
 // deaths do not belong to this one.
-func DeadLetter(arrived Envelope, leads func(older, newer Death) bool) (Envelope, Death, bool) {
-	deaths := deathsOf(arrived.Headers)
+func (e Envelope) DeadLetter(leads func(older, newer Death) bool) (Envelope, Death, bool) {
+	deaths := deathsOf(e.Headers)
 	if len(deaths) == 0 {
-		return arrived, Death{}, false
+		return e, Death{}, false
 	}
 	origin := 0
 	for leads != nil && origin+1 < len(deaths) && leads(deaths[origin+1], deaths[origin]) {
 		origin++
 	}
-	return arrived.asBefore(deaths[origin]), deaths[0], true
+	return e.asBefore(deaths[origin]), deaths[0], true
 }
 
 // asBefore reverts the changes that dead-lettering made to a message.

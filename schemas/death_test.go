@@ -22,7 +22,7 @@ func TestDeadLetterOfAChain(t *testing.T) {
 		"tenant": "acme", "x-first-death-queue": "orders",
 		"x-death": []any{death("orders.parked", "expired", "shop.dlx", "order.created"), first},
 	}}
-	before, latest, dead := DeadLetter(arrived, func(older, newer Death) bool {
+	before, latest, dead := arrived.DeadLetter(func(older, newer Death) bool {
 		return older.Queue == "orders" && newer.Exchange == "shop.dlx"
 	})
 	if !dead || latest.Queue != "orders.parked" || latest.Reason != "expired" {
@@ -48,7 +48,7 @@ func TestDeathsOfAnother(t *testing.T) {
 	for name, leads := range map[string]func(older, newer Death) bool{
 		"nobody knows": nil, "the queue's dead letters go elsewhere": func(Death, Death) bool { return false },
 	} {
-		before, latest, _ := DeadLetter(arrived, leads)
+		before, latest, _ := arrived.DeadLetter(leads)
 		if before.Exchange != "billing" || before.RoutingKey != "invoice.made" || before.Properties.Expiration != "" || latest.Queue != "invoices" {
 			t.Errorf("%s: it was published to %q with %q, expiration %q", name, before.Exchange, before.RoutingKey, before.Properties.Expiration)
 		}
@@ -59,7 +59,7 @@ func TestNoDeadLetter(t *testing.T) {
 	for name, headers := range map[string]amqp.Table{
 		"no headers": nil, "another type": {"x-death": "rejected"}, "empty": {"x-death": []any{}}, "no tables": {"x-death": []any{1}},
 	} {
-		if _, _, dead := DeadLetter(Envelope{Exchange: "shop", Headers: headers}, nil); dead {
+		if _, _, dead := (Envelope{Exchange: "shop", Headers: headers}).DeadLetter(nil); dead {
 			t.Errorf("%s: taken for a dead letter", name)
 		}
 	}

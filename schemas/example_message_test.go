@@ -138,13 +138,14 @@ func ExampleState_Failed() {
 }
 
 // DeadLetter reads a message that a consumer in any language rejected.
-func ExampleDeadLetter() {
-	letter, death, dead := schemas.DeadLetter(schemas.Envelope{
+func ExampleEnvelope_DeadLetter() {
+	rejected := schemas.Envelope{
 		Exchange: schemas.Topology{}.Retry(), RoutingKey: "order.created",
 		Headers: amqp.Table{"x-death": []any{amqp.Table{
 			"queue": "stock", "reason": "rejected", "exchange": "shop", "routing-keys": []any{"order.created"},
 		}}},
-	}, nil)
+	}
+	letter, death, dead := rejected.DeadLetter(nil)
 	fmt.Println(dead, letter.Exchange, death.Queue, death.Reason)
 	// Output: true shop stock rejected
 }

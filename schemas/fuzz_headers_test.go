@@ -257,16 +257,16 @@ func FuzzDeadLetter(f *testing.F) {
 		died := with(e, amqp.Table{"x-death": list, "x-first-death-queue": list, "x-last-death-reason": maker.value(older, 0)})
 		died.Exchange, died.RoutingKey = Topology{}.Retry(), "parked"
 
-		before, newest, dead := DeadLetter(died, nil)
+		before, newest, dead := died.DeadLetter(nil)
 		if !dead || newest.Queue != "orders" || before.Fingerprint() != e.Fingerprint() {
 			t.Errorf("it died in %q and was %+v", newest.Queue, before)
 		}
 		wantEnvelope(t, before, e)
-		if _, _, dead := DeadLetter(before, nil); dead {
+		if _, _, dead := before.DeadLetter(nil); dead {
 			t.Error("what is undone is a dead letter")
 		}
 		asked := 0
-		DeadLetter(died, func(older, newer Death) bool { asked++; return older.Queue != newer.Queue || asked%3 > 0 })
+		died.DeadLetter(func(older, newer Death) bool { asked++; return older.Queue != newer.Queue || asked%3 > 0 })
 		if asked >= len(list) {
 			t.Errorf("asked about %d pairs of %d deaths", asked, len(list))
 		}
