@@ -90,6 +90,7 @@ func (dec Decoder) Unbundle(d amqp.Delivery) (events []Event, bundled bool) {
 			return nil, false
 		}
 		event.Source, event.VHost, event.TimeSource = dec.Source, dec.VHost, TimeOfEvent
+		dec.setStream(&event)
 		events = append(events, event)
 	}
 	return events, len(events) > 0

@@ -226,6 +226,7 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	appendFailure(o, e.QuarantinedFailure)
 	o.String("class", e.QuarantinedFailure.Class)
 	o.Close(quarantined)
+	e.Stream.append(o)
 	appendWatershipAudit(o, e)
 	replay := o.Open("replay")
 	o.String("job", e.Replay)

@@ -159,6 +159,8 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		s.OriginClaimed = r.Text() == originClaimed
 	case "replay":
 		readReplay(r, s)
+	case "stream":
+		readStreamFields(r, &s.Stream)
 	case "audit":
 		readAuditFields(r, s)
 	}

@@ -99,6 +99,10 @@ type Decoder struct {
 	// published, for messages whose timestamp property has none. The first that has a
 	// time counts.
 	TimeHeaders []string
+
+	// Streams finds the stream of a message, as streamid.New returns it. Nil: messages have
+	// none. All processes of a system need the same.
+	Streams func(Envelope) MessageStream
 }
 
 func (dec Decoder) verifier() *Verifier {
@@ -136,6 +140,7 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 	if body, omitted := arrived.OmittedBody(); omitted {
 		event.BodyIn, event.BodySize = body.In, body.Size
 	}
+	dec.setStream(&event)
 	return event, nil
 }
 
@@ -185,6 +190,7 @@ func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, v
 		verified.Envelope = arrived
 	}
 	event := dec.event(Published, verified.Envelope, verified.State)
+	dec.setStream(&event)
 	event.Sequence = sequence
 	event.EventID = dec.tapID(event)
 	event.Time, event.TimeSource = dec.publishedAt(arrived, event.Replay != "", received)

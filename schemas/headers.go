@@ -45,11 +45,14 @@ const (
 	headerProgress    = "watership-progress"
 	headerClaimed     = "watership-origin-claimed"
 	headerReplay      = "watership-replay"
+	headerStream      = "watership-stream"
 	headerAudit       = "watership-audit"
 	headerReplayOf    = "watership-replay-of"
 	headerBodySize    = "watership-body-size"
 	headerSignature   = "watership-signature"
 	headerBodyIn      = "watership-body-in"
+
+	headerStreamVersion = "watership-stream-version"
 
 	headerExpiration   = "watership-expiration"
 	headerUserID       = "watership-user-id"

@@ -64,6 +64,9 @@ type State struct {
 	Replay   string // id of the replay job
 	ReplayOf string // id of the event that the job replayed
 
+	// Stream is the stream of the message. It travels only with a message without its body.
+	Stream MessageStream
+
 	// Audit is what somebody did, or was refused, in an `audited` event.
 	Audit struct {
 		User      string // name of the person or the program
@@ -145,6 +148,7 @@ func (s State) write(h typedTable) {
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
 	h.setText(headerReplayOf, s.ReplayOf)
+	s.Stream.write(h)
 	s.writeAudit(h)
 	if len(s.Attempts) > 0 {
 		h[headerAttempts] = writeAttempts(s.Attempts)
@@ -174,6 +178,7 @@ func readState(h typedTable) State {
 		ReplayOf: h.text(headerReplayOf),
 		Attempts: readAttempts(h[headerAttempts]),
 		Progress: h.text(headerProgress),
+		Stream:   readMessageStream(h),
 
 		OriginClaimed: h.int(headerClaimed) == 1,
 
