@@ -22,6 +22,7 @@ type EventSummary struct {
 	ErrorGroup  string
 	Replay      string // the id of the replay job
 	ReplayOf    string // the id of the event that was replayed or discarded
+	Stream      schemas.MessageStream
 }
 
 // Summarize returns the summary that a store returns for an event once it is stored.
@@ -31,6 +32,6 @@ func Summarize(e schemas.Event) EventSummary {
 		Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID, Message: e.Message, Queue: e.Queue,
 		Class: e.Failure.Class, ErrorType: e.Failure.Type,
 		ErrorGroup: e.ErrorGroup(),
-		Replay:     e.Replay, ReplayOf: e.ReplayOf,
+		Replay:     e.Replay, ReplayOf: e.ReplayOf, Stream: e.Stream,
 	}
 }

@@ -72,7 +72,7 @@ func (run *run) awaitConfirm(m *inFlight) {
 func (run *run) replayedEvent(m *inFlight) schemas.Event {
 	state := m.state
 	state.EventID = schemas.DerivedID(state.Replay, state.ReplayOf)
-	state.Fingerprint, state.Message = m.event.Fingerprint, m.event.Message
+	state.Fingerprint, state.Message, state.Stream = m.event.Fingerprint, m.event.Message, m.event.Stream
 	return schemas.Event{
 		State: state, Action: schemas.Replayed,
 		Envelope: m.event.Envelope, BodySize: len(m.event.Envelope.Body), BodyIn: schemas.BodyInPublished,

@@ -59,7 +59,7 @@ func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, alt
 		"docvalue_fields": []any{
 			"event.id", "event.sequence", "event.action",
 			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
-			"watership.replay.job", "watership.replay.of", "watership.quarantined_action",
+			"watership.replay.job", "watership.replay.of", "watership.quarantined_action", "watership.stream.id", "watership.stream.version",
 			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
 		},
 	}, &response)
@@ -122,9 +122,11 @@ func (h summaryHit) summary() eventstore.EventSummary {
 		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
 		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),
 		Replay: h.text("watership.replay.job"), ReplayOf: h.text("watership.replay.of"),
+		Stream: schemas.MessageStream{ID: h.text("watership.stream.id")},
 	}
 	summary.Time, _ = time.Parse(time.RFC3339Nano, h.text("@timestamp"))
 	_ = h.read("event.sequence", &summary.Sequence)
+	summary.Stream.HasVersion = h.read("watership.stream.version", &summary.Stream.Version) == nil
 	return summary
 }
 

@@ -22,10 +22,14 @@ var tables string
 //go:embed failures.sql
 var failureIndexes string
 
-// recordTable is what version 6 added to version 5.
-//
-//go:embed records.sql
-var recordTable string
+// recordTable and streamColumns are what version 6 added to version 5.
+var (
+	//go:embed records.sql
+	recordTable string
+
+	//go:embed streams.sql
+	streamColumns string
+)
 
 const (
 	// schemaVersion is the version of all of them (PRAGMA user_version).
@@ -109,7 +113,8 @@ func (s *Store) createSchema(ctx context.Context, tx *sql.Tx) error {
 	if version > 0 {
 		return s.upgrade(ctx, tx, version)
 	}
-	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; %s; %s; PRAGMA application_id = %d; PRAGMA user_version = %d", tables, failureIndexes, recordTable, applicationID, schemaVersion))
+	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
+		tables+failureIndexes+streamColumns+recordTable, applicationID, schemaVersion))
 	return err
 }
 

@@ -12,9 +12,11 @@ import (
 
 // selectSummary selects the fields of a eventstore.EventSummary, in the order of scanSummary.
 const selectSummary = `SELECT "event.id", "event.sequence", "@timestamp",
-	coalesce("watership.quarantined_action", "event.action"), "watership.fingerprint",
-	"messaging.message.id", "watership.message", "watership.queue", "watership.class", "error.type",
-	"watership.error_group", "watership.replay.job", "watership.replay.of"
+	coalesce("watership.quarantined_action", "event.action", ''), coalesce("watership.fingerprint", ''),
+	coalesce("messaging.message.id", ''), coalesce("watership.message", ''), coalesce("watership.queue", ''),
+	coalesce("watership.class", ''), coalesce("error.type", ''), coalesce("watership.error_group", ''),
+	coalesce("watership.replay.job", ''), coalesce("watership.replay.of", ''), coalesce("watership.stream.id", ''),
+	"watership.stream.version"
 	FROM json_each(?) AS list CROSS JOIN event ON event.n = list.value`
 
 // maxSummariesAtOnce is the number of events that one statement reads. The first reads one,
@@ -83,18 +85,12 @@ func (s *Store) anyFilter(either []eventstore.FieldIn) []condition {
 	return []condition{unionOf(conditions)}
 }
 
-func scanSummary(row *sql.Rows) (eventstore.EventSummary, error) {
-	var summary eventstore.EventSummary
+func scanSummary(row *sql.Rows) (e eventstore.EventSummary, err error) {
 	var millis int64
-	texts := make([]sql.NullString, 10)
-	err := row.Scan(&summary.EventID, &summary.Sequence, &millis, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4],
-		&texts[5], &texts[6], &texts[7], &texts[8], &texts[9])
-	for i, into := range []*string{
-		(*string)(&summary.Action), &summary.Fingerprint, &summary.MessageID, &summary.Message, &summary.Queue,
-		&summary.Class, &summary.ErrorType, &summary.ErrorGroup, &summary.Replay, &summary.ReplayOf,
-	} {
-		*into = texts[i].String
-	}
-	summary.Time = time.UnixMilli(millis).UTC()
-	return summary, err
+	var version sql.NullInt64
+	err = row.Scan(&e.EventID, &e.Sequence, &millis, (*string)(&e.Action), &e.Fingerprint, &e.MessageID, &e.Message, &e.Queue,
+		&e.Class, &e.ErrorType, &e.ErrorGroup, &e.Replay, &e.ReplayOf, &e.Stream.ID, &version)
+	e.Stream.Version, e.Stream.HasVersion = version.Int64, version.Valid
+	e.Time = time.UnixMilli(millis).UTC()
+	return e, err
 }

@@ -10,11 +10,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Versions of files of which the events are not written again.
-const (
-	withoutFailureIndexes = 4 // lacks failures.sql
-	withoutRecords        = 5 // has jobs and handovers in tables of their own
-)
+// withoutFailureIndexes is the first version of which the events are not written again.
+const withoutFailureIndexes = 4
 
 // upgrade upgrades a file of an older version in one transaction.
 func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
@@ -22,24 +19,22 @@ func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	if err := moveRecords(ctx, tx, version); err != nil {
 		return err
 	}
-	if version < withoutFailureIndexes {
+	added := streamColumns
+	switch {
+	case version < withoutFailureIndexes:
 		if err := s.rewrite(ctx, tx); err != nil {
 			return err
 		}
+		added = failureIndexes
+	case version == withoutFailureIndexes:
+		added = failureIndexes + streamColumns
 	}
-	statements := ""
-	if version <= withoutFailureIndexes {
-		statements = failureIndexes + ";"
-	}
-	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s PRAGMA user_version = %d", statements, schemaVersion))
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", added, schemaVersion))
 	return err
 }
 
 // moveRecords moves the jobs and the handovers of a file to its records.
 func moveRecords(ctx context.Context, tx *sql.Tx, version int) error {
-	if version > withoutRecords {
-		return nil
-	}
 	statements := recordTable + `;
 		INSERT INTO record SELECT 'job', id, version, document FROM job;
 		DROP TABLE job;`
@@ -55,9 +50,9 @@ func moveRecords(ctx context.Context, tx *sql.Tx, version int) error {
 // rewrite writes the events of a file to the tables of schema.sql.
 func (s *Store) rewrite(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `
-		CREATE TABLE former_event AS SELECT * FROM event JOIN document USING (n) ORDER BY n;
+		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version" FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+tables)
+		`+tables+streamColumns)
 	if err != nil {
 		return err
 	}

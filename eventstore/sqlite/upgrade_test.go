@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // version1 copies a file of version 1, with five events and a job.
@@ -131,7 +132,13 @@ func wantFormerRecords(t *testing.T, s *Store) {
 	}
 }
 
-// TestUpgradeOfVersion5: jobs and handovers become records.
+// withoutStreams makes a file of version 6 one of version 5.
+const withoutStreams = `DROP INDEX "event by watership.stream.id";
+	ALTER TABLE event DROP COLUMN "watership.stream.id"; ALTER TABLE event DROP COLUMN "watership.stream.version";
+	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.stream.id';`
+
+// TestUpgradeOfVersion5: the columns of streams are added, and jobs and handovers become
+// records. Former events have no stream, and later ones are found by theirs.
 func TestUpgradeOfVersion5(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	former := installed(t, Config{Path: path})
@@ -139,17 +146,24 @@ func TestUpgradeOfVersion5(t *testing.T) {
 	if err := former.Close(); err != nil {
 		t.Fatal(err)
 	}
-	execSQL(t, path, formerRecords+`PRAGMA user_version = 5`)
+	execSQL(t, path, formerRecords+withoutStreams+"PRAGMA user_version = 5")
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 5", "run `watership setup`")
 	s := installed(t, Config{Path: path})
-	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 3 || err != nil {
-		t.Errorf("counted %d events, %v", n, err)
+	later := event("", 4)
+	later.Stream = schemas.MessageStream{ID: "order-4", Version: 2, HasVersion: true}
+	create(t, s, schemas.DocumentFormat{}.Document(later))
+	for asked, want := range map[string]int64{"": 4, "watership.stream.id: order-4": 1, "watership.stream.version >= 2": 1, "not watership.stream.id: *": 3} {
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node(t, asked)}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
 	}
 	wantFormerRecords(t, s)
 	wantSameTables(t, s, installed(t, Config{}))
 	wantConsistent(t, s)
 }
 
-// TestUpgradeOfVersion4: indexes are added, and jobs and handovers become records.
+// TestUpgradeOfVersion4: indexes and the columns of streams are added, and jobs and handovers
+// become records.
 func TestUpgradeOfVersion4(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	former := installed(t, Config{Path: path})
@@ -157,7 +171,7 @@ func TestUpgradeOfVersion4(t *testing.T) {
 	if err := former.Close(); err != nil {
 		t.Fatal(err)
 	}
-	execSQL(t, path, formerRecords+`DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4`)
+	execSQL(t, path, formerRecords+`DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4;`+withoutStreams)
 	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 4", "run `watership setup`")
 	s := installed(t, Config{Path: path})
 	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 3 || err != nil {

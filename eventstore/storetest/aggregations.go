@@ -246,11 +246,13 @@ func testSummaries(t *testing.T, store Aggregations) {
 	e.Envelope.Properties.MessageID = "order-7"
 	e.Failure = schemas.Failure{Message: "no stock of 42", Type: "status", Class: "server"}
 	e.Replay, e.ReplayOf = "job", "other"
+	e.Stream = schemas.MessageStream{ID: "order-7", HasVersion: true}
 	s.createVisible(t, e)
 	want := eventstore.EventSummary{
 		EventID: "the event", Sequence: e.Sequence, Time: e.Time.Truncate(time.Millisecond), Action: schemas.Poisoned,
 		Fingerprint: "v1:ab", MessageID: "order-7", Message: "instance", Queue: "orders", Class: "server",
 		ErrorType: "status", ErrorGroup: "no stock of #", Replay: "job", ReplayOf: "other",
+		Stream: schemas.MessageStream{ID: "order-7", HasVersion: true},
 	}
 	for summary, err := range store.Summaries(t.Context(), eventstore.Selection{}) {
 		if err != nil {

@@ -27,6 +27,8 @@ var comparedQueries = []string{
 	"body.json.order: 7", `body.json.price: "2.50"`, "body.json.price: 2.5", "body.json.price: 1e3", "body.json.lines.sku: order", "body.json: violin", "body.json.none: *",
 	"labels.tenant: a*", "labels.tenant: *2", "tenant: acme", "total > 9", "total: 9.5", "total: 1e6", "total <= -1", "numeric_labels.total: *",
 	"watership.attempts.class: ordering", "watership.attempts.class: o*g", "watership.attempts.class: *", "watership.attempts.time > 2026-02-01",
+	"watership.stream.id: order-7", "stream.id: order*", "stream.id: *-8", "stream.id: *", "not stream.id: *", "watership.stream: *", "stream.id: ACME",
+	"stream.version: 0", "stream.version >= 1", "stream.version: *", "stream.id: * and not stream.version: *", "watership.stream.version: 9007199254740992",
 	"event.duration: 10", "event.duration >= 9.5", "event.duration: 9.5", "event.duration < 1e1", "not event.duration: *", "watership.attempt: 1",
 	"@timestamp: 2026-01-31", "@timestamp: 2026-01", "@timestamp: 2026", "@timestamp > 2026-01-31", "@timestamp >= 2026-01-31", "@timestamp < 2026-01-31", "@timestamp <= 2026-01-31",
 	"@timestamp: 2026-01||/M", "@timestamp < 2026-02-01||-1M/d", "@timestamp <= 1769817600000", "@timestamp > now-1000y", "@timestamp > now/w",

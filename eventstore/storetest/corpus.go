@@ -82,12 +82,23 @@ func (c corpus) event(source string, n int) schemas.Event {
 	event.Fingerprint = event.Envelope.Fingerprint()
 	event.Queue, event.Attempt = c.queue(), c.IntN(4)
 	event.Duration = time.Duration(c.IntN(12))
+	event.Stream = c.stream()
 	if c.IntN(2) == 0 {
 		event.Failure = schemas.Failure{Message: c.words(), Type: pick(c, "Timeout", "http.Status"), Class: pick(c, "", "default"), Stack: c.words()}
 		event.FirstFailed = c.time()
 		event.Attempts = []schemas.FailedAttempt{{Time: c.time(), Class: "default"}, {Time: c.time(), Class: pick(c, "ordering", "7")}}
 	}
 	return event
+}
+
+func (c corpus) stream() schemas.MessageStream {
+	switch c.IntN(3) {
+	case 0:
+		return schemas.MessageStream{}
+	case 1:
+		return schemas.MessageStream{ID: c.tenant()}
+	}
+	return schemas.MessageStream{ID: pick(c, "order-7", "order-8", c.tenant()), Version: pick(c, int64(0), 1, 7, 1<<53), HasVersion: true}
 }
 
 func (c corpus) headers() amqp.Table {

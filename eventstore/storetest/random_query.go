@@ -54,7 +54,7 @@ func (c corpus) condition() string {
 
 func (c corpus) keyword() string {
 	return pick(c, "event.action", "action", "labels.tenant", "watership.queue", "messaging.message.id", "messaging.app_id",
-		"error.type", "watership.class", "watership.attempts.class", "messaging.destination.name", "routing_key")
+		"error.type", "watership.class", "watership.attempts.class", "stream.id", "watership.stream.id", "messaging.destination.name", "routing_key")
 }
 
 // key is the name of a field below a flattened one.
@@ -64,7 +64,7 @@ func (c corpus) key() string {
 }
 
 func (c corpus) number() string {
-	return pick(c, "event.duration", "watership.attempt", "messaging.message.body.size", "numeric_labels.total", "event.sequence")
+	return pick(c, "event.duration", "watership.attempt", "messaging.message.body.size", "numeric_labels.total", "event.sequence", "stream.version")
 }
 
 func (c corpus) date() string {

@@ -109,7 +109,7 @@ func discardID(failure string) string { return schemas.DerivedID("discarded", fa
 func (d discarding) state(e schemas.Event, now time.Time) schemas.State {
 	return schemas.State{
 		EventID: discardID(e.EventID), Time: now, ReplayOf: e.EventID,
-		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed,
+		Fingerprint: e.Fingerprint, Message: e.Message, Queue: e.Queue, Attempt: e.Attempt, FirstFailed: e.FirstFailed, Stream: e.Stream,
 		Failure: schemas.Failure{Type: string(schemas.Discarded), Message: d.text()},
 	}
 }
