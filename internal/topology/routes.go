@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/topicpattern"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -102,33 +103,11 @@ func bindingMatches(kind string, b rabbit.Binding, e schemas.Envelope) bool {
 	case amqp.ExchangeDirect:
 		return b.RoutingKey == e.RoutingKey
 	case amqp.ExchangeTopic:
-		return topicMatches(strings.Split(b.RoutingKey, "."), strings.Split(e.RoutingKey, "."))
+		return topicpattern.Matches(b.RoutingKey, e.RoutingKey)
 	case amqp.ExchangeHeaders:
 		return headersMatch(b.Arguments, e.Headers)
 	}
 	return true
-}
-
-// topicMatches reports whether a routing key matches a topic pattern: `*` is one
-// word, `#` any number of words. Patterns and keys are foreign input, so the time
-// is bounded by their product.
-func topicMatches(pattern, words []string) bool {
-	// matched[n]: the parts so far match the first n words.
-	matched := make([]bool, len(words)+1)
-	matched[0] = true
-	for _, part := range pattern {
-		if part == "#" {
-			for n := range words {
-				matched[n+1] = matched[n+1] || matched[n]
-			}
-			continue
-		}
-		for n := len(words); n > 0; n-- {
-			matched[n] = matched[n-1] && (part == "*" || part == words[n-1])
-		}
-		matched[0] = false
-	}
-	return matched[len(words)]
 }
 
 // headersMatch reports whether headers match the arguments of a headers binding. It
