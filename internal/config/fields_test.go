@@ -105,7 +105,7 @@ func TestFieldsOfAHandlerRefuse(t *testing.T) {
 		{"answers", "[{status: 404, means: drop}]", `answers[0].means: "drop": ` + meanings},
 		{"status", "{}", `is not known; the nearest is routes[0].handler.http.statuses`},
 		{"method", "GET", `"GET": expected POST, PUT, PATCH or DELETE`},
-		{"method", "'{verb}'", `"{verb}": found {verb}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {message.id}, {correlation_id} or {type}`},
+		{"method", "'{verb}'", `"{verb}": found {verb}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {routing_key.1}, {message.id}, {correlation_id} or {type}`},
 		{"method", "{headers.verb}", `expected text in quotes, as it begins with {`},
 		{"set_headers", "[a]", `expected values of headers by name`},
 		{"set_headers", "{Host: a}", `set_headers.Host: expected a header that is not about the connection, the body or Watership itself`},
@@ -114,7 +114,7 @@ func TestFieldsOfAHandlerRefuse(t *testing.T) {
 		{"set_headers", "{'a b': a}", `set_headers.a b: expected the name of a header, of letters, digits and dashes`},
 		{"set_headers", "{X-A: a, x-a: b}", `set_headers.x-a: expected each header once, in upper or lower case`},
 		{"set_headers", `{X-A: "s3cret\r\nX-B: c"}`, `set_headers.X-A: "xxxxx": expected text on one line`},
-		{"set_headers", "{X-A: 's3cret {a}'}", `set_headers.X-A: "xxxxx": found {a}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {message.id}, {correlation_id} or {type}`},
+		{"set_headers", "{X-A: 's3cret {a}'}", `set_headers.X-A: "xxxxx": found {a}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {routing_key.1}, {message.id}, {correlation_id} or {type}`},
 		{"set_headers", "{X-A: {type}}", `set_headers.X-A: expected text in quotes, as it begins with {`},
 		{"hosts", "[a]", `"a": expected nothing, as no field of a message makes the host of url`},
 		{"private_networks", "[10.0.0.0/8]", `"10.0.0.0/8": expected nothing, as no field of a message makes the host of url`},
@@ -144,7 +144,7 @@ func TestURLsOfAHandlerAreRefused(t *testing.T) {
 		{"url", "'http://u:p%zz@h/'", `"http://xxxxx@h/": ` + example + ", with other characters in the password written as %XX"},
 		{"url", "{headers.url}", `expected text in quotes, as it begins with {`},
 		{"url", "'https://u:s3cret@{headers.host}/'", `"https://u:xxxxx@{headers.host}/": expected no login beside fields in the host: the message would choose who gets it; an Authorization can have fields`},
-		{"url", "'https://u:s3cret@h/{id}'", `"https://u:xxxxx@h/%7Bid%7D": found {id}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {message.id}, {correlation_id} or {type}`},
+		{"url", "'https://u:s3cret@h/{id}'", `"https://u:xxxxx@h/%7Bid%7D": found {id}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {routing_key.1}, {message.id}, {correlation_id} or {type}`},
 		{"url", "['http://h/']", `"http://h/": expected one value`},
 	})
 }

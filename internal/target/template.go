@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ type Field struct {
 	Name    string // as in the template, such as headers.tenant
 	Header  string // of the message; "": none
 	Pointer string // JSON pointer (RFC 6901) into the body; "": none
+	Word    int    // of the routing key: 1 is the first, -1 the last; 0: none
 }
 
 // Names of the fields that are properties of a message.
@@ -74,6 +76,11 @@ func parseField(name string) (Field, error) {
 	if header, ok := strings.CutPrefix(name, "headers."); ok && header != "" {
 		return Field{Name: name, Header: header}, nil
 	}
+	if number, ok := strings.CutPrefix(name, RoutingKey+"."); ok {
+		if word, err := strconv.Atoi(number); err == nil && word != 0 && -longestKey <= word && word <= longestKey {
+			return Field{Name: name, Word: word}, nil
+		}
+	}
 	if path, ok := strings.CutPrefix(name, "body.json."); ok && !slices.Contains(strings.Split(path, "."), "") {
 		escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(path)
 		return Field{Name: name, Pointer: "/" + strings.ReplaceAll(escaped, ".", "/")}, nil
@@ -81,9 +88,12 @@ func parseField(name string) (Field, error) {
 	if pointer, ok := strings.CutPrefix(name, "body:"); ok && strings.HasPrefix(pointer, "/") {
 		return Field{Name: name, Pointer: pointer}, nil
 	}
-	return Field{}, fmt.Errorf("found {%s}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {%s}, {%s}, {%s}, {%s} or {%s}",
+	return Field{}, fmt.Errorf("found {%s}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {%s}, {%s}, {%[3]s.1}, {%[4]s}, {%s} or {%s}",
 		name, Exchange, RoutingKey, MessageID, CorrelationID, Type)
 }
+
+// longestKey is the length of the longest routing key, in bytes.
+const longestKey = 255
 
 // HasFields reports whether the result differs between messages.
 func (t Template) HasFields() bool { return slices.ContainsFunc(t.parts, part.isField) }

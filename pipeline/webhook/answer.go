@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/messagefield"
 	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/retry"
 )
@@ -228,7 +229,7 @@ func (a Answer) matches(r response) bool {
 	case a.Header != "":
 		return a.has(r.header.Get(a.Header))
 	case a.Field != "":
-		return a.has(fieldText(r.body, a.Field))
+		return a.has(messagefield.JSONText(r.body, a.Field))
 	}
 	return true
 }

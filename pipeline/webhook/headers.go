@@ -2,21 +2,16 @@ package webhook
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/watershipmq/watership/internal/messagefield"
 	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -79,7 +74,7 @@ func (h *requestHeaders) setIf(name, value string) {
 func (p *poster) setMessageHeaders(h *requestHeaders, e schemas.Envelope) {
 	headers := e.PublisherHeaders()
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		text, ok := headerText(headers[name])
+		text, ok := messagefield.HeaderText(headers[name])
 		if !ok || !requestheader.IsToken(name) || !isFieldValue(text) {
 			continue
 		}
@@ -112,25 +107,6 @@ func isContentCoding(encoding string) bool {
 		}
 	}
 	return true
-}
-
-// headerText returns a message header as text: bytes as base64, times as RFC 3339,
-// tables and arrays as JSON.
-func headerText(value any) (string, bool) {
-	switch v := value.(type) {
-	case nil:
-		return "", false
-	case []byte:
-		return base64.StdEncoding.EncodeToString(v), true
-	case time.Time:
-		return v.UTC().Format(time.RFC3339), true
-	case amqp.Decimal:
-		return strconv.FormatFloat(float64(v.Value)/math.Pow10(int(v.Scale)), 'f', int(v.Scale), 64), true
-	case amqp.Table, []any:
-		text, err := json.Marshal(v)
-		return string(text), err == nil
-	}
-	return fmt.Sprint(value), true
 }
 
 // isFieldValue reports whether s is a field value of RFC 9110 §5.5, without the line

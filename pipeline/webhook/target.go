@@ -8,20 +8,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"github.com/watershipmq/watership/internal/messagefield"
 	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/internal/target"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
-
-// longestValue bounds a value of a message in a URL or a header: servers accept URLs of
-// 8,000 bytes (RFC 9110 §4.1), and headers of about as many.
-const longestValue = 8 << 10
 
 // TargetError is the reason why a message is poison without a request: it lacks a field of
 // a template, or a request for it may not be sent. It has no value of the message but the
@@ -98,7 +91,7 @@ func (c Config) checkHosts(fromMessage bool) error {
 
 // request returns the request for a message.
 func (p *poster) request(ctx context.Context, e schemas.Envelope, attempt retry.Attempt) (*http.Request, error) {
-	value := func(f target.Field) (string, error) { return fieldValue(e, f) }
+	value := func(f target.Field) (string, error) { return messagefield.Value(e, f) }
 	to, err := p.url.Fill(value, p.hosts)
 	if err != nil {
 		return nil, targetError("URL", err)
@@ -152,62 +145,10 @@ func ParseKey(template string) (func(schemas.Envelope) string, error) {
 		return nil, fmt.Errorf("key %q: %w", template, err)
 	}
 	return func(e schemas.Envelope) string {
-		text, err := parsed.Fill(func(f target.Field) (string, error) { return fieldValue(e, f) })
+		text, err := parsed.Fill(func(f target.Field) (string, error) { return messagefield.Value(e, f) })
 		if err != nil {
 			return ""
 		}
 		return text
 	}, nil
-}
-
-// fieldValue returns a field of a message as text that can be sent.
-func fieldValue(e schemas.Envelope, f target.Field) (string, error) {
-	text, err := fieldOf(e, f)
-	switch {
-	case err != nil:
-		return "", err
-	case text == "":
-		return "", target.Missing(f)
-	case len(text) > longestValue:
-		return "", target.Invalid(f, "has %d bytes: expected up to %d", len(text), longestValue)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		return "", target.Invalid(f, "has control characters or is no UTF-8")
-	}
-	return text, nil
-}
-
-// fieldOf returns a field, "" if there is none.
-func fieldOf(e schemas.Envelope, f target.Field) (string, error) {
-	switch {
-	case f.Header != "":
-		value := e.PublisherHeaders()[f.Header]
-		switch value.(type) {
-		case amqp.Table, []any, []byte:
-			return "", target.Invalid(f, "is a table, a list or bytes: expected text, a number or a boolean")
-		}
-		text, _ := headerText(value)
-		return text, nil
-	case f.Pointer != "":
-		return bodyField(e.Body, f)
-	}
-	properties := map[string]string{
-		target.Exchange: e.Exchange, target.RoutingKey: e.RoutingKey,
-		target.MessageID: e.Properties.MessageID, target.CorrelationID: e.Properties.CorrelationID, target.Type: e.Properties.Type,
-	}
-	return properties[f.Name], nil
-}
-
-// bodyField returns a field of a JSON body. If a name occurs twice, receivers differ in
-// which of its values counts, and so the message has none.
-func bodyField(body []byte, f target.Field) (string, error) {
-	value, repeated := valueAt(body, f.Pointer)
-	switch {
-	case value == nil:
-		return "", target.Missing(f)
-	case repeated:
-		return "", target.Invalid(f, "is in the body more than once")
-	case value[0] == '{' || value[0] == '[':
-		return "", target.Invalid(f, "is an object or a list: expected text, a number or a boolean")
-	}
-	return valueText(value), nil
 }

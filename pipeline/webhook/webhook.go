@@ -38,7 +38,7 @@ type Config struct {
 	//
 	// The fields are {headers.NAME}, {body.json.NAME}, where a.b is b in the object a,
 	// {body:/JSON/POINTER} (RFC 6901) for names with dots, {message.id}, {correlation_id},
-	// {type}, {exchange} and {routing_key}. A value is a part of one segment of the path, or
+	// {type}, {exchange}, {routing_key} and {routing_key.1}, its first word. A value is a part of one segment of the path, or
 	// of the query, whatever it is. A message with a field that is absent, empty or no text,
 	// number or boolean is poison: see TargetError.
 	URL string

@@ -1,4 +1,4 @@
-package webhook
+package messagefield
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// fieldText returns the value at a JSON pointer as text, an object or array as JSON; "" if
+// JSONText returns the value at a JSON pointer as text, an object or array as JSON; "" if
 // there is none or it is null.
-func fieldText(body []byte, pointer string) string {
+func JSONText(body []byte, pointer string) string {
 	value, _ := valueAt(body, pointer)
 	return valueText(value)
 }
