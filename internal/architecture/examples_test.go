@@ -21,6 +21,7 @@ func documentedPackages() []string {
 		"retry",
 		"schemas",
 		"schemas/tablejson",
+		"streamid",
 		"eventstore",
 		"eventstore/elastic",
 		"eventstore/kql",

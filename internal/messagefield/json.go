@@ -12,50 +12,53 @@ import (
 // JSONText returns the value at a JSON pointer as text, an object or array as JSON; "" if
 // there is none or it is null.
 func JSONText(body []byte, pointer string) string {
+	if !json.Valid(body) {
+		return ""
+	}
 	value, _ := valueAt(body, pointer)
 	return valueText(value)
 }
 
-// valueAt returns the value at a JSON pointer (RFC 6901), nil if there is none, and whether
-// a name on the way to it occurs more than once; the last one counts.
+// valueAt returns the value at a JSON pointer (RFC 6901) in valid JSON, nil if there is none,
+// and whether a name on the way to it occurs more than once; the last one counts.
 func valueAt(body []byte, pointer string) (value json.RawMessage, repeated bool) {
-	if !json.Valid(body) {
-		return nil, false
-	}
 	value = bytes.TrimSpace(body)
 	for token := range strings.SplitSeq(pointer[1:], "/") {
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		found := children(value, token)
-		if len(found) == 0 {
+		if strings.Contains(token, "~") {
+			token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		}
+		found, times := child(value, token)
+		if found == nil {
 			return nil, false
 		}
-		value, repeated = found[len(found)-1], repeated || len(found) > 1
+		value, repeated = found, repeated || times > 1
 	}
 	return value, repeated
 }
 
-// children returns the members of an object with a name, or the element of an array.
-func children(value json.RawMessage, name string) (found []json.RawMessage) {
+// child returns the last member of an object with a name, or the element of an array, and how
+// many there are.
+func child(value json.RawMessage, name string) (found json.RawMessage, times int) {
 	r := jsonscan.New(value)
 	switch value[0] {
 	case '{':
 		r.Object(func(member []byte) {
 			if string(member) == name {
-				found = append(found, r.Raw())
+				found, times = r.Raw(), times+1
 			}
 		})
 	case '[':
 		i := -1
 		r.Array(func() {
 			if i++; strconv.Itoa(i) == name {
-				found = append(found, r.Raw())
+				found, times = r.Raw(), times+1
 			}
 		})
 	}
 	if r.Err() != nil {
-		return nil
+		return nil, 0
 	}
-	return found
+	return found, times
 }
 
 // valueText returns a JSON value as text, "" for null.

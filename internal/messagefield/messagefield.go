@@ -24,8 +24,21 @@ import (
 const longestValue = 8 << 10
 
 // Value returns a field of a message as text of one line. Its error is a *target.Problem.
-func Value(e schemas.Envelope, f target.Field) (string, error) {
-	text, err := fieldOf(e, f)
+func Value(e schemas.Envelope, f target.Field) (string, error) { return New(e).Value(f) }
+
+// Message is a message of which several fields are read. It checks once whether its body is
+// JSON.
+type Message struct {
+	envelope        schemas.Envelope
+	checked, isJSON bool
+}
+
+// New returns the message of an envelope.
+func New(e schemas.Envelope) *Message { return &Message{envelope: e} }
+
+// Value is the function Value for a field of the message.
+func (m *Message) Value(f target.Field) (string, error) {
+	text, err := m.field(f)
 	switch {
 	case err != nil:
 		return "", err
@@ -39,8 +52,9 @@ func Value(e schemas.Envelope, f target.Field) (string, error) {
 	return text, nil
 }
 
-// fieldOf returns a field, "" if there is none.
-func fieldOf(e schemas.Envelope, f target.Field) (string, error) {
+// field returns a field, "" if there is none.
+func (m *Message) field(f target.Field) (string, error) {
+	e := m.envelope
 	switch {
 	case f.Header != "":
 		value := publisherHeader(e, f.Header)
@@ -51,7 +65,7 @@ func fieldOf(e schemas.Envelope, f target.Field) (string, error) {
 		text, _ := HeaderText(value)
 		return text, nil
 	case f.Pointer != "":
-		return bodyField(e.Body, f)
+		return m.bodyField(f)
 	case f.Word != 0:
 		return word(strings.Split(e.RoutingKey, "."), f.Word), nil
 	}
@@ -95,8 +109,14 @@ func publisherHeader(e schemas.Envelope, name string) any {
 
 // bodyField returns a field of a JSON body. If a name occurs twice, receivers differ in
 // which of its values counts, and so the message has none.
-func bodyField(body []byte, f target.Field) (string, error) {
-	value, repeated := valueAt(body, f.Pointer)
+func (m *Message) bodyField(f target.Field) (string, error) {
+	if !m.checked {
+		m.checked, m.isJSON = true, json.Valid(m.envelope.Body)
+	}
+	if !m.isJSON {
+		return "", target.Missing(f)
+	}
+	value, repeated := valueAt(m.envelope.Body, f.Pointer)
 	switch {
 	case value == nil:
 		return "", target.Missing(f)

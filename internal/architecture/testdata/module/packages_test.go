@@ -16,8 +16,10 @@ import (
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 	"github.com/watershipmq/watership/schemas/tablejson"
+	"github.com/watershipmq/watership/streamid"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -76,6 +78,16 @@ func TestElasticsearch(t *testing.T) {
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestStreams(t *testing.T) {
+	streams, err := streamid.New(streamid.Rule{ID: "order-{routing_key.-1}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := streams(schemas.Envelope{RoutingKey: "order.17"}); found.ID != "order-17" {
+		t.Errorf("got %+v", found)
 	}
 }
 
