@@ -34,6 +34,10 @@ type Config struct {
 	// Fingerprints have the settings of every process of Watership in the virtual host.
 	Fingerprints schemas.Fingerprints
 
+	// Streams finds the stream of a message, for events that travel without its body: see
+	// streamid.New. All processes need the same. Nil: messages have none.
+	Streams func(schemas.Envelope) schemas.MessageStream
+
 	Tap    []Tap   // exchanges whose messages are recorded
 	Routes []Route // each queue once
 

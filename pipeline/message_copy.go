@@ -40,7 +40,7 @@ func (c *messageCopy) publish(ctx context.Context) error {
 		}
 		c.split = true
 	}
-	c.to.Publishing = c.frameMax().WrapWithoutBody(c.envelope, c.state, c.body())
+	c.to.Publishing = c.wrapWithoutBody(c.envelope, c.state, c.body())
 	return c.publisher.Publish(ctx, c.to)
 }
 

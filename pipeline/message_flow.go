@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
@@ -53,6 +55,7 @@ type messageFlow struct {
 	heldMessages *heldMessages
 	warnings     *throttle
 	goroutines   *usercode.Goroutines
+	streams      func(schemas.Envelope) schemas.MessageStream // nil: messages have none
 
 	hook        func(context.Context, schemas.Event) error // for poison; may be nil
 	hookTimeout time.Duration
@@ -136,9 +139,17 @@ func eventOperation(action schemas.Action) string {
 func (f *messageFlow) publishEventWithoutBody(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
 	m := rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action)}
 	return f.hold(ctx, eventOperation(action), func() error {
-		m.Publishing = f.frameMax().WrapWithoutBody(e, state, body)
+		m.Publishing = f.wrapWithoutBody(e, state, body)
 		return f.publisher.Publish(ctx, m)
 	})
+}
+
+// wrapWithoutBody omits a body, in which the indexer could have found the stream of the message.
+func (f *messageFlow) wrapWithoutBody(e schemas.Envelope, state schemas.State, body schemas.OmittedBody) amqp.Publishing {
+	if f.streams != nil && len(e.Body) > 0 {
+		state.Stream = f.streams(e)
+	}
+	return f.frameMax().WrapWithoutBody(e, state, body)
 }
 
 // bodyIsTapped reports whether an event may omit the body because the tap has recorded it.

@@ -65,7 +65,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 	state.Route, state.Park = false, false
 	m := rabbit.Message{Exchange: p.topology.Direct(), RoutingKey: queue, Publishing: p.frameMax().Wrap(e, state)}
 	if body.In != schemas.BodyHere {
-		m.Publishing = p.frameMax().WrapWithoutBody(e, state, body)
+		m.Publishing = p.wrapWithoutBody(e, state, body)
 	}
 	err := p.queueLimiter.Publish(ctx, queue, func(ctx context.Context, by publisher) error {
 		err := by.Publish(ctx, m)

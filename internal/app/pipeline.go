@@ -11,6 +11,8 @@ import (
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/streamid"
 )
 
 // pipeline returns the configuration of the handlers of every role, and of the topology
@@ -22,7 +24,7 @@ func (a *App) signingPipeline(secrets map[string][][]byte) pipeline.Config {
 	settings := a.settings.Clone()
 	cfg := pipeline.Config{
 		Standalone: true,
-		URL:        a.serverURL(), TLS: a.secrets.AMQPTLS, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: settings.Fingerprint,
+		URL:        a.serverURL(), TLS: a.secrets.AMQPTLS, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: a.streams(),
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
 		Default: policy(settings.Retry, settings.Retry.Default), RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
@@ -35,6 +37,12 @@ func (a *App) signingPipeline(secrets map[string][][]byte) pipeline.Config {
 		cfg.Routes = append(cfg.Routes, route(r, policy(settings.Retry, r.Retry), secrets[r.Queue]))
 	}
 	return cfg
+}
+
+// streams returns the function that finds the streams of messages.
+func (a *App) streams() func(schemas.Envelope) schemas.MessageStream {
+	streams, _ := streamid.New(a.settings.Streams...) // the configuration has checked them
+	return streams
 }
 
 func taps(exchanges []config.TapExchange) []pipeline.Tap {

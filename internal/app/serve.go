@@ -187,7 +187,7 @@ func (a *App) indexerConfig(source string) indexer.Config {
 		Logger: a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
 		Decoder: schemas.Decoder{
 			Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.StateKeys,
-			Fingerprints: a.settings.Fingerprint, TimeHeaders: a.settings.Index.TimeHeaders,
+			Fingerprints: a.settings.Fingerprint, TimeHeaders: a.settings.Index.TimeHeaders, Streams: a.streams(),
 		},
 		Batch: indexer.Batch{
 			Events: a.settings.Index.Batch.Events, Bytes: a.settings.Index.Batch.Bytes, Wait: a.settings.Index.Batch.Wait,

@@ -19,6 +19,7 @@ func (l *loader) check(c *Config) {
 	l.checkPolicy("retry.default", c.Retry.Default, c)
 	l.checkFields("retry.breaker", c.Retry.Breaker.Validate())
 	l.checkLabels(c.Index)
+	l.checkStreams(c.Streams, topology)
 	l.checkStore(c.Store)
 	l.checkEmbedded(c)
 	l.checkHTTP(c.HTTP)

@@ -48,6 +48,9 @@ func TestSettingsThatContradict(t *testing.T) {
 			"routes: [{queue: a, retry: fast, " + handler + "}]\nretry.policies: {slow: {delays: [1m]}}",
 			`w.yaml:1: routes[0].retry: "fast": expected a policy of retry.policies: default, slow`,
 		},
+		"a stream without an id": {
+			`streams: [{exchange: shop, version: "{headers.version}"}]`, `w.yaml:1: streams[0].id: expected the id of streams, such as order-{headers.order_id}`,
+		},
 		"fairness without a key": {
 			"routes: [{queue: a, fairness: {ordered: true}, " + handler + "}]", `w.yaml:1: routes[0].fairness: expected the key of messages, such as {headers.merchant}`,
 		},

@@ -18,6 +18,7 @@ func (c Config) Clone() Config {
 	c.Index.Labels = slices.Clone(c.Index.Labels)
 	c.Index.NumericLabels = slices.Clone(c.Index.NumericLabels)
 	c.Fingerprint.IgnoreHeaders = slices.Clone(c.Fingerprint.IgnoreHeaders)
+	c.Streams = slices.Clone(c.Streams)
 	c.Index.TimeHeaders = slices.Clone(c.Index.TimeHeaders)
 	c.HTTP.TrustedProxies = slices.Clone(c.HTTP.TrustedProxies)
 	c.HTTP.Auth.OIDC.Scopes = slices.Clone(c.HTTP.Auth.OIDC.Scopes)

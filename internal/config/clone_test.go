@@ -22,7 +22,7 @@ func TestCloneSharesNothing(t *testing.T) {
 		"config.Routes[1].Handler.HTTP.SetHeaders", "config.Routes[1].Handler.HTTP.Hosts", "config.Routes[1].Handler.HTTP.PrivateNetworks",
 		"config.Tap.Exchanges", "config.Tap.Exchanges[1].Keys", "config.Retry.Policies", "config.Retry.Policies[slow].Delays",
 		"config.Retry.Policies[growing].Classes", "config.Retry.Policies[growing].Classes[ordering].Delays",
-		"config.Retry.Deaths", "config.Index.Labels", "config.Index.NumericLabels", "config.Index.TimeHeaders", "config.Fingerprint.IgnoreHeaders",
+		"config.Retry.Deaths", "config.Index.Labels", "config.Index.NumericLabels", "config.Index.TimeHeaders", "config.Fingerprint.IgnoreHeaders", "config.Streams",
 	} {
 		if original[path] == 0 {
 			t.Errorf("%s was not compared", path)

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/streamid"
 )
 
 // Config holds every setting. Load sets the defaults, so a field is only empty if
@@ -43,6 +44,10 @@ type Config struct {
 
 	// Fingerprint must be the same in every process of Watership.
 	Fingerprint schemas.Fingerprints
+
+	// Streams are the rules for the streams of messages; the first that gives an id counts.
+	// They must be the same in every process of Watership. Default: messages have none.
+	Streams []streamid.Rule
 
 	HTTP   HTTP
 	Kibana Kibana

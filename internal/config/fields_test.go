@@ -57,6 +57,24 @@ func TestFieldsOfARouteRefuse(t *testing.T) {
 	})
 }
 
+// Each field of a rule of streams has a value that it refuses.
+func TestFieldsOfAStreamRefuse(t *testing.T) {
+	const fieldExpected = "expected a field of the message, such as {headers.merchant}"
+	refuse(t, "streams:\n- %s", "streams[0]", 2, []fieldCase{
+		{"id", "order", `"order": ` + fieldExpected},
+		{"id", "''", fieldExpected},
+		{"id", "{headers.id}", `expected text in quotes, as it begins with {`},
+		{"id", "'{header.id}'", `"{header.id}": found {header.id}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {routing_key.1}, {message.id}, {correlation_id} or {type}`},
+	})
+	refuse(t, "streams:\n- id: '{headers.id}'\n  %s", "streams[0]", 3, []fieldCase{
+		{"exchange", "''", nameExpected},
+		{"exchange", "watership.events", `"watership.events": expected an exchange that is not Watership's`},
+		{"key", name256, `"` + name256 + `": ` + nameExpected},
+		{"version", "'1'", `"1": ` + fieldExpected},
+		{"versions", "a", `is not known; the nearest is streams[0].version`},
+	})
+}
+
 // A route without a handler has a policy for the dead letters of another consumer.
 func TestFieldsThatNeedAHandler(t *testing.T) {
 	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers and park"

@@ -133,6 +133,7 @@ func messageKeys(c *Config) []Key {
 		{Name: "fingerprint.ignore_headers", Form: List, Help: "headers that do not tell messages apart, such as a consumer's counter of retries", read: scalars(headerName, &c.Fingerprint.IgnoreHeaders)},
 		{Name: "fingerprint.fold_dead_letters", Default: "false", Help: "record a message that came back through a dead-letter exchange of its consumers as the same message", read: scalar(boolean, &c.Fingerprint.FoldDeadLetters)},
 		{Name: "fingerprint.fold_types", Default: "false", Help: "ignore the types of numbers and texts in headers, which consumers in other languages change when they publish a message again", read: scalar(boolean, &c.Fingerprint.FoldTypes)},
+		{Name: "streams", Form: Structure, Help: "where messages have the id and the version of their stream, such as an order", read: structures(readStream, &c.Streams)},
 		{Name: "stop_timeout", Default: "30s", Help: "time for which serve waits for running handlers when it stops", read: scalar(duration(time.Millisecond, day), &c.StopTimeout)},
 	}
 }

@@ -131,6 +131,11 @@ var structureCases = map[string]keyCase{
 		shown: "[0].queue=a [0].handler.http.url=http://h/ [0].handler.http.timeout=30s [0].handler.http.max_retry_after=1h [0].concurrency=16 [0].retry=default [0].max_deliveries=5 [0].park=true",
 		bad:   "{}", want: "expected a list",
 	},
+	"streams": {
+		good:  "[{exchange: shop, key: 'order.#', id: 'order-{headers.id}', version: '{headers.version}'}, {id: '{routing_key.2}'}]",
+		shown: "[0].exchange=shop [0].key=order.# [0].id=order-{headers.id} [0].version={headers.version} [1].id={routing_key.2}",
+		bad:   "order", want: `"order": expected a list`,
+	},
 	"http.auth.oidc.roles": {
 		good:  "[{claim: shop, role: operator, queues: [orders*]}]",
 		shown: "[0].claim=shop [0].role=operator [0].bodies=false [0].queues=orders*",

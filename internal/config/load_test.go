@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/streamid"
 )
 
 // full sets every key in the file.
@@ -77,6 +78,7 @@ index:
   time_headers: [timestamp, sent_at]
   body: {text: false, json: false, max_values: 100}
 fingerprint: {ignore_headers: [retries], fold_dead_letters: true}
+streams: [{exchange: shop, key: "order.#", id: "order-{headers.id}", version: "{body.json.version}"}]
 http:
   listen: ":8181"
   url: https://watership.example
@@ -153,6 +155,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 			TimeHeaders: []string{"timestamp", "sent_at"}, Body: Body{MaxValues: 100},
 		},
 		Fingerprint: schemas.Fingerprints{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
+		Streams:     []streamid.Rule{{Exchange: "shop", Key: "order.#", ID: "order-{headers.id}", Version: "{body.json.version}"}},
 		HTTP:        httpOfFull(), StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}
