@@ -17,13 +17,15 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+const ndjson = "application/x-ndjson"
+
 func (a *API) registerExport() {
 	register(a, operation{
 		method: http.MethodGet, path: "/events/export", id: "exportEvents", tag: "events", role: access.Viewer, stream: true,
 		summary: "Export events as NDJSON",
 		text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
 			"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
-		responses: streamResponse(ndjson, "One document per line"),
+		responses: sse.Responses(ndjson, "One document per line"),
 	}, a.exportEvents)
 }
 
@@ -57,7 +59,7 @@ func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamRe
 	if sel, err = transfer.ExportSelection(ctx, store, sel); err != nil {
 		return nil, err
 	}
-	return newStream(ndjson, func(ctx context.Context, to sse.Stream) error {
+	return sse.Respond(ndjson, writeTimeout, func(ctx context.Context, to sse.Stream) error {
 		if err := to.Flush(); err != nil { // a response with a length has no trailer
 			return err
 		}

@@ -50,7 +50,7 @@ func (a *API) registerReplays() {
 		method: http.MethodGet, path: "/replays/{id}/watch", id: "watchReplay", tag: "replays", role: access.Viewer, stream: true,
 		summary:   "Watch a job until it stops",
 		text:      "Server-sent events of the type job, each with the job as JSON, when it changes.",
-		responses: streamResponse(sse.ContentType, "Server-sent events"),
+		responses: sse.Responses(sse.ContentType, "Server-sent events"),
 	}, a.watchReplay)
 	register(a, operation{
 		method: http.MethodPost, path: "/replays/{id}/cancel", id: "cancelReplay", tag: "replays", role: access.Operator,
@@ -282,7 +282,7 @@ func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamRespon
 	if err != nil {
 		return nil, err
 	}
-	return newEventStream(func(ctx context.Context, to *sse.Writer) error {
+	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
 		for shown := (time.Time{}); ; {
 			if !job.Updated.Equal(shown) {
 				shown = job.Updated

@@ -21,7 +21,7 @@ func (a *API) registerTail() {
 		summary: "Follow new events",
 		text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
 			"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",
-		responses: streamResponse(sse.ContentType, "Server-sent events"),
+		responses: sse.Responses(sse.ContentType, "Server-sent events"),
 	}, a.tailEvents)
 }
 
@@ -58,7 +58,7 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 	if err != nil {
 		return nil, err
 	}
-	return newEventStream(func(ctx context.Context, to *sse.Writer) error {
+	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
 		if err := to.ID(formatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
 			return err
 		}
