@@ -37,15 +37,38 @@ const (
 
 // Queues returns the state of a message at each queue that its life names, sorted by name.
 func (l Life) Queues(ctx context.Context, store Store, reporters Reporters) ([]AtQueue, error) {
-	latest, failed := l.latest()
-	summaries := make([]eventstore.EventSummary, len(failed))
-	for i, e := range failed {
-		summaries[i] = eventstore.Summarize(e)
-	}
-	outcomes, err := Outcomes(ctx, store, summaries, 0, reporters)
+	all, err := queuesOf(ctx, store, []Life{l}, reporters)
 	if err != nil {
 		return nil, err
 	}
+	return all[0], nil
+}
+
+// queuesOf is Life.Queues for several messages.
+func queuesOf(ctx context.Context, store Store, lives []Life, reporters Reporters) ([][]AtQueue, error) {
+	var failures []eventstore.EventSummary
+	for _, l := range lives {
+		_, failed := l.latest()
+		for _, e := range failed {
+			failures = append(failures, eventstore.Summarize(e))
+		}
+	}
+	outcomes, err := Outcomes(ctx, store, failures, 0, reporters)
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]AtQueue, len(lives))
+	for i, l := range lives {
+		latest, failed := l.latest()
+		all[i] = l.atQueues(latest, failed, outcomes[:len(failed)])
+		outcomes = outcomes[len(failed):]
+	}
+	return all, nil
+}
+
+// atQueues returns the states by the latest event of each queue, and by the failures with
+// their outcomes.
+func (l Life) atQueues(latest map[string]schemas.Event, failed []schemas.Event, outcomes []Outcome) []AtQueue {
 	states := map[string]AtQueue{}
 	for i, e := range failed {
 		isSuperseded := slices.ContainsFunc(failed[i+1:], func(later schemas.Event) bool { return later.Queue == e.Queue })
@@ -69,7 +92,7 @@ func (l Life) Queues(ctx context.Context, store Store, reporters Reporters) ([]A
 	for _, queue := range slices.Sorted(maps.Keys(states)) {
 		all = append(all, states[queue])
 	}
-	return all, nil
+	return all
 }
 
 func attention(s QueueState) int {
