@@ -57,6 +57,7 @@ func New(a *app.App) *API {
 	api.registerEvents()
 	api.registerCounts()
 	api.registerMessages()
+	api.registerStreams()
 	api.registerPublish()
 	api.registerExport()
 	api.registerTail()

@@ -72,7 +72,7 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 	if err != nil {
 		return nil, err
 	}
-	after, err := parseCursor(in.Cursor)
+	after, err := parseCursor[eventstore.Cursor](in.Cursor)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput,
 	if err != nil {
 		return nil, err
 	}
-	if sel.After, err = parseCursor(in.Cursor); err != nil {
+	if sel.After, err = parseCursor[eventstore.Cursor](in.Cursor); err != nil {
 		return nil, err
 	}
 	fields, err := a.fieldNames(in.Fields)
@@ -145,12 +145,12 @@ func namesBody(fields []string) bool {
 }
 
 // formatCursor returns a cursor as text for URLs.
-func formatCursor(c eventstore.Cursor) string {
+func formatCursor(c any) string {
 	text, _ := json.Marshal(c) // numbers, texts and a time
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func parseCursor(text string) (c eventstore.Cursor, err error) {
+func parseCursor[T any](text string) (c T, err error) {
 	if text == "" {
 		return c, nil
 	}

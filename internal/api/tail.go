@@ -42,7 +42,7 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 			return nil, err
 		}
 	}
-	after, err := parseCursor(in.LastEventID)
+	after, err := parseCursor[eventstore.Cursor](in.LastEventID)
 	if err != nil {
 		return nil, err
 	}

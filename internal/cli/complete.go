@@ -21,16 +21,20 @@ const completionTimeout = time.Second
 // and so on. It offers nothing that the servers do not answer in time.
 func addCompletions(root *cobra.Command, from *settings) {
 	configureCompletion(root)
-	commands := root.Commands()
-	if discard, _, err := root.Find([]string{"failed", "discard"}); err == nil {
-		commands = append(slices.Clone(commands), discard)
+	commands := slices.Clone(root.Commands())
+	for _, path := range [][]string{{"failed", "discard"}, {"stream", "replay"}} {
+		if below, _, err := root.Find(path); err == nil {
+			commands = append(commands, below)
+		}
 	}
 	for _, cmd := range commands {
-		switch cmd.Name() {
-		case "search", "failed", "discard", "tail", "replay", "export":
+		switch strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ") {
+		case "search", "failed", "failed discard", "tail", "replay", "export":
 			cmd.ValidArgsFunction = from.completeQuery
 		case "show":
-			cmd.ValidArgsFunction = from.completeMessages
+			cmd.ValidArgsFunction = from.completeArgument(messageIDs)
+		case "stream", "stream replay":
+			cmd.ValidArgsFunction = from.completeArgument(streamIDs)
 		case "version", "doctor", "setup", "serve", "dev", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
@@ -204,21 +208,30 @@ func actions() []string {
 // maxSearchedEvents is the number of newest events that are searched for message ids.
 const maxSearchedEvents = 200
 
-// completeMessages completes the ids of the newest messages.
-func (s *settings) completeMessages(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeArgument completes the only argument of a command.
+func (s *settings) completeArgument(ids func(ctx context.Context, sys system, typed string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		sys, err := s.openSystem(ctx, cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer sys.Close()
+		return matching(typed, "", ids(ctx, sys, typed)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	sys, err := s.openSystem(ctx, cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer sys.Close()
-	return matching(typed, "", messageIDs(ctx, sys, typed)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
+// streamIDs returns the ids of the streams with most events.
+func streamIDs(ctx context.Context, sys system, typed string) []string {
+	begins := kql.Is{Field: kql.Pattern{"watership.stream.id"}, Value: kql.Value{Pattern: kql.Pattern{typed, ""}}}
+	return topValues(ctx, sys, begins, "watership.stream.id")
+}
+
+// messageIDs returns the ids of the newest messages.
 func messageIDs(ctx context.Context, sys system, typed string) []string {
 	if sys.OpenStore(ctx) != nil {
 		return nil

@@ -65,6 +65,16 @@ func (d *direct) Messages(ctx context.Context, id string) (list []client.Message
 	return list, found.More, nil
 }
 
+// Stream implements reader.
+func (d *direct) Stream(ctx context.Context, id string, limit int) (history.Stream, error) {
+	failures, err := d.Failures(ctx)
+	if err != nil {
+		return history.Stream{}, err
+	}
+	found, _, err := history.FindStream(ctx, d.EventStore, history.StreamPage{ID: id, Limit: limit, Kept: d.Retention()}, failures.Reporters)
+	return found, err
+}
+
 // Whole implements reader.
 func (d *direct) Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) {
 	return history.Whole(ctx, d.EventStore, of)

@@ -109,6 +109,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupStart, newDev},
 		{groupFind, newSearch},
 		{groupFind, newShow},
+		{groupFind, newStream},
 		{groupFind, newFailed},
 		{groupFind, newTail},
 		{groupFind, newExport},

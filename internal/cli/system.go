@@ -57,7 +57,8 @@ type reader interface {
 	Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error)
 	Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error
 	Messages(ctx context.Context, id string) (list []client.Message, more bool, err error)
-	Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) // all fields but the body
+	Stream(ctx context.Context, id string, limit int) (history.Stream, error) // limit 0: all messages
+	Whole(ctx context.Context, of schemas.Event) (schemas.Event, error)       // all fields but the body
 	Body(ctx context.Context, id string) ([]byte, error)
 	MayReadBodies() bool
 }

@@ -50,6 +50,27 @@ func (c *Client) Messages(ctx context.Context, id string) (list []Message, more 
 	return list, found.More, nil
 }
 
+// Stream returns the messages of a stream, at most so many (0: all).
+func (c *Client) Stream(ctx context.Context, id string, limit int) (whole history.Stream, err error) {
+	query := url.Values{}
+	for {
+		setInt(query, "limit", history.MaxStreamPage)
+		if limit > 0 {
+			setInt(query, "limit", min(history.MaxStreamPage, limit-len(whole.Messages)))
+		}
+		var page api.StreamPage
+		if err := c.get(ctx, readTimeout, "/streams/"+url.PathEscape(id), query, &page); err != nil {
+			return whole, err
+		}
+		page.Messages = append(whole.Messages, page.Messages...)
+		whole = page.Stream
+		if page.Cursor == "" || limit > 0 && len(whole.Messages) >= limit {
+			return whole, nil
+		}
+		query.Set("cursor", page.Cursor)
+	}
+}
+
 // SeveralError reports that several messages have an id.
 type SeveralError struct{ ID string }
 

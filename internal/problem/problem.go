@@ -105,6 +105,7 @@ func New(ctx context.Context, err error) *Problem {
 	var store *eventstore.Error
 	var noJob *replayer.NoJobError
 	var noMessage *history.NotFoundError
+	var noStream *history.NoStreamError
 	var broker *app.BrokerError
 	switch {
 	case errors.As(err, &refused):
@@ -119,7 +120,7 @@ func New(ctx context.Context, err error) *Problem {
 		p.Position = newPosition(field.At.Query, field.At.Offset)
 	case errors.As(err, &mistake):
 		p.Status, p.Detail = http.StatusBadRequest, NamesOfAPI(err.Error())
-	case errors.As(err, &noJob), errors.As(err, &noMessage):
+	case errors.As(err, &noJob), errors.As(err, &noMessage), errors.As(err, &noStream):
 		p.Status = http.StatusNotFound
 	case isConflict(err):
 		p.Status = http.StatusConflict

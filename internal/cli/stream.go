@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func newStream(from *settings) *cobra.Command {
+	var limit int
+	var check bool
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:   "stream ID",
+		Short: "Show the messages of a stream, in order, and what became of them",
+		Long: `Show the messages about one thing, such as an order, each once. Their order is that
+of their versions; without versions, the order in which they were recorded. Missing
+versions, and versions of several messages, are listed below.
+
+The setting streams says where messages have the id of their stream and their
+version. To list streams: watership search --by stream.id`,
+		Example: `  watership stream order-42
+  watership stream order-42 --check --limit 1
+  watership stream replay order-42 --to-queue orders.rebuild --dry-run`,
+		Args: exactArgs(1, "one id of a stream"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usagef("--limit %d: expected 0 (no limit) or more", limit)
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				if err := sys.OpenStore(ctx); err != nil {
+					return err
+				}
+				found, err := sys.Stream(ctx, args[0], limit)
+				if err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				if err := to.stream(found, format); err != nil || !check {
+					return err
+				}
+				return checkStream(found)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of messages; 0: no limit")
+	cmd.Flags().BoolVar(&check, "check", false, "fail if versions are missing or double")
+	format.addFlag(cmd, "table", "json", "ndjson")
+	cmd.AddCommand(newStreamReplay(from))
+	return cmd
+}
+
+// newStreamReplay is `replay` with the query of a stream.
+func newStreamReplay(from *settings) *cobra.Command {
+	cmd := newReplay(from)
+	cmd.Use = "replay ID"
+	cmd.Short = "Send the messages of a stream again, in order"
+	cmd.Long = `Send each message of a stream once, in the order in which the messages were recorded.
+The flags are those of 'watership replay', which has the details.`
+	cmd.Example = `  watership stream replay order-42 --dry-run
+  watership stream replay order-42 --to-queue orders.rebuild --again --yes`
+	cmd.Args = exactArgs(1, "one id of a stream")
+	replay := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return replay(cmd, []string{history.StreamQuery(args[0]).String()})
+	}
+	return cmd
+}
+
+// checkStream returns the problems of versions as an error.
+func checkStream(s history.Stream) error {
+	switch {
+	case s.More:
+		return fmt.Errorf("stream %q has more than %d events: its versions cannot be checked", s.ID, history.MaxStreamEvents)
+	case len(s.Gaps)+len(s.Doubles) == 0:
+		return nil
+	}
+	return fmt.Errorf("stream %q has %s and %s", s.ID, wording.Plural(len(s.Gaps), "gap"), wording.Plural(len(s.Doubles), "double version"))
+}
+
+func (p printer) stream(s history.Stream, format outputFormat) error {
+	if format.is("json") {
+		return terminal.WriteIndentedJSON(p.Out, s)
+	}
+	return writeItems(p.Out, format, s.Messages, func() error { return p.streamTable(s) })
+}
+
+func (p printer) streamTable(s history.Stream) error {
+	t := terminal.NewTable(p.Out, p.screen,
+		terminal.Column{Title: "VERSION", Fixed: true, Right: true},
+		terminal.Column{Title: "TIME", Fixed: true, DropOrder: 2},
+		terminal.Column{Title: "EXCHANGE", DropOrder: 3},
+		terminal.Column{Title: "ROUTING KEY", DropOrder: 1},
+		terminal.Column{Title: "MESSAGE"},
+		terminal.Column{Title: "STATE"},
+	)
+	for _, m := range s.Messages {
+		if err := t.Row(versionText(m), wording.Time(m.Time), exchangeName(m.Exchange), m.RoutingKey, cmp.Or(m.MessageID, m.Fingerprint), stateText(m)); err != nil {
+			return err
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, line := range streamNotes(s) {
+		if err := p.printf("%s", terminal.Cell(line, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func versionText(m history.StreamMessage) string {
+	if m.Version == nil {
+		return ""
+	}
+	return strconv.FormatInt(*m.Version, 10)
+}
+
+// stateText names what became of a message at each queue.
+func stateText(m history.StreamMessage) string {
+	if len(m.Queues) == 0 {
+		return "published"
+	}
+	states := make([]string, len(m.Queues))
+	for i, at := range m.Queues {
+		states[i] = string(at.State) + " at " + at.Queue
+	}
+	return strings.Join(states, ", ")
+}
+
+const maxStreamNotes = 20 // of one kind
+
+// streamNotes says what the table does not show.
+func streamNotes(s history.Stream) []string {
+	shown := wording.Plural(s.Total, "message")
+	if len(s.Messages) < s.Total {
+		shown = fmt.Sprintf("the first %d of %s", len(s.Messages), shown)
+	}
+	notes := []string{map[string]string{"version": shown + ", by version", "sequence": shown + " without versions, as recorded"}[s.Order]}
+	for _, gap := range s.Gaps[:min(len(s.Gaps), maxStreamNotes)] {
+		notes = append(notes, gapText(gap))
+	}
+	for _, double := range s.Doubles[:min(len(s.Doubles), maxStreamNotes)] {
+		notes = append(notes, fmt.Sprintf("double: version %d of %s", double.Version, strings.Join(double.Fingerprints, ", ")))
+	}
+	for _, note := range []struct {
+		applies bool
+		text    string
+	}{
+		{len(s.Gaps) > maxStreamNotes || len(s.Doubles) > maxStreamNotes, fmt.Sprintf("in all %s and %s: -o json lists them", wording.Plural(len(s.Gaps), "gap"), wording.Plural(len(s.Doubles), "double version"))},
+		{s.Without > 0, wording.Plural(s.Without, "message") + " without a version at the end"},
+		{s.Reversed > 0, wording.Plural(s.Reversed, "message") + " recorded before the version before; a replay sends them as recorded"},
+		{s.More, fmt.Sprintf("only the first %d events of the stream are read", history.MaxStreamEvents)},
+		{s.Limited && len(s.Gaps) > 0, "the token may not see all queues and exchanges: gaps may be what it does not see"},
+	} {
+		if note.applies {
+			notes = append(notes, note.text)
+		}
+	}
+	return notes
+}
+
+func gapText(gap history.VersionGap) string {
+	if gap.From == gap.To {
+		return fmt.Sprintf("gap: version %d is missing", gap.From)
+	}
+	return fmt.Sprintf("gap: versions %d to %d are missing", gap.From, gap.To)
+}
