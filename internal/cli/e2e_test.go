@@ -390,11 +390,14 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // mend lets the service succeed from now on, and forgets what it got.
-func (s *service) mend() {
+func (s *service) mend() { s.answerAll(http.StatusOK) }
+
+// answerAll lets the service answer with a status from now on, and forgets what it got.
+func (s *service) answerAll(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.posts = map[string][]post{}
-	s.answer = func(post, int) int { return http.StatusOK }
+	s.answer = func(post, int) int { return status }
 }
 
 func (s *service) got() map[string][]post {

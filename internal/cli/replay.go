@@ -17,8 +17,9 @@ import (
 	"github.com/watershipmq/watership/replayer/edit"
 )
 
-func newReplay(from *settings) *cobra.Command {
-	var r replay
+func newReplay(from *settings) *cobra.Command { return new(replay).command(from) }
+
+func (r *replay) command(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [QUERY]",
 		Short: "Send the messages that match a query again",
@@ -66,6 +67,7 @@ failure that it replays, since it carries the id of the failure's event.`,
 type replay struct {
 	terminal.Streams
 	query      string
+	stream     string // whose messages the query selects; "": none
 	ids, group string
 	names      []string // in the file ids
 	dsl        string
@@ -90,6 +92,9 @@ type replay struct {
 }
 
 func (r *replay) run(ctx context.Context, sys system) error {
+	if err := r.orderAsPublished(ctx, sys); err != nil {
+		return err
+	}
 	if r.ids != "" {
 		names, err := readIDs(r.ids, r.In)
 		if err != nil {

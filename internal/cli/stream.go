@@ -60,19 +60,43 @@ version. To list streams: watership search --by stream.id`,
 
 // newStreamReplay is `replay` with the query of a stream.
 func newStreamReplay(from *settings) *cobra.Command {
-	cmd := newReplay(from)
+	var r replay
+	cmd := r.command(from)
 	cmd.Use = "replay ID"
 	cmd.Short = "Send the messages of a stream again, in order"
-	cmd.Long = `Send each message of a stream once, in the order in which the messages were recorded.
+	cmd.Long = `Send each message of a stream once, in the order in which the messages were published.
 The flags are those of 'watership replay', which has the details.`
 	cmd.Example = `  watership stream replay order-42 --dry-run
   watership stream replay order-42 --to-queue orders.rebuild --again --yes`
 	cmd.Args = exactArgs(1, "one id of a stream")
 	replay := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return replay(cmd, []string{history.StreamQuery(args[0]).String()})
+		r.stream = args[0]
+		return replay(cmd, []string{history.StreamQuery(r.stream).String()})
 	}
 	return cmd
+}
+
+// orderAsPublished leaves only the published events of a stream in the query: a message may
+// be handled, and recorded as that, before its published event is. Failed queues need the
+// events of failures.
+func (r *replay) orderAsPublished(ctx context.Context, sys system) error {
+	if r.stream == "" || r.toFailedQueue {
+		return nil
+	}
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	found, err := sys.Stream(ctx, r.stream, 1)
+	if err != nil {
+		return err
+	}
+	if found.Untapped > 0 || found.More {
+		r.Warn("not every message of the stream was recorded when it was published: they are sent in the order of their first events")
+		return nil
+	}
+	r.query += " and event.action: published"
+	return nil
 }
 
 // checkStream returns the problems of versions as an error.
@@ -158,6 +182,7 @@ func streamNotes(s history.Stream) []string {
 	}{
 		{len(s.Gaps) > maxStreamNotes || len(s.Doubles) > maxStreamNotes, fmt.Sprintf("in all %s and %s: -o json lists them", wording.Plural(len(s.Gaps), "gap"), wording.Plural(len(s.Doubles), "double version"))},
 		{s.Without > 0, wording.Plural(s.Without, "message") + " without a version at the end"},
+		{s.Untapped > 0, wording.Plural(s.Untapped, "message") + " that no tap recorded, in the order of their first events"},
 		{s.Reversed > 0, wording.Plural(s.Reversed, "message") + " recorded before the version before; a replay sends them as recorded"},
 		{s.More, fmt.Sprintf("only the first %d events of the stream are read", history.MaxStreamEvents)},
 		{s.Limited && len(s.Gaps) > 0, "the token may not see all queues and exchanges: gaps may be what it does not see"},

@@ -25,6 +25,7 @@ type Stream struct {
 	Gaps     []VersionGap    `json:"gaps" nullable:"false" doc:"Versions between those of the stream that no message has, at most 1000 ranges"`
 	Doubles  []DoubleVersion `json:"doubles" nullable:"false" doc:"Versions that several messages have, at most 1000"`
 	Reversed int             `json:"reversed" doc:"Number of messages that were recorded before the message of the version before"`
+	Untapped int             `json:"untapped" doc:"Number of messages that no tap recorded: their place in the order is that of their first event"`
 
 	Messages []StreamMessage `json:"messages" nullable:"false"`
 	More     bool            `json:"more" doc:"The stream has more events than are read; the rest is not in it"`
@@ -46,7 +47,7 @@ type DoubleVersion struct {
 // StreamMessage is a message of a stream, with what became of it.
 type StreamMessage struct {
 	Version     *int64    `json:"version,omitempty" doc:"In the stream, as its publisher counts"`
-	Sequence    int64     `json:"sequence" doc:"Of its first event in the stream: its place in the order in which messages were recorded"`
+	Sequence    int64     `json:"sequence" doc:"Of its published event, else of its first: its place in the order in which messages were recorded"`
 	Time        time.Time `json:"time" doc:"Of its first event"`
 	Fingerprint string    `json:"fingerprint"`
 	MessageID   string    `json:"message_id,omitempty"`
@@ -123,7 +124,8 @@ func FindStream(ctx context.Context, store CheckedStore, page StreamPage, report
 type streamEntry struct {
 	fingerprint string
 	stream      schemas.MessageStream
-	sequence    int64     // of its first event
+	sequence    int64     // of its published event, else of its first
+	published   bool      // it has a published event that is of no replay
 	time        time.Time // of its earliest event
 	replayOf    string    // set while every event is of a replay: the id of the event that it repeats
 }
@@ -176,6 +178,9 @@ func (r *streamReader) add(e eventstore.EventSummary) {
 	if e.Replay == "" {
 		entry.replayOf = ""
 	}
+	if e.Replay == "" && e.Action == schemas.Published && !entry.published {
+		entry.published, entry.sequence = true, e.Sequence // handlers' events come by another queue, which may be faster
+	}
 	if !entry.stream.HasVersion {
 		entry.stream = e.Stream
 	}
@@ -213,6 +218,9 @@ func (s *Stream) checkVersions(entries []*streamEntry, kept time.Duration) {
 	s.Gaps, s.Doubles = []VersionGap{}, []DoubleVersion{}
 	var before *streamEntry
 	for _, e := range entries {
+		if !e.published {
+			s.Untapped++
+		}
 		if !e.stream.HasVersion {
 			s.Without++
 			continue

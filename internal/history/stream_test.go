@@ -171,6 +171,21 @@ func TestStreamWithChangedCopy(t *testing.T) {
 	}
 }
 
+// The place of a message is that of its published event, although the event of its handler,
+// which comes by another queue, may be recorded before. Without one it is its first event.
+func TestStreamRecordedAsPublished(t *testing.T) {
+	s := newStreamEvents(time.Hour)
+	s.add(schemas.Handled, "b", 1)
+	s.add(schemas.Published, "a", 0)
+	s.add(schemas.Published, "b", 1)
+	failed := s.add(schemas.Poisoned, "c", 2)
+	s.add(schemas.Published, "c", 2, repeats("job", failed))
+	found, printed := s.find(t, 10, 0)
+	if printed != "0 a published, 1 b handled, 2 c failed" || found.Reversed != 0 || found.Untapped != 1 || found.Messages[1].Sequence != 3 || found.Messages[2].Sequence != 4 {
+		t.Errorf("%s in %+v", printed, found)
+	}
+}
+
 func TestStreamThatIsNone(t *testing.T) {
 	store := filledStore(t, nil)
 	_, _, err := FindStream(t.Context(), store, StreamPage{ID: "order-7", Limit: 10}, nil)
