@@ -8,7 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/replayer/internal/bodies"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,19 +26,16 @@ func (e *NoBodyError) Error() string {
 // findBodies loads the bodies that are not in the selected events: from other events
 // of the same message, or from the queue of unstorable messages.
 func (s *scan) findBodies(ctx context.Context, page []candidate) error {
-	bodies := missingBodies{s.r.cfg.Fingerprints, map[string][]*schemas.Event{}}
-	for i, c := range page {
-		if lacksBody(c) {
-			bodies.add(&page[i].event)
+	missing := bodies.NewMissing(s.r.cfg.Fingerprints)
+	for i := range page {
+		if c := &page[i]; c.err == nil && c.leftOut == "" && c.event.BodyIn != schemas.BodyHere {
+			missing.Add(&c.event)
 		}
 	}
-	if bodies.len() == 0 {
-		return nil
-	}
-	if err := s.r.storedBodies(ctx, ofCandidates(page, lacksBody), bodies); err != nil || bodies.len() == 0 {
+	if err := missing.FindStored(ctx, s.r.cfg.Store); err != nil || missing.Len() == 0 {
 		return err
 	}
-	return s.lease.unstorableBodies(ctx, s.r.cfg.Topology.Unstorable(), bodies)
+	return missing.FindUnstorable(ctx, s.lease, s.r.cfg.Topology.Unstorable())
 }
 
 // countBodiless counts the messages of a page that would be sent and have no body in
@@ -65,24 +62,6 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 	}
 	for _, messages := range lacking {
 		p.Bodiless += messages
-	}
-	return nil
-}
-
-func lacksBody(c candidate) bool { return c.leftOut == "" && c.event.BodyIn != schemas.BodyHere }
-
-func (r *Replayer) storedBodies(ctx context.Context, messages kql.Node, bodies missingBodies) error {
-	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
-	for other, err := range r.cfg.Store.Events(ctx, eventstore.Selection{Query: and(messages, whole), Order: eventstore.BySequence}) {
-		if storeretry.EndsRead(err) {
-			return fmt.Errorf("looking up bodies: %w", err)
-		}
-		if err != nil || other.BodyIn != schemas.BodyHere {
-			continue
-		}
-		if bodies.setBody(other.Fingerprint, other.Envelope.Body); bodies.len() == 0 {
-			return nil
-		}
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -117,9 +118,9 @@ func (f *fixture) config(topology schemas.Topology, url string) Config {
 
 // logIs sets the state of the log queue for plans.
 func (f *fixture) logIs(state func() Log) {
-	f.planBroker = func(context.Context, Target) (planBroker, error) {
-		return planBroker{
-			log:   func(context.Context) (Log, error) { return state(), nil },
+	f.planBroker = func(context.Context, Target) (planbroker.Broker, error) {
+		return planbroker.Broker{
+			Log:   func(context.Context) (planbroker.Log, error) { return planbroker.Log(state()), nil },
 			Close: func() error { return nil },
 		}, nil
 	}

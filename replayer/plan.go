@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -62,7 +63,7 @@ func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 }
 
 // planWith repeats a plan until the store has the `replayed` events of other jobs.
-func (r *Replayer) planWith(ctx context.Context, job Job, broker planBroker) (Plan, error) {
+func (r *Replayer) planWith(ctx context.Context, job Job, broker planbroker.Broker) (Plan, error) {
 	for deadline := r.now().Add(r.recordTimeout); ; {
 		plan, err := r.planNow(ctx, job, broker)
 		if err != nil || !plan.outdated() || r.now().After(deadline) {
@@ -96,7 +97,7 @@ func (p Plan) Unrecorded() int {
 	return messages
 }
 
-func (r *Replayer) planNow(ctx context.Context, job Job, broker planBroker) (Plan, error) {
+func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broker) (Plan, error) {
 	plan, rivals, err := r.newPlan(ctx, job, broker)
 	if err != nil || plan.Job.UpTo == 0 { // the store is empty
 		return plan, err
@@ -106,7 +107,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planBroker) (Pla
 	if err != nil {
 		return Plan{}, err
 	}
-	routes := newRoutes(broker.routes)
+	routes := newRoutes(broker.Routes)
 	for page, err := range scan.pages(ctx, eventstore.Cursor{}) {
 		if err != nil {
 			return Plan{}, err
@@ -135,14 +136,16 @@ func (j Job) check(own func(name string) bool) error {
 
 // newPlan looks for other jobs before it reads the highest sequence, so that the
 // events they have recorded are below it.
-func (r *Replayer) newPlan(ctx context.Context, job Job, broker planBroker) (plan Plan, rivals []*Rival, err error) {
+func (r *Replayer) newPlan(ctx context.Context, job Job, broker planbroker.Broker) (plan Plan, rivals []*Rival, err error) {
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()
 	}
 	plan = Plan{Job: job, LeftOut: map[string]int{}}
-	if plan.Log, err = broker.log(ctx); err != nil {
+	log, err := broker.Log(ctx)
+	if err != nil {
 		return Plan{}, nil, err
 	}
+	plan.Log = Log(log)
 	rivals, plan.Unreadable, err = r.findRivals(ctx, job, plan.Log, func(other Job) (bool, error) { return other.Running(r.now()), nil })
 	if err != nil {
 		return Plan{}, nil, err

@@ -26,23 +26,6 @@ func publishedWithoutID() kql.Node {
 	}
 }
 
-// ofCandidates returns a query for all events of the wanted messages on a page; nil if
-// there are none.
-func ofCandidates(page []candidate, wanted func(candidate) bool) kql.Node {
-	var either kql.Or
-	seen := map[string]bool{}
-	for _, c := range page {
-		if fingerprint := c.event.Fingerprint; c.err == nil && !seen[fingerprint] && wanted(c) {
-			seen[fingerprint] = true
-			either = append(either, kql.FieldIs("watership.fingerprint", fingerprint))
-		}
-	}
-	if len(either) == 0 {
-		return nil
-	}
-	return either
-}
-
 // ByName returns a query for events by message id, fingerprint, instance id or event
 // id; nil for no names.
 func ByName(names []string) kql.Node {

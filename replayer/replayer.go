@@ -41,6 +41,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -133,7 +134,7 @@ type Log struct {
 type Replayer struct {
 	cfg           Config
 	login         string
-	planBroker    func(context.Context, Target) (planBroker, error)
+	planBroker    func(context.Context, Target) (planbroker.Broker, error)
 	now           func() time.Time
 	recordTimeout time.Duration
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -46,11 +47,11 @@ const maxRoutes = 10000
 
 // routes counts the messages of each route, and asks the broker once about each.
 type routes struct {
-	broker        routeChecker // nil: routes are not checked
+	broker        planbroker.RouteChecker // nil: routes are not checked
 	byDestination map[Route]*Route
 }
 
-func newRoutes(broker routeChecker) *routes { return &routes{broker, map[Route]*Route{}} }
+func newRoutes(broker planbroker.RouteChecker) *routes { return &routes{broker, map[Route]*Route{}} }
 
 func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 	known := r.byDestination[to]
