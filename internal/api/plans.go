@@ -12,8 +12,8 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/replayer/edit"
 )
 
 // Replay selects messages to send again, and their destination.
@@ -23,8 +23,8 @@ type Replay struct {
 	IDs   []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
 	Group string         `json:"group,omitempty" maxLength:"10000" doc:"Only failures of this error group"`
 
-	Target  Target  `json:"target"`
-	Changes Changes `json:"changes,omitzero"`
+	Target  replayjson.Target  `json:"target"`
+	Changes replayjson.Changes `json:"changes,omitzero"`
 
 	Again           bool    `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
 	UncheckedRoutes bool    `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
@@ -34,25 +34,6 @@ type Replay struct {
 	Expect          *int    `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
 	UpTo            int64   `json:"up_to,omitempty" minimum:"0" doc:"Only events up to this sequence, such as up_to of a plan; 0: all that are stored"`
 	Reason          string  `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
-}
-
-// Target is the destination of a replay.
-type Target struct {
-	Kind     string  `json:"kind" enum:"origin,failed_queue,queue,exchange" doc:"The original exchange and routing key, only the queue that failed, another queue, or another exchange"`
-	Queue    string  `json:"queue,omitempty" maxLength:"255" doc:"Of the kind queue"`
-	Exchange string  `json:"exchange,omitempty" maxLength:"255" doc:"Of the kind exchange"`
-	Key      *string `json:"routing_key,omitempty" maxLength:"255" nullable:"true" doc:"Of the kind exchange; none: each message keeps its own"`
-}
-
-// Changes are changes of the messages of a replay.
-type Changes struct {
-	SetHeaders       []string `json:"set_headers,omitempty" maxItems:"100" nullable:"false" doc:"NAME=VALUE, or NAME:TYPE=VALUE with string, int, float, bool or time"`
-	RemoveHeaders    []string `json:"remove_headers,omitempty" maxItems:"100" nullable:"false"`
-	ClearHeaders     bool     `json:"clear_headers,omitempty" doc:"Remove all headers, except CC and keep_headers"`
-	KeepHeaders      []string `json:"keep_headers,omitempty" maxItems:"100" nullable:"false"`
-	SetProperties    []string `json:"set_properties,omitempty" maxItems:"100" nullable:"false" doc:"NAME=VALUE"`
-	RemoveProperties []string `json:"remove_properties,omitempty" maxItems:"100" nullable:"false"`
-	KeepReplyTo      bool     `json:"keep_reply_to,omitempty" doc:"Keep reply_to, so that the clients of requests get another reply"`
 }
 
 // Plan describes what a replay would send.
@@ -145,9 +126,9 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 			return node, err
 		},
 		Job: replayer.Job{
-			Target:   replayer.Target{Kind: replayer.Kind(r.Target.Kind), Queue: r.Target.Queue, Exchange: r.Target.Exchange, Key: r.Target.Key},
+			Target:   r.Target.Replayer(),
 			Operator: caller.Name, Reason: r.Reason, Again: r.Again, Limit: r.Limit, Rate: r.Rate, UpTo: r.UpTo,
-			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.edits(),
+			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.Edits(),
 		},
 	}
 	if text := textOfDSL(r.DSL); text != "" {
@@ -158,13 +139,6 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		request.DSL = json.RawMessage(raw.JSON)
 	}
 	return a.app.ReplayJob(request)
-}
-
-func (c Changes) edits() edit.Changes {
-	return edit.Changes{
-		Clear: c.ClearHeaders || len(c.KeepHeaders) > 0, Keep: c.KeepHeaders, Set: c.SetHeaders, Remove: c.RemoveHeaders,
-		SetProperties: c.SetProperties, RemoveProperties: c.RemoveProperties,
-	}
 }
 
 // checkReplay refuses requests that cannot be meant, and targets that the caller may not
@@ -198,7 +172,7 @@ func (a *API) checkReplay(caller access.Identity, r Replay) error {
 			}
 		}
 	}
-	if err := r.Changes.edits().Check(); err != nil {
+	if err := r.Changes.Edits().Check(); err != nil {
 		return problem.BadRequest("changes: "+err.Error(), "")
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -72,70 +73,7 @@ type startInput struct {
 	Body Replay
 }
 
-type jobOutput struct{ Body Job }
-
-// Job is a replay.
-type Job struct {
-	ID        string         `json:"id"`
-	State     replayer.State `json:"state" enum:"planned,running,paused,failed,done,cancelled"`
-	Running   bool           `json:"running" doc:"A process is sending its messages"`
-	Problem   string         `json:"problem,omitempty" doc:"Why it does not run"`
-	Query     string         `json:"query" doc:"With full names and absolute times, and within the limits of the operator"`
-	DSL       any            `json:"dsl,omitempty"`
-	Target    Target         `json:"target"`
-	Changes   Changes        `json:"changes"`
-	Again     bool           `json:"again"`
-	Limit     int            `json:"limit"`
-	Rate      float64        `json:"rate"`
-	Operator  string         `json:"operator"`
-	Reason    string         `json:"reason,omitempty"`
-	Total     int            `json:"total" doc:"Messages to send"`
-	Sent      int            `json:"sent" doc:"Messages that RabbitMQ has confirmed"`
-	Skipped   int            `json:"skipped" doc:"Messages that another job has replayed"`
-	Failed    int            `json:"failed" doc:"Messages that could not be sent"`
-	Failures  []SendFailure  `json:"failures" nullable:"false" doc:"The first 1000 of them"`
-	Speed     float64        `json:"speed,omitempty" doc:"Messages per second of the current or last run"`
-	Created   time.Time      `json:"created"`
-	Started   *time.Time     `json:"started,omitempty"`
-	Updated   time.Time      `json:"updated"`
-	Ended     *time.Time     `json:"ended,omitempty"`
-	CanResume bool           `json:"can_resume"`
-	Record    any            `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
-}
-
-// SendFailure is a message that could not be sent.
-type SendFailure struct {
-	EventID   string `json:"event_id"`
-	MessageID string `json:"message_id,omitempty"`
-	Reason    string `json:"reason"`
-}
-
-func newJob(j replayer.Job) Job {
-	now := time.Now()
-	job := Job{
-		ID: j.ID, State: j.State, Running: j.Running(now), Problem: j.Problem, Query: j.Query,
-		Target: Target{string(j.Target.Kind), j.Target.Queue, j.Target.Exchange, j.Target.Key},
-		Changes: Changes{
-			j.Changes.Set, j.Changes.Remove, j.Changes.Clear, j.Changes.Keep, j.Changes.SetProperties, j.Changes.RemoveProperties, !j.DropReplyTo,
-		},
-		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
-		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{}, Speed: j.Speed(),
-		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: j,
-	}
-	if len(j.DSL) > 0 {
-		job.DSL = j.DSL
-	}
-	for _, f := range j.Failures {
-		job.Failures = append(job.Failures, SendFailure{f.EventID, f.Message, f.Reason})
-	}
-	if !j.Started.IsZero() {
-		job.Started = &j.Started
-	}
-	if !j.Ended.IsZero() {
-		job.Ended = &j.Ended
-	}
-	return job
-}
+type jobOutput struct{ Body replayjson.Job }
 
 func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, error) {
 	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
@@ -146,7 +84,7 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 	}
 	known, err := key.Find(ctx, replays)
 	if err != nil || known.ID != "" {
-		return &jobOutput{newJob(known)}, errors.Join(err, a.startPlanned(ctx, known, in.Body.StopAfter))
+		return &jobOutput{replayjson.NewJob(known)}, errors.Join(err, a.startPlanned(ctx, known, in.Body.StopAfter))
 	}
 	plan, err := a.plan(ctx, in.Body)
 	if err != nil {
@@ -171,7 +109,7 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 		return nil, err
 	}
 	access.Describe(ctx, access.Action{Object: "job " + job.ID})
-	return &jobOutput{newJob(job)}, a.startPlanned(ctx, job, in.Body.StopAfter)
+	return &jobOutput{replayjson.NewJob(job)}, a.startPlanned(ctx, job, in.Body.StopAfter)
 }
 
 // startPlanned starts a job that no process has started.
@@ -191,9 +129,9 @@ type jobsOutput struct{ Body JobPage }
 
 // JobPage is a page of jobs.
 type JobPage struct {
-	Jobs       []Job    `json:"jobs" nullable:"false"`
-	Cursor     string   `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
-	Unreadable []string `json:"unreadable,omitempty" nullable:"false" doc:"Problems of jobs that cannot be read"`
+	Jobs       []replayjson.Job `json:"jobs" nullable:"false"`
+	Cursor     string           `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+	Unreadable []string         `json:"unreadable,omitempty" nullable:"false" doc:"Problems of jobs that cannot be read"`
 }
 
 func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
@@ -201,7 +139,7 @@ func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	page := JobPage{Jobs: []Job{}}
+	page := JobPage{Jobs: []replayjson.Job{}}
 	for job, err := range replays.Jobs(ctx) {
 		var failed *eventstore.Error
 		switch {
@@ -216,7 +154,7 @@ func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, erro
 			page.Cursor = page.Jobs[len(page.Jobs)-1].ID
 			return &jobsOutput{page}, nil
 		}
-		page.Jobs = append(page.Jobs, newJob(job))
+		page.Jobs = append(page.Jobs, replayjson.NewJob(job))
 	}
 	return &jobsOutput{page}, ctx.Err()
 }
@@ -233,7 +171,7 @@ type jobInput struct {
 
 func (a *API) getReplay(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	_, job, err := a.job(ctx, in.ID)
-	return &jobOutput{newJob(job)}, err
+	return &jobOutput{replayjson.NewJob(job)}, err
 }
 
 // job reads a job that the caller may see.
@@ -286,7 +224,7 @@ func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamRespon
 		for shown := (time.Time{}); ; {
 			if !job.Updated.Equal(shown) {
 				shown = job.Updated
-				if err := to.Send("job", "", newJob(job)); err != nil {
+				if err := to.Send("job", "", replayjson.NewJob(job)); err != nil {
 					return err
 				}
 			} else if err := to.KeepAlive(); err != nil {
@@ -321,7 +259,7 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 		return nil, err
 	}
 	if job.State == replayer.Cancelled {
-		return &jobOutput{newJob(job)}, nil
+		return &jobOutput{replayjson.NewJob(job)}, nil
 	}
 	why := "by " + access.FromContext(ctx).Name
 	if in.Body.Reason != "" {
@@ -331,7 +269,7 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
 	}
 	job, err = replays.Cancel(ctx, in.ID, why)
-	return &jobOutput{newJob(job)}, err
+	return &jobOutput{replayjson.NewJob(job)}, err
 }
 
 type resumeInput struct {
@@ -353,9 +291,9 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 	case job.Running(time.Now()):
 		return nil, &replayer.BusyError{ID: job.ID}
 	}
-	target := newJob(job).Target
+	target := replayjson.NewJob(job).Target
 	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target}); err != nil {
 		return nil, err
 	}
-	return &jobOutput{newJob(job)}, a.runs.Start(ctx, job, in.Body.StopAfter)
+	return &jobOutput{replayjson.NewJob(job)}, a.runs.Start(ctx, job, in.Body.StopAfter)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -63,15 +64,11 @@ func (c *Client) replay(r app.ReplayRequest) (api.Replay, error) {
 		return api.Replay{}, err
 	}
 	dsl, err := objectOf(string(r.DSL))
-	changes := r.Job.Changes
 	return api.Replay{
 		Filter: api.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
-		Target: api.Target{Kind: string(r.Job.Target.Kind), Queue: r.Job.Target.Queue, Exchange: r.Job.Target.Exchange, Key: r.Job.Target.Key},
-		Changes: api.Changes{
-			SetHeaders: changes.Set, RemoveHeaders: changes.Remove, ClearHeaders: changes.Clear, KeepHeaders: changes.Keep,
-			SetProperties: changes.SetProperties, RemoveProperties: changes.RemoveProperties, KeepReplyTo: !r.Job.DropReplyTo,
-		},
-		Again: r.Job.Again, Rate: r.Job.Rate, Limit: r.Job.Limit, Reason: r.Job.Reason,
+		Target:  replayjson.TargetOf(r.Job.Target),
+		Changes: replayjson.ChangesOf(r.Job),
+		Again:   r.Job.Again, Rate: r.Job.Rate, Limit: r.Job.Limit, Reason: r.Job.Reason,
 	}, err
 }
 

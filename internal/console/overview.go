@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/systempage"
 )
 
@@ -23,7 +24,7 @@ type overview struct {
 	Failures *frame.Part[systempage.OpenFailures]
 	Server   *frame.Part[systempage.Server]
 	Routes   *frame.Part[systempage.Routes]
-	Jobs     *frame.Part[[]api.Job]            // that run
+	Jobs     *frame.Part[[]replayjson.Job]     // that run
 	Doctor   *frame.Part[systempage.Diagnosis] // nil: the caller may not see it
 }
 
@@ -82,10 +83,10 @@ func (c *Console) server(ctx context.Context) (systempage.Server, error) {
 }
 
 // runningJobs returns the replays that run, of the newest ones.
-func (c *Console) runningJobs(ctx context.Context) ([]api.Job, error) {
+func (c *Console) runningJobs(ctx context.Context) ([]replayjson.Job, error) {
 	var jobs api.JobPage
 	err := c.client.Get(ctx, "/replays", url.Values{"limit": {strconv.Itoa(recentJobs)}}, &jobs)
-	return slices.DeleteFunc(jobs.Jobs, func(job api.Job) bool { return !job.Running }), err
+	return slices.DeleteFunc(jobs.Jobs, func(job replayjson.Job) bool { return !job.Running }), err
 }
 
 // findings asks for findings of doctor that are not older than some seconds.

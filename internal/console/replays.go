@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/replaypage"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -82,7 +83,7 @@ func (c *Console) replays(r *http.Request) (frame.Response, error) {
 }
 
 // startsSoon reports whether a job was planned just now.
-func startsSoon(job api.Job) bool {
+func startsSoon(job replayjson.Job) bool {
 	return job.State == replayer.Planned && time.Since(job.Created) < time.Minute
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/replaypage"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -126,7 +127,7 @@ func (c *Console) startReplay(r *http.Request) (frame.Response, error) {
 		request.StopAfter = v.Form.Canary
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
-	var job api.Job
+	var job replayjson.Job
 	if err := c.client.Post(r.Context(), "/replays", r.PostForm.Get("key"), request, &job); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		return c.showPlan(r, v)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -28,8 +29,8 @@ func ReadForm(values url.Values, filter api.Filter) (Form, error) {
 	lines := func(name string) []string { return Lines(values[name]) }
 	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
 	f.Replay = api.Replay{
-		Filter: filter, IDs: lines("ids"), Group: text("group"), Target: api.Target{Kind: text("target")},
-		Changes: api.Changes{
+		Filter: filter, IDs: lines("ids"), Group: text("group"), Target: replayjson.Target{Kind: text("target")},
+		Changes: replayjson.Changes{
 			SetHeaders: lines("set_header"), RemoveHeaders: lines("remove_header"), ClearHeaders: text("clear_headers") != "", KeepHeaders: lines("keep_header"),
 			SetProperties: lines("set_property"), RemoveProperties: lines("remove_property"), KeepReplyTo: text("keep_reply_to") != "",
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/replaypage"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -40,7 +41,7 @@ func TestFields(t *testing.T) {
 	if diff := cmp.Diff(everything(), form.Fields()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	want := api.Changes{
+	want := replayjson.Changes{
 		SetHeaders: []string{"a=1", "b:int=2"}, RemoveHeaders: []string{"c"}, ClearHeaders: true, KeepHeaders: []string{"tenant"},
 		SetProperties: []string{"type=x y"}, RemoveProperties: []string{"app_id"}, KeepReplyTo: true,
 	}
@@ -105,9 +106,9 @@ func runCommand(t *testing.T, command string) []string {
 
 func TestJobInWords(t *testing.T) {
 	started := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
-	job := replaypage.Job{Job: api.Job{
+	job := replaypage.Job{Job: replayjson.Job{
 		State: replayer.Running, Running: true, Total: 100, Sent: 20, Skipped: 3, Failed: 2, Speed: 5, Started: &started, Updated: started.Add(time.Minute),
-		Target: api.Target{Kind: "queue", Queue: "repair"}, Changes: api.Changes{ClearHeaders: true, KeepHeaders: []string{"tenant"}, SetProperties: []string{"type=x"}},
+		Target: replayjson.Target{Kind: "queue", Queue: "repair"}, Changes: replayjson.Changes{ClearHeaders: true, KeepHeaders: []string{"tenant"}, SetProperties: []string{"type=x"}},
 	}}
 	if job.Label() != "running" || job.Left() != 75 || job.TimeLeft() != 15*time.Second || job.Duration() != time.Minute || job.To() != "queue repair" {
 		t.Errorf("%s, %d left in %s, after %s, to %s", job.Label(), job.Left(), job.TimeLeft(), job.Duration(), job.To())

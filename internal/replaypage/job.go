@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // Job is a job as pages show it.
-type Job struct{ api.Job }
+type Job struct{ replayjson.Job }
 
 // Label returns the state; "interrupted" if the process of the job was killed.
 func (j Job) Label() string {
@@ -35,7 +35,7 @@ func (j Job) Class() string {
 
 // To returns the target in words.
 func (j Job) To() string {
-	return replayer.Target{Kind: replayer.Kind(j.Target.Kind), Queue: j.Target.Queue, Exchange: j.Target.Exchange, Key: j.Target.Key}.String()
+	return j.Target.Replayer().String()
 }
 
 // Processed is the number of messages that were sent, left out or failed; Left is the
