@@ -32,7 +32,7 @@ func (s *scan) findBodies(ctx context.Context, page []candidate) error {
 			missing.Add(&c.event)
 		}
 	}
-	if err := missing.FindStored(ctx, s.r.cfg.Store); err != nil || missing.Len() == 0 {
+	if err := missing.FindStored(ctx, s.r.cfg.Store); err != nil || missing.Len() == 0 || s.lease == nil {
 		return err
 	}
 	return missing.FindUnstorable(ctx, s.lease, s.r.cfg.Topology.Unstorable())

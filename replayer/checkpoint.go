@@ -50,6 +50,8 @@ func (run *run) countOutcomes() {
 // stops the job.
 func (run *run) count(m *inFlight) bool {
 	switch {
+	case m.leftOut == filtered:
+		run.job.Filtered++
 	case m.leftOut != "":
 		run.job.Skipped++
 	case m.err == nil:

@@ -51,6 +51,7 @@ type run struct {
 
 	// The remaining fields belong to sendAll.
 	limiter     *rate.Limiter
+	messages    converter
 	boundQueues map[string]bool // for direct delivery
 	sentBy      *keyset.Set     // messages of earlier runs that the cursor does not cover
 	started     int             // messages of this run
@@ -62,8 +63,11 @@ func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals [
 	if err != nil {
 		return err
 	}
-	scan.lease = lease
-	run := r.newRun(ctx, lease, job, o)
+	scan.lease, scan.withBodies = lease, true
+	run, err := r.newRun(ctx, lease, job, o)
+	if err != nil {
+		return err
+	}
 	run.sentBy = sentBy
 	defer run.stopSending(nil)
 	defer run.abort(nil)
@@ -81,7 +85,7 @@ func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals [
 	return err
 }
 
-func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOptions) *run {
+func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOptions) (*run, error) {
 	run := &run{
 		replayer: r, lease: lease, options: o, initial: *job, job: job,
 		window:           make(chan struct{}, Window),
@@ -96,9 +100,13 @@ func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOpti
 	if job.Rate > 0 {
 		run.limiter.SetLimit(rate.Limit(job.Rate))
 	}
+	var err error
+	if run.messages, err = r.newConverter(&run.initial); err != nil {
+		return nil, err
+	}
 	run.sending, run.stopSending = context.WithCancelCause(ctx)
 	run.confirming, run.abort = context.WithCancelCause(context.WithoutCancel(ctx))
-	return run
+	return run, nil
 }
 
 // watch aborts the run when the connection is lost, and drainTimeout after it stopped

@@ -14,7 +14,6 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/replayer/edit"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // State is the state of a job.
@@ -43,10 +42,15 @@ type Job struct {
 	DSL json.RawMessage `json:"dsl,omitempty"`
 
 	Changes edit.Changes `json:"changes,omitzero"`
-	Again   bool         `json:"again,omitempty"` // includes messages that were replayed or resolved before
-	Limit   int          `json:"limit,omitempty"` // messages; 0: all
-	Rate    float64      `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
-	UpTo    int64        `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
+
+	// Transform is a program that changes each message after Changes, or leaves it out: see
+	// package transform. "": none.
+	Transform string `json:"transform,omitempty"`
+
+	Again bool    `json:"again,omitempty"` // includes messages that were replayed or resolved before
+	Limit int     `json:"limit,omitempty"` // messages; 0: all
+	Rate  float64 `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
+	UpTo  int64   `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
 
 	// DropReplyTo removes reply_to from each message, before Changes: the client of a
 	// request has its reply, or waits no longer.
@@ -68,8 +72,9 @@ type Job struct {
 	Runner  string `json:"runner,omitempty"`  // id of the current or last run
 	Problem string `json:"problem,omitempty"` // why it does not run
 
-	Sent     int       `json:"sent"`    // confirmed, with their `replayed` events
-	Skipped  int       `json:"skipped"` // replayed by another job since this one was planned
+	Sent     int       `json:"sent"`               // confirmed, with their `replayed` events
+	Skipped  int       `json:"skipped"`            // replayed by another job since this one was planned
+	Filtered int       `json:"filtered,omitempty"` // left out by Transform; not in Total
 	Failed   int       `json:"failed"`
 	Failures []Failure `json:"failures,omitempty"` // the first maxFailures
 
@@ -134,17 +139,8 @@ func (j Job) Speed() float64 {
 // sameWork reports whether two jobs send the same messages in the same way.
 func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
-		j.Changes.Equal(other.Changes) && j.DropReplyTo == other.DropReplyTo && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
+		j.Changes.Equal(other.Changes) && j.Transform == other.Transform && j.DropReplyTo == other.DropReplyTo && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
-}
-
-// message returns the message that the job sends for an original one.
-func (j Job) message(original schemas.Envelope) schemas.Envelope {
-	sent := j.Target.address(original)
-	if j.DropReplyTo {
-		sent.Properties.ReplyTo = ""
-	}
-	return j.Changes.Apply(sent)
 }
 
 // Finished reports whether the job is Done or Cancelled.
@@ -165,7 +161,7 @@ func (j Job) selection() (eventstore.Selection, error) {
 // which messages it has sent.
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
-	j.Sent, j.Skipped, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, nil, 0
+	j.Sent, j.Skipped, j.Filtered, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, 0, nil, 0
 }
 
 func (j *Job) fail(f Failure) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,6 +22,11 @@ type Plan struct {
 	Last    time.Time
 	Sample  []schemas.Event // the first few, without their bodies
 	LeftOut map[string]int  // events, by reason
+
+	// Untransformed counts messages that cannot be sent, since the program of the job fails,
+	// and Examples are the first few messages before and after it.
+	Untransformed int
+	Examples      []Example
 
 	// Bodiless counts messages that cannot be sent: the store does not have their
 	// bodies, or not yet.
@@ -107,13 +113,18 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 	if err != nil {
 		return Plan{}, err
 	}
+	scan.withBodies = plan.Job.Transform != ""
+	messages, err := r.newConverter(&plan.Job)
+	if err != nil {
+		return Plan{}, err
+	}
 	routes := newRoutes(broker.Routes)
 	for page, err := range scan.pages(ctx, eventstore.Cursor{}) {
 		if err != nil {
 			return Plan{}, err
 		}
 		for i := range page {
-			if err := plan.add(ctx, &page[i], routes); err != nil {
+			if err := plan.add(ctx, &page[i], messages, routes); err != nil {
 				return Plan{}, err
 			}
 		}
@@ -128,6 +139,11 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 
 // check validates a job, also one that another program wrote to the store.
 func (j Job) check(own func(name string) bool) error {
+	if j.Transform != "" {
+		if _, err := transform.Parse(j.Transform); err != nil {
+			return err
+		}
+	}
 	if err := j.Changes.Check(); err != nil {
 		return err
 	}
@@ -174,7 +190,7 @@ func (p *Plan) addRivals(rivals []*Rival) {
 	}
 }
 
-func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
+func (p *Plan) add(ctx context.Context, c *candidate, messages converter, routes *routes) error {
 	if c.rival != nil {
 		c.rival.Messages++
 	}
@@ -188,12 +204,20 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 		return nil
 	}
 	e := c.event
+	sent, keep, failed, err := p.convert(ctx, e, messages)
+	if err != nil {
+		return err
+	}
+	if !keep && failed == nil {
+		p.LeftOut[filtered]++
+		return nil
+	}
 	p.Total++
 	if e.Action == schemas.Quarantined {
 		p.Quarantined++
 	}
 	if len(p.Sample) < sampleSize {
-		p.Sample = append(p.Sample, e)
+		p.Sample = append(p.Sample, withoutBody(e))
 	}
 	if p.First.IsZero() || e.Time.Before(p.First) {
 		p.First = e.Time
@@ -202,14 +226,34 @@ func (p *Plan) add(ctx context.Context, c *candidate, routes *routes) error {
 		p.Last = e.Time
 	}
 	p.noteFailure(e)
-	sent := p.Job.message(e.Envelope)
 	switch {
+	case failed != nil:
+		p.Untransformed++
+		return nil
 	case sent.Properties.ReplyTo != "":
 		p.Replies++
 	case e.Envelope.Properties.ReplyTo != "":
 		p.RepliesDropped++
 	}
-	return routes.add(ctx, p.Job.Target.route(e), sent)
+	return routes.add(ctx, p.Job.Target.routeOf(e, sent), sent)
+}
+
+func withoutBody(e schemas.Event) schemas.Event {
+	e.Envelope.Body = nil
+	return e
+}
+
+// convert returns the message that the job sends for the message of an event, or the reason
+// why its program fails.
+func (p *Plan) convert(ctx context.Context, e schemas.Event, messages converter) (sent schemas.Envelope, keep bool, failed *transform.Error, err error) {
+	sent, keep, err = messages.convert(ctx, e)
+	if err != nil && !errors.As(err, &failed) {
+		return sent, keep, nil, err
+	}
+	if messages.program == nil || !keep && failed == nil {
+		return sent, keep, failed, nil
+	}
+	return sent, keep, failed, p.addExample(e, p.Job.message(e.Envelope), sent, failed)
 }
 
 // noteFailure adds the queue of a failure, up to maxRoutes.

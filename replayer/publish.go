@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -33,12 +34,16 @@ func (run *run) sendOne(next *candidate, late bool) error {
 	case run.options.StopAfter > 0 && run.started >= run.options.StopAfter:
 		return errStopAfter
 	}
-	m := run.replayer.newInFlight(&run.initial, next)
-	m.late, m.sentBefore = late, sentBefore
+	m, err := run.newInFlight(next, late, sentBefore)
+	if err != nil {
+		return err
+	}
 	if err := run.awaitCapacity(m); err != nil {
 		return err
 	}
-	run.started++
+	if m.leftOut != filtered {
+		run.started++
+	}
 	if m.needsSending() {
 		run.publish(m)
 	}
@@ -47,7 +52,7 @@ func (run *run) sendOne(next *candidate, late bool) error {
 }
 
 // needsSending reports whether this run sends the message.
-func (m *inFlight) needsSending() bool { return m.leftOut == "" && !m.sentBefore }
+func (m *inFlight) needsSending() bool { return m.leftOut == "" && !m.sentBefore && m.err == nil }
 
 func (run *run) awaitCapacity(m *inFlight) error {
 	select {
@@ -63,17 +68,28 @@ func (run *run) awaitCapacity(m *inFlight) error {
 
 // newInFlight prepares a message for sending. It starts as a new message: its state
 // has no attempt and no instance id.
-func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
-	e := &next.event
-	sent, queue := job.message(e.Envelope), job.Target.queue(*e)
-	return &inFlight{
-		candidate: next, sent: sent,
-		bytes: min(int64(len(sent.Body))+1, maxUnconfirmedBytes),
-		state: schemas.State{
-			Fingerprint: r.fingerprint(e, sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
-			Replay: job.ID, ReplayOf: e.EventID, Time: r.now(), OriginClaimed: e.OriginClaimed,
-		},
+func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, error) {
+	r, job, e := run.replayer, &run.initial, &next.event
+	m := &inFlight{candidate: next, late: late, sentBefore: sentBefore, sent: job.message(e.Envelope)}
+	if m.needsSending() {
+		sent, keep, err := run.messages.convert(run.sending, *e)
+		switch {
+		case err != nil && !concernsMessageOnly(err):
+			return nil, err
+		case err != nil:
+			m.err = err
+		case !keep:
+			m.leftOut = filtered
+		}
+		m.sent = sent
 	}
+	queue := job.Target.queue(*e)
+	m.bytes = min(int64(len(m.sent.Body))+1, maxUnconfirmedBytes)
+	m.state = schemas.State{
+		Fingerprint: r.fingerprint(e, m.sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
+		Replay: job.ID, ReplayOf: e.EventID, Time: r.now(), OriginClaimed: e.OriginClaimed,
+	}
+	return m, nil
 }
 
 // fingerprint returns the fingerprint of the sent message, and computes it only if it
@@ -81,7 +97,7 @@ func (r *Replayer) newInFlight(job *Job, next *candidate) *inFlight {
 // of its first publish.
 func (r *Replayer) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
 	sameReplyTo := sent.Properties.ReplyTo == e.Envelope.Properties.ReplyTo
-	if sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() && !r.cfg.Fingerprints.Folds(e.Envelope) {
+	if sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() && job.Transform == "" && !r.cfg.Fingerprints.Folds(e.Envelope) {
 		return e.Fingerprint
 	}
 	sent.Headers = sent.PublisherHeaders()
@@ -124,5 +140,6 @@ func concernsMessageOnly(err error) bool {
 	var nacked *rabbit.NackedError
 	var refused *rabbit.RefusedError
 	var noBody *NoBodyError
-	return errors.As(err, &unroutable) || errors.As(err, &nacked) || errors.As(err, &refused) || errors.As(err, &noBody)
+	var failed *transform.Error
+	return errors.As(err, &unroutable) || errors.As(err, &nacked) || errors.As(err, &refused) || errors.As(err, &noBody) || errors.As(err, &failed)
 }

@@ -38,8 +38,10 @@ type scan struct {
 	selector  *selector
 	replays   *replayLookup
 	rivals    []*Rival
-	lease     *lease // for bodies in the queue of unstorable messages; nil: events are read without bodies
-	scanned   int64
+	lease     *lease // for bodies in the queue of unstorable messages; may be nil
+
+	withBodies bool // events are read with their bodies
+	scanned    int64
 }
 
 // newScan returns a scan that knows the `published` events of messages without an id.
@@ -96,7 +98,7 @@ func (s *scan) pages(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]c
 // read yields pages of candidates without decisions.
 func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]candidate, error] {
 	selection := s.selection
-	selection.After, selection.WithoutBody = after, s.lease == nil
+	selection.After, selection.WithoutBody = after, !s.withBodies
 	return func(yield func([]candidate, error) bool) {
 		page, bytes := make([]candidate, 0, pageSize), 0
 		for event, err := range s.r.cfg.Store.Events(ctx, selection) {
@@ -106,7 +108,7 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 			}
 			s.scanned++
 			page = append(page, candidate{event: event, summary: eventstore.Summarize(event), err: err, scanned: s.scanned})
-			if s.lease != nil {
+			if s.withBodies {
 				bytes += event.BodySize
 			}
 			if len(page) < pageSize && bytes < pageBytes {
@@ -162,7 +164,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 			c.leftOut = s.rivalReason(c, known)
 		}
 	}
-	if s.lease != nil {
+	if s.withBodies {
 		return s.findBodies(ctx, page)
 	}
 	return nil
@@ -183,9 +185,9 @@ func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
 // restoreDecisions repeats the decisions up to the cursor without sending, and reports
 // whether the query still finds the same events there.
 func (s *scan) restoreDecisions(ctx context.Context, cursor eventstore.Cursor) (same bool, err error) {
-	lease, upTo := s.lease, s.selection.UpTo
-	s.lease, s.selection.UpTo = nil, min(upTo, cursor.Sequence)
-	defer func() { s.lease, s.selection.UpTo = lease, upTo }()
+	upTo := s.selection.UpTo
+	s.selection.UpTo = min(upTo, cursor.Sequence)
+	defer func() { s.selection.UpTo = upTo }()
 	page := make([]candidate, 0, pageSize)
 	selection := s.selection
 	selection.WithoutBody = true

@@ -103,10 +103,13 @@ func (t Target) address(e schemas.Envelope) schemas.Envelope {
 	return e
 }
 
-func (t Target) route(e schemas.Event) Route {
+// route returns the route of the message of an event, and routeOf the one of the message
+// that is sent for it.
+func (t Target) route(e schemas.Event) Route { return t.routeOf(e, t.address(e.Envelope)) }
+
+func (t Target) routeOf(e schemas.Event, sent schemas.Envelope) Route {
 	if queue := t.queue(e); queue != "" {
 		return Route{Queue: queue}
 	}
-	sent := t.address(e.Envelope)
 	return Route{Exchange: sent.Exchange, RoutingKey: sent.RoutingKey}
 }

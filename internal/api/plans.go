@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
 )
 
 // Replay selects messages to send again, and their destination.
@@ -25,6 +26,8 @@ type Replay struct {
 
 	Target  replayjson.Target  `json:"target"`
 	Changes replayjson.Changes `json:"changes,omitzero"`
+
+	Transform string `json:"transform,omitempty" maxLength:"65536" doc:"Program in the language of jq that changes each message, after changes: its input and its output have body, headers, properties, exchange and routing_key, and null leaves the message out. It needs the permission to read bodies."`
 
 	Again           bool    `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
 	UncheckedRoutes bool    `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
@@ -47,6 +50,8 @@ type Plan struct {
 	LeftOut        map[string]int `json:"left_out" doc:"Events that are left out, by reason"`
 	Quarantined    int            `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
 	Bodiless       int            `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
+	Untransformed  int            `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
+	Examples       []PlanExample  `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
 	Replies        int            `json:"replies" doc:"Requests whose clients would get another reply"`
 	RepliesDropped int            `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
 	Sample         []Document     `json:"sample" nullable:"false" doc:"The first few events"`
@@ -57,6 +62,14 @@ type Plan struct {
 	Rivals         []Rival        `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
 	Unreadable     int            `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
 	UpTo           int64          `json:"up_to" doc:"Highest sequence of the events that were read"`
+}
+
+// PlanExample is a message before and after the program of transform.
+type PlanExample struct {
+	EventID string          `json:"event_id"`
+	Before  json.RawMessage `json:"before" doc:"Input of the program"`
+	After   json.RawMessage `json:"after,omitempty" doc:"Its output"`
+	Problem string          `json:"problem,omitempty" doc:"Why it fails"`
 }
 
 // Rival is another job with some of the messages of a plan.
@@ -100,6 +113,11 @@ func (a *API) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
 	if err != nil {
 		return replayer.Plan{}, err
 	}
+	if r.Transform != "" {
+		if err := access.ReadBodies(ctx, job.Query); err != nil {
+			return replayer.Plan{}, err
+		}
+	}
 	replays, err := a.app.Planner(ctx, r.UncheckedRoutes)
 	if err != nil {
 		return replayer.Plan{}, err
@@ -128,7 +146,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		Job: replayer.Job{
 			Target:   r.Target.Replayer(),
 			Operator: caller.Name, Reason: r.Reason, Again: r.Again, Limit: r.Limit, Rate: r.Rate, UpTo: r.UpTo,
-			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.Edits(),
+			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.Edits(), Transform: r.Transform,
 		},
 	}
 	if text := textOfDSL(r.DSL); text != "" {
@@ -175,6 +193,21 @@ func (a *API) checkReplay(caller access.Identity, r Replay) error {
 	if err := r.Changes.Edits().Check(); err != nil {
 		return problem.BadRequest("changes: "+err.Error(), "")
 	}
+	return checkTransform(caller, r)
+}
+
+// checkTransform refuses a program that cannot run, and one that could send messages to
+// exchanges that the caller may not use.
+func checkTransform(caller access.Identity, r Replay) error {
+	if r.Transform == "" {
+		return nil
+	}
+	if _, err := transform.Parse(r.Transform); err != nil {
+		return problem.BadRequest("transform: "+err.Error(), "")
+	}
+	if t := r.Target.Kind; caller.Limited() && t != string(replayer.ToQueue) && t != string(replayer.ToFailedQueue) {
+		return problem.Forbidden("a program can change the exchange and the routing key, and "+caller.Name+" is limited to some", "Use the target queue or failed_queue.")
+	}
 	return nil
 }
 
@@ -220,7 +253,7 @@ func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
 func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
 	plan := Plan{
 		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
-		Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{}, Unknown: []string{},
+		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{}, Unknown: []string{},
 		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
 	}
 	p.Rivals = slices.Clone(p.Rivals)
@@ -245,6 +278,9 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 	}
 	for reason, n := range p.LeftOut {
 		plan.LeftOut[reason] = n
+	}
+	for _, e := range p.Examples {
+		plan.Examples = append(plan.Examples, PlanExample(e))
 	}
 	for _, e := range p.Sample {
 		plan.Sample = append(plan.Sample, a.documentOf(e))

@@ -292,7 +292,7 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 		return nil, &replayer.BusyError{ID: job.ID}
 	}
 	target := replayjson.NewJob(job).Target
-	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target}); err != nil {
+	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {
 		return nil, err
 	}
 	return &jobOutput{replayjson.NewJob(job)}, a.runs.Start(ctx, job, in.Body.StopAfter)

@@ -408,6 +408,28 @@ func testPublishABatch(t *testing.T, s system) {
 		do(t, http.MethodPost, "/messages/batch", good, "Content-Type", "application/x-ndjson").wantProblem(t, http.StatusForbidden, "shop")
 }
 
+// A program reads bodies, so that its caller needs the permission to read them; a program that
+// cannot run is refused.
+func TestTransformNeedsBodies(t *testing.T) { onEvery(t, testTransformNeedsBodies) }
+
+func testTransformNeedsBodies(t *testing.T, s system) {
+	s.fail(t, "m-1")
+	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"},"transform":".headers.body = .body"}`
+	without := s.as(t, access.Token{Name: "dan", Role: access.Operator})
+	for _, path := range []string{"/replays/plan", "/replays"} {
+		without.do(t, http.MethodPost, path, request).wantProblem(t, http.StatusForbidden, "dan may not read bodies")
+	}
+	with := s.as(t, access.Token{Name: "eva", Role: access.Operator, Bodies: true, Queues: []string{"orders"}})
+	plan := with.post(t, "/replays/plan", request)
+	if examples, _ := plan["examples"].([]any); len(examples) != 1 || member(examples[0], "after") == nil {
+		t.Errorf("the plan: %v", plan)
+	}
+	with.do(t, http.MethodPost, "/replays/plan", strings.Replace(request, ".headers.body = .body", "nosuch", 1)).wantProblem(t, http.StatusBadRequest, "function not defined")
+	if jobs, _ := s.get(t, "/replays")["jobs"].([]any); len(jobs) != 0 {
+		t.Errorf("there are jobs: %v", jobs)
+	}
+}
+
 func TestActionsOfLimitedCallers(t *testing.T) { onEvery(t, testActionsOfLimitedCallers) }
 
 func testActionsOfLimitedCallers(t *testing.T, s system) {
@@ -419,6 +441,8 @@ func testActionsOfLimitedCallers(t *testing.T, s system) {
 		{"/replays/plan", `{"query":"*","target":{"kind":"queue","queue":"orders"}}`},
 		{"/replays/plan", `{"query":"*","target":{"kind":"exchange","exchange":"shop"}}`},
 		{"/replays/plan", `{"query":"*","target":{"kind":"queue","queue":"mails"},"changes":{"set_headers":["CC=orders"]}}`},
+		{"/replays/plan", `{"query":"*","target":{"kind":"origin"},"transform":"."}`},
+		{"/replays/plan", `{"query":"*","target":{"kind":"exchange","exchange":"post"},"transform":"."}`},
 	} {
 		bob.do(t, http.MethodPost, test.path, test.body).wantProblem(t, http.StatusForbidden, "")
 	}

@@ -148,6 +148,9 @@ func writeCounts(field func(string, any), job replayer.Job) {
 	if job.Skipped > 0 {
 		field("left out", fmt.Sprintf("%d, replayed by other jobs", job.Skipped))
 	}
+	if job.Filtered > 0 {
+		field("filtered", fmt.Sprintf("%d, by the transform", job.Filtered))
+	}
 	field("failed", job.Failed)
 	if job.Limit > 0 {
 		field("limit", job.Limit)

@@ -41,11 +41,18 @@ Each replay is a job with a record of its query, operator, reason and progress. 
 waits up to five minutes for a broker or store that is unavailable. After a crash,
 continue it with 'watership jobs resume'.
 
+--transform changes or leaves out messages by a program in the language of jq. Its input
+and its output are an object with the members body, headers, properties, exchange and
+routing_key. The body is the value of a JSON body; another body is the text body_text, or
+body_base64 if it is no UTF-8. null or empty leaves a message out. A message for which
+the program fails is not sent, and the job goes on.
+
 A message with changed headers has another fingerprint. It still resolves the
 failure that it replays, since it carries the id of the failure's event.`,
 		Example: `  watership replay 'action: poisoned and queue: orders' --to-failed-queue --dry-run
   watership replay 'action: poisoned and error.type: timeout' --to-failed-queue --yes --rate 50
   watership replay --ids failed.txt --to-queue orders.repair --expect 12 --yes
+  watership replay 'queue: orders and action: poisoned' --transform fix.jq --dry-run
   watership replay 'destination.name: shop' --from 2026-05-04T03:00:00Z --canary 10`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,6 +85,7 @@ type replay struct {
 	toExchange, key  string
 	keyGiven         bool
 	changes          edit.Changes
+	transform        string // file
 	dropReplyTo      bool
 	operator, reason string
 

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
+	"github.com/watershipmq/watership/replayer/transform"
 )
 
 func (r *replay) addFlags(cmd *cobra.Command) {
@@ -29,6 +30,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&r.changes.Keep, "keep-headers", nil, "remove all headers, except CC and these")
 	flags.StringArrayVar(&r.changes.SetProperties, "set-property", nil, "set a property, NAME=VALUE with one of "+strings.Join(edit.Properties(), ", "))
 	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property that --set-property can set")
+	addNonEmpty(flags, &r.transform, "transform", "file with a program in the language of jq that changes each message; - reads standard input")
 	flags.BoolVar(&r.dropReplyTo, "drop-reply-to", true, "remove reply_to, so that no client gets a second reply")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "print the preview and stop")
 	flags.BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
@@ -54,8 +56,8 @@ func (r *replay) validate() error {
 	switch {
 	case r.query == "" && r.ids == "" && r.group == "" && r.dsl == "":
 		return usagef("expected a query, --ids, --dsl or --group; '*' replays everything there is")
-	case r.ids == "-" && r.dsl == "-":
-		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
+	case len(r.fromInput()) > 1:
+		return usagef("%s cannot both be standard input: give one of them a file", strings.Join(r.fromInput(), " and "))
 	case targets > 1:
 		return usagef("--to-failed-queue, --to-queue and --to-exchange exclude one another")
 	case r.keyGiven && r.toExchange == "":
@@ -68,7 +70,7 @@ func (r *replay) validate() error {
 		return usagef("--canary %d: expected 0 (none) or more", r.canary)
 	case r.expect < 0:
 		return usagef("--expect %d: expected 0 or more", r.expect)
-	case !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || r.ids == "-" || r.dsl == "-"):
+	case !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || len(r.fromInput()) > 0):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
 	r.changes.Clear = r.changes.Clear || len(r.changes.Keep) > 0
@@ -87,12 +89,42 @@ func (r *replay) request() (app.ReplayRequest, error) {
 			Operator: r.operator, Target: r.target(),
 		},
 	}
+	if r.transform != "" {
+		if err := r.readTransform(&request.Job); err != nil {
+			return request, err
+		}
+	}
 	if r.dsl == "" {
 		return request, nil
 	}
 	raw, err := readDSL(r.dsl, r.In)
 	request.DSL = json.RawMessage(raw.JSON)
 	return request, err
+}
+
+// fromInput returns the flags whose file is standard input.
+func (r *replay) fromInput() (flags []string) {
+	for _, flag := range []struct{ name, file string }{{"--ids", r.ids}, {"--dsl", r.dsl}, {"--transform", r.transform}} {
+		if flag.file == "-" {
+			flags = append(flags, flag.name)
+		}
+	}
+	return flags
+}
+
+func (r *replay) readTransform(job *replayer.Job) error {
+	program, err := readFile(r.transform, r.In)
+	if err != nil {
+		return usagef("--transform: %w", err)
+	}
+	if strings.TrimSpace(string(program)) == "" {
+		return usagef("--transform %s: the file is empty, and such a program changes nothing", r.transform)
+	}
+	if _, err := transform.Parse(string(program)); err != nil {
+		return usagef("--transform %s: %w", r.transform, err)
+	}
+	job.Transform = string(program)
+	return nil
 }
 
 func (r *replay) target() replayer.Target {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/columns"
+	"github.com/watershipmq/watership/internal/jsondiff"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -32,6 +33,9 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	if plan.Bodiless > 0 {
 		fmt.Fprintf(&page, "  %6d  cannot be sent: the body is not in the store\n", plan.Bodiless)
 	}
+	if plan.Untransformed > 0 {
+		fmt.Fprintf(&page, "  %6d  cannot be sent: the transform fails\n", plan.Untransformed)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
 		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], reason)
 	}
@@ -46,6 +50,11 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	}
 	for _, sample := range plan.Sample {
 		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(columns.MessageID(sample), 80), terminal.Cell(actionText(sample), 60), terminal.Cell(sample.Failure.Message, 80))
+	}
+	for _, example := range plan.Examples {
+		if err := writeExample(&page, example); err != nil {
+			return err
+		}
 	}
 	for _, warning := range app.PlanWarnings(plan) {
 		fmt.Fprintf(&page, "WARNING: %s\n", warning)
@@ -74,7 +83,37 @@ func changesOf(job replayer.Job) []change {
 	add("header removed", job.Changes.Remove...)
 	add("property set", job.Changes.SetProperties...)
 	add("property removed", job.Changes.RemoveProperties...)
+	if job.Transform != "" {
+		add("transform", job.Transform)
+	}
 	return changes
+}
+
+const maxDifferences = 10 // of an example
+
+// writeExample writes what the program of a job changes in a message.
+func writeExample(page *bytes.Buffer, example replayer.Example) error {
+	if example.Problem != "" {
+		fmt.Fprintf(page, "  event %s: %s\n", terminal.Cell(example.EventID, 80), terminal.Cell(example.Problem, 200))
+		return nil
+	}
+	before, err := jsondiff.Decode(example.Before)
+	if err != nil {
+		return fmt.Errorf("reading an example of the plan: %w", err)
+	}
+	after, err := jsondiff.Decode(example.After)
+	if err != nil {
+		return fmt.Errorf("reading an example of the plan: %w", err)
+	}
+	fmt.Fprintf(page, "  event %s is sent with\n", terminal.Cell(example.EventID, 80))
+	differences := jsondiff.Compare(before, after, nil, maxDifferences+1)
+	for _, difference := range differences[:min(len(differences), maxDifferences)] {
+		fmt.Fprintf(page, "    %s\n", terminal.Cell(difference.String(), 160))
+	}
+	if len(differences) > maxDifferences {
+		page.WriteString("    …\n")
+	}
+	return nil
 }
 
 func writeRoutes(page *bytes.Buffer, routes []replayer.Route) {

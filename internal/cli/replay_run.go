@@ -111,6 +111,9 @@ func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 	if job.Skipped > 0 {
 		fmt.Fprintf(t.Err, "%s left out: other jobs have replayed them\n", wording.Plural(job.Skipped, "message"))
 	}
+	if job.Filtered > 0 {
+		fmt.Fprintf(t.Err, "%s left out by the transform\n", wording.Plural(job.Filtered, "message"))
+	}
 	var running *client.RunningError
 	switch {
 	case errors.As(err, &running):

@@ -68,7 +68,7 @@ func (c *Client) replay(r app.ReplayRequest) (api.Replay, error) {
 		Filter: api.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
 		Target:  replayjson.TargetOf(r.Job.Target),
 		Changes: replayjson.ChangesOf(r.Job),
-		Again:   r.Job.Again, Rate: r.Job.Rate, Limit: r.Job.Limit, Reason: r.Job.Reason,
+		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Limit: r.Job.Limit, Reason: r.Job.Reason,
 	}, err
 }
 
@@ -98,7 +98,7 @@ func (c *Client) replayQuery(r app.ReplayRequest) (string, error) {
 
 func planOf(p api.Plan) replayer.Plan {
 	plan := replayer.Plan{
-		Total: p.Total, LeftOut: p.LeftOut, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
+		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
 		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
 	}
 	if p.First != nil && p.Last != nil {
@@ -108,6 +108,9 @@ func planOf(p api.Plan) replayer.Plan {
 		plan.Routes = append(plan.Routes, replayer.Route{
 			Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others, Messages: r.Messages, Unroutable: r.Unroutable, Unchecked: r.Unchecked,
 		})
+	}
+	for _, e := range p.Examples {
+		plan.Examples = append(plan.Examples, replayer.Example(e))
 	}
 	for _, r := range p.Rivals {
 		plan.Rivals = append(plan.Rivals, replayer.Rival{

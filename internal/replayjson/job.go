@@ -16,6 +16,7 @@ type Job struct {
 	DSL       any            `json:"dsl,omitempty"`
 	Target    Target         `json:"target"`
 	Changes   Changes        `json:"changes"`
+	Transform string         `json:"transform,omitempty" doc:"Program in the language of jq that changes each message"`
 	Again     bool           `json:"again"`
 	Limit     int            `json:"limit"`
 	Rate      float64        `json:"rate"`
@@ -24,6 +25,7 @@ type Job struct {
 	Total     int            `json:"total" doc:"Messages to send"`
 	Sent      int            `json:"sent" doc:"Messages that RabbitMQ has confirmed"`
 	Skipped   int            `json:"skipped" doc:"Messages that another job has replayed"`
+	Filtered  int            `json:"filtered,omitempty" doc:"Messages that the program of transform left out; they are not in total"`
 	Failed    int            `json:"failed" doc:"Messages that could not be sent"`
 	Failures  []SendFailure  `json:"failures" nullable:"false" doc:"The first 1000 of them"`
 	Speed     float64        `json:"speed,omitempty" doc:"Messages per second of the current or last run"`
@@ -47,9 +49,8 @@ func NewJob(j replayer.Job) Job {
 	now := time.Now()
 	job := Job{
 		ID: j.ID, State: j.State, Running: j.Running(now), Problem: j.Problem, Query: j.Query,
-		Target:  TargetOf(j.Target),
-		Changes: ChangesOf(j),
-		Again:   j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
+		Target: TargetOf(j.Target), Changes: ChangesOf(j), Transform: j.Transform, Filtered: j.Filtered,
+		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
 		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{}, Speed: j.Speed(),
 		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: j,
 	}

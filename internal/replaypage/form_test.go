@@ -116,6 +116,10 @@ func TestJobInWords(t *testing.T) {
 	if got, want := job.Changed(), []string{"all headers removed except tenant", "property set: type=x", "reply_to removed"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
+	job.Transform = ".body.a = 1"
+	if got := job.Changed(); !slices.Contains(got, "transformed by the program .body.a = 1") {
+		t.Errorf("%q", got)
+	}
 	job.Running, job.CanResume = false, true
 	if job.Label() != "interrupted" || job.Class() != "warn" || job.TimeLeft() != 0 {
 		t.Errorf("a killed job is %s (%s), %s left", job.Label(), job.Class(), job.TimeLeft())

@@ -92,6 +92,9 @@ func (j Job) Changed() (lines []string) {
 	add("header removed: %s", c.RemoveHeaders...)
 	add("property set: %s", c.SetProperties...)
 	add("property removed: %s", c.RemoveProperties...)
+	if j.Transform != "" {
+		lines = append(lines, "transformed by the program "+j.Transform)
+	}
 	if !c.KeepReplyTo {
 		lines = append(lines, "reply_to removed")
 	}

@@ -82,6 +82,9 @@ func Aborted(err error) bool {
 	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errTimeout)
 }
 
+// TimedOut reports whether CallWithin did not wait for the end of a function.
+func TimedOut(err error) bool { return errors.Is(err, errTimeout) }
+
 // Close ends the idle goroutines. The others end with their functions.
 func (g *Goroutines) Close() {
 	g.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/schemas/jsonscan"
@@ -96,5 +97,15 @@ func TestHeadersAsJSON(t *testing.T) {
 	r := jsonscan.New(text)
 	if headers := tablejson.Read(r); r.Err() != nil || headers["tenant"] != "acme" {
 		t.Errorf("%s is %v (%v)", text, headers, r.Err())
+	}
+}
+
+func TestTransform(t *testing.T) {
+	program, err := transform.Parse(`.routing_key = "order.v2"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if order, keep, err := program.Apply(t.Context(), schemas.Envelope{}); err != nil || !keep || order.RoutingKey != "order.v2" {
+		t.Errorf("got %+v, %v, %v", order, keep, err)
 	}
 }

@@ -1,0 +1,87 @@
+package replayer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// converter makes the messages that a job sends.
+type converter struct {
+	job     *Job
+	isOwn   func(name string) bool // whether an exchange or queue is Watership's
+	program *transform.Program     // nil: none
+}
+
+func (r *Replayer) newConverter(job *Job) (c converter, err error) {
+	c = converter{job: job, isOwn: r.cfg.Topology.Owns}
+	if job.Transform != "" {
+		c.program, err = transform.Parse(job.Transform)
+	}
+	return c, err
+}
+
+// convert returns the message that the job sends for the message of an event; keep is false
+// if the program of the job leaves it out. A *transform.Error concerns this message only.
+func (c converter) convert(ctx context.Context, e schemas.Event) (sent schemas.Envelope, keep bool, err error) {
+	before := c.job.message(e.Envelope)
+	if c.program == nil || e.BodyIn != schemas.BodyHere {
+		return before, true, nil
+	}
+	sent, keep, err = c.program.Apply(ctx, before)
+	if err != nil || !keep {
+		return before, keep, err
+	}
+	isMoved := sent.Exchange != before.Exchange || sent.RoutingKey != before.RoutingKey
+	switch to := c.job.Target.routeOf(e, sent); {
+	case isMoved && to.Queue != "":
+		err = &transform.Error{Problem: "it changes the exchange or the routing key of a message that is sent to " + to.String()}
+	case isMoved && to.leadsTo(c.isOwn):
+		err = &transform.Error{Problem: fmt.Sprintf("it sends to %s, which is Watership's own", to)}
+	}
+	return sent, keep, err
+}
+
+// message returns the message that the job sends for an original one, before its program.
+func (j Job) message(original schemas.Envelope) schemas.Envelope {
+	sent := j.Target.address(original)
+	if j.DropReplyTo {
+		sent.Properties.ReplyTo = ""
+	}
+	return j.Changes.Apply(sent)
+}
+
+// Example is a message of a plan whose job has a program: the input and the output of the
+// program as JSON, see package transform.
+type Example struct {
+	EventID string
+	Before  json.RawMessage
+	After   json.RawMessage // nil: the program fails
+	Problem string          // why the program fails; "": it does not
+}
+
+// addExample adds a message that the program changes, or for which it fails, to the examples.
+func (p *Plan) addExample(e schemas.Event, before, after schemas.Envelope, failed *transform.Error) (err error) {
+	isFailure := func(e Example) bool { return e.Problem != "" }
+	example := Example{EventID: e.EventID}
+	if failed != nil {
+		example.Problem = failed.Error()
+	}
+	ofKind := slices.DeleteFunc(slices.Clone(p.Examples), func(e Example) bool { return isFailure(e) != isFailure(example) })
+	if len(ofKind) >= sampleSize || failed == nil && reflect.DeepEqual(before, after) {
+		return nil
+	}
+	if example.Before, err = transform.JSON(before); err == nil && failed == nil {
+		example.After, err = transform.JSON(after)
+	}
+	if err != nil {
+		return fmt.Errorf("writing an example: %w", err)
+	}
+	p.Examples = append(p.Examples, example)
+	return nil
+}

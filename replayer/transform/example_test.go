@@ -1,0 +1,36 @@
+package transform_test
+
+import (
+	"context"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func ExampleProgram_Apply() {
+	program, err := transform.Parse(`select(.headers.tenant == "acme") | .body.currency //= "EUR" | .routing_key = "order.v2"`)
+	if err != nil {
+		panic(err)
+	}
+	message := schemas.Envelope{
+		Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"tenant": "acme", "attempt": int8(1)}, Body: []byte(`{"total": 7}`),
+	}
+	changed, keep, err := program.Apply(context.Background(), message)
+	fmt.Printf("%v %v %s %s %T\n", keep, err, changed.RoutingKey, changed.Body, changed.Headers["attempt"])
+	// Output: true <nil> order.v2 {"currency":"EUR","total":7} int8
+}
+
+func ExampleParse() {
+	_, err := transform.Parse(`.body.total as`)
+	fmt.Println(err)
+	// Output: the program cannot be parsed: line 1: unexpected EOF
+}
+
+func ExampleJSON() {
+	input, err := transform.JSON(schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte("total;7")})
+	fmt.Println(string(input), err)
+	// Output: {"body_text":"total;7","exchange":"shop","headers":{},"properties":{},"routing_key":"order"} <nil>
+}

@@ -1,0 +1,251 @@
+package transform_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func order() schemas.Envelope {
+	return schemas.Envelope{
+		Exchange: "shop", RoutingKey: "order.created", Body: []byte(`{ "id": 12345678901234567890, "price": 1.10, "id2": 1 }`),
+		Headers: amqp.Table{
+			"tenant": "acme", "n8": int8(-3), "n16": int16(9), "n": int32(7), "long": int64(math.MaxInt64), "half": float32(0.5), "nan": math.NaN(),
+			"when": time.Unix(1_700_000_000, 0), "raw": []byte("abc"), "bad": []byte{0xff}, "price": amqp.Decimal{Scale: 2, Value: 110},
+			"nested": amqp.Table{"a": int8(1), "list": []any{uint8(2), "x"}}, "nothing": nil, "x-death": []any{amqp.Table{"queue": "q"}},
+		},
+		Properties: schemas.Properties{ContentType: "application/json", MessageID: "m-1", DeliveryMode: 2, Priority: 4, Timestamp: time.Unix(1_700_000_000, 0)},
+	}
+}
+
+func parse(t testing.TB, text string) *transform.Program {
+	t.Helper()
+	p, err := transform.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func apply(t *testing.T, text string, e schemas.Envelope) schemas.Envelope {
+	t.Helper()
+	changed, keep, err := parse(t, text).Apply(t.Context(), e)
+	if err != nil || !keep {
+		t.Fatalf("%s: kept %v, %v", text, keep, err)
+	}
+	return changed
+}
+
+// A message stays exactly as it is, whatever its headers and its body are, unless the
+// program changes it.
+func TestUnchanged(t *testing.T) {
+	for name, body := range map[string][]byte{
+		"json": order().Body, "two values": []byte("1 2"), "text": []byte("id;price\n1;2"), "binary": {0xff, 0}, "empty": nil, "duplicate": []byte(`{"a":1,"a":2}`),
+	} {
+		e := order()
+		e.Body = body
+		for _, text := range []string{".", `.headers = (.headers | with_entries(.))`, `.headers.n = 7.0 | .properties.priority = 4`} {
+			changed := apply(t, text, e)
+			if diff := cmp.Diff(e, changed, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
+				t.Errorf("%s, %s (-want +got):\n%s", name, text, diff)
+			}
+		}
+	}
+}
+
+// Only what the program changes is another: each member with its type.
+func TestChanges(t *testing.T) {
+	for text, change := range map[string]func(*schemas.Envelope){
+		`.routing_key = "order.v2" | .exchange = ""`: func(e *schemas.Envelope) { e.RoutingKey, e.Exchange = "order.v2", "" },
+		`.body.price = 2`:                                       func(e *schemas.Envelope) { e.Body = []byte(`{"id":12345678901234567890,"id2":1,"price":2}`) },
+		`del(.body.id)`:                                         func(e *schemas.Envelope) { e.Body = []byte(`{"id2":1,"price":1.10}`) },
+		`.body = null`:                                          func(e *schemas.Envelope) { e.Body = []byte("null") },
+		`del(.body) | .body_text = "hi"`:                        func(e *schemas.Envelope) { e.Body = []byte("hi") },
+		`del(.body) | .body_base64 = "/wA="`:                    func(e *schemas.Envelope) { e.Body = []byte{0xff, 0} },
+		`.headers.n += 1`:                                       func(e *schemas.Envelope) { e.Headers["n"] = int64(8) },
+		`.headers.half = 2`:                                     func(e *schemas.Envelope) { e.Headers["half"] = 2.0 },
+		`.headers.new = .body.id2`:                              func(e *schemas.Envelope) { e.Headers["new"] = int64(1) },
+		`.headers.new = 1.5`:                                    func(e *schemas.Envelope) { e.Headers["new"] = 1.5 },
+		`.headers.nested.b = true`:                              func(e *schemas.Envelope) { e.Headers["nested"].(amqp.Table)["b"] = true },
+		`.headers.nested.list += [3]`:                           func(e *schemas.Envelope) { e.Headers["nested"].(amqp.Table)["list"] = []any{uint8(2), "x", int64(3)} },
+		`.headers.when = "2026-05-04T03:02:01Z"`:                func(e *schemas.Envelope) { e.Headers["when"] = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC) },
+		`.headers.raw += "d"`:                                   func(e *schemas.Envelope) { e.Headers["raw"] = []byte("abcd") },
+		`del(.headers.tenant)`:                                  func(e *schemas.Envelope) { delete(e.Headers, "tenant") },
+		`.properties.priority = 9 | .properties.type = "order"`: func(e *schemas.Envelope) { e.Properties.Priority, e.Properties.Type = 9, "order" },
+		`del(.properties.content_type)`:                         func(e *schemas.Envelope) { e.Properties.ContentType = "" },
+		`.properties.timestamp = "2026-05-04T03:02:01Z"`:        func(e *schemas.Envelope) { e.Properties.Timestamp = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC) },
+	} {
+		want := order()
+		change(&want)
+		got := apply(t, text, order())
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// The message of the caller stays as it was.
+func TestTheOriginalStays(t *testing.T) {
+	e := order()
+	apply(t, `.headers.nested.a = 5 | .headers.tenant = "x" | .body.id2 = 2`, e)
+	if diff := cmp.Diff(order(), e, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLeftOut(t *testing.T) {
+	for _, text := range []string{"empty", "null", `select(.body.id2 > 1)`} {
+		if _, keep, err := parse(t, text).Apply(t.Context(), order()); keep || err != nil {
+			t.Errorf("%s: kept %v, %v", text, keep, err)
+		}
+	}
+}
+
+// An error concerns the message, says why, and is short.
+func TestErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		`., .`:                            "several outputs",
+		`error("no " + .headers.tenant)`:  "no acme",
+		`.body.id2 + "x"`:                 "cannot add: number",
+		`halt`:                            "halt",
+		`"text"`:                          "its output is of the type string",
+		`{body: 1}`:                       "no text exchange",
+		`.header = {}`:                    `the member "header"`,
+		`del(.body)`:                      "has no body",
+		`.body_text = "x"`:                "has body and body_text",
+		`del(.body) | .body_base64 = "%"`: "body_base64",
+		`del(.body) | .body_text = 1`:     "body_text is of the type number",
+		`del(.headers)`:                   "no object headers",
+		`del(.properties)`:                "no object properties",
+		`.headers["x-death"] = 1`:         "x-death cannot be changed",
+		`.headers["watership-queue"] = 1`: "watership-queue cannot be changed",
+		`.headers[("x"*300)] = 1`:         "a name of 1 to 255 bytes",
+		`.headers.a = {("x"*300): 1}`:     "the name of a member has 300 bytes",
+		`.headers.n = nan`:                "cannot be sent",
+		`.headers.n = 123456789012345678901234567890`: "too large",
+		`.properties.message_id = "x"`:                `property "message_id"`,
+		`.properties.user_id = "x"`:                   `property "user_id"`,
+		`.properties.nosuch = "x"`:                    `property "nosuch"`,
+		`.properties.priority = 300`:                  "property priority",
+		`.properties.type = {}`:                       "property type",
+		`.routing_key = ("x" * 256)`:                  "routing_key has 256 bytes",
+		`.routing_key = 1`:                            "no text routing_key",
+		`.body = ("x" * 20000000)`:                    "larger than 16 MiB",
+		`.body = reduce range(60) as $i (0; [.,.])`:   "larger than 16 MiB",
+		`.body = reduce range(20000) as $i (0; [.])`:  "nested more than 10000 deep",
+		`error("x" * 100000)`:                         "xxx…",
+		`def f: f; f`:                                 "ran longer than 1s",
+	} {
+		got, keep, err := parse(t, text).Apply(t.Context(), order())
+		var failed *transform.Error
+		if !errors.As(err, &failed) || keep || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 || got.RoutingKey != "order.created" {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A program has no access to the environment, files, modules and other messages, and what it
+// cannot do is known before it runs.
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{
+		"\n\n. as":           "line 3",
+		"nosuch":             "function not defined: nosuch/0",
+		"$nosuch":            "variable not defined: $nosuch",
+		"input":              "not allowed",
+		"[inputs]":           "not allowed",
+		`import "a" as a; .`: "cannot load module",
+		`include "a"; .`:     "cannot load module",
+		"input_filename":     "not defined",
+		"debug":              "not defined",
+		strings.Repeat(" ", transform.MaxProgram+1): "at most 65536",
+	} {
+		if _, err := transform.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+	t.Setenv("WATERSHIP_SECRET", "x")
+	for _, text := range []string{`.body = env`, `.body = $ENV`} {
+		if got := apply(t, text, order()); string(got.Body) != "{}" {
+			t.Errorf("%s: %s", text, got.Body)
+		}
+	}
+}
+
+// A step that takes no notice of the time is not waited for, and the program runs no more.
+func TestStuck(t *testing.T) {
+	p := parse(t, `if .body.id2 == 1 then (reduce range(29) as $i (0; [.,.])) | (. == map(.)) else . end`)
+	_, _, err := p.Apply(t.Context(), order())
+	var stuck *transform.StuckError
+	if !errors.As(err, &stuck) {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Apply(t.Context(), schemas.Envelope{}); !errors.As(err, &stuck) {
+		t.Errorf("it runs again: %v", err)
+	}
+}
+
+func TestApplyEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	if _, keep, err := parse(t, "def f: f; f").Apply(ctx, order()); !errors.Is(err, gone) || keep {
+		t.Errorf("%v", err)
+	}
+}
+
+// Whatever the message is, the identity changes nothing, and a changed message can be
+// changed again.
+func FuzzApply(f *testing.F) {
+	f.Add([]byte(`{"a":1.50}`), "shop", "order", "name", "value", int64(3))
+	f.Add([]byte("\xff\x00"), "", "", "x-death", "\xff", int64(-1))
+	f.Add([]byte(`[1e999,-0,"\ud800"]`), "a", "b", "", "", int64(math.MinInt64))
+	identity, change := parse(f, "."), parse(f, `.headers.added = 1 | .routing_key += "x"`)
+	f.Fuzz(func(t *testing.T, body []byte, exchange, key, name, value string, n int64) {
+		e := schemas.Envelope{
+			Exchange: exchange, RoutingKey: key, Body: body,
+			Headers: amqp.Table{name: value, "n": n, "t": amqp.Table{name: []byte(value), "d": time.Unix(n%1e9, 0)}},
+		}
+		if len(exchange) > 255 || len(key) > 254 || len(name) > 255 {
+			return
+		}
+		same, keep, err := identity.Apply(t.Context(), e)
+		if err != nil || !keep || !bytes.Equal(same.Body, body) {
+			t.Fatalf("%q becomes %q: %v, %v", body, same.Body, keep, err)
+		}
+		if diff := cmp.Diff(e.Headers, same.Headers); diff != "" || same.Exchange != exchange || same.RoutingKey != key {
+			t.Fatalf("%s%+v", diff, same)
+		}
+		changed, keep, err := change.Apply(t.Context(), e)
+		if err != nil || !keep || !bytes.Equal(changed.Body, body) || changed.RoutingKey != key+"x" || changed.Headers["added"] != int64(1) {
+			t.Fatalf("%+v: %v, %v", changed, keep, err)
+		}
+		if _, err := transform.JSON(changed); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkApply(b *testing.B) {
+	e := order()
+	e.Body = []byte(`{"items":[` + strings.Repeat(`{"sku":"a-1","price":1.10},`, 30) + `{}]}`)
+	for name, text := range map[string]string{"identity": ".", "change": `.body.items |= map(.currency = "EUR")`} {
+		p := parse(b, text)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := p.Apply(b.Context(), e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

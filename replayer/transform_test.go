@@ -1,0 +1,147 @@
+package replayer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A job sends what its program makes of the messages. A plan runs the program, too: it tells
+// the routes of the changed messages, what is left out and what fails.
+func TestTransform(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		f := newFixtureOn(t, b)
+		f.bind(f.source+"-vip", f.exchange, "order.vip", nil)
+		f.storePublished(4)
+		job := f.job("")
+		job.Transform = `if .body.order == 2 then empty elif .body.order == 3 then error("no price") elif .body.order == 4 then
+			.routing_key = "order.vip" | .headers.vip = true | .body.points = 7 else . end`
+		plan := f.plan(job)
+		if plan.Total != 3 || plan.LeftOut[filtered] != 1 || plan.Untransformed != 1 || len(plan.Examples) != 2 || plan.Sample[0].Envelope.Body != nil {
+			t.Errorf("the plan: %d to send, %d fail, left out %v, %d examples", plan.Total, plan.Untransformed, plan.LeftOut, len(plan.Examples))
+		}
+		if len(plan.Routes) != 2 || plan.Routes[0].RoutingKey != "order.created" || plan.Routes[1].RoutingKey != "order.vip" {
+			t.Errorf("the routes: %+v", plan.Routes)
+		}
+		if e := plan.Examples[1]; !strings.Contains(string(e.Before), `"body":{"order":4}`) || !strings.Contains(string(e.After), `"points":7`) || e.Problem != "" {
+			t.Errorf("an example: %+v", e)
+		}
+		if e := plan.Examples[0]; e.After != nil || e.Problem != "the program failed: error: no price" {
+			t.Errorf("an example: %+v", e)
+		}
+		ran := f.run(job)
+		wantJob(t, ran, Done, 2, 1)
+		if ran.Filtered != 1 || ran.Total != 3 || ran.Failures[0].Message != "m-3" || !strings.Contains(ran.Failures[0].Reason, "no price") {
+			t.Errorf("the job: %+v", ran)
+		}
+		all := f.drain(f.queue)
+		vip := f.drain(f.source + "-vip")
+		if len(all) != 2 || len(vip) != 1 || string(all[0].Body) != `{"order":1}` || string(vip[0].Body) != `{"order":4,"points":7}` || vip[0].Headers["vip"] != true {
+			t.Fatalf("arrived: %+v, %+v", all, vip)
+		}
+		f.verifiedByID(all)
+		if n, is := vip[0].Headers["n"].(int64); !is || n != 4 {
+			t.Errorf("a header is %T", vip[0].Headers["n"])
+		}
+		if events := f.indexLog(); len(events) != 2 || string(events[1].Envelope.RoutingKey) != "order.created" {
+			t.Errorf("the events: %+v", events)
+		}
+	})
+}
+
+// A program cannot send to Watership's own exchanges, nor change the route of a message that
+// goes to a queue.
+func TestTransformOfRoutes(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(1)
+	job := f.job("")
+	job.Transform = fmt.Sprintf(`.exchange = %q`, f.cfg.Topology.Events())
+	ran := f.run(job)
+	wantJob(t, ran, Done, 0, 1)
+	if !strings.Contains(ran.Failures[0].Reason, "Watership's own") {
+		t.Errorf("%+v", ran.Failures)
+	}
+	job.Target, job.Transform = Target{Kind: ToQueue, Queue: f.queue}, `.routing_key = "x"`
+	ran = f.run(job)
+	wantJob(t, ran, Done, 0, 1)
+	if !strings.Contains(ran.Failures[0].Reason, "sent to queue "+f.queue) {
+		t.Errorf("%+v", ran.Failures)
+	}
+	job.Transform = `.headers.a = 1`
+	wantJob(t, f.run(job), Done, 1, 0)
+	if d := f.drain(f.queue); len(d) != 1 || d[0].Headers["a"] != int64(1) {
+		t.Errorf("arrived: %+v", d)
+	}
+	if n := len(f.drain(f.cfg.Topology.Log())); n != 1 {
+		t.Errorf("%d messages in the log", n)
+	}
+}
+
+// A resumed job has the program with which it was planned, and leaves out and counts as if it
+// had not been interrupted. A limit counts the messages that are sent.
+func TestTransformIsResumed(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(10)
+	order := f.job("")
+	order.Transform, order.Limit = `select(.body.order % 2 == 0) | .body.changed = true`, 4
+	job := f.create(order)
+	if job.Total != 4 {
+		t.Errorf("%d to send", job.Total)
+	}
+	wantJob(t, f.resume(job, RunOptions{StopAfter: 2}), Paused, 2, 0)
+	ran := f.resume(job, RunOptions{})
+	wantJob(t, ran, Done, 4, 0)
+	if ran.Filtered != 4 || ran.Processed() != ran.Total {
+		t.Errorf("%d left out", ran.Filtered)
+	}
+	if got := f.receivedIDs(f.queue); got != "m-2 m-4 m-6 m-8" {
+		t.Errorf("arrived: %s", got)
+	}
+	ran.Transform = "."
+	if _, err := f.Run(t.Context(), job.ID, RunOptions{Expected: &ran}); err == nil {
+		t.Error("it runs with another program")
+	}
+}
+
+// A job with a program that is none is not planned, and not run if it is stored.
+func TestTransformIsChecked(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(1)
+	job := f.job("")
+	job.Transform = "nosuch"
+	if _, err := f.Plan(t.Context(), job); err == nil || !strings.Contains(err.Error(), "function not defined") {
+		t.Errorf("planned with %v", err)
+	}
+	job.ID, job.State, job.UpTo = f.source+"-bad", Planned, f.sequence
+	f.storeJob(job)
+	if _, err := f.Run(t.Context(), job.ID, RunOptions{}); err == nil || !strings.Contains(err.Error(), "function not defined") {
+		t.Errorf("run with %v", err)
+	}
+	job.ID, job.Transform = "", `reduce range(28) as $i (0; [.,.]) | . == map(.)`
+	var stuck *transform.StuckError
+	if _, err := f.Plan(t.Context(), job); !errors.As(err, &stuck) {
+		t.Errorf("planned with %v", err)
+	}
+}
+
+// The body that an event does not have is read from another event before the program runs.
+func TestTransformOfABodyElsewhere(t *testing.T) {
+	f := newFixture(t)
+	handled := f.event(schemas.Handled, f.message(1))
+	handled.BodyIn, handled.Envelope.Body = schemas.BodyInPublished, nil
+	f.storeEvents(f.published(1), handled)
+	job := f.job("event.action: handled")
+	job.Transform = `.body.order += 1 | .headers = {} | .headers.CC = ["a"]`
+	if plan := f.plan(job); plan.Total != 1 || plan.Bodiless != 0 || !strings.Contains(string(plan.Examples[0].After), `"order":2`) {
+		t.Errorf("the plan: %+v", plan)
+	}
+	wantJob(t, f.run(job), Done, 1, 0)
+	if d := f.drain(f.queue); len(d) != 1 || string(d[0].Body) != `{"order":2}` {
+		t.Errorf("arrived: %+v", d)
+	}
+}
