@@ -124,7 +124,7 @@ func help(t *testing.T, args ...string) string {
 }
 
 // changing are the commands whose examples are only parsed.
-var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tail|failed discard|import|jobs (show|cancel|resume)|routes (pause|resume)|token)`)
+var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tail|failed discard|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|stream replay|token)`)
 
 // Every example is a command line with flags that exist; those that change
 // nothing are run.
@@ -132,7 +132,9 @@ func TestExamplesWork(t *testing.T) { inEachStore(t, testExamplesWork) }
 
 func testExamplesWork(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
-	a.keep(t, a.event(50, schemas.Published, func(e *schemas.Event) { e.Envelope.Properties.MessageID = "6f1c0b9e" }))
+	a.keep(t, a.event(50, schemas.Published, func(e *schemas.Event) {
+		e.Envelope.Properties.MessageID, e.Stream.ID = "6f1c0b9e", "order-42"
+	}))
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)

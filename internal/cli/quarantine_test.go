@@ -262,7 +262,7 @@ func TestRewriteNeedsPrivileges(t *testing.T) {
 	wantRun(t, run("import", writeFile(t, "events", string(lines))), exitOK, "created 2 events")
 	got := run("quarantine", "rewrite", "--yes")
 	wantRun(t, got, exitFailed, "wrote 0 events of 2", "the login watership lacks index, delete on "+stream+"-traffic", "docs/security.md")
-	store.role(t, strings.Replace(role, `"auto_configure",`, `"auto_configure", "index", "delete",`, 1), `"delete"`)
+	store.role(t, strings.Replace(role, `"auto_configure",`, `"auto_configure", "index", "delete", "read_cross_cluster",`, 1), `"read_cross_cluster"`)
 	wantRun(t, run("quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
 	wantRun(t, run("quarantine", "list"), exitOK, "nothing found")
 }

@@ -35,8 +35,8 @@ new one. A queue whose dead letters go elsewhere is refused. "routes remove" und
 
 The change is shown before anything is changed. A terminal prompts for confirmation; a
 script needs --yes. The login of amqp.management_url needs the tag policymaker.`,
-		Example: `  watership route add invoices --dry-run
-  watership route add invoices --yes`,
+		Example: `  watership routes add invoices --dry-run
+  watership routes add invoices --yes`,
 	})
 }
 
@@ -47,7 +47,7 @@ func newRouteRemove(from *settings) *cobra.Command {
 		Short: "Undo routes add",
 		Long: `Delete the policy of "routes add". The policy that applied before applies again. Messages
 that wait for their next attempt return to the queue, and are retried no more.`,
-		Example: "  watership route remove invoices --yes",
+		Example: "  watership routes remove invoices --yes",
 	})
 }
 
