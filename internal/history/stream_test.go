@@ -160,14 +160,28 @@ func TestStreamWithChangedCopy(t *testing.T) {
 	s.add(schemas.Replayed, "a", 0, repeats("job", failed))
 	s.add(schemas.Published, "copy", 0, repeats("job", failed))
 	s.add(schemas.Handled, "copy", 0, repeats("job", failed))
+	s.add(schemas.Handled, "copy", 0, repeats("job", failed), func(e *schemas.Event) { e.Queue = "other" })
 	found, printed := s.find(t, 10, 0)
 	if printed != "0 a handled" || len(found.Doubles) > 0 || found.Total != 1 {
 		t.Errorf("%s in %+v", printed, found)
+	}
+	if queues := found.Messages[0].Queues; len(queues) != 2 || queues[1].Queue != "other" || queues[1].State != QueueHandled {
+		t.Errorf("it is at %+v", queues)
 	}
 	// Without the original, the copy is all that there is of the message.
 	s.list = s.list[3:]
 	if _, printed := s.find(t, 10, 0); printed != "0 copy handled" {
 		t.Errorf("without the original: %s", printed)
+	}
+}
+
+// A replay that changes the stream of a message is a message of the other stream.
+func TestStreamWithCopyOfAnother(t *testing.T) {
+	s := newStreamEvents(time.Hour)
+	original := s.add(schemas.Published, "a", 0, func(e *schemas.Event) { e.Stream.ID = "order-8" })
+	s.add(schemas.Published, "copy", 0, repeats("job", original))
+	if _, printed := s.find(t, 10, 0); printed != "0 copy published" {
+		t.Errorf("got %s", printed)
 	}
 }
 
