@@ -8,7 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/replayer/internal/bodies"
+	"github.com/watershipmq/watership/internal/bodies"
 	"github.com/watershipmq/watership/schemas"
 )
 

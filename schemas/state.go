@@ -67,6 +67,13 @@ type State struct {
 	// Stream is the stream of the message. It travels only with a message without its body.
 	Stream MessageStream
 
+	// Subscription is the delivery of an event by a subscription.
+	Subscription struct {
+		Name     string // of the subscription
+		Position string // of the event, which is the same in a repeated delivery
+		Action   Action // of the event
+	}
+
 	// Audit is what somebody did, or was refused, in an `audited` event.
 	Audit struct {
 		User      string // name of the person or the program
@@ -149,6 +156,9 @@ func (s State) write(h typedTable) {
 	h.setText(headerReplay, s.Replay)
 	h.setText(headerReplayOf, s.ReplayOf)
 	s.Stream.write(h)
+	h.setText(headerSubscription, s.Subscription.Name)
+	h.setText(headerSubscribedAt, s.Subscription.Position)
+	h.setText(headerSubscribed, string(s.Subscription.Action))
 	s.writeAudit(h)
 	if len(s.Attempts) > 0 {
 		h[headerAttempts] = writeAttempts(s.Attempts)
@@ -156,7 +166,7 @@ func (s State) write(h typedTable) {
 }
 
 func readState(h typedTable) State {
-	return bounded(State{
+	state := bounded(State{
 		Version:     int(h.int(headerVersion)),
 		Fingerprint: h.text(headerFingerprint),
 		Message:     h.text(headerMessage),
@@ -194,6 +204,10 @@ func readState(h typedTable) State {
 		Route: h.int(headerRoute) == 1,
 		Park:  h.int(headerPark) == 1,
 	})
+	s := &state.Subscription
+	s.Name, s.Position = wholeOrNothing(h.text(headerSubscription), longestName), wholeOrNothing(h.text(headerSubscribedAt), longestName+longestID)
+	s.Action = Action(wholeOrNothing(h.text(headerSubscribed), longestName))
+	return state
 }
 
 const (
