@@ -1,0 +1,277 @@
+package subscription
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// recordKind is the kind of the records with subscriptions.
+const recordKind = "subscription"
+
+// From is the place of a source at which a subscription begins. The zero value is the first
+// event.
+type From struct {
+	Position eventstore.Cursor // after it, as ParsePosition returns it
+	Time     time.Time         // the first event of that time or later
+	Now      bool              // the events that are not in the store yet
+}
+
+// ParseFrom parses start, now, a position or a time. Times are as in KQL; those without a
+// zone are in the zone of now.
+func ParseFrom(text string, now time.Time) (From, error) {
+	switch text {
+	case "", "start":
+		return From{}, nil
+	case "now":
+		return From{Now: true}, nil
+	}
+	if position, err := ParsePosition(text); err == nil {
+		return From{Position: position}, nil
+	}
+	at, err := kql.Instant(text, now, kql.First)
+	if err != nil {
+		return From{}, mistakef("%q: expected start, now, a position or a time such as 2026-01-31T12:00:00Z or now-1h", text)
+	}
+	return From{Time: at}, nil
+}
+
+// Create checks and stores a new subscription of the source, which is active from then on.
+// It sets the fields that are no setting. Its error is an *Error for a mistake.
+func (s *Subscriptions) Create(ctx context.Context, sub Subscription, from From) (Subscription, error) {
+	sub.Source, sub.OnPoison = s.cfg.Source, cmp.Or(sub.OnPoison, Park)
+	query, err := s.resolve(sub.Query)
+	if err != nil {
+		return sub, err
+	}
+	sub.Query = query.String()
+	if err := sub.check(s.cfg.Topology.Owns); err != nil {
+		return sub, err
+	}
+	if sub.Start, err = s.find(ctx, from); err != nil {
+		return sub, err
+	}
+	sub.State, sub.Reason, sub.Revision, sub.Created = Active, "", 1, time.Now().UTC()
+	sub.Checkpoint = Checkpoint{Position: sub.Start}
+	document, err := json.Marshal(sub)
+	if err != nil {
+		return sub, err
+	}
+	sub.version, err = s.cfg.Store.CreateRecord(ctx, recordKind, sub.Name, document)
+	if err == nil && sub.version == "" {
+		err = mistakef("there is a subscription %s: choose another name, or delete it with watership subscriptions delete", sub.Name)
+	}
+	return sub, err
+}
+
+// resolve makes a query absolute. A query without event.action finds published events.
+func (s *Subscriptions) resolve(text string) (kql.Node, error) {
+	node, err := kql.Parse(text)
+	if err != nil {
+		return nil, mistakef("%v", err)
+	}
+	fields, err := eventstore.Fields()
+	if err != nil {
+		return nil, err
+	}
+	fields.Labels = s.cfg.Labels
+	if node, err = kql.Resolve(node, fields); err != nil {
+		return nil, mistakef("%v", err)
+	}
+	now := time.Now()
+	node = kql.AbsoluteTimes(kql.InZone(node, fields, now), fields, now)
+	if namesAction(node) {
+		return node, nil
+	}
+	published := kql.Or{
+		kql.FieldIs("event.action", string(schemas.Published)), kql.FieldIs("watership.quarantined_action", string(schemas.Published)),
+	}
+	if _, all := node.(kql.All); all {
+		return published, nil
+	}
+	return kql.And{published, node}, nil
+}
+
+func namesAction(node kql.Node) bool {
+	named := false
+	kql.Rewrite(node, func(leaf kql.Node) kql.Node {
+		var field kql.Pattern
+		switch n := leaf.(type) {
+		case kql.Is:
+			field = n.Field
+		case kql.Exists:
+			field = n.Field
+		case kql.Range:
+			field = n.Field
+		}
+		named = named || slices.Contains([]string{"event.action", "watership.quarantined_action"}, field.Text())
+		return leaf
+	})
+	return named
+}
+
+// find returns the position of From.
+func (s *Subscriptions) find(ctx context.Context, from From) (eventstore.Cursor, error) {
+	if !from.Now && from.Time.IsZero() {
+		return from.Position, nil
+	}
+	complete, err := eventstore.Complete(ctx, s.cfg.Store, s.cfg.Source)
+	if err != nil {
+		return eventstore.Cursor{}, fmt.Errorf("looking up the position: %w", err)
+	}
+	next := eventstore.Cursor{Sequence: complete + 1}
+	if from.Now || complete == 0 {
+		return next, nil
+	}
+	since := kql.Range{Field: kql.Pattern{"@timestamp"}, Op: kql.GreaterOrEqual, Value: kql.Value{Pattern: kql.Pattern{from.Time.UTC().Format(kql.InstantLayout)}, Quoted: true}}
+	reader := Reader{Source: s.cfg.Source, Query: since}
+	selection := eventstore.Selection{Query: reader.query(), Order: eventstore.BySequence, Limit: 1, UpTo: complete, WithoutBody: true}
+	if err := s.cfg.Store.Refresh(ctx); err != nil {
+		return next, fmt.Errorf("looking up the position: %w", err)
+	}
+	for event, err := range s.cfg.Store.Events(ctx, selection) {
+		if err != nil {
+			return next, fmt.Errorf("looking up the position: %w", err)
+		}
+		return eventstore.Cursor{Sequence: event.Sequence}, nil
+	}
+	return next, nil
+}
+
+// Get returns a subscription. Its error is a *NotFoundError if there is none.
+func (s *Subscriptions) Get(ctx context.Context, name string) (Subscription, error) {
+	if err := checkName(name); err != nil {
+		return Subscription{}, err
+	}
+	document, version, err := s.cfg.Store.Record(ctx, recordKind, name)
+	if err != nil {
+		return Subscription{}, err
+	}
+	if document == nil {
+		return Subscription{}, &NotFoundError{name}
+	}
+	sub := Subscription{version: version}
+	if err := json.Unmarshal(document, &sub); err != nil {
+		return sub, fmt.Errorf("subscription %s cannot be read: %w", name, err)
+	}
+	return sub, nil
+}
+
+// All yields the subscriptions of every source, sorted by name from the last to the first.
+// An error that is no *eventstore.Error concerns one record.
+func (s *Subscriptions) All(ctx context.Context) iter.Seq2[Subscription, error] {
+	return func(yield func(Subscription, error) bool) {
+		for document, err := range s.cfg.Store.Records(ctx, recordKind) {
+			var sub Subscription
+			if err == nil {
+				if err = json.Unmarshal(document, &sub); err != nil {
+					err = fmt.Errorf("a subscription cannot be read: %w", err)
+				}
+			}
+			if !yield(sub, err) {
+				return
+			}
+		}
+	}
+}
+
+// List returns the subscriptions of the source, sorted by name.
+func (s *Subscriptions) List(ctx context.Context) ([]Subscription, error) {
+	var list []Subscription
+	for sub, err := range s.All(ctx) {
+		var failed *eventstore.Error
+		switch {
+		case err == nil && sub.Source == s.cfg.Source:
+			list = append(list, sub)
+		case errors.As(err, &failed), ctx.Err() != nil:
+			return nil, fmt.Errorf("reading the subscriptions: %w", err)
+		}
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// Pause stops the deliveries until Resume. Its runner notices that within two seconds, and
+// saves no checkpoint any more.
+func (s *Subscriptions) Pause(ctx context.Context, name, by, reason string) (Subscription, error) {
+	return s.change(ctx, name, by, func(sub *Subscription) { sub.State, sub.Reason = Paused, reason })
+}
+
+// Resume continues after the checkpoint, also after a poison message has stopped the
+// subscription, which is tried again.
+func (s *Subscriptions) Resume(ctx context.Context, name, by string) (Subscription, error) {
+	return s.change(ctx, name, by, func(sub *Subscription) { sub.State, sub.Reason = Active, "" })
+}
+
+// Rewind lets the deliveries continue at another place, before or after the checkpoint. The
+// state stays. Repeated deliveries have their positions.
+func (s *Subscriptions) Rewind(ctx context.Context, name, by string, to From) (Subscription, error) {
+	position, err := s.find(ctx, to)
+	if err != nil {
+		return Subscription{}, err
+	}
+	return s.change(ctx, name, by, func(sub *Subscription) {
+		sub.Checkpoint.Position, sub.Checkpoint.CaughtUp, sub.Checkpoint.Waiting = position, false, ""
+	})
+}
+
+// change changes a subscription for an operator. It repeats a save that conflicts with a
+// checkpoint.
+func (s *Subscriptions) change(ctx context.Context, name, by string, change func(*Subscription)) (Subscription, error) {
+	for ctx.Err() == nil {
+		sub, err := s.Get(ctx, name)
+		if err != nil {
+			return sub, err
+		}
+		change(&sub)
+		sub.ChangedBy, sub.Changed = by, time.Now().UTC()
+		sub.Revision++
+		saved, err := s.save(ctx, &sub)
+		if err != nil || saved {
+			return sub, err
+		}
+	}
+	return Subscription{}, context.Cause(ctx)
+}
+
+// save saves a subscription if its record was not changed since it was read.
+func (s *Subscriptions) save(ctx context.Context, sub *Subscription) (saved bool, err error) {
+	document, err := json.Marshal(sub)
+	if err != nil {
+		return false, err
+	}
+	version, err := s.cfg.Store.SaveRecord(ctx, recordKind, sub.Name, sub.version, document)
+	if err != nil || version == "" {
+		return false, err
+	}
+	sub.version = version
+	return true, nil
+}
+
+// Delete deletes a subscription and the list of its parked messages.
+func (s *Subscriptions) Delete(ctx context.Context, name string) error {
+	for ctx.Err() == nil {
+		sub, err := s.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		deleted, err := s.cfg.Store.DeleteRecord(ctx, recordKind, name, sub.version)
+		if err != nil {
+			return err
+		}
+		if deleted {
+			_, err = s.Drop(ctx, name, nil)
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,232 @@
+package subscription
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// publish sends a message to the queue. Its outcome is known later, except for the first one
+// of a session, which may have to bind the queue.
+func (s *session) publish(d Delivery, one *sent) {
+	state := s.state(d, s.settings.Target.Queue)
+	if !s.bound || s.checkpoint().OneByOne {
+		one.err = s.outcome(s.delivery.Deliver(s.confirming, d.Event.Envelope, state))
+		s.bound = one.err == nil
+		return
+	}
+	message := s.delivery.Message(d.Event.Envelope, state)
+	if message.Publishing.Headers[NameHeader] == nil {
+		one.err = poisonError{errNoRoom}
+		return
+	}
+	pending, err := s.publisher.Send(s.confirming, message)
+	if err != nil {
+		one.err = s.outcome(err)
+		return
+	}
+	one.pending = pending
+	s.unconfirmed.Add(1)
+}
+
+var errNoRoom = errors.New("the headers of the message leave no room for the name and the position of the subscription")
+
+// outcome classifies the error of a message to a queue. A queue that is full or missing is
+// no fault of the message: its consumer is away.
+func (s *session) outcome(err error) error {
+	var unroutable *rabbit.UnroutableError
+	var nacked *rabbit.NackedError
+	var refused *rabbit.RefusedError
+	switch queue := s.settings.Target.Queue; {
+	case err == nil:
+		return nil
+	case errors.As(err, &unroutable):
+		return waitError{fmt.Errorf("queue %s does not exist", queue)}
+	case errors.As(err, &nacked):
+		s.update(func(c *Checkpoint) bool { c.OneByOne = true; return true })
+		return waitError{fmt.Errorf("queue %s refuses messages, as a full one does", queue)}
+	case errors.As(err, &refused) && refused.CausedByMessage():
+		return poisonError{err}
+	}
+	return waitError{err}
+}
+
+const (
+	lookInterval = 20 * time.Millisecond  // between two looks at a queue with little room
+	fullInterval = 200 * time.Millisecond // between two looks at a queue with none
+)
+
+// awaitRoom waits until the queue has fewer messages than its limit.
+func (s *session) awaitRoom() error {
+	limit := s.settings.Target.MaxBacklog
+	if limit == 0 {
+		limit = DefaultMaxBacklog
+	}
+	if limit < 0 {
+		return nil
+	}
+	for s.room <= 0 {
+		pause := lookInterval - time.Since(s.looked)
+		if err := sleep(s.sending, pause); err != nil {
+			return err
+		}
+		unconfirmed := int(s.unconfirmed.Load()) // before the queue is looked at, which they may have reached
+		state, found, err := s.conn.QueueState(s.sending, s.settings.Target.Queue)
+		s.looked = time.Now()
+		switch {
+		case err != nil:
+			return waitError{err}
+		case !found:
+			return waitError{fmt.Errorf("queue %s does not exist", s.settings.Target.Queue)}
+		}
+		if s.room = limit - state.Messages - unconfirmed; s.room > 0 {
+			break
+		}
+		if state.Messages >= limit {
+			s.wait(fmt.Sprintf("queue %s has %d messages, of at most %d", s.settings.Target.Queue, state.Messages, limit))
+			if err := sleep(s.sending, fullInterval); err != nil {
+				return err
+			}
+		}
+	}
+	s.room--
+	return nil
+}
+
+func sleep(ctx context.Context, pause time.Duration) error {
+	if pause <= 0 {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// unavailablePauses are the pauses between calls of a service that is unavailable.
+func unavailablePauses() backoff.Backoff { return backoff.Backoff{Min: time.Second, Max: time.Minute} }
+
+// deliverByCall calls the URL or the handler until it succeeds. Its error is a poisonError if
+// it never will.
+func (r *runner) deliverByCall(ctx context.Context, d Delivery) error {
+	attempt := retry.Attempt{Fingerprint: d.Event.Fingerprint, Queue: d.Subscription, Number: 1, Replay: d.Event.Replay}
+	for waits := 0; ; {
+		err := r.callOnce(ctx, d, attempt)
+		var unavailable *retry.UnavailableError
+		var after *retry.AfterError
+		atLeast := time.Duration(0)
+		if errors.As(err, &after) {
+			atLeast = after.Delay
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case retry.IsPermanent(err):
+			return poisonError{err}
+		case errors.As(err, &unavailable):
+			waits++
+			atLeast = max(atLeast, unavailablePauses().Pause(waits))
+		default:
+			if limit := r.settings.Retry.Attempts; limit > 0 && attempt.Number >= limit {
+				return poisonError{fmt.Errorf("after %d attempts: %w", attempt.Number, err)}
+			}
+			atLeast = max(atLeast, r.settings.Retry.delay(attempt.Number))
+			attempt.Number++
+		}
+		r.wait(err.Error())
+		if err := sleep(ctx, atLeast); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *runner) callOnce(ctx context.Context, d Delivery, attempt retry.Attempt) error {
+	ctx = retry.ContextWithAttempt(schemas.NewContext(ctx, d.Event.Envelope), attempt)
+	_, err := usercode.Recover(func() (struct{}, error) { return struct{}{}, r.call(ctx, d) })
+	return err
+}
+
+// retryParked delivers the parked messages that an operator has marked for that.
+func (r *runner) retryParked(ctx context.Context) error {
+	if r.unnamed {
+		return nil
+	}
+	list, err := r.Parked(ctx, r.settings.Name)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if !p.Retry || p.EventID == "" {
+			continue
+		}
+		failed := r.retryOne(ctx, p)
+		var poison poisonError
+		if failed != nil && !errors.As(failed, &poison) {
+			return failed
+		}
+		if err := r.finishRetry(ctx, p, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryOne delivers a parked message.
+func (r *runner) retryOne(ctx context.Context, p Parked) error {
+	for event, err := range r.cfg.Store.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", p.EventID), Limit: 1}) {
+		if err != nil {
+			return poisonError{err}
+		}
+		page := []Item{{Event: event, Position: p.Position}}
+		if err := r.findBodies(ctx, page); err != nil {
+			return err
+		}
+		d := Delivery{r.settings.Name, p.Position, page[0].Event}
+		if d.Event.BodyIn != schemas.BodyHere {
+			return poisonError{errors.New("the event has no body")}
+		}
+		if r.settings.Target.Kind != ToQueue {
+			return r.deliverByCall(ctx, d)
+		}
+		s := &session{runner: r, sending: ctx}
+		return s.outcome(r.delivery.Deliver(ctx, d.Event.Envelope, r.state(d, r.settings.Target.Queue)))
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return poisonError{errors.New("the event is no longer in the store")}
+}
+
+// finishRetry removes a parked message that was delivered, and keeps another with its error.
+func (r *runner) finishRetry(ctx context.Context, p Parked, failed error) error {
+	_, err := r.eachParked(ctx, p.Subscription, []string{FormatPosition(p.Position)}, func(found Parked, version string) (bool, error) {
+		switch {
+		case found.EventID != p.EventID:
+			return false, nil
+		case failed == nil:
+			r.update(func(c *Checkpoint) bool { c.Delivered++; return true })
+			return r.cfg.Store.DeleteRecord(ctx, parkedKind(p.Subscription), p.id(), version)
+		}
+		return r.replaceParked(ctx, p, version, failed)
+	})
+	var dropped *Error
+	if errors.As(err, &dropped) { // meanwhile
+		return nil
+	}
+	return err
+}

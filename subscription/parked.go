@@ -1,0 +1,152 @@
+package subscription
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Parked is a message that a subscription could not deliver. The message itself is in its
+// event.
+type Parked struct {
+	Subscription string            `json:"subscription"`
+	Position     eventstore.Cursor `json:"position"` // of the event; of the one before for a document that cannot be read
+	EventID      string            `json:"event_id,omitempty"`
+	Action       schemas.Action    `json:"action,omitempty"`
+	MessageID    string            `json:"message_id,omitempty"`
+	Error        string            `json:"error"`
+	Time         time.Time         `json:"time"`
+	Retry        bool              `json:"retry,omitempty"` // the runner tries it again
+}
+
+// MaxParked is the number of parked messages at which a subscription stops.
+const MaxParked = 1000
+
+const maxError = 1 << 10 // bytes of an error in a record
+
+// kind returns the kind of the records with the parked messages of a subscription.
+func parkedKind(name string) string { return "parked." + name }
+
+// id is the same for a message that is parked again after a crash.
+func (p Parked) id() string {
+	if p.EventID != "" {
+		return fmt.Sprintf("%019d:%s", p.Position.Sequence, p.EventID)
+	}
+	sum := sha256.Sum256([]byte(p.Error))
+	return fmt.Sprintf("%019d:%s:%s", p.Position.Sequence, p.Position.EventID, hex.EncodeToString(sum[:8]))
+}
+
+// Parked returns the parked messages of a subscription, sorted by position.
+func (s *Subscriptions) Parked(ctx context.Context, name string) ([]Parked, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	var list []Parked
+	for document, err := range s.cfg.Store.Records(ctx, parkedKind(name)) {
+		var p Parked
+		if err == nil {
+			err = json.Unmarshal(document, &p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the parked messages of subscription %s: %w", name, err)
+		}
+		list = append(list, p)
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// park stores a parked message.
+func (s *Subscriptions) park(ctx context.Context, p Parked) error {
+	if len(p.Error) > maxError {
+		p.Error = p.Error[:maxError]
+	}
+	document, err := json.Marshal(p)
+	if err == nil {
+		_, err = s.cfg.Store.CreateRecord(ctx, parkedKind(p.Subscription), p.id(), document)
+	}
+	return err
+}
+
+// RetryParked lets the runner deliver parked messages again, which it does even if the
+// subscription is at a later position. Those that fail stay parked. Without positions it is
+// all of them.
+func (s *Subscriptions) RetryParked(ctx context.Context, name, by string, positions []string) (int, error) {
+	marked, err := s.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
+		p.Retry = true
+		document, err := json.Marshal(p)
+		if err != nil {
+			return false, err
+		}
+		saved, err := s.cfg.Store.SaveRecord(ctx, parkedKind(name), p.id(), version, document)
+		return saved != "", err
+	})
+	if err != nil || marked == 0 {
+		return marked, err
+	}
+	_, err = s.change(ctx, name, by, func(*Subscription) {}) // so that its runner looks
+	return marked, err
+}
+
+// Drop removes parked messages from the list. Without positions it is all of them.
+func (s *Subscriptions) Drop(ctx context.Context, name string, positions []string) (int, error) {
+	return s.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
+		return s.cfg.Store.DeleteRecord(ctx, parkedKind(name), p.id(), version)
+	})
+}
+
+// eachParked calls do for the parked messages at the positions, and returns how often it was
+// successful.
+func (s *Subscriptions) eachParked(ctx context.Context, name string, positions []string, do func(p Parked, version string) (bool, error)) (int, error) {
+	list, err := s.Parked(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	for _, position := range positions {
+		if !slices.ContainsFunc(list, func(p Parked) bool { return FormatPosition(p.Position) == position }) {
+			return 0, mistakef("subscription %s has no parked message at position %s: see watership subscriptions parked %[1]s", name, position)
+		}
+	}
+	for _, p := range list {
+		if len(positions) > 0 && !slices.Contains(positions, FormatPosition(p.Position)) {
+			continue
+		}
+		_, version, err := s.cfg.Store.Record(ctx, parkedKind(name), p.id())
+		if err != nil {
+			return done, err
+		}
+		if version == "" {
+			continue
+		}
+		changed, err := do(p, version)
+		if err != nil {
+			return done, err
+		}
+		if changed {
+			done++
+		}
+	}
+	return done, nil
+}
+
+// replaceParked saves another error of a parked message, which is no longer tried.
+func (s *Subscriptions) replaceParked(ctx context.Context, p Parked, version string, failed error) (bool, error) {
+	p.Retry, p.Error, p.Time = false, failed.Error(), time.Now().UTC()
+	if len(p.Error) > maxError {
+		p.Error = p.Error[:maxError]
+	}
+	document, err := json.Marshal(p)
+	if err != nil {
+		return false, err
+	}
+	saved, err := s.cfg.Store.SaveRecord(ctx, parkedKind(p.Subscription), p.id(), version, document)
+	return saved != "", err
+}

@@ -1,0 +1,304 @@
+package subscription
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/topology"
+)
+
+var (
+	errChanged = errors.New("the subscription was changed")
+	errBusy    = errors.New("another process runs the subscription")
+)
+
+// waitError ends a session that continues after a pause with the same message: no message is
+// at fault.
+type waitError struct{ error }
+
+func (e waitError) Unwrap() error { return e.error }
+
+// poisonError says that a message cannot be delivered.
+type poisonError struct{ error }
+
+func (e poisonError) Unwrap() error { return e.error }
+
+// stopError stops the subscription until its operator resumes it.
+type stopError struct{ error }
+
+func (e stopError) Unwrap() error { return e.error }
+
+// runner runs one subscription on a connection that holds its lease.
+type runner struct {
+	*Subscriptions
+	conn      *exclusive.Connection
+	publisher *rabbit.Publisher // of a queue
+	delivery  topology.DirectDelivery
+	call      func(ctx context.Context, d Delivery) error // of a URL or a handler
+	view      *runnerView
+	unnamed   bool // the subscription has no record
+
+	bound bool // the queue is bound for direct delivery
+
+	settings Subscription // as the run began; its checkpoint and its version are in sub
+
+	mu    sync.Mutex // guards the fields below
+	sub   Subscription
+	saved time.Time
+	dirty bool // the checkpoint has changed since it was saved
+}
+
+// Intervals of a runner.
+const (
+	saveInterval  = time.Second     // of checkpoints with deliveries
+	idleInterval  = 5 * time.Second // of checkpoints without
+	saveTimeout   = 10 * time.Second
+	watchInterval = time.Second // between two looks for changes
+)
+
+// run runs the subscription until ctx ends, the lease is lost or an operator changes it.
+func (s *Subscriptions) run(ctx context.Context, conn *exclusive.Connection, name string, call func(context.Context, Delivery) error) (err error) {
+	unlock, err := conn.Lock(ctx, leaseQueue(s.cfg.Topology, name), 0)
+	if errors.Is(err, exclusive.ErrLocked) {
+		return errBusy
+	}
+	if err != nil {
+		return fmt.Errorf("holding the queue of subscription %s: %w", name, err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-conn.Lost():
+			cancel(exclusive.ErrLost)
+		case <-ctx.Done():
+		}
+	})
+	defer func() {
+		cancel(nil)
+		watch.Wait()
+		err = errors.Join(err, s.unlock(conn, unlock))
+	}()
+	r := &runner{Subscriptions: s, conn: conn, call: call}
+	if err := r.claim(ctx, name); err != nil {
+		return err
+	}
+	return r.runClaimed(ctx)
+}
+
+// runClaimed runs a subscription that nobody else runs.
+func (r *runner) runClaimed(ctx context.Context) error {
+	r.settings = r.sub
+	r.view = r.viewOf(r.sub.Name)
+	r.view.set(r.sub, true)
+	defer func() { r.view.set(r.sub, false) }()
+	if r.settings.Target.Kind == ToQueue {
+		r.publisher = rabbit.NewPublisher(r.conn.Connection, rabbit.PublisherConfig{Window: window})
+		defer func() { _ = r.publisher.Close() }()
+		r.delivery = topology.DirectDelivery{
+			Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: r.publisher, Login: r.login,
+			Binder: topology.Reconciler{Conn: r.conn.Connection, Config: topology.Config{Topology: r.cfg.Topology}},
+		}
+	}
+	return r.sessions(ctx)
+}
+
+// unlock lets another process run the subscription, unless the connection is lost, which
+// does so by itself.
+func (s *Subscriptions) unlock(conn *exclusive.Connection, unlock func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
+	defer cancel()
+	select {
+	case <-conn.Lost():
+		return nil
+	default:
+		return unlock(ctx)
+	}
+}
+
+// claim reads the subscription and saves it, so that a former runner which does not know yet
+// that it has lost the lease cannot save any more.
+func (r *runner) claim(ctx context.Context, name string) error {
+	for ctx.Err() == nil {
+		sub, err := r.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := sub.check(r.cfg.Topology.Owns); err != nil {
+			return err
+		}
+		if sub.State != Active {
+			return errChanged
+		}
+		sub.Checkpoint.Runner, sub.Checkpoint.Waiting = r.runner, ""
+		saved, err := r.save(ctx, &sub)
+		if err != nil {
+			return err
+		}
+		if saved {
+			r.sub, r.saved = sub, time.Now()
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// pauses between the sessions of a subscription that cannot go on.
+var pauses = backoff.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
+
+// sessions reads and delivers, and after a problem that is no message's fault does so again
+// after the last confirmed delivery.
+func (r *runner) sessions(ctx context.Context) error {
+	for failures := 0; ; {
+		before := r.checkpoint().Position
+		err := r.session(ctx)
+		if r.checkpoint().Position != before {
+			failures = 0
+		}
+		var wait waitError
+		var store *eventstore.Error
+		var stopped stopError
+		switch {
+		case errors.Is(err, errChanged):
+			return err
+		case ctx.Err() != nil:
+			return errors.Join(r.saveFinal(ctx), context.Cause(ctx))
+		case errors.As(err, &stopped):
+			return r.stop(ctx, stopped)
+		case errors.As(err, &wait), errors.As(err, &store):
+			r.wait(err.Error())
+		default:
+			r.cfg.Logger.Warn("a subscription could not go on; trying again", "subscription", r.settings.Name, "error", err)
+			r.wait(err.Error())
+		}
+		failures++
+		if pauses.Wait(ctx, failures, 0) != nil {
+			return errors.Join(r.saveFinal(ctx), context.Cause(ctx))
+		}
+		if err := r.saveCheckpoint(ctx, true); errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+func (r *runner) checkpoint() Checkpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sub.Checkpoint
+}
+
+// wait notes why nothing is delivered; "": something is.
+func (r *runner) wait(why string) {
+	if len(why) > maxError {
+		why = why[:maxError]
+	}
+	r.update(func(c *Checkpoint) bool {
+		changed := c.Waiting != why
+		c.Waiting = why
+		return changed
+	})
+}
+
+// update changes the checkpoint. change reports whether it did.
+func (r *runner) update(change func(*Checkpoint) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if change(&r.sub.Checkpoint) {
+		r.dirty = true
+		r.view.set(r.sub, true)
+	}
+}
+
+// saveCheckpoint saves the checkpoint if it has changed. Its error is errChanged if an
+// operator or another runner has saved the subscription: then this checkpoint is void.
+func (r *runner) saveCheckpoint(ctx context.Context, force bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.dirty && !force {
+		return nil
+	}
+	if r.unnamed {
+		return nil
+	}
+	sub := r.sub
+	sub.Checkpoint.Time = time.Now().UTC()
+	saved, err := r.save(ctx, &sub)
+	if err == nil && !saved {
+		saved, err = r.savedBefore(ctx, &sub)
+	}
+	if err != nil {
+		return err
+	}
+	if !saved {
+		return errChanged
+	}
+	r.sub, r.dirty, r.saved = sub, false, time.Now()
+	return nil
+}
+
+// savedBefore saves the subscription again if only a save of this runner is in between, whose
+// response was lost.
+func (r *runner) savedBefore(ctx context.Context, sub *Subscription) (bool, error) {
+	latest, err := r.Get(ctx, sub.Name)
+	var missing *NotFoundError
+	if errors.As(err, &missing) || err == nil && (latest.Revision != sub.Revision || !latest.Created.Equal(sub.Created) || latest.Checkpoint.Runner != r.runner) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sub.version = latest.version
+	return r.save(ctx, sub)
+}
+
+// saveFinal saves the last checkpoint of a runner that ends.
+func (r *runner) saveFinal(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	err := r.saveCheckpoint(ctx, false)
+	if errors.Is(err, errChanged) {
+		return nil
+	}
+	return err
+}
+
+// stop stops the subscription because of a message.
+func (r *runner) stop(ctx context.Context, why error) error {
+	if r.unnamed {
+		return why
+	}
+	r.mu.Lock()
+	r.sub.State, r.sub.Reason, r.sub.ChangedBy, r.sub.Changed = Stopped, why.Error(), "", time.Now().UTC()
+	r.sub.Checkpoint.Waiting = ""
+	r.sub.Revision++
+	r.dirty = true
+	r.mu.Unlock()
+	r.cfg.Logger.Error("a subscription has stopped", "subscription", r.settings.Name, "error", why)
+	for failures := 1; ; failures++ {
+		err := r.saveStopped(ctx)
+		if err == nil || errors.Is(err, errChanged) || ctx.Err() != nil {
+			return errors.Join(errChanged, err)
+		}
+		if pauses.Wait(ctx, failures, 0) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (r *runner) saveStopped(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	saved, err := r.save(ctx, &r.sub)
+	if err == nil && !saved {
+		return errChanged
+	}
+	r.view.set(r.sub, true)
+	return err
+}

@@ -1,0 +1,337 @@
+package subscription
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/bodies"
+	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/readahead"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Bounds of the memory of a runner.
+const (
+	window      = 1000     // messages without a confirm
+	windowBytes = 32 << 20 // of their bodies; one body may be larger
+	pageSize    = 500      // events that are read at once
+	pageBytes   = 8 << 20  // of their bodies
+)
+
+// session is one reading of the events after the checkpoint, until an error.
+type session struct {
+	*runner
+	sending     context.Context // ends when the session stops sending
+	cancel      context.CancelCauseFunc
+	confirming  context.Context // ends when it stops waiting for confirms
+	abort       context.CancelCauseFunc
+	bytes       *semaphore.Weighted
+	inFlight    chan *sent
+	unconfirmed atomic.Int64 // number of messages to the queue
+	room        int          // messages that the queue still may get until it is looked at again
+	looked      time.Time    // at the queue
+}
+
+// sent is an item on its way through a session, in order.
+type sent struct {
+	Item
+	bytes   int64
+	pending *rabbit.Pending // of a message to a queue; nil: err is the outcome
+	err     error
+	skipped bool
+}
+
+func (r *runner) session(ctx context.Context) error {
+	if err := r.retryParked(ctx); err != nil {
+		return err
+	}
+	s := &session{runner: r, bytes: semaphore.NewWeighted(windowBytes), inFlight: make(chan *sent, window)}
+	s.sending, s.cancel = context.WithCancelCause(ctx)
+	defer s.cancel(nil)
+	s.confirming, s.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(s.drain)
+	work.Go(func() {
+		err := s.confirm(s.confirming)
+		s.cancel(err)
+		s.abort(err)
+	})
+	err := s.send()
+	close(s.inFlight)
+	work.Wait()
+	if cause := context.Cause(s.sending); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// drainTimeout is the time that a session waits for confirms when it is stopped: messages
+// without one are delivered again later.
+const drainTimeout = 5 * time.Second
+
+// drain ends confirming some time after sending, or with the connection.
+func (s *session) drain() {
+	select {
+	case <-s.conn.Lost():
+	case <-s.confirming.Done():
+	case <-s.sending.Done():
+		timer := time.NewTimer(drainTimeout)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.conn.Lost():
+		case <-s.confirming.Done():
+		}
+	}
+	s.abort(exclusive.ErrLost)
+}
+
+// pages reads the events after the checkpoint with their bodies, a page ahead.
+func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
+	return readahead.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]Item, error] {
+		return func(yield func([]Item, error) bool) {
+			query, err := kql.Parse(s.settings.Query)
+			if err != nil {
+				yield(nil, stopError{fmt.Errorf("its query cannot be read: %w", err)})
+				return
+			}
+			reader := Reader{Store: s.events, Source: s.settings.Source, Query: query, Interval: s.cfg.Interval}
+			page, bytes := make([]Item, 0, pageSize), 0
+			for item, err := range reader.Items(ctx, s.checkpoint().Position) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				page = append(page, item)
+				bytes += len(item.Event.Envelope.Body)
+				if !item.CaughtUp && len(page) < pageSize && bytes < pageBytes {
+					continue
+				}
+				if !yield(page, s.findBodies(ctx, page)) {
+					return
+				}
+				page, bytes = make([]Item, 0, pageSize), 0
+			}
+		}
+	})
+}
+
+// findBodies loads the bodies that are not in the events themselves, as those of handled
+// events.
+func (r *runner) findBodies(ctx context.Context, page []Item) error {
+	missing := bodies.NewMissing(r.cfg.Fingerprints)
+	for i := range page {
+		if item := &page[i]; !item.CaughtUp && item.Err == nil && item.Event.BodyIn != schemas.BodyHere {
+			missing.Add(&item.Event)
+		}
+	}
+	if missing.Len() == 0 {
+		return nil
+	}
+	if err := missing.FindStored(ctx, r.cfg.Store); err != nil || missing.Len() == 0 {
+		return err
+	}
+	return missing.FindUnstorable(ctx, r.conn, r.cfg.Topology.Unstorable())
+}
+
+// send sends the events in order until ctx ends or one cannot be sent.
+func (s *session) send() error {
+	for page, err := range s.pages(s.sending) {
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			one := &sent{Item: page[i]}
+			if err := s.sendOne(one); err != nil {
+				return err
+			}
+			if err := s.pass(one); err != nil {
+				return err
+			}
+		}
+	}
+	return context.Cause(s.sending)
+}
+
+// pass passes an item on. After one that ends the session it waits for the end, so that no
+// later one passes it.
+func (s *session) pass(one *sent) error {
+	var poison poisonError
+	isLast := one.err != nil && (s.stopsAtPoison() || !errors.As(one.err, &poison))
+	select {
+	case s.inFlight <- one: // also when ctx has ended, since it may be delivered
+	default:
+		select {
+		case s.inFlight <- one:
+		case <-s.sending.Done():
+			return context.Cause(s.sending)
+		}
+	}
+	if isLast {
+		<-s.sending.Done()
+		return context.Cause(s.sending)
+	}
+	return nil
+}
+
+func (r *runner) stopsAtPoison() bool { return r.settings.OnPoison == Stop || r.unnamed }
+
+// sendOne returns an error if the session cannot go on. An outcome of the message is in one.
+func (s *session) sendOne(one *sent) error {
+	event := &one.Event
+	switch {
+	case one.CaughtUp:
+		return nil
+	case one.Err != nil:
+		one.err = poisonError{one.Err}
+		return nil
+	case event.Queue == s.settings.Target.Queue && s.settings.Target.Kind == ToQueue && event.RecordedAction() != schemas.Published:
+		one.skipped = true // the consumer of the target causes it, which would never end
+		return nil
+	case event.BodyIn != schemas.BodyHere:
+		one.err = poisonError{fmt.Errorf("event %s has no body, and no other event of its message has it: it may be past its retention", event.EventID)}
+		return nil
+	}
+	d := Delivery{s.settings.Name, one.Position, *event}
+	if s.settings.Target.Kind != ToQueue {
+		one.err = s.deliverByCall(s.sending, d)
+		event.Envelope.Body = nil
+		return endOf(s.sending, one.err)
+	}
+	one.bytes = min(int64(len(event.Envelope.Body))+1, windowBytes)
+	if err := s.bytes.Acquire(s.sending, one.bytes); err != nil {
+		return context.Cause(s.sending)
+	}
+	if err := s.awaitRoom(); err != nil {
+		return err
+	}
+	s.publish(d, one)
+	event.Envelope.Body = nil
+	return nil
+}
+
+// endOf returns the error of a call if it ends a session.
+func endOf(ctx context.Context, err error) error {
+	var poison poisonError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &poison):
+		return nil
+	}
+	return err
+}
+
+// confirm handles the outcomes in order, and saves checkpoints. It ends with the error that
+// ends the session.
+func (s *session) confirm(ctx context.Context) error {
+	ticker := time.NewTicker(saveInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case one, more := <-s.inFlight:
+			if !more {
+				return nil
+			}
+			if one.pending != nil {
+				one.err = s.outcome(one.pending.Wait(ctx))
+				s.unconfirmed.Add(-1)
+			}
+			s.bytes.Release(one.bytes)
+			if err := s.done(ctx, one); err != nil {
+				return err
+			}
+		case <-ticker.C:
+		}
+		if err := s.saveSometimes(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) saveSometimes(ctx context.Context) error {
+	s.mu.Lock()
+	due := s.dirty && time.Since(s.saved) >= saveInterval
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	err := s.saveCheckpoint(ctx, false)
+	var store *eventstore.Error
+	if errors.As(err, &store) && store.Kind != eventstore.BadRequest {
+		return nil // reading fails, too, if that lasts
+	}
+	return err
+}
+
+// done moves the checkpoint over an item.
+func (s *session) done(ctx context.Context, one *sent) error {
+	var poison poisonError
+	switch {
+	case errors.As(one.err, &poison):
+		if err := s.handlePoison(ctx, one, poison); err != nil {
+			return err
+		}
+	case one.err != nil:
+		return one.err
+	}
+	s.update(func(c *Checkpoint) bool {
+		switch {
+		case one.CaughtUp:
+			changed := !c.CaughtUp || c.Waiting != "" || time.UnixMicro(one.Position.Sequence).Sub(time.UnixMicro(c.Position.Sequence)) > idleInterval
+			if changed {
+				c.Position, c.CaughtUp, c.Waiting = one.Position, true, ""
+			}
+			return changed
+		case one.Err != nil: // it has no position
+			c.Parked++
+			return true
+		case one.err != nil:
+			c.Parked++
+		case !one.skipped:
+			c.Delivered++
+		}
+		c.Position, c.CaughtUp, c.Waiting = one.Position, false, ""
+		return true
+	})
+	return nil
+}
+
+// handlePoison parks a message, or returns a stopError.
+func (s *session) handlePoison(ctx context.Context, one *sent, poison poisonError) error {
+	if s.stopsAtPoison() {
+		return stopError{fmt.Errorf("event %s at position %s cannot be delivered: %w", one.Event.EventID, FormatPosition(one.Position), poison)}
+	}
+	p := Parked{
+		Subscription: s.settings.Name, Position: one.Position, EventID: one.Event.EventID, Action: one.Event.RecordedAction(),
+		MessageID: one.Event.Envelope.Properties.MessageID, Error: poison.Error(), Time: time.Now().UTC(),
+	}
+	if one.Err != nil {
+		p.Position = s.checkpoint().Position
+	}
+	count := 0
+	list, err := s.Parked(ctx, s.settings.Name)
+	if err != nil {
+		return err
+	}
+	if count = len(list); count >= MaxParked {
+		return stopError{fmt.Errorf("%d messages are parked: retry or drop them with watership subscriptions parked %s; the latest error: %w", count, s.settings.Name, poison)}
+	}
+	if err := s.park(ctx, p); err != nil {
+		return err
+	}
+	s.cfg.Logger.Warn("a message of a subscription is parked", "subscription", s.settings.Name, "position", FormatPosition(p.Position), "error", poison)
+	return nil
+}

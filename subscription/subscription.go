@@ -1,0 +1,235 @@
+package subscription
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// Subscription delivers the events of a source that match a query to a target, each at least
+// once and in the order of their positions. It is a record in the store.
+type Subscription struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+
+	// Query is KQL. Create makes its names full and its times absolute, and adds
+	// event.action: published to a query without event.action.
+	Query string `json:"query"`
+
+	Target   Target   `json:"target"`
+	OnPoison OnPoison `json:"on_poison"`
+	Retry    Retry    `json:"retry"`
+
+	Created   time.Time         `json:"created"`
+	CreatedBy string            `json:"created_by,omitempty"`
+	Start     eventstore.Cursor `json:"start"` // of the first delivery
+
+	State     State     `json:"state"`
+	Reason    string    `json:"reason,omitempty"` // of the state
+	ChangedBy string    `json:"changed_by,omitempty"`
+	Changed   time.Time `json:"changed,omitzero"`
+	Revision  int64     `json:"revision"` // number of changes other than those of its runner
+
+	Checkpoint Checkpoint `json:"checkpoint"`
+
+	version string // of the record
+}
+
+// Checkpoint is the progress of a subscription. Its runner saves it after the deliveries up
+// to it are confirmed.
+type Checkpoint struct {
+	Position  eventstore.Cursor `json:"position"` // deliveries continue after it
+	Delivered int64             `json:"delivered"`
+	Parked    int64             `json:"parked"` // messages that were ever parked
+	Time      time.Time         `json:"time,omitzero"`
+	CaughtUp  bool              `json:"caught_up"`         // no matching event was stored after the position
+	Waiting   string            `json:"waiting,omitempty"` // why nothing is delivered
+	Runner    string            `json:"runner,omitempty"`  // of the process that saved it
+
+	// OneByOne is whether the queue has refused a message: from then on each message waits
+	// for the confirm of the one before, so that none passes a refused one.
+	OneByOne bool `json:"one_by_one,omitempty"`
+}
+
+// State is whether a subscription delivers.
+type State string
+
+// The states: a paused subscription waits for its operator, and so does one that a poison
+// message stopped.
+const (
+	Active  State = "active"
+	Paused  State = "paused"
+	Stopped State = "stopped"
+)
+
+// OnPoison is what happens to a message that cannot be delivered.
+type OnPoison string
+
+// A poison message is parked and the rest goes on, or the subscription stops before it.
+const (
+	Park OnPoison = "park"
+	Stop OnPoison = "stop"
+)
+
+// Kind is the kind of a target.
+type Kind string
+
+// The targets are a queue, an HTTP endpoint, or a handler in Go.
+const (
+	ToQueue   Kind = "queue"
+	ToURL     Kind = "url"
+	ToHandler Kind = "handler"
+)
+
+// Target is the receiver of the events.
+type Target struct {
+	Kind  Kind   `json:"kind"`
+	Queue string `json:"queue,omitempty"` // of ToQueue
+	URL   string `json:"url,omitempty"`   // of ToURL
+
+	// MaxBacklog is the number of ready messages in the queue at which deliveries wait.
+	// 0: DefaultMaxBacklog; negative: no limit.
+	MaxBacklog int `json:"max_backlog,omitempty"`
+}
+
+// DefaultMaxBacklog is the number of messages that a queue of a subscription has at most.
+const DefaultMaxBacklog = 10_000
+
+// String describes the target without a secret of its URL.
+func (t Target) String() string {
+	switch t.Kind {
+	case ToQueue:
+		return "queue " + t.Queue
+	case ToURL:
+		u, err := url.Parse(t.URL)
+		if err != nil {
+			return "a URL that cannot be read"
+		}
+		return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	}
+	return "a handler in Go"
+}
+
+func (t Target) check(owns func(name string) bool) error {
+	switch t.Kind {
+	case ToQueue:
+		if t.Queue == "" || len(t.Queue) > 255 {
+			return errors.New("expected the name of a queue, of up to 255 bytes")
+		}
+		if owns(t.Queue) {
+			return fmt.Errorf("queue %s is one of Watership's own: expected one of your system", t.Queue)
+		}
+	case ToURL:
+		u, err := url.Parse(t.URL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return errors.New("expected a URL with http or https and a host")
+		}
+	case ToHandler:
+	default:
+		return fmt.Errorf("%q is no target: expected a queue, a URL or a handler", t.Kind)
+	}
+	return nil
+}
+
+// Retry is how often and when a failed call of a URL or a handler is repeated, unless its
+// error says otherwise (packages retry and pipeline/webhook). The zero value repeats a call
+// until it succeeds.
+type Retry struct {
+	Attempts int             `json:"attempts,omitempty"` // until the message is poison; 0: no limit
+	Delays   []time.Duration `json:"delays,omitempty"`   // before the next attempts; the last one repeats. Nil: 1 s, 5 s, 15 s, 1 min
+}
+
+// defaultDelays returns the delays of a Retry without any.
+func defaultDelays() []time.Duration {
+	return []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute}
+}
+
+func (r Retry) delay(failures int) time.Duration {
+	delays := r.Delays
+	if len(delays) == 0 {
+		delays = defaultDelays()
+	}
+	return delays[min(failures, len(delays))-1]
+}
+
+const (
+	maxAttempts = 10_000
+	maxDelays   = 100
+	maxDelay    = 24 * time.Hour
+)
+
+func (r Retry) check() error {
+	if r.Attempts < 0 || r.Attempts > maxAttempts || len(r.Delays) > maxDelays {
+		return fmt.Errorf("expected up to %d attempts and %d delays", maxAttempts, maxDelays)
+	}
+	for _, delay := range r.Delays {
+		if delay <= 0 || delay > maxDelay {
+			return fmt.Errorf("delay %s: expected up to %s", delay, maxDelay)
+		}
+	}
+	return nil
+}
+
+// Error is a mistake in a subscription or in its name.
+type Error struct{ text string }
+
+// Error implements error.
+func (e *Error) Error() string { return e.text }
+
+func mistakef(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+
+// NotFoundError reports that there is no subscription of a name.
+type NotFoundError struct{ Name string }
+
+// Error implements error.
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("there is no subscription %s: see watership subscriptions list", e.Name)
+}
+
+// checkName returns an error if a subscription cannot have the name.
+func checkName(name string) error {
+	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`).MatchString(name) {
+		return mistakef("%q cannot be the name of a subscription: expected up to 100 letters, digits, dots, dashes and underscores", name)
+	}
+	return nil
+}
+
+// check returns an error if the subscription cannot be run. Other programs may write to the
+// store.
+func (s *Subscription) check(owns func(name string) bool) error {
+	if err := checkName(s.Name); err != nil {
+		return err
+	}
+	if err := s.Target.check(owns); err != nil {
+		return mistakef("target of subscription %s: %v", s.Name, err)
+	}
+	if s.OnPoison != Park && s.OnPoison != Stop {
+		return mistakef("on poison %q: expected %s or %s", s.OnPoison, Park, Stop)
+	}
+	if err := s.Retry.check(); err != nil {
+		return mistakef("retries of subscription %s: %v", s.Name, err)
+	}
+	if _, err := kql.Parse(s.Query); err != nil {
+		return mistakef("query of subscription %s: %v", s.Name, err)
+	}
+	return nil
+}
+
+// Lag returns the time of the events that the subscription has not delivered yet: 0 if it
+// has caught up.
+func (s *Subscription) Lag(now time.Time) time.Duration {
+	if s.Checkpoint.CaughtUp {
+		return 0
+	}
+	from := cmp.Or(s.Checkpoint.Position.Sequence, s.Start.Sequence)
+	if from == 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.UnixMicro(from)))
+}

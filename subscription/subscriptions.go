@@ -1,0 +1,137 @@
+package subscription
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Records is a store of events that keeps subscriptions, too. The stores of packages elastic
+// and sqlite are such stores.
+type Records interface {
+	Store
+
+	// Count returns the number of events of a selection, or more if the store has duplicates.
+	Count(ctx context.Context, selection eventstore.Selection) (int64, error)
+
+	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
+	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
+	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
+	Records(ctx context.Context, kind string) iter.Seq2[[]byte, error]
+}
+
+// Config has the store and the broker of Subscriptions. Store and Source are required, and
+// URL to run any.
+type Config struct {
+	Store  Records
+	Source string // as the events have it
+
+	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec). A process holds the
+	// subscriptions that it runs at this broker.
+	URL      string
+	TLS      *tls.Config // of amqps; nil: system roots, or the files named in the URL
+	Instance string      // value of "instance" in the broker's server-properties; "": any broker
+
+	Topology     schemas.Topology
+	RouteQueues  []string // the queues of the routes of a pipeline
+	StateKeys    schemas.StateKeys
+	Fingerprints schemas.Fingerprints
+	Labels       []string // names of labels that queries can use alone
+
+	// Post delivers to a URL. An error of retry.Permanent makes the message poison, one of
+	// retry.Unavailable costs no attempt. Nil: subscriptions to URLs are not run here.
+	Post func(ctx context.Context, url string, d Delivery) error
+
+	Interval time.Duration // between two looks for new events; 0: DefaultInterval
+	Logger   *slog.Logger  // nil: no logs
+}
+
+// Subscriptions creates, changes and runs the subscriptions of a store.
+type Subscriptions struct {
+	cfg    Config
+	events *sharedReads
+	login  string
+	runner string // names this process in checkpoints
+
+	mu      sync.Mutex             // guards running
+	running map[string]*runnerView // by name
+}
+
+// New returns Subscriptions. It opens no connection.
+func New(cfg Config) *Subscriptions {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Subscriptions{cfg: cfg, events: &sharedReads{Store: cfg.Store}, runner: rand.Text(), running: map[string]*runnerView{}}
+	if uri, err := amqp.ParseURI(cfg.URL); err == nil { // a connection reports the error
+		s.login = rabbit.UserID(uri)
+	}
+	return s
+}
+
+// leaseQueue returns the name of the exclusive queue that the runner of a subscription holds.
+func leaseQueue(topology schemas.Topology, name string) string {
+	prefix := topology.Prefix
+	if prefix == "" {
+		prefix = schemas.DefaultPrefix
+	}
+	return prefix + ".subscription." + name
+}
+
+// Delivery is an event on its way to the target of a subscription. A repeated delivery has
+// the same subscription and position.
+type Delivery struct {
+	Subscription string
+	Position     eventstore.Cursor
+	Event        schemas.Event
+}
+
+// Headers of a delivery to a queue. The position is as FormatPosition has it.
+const (
+	NameHeader     = "watership-subscription"
+	PositionHeader = "watership-subscription-position"
+	ActionHeader   = "watership-subscription-action"
+)
+
+// state returns the state that travels with a delivery to a queue.
+func (s *Subscriptions) state(d Delivery, queue string) schemas.State {
+	state := schemas.State{
+		Fingerprint: d.Event.Fingerprint, Queue: queue, Route: slices.Contains(s.cfg.RouteQueues, queue),
+		EventID: d.Event.EventID, Time: d.Event.Time, OriginClaimed: d.Event.OriginClaimed,
+	}
+	state.Subscription.Name, state.Subscription.Position = d.Subscription, FormatPosition(d.Position)
+	state.Subscription.Action = d.Event.RecordedAction()
+	return state
+}
+
+// Missing returns the number of matching events that a subscription has not delivered yet,
+// of those that are complete in the store.
+func (s *Subscriptions) Missing(ctx context.Context, sub Subscription) (int64, error) {
+	if sub.Checkpoint.CaughtUp {
+		return 0, nil
+	}
+	query, err := kql.Parse(sub.Query)
+	if err != nil {
+		return 0, err
+	}
+	complete, err := eventstore.Complete(ctx, s.cfg.Store, sub.Source)
+	if err != nil || complete == 0 {
+		return 0, err
+	}
+	reader := Reader{Source: sub.Source, Query: query}
+	return s.cfg.Store.Count(ctx, eventstore.Selection{
+		Query: reader.query(), Order: eventstore.BySequence, After: sub.Checkpoint.Position, UpTo: complete,
+	})
+}
