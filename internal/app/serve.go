@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/gctuning"
+	"github.com/watershipmq/watership/internal/overflow"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/secret"
@@ -146,6 +147,29 @@ func (s *Server) handle(ctx context.Context) error {
 		ctx = ended // Run closes its connections
 	}
 	return errors.Join(refused, s.handlers.Run(ctx))
+}
+
+// watchOverflow records dropped copies until ctx ends, if copies may be dropped at all.
+func (s *Server) watchOverflow(ctx context.Context) (err error) {
+	if s.topology.IndexLimit == 0 {
+		return nil
+	}
+	conn, err := s.open("recording gaps", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	management, err := s.Management()
+	if err != nil {
+		return err
+	}
+	watcher := overflow.Watcher{
+		Topology: s.topology, VHost: s.vhost, Connection: conn, Publisher: publisher, Management: management,
+		Logger: s.logger, Sign: s.Sign, Lag: s.indexLag, Registerer: s.registry,
+	}
+	return watcher.Run(ctx, s.handlers.Running())
 }
 
 // index runs the indexer once the topology is declared.

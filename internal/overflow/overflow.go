@@ -1,10 +1,12 @@
-package app
+// Package overflow records the times at which RabbitMQ drops copies of messages, since their
+// queues are full.
+package overflow
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,20 +18,31 @@ import (
 
 const (
 	overflowInterval = time.Second
+	requestTimeout   = 3 * time.Second
 
 	// counterDelay is how long the management API may take to count past messages:
 	// it does so every five seconds (https://www.rabbitmq.com/docs/management#statistics-interval).
 	counterDelay = 6 * time.Second
 )
 
-// overflow watches for times at which the broker drops the oldest tap copies, since the
+// Watcher watches for times at which the broker drops the oldest tap copies, since the
 // store takes fewer than are published and tap.when_full is drop_oldest. Each becomes a
 // `dropped` event, with its period and an estimate of how many messages are missing.
-type overflow struct {
-	*Server
-	conn       *rabbit.Connection
-	publisher  *rabbit.Publisher
-	management *rabbit.Management
+type Watcher struct {
+	Topology   schemas.Topology
+	VHost      string
+	Connection *rabbit.Connection
+	Publisher  *rabbit.Publisher // on Connection
+	Management *rabbit.Management
+	Logger     *slog.Logger
+
+	// Sign signs the state of an event.
+	Sign func(rabbit.Message) rabbit.Message
+
+	// Lag returns the age of the newest stored event of a queue.
+	Lag func(queue string, waiting int) time.Duration
+
+	Registerer prometheus.Registerer
 
 	dropping prometheus.Gauge
 	dropped  prometheus.Counter
@@ -39,40 +52,19 @@ type overflow struct {
 	notFullSince time.Time // when the queue was no longer full
 }
 
-// watchOverflow runs until ctx ends, if copies may be dropped at all.
-func (s *Server) watchOverflow(ctx context.Context) (err error) {
-	if s.topology.IndexLimit == 0 {
-		return nil
-	}
-	conn, err := s.open("recording gaps", false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
-	defer func() { err = errors.Join(err, publisher.Close()) }()
-	management, err := s.Management()
-	if err != nil {
-		return err
-	}
-	factory := promauto.With(s.registry)
-	o := &overflow{
-		Server: s, conn: conn, publisher: publisher, management: management,
-		dropping: factory.NewGauge(prometheus.GaugeOpts{
-			Namespace: "watership", Subsystem: "index", Name: "dropping",
-			Help: "1 while the index queues are full, so that RabbitMQ drops their oldest messages.",
-		}),
-		dropped: factory.NewCounter(prometheus.CounterOpts{
-			Namespace: "watership", Subsystem: "index", Name: "dropped_messages_total",
-			Help: "Copies that RabbitMQ dropped from the index queues, counted with the management API.",
-		}),
-	}
-	return o.run(ctx)
-}
-
-func (o *overflow) run(ctx context.Context) error {
+// Run runs until ctx ends, from the time at which the queues are consumed.
+func (o *Watcher) Run(ctx context.Context, consumed <-chan struct{}) error {
+	factory := promauto.With(o.Registerer)
+	o.dropping = factory.NewGauge(prometheus.GaugeOpts{
+		Namespace: "watership", Subsystem: "index", Name: "dropping",
+		Help: "1 while the index queues are full, so that RabbitMQ drops their oldest messages.",
+	})
+	o.dropped = factory.NewCounter(prometheus.CounterOpts{
+		Namespace: "watership", Subsystem: "index", Name: "dropped_messages_total",
+		Help: "Copies that RabbitMQ dropped from the index queues, counted with the management API.",
+	})
 	select {
-	case <-o.handlers.Running():
+	case <-consumed:
 	case <-ctx.Done():
 		return nil
 	}
@@ -92,43 +84,43 @@ func (o *overflow) run(ctx context.Context) error {
 }
 
 // poll notes when the queue becomes full, and records the overflow once it is over.
-func (o *overflow) poll(ctx context.Context) {
+func (o *Watcher) poll(ctx context.Context) {
 	full, err := o.full(ctx)
 	switch {
 	case err != nil: // the broker is unavailable, and the overflow lasts
 	case full && o.since.IsZero():
-		o.since = time.Now().Add(-o.indexLag(o.topology.Index(), 1))
+		o.since = time.Now().Add(-o.Lag(o.Topology.Index(), 1))
 		o.dropping.Set(1)
-		o.logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
-			"queue", o.topology.Index(), "limit", o.topology.IndexLimit, "since", o.since)
+		o.Logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
+			"queue", o.Topology.Index(), "limit", o.Topology.IndexLimit, "since", o.since)
 	case full:
 		o.notFullSince = time.Time{}
 	case !o.since.IsZero() && o.notFullSince.IsZero():
 		o.notFullSince = time.Now()
 	case !o.since.IsZero() && time.Since(o.notFullSince) > counterDelay:
 		if err := o.record(ctx, o.notFullSince); err != nil {
-			o.logger.Error("recording a gap failed; trying again", "error", err)
+			o.Logger.Error("recording a gap failed; trying again", "error", err)
 		}
 	}
 }
 
 // full reports whether the oldest copies are dropped: the overflow of the index queue
 // is dead-lettered to the queue of late copies, whose overflow is dropped.
-func (o *overflow) full(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+func (o *Watcher) full(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	late, err := queueState(ctx, o.conn, o.topology.IndexLate())
-	return int64(late.Messages) >= o.topology.IndexLimit, err
+	late, _, err := o.Connection.QueueState(ctx, o.Topology.IndexLate())
+	return int64(late.Messages) >= o.Topology.IndexLimit, err
 }
 
 // missing counts the copies that were published and neither acknowledged nor are in a
 // queue.
-func (o *overflow) missing(ctx context.Context) (int64, error) {
-	index, err := o.management.Queue(ctx, o.vhost, o.topology.Index())
+func (o *Watcher) missing(ctx context.Context) (int64, error) {
+	index, err := o.Management.Queue(ctx, o.VHost, o.Topology.Index())
 	if err != nil {
 		return 0, err
 	}
-	late, err := o.management.Queue(ctx, o.vhost, o.topology.IndexLate())
+	late, err := o.Management.Queue(ctx, o.VHost, o.Topology.IndexLate())
 	if err != nil {
 		return 0, err
 	}
@@ -136,7 +128,7 @@ func (o *overflow) missing(ctx context.Context) (int64, error) {
 }
 
 // record publishes the `dropped` event, and starts again.
-func (o *overflow) record(ctx context.Context, until time.Time) error {
+func (o *Watcher) record(ctx context.Context, until time.Time) error {
 	count := "an unknown number of"
 	if all, err := o.missing(ctx); err == nil {
 		count = fmt.Sprintf("about %d", max(0, all-o.counted))
@@ -145,14 +137,14 @@ func (o *overflow) record(ctx context.Context, until time.Time) error {
 	}
 	none := schemas.Envelope{}
 	state := schemas.State{
-		Fingerprint: none.Fingerprint(), EventID: "gap:" + rand.Text(), Queue: o.topology.Index(),
+		Fingerprint: none.Fingerprint(), EventID: "gap:" + rand.Text(), Queue: o.Topology.Index(),
 		Time: o.since, Duration: until.Sub(o.since),
 		Failure: schemas.Failure{Type: "gap", Message: fmt.Sprintf(
 			"%s messages that were published between %s and %s are not recorded: more than tap.limit (%d) waited for the store",
-			count, o.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), o.topology.IndexLimit)},
+			count, o.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), o.Topology.IndexLimit)},
 	}
-	err := o.publisher.Publish(ctx, o.Sign(rabbit.Message{
-		Exchange: o.topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
+	err := o.Publisher.Publish(ctx, o.Sign(rabbit.Message{
+		Exchange: o.Topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
 	}))
 	if err != nil {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)
@@ -163,11 +155,11 @@ func (o *overflow) record(ctx context.Context, until time.Time) error {
 }
 
 // recordUnfinished records the overflow so far; the next server records the rest.
-func (o *overflow) recordUnfinished(ctx context.Context) error {
+func (o *Watcher) recordUnfinished(ctx context.Context) error {
 	if o.since.IsZero() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), serverTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	return o.record(ctx, time.Now())
 }
