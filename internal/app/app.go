@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // Config holds the settings of an App.
@@ -59,7 +60,10 @@ type App struct {
 	events    EventStore
 	conn      *rabbit.Connection
 	publisher *rabbit.Publisher
-	closers   []func() error // in the order of opening
+
+	subscriptions *subscription.Subscriptions
+
+	closers []func() error // in the order of opening
 }
 
 // New makes an App that uses the servers of the configuration, or the embedded broker
@@ -166,7 +170,7 @@ func (a *App) Close() error {
 	for _, end := range slices.Backward(a.closers) {
 		failed = append(failed, end())
 	}
-	a.events, a.conn, a.publisher, a.closers = nil, nil, nil, nil
+	a.events, a.conn, a.publisher, a.subscriptions, a.closers = nil, nil, nil, nil, nil
 	return errors.Join(failed...)
 }
 

@@ -78,6 +78,9 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 	if s.has(role.Index) {
 		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
 	}
+	if s.has(role.Subscriptions) {
+		parts = append(parts, s.runSubscriptions)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {
 		group.Go(func() error { return part(ctx) })

@@ -36,7 +36,7 @@ func TestSettingsThatContradict(t *testing.T) {
 			"amqp.listen: ':5672'", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},
 		"no role": {
-			"roles: []", `w.yaml:1: roles: expected at least one of routes, retry, due, poison, index`,
+			"roles: []", `w.yaml:1: roles: expected at least one of routes, retry, due, poison, index, subscriptions`,
 		},
 		"a role twice": {
 			"roles: [index, index]", `w.yaml:1: roles[1]: expected each role once`,

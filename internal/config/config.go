@@ -47,7 +47,8 @@ type Config struct {
 
 	// Streams are the rules for the streams of messages; the first that gives an id counts.
 	// They must be the same in every process of Watership. Default: messages have none.
-	Streams []streamid.Rule
+	Streams       []streamid.Rule
+	Subscriptions Subscriptions
 
 	HTTP   HTTP
 	Kibana Kibana
@@ -225,6 +226,13 @@ func (r Route) HasHandler() bool { return !r.Handler.HTTP.URL.IsZero() }
 type Bind struct {
 	Exchange string
 	Key      string // may be empty
+}
+
+// Subscriptions are the settings of the role that delivers events to queues and URLs.
+type Subscriptions struct {
+	// PrivateNetworks are networks that URLs of subscriptions may lead to, in addition to
+	// the internet. Default: none.
+	PrivateNetworks []netip.Prefix
 }
 
 // Handler processes the messages of a route.

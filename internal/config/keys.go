@@ -107,6 +107,7 @@ func messageKeys(c *Config) []Key {
 		{Name: "tap.when_full", Default: "keep", Help: "index queue while the store is slower than publishers: keep all messages, or drop_oldest", read: scalar(oneOf("keep", "drop_oldest"), &c.Tap.WhenFull)},
 		{Name: "tap.limit", Default: "1000000", Help: "maximum length of the index queue with drop_oldest", read: scalar(wholeNumber(1, 1_000_000_000), &c.Tap.Limit)},
 		{Name: "routes", Form: Structure, Help: "queues with their bindings, handler and retry policy", read: structures(readRoute, &c.Routes)},
+		{Name: "subscriptions.private_networks", Form: List, Help: "networks that URLs of subscriptions may lead to, beside the internet", read: scalars(network, &c.Subscriptions.PrivateNetworks)},
 		{Name: "retry.default", Default: "default", Help: "retry policy of routes without one", read: scalar(boundedText(1, 200), &c.Retry.Default)},
 		{Name: "retry.policies", Form: Structure, Help: "retry policies by name, with listed or growing delays", read: readPolicies(&c.Retry.Policies)},
 		{Name: "retry.deaths", Form: List, Default: "rejected", Help: "reasons of dead letters that are retried: rejected, expired, maxlen, delivery_limit", read: scalars(oneOf("rejected", "expired", "maxlen", "delivery_limit"), &c.Retry.Deaths)},

@@ -164,7 +164,7 @@ func TestDescribeDefaults(t *testing.T) {
 	}
 	want := []string{
 		"data = .watership (default)",
-		"roles = routes, retry, due, poison, index (default)",
+		"roles = routes, retry, due, poison, index, subscriptions (default)",
 		"amqp.url = amqp://guest:xxxxx@localhost:5672/ (default)",
 		"store.url = http://localhost:9200 (default)",
 		"store.stream = watership-messages (default)",

@@ -21,13 +21,15 @@ const (
 	Due    Role = "due"    // returns messages that have waited to their queues
 	Poison Role = "poison" // records the messages that are given up, and parks them
 	Index  Role = "index"  // writes events to the store
+
+	Subscriptions Role = "subscriptions" // delivers events to queues and URLs
 )
 
 // All returns every role.
-func All() []Role { return []Role{Routes, Retry, Due, Poison, Index} }
+func All() []Role { return []Role{Routes, Retry, Due, Poison, Index, Subscriptions} }
 
 // Queues returns the queues that processes with the role consume; none for Routes, whose
-// queues are in the configuration.
+// queues are in the configuration, and for Subscriptions, which consumes none.
 func (r Role) Queues(t schemas.Topology) []string {
 	switch r {
 	case Retry:

@@ -3,14 +3,9 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/watershipmq/watership/internal/target"
 )
@@ -92,37 +87,7 @@ func guarded(transport http.RoundTripper, networks []netip.Prefix) http.RoundTri
 	known.Proxy = nil
 	known.MaxResponseHeaderBytes = min(cmp.Or(known.MaxResponseHeaderBytes, longestHeader), longestHeader)
 	known.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return dial(ctx, network, address, networks)
+		return target.Dial(ctx, network, address, networks)
 	}
 	return known
-}
-
-// dial connects to an address of a host that is allowed. Its error is a target.Problem only
-// if the host has no such address; if it has one, the host may be there again later.
-func dial(ctx context.Context, network, hostPort string, networks []netip.Prefix) (net.Conn, error) {
-	var hasAllowed atomic.Bool
-	dialer := net.Dialer{Timeout: 30 * time.Second, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		err := checkAddress(address, networks)
-		if err == nil {
-			hasAllowed.Store(true)
-		}
-		return err
-	}}
-	conn, err := dialer.DialContext(ctx, network, hostPort)
-	var refused *target.Problem
-	if errors.As(err, &refused) && hasAllowed.Load() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no address of the host that is allowed answers")}
-	}
-	return conn, err
-}
-
-func checkAddress(address string, networks []netip.Prefix) error {
-	to, err := netip.ParseAddrPort(address)
-	if err == nil && target.IsAllowed(to.Addr(), networks) {
-		return nil
-	}
-	return &target.Problem{
-		Kind: target.RefusedAddress,
-		Text: fmt.Sprintf("the address %s, which is neither public nor in a private network that is allowed", to.Addr()),
-	}
 }
