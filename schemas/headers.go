@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/watershipmq/watership/schemas/internal/headertext"
 )
 
 // WireVersion is the version of the headers below. Watership keeps a message with a
@@ -114,30 +115,7 @@ func (h typedTable) text(name string) string {
 	return s
 }
 
-func (h typedTable) int(name string) int64 { return integer(h[name]) }
-
-// integer returns 0 for a value that is no integer.
-func integer(value any) int64 {
-	switch v := value.(type) {
-	case int64:
-		return v
-	case int32:
-		return int64(v)
-	case int16:
-		return int64(v)
-	case int8:
-		return int64(v)
-	case uint8:
-		return int64(v)
-	case uint16:
-		return int64(v)
-	case uint32:
-		return int64(v)
-	case int: // the client writes it as a 32-bit integer
-		return int64(int32(v))
-	}
-	return 0
-}
+func (h typedTable) int(name string) int64 { return headertext.Integer(h[name]) }
 
 func (h typedTable) time(name string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, h.text(name))

@@ -3,6 +3,7 @@ package schemas
 import (
 	"time"
 
+	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/publishtime"
 )
 
@@ -25,7 +26,7 @@ func (dec Decoder) publishedAt(arrived Envelope, replayed bool, received time.Ti
 	}
 	for _, name := range dec.TimeHeaders {
 		value := headers[name]
-		if n := integer(value); n != 0 {
+		if n := headertext.Integer(value); n != 0 {
 			value = n
 		}
 		if t, found := publishtime.Of(value, received); found {

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas/internal/framesize"
+	"github.com/watershipmq/watership/schemas/internal/headertext"
 )
 
 // verifier returns a Verifier with the default topology, without keys.
@@ -255,7 +256,7 @@ func TestHeadersNamedLikeOursAreNoTrouble(t *testing.T) {
 		for _, value := range []any{nil, true, int64(-1), "text", []any{"x"}, amqp.Table{"a": "b"}, strings.Repeat("x", 40000)} {
 			arrived := e
 			arrived.Headers = amqp.Table{"tenant": "acme", name: value}
-			if name == headerVersion && integer(value) > 0 {
+			if name == headerVersion && headertext.Integer(value) > 0 {
 				continue
 			}
 			event := Decoder{Source: "s"}.Tapped(delivery(arrived), goldenEvent().Time, 1)
