@@ -38,7 +38,7 @@ func newWithServe(t *testing.T) withServe {
 	failing := newService(t, func(post, int) int { return http.StatusUnprocessableEntity })
 	i := installEmbedded(t, failing.url)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
-	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens, "WATERSHIP_STREAMS=[{id: 'order-{body.json.order}', version: '{headers.n}'}]")
 	w := withServe{i, nil, tokens}
 	w.token(t, "first", access.Viewer, false) // before serve, so that it has a file
 	w.process = i.serve(t)
@@ -113,6 +113,11 @@ func TestCommandsThroughServe(t *testing.T) {
 		{"failed", "-o", "json"},
 		{"failed", "-o", "ndjson"},
 		{"failed", "queue: nobody"},
+		{"stream", "order-1"},
+		{"stream", "order-1", "-o", "json"},
+		{"stream", "order-1", "-o", "ndjson", "--limit", "4"},
+		{"stream", "order-1", "--check"},
+		{"stream", "nobody"},
 		{"export", all},
 		{"export", "action: poisoned", "--limit", "2"},
 		{"export", "action: replayed"},
@@ -180,6 +185,12 @@ func testActions(t *testing.T, w withServe, operator []string) {
 	for _, e := range w.eventually(t, "action: published and routing_key: order.large", 2) {
 		if string(e.Envelope.Body) != large {
 			t.Errorf("a body of %d bytes was published", len(e.Envelope.Body))
+		}
+	}
+	for _, args := range [][]string{{"stream", "replay", "order-1", "--dry-run"}, {"stream", "replay", "order-1", "--to-failed-queue", "--dry-run"}} {
+		want, got := w.run(t, args...), w.through(t, operator, args...)
+		if got != want || got.code != exitOK || !strings.Contains(got.out, " to send, ") {
+			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
 	ids := writeFile(t, "ids.txt", "nobody\n")

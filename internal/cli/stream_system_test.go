@@ -43,6 +43,9 @@ func testStreamsOfASystem(t *testing.T, p parts) {
 	i.wantStream(t, "failed at "+i.queue)
 	i.wantSameStreams(t, schemas.Published, schemas.RetryScheduled, schemas.Handled, schemas.Poisoned)
 
+	if out := i.must(t, "stream", "replay", "order-7", "--to-failed-queue", "--dry-run"); !strings.HasPrefix(out, "1 message to send, ") {
+		t.Errorf("of the failed messages:\n%s", out)
+	}
 	service.mend()
 	i.must(t, "stream", "replay", "order-7", "--yes")
 	i.eventually(t, "action: replayed", 4)
