@@ -140,3 +140,29 @@ func testStreamMistakes(t *testing.T, seed seeder) {
 		}
 	}
 }
+
+// A stream is sent in the order of its published events, also if a handler's event was
+// recorded before: it comes by another queue.
+func TestStreamReplayOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, p parts) {
+		a := p.seed(t, unlimited)
+		one, two := a.event(5, schemas.Published, inStream("s", 0)), a.event(6, schemas.Published, inStream("s", 1))
+		handled := a.event(4, schemas.Handled, ofMessage(two), inStream("s", 1), at("orders"))
+		failed := a.event(7, schemas.Poisoned, ofMessage(two), inStream("s", 1), at("mails"))
+		a.keep(t, handled, one, two, failed)
+		replay := []string{"stream", "replay", "s", "--to-exchange", "amq.topic", "--dry-run"}
+		if out := a.must(t, replay...); !strings.HasPrefix(out, "2 messages to send, ") || strings.Index(out, "such as m-5 ") > strings.Index(out, "such as m-6 ") {
+			t.Errorf("the plan is\n%s", out)
+		}
+		if out := a.must(t, "stream", "replay", "s", "--to-failed-queue", "--dry-run"); !strings.HasPrefix(out, "1 message to send, ") || !strings.Contains(out, "such as m-6 ") {
+			t.Errorf("the plan of failures is\n%s", out)
+		}
+		a.keep(t, a.event(3, schemas.Handled, inStream("s", 2), at("orders"))) // of a message that no tap saw
+		if r := a.call(t, replay...); r.code != exitOK || !strings.HasPrefix(r.out, "3 messages to send, ") || !strings.Contains(r.err, "not every message of the stream was recorded when it was published") {
+			t.Errorf("%+v", r)
+		}
+		if out := a.must(t, "stream", "s"); !strings.Contains(out, "\n1 message that no tap recorded, in the order of their first events\n") {
+			t.Errorf("the stream is\n%s", out)
+		}
+	})
+}
