@@ -63,6 +63,19 @@ func TestFailuresUseTheirIndexes(t *testing.T) {
 	}
 }
 
+// TestStreamsUseTheirIndex: the events of a stream come from its index, in order.
+func TestStreamsUseTheirIndex(t *testing.T) {
+	s := installed(t, Config{})
+	filter, err := s.filter("testing", eventstore.Selection{Query: history.StreamQuery("order-42"), UpTo: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := plan(t, s, "SELECT event.n FROM event WHERE "+filter.sql+" ORDER BY "+orderBy(eventstore.BySequence)+" LIMIT 10", filter.args)
+	if !strings.Contains(steps[0], "USING INDEX event by watership.stream.id (watership.stream.id=? AND event.sequence<?)") {
+		t.Errorf("the plan is %q", steps)
+	}
+}
+
 func plan(t *testing.T, s *Store, statement string, args []any) []string {
 	t.Helper()
 	rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
