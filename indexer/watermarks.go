@@ -184,11 +184,11 @@ func (w *watermarks) claim(ctx context.Context, c *claim) error {
 }
 
 // end ends the claim of a session. It releases the entry if the store has every event that
-// got a sequence; otherwise the entry stays for the next session.
+// got a sequence, also from a former session; otherwise the entry stays for the next session.
 func (w *watermarks) end(ctx context.Context, c *claim) {
 	w.mu.Lock()
 	claimed := w.claims[c.queue] == c
-	complete := len(c.unwritten) == 0
+	complete := len(c.unwritten) == 0 && time.Now().After(c.heldUntil)
 	delete(w.claims, c.queue)
 	w.mu.Unlock()
 	if !claimed || !complete || w.StoreError() != nil {
