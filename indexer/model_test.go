@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -100,7 +101,7 @@ func (m *model) change() {
 		m.start(n)
 		return
 	}
-	fault := []string{"stopped", "killed", "killed", "disconnected", "cut off", "without the store"}[rand.IntN(6)]
+	fault := []string{"stopped", "killed", "killed", "disconnected", "cut off", "without the store", "alone"}[rand.IntN(7)]
 	m.faults[fault]++
 	switch fault {
 	case "stopped":
@@ -116,6 +117,11 @@ func (m *model) change() {
 	case "without the store":
 		p.client.setAway(true)
 		time.AfterFunc(modelLatency(90*time.Second), func() { p.client.setAway(false) })
+	case "alone":
+		away := rand.N(30 * time.Second)
+		p.connection.cut(away+rand.N(5*time.Second), false)
+		p.client.setAway(true)
+		time.AfterFunc(away, func() { p.client.setAway(false) })
 	}
 }
 
@@ -124,8 +130,9 @@ func (m *model) start(n int) {
 	p := &modelProcess{connection: &modelConnection{broker: m.broker}, client: &modelClient{modelStore: m.store}}
 	cfg := Config{
 		Store: p.client, Broker: p.connection, Batch: Batch{Events: 100, Wait: 20 * time.Millisecond},
-		Decoder: schemas.Decoder{Source: "model", VHost: "/", Topology: m.topology},
-		Now:     func() time.Time { return time.Now().Add(ahead) },
+		Decoder:      schemas.Decoder{Source: "model", VHost: "/", Topology: m.topology},
+		RequeueAfter: time.Second + rand.N(time.Minute),
+		Now:          func() time.Time { return time.Now().Add(ahead) },
 	}
 	if os.Getenv("WATERSHIP_TEST_LOG") != "" {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", n)
@@ -238,5 +245,52 @@ func (r *modelReader) wait(t *testing.T, want []schemas.Event) {
 	same := func(a, b schemas.Event) bool { return a.Sequence == b.Sequence && a.EventID == b.EventID }
 	if got := read(); !slices.EqualFunc(got, want, same) {
 		t.Errorf("a reader read %d events; they are not the %d stored ones in order", len(got), len(want))
+	}
+}
+
+// A lost message gets a free sequence below the next stored one, if no reader has been
+// there: its entry was released after a minute without a save.
+func TestRestoredSequencesAreAboveTheWatermark(t *testing.T) {
+	for _, released := range []bool{false, true} {
+		t.Run(fmt.Sprintf("released=%t", released), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testRestoredSequences(t, released) })
+		})
+	}
+}
+
+func testRestoredSequences(t *testing.T, released bool) {
+	m := newModel(t)
+	message := func(n int) amqp.Delivery {
+		return amqp.Delivery{Exchange: "shop", MessageId: fmt.Sprintf("m-%d", n), Redelivered: true, Headers: amqp.Table{"x-delivery-count": int64(1)}}
+	}
+	now := time.Now()
+	const lost = 1 // of three messages
+	for n := range 3 {
+		e := schemas.Decoder{Source: "model", VHost: "/", Topology: m.topology}.Tapped(message(n), now, now.UnixMicro()+int64(n))
+		if n != lost {
+			m.store.create([]schemas.Document{schemas.DocumentFormat{}.Document(e)})
+		}
+	}
+	former := eventstore.Watermark{Session: "killed", Sequence: now.UnixMicro() - 1}
+	if released {
+		former.Session = ""
+		m.store.pass(now.UnixMicro() + 2)
+	}
+	document, err := json.Marshal(eventstore.Watermarks{Source: "model", Queues: map[string]eventstore.Watermark{m.topology.Index(): former}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.store.records.CreateRecord(t.Context(), eventstore.WatermarkRecord, "model", document); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		m.published[fmt.Sprintf("m-%d", n)] = true
+		m.broker.publish(m.topology.Index(), message(n))
+	}
+	m.read()
+	m.finish()
+	sequence := m.store.sorted(eventstore.Cursor{}, schemas.MaxSequence)[lost].Sequence
+	if isRestored := sequence == now.UnixMicro()+lost; isRestored == released {
+		t.Errorf("the lost message has sequence %d, the former of its predecessor is %d", sequence, now.UnixMicro())
 	}
 }
