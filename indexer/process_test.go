@@ -28,6 +28,7 @@ type processConfig struct {
 	Store  string // URL
 	Prefix string // of the topology
 	Stream string
+	File   string // of the embedded store, instead of Store and Stream
 	Ahead  time.Duration // how far its clock is
 	Batch  Batch
 }
@@ -71,6 +72,13 @@ func (s *system) startProcess(h processConfig) *process {
 	return p
 }
 
+func (h processConfig) openStore(t *testing.T) testStore {
+	if h.File != "" {
+		return openFile(t, h.File)
+	}
+	return openStore(t, h.Store, h.Stream)
+}
+
 // TestProcess is no test: it is the indexer, when another test starts it, until
 // its input ends.
 func TestProcess(t *testing.T) {
@@ -87,7 +95,7 @@ func TestProcess(t *testing.T) {
 		Broker: rabbittest.Broker{URL: h.Broker}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
 	}
 	s.decoder = schemas.Decoder{Source: h.Prefix, VHost: "/", Topology: s.topology}
-	run := s.start(openStore(t, h.Store, h.Stream), func(cfg *Config) {
+	run := s.start(h.openStore(t), func(cfg *Config) {
 		cfg.Now = func() time.Time { return time.Now().Add(h.Ahead) }
 		cfg.Batch = h.Batch
 		if os.Getenv("WATERSHIP_TEST_LOG") != "" {

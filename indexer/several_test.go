@@ -3,10 +3,11 @@ package indexer
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -15,16 +16,14 @@ func TestSeveralIndexersKeepTheOrder(t *testing.T) { testSeveral(t, 10, 200) }
 
 // testSeveral starts, stops and kills three indexers at random while messages come
 // in. They are processes whose clocks differ by hours. Every message is there once,
-// and the order in which they were published is the order of the sequence.
+// and the order in which they were published is the order of the sequence. A reader reads
+// every event once, in the same order, although some become visible late.
 func testSeveral(t *testing.T, rounds, each int) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		s := newSystem(t, b)
-		stream := streamName()
-		h := &hosts{system: s, stream: stream, store: openStore(t, storeURL(t), stream)}
-		if err := h.store.Install(patient(t)); err != nil {
-			t.Fatal(err)
-		}
+		h := newHosts(s)
+		reader := s.read(h.store)
 		for round := range rounds {
 			at := rand.IntN(each)
 			s.publish(h.order(round*each, at)...)
@@ -33,7 +32,12 @@ func testSeveral(t *testing.T, rounds, each int) {
 			h.atLeastOne()
 			s.counted(h.store, (round+1)*each)
 		}
+		read := reader.wantInOrder(t, rounds*each)
 		events := s.finish(h.store, rounds*each, h.all()...)
+		same := func(a, b schemas.Event) bool { return a.Sequence == b.Sequence && a.EventID == b.EventID }
+		if !slices.EqualFunc(read, events, same) {
+			t.Error("the reader did not read the stored events")
+		}
 		s.wantEachOnce(events)
 		for n, event := range events {
 			if number := numberOf(t, event); number != n {
@@ -46,9 +50,26 @@ func testSeveral(t *testing.T, rounds, each int) {
 // hosts are processes of one installation; nil where none runs.
 type hosts struct {
 	*system
-	store   *elastic.Store
-	stream  string
+	store   testStore
+	stream  string // of Elasticsearch
+	file    string // of the embedded store, for the embedded broker
 	running [3]*process
+}
+
+func newHosts(s *system) *hosts {
+	s.t.Helper()
+	h := &hosts{system: s}
+	if s.Own {
+		h.file = filepath.Join(s.t.TempDir(), "store.db")
+		h.store = openFile(s.t, h.file)
+	} else {
+		h.stream = streamName()
+		h.store = openStore(s.t, storeURL(s.t), h.stream)
+	}
+	if err := h.store.Install(patient(s.t)); err != nil {
+		s.t.Fatal(err)
+	}
+	return h
 }
 
 // change starts, stops or kills one.
@@ -68,10 +89,11 @@ func (h *hosts) change() {
 
 func (h *hosts) start(n int) {
 	ahead := [len(h.running)]time.Duration{-5 * time.Hour, 0, 3 * time.Hour}
-	h.running[n] = h.startProcess(processConfig{
-		Broker: h.URL, Store: storeURL(h.t), Stream: h.stream, Ahead: ahead[n],
-		Batch: Batch{Wait: 20 * time.Millisecond},
-	})
+	config := processConfig{Broker: h.URL, Stream: h.stream, File: h.file, Ahead: ahead[n], Batch: Batch{Wait: 20 * time.Millisecond}}
+	if h.file == "" {
+		config.Store = storeURL(h.t)
+	}
+	h.running[n] = h.startProcess(config)
 }
 
 func (h *hosts) atLeastOne() {

@@ -171,6 +171,7 @@ type testStore interface {
 	Refresh(ctx context.Context) error
 	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
+	Install(ctx context.Context) error
 }
 
 // newStore is the real Elasticsearch, with streams of its own, or the embedded
@@ -180,14 +181,20 @@ func newStore(t testing.TB, b rabbittest.Broker) testStore {
 	if !b.Own {
 		return newStoreAt(t, storeURL(t))
 	}
-	store, err := sqlite.Open(patient(t), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	store := openFile(t, filepath.Join(t.TempDir(), "store.db"))
+	if err := store.Install(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func openFile(t testing.TB, path string) *sqlite.Store {
+	t.Helper()
+	store, err := sqlite.Open(patient(t), sqlite.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Install(patient(t)); err != nil {
-		t.Fatal(err)
-	}
 	return store
 }
 
