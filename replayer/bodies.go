@@ -3,11 +3,7 @@ package replayer
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
-	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/bodies"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -47,21 +43,7 @@ func (p *Plan) countBodiless(ctx context.Context, store Store, page []candidate)
 			lacking[c.summary.Fingerprint]++
 		}
 	}
-	if len(lacking) == 0 {
-		return nil
-	}
-	elsewhere := kql.Not{Node: kql.FieldIs("watership.body_in", string(schemas.BodyInPublished))}
-	fingerprints := eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
-	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
-		if err != nil {
-			return fmt.Errorf("looking up bodies: %w", err)
-		}
-		if delete(lacking, summary.Fingerprint); len(lacking) == 0 {
-			break
-		}
-	}
-	for _, messages := range lacking {
-		p.Bodiless += messages
-	}
-	return nil
+	unknown, err := bodies.CountUnknown(ctx, store, lacking)
+	p.Bodiless += unknown
+	return err
 }

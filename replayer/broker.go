@@ -6,7 +6,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 )
 
@@ -22,14 +21,6 @@ func (c Config) login() string {
 		return ""
 	}
 	return rabbit.UserID(uri)
-}
-
-// directDelivery returns the publisher to single queues on the connection of a job.
-func (r *Replayer) directDelivery(conn *rabbit.Connection, publisher *rabbit.Publisher) topology.DirectDelivery {
-	return topology.DirectDelivery{
-		Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: publisher, Login: r.login,
-		Binder: topology.Reconciler{Conn: conn, Config: topology.Config{Topology: r.cfg.Topology}},
-	}
 }
 
 // askBroker connects to the broker for a plan.

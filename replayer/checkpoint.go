@@ -11,13 +11,15 @@ import (
 // a broker. Until then the run sends at most one window of messages.
 const storeTimeout = reconnectTimeout
 
-// countOutcomes counts the outcome of each message, in order, and saves the job. No
-// other goroutine changes the job.
+// countOutcomes counts the outcome of each message, in the order of the scan, and saves the
+// job. No other goroutine changes the job.
 func (run *run) countOutcomes() {
 	defer close(run.done)
 	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()
 	unsaved, saved, stopped := 0, run.replayer.now(), false
+	early := map[int64]*inFlight{} // messages that were sent before earlier ones, by index
+	next := int64(0)
 	save := func() {
 		if !run.saveCheckpoint(&saved) {
 			return
@@ -32,13 +34,19 @@ func (run *run) countOutcomes() {
 			if !more {
 				return
 			}
-			// Messages after the one that stopped the job may have arrived. They are
-			// sent again, since the cursor skips no message.
-			if stopped = stopped || !run.count(m); stopped {
-				continue
-			}
-			if unsaved++; unsaved >= checkpointSize {
-				save()
+			run.noteUnsent(m)
+			early[m.index] = m
+			for m = early[next]; m != nil; m = early[next] {
+				delete(early, next)
+				next++
+				// Messages after the one that stopped the job may have arrived. They are
+				// sent again, since the cursor skips no message.
+				if stopped = stopped || !run.count(m); stopped {
+					continue
+				}
+				if unsaved++; unsaved >= checkpointSize {
+					save()
+				}
 			}
 		case <-ticker.C:
 			save()
@@ -52,12 +60,14 @@ func (run *run) count(m *inFlight) bool {
 	switch {
 	case m.leftOut == filtered:
 		run.job.Filtered++
+	case m.leftOut == streamStopped:
+		run.job.Stopped++
 	case m.leftOut != "":
 		run.job.Skipped++
 	case m.err == nil:
 		run.job.Sent++
 	case concernsMessageOnly(m.err):
-		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, m.problem()})
+		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, m.problem(), m.event.Stream.ID})
 	default:
 		run.stopSending(m.err)
 		return false

@@ -12,6 +12,9 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/replayer/internal/inflight"
+	"github.com/watershipmq/watership/replayer/internal/lease"
+	"github.com/watershipmq/watership/replayer/internal/pace"
 )
 
 // Window is the number of messages that a run sends beyond its saved checkpoint: a
@@ -33,7 +36,7 @@ const (
 //	                        the `replayed` events                                checkpoint, make room
 type run struct {
 	replayer *Replayer
-	lease    *lease
+	lease    *lease.Lease
 	options  RunOptions
 	initial  Job  // the job at the start of the run
 	job      *Job // changed by countOutcomes alone
@@ -52,19 +55,29 @@ type run struct {
 	// The remaining fields belong to sendAll.
 	limiter     *rate.Limiter
 	messages    converter
-	boundQueues map[string]bool // for direct delivery
-	sentBy      *keyset.Set     // messages of earlier runs that the cursor does not cover
-	started     int             // messages of this run
+	pacer       pace.Pacer
+	sender      *inflight.Sender[*inFlight] // nil: messages are sent at once
+	boundQueues map[string]bool             // for direct delivery
+	sentBy      *keyset.Set                 // messages of earlier runs that the cursor does not cover
+	started     int                         // messages of this run
+	admitted    int64                       // messages of this run, with those that the program leaves out
 }
 
 // execute sends the messages of a job until none is left or an error stops it.
-func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals []*Rival, o RunOptions) error {
-	scan, sentBy, err := r.restoreWithHeartbeat(ctx, lease, job, rivals)
+func (r *Replayer) execute(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival, o RunOptions) error {
+	scan, sentBy, err := r.restoreWithHeartbeat(ctx, l, job, rivals)
 	if err != nil {
 		return err
 	}
-	scan.lease, scan.withBodies = lease, true
-	run, err := r.newRun(ctx, lease, job, o)
+	scan.lease, scan.withBodies = l, true
+	run, err := r.newRun(ctx, l, job, o)
+	if err != nil {
+		return err
+	}
+	err = r.withHeartbeat(ctx, l.Lost(), job, func(ctx context.Context) error {
+		run.sender, err = run.newSender(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -85,9 +98,9 @@ func (r *Replayer) execute(ctx context.Context, lease *lease, job *Job, rivals [
 	return err
 }
 
-func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOptions) (*run, error) {
+func (r *Replayer) newRun(ctx context.Context, l *lease.Lease, job *Job, o RunOptions) (*run, error) {
 	run := &run{
-		replayer: r, lease: lease, options: o, initial: *job, job: job,
+		replayer: r, lease: l, options: o, initial: *job, job: job,
 		window:           make(chan struct{}, Window),
 		unconfirmedBytes: semaphore.NewWeighted(maxUnconfirmedBytes),
 		published:        make(chan *inFlight, Window),
@@ -96,6 +109,7 @@ func (r *Replayer) newRun(ctx context.Context, lease *lease, job *Job, o RunOpti
 		done:             make(chan struct{}),
 		limiter:          rate.NewLimiter(rate.Inf, 1),
 		boundQueues:      map[string]bool{},
+		pacer:            pace.Pacer{Factor: job.Pace, MaxGap: job.MaxGap},
 	}
 	if job.Rate > 0 {
 		run.limiter.SetLimit(rate.Limit(job.Rate))
@@ -132,10 +146,10 @@ func (run *run) watch() {
 }
 
 // restoreWithHeartbeat runs restore with heartbeats of the job.
-func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (s *scan, sentBy *keyset.Set, err error) {
+func (r *Replayer) restoreWithHeartbeat(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival) (s *scan, sentBy *keyset.Set, err error) {
 	latest := *job // a copy, since heartbeats save the job concurrently
-	err = r.withHeartbeat(ctx, lease.Lost(), job, func(ctx context.Context) error {
-		s, sentBy, err = r.restore(ctx, lease, &latest, rivals)
+	err = r.withHeartbeat(ctx, l.Lost(), job, func(ctx context.Context) error {
+		s, sentBy, err = r.restore(ctx, l, &latest, rivals)
 		return err
 	})
 	if err != nil {
@@ -151,7 +165,7 @@ func (r *Replayer) restoreWithHeartbeat(ctx context.Context, lease *lease, job *
 // cursor, and the newest `replayed` events in the store. If the query finds
 // other events up to the cursor than before, the job restarts and relies on all of its
 // `replayed` events.
-func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals []*Rival) (*scan, *keyset.Set, error) {
+func (r *Replayer) restore(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival) (*scan, *keyset.Set, error) {
 	s, err := r.newScan(ctx, *job, rivals)
 	if err != nil {
 		return nil, nil, err
@@ -162,11 +176,11 @@ func (r *Replayer) restore(ctx context.Context, lease *lease, job *Job, rivals [
 			return nil, nil, err
 		}
 		if !same {
-			if err := r.awaitRecord(ctx, lease, *job); err != nil {
+			if err := r.awaitRecord(ctx, l, *job); err != nil {
 				return nil, nil, err
 			}
 			job.restart()
-			return r.restore(ctx, lease, job, rivals)
+			return r.restore(ctx, l, job, rivals)
 		}
 	}
 	sent, err := r.sentBy(ctx, *job)
@@ -187,6 +201,9 @@ func (run *run) sendAll(s *scan) error {
 		}
 		seen = count
 		err = run.sendPages(s, eventstore.Cursor{}, true)
+	}
+	if run.sender != nil && (err == nil || errors.Is(err, errLimitReached) || errors.Is(err, errStopAfter)) {
+		err = errors.Join(err, run.sender.Drain(run.sending))
 	}
 	if errors.Is(err, errLimitReached) {
 		return nil

@@ -82,6 +82,7 @@ type fixture struct {
 	exchange string
 	queue    string // bound to the exchange with #
 	sequence int64
+	streams  func(schemas.Envelope) schemas.MessageStream // of the indexer; nil: none
 	jobs     int
 }
 
@@ -254,7 +255,7 @@ func (f *fixture) storeJob(job Job) {
 func (f *fixture) indexLog() []schemas.Event {
 	f.t.Helper()
 	var events []schemas.Event
-	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
+	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology, Streams: f.streams}
 	for _, d := range f.drain(f.cfg.Topology.Log()) {
 		bundle, bundled := decoder.Unbundle(d)
 		if !bundled {

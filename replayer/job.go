@@ -50,7 +50,24 @@ type Job struct {
 	Again bool    `json:"again,omitempty"` // includes messages that were replayed or resolved before
 	Limit int     `json:"limit,omitempty"` // messages; 0: all
 	Rate  float64 `json:"rate,omitempty"`  // messages a second; 0: as fast as the broker confirms
-	UpTo  int64   `json:"up_to"`           // highest sequence; 0: Plan uses the highest stored
+
+	// Pace is the speed at which messages follow each other, as a multiple of the speed of
+	// their events: 2 is twice as fast, and 0 does not wait. MaxGap bounds the time between
+	// two messages; 0: no bound.
+	Pace   float64       `json:"pace,omitempty"`
+	MaxGap time.Duration `json:"max_gap,omitempty"`
+
+	// InFlight is the maximum number of messages that were sent and about which no consumer
+	// has reported; 0: no limit.
+	InFlight int `json:"at_most_in_flight,omitempty"`
+
+	// Order is ByStream for a message of a stream after the one before it was handled; "":
+	// one message after the other. OnFailure is GoOn for streams that go on after a message
+	// that fails; "": they end there.
+	Order     string `json:"order,omitempty"`
+	OnFailure string `json:"on_failure,omitempty"`
+
+	UpTo int64 `json:"up_to"` // highest sequence; 0: Plan uses the highest stored
 
 	// DropReplyTo removes reply_to from each message, before Changes: the client of a
 	// request has its reply, or waits no longer.
@@ -74,6 +91,7 @@ type Job struct {
 
 	Sent     int       `json:"sent"`               // confirmed, with their `replayed` events
 	Skipped  int       `json:"skipped"`            // replayed by another job since this one was planned
+	Stopped  int       `json:"stopped,omitempty"`  // left out after a failure in their stream
 	Filtered int       `json:"filtered,omitempty"` // left out by Transform; not in Total
 	Failed   int       `json:"failed"`
 	Failures []Failure `json:"failures,omitempty"` // the first maxFailures
@@ -110,6 +128,7 @@ type Failure struct {
 	EventID string `json:"event_id"`
 	Message string `json:"message,omitempty"` // message id
 	Reason  string `json:"reason"`
+	Stream  string `json:"stream,omitempty"` // of the message
 }
 
 // maxFailures limits the size of a job's document, which is saved every second.
@@ -124,8 +143,8 @@ func (j Job) Running(now time.Time) bool {
 	return j.State == Running && now.Sub(j.Updated) < heartbeatTimeout
 }
 
-// Processed is the number of messages that the job has sent, skipped or failed to send.
-func (j Job) Processed() int { return j.Sent + j.Skipped + j.Failed }
+// Processed is the number of messages that the job has sent, skipped, stopped or failed to send.
+func (j Job) Processed() int { return j.Sent + j.Skipped + j.Stopped + j.Failed }
 
 // Speed returns the messages per second of the current or last run; 0: not known.
 func (j Job) Speed() float64 {
@@ -139,7 +158,8 @@ func (j Job) Speed() float64 {
 // sameWork reports whether two jobs send the same messages in the same way.
 func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
-		j.Changes.Equal(other.Changes) && j.Transform == other.Transform && j.DropReplyTo == other.DropReplyTo && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate &&
+		j.Changes.Equal(other.Changes) && j.Transform == other.Transform && j.DropReplyTo == other.DropReplyTo && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate && j.Pace == other.Pace && j.MaxGap == other.MaxGap &&
+		j.InFlight == other.InFlight && j.Order == other.Order && j.OnFailure == other.OnFailure &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
 }
 
@@ -161,7 +181,7 @@ func (j Job) selection() (eventstore.Selection, error) {
 // which messages it has sent.
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
-	j.Sent, j.Skipped, j.Filtered, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, 0, nil, 0
+	j.Sent, j.Skipped, j.Stopped, j.Filtered, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, 0, 0, nil, 0
 }
 
 func (j *Job) fail(f Failure) {

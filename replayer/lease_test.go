@@ -184,12 +184,12 @@ func TestLeaseDoesNotReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := rabbit.Message{RoutingKey: f.queue, Publishing: amqp.Publishing{MessageId: "before"}}
-	if err := l.publisher.Publish(t.Context(), message); err != nil {
+	if err := l.Publisher.Publish(t.Context(), message); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Cut()
 	message.Publishing.MessageId = "after"
-	pending, err := l.publisher.Send(t.Context(), message)
+	pending, err := l.Publisher.Send(t.Context(), message)
 	if err != nil {
 		t.Fatal(err)
 	}

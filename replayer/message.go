@@ -2,10 +2,7 @@ package replayer
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
-	"slices"
 
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -54,34 +51,4 @@ func (j Job) message(original schemas.Envelope) schemas.Envelope {
 		sent.Properties.ReplyTo = ""
 	}
 	return j.Changes.Apply(sent)
-}
-
-// Example is a message of a plan whose job has a program: the input and the output of the
-// program as JSON, see package transform.
-type Example struct {
-	EventID string
-	Before  json.RawMessage
-	After   json.RawMessage // nil: the program fails
-	Problem string          // why the program fails; "": it does not
-}
-
-// addExample adds a message that the program changes, or for which it fails, to the examples.
-func (p *Plan) addExample(e schemas.Event, before, after schemas.Envelope, failed *transform.Error) (err error) {
-	isFailure := func(e Example) bool { return e.Problem != "" }
-	example := Example{EventID: e.EventID}
-	if failed != nil {
-		example.Problem = failed.Error()
-	}
-	ofKind := slices.DeleteFunc(slices.Clone(p.Examples), func(e Example) bool { return isFailure(e) != isFailure(example) })
-	if len(ofKind) >= sampleSize || failed == nil && reflect.DeepEqual(before, after) {
-		return nil
-	}
-	if example.Before, err = transform.JSON(before); err == nil && failed == nil {
-		example.After, err = transform.JSON(after)
-	}
-	if err != nil {
-		return fmt.Errorf("writing an example: %w", err)
-	}
-	p.Examples = append(p.Examples, example)
-	return nil
 }

@@ -23,10 +23,12 @@ type Plan struct {
 	Sample  []schemas.Event // the first few, without their bodies
 	LeftOut map[string]int  // events, by reason
 
+	Streamless int // messages without a stream
+
 	// Untransformed counts messages that cannot be sent, since the program of the job fails,
 	// and Examples are the first few messages before and after it.
 	Untransformed int
-	Examples      []Example
+	Examples      transform.Examples
 
 	// Bodiless counts messages that cannot be sent: the store does not have their
 	// bodies, or not yet.
@@ -134,11 +136,14 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 	}
 	plan.Routes = routes.sorted()
 	plan.addRivals(rivals)
-	return plan, nil
+	return plan, plan.checkReports(ctx, r)
 }
 
 // check validates a job, also one that another program wrote to the store.
 func (j Job) check(own func(name string) bool) error {
+	if err := j.checkOrder(); err != nil {
+		return err
+	}
 	if j.Transform != "" {
 		if _, err := transform.Parse(j.Transform); err != nil {
 			return err
@@ -216,6 +221,9 @@ func (p *Plan) add(ctx context.Context, c *candidate, messages converter, routes
 	if e.Action == schemas.Quarantined {
 		p.Quarantined++
 	}
+	if e.Stream.ID == "" {
+		p.Streamless++
+	}
 	if len(p.Sample) < sampleSize {
 		p.Sample = append(p.Sample, withoutBody(e))
 	}
@@ -253,7 +261,7 @@ func (p *Plan) convert(ctx context.Context, e schemas.Event, messages converter)
 	if messages.program == nil || !keep && failed == nil {
 		return sent, keep, failed, nil
 	}
-	return sent, keep, failed, p.addExample(e, p.Job.message(e.Envelope), sent, failed)
+	return sent, keep, failed, p.Examples.Add(e.EventID, p.Job.message(e.Envelope), sent, failed)
 }
 
 // noteFailure adds the queue of a failure, up to maxRoutes.

@@ -16,8 +16,9 @@ type inFlight struct {
 	*candidate
 	state      schemas.State
 	sent       schemas.Envelope
-	late       bool // found after the cursor had passed it
-	sentBefore bool // sent by an earlier run after its last checkpoint
+	late       bool  // found after the cursor had passed it
+	sentBefore bool  // sent by an earlier run after its last checkpoint
+	index      int64 // in the order of the scan, among the messages that are counted
 	bytes      int64
 	pending    *rabbit.Pending // of the message; nil if it needs no confirm
 	err        error
@@ -38,11 +39,22 @@ func (run *run) sendOne(next *candidate, late bool) error {
 	if err != nil {
 		return err
 	}
-	if err := run.awaitCapacity(m); err != nil {
-		return err
-	}
 	if m.leftOut != filtered {
 		run.started++
+	}
+	if m.needsSending() {
+		if err := run.pacer.Wait(run.sending, m.event.Time); err != nil {
+			return err
+		}
+	}
+	m.index, run.admitted = run.admitted, run.admitted+1
+	return run.admit(m)
+}
+
+// depart publishes a message, and passes it on to be counted.
+func (run *run) depart(m *inFlight) error {
+	if err := run.awaitCapacity(m); err != nil {
+		return err
 	}
 	if m.needsSending() {
 		run.publish(m)
@@ -112,15 +124,15 @@ func (run *run) publish(m *inFlight) {
 	case m.event.BodyIn != schemas.BodyHere:
 		m.err = &NoBodyError{m.event.EventID, m.event.Fingerprint}
 	case queue == "":
-		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.replayer.sign(rabbit.Message{
+		m.pending, m.err = run.lease.Publisher.Send(run.confirming, run.replayer.sign(rabbit.Message{
 			Exchange: m.sent.Exchange, RoutingKey: m.sent.RoutingKey,
 			Publishing: schemas.DefaultFrameMax.WrapForExchange(m.sent, m.state, run.replayer.login),
 		}))
 	case !run.boundQueues[queue]:
-		m.err = run.lease.delivery.Deliver(run.confirming, m.sent, m.state)
+		m.err = run.lease.Delivery.Deliver(run.confirming, m.sent, m.state)
 		run.boundQueues[queue] = m.err == nil
 	default:
-		m.pending, m.err = run.lease.publisher.Send(run.confirming, run.lease.delivery.Message(m.sent, m.state))
+		m.pending, m.err = run.lease.Publisher.Send(run.confirming, run.lease.Delivery.Message(m.sent, m.state))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/keyset"
 	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -106,13 +107,13 @@ func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
 // awaitRecord waits until the store has the `replayed` events of the job: as many as
 // it counted, and those in the log, since a killed runner could not count its last
 // ones.
-func (r *Replayer) awaitRecord(ctx context.Context, l *lease, job Job) error {
+func (r *Replayer) awaitRecord(ctx context.Context, l *lease.Lease, job Job) error {
 	for deadline := r.now().Add(r.recordTimeout); ; {
 		missing, err := r.countMissing(ctx, job)
 		if err != nil {
 			return fmt.Errorf("looking up the sent messages: %w", err)
 		}
-		log, err := l.log(ctx, r.cfg.Topology.Log())
+		log, err := r.logOf(ctx, l)
 		late := r.now().After(deadline)
 		switch {
 		case err != nil:
@@ -146,7 +147,7 @@ func (e *UnrecordedError) Error() string {
 
 // rivalsOf returns the rivals of a job at the start of a run: the rivals of its plan
 // and newer ones.
-func (r *Replayer) rivalsOf(ctx context.Context, l *lease, job Job) ([]*Rival, error) {
+func (r *Replayer) rivalsOf(ctx context.Context, l *lease.Lease, job Job) ([]*Rival, error) {
 	if job.Again {
 		return nil, nil
 	}
@@ -154,7 +155,7 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *lease, job Job) ([]*Rival, e
 	if err != nil {
 		return nil, err
 	}
-	log, err := l.log(ctx, r.cfg.Topology.Log())
+	log, err := r.logOf(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *lease, job Job) ([]*Rival, e
 		if other.State != Running || other.Running(r.now()) {
 			return other.State == Running, nil
 		}
-		return l.isHeld(ctx, JobQueue(r.cfg.Topology, other.ID))
+		return l.IsHeld(ctx, JobQueue(r.cfg.Topology, other.ID))
 	})
 	for _, other := range others {
 		if !slices.Contains(job.LeaveOut, other.Job.ID) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/replayer/internal/lease"
 )
 
 // RunOptions configure one run of a job. The zero value runs it to its end.
@@ -61,7 +62,7 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 // awaitConnection opens the first connection of a run, for which job is zero, or
 // the next one after a loss. While it waits the job is saved as running, with the
 // reason for waiting.
-func (r *Replayer) awaitConnection(ctx context.Context, id string, job *Job) (l *lease, err error) {
+func (r *Replayer) awaitConnection(ctx context.Context, id string, job *Job) (l *lease.Lease, err error) {
 	if job.ID == "" {
 		return r.connect(ctx, id, connectTimeout)
 	}
@@ -79,7 +80,7 @@ func (r *Replayer) awaitConnection(ctx context.Context, id string, job *Job) (l 
 
 // reconnect opens a connection after a loss. The queue of the job may be held by the
 // lost connection until the broker detects its end, or by another runner.
-func (r *Replayer) reconnect(ctx context.Context, id, runner string) (*lease, error) {
+func (r *Replayer) reconnect(ctx context.Context, id, runner string) (*lease.Lease, error) {
 	var busy *BusyError
 	for deadline := r.now().Add(reconnectTimeout); ; {
 		l, err := r.connect(ctx, id, reconnectTimeout)
@@ -102,8 +103,8 @@ const maxLosses = 5
 
 // runOn runs a job on one connection. If it is not the first connection, another
 // runner must not have run the job in the interval.
-func (r *Replayer) runOn(ctx context.Context, l *lease, id, runner string, again bool, o RunOptions) (Job, error) {
-	release, err := r.lockStart(ctx, l, id)
+func (r *Replayer) runOn(ctx context.Context, l *lease.Lease, id, runner string, again bool, o RunOptions) (Job, error) {
+	release, err := l.LockStart(ctx, r.cfg.Topology, id)
 	if err != nil {
 		return Job{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/keyset"
 	"github.com/watershipmq/watership/internal/readahead"
 	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -38,7 +39,7 @@ type scan struct {
 	selector  *selector
 	replays   *replayLookup
 	rivals    []*Rival
-	lease     *lease // for bodies in the queue of unstorable messages; may be nil
+	lease     *lease.Lease // for bodies in the queue of unstorable messages; may be nil
 
 	withBodies bool // events are read with their bodies
 	scanned    int64

@@ -36,6 +36,7 @@ const (
 	retryScheduled       = "failed and tried again soon (--again sends them too)"
 	replayedSince        = "replayed by another job since"
 	filtered             = "left out by the transform"
+	streamStopped        = "an earlier message of its stream failed"
 	beyondLimit          = "beyond the limit"
 )
 

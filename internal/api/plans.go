@@ -29,14 +29,16 @@ type Replay struct {
 
 	Transform string `json:"transform,omitempty" maxLength:"65536" doc:"Program in the language of jq that changes each message, after changes: its input and its output have body, headers, properties, exchange and routing_key, and null leaves the message out. It needs the permission to read bodies."`
 
-	Again           bool    `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
-	UncheckedRoutes bool    `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
-	Rate            float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum messages per second; 0: no limit"`
-	Limit           int     `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
-	StopAfter       int     `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
-	Expect          *int    `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
-	UpTo            int64   `json:"up_to,omitempty" minimum:"0" doc:"Only events up to this sequence, such as up_to of a plan; 0: all that are stored"`
-	Reason          string  `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
+	Rate float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum messages per second; 0: no limit"`
+	replayjson.Schedule
+
+	Again           bool   `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
+	UncheckedRoutes bool   `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
+	Limit           int    `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
+	StopAfter       int    `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
+	Expect          *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
+	UpTo            int64  `json:"up_to,omitempty" minimum:"0" doc:"Only events up to this sequence, such as up_to of a plan; 0: all that are stored"`
+	Reason          string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 }
 
 // Plan describes what a replay would send.
@@ -149,6 +151,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.Edits(), Transform: r.Transform,
 		},
 	}
+	r.Schedule.Apply(&request.Job)
 	if text := textOfDSL(r.DSL); text != "" {
 		raw, err := parseDSL(ctx, text)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -112,4 +113,31 @@ func (m Missing) FindUnstorable(ctx context.Context, channels Channels, queue st
 		return fmt.Errorf("looking for bodies in the queue %s: %w", queue, err)
 	}
 	return nil
+}
+
+// Summaries reads summaries of events.
+type Summaries interface {
+	Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
+}
+
+// CountUnknown returns the number of messages whose bodies no event has. lacking are messages
+// by fingerprint, which it changes.
+func CountUnknown(ctx context.Context, store Summaries, lacking map[string]int) (unknown int, err error) {
+	if len(lacking) == 0 {
+		return 0, nil
+	}
+	elsewhere := kql.Not{Node: kql.FieldIs("watership.body_in", string(schemas.BodyInPublished))}
+	fingerprints := eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
+	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
+		if err != nil {
+			return 0, fmt.Errorf("looking up bodies: %w", err)
+		}
+		if delete(lacking, summary.Fingerprint); len(lacking) == 0 {
+			break
+		}
+	}
+	for _, messages := range lacking {
+		unknown += messages
+	}
+	return unknown, nil
 }

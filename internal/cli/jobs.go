@@ -113,7 +113,7 @@ func confirmResume(ctx context.Context, t terminal.Streams, job replayer.Job, ye
 	if _, err := t.Out.Write(page.Bytes()); err != nil || yes {
 		return err == nil, err
 	}
-	left := job.Total - job.Sent - job.Skipped - job.Failed
+	left := job.Total - job.Processed()
 	agreed, err := t.Ask(ctx, fmt.Sprintf("Send the other %d?", left))
 	if err == nil && !agreed {
 		err = errors.New("nothing was sent")

@@ -155,6 +155,9 @@ func writeCounts(field func(string, any), job replayer.Job) {
 	if job.Limit > 0 {
 		field("limit", job.Limit)
 	}
+	if job.Stopped > 0 {
+		field("stopped", fmt.Sprintf("%d, after a failure in their stream", job.Stopped))
+	}
 	if job.Rate > 0 {
 		field("rate", fmt.Sprintf("%g/s", job.Rate))
 	}

@@ -47,6 +47,11 @@ routing_key. The body is the value of a JSON body; another body is the text body
 body_base64 if it is no UTF-8. null or empty leaves a message out. A message for which
 the program fails is not sent, and the job goes on.
 
+--pace sends messages with the spacing of their events: 1x as it was, 2x twice as fast.
+--at-most-in-flight waits until consumers have reported that messages are handled, or have
+failed. --order stream sends a message of a stream when the one before it was handled,
+and many streams side by side.
+
 A message with changed headers has another fingerprint. It still resolves the
 failure that it replays, since it carries the id of the failure's event.`,
 		Example: `  watership replay 'action: poisoned and queue: orders' --to-failed-queue --dry-run
@@ -92,6 +97,10 @@ type replay struct {
 	dryRun, yes, again bool
 	uncheckedRoutes    bool
 	rate               float64
+	pace               pace
+	maxGap             time.Duration
+	inFlight           int
+	order, onFailure   string
 	limit              int
 	expect             int
 	expecting          bool

@@ -38,6 +38,11 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.again, "again", false, "also send messages that were replayed or resolved before")
 	flags.BoolVar(&r.uncheckedRoutes, "unchecked-routes", false, "send even if it cannot be checked that the messages reach a queue")
 	flags.Float64Var(&r.rate, "rate", 0, "maximum messages per second; 0: no limit")
+	flags.Var(&r.pace, "pace", "keep the spacing of the events, such as 1x, 2x (twice as fast) or 0.5x")
+	flags.DurationVar(&r.maxGap, "max-gap", 0, "maximum pause between two messages of --pace; 0: no maximum")
+	flags.IntVar(&r.inFlight, "at-most-in-flight", 0, "maximum number of sent messages about which no consumer has reported; 0: no limit")
+	flags.Var(newChoice(&r.order, "stream"), "order", "stream: send a message of a stream when the one before it was handled")
+	flags.Var(newChoice(&r.onFailure, "stop", "continue"), "on-failure", "of --order stream: stop a stream at a message that fails (default), or continue")
 	flags.IntVar(&r.limit, "limit", 0, "maximum number of messages; 0: no limit")
 	flags.IntVar(&r.canary, "canary", 0, "send this many first, wait for their outcome, and ask; with --yes, go on only if all were handled")
 	flags.DurationVar(&r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
@@ -64,6 +69,12 @@ func (r *replay) validate() error {
 		return usagef("--key is for --to-exchange")
 	case !(r.rate >= 0) || math.IsInf(r.rate, 0): // NaN is neither
 		return usagef("--rate %g: expected 0 (no limit) or more", r.rate)
+	case r.inFlight < 0 || r.inFlight > replayer.MaxInFlight:
+		return usagef("--at-most-in-flight %d: expected 1 to %d, or 0 (no limit)", r.inFlight, replayer.MaxInFlight)
+	case r.maxGap < 0 || r.maxGap > 0 && r.pace == 0:
+		return usagef("--max-gap %s: expected 0 or more, and --pace", r.maxGap)
+	case r.onFailure != "" && r.order == "":
+		return usagef("--on-failure is for --order stream")
 	case r.limit < 0:
 		return usagef("--limit %d: expected 0 (no limit) or more", r.limit)
 	case r.canary < 0:
@@ -87,7 +98,11 @@ func (r *replay) request() (app.ReplayRequest, error) {
 		Job: replayer.Job{
 			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, DropReplyTo: r.dropReplyTo, Reason: r.reason,
 			Operator: r.operator, Target: r.target(),
+			Pace: float64(r.pace), MaxGap: r.maxGap, InFlight: r.inFlight, Order: r.order,
 		},
+	}
+	if r.onFailure == replayer.GoOn {
+		request.Job.OnFailure = replayer.GoOn
 	}
 	if r.transform != "" {
 		if err := r.readTransform(&request.Job); err != nil {

@@ -11,9 +11,11 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/jsondiff"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
 )
 
 const maxShownRoutes = 20
@@ -83,6 +85,7 @@ func changesOf(job replayer.Job) []change {
 	add("header removed", job.Changes.Remove...)
 	add("property set", job.Changes.SetProperties...)
 	add("property removed", job.Changes.RemoveProperties...)
+	add("schedule", replayjson.Words(replayjson.ScheduleOf(job))...)
 	if job.Transform != "" {
 		add("transform", job.Transform)
 	}
@@ -92,7 +95,7 @@ func changesOf(job replayer.Job) []change {
 const maxDifferences = 10 // of an example
 
 // writeExample writes what the program of a job changes in a message.
-func writeExample(page *bytes.Buffer, example replayer.Example) error {
+func writeExample(page *bytes.Buffer, example transform.Example) error {
 	if example.Problem != "" {
 		fmt.Fprintf(page, "  event %s: %s\n", terminal.Cell(example.EventID, 80), terminal.Cell(example.Problem, 200))
 		return nil

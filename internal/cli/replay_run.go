@@ -51,7 +51,7 @@ func (r *replay) confirmCanary(ctx context.Context, jobs replays, job replayer.J
 	if err != nil {
 		return err
 	}
-	first := job.Sent + job.Failed + job.Skipped
+	first := job.Processed()
 	r.printOutcomes(outcomes, job)
 	goOn := outcomes.Handled == first
 	if !r.yes {
@@ -65,10 +65,10 @@ func (r *replay) confirmCanary(ctx context.Context, jobs replays, job replayer.J
 
 func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	unsent := ""
-	if n := job.Failed + job.Skipped; n > 0 {
+	if n := job.Processed() - job.Sent; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
 	}
-	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not reported%s\n", wording.Plural(job.Sent+job.Failed+job.Skipped, "message"),
+	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not reported%s\n", wording.Plural(job.Processed(), "message"),
 		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
 	for _, problem := range outcomes.Problems {
 		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
@@ -81,7 +81,7 @@ func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 // runJob runs a job with a progress bar, and prints failures to send as they happen.
 func runJob(t terminal.Streams, job replayer.Job, run func(progress func(replayer.Job)) (replayer.Job, error)) (replayer.Job, error) {
 	bar := terminal.NewBar(t.Err, job.Total)
-	bar.StartAt(job.Sent + job.Failed + job.Skipped)
+	bar.StartAt(job.Processed())
 	failed := job.Failed
 	defer bar.End()
 	return run(func(now replayer.Job) {
@@ -90,7 +90,7 @@ func runJob(t terminal.Streams, job replayer.Job, run func(progress func(replaye
 			fmt.Fprintf(t.Err, "not sent: %s\n", failureText(now.Latest))
 			failed = now.Failed
 		}
-		bar.Show(now.Sent + now.Failed + now.Skipped)
+		bar.Show(now.Processed())
 	})
 }
 
@@ -125,6 +125,9 @@ func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 	switch {
 	case err != nil:
 		return err
+	case job.Stopped > 0:
+		return fmt.Errorf("%s left out after failures in their streams, and %d could not be sent: see watership jobs show %s",
+			wording.Plural(job.Stopped, "message"), job.Failed, job.ID)
 	case job.Failed > 0:
 		return fmt.Errorf("%s could not be sent: see watership jobs show %s", wording.Plural(job.Failed, "message"), job.ID)
 	}

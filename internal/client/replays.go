@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -68,7 +69,7 @@ func (c *Client) replay(r app.ReplayRequest) (api.Replay, error) {
 		Filter: api.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
 		Target:  replayjson.TargetOf(r.Job.Target),
 		Changes: replayjson.ChangesOf(r.Job),
-		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Limit: r.Job.Limit, Reason: r.Job.Reason,
+		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Schedule: replayjson.ScheduleOf(r.Job), Limit: r.Job.Limit, Reason: r.Job.Reason,
 	}, err
 }
 
@@ -110,7 +111,7 @@ func planOf(p api.Plan) replayer.Plan {
 		})
 	}
 	for _, e := range p.Examples {
-		plan.Examples = append(plan.Examples, replayer.Example(e))
+		plan.Examples = append(plan.Examples, transform.Example(e))
 	}
 	for _, r := range p.Rivals {
 		plan.Rivals = append(plan.Rivals, replayer.Rival{

@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
 )
 
 // Problem is the body of every error response, as RFC 9457 describes it.
@@ -151,7 +152,10 @@ func correction(err *kql.FieldError) string {
 func isConflict(err error) bool {
 	var busy *replayer.BusyError
 	var taken *replayer.TakenOverError
-	return errors.As(err, &busy) || errors.As(err, &taken)
+	var unreported *replayer.NoReportsError
+	var streamless *replayer.NoStreamsError
+	var stuck *transform.StuckError
+	return errors.As(err, &busy) || errors.As(err, &taken) || errors.As(err, &unreported) || errors.As(err, &streamless) || errors.As(err, &stuck)
 }
 
 func storeStatus(err *eventstore.Error) (status int, remedy string, retryAfter time.Duration) {

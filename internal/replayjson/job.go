@@ -20,21 +20,23 @@ type Job struct {
 	Again     bool           `json:"again"`
 	Limit     int            `json:"limit"`
 	Rate      float64        `json:"rate"`
-	Operator  string         `json:"operator"`
-	Reason    string         `json:"reason,omitempty"`
-	Total     int            `json:"total" doc:"Messages to send"`
-	Sent      int            `json:"sent" doc:"Messages that RabbitMQ has confirmed"`
-	Skipped   int            `json:"skipped" doc:"Messages that another job has replayed"`
-	Filtered  int            `json:"filtered,omitempty" doc:"Messages that the program of transform left out; they are not in total"`
-	Failed    int            `json:"failed" doc:"Messages that could not be sent"`
-	Failures  []SendFailure  `json:"failures" nullable:"false" doc:"The first 1000 of them"`
-	Speed     float64        `json:"speed,omitempty" doc:"Messages per second of the current or last run"`
-	Created   time.Time      `json:"created"`
-	Started   *time.Time     `json:"started,omitempty"`
-	Updated   time.Time      `json:"updated"`
-	Ended     *time.Time     `json:"ended,omitempty"`
-	CanResume bool           `json:"can_resume"`
-	Record    any            `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
+	Schedule
+	Operator  string        `json:"operator"`
+	Reason    string        `json:"reason,omitempty"`
+	Total     int           `json:"total" doc:"Messages to send"`
+	Sent      int           `json:"sent" doc:"Messages that RabbitMQ has confirmed"`
+	Skipped   int           `json:"skipped" doc:"Messages that another job has replayed"`
+	Stopped   int           `json:"stopped,omitempty" doc:"Messages that were left out, since an earlier message of their stream failed"`
+	Filtered  int           `json:"filtered,omitempty" doc:"Messages that the program of transform left out; they are not in total"`
+	Failed    int           `json:"failed" doc:"Messages that could not be sent"`
+	Failures  []SendFailure `json:"failures" nullable:"false" doc:"The first 1000 of them"`
+	Speed     float64       `json:"speed,omitempty" doc:"Messages per second of the current or last run"`
+	Created   time.Time     `json:"created"`
+	Started   *time.Time    `json:"started,omitempty"`
+	Updated   time.Time     `json:"updated"`
+	Ended     *time.Time    `json:"ended,omitempty"`
+	CanResume bool          `json:"can_resume"`
+	Record    any           `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
 }
 
 // SendFailure is a message that could not be sent.
@@ -50,8 +52,8 @@ func NewJob(j replayer.Job) Job {
 	job := Job{
 		ID: j.ID, State: j.State, Running: j.Running(now), Problem: j.Problem, Query: j.Query,
 		Target: TargetOf(j.Target), Changes: ChangesOf(j), Transform: j.Transform, Filtered: j.Filtered,
-		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Operator: j.Operator, Reason: j.Reason,
-		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Failed: j.Failed, Failures: []SendFailure{}, Speed: j.Speed(),
+		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Schedule: ScheduleOf(j), Operator: j.Operator, Reason: j.Reason,
+		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Stopped: j.Stopped, Failed: j.Failed, Failures: []SendFailure{}, Speed: j.Speed(),
 		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: j,
 	}
 	if len(j.DSL) > 0 {

@@ -40,7 +40,7 @@ func (j Job) To() string {
 
 // Processed is the number of messages that were sent, left out or failed; Left is the
 // number of the others.
-func (j Job) Processed() int { return j.Sent + j.Skipped + j.Failed }
+func (j Job) Processed() int { return j.Sent + j.Skipped + j.Stopped + j.Failed }
 
 // Left is the number of messages that the job has not come to.
 func (j Job) Left() int { return max(0, j.Total-j.Processed()) }
@@ -95,6 +95,7 @@ func (j Job) Changed() (lines []string) {
 	if j.Transform != "" {
 		lines = append(lines, "transformed by the program "+j.Transform)
 	}
+	lines = append(lines, replayjson.Words(j.Schedule)...)
 	if !c.KeepReplyTo {
 		lines = append(lines, "reply_to removed")
 	}

@@ -29,6 +29,16 @@ func ExampleParse() {
 	// Output: the program cannot be parsed: line 1: unexpected EOF
 }
 
+func ExampleExamples_Add() {
+	before := schemas.Envelope{Exchange: "shop", RoutingKey: "order"}
+	after := before
+	after.RoutingKey = "order.v2"
+	var examples transform.Examples
+	err := examples.Add("event-1", before, after, nil)
+	fmt.Println(len(examples), examples[0].EventID, err)
+	// Output: 1 event-1 <nil>
+}
+
 func ExampleJSON() {
 	input, err := transform.JSON(schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte("total;7")})
 	fmt.Println(string(input), err)
