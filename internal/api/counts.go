@@ -7,25 +7,26 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func (a *API) registerCounts() {
-	register(a, operation{
-		method: http.MethodGet, path: "/events/count", id: "countEvents", tag: "events", role: access.Viewer,
-		summary: "Count events",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/count", ID: "countEvents", Tag: "events", Role: access.Viewer,
+		Summary: "Count events",
 	}, a.countEvents)
-	register(a, operation{
-		method: http.MethodGet, path: "/events/values", id: "countValues", tag: "events", role: access.Viewer,
-		summary: "Count events by the values of a field, the most frequent first",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/values", ID: "countValues", Tag: "events", Role: access.Viewer,
+		Summary: "Count events by the values of a field, the most frequent first",
 	}, a.countValues)
-	register(a, operation{
-		method: http.MethodGet, path: "/events/histogram", id: "countOverTime", tag: "events", role: access.Viewer,
-		summary: "Count events by steps of time", text: "Days begin at midnight in the zone, or in UTC without one.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/histogram", ID: "countOverTime", Tag: "events", Role: access.Viewer,
+		Summary: "Count events by steps of time", Text: "Days begin at midnight in the zone, or in UTC without one.",
 	}, a.countOverTime)
-	register(a, operation{
-		method: http.MethodGet, path: "/fields", id: "listFields", tag: "events", role: access.Viewer,
-		summary: "List the fields that queries can use",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/fields", ID: "listFields", Tag: "events", Role: access.Viewer,
+		Summary: "List the fields that queries can use",
 	}, a.listFields)
 }
 

@@ -7,14 +7,15 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 )
 
 func (a *API) registerDoctor() {
-	register(a, operation{
-		method: http.MethodGet, path: "/doctor", id: "runDoctor", tag: "system", role: access.Viewer, timeout: 2 * time.Minute,
-		summary: "Check RabbitMQ, the store and the server",
-		text:    "For callers without limits: findings name queues and logins.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/doctor", ID: "runDoctor", Tag: "system", Role: access.Viewer, Timeout: 2 * time.Minute,
+		Summary: "Check RabbitMQ, the store and the server",
+		Text:    "For callers without limits: findings name queues and logins.",
 	}, a.runDoctor)
 }
 

@@ -1,17 +1,10 @@
 package api
 
 import (
-	"reflect"
-
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/internal/problem"
 )
-
-func problemResponse(schemas huma.Registry) *huma.Response {
-	schema := schemas.Schema(reflect.TypeFor[problem.Problem](), true, "")
-	return &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
-}
 
 // problemOfHuma replaces the errors of huma, which are about a request that does not fit
 // its schema.

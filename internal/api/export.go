@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/internal/transfer"
@@ -20,12 +21,12 @@ import (
 const ndjson = "application/x-ndjson"
 
 func (a *API) registerExport() {
-	register(a, operation{
-		method: http.MethodGet, path: "/events/export", id: "exportEvents", tag: "events", role: access.Viewer, stream: true,
-		summary: "Export events as NDJSON",
-		text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true,
+		Summary: "Export events as NDJSON",
+		Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
 			"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
-		responses: sse.Responses(ndjson, "One document per line"),
+		Responses: sse.Responses(ndjson, "One document per line"),
 	}, a.exportEvents)
 }
 

@@ -15,24 +15,25 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
 func (a *API) registerFailures() {
-	register(a, operation{
-		method: http.MethodGet, path: "/failures", id: "listFailures", tag: "failures", role: access.Viewer, timeout: time.Minute,
-		summary: "List unresolved failures, in the order in which they were recorded",
-		text:    "A failure is a message that was given up. It is unresolved until a replay of it is handled or it is discarded.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/failures", ID: "listFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "List unresolved failures, in the order in which they were recorded",
+		Text:    "A failure is a message that was given up. It is unresolved until a replay of it is handled or it is discarded.",
 	}, a.listFailures)
-	register(a, operation{
-		method: http.MethodGet, path: "/failures/groups", id: "groupFailures", tag: "failures", role: access.Viewer, timeout: time.Minute,
-		summary: "Group unresolved failures by queue and error",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/failures/groups", ID: "groupFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "Group unresolved failures by queue and error",
 	}, a.groupFailures)
-	register(a, operation{
-		method: http.MethodPost, path: "/failures/discard", id: "discardFailures", tag: "failures", role: access.Operator, timeout: 2 * time.Minute,
-		summary: "Mark failures as resolved, with a reason",
-		text:    "Nothing is deleted: each failure gets an event, and can still be replayed. A repeated request finds nothing that is left to discard.",
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/failures/discard", ID: "discardFailures", Tag: "failures", Role: access.Operator, Timeout: 2 * time.Minute,
+		Summary: "Mark failures as resolved, with a reason",
+		Text:    "Nothing is deleted: each failure gets an event, and can still be replayed. A repeated request finds nothing that is left to discard.",
 	}, a.discardFailures)
 }
 

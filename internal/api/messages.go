@@ -10,27 +10,28 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func (a *API) registerMessages() {
-	register(a, operation{
-		method: http.MethodGet, path: "/messages/{id}", id: "getMessages", tag: "messages", role: access.Viewer,
-		summary: "Get the messages with an id, and their histories",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/messages/{id}", ID: "getMessages", Tag: "messages", Role: access.Viewer,
+		Summary: "Get the messages with an id, and their histories",
 	}, a.getMessages)
-	register(a, operation{
-		method: http.MethodGet, path: "/messages/{id}/body", id: "getBody", tag: "messages", role: access.Viewer,
-		summary: "Download the body of a message", text: "The exact bytes, for callers that may read bodies.",
-		responses: map[string]*huma.Response{"200": {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/messages/{id}/body", ID: "getBody", Tag: "messages", Role: access.Viewer,
+		Summary: "Download the body of a message", Text: "The exact bytes, for callers that may read bodies.",
+		Responses: map[string]*huma.Response{"200": {
 			Description: "The body", Content: map[string]*huma.MediaType{octetStream: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
 		}},
 	}, a.getBody)
-	register(a, operation{
-		method: http.MethodGet, path: "/messages/{id}/conversation", id: "getConversation", tag: "messages", role: access.Viewer,
-		summary: "Get the messages that belong together",
-		text:    "Messages with the same correlation id, and messages that handlers published for one another.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/messages/{id}/conversation", ID: "getConversation", Tag: "messages", Role: access.Viewer,
+		Summary: "Get the messages that belong together",
+		Text:    "Messages with the same correlation id, and messages that handlers published for one another.",
 	}, a.getConversation)
 }
 

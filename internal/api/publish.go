@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/transfer"
@@ -22,17 +23,17 @@ import (
 )
 
 func (a *API) registerPublish() {
-	register(a, operation{
-		method: http.MethodPost, path: "/messages", id: "publishMessage", tag: "messages", role: access.Operator, status: http.StatusCreated,
-		summary: "Publish a message, and wait for the confirm of RabbitMQ",
-		text: "A message that reaches no queue is a problem. On a tapped exchange every message reaches the queue of the tap, so that this cannot be detected. " +
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/messages", ID: "publishMessage", Tag: "messages", Role: access.Operator, Status: http.StatusCreated,
+		Summary: "Publish a message, and wait for the confirm of RabbitMQ",
+		Text: "A message that reaches no queue is a problem. On a tapped exchange every message reaches the queue of the tap, so that this cannot be detected. " +
 			"With an Idempotency-Key and without message_id, the message id is derived from the key, so that consumers recognise a message that was published twice.",
 	}, a.publishMessage)
-	register(a, operation{
-		method: http.MethodPost, path: "/messages/batch", id: "publishMessages", tag: "messages", role: access.Operator, status: http.StatusCreated,
-		timeout: 2 * time.Minute, maxBody: maxBatchBody,
-		summary: "Publish messages in the format of the export, and wait for the confirms of RabbitMQ",
-		text: "One document per line. A message goes to its own exchange with its own routing key, properties and headers, without a user id of another login. " +
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/messages/batch", ID: "publishMessages", Tag: "messages", Role: access.Operator, Status: http.StatusCreated,
+		Timeout: 2 * time.Minute, MaxBody: maxBatchBody,
+		Summary: "Publish messages in the format of the export, and wait for the confirms of RabbitMQ",
+		Text: "One document per line. A message goes to its own exchange with its own routing key, properties and headers, without a user id of another login. " +
 			"Nothing is published unless all documents can be read; the first message that is not confirmed ends the request, and published says how many are.",
 	}, a.publishMessages)
 }

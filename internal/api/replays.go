@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/jobs"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/sse"
@@ -25,41 +26,41 @@ import (
 const planTimeout = 5 * time.Minute
 
 func (a *API) registerReplays() {
-	register(a, operation{
-		method: http.MethodPost, path: "/replays/plan", id: "planReplay", tag: "replays", role: access.Operator, timeout: planTimeout,
-		summary: "Plan a replay: what it would send, and where", text: "Nothing is sent or stored.",
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays/plan", ID: "planReplay", Tag: "replays", Role: access.Operator, Timeout: planTimeout,
+		Summary: "Plan a replay: what it would send, and where", Text: "Nothing is sent or stored.",
 	}, a.planReplay)
-	register(a, operation{
-		method: http.MethodPost, path: "/replays", id: "startReplay", tag: "replays", role: access.Operator, timeout: planTimeout, status: http.StatusAccepted,
-		summary: "Start a replay",
-		text: "Plans the replay and starts its job, unless the plan has a problem. The job runs in the server; if that ends, the job is paused. " +
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays", ID: "startReplay", Tag: "replays", Role: access.Operator, Timeout: planTimeout, Status: http.StatusAccepted,
+		Summary: "Start a replay",
+		Text: "Plans the replay and starts its job, unless the plan has a problem. The job runs in the server; if that ends, the job is paused. " +
 			"A repeated request with the same Idempotency-Key gets the same job for 24 hours.",
 	}, a.startReplay)
-	register(a, operation{
-		method: http.MethodGet, path: "/replays", id: "listReplays", tag: "replays", role: access.Viewer,
-		summary: "List the jobs of replays, newest first",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays", ID: "listReplays", Tag: "replays", Role: access.Viewer,
+		Summary: "List the jobs of replays, newest first",
 	}, a.listReplays)
-	register(a, operation{
-		method: http.MethodGet, path: "/replays/{id}", id: "getReplay", tag: "replays", role: access.Viewer,
-		summary: "Get the job of a replay",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays/{id}", ID: "getReplay", Tag: "replays", Role: access.Viewer,
+		Summary: "Get the job of a replay",
 	}, a.getReplay)
-	register(a, operation{
-		method: http.MethodGet, path: "/replays/{id}/outcomes", id: "getOutcomes", tag: "replays", role: access.Viewer,
-		summary: "Get what became of the messages that a job has sent",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays/{id}/outcomes", ID: "getOutcomes", Tag: "replays", Role: access.Viewer,
+		Summary: "Get what became of the messages that a job has sent",
 	}, a.getOutcomes)
-	register(a, operation{
-		method: http.MethodGet, path: "/replays/{id}/watch", id: "watchReplay", tag: "replays", role: access.Viewer, stream: true,
-		summary:   "Watch a job until it stops",
-		text:      "Server-sent events of the type job, each with the job as JSON, when it changes.",
-		responses: sse.Responses(sse.ContentType, "Server-sent events"),
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays/{id}/watch", ID: "watchReplay", Tag: "replays", Role: access.Viewer, Stream: true,
+		Summary:   "Watch a job until it stops",
+		Text:      "Server-sent events of the type job, each with the job as JSON, when it changes.",
+		Responses: sse.Responses(sse.ContentType, "Server-sent events"),
 	}, a.watchReplay)
-	register(a, operation{
-		method: http.MethodPost, path: "/replays/{id}/cancel", id: "cancelReplay", tag: "replays", role: access.Operator,
-		summary: "Cancel a job", text: "If it is running, it stops within seconds. Messages that were sent stay sent.",
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays/{id}/cancel", ID: "cancelReplay", Tag: "replays", Role: access.Operator,
+		Summary: "Cancel a job", Text: "If it is running, it stops within seconds. Messages that were sent stay sent.",
 	}, a.cancelReplay)
-	register(a, operation{
-		method: http.MethodPost, path: "/replays/{id}/resume", id: "resumeReplay", tag: "replays", role: access.Operator, status: http.StatusAccepted,
-		summary: "Resume a job that stopped",
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays/{id}/resume", ID: "resumeReplay", Tag: "replays", Role: access.Operator, Status: http.StatusAccepted,
+		Summary: "Resume a job that stopped",
 	}, a.resumeReplay)
 }
 

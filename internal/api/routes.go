@@ -10,29 +10,30 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/routestate"
 )
 
 func (a *API) registerRoutes() {
-	register(a, operation{
-		method: http.MethodGet, path: "/routes", id: "listRoutes", tag: "system", role: access.Viewer,
-		summary: "List routes, their queue lengths and which are paused",
-		text:    "The routes of the server's configuration, then those of other processes, which RabbitMQ's management API shows.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/routes", ID: "listRoutes", Tag: "system", Role: access.Viewer,
+		Summary: "List routes, their queue lengths and which are paused",
+		Text:    "The routes of the server's configuration, then those of other processes, which RabbitMQ's management API shows.",
 	}, a.listRoutes)
-	register(a, operation{
-		method: http.MethodPost, path: "/routes/{queue}/pause", id: "pauseRoute", tag: "system", role: access.Operator,
-		summary: "Pause a route in every process",
-		text:    "Handlers finish their messages, and take no more within seconds. The route stays paused over restarts, until it is resumed.",
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/routes/{queue}/pause", ID: "pauseRoute", Tag: "system", Role: access.Operator,
+		Summary: "Pause a route in every process",
+		Text:    "Handlers finish their messages, and take no more within seconds. The route stays paused over restarts, until it is resumed.",
 	}, a.pauseRoute)
-	register(a, operation{
-		method: http.MethodPost, path: "/routes/{queue}/resume", id: "resumeRoute", tag: "system", role: access.Operator,
-		summary: "Resume a route that an operator has paused",
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/routes/{queue}/resume", ID: "resumeRoute", Tag: "system", Role: access.Operator,
+		Summary: "Resume a route that an operator has paused",
 	}, a.resumeRoute)
-	register(a, operation{
-		method: http.MethodGet, path: "/queues", id: "listQueues", tag: "system", role: access.Viewer,
-		summary: "List the queues of the virtual host with their numbers",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/queues", ID: "listQueues", Tag: "system", Role: access.Viewer,
+		Summary: "List the queues of the virtual host with their numbers",
 	}, a.listQueues)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventjson"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,14 +25,14 @@ const (
 )
 
 func (a *API) registerEvents() {
-	register(a, operation{
-		method: http.MethodGet, path: "/events", id: "searchEvents", tag: "events", role: access.Viewer,
-		summary: "Search events, newest first",
-		text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events", ID: "searchEvents", Tag: "events", Role: access.Viewer,
+		Summary: "Search events, newest first",
+		Text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
 	}, a.searchEvents)
-	register(a, operation{
-		method: http.MethodGet, path: "/events/{id}", id: "getEvent", tag: "events", role: access.Viewer,
-		summary: "Get an event",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/{id}", ID: "getEvent", Tag: "events", Role: access.Viewer,
+		Summary: "Get an event",
 	}, a.getEvent)
 }
 

@@ -6,15 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 )
 
@@ -35,12 +33,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, pattern := a.mux.Handler(r)
-	op, known := a.operations[pattern]
+	op, known := a.operations.Find(pattern)
 	if !known {
 		a.writeNoOperation(w, r)
 		return
 	}
-	if refused := op.checkEmptyValues(r); refused != nil {
+	if refused := op.CheckEmptyValues(r); refused != nil {
 		problem.Write(w, *refused)
 		return
 	}
@@ -56,7 +54,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, *refused)
 		return
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.limit() + writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.Limit() + writeTimeout))
 	defer abortFailedWrites()
 	if r.Method == http.MethodPost && r.Header.Get(idempotency.Header) != "" {
 		a.serveOnce(w, r, body)
@@ -82,9 +80,9 @@ func abortFailedWrites() {
 }
 
 // acquire takes a slot for a request. free is false if there is none.
-func (a *API) acquire(op operation) (release func(), free bool) {
+func (a *API) acquire(op *operation.Operation) (release func(), free bool) {
 	slots := []chan struct{}{a.slots}
-	if op.stream {
+	if op.Stream {
 		slots = append(slots, a.streams)
 	}
 	release = func() {}
@@ -104,15 +102,15 @@ func (a *API) acquire(op operation) (release func(), free bool) {
 // readBody replaces the body of a request by its bytes, which it reads within a time and
 // a size. Then it removes the deadline of the server for reading: net/http cancels the
 // context of a request when that passes.
-func readBody(w http.ResponseWriter, r *http.Request, op operation) ([]byte, *problem.Problem) {
+func readBody(w http.ResponseWriter, r *http.Request, op *operation.Operation) ([]byte, *problem.Problem) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.bodyLimit()))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, op.BodyLimit()))
 	_ = control.SetReadDeadline(time.Time{})
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.bodyLimit()>>20, 10) + " MiB" + "."}
+		return nil, &problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.BodyLimit()>>20, 10) + " MiB" + "."}
 	case err != nil:
 		return nil, &problem.Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
 	}
@@ -156,29 +154,6 @@ func (a *API) methodsOf(r *http.Request) (exact []string) {
 		return exact
 	}
 	return others
-}
-
-// checkEmptyValues refuses a number or a boolean without a value, which huma takes for
-// one that is not there.
-func (op operation) checkEmptyValues(r *http.Request) *problem.Problem {
-	for name, values := range r.URL.Query() {
-		if slices.Contains(values, "") && slices.Contains(op.valued, name) {
-			return &problem.Problem{
-				Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "query." + name, Message: "expected a value, or no such parameter"}},
-			}
-		}
-	}
-	return nil
-}
-
-// valuedParameters returns the parameters that are no texts.
-func valuedParameters(of *huma.Operation) (names []string) {
-	for _, p := range of.Parameters {
-		if p.In == "query" && p.Schema.Type != huma.TypeString && p.Schema.Type != huma.TypeArray {
-			names = append(names, p.Name)
-		}
-	}
-	return names
 }
 
 // serveOnce passes on a request unless it repeats another one of the caller, whose response

@@ -6,13 +6,14 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
 )
 
 func (a *API) registerStreams() {
-	register(a, operation{
-		method: http.MethodGet, path: "/streams/{id}", id: "getStream", tag: "messages", role: access.Viewer,
-		summary: "Get the messages of a stream, in order",
-		text:    "Each message once, with what became of it, and the gaps and doubles in the versions of the whole stream.",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/streams/{id}", ID: "getStream", Tag: "messages", Role: access.Viewer,
+		Summary: "Get the messages of a stream, in order",
+		Text:    "Each message once, with what became of it, and the gaps and doubles in the versions of the whole stream.",
 	}, a.getStream)
 }
 

@@ -10,18 +10,19 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/sse"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func (a *API) registerTail() {
-	register(a, operation{
-		method: http.MethodGet, path: "/events/tail", id: "tailEvents", tag: "events", role: access.Viewer, stream: true,
-		summary: "Follow new events",
-		text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/tail", ID: "tailEvents", Tag: "events", Role: access.Viewer, Stream: true,
+		Summary: "Follow new events",
+		Text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
 			"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",
-		responses: sse.Responses(sse.ContentType, "Server-sent events"),
+		Responses: sse.Responses(sse.ContentType, "Server-sent events"),
 	}, a.tailEvents)
 }
 

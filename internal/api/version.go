@@ -7,20 +7,21 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func (a *API) registerVersion() {
-	register(a, operation{
-		method: http.MethodGet, path: "/status", id: "getStatus", tag: "system", role: access.Viewer,
-		summary: "Get the state of the server, and the lag of the index",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/status", ID: "getStatus", Tag: "system", Role: access.Viewer,
+		Summary: "Get the state of the server, and the lag of the index",
 	}, func(ctx context.Context, _ *struct{}) (*statusOutput, error) {
 		status, err := a.app.Status(ctx)
 		return &statusOutput{status}, err
 	})
-	register(a, operation{
-		method: http.MethodGet, path: "/version", id: "getVersion", tag: "system", role: access.Viewer,
-		summary: "Get the version of the server, its settings, and the caller's permissions",
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/version", ID: "getVersion", Tag: "system", Role: access.Viewer,
+		Summary: "Get the version of the server, its settings, and the caller's permissions",
 	}, func(ctx context.Context, _ *struct{}) (*versionOutput, error) {
 		caller := access.FromContext(ctx)
 		return &versionOutput{Version{

@@ -1,0 +1,144 @@
+// Package operation declares operations of the HTTP API: each with the role that it needs, and
+// with bounds.
+package operation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/problem"
+)
+
+// Set has the operations of an API.
+type Set struct {
+	huma       huma.API
+	prefix     string
+	operations map[string]*Operation // by pattern
+}
+
+// NewSet returns an empty set, whose operations are below the path prefix.
+func NewSet(api huma.API, prefix string) *Set {
+	return &Set{api, prefix, map[string]*Operation{}}
+}
+
+// Find returns the operation of a pattern of http.ServeMux.
+func (s *Set) Find(pattern string) (*Operation, bool) {
+	op, found := s.operations[pattern]
+	return op, found
+}
+
+// Operation declares an operation of the API.
+type Operation struct {
+	Method, Path  string
+	ID            string // of the operation in generated clients
+	Tag           string
+	Summary, Text string
+	Role          access.Role   // that a caller needs
+	Status        int           // of success; 0: 200
+	Timeout       time.Duration // 0: 30 s
+	MaxBody       int64         // bytes of the request's body; 0: 1 MiB
+	Stream        bool          // the response ends with the client, or is long
+	Responses     map[string]*huma.Response
+
+	valued []string // query parameters that are no texts
+}
+
+const (
+	requestTimeout = 30 * time.Second
+	maxBody        = 1 << 20
+)
+
+// Limit returns the longest time of a request.
+func (op *Operation) Limit() time.Duration {
+	if op.Timeout > 0 {
+		return op.Timeout
+	}
+	return requestTimeout
+}
+
+// BodyLimit returns the size of the largest body of a request.
+func (op *Operation) BodyLimit() int64 {
+	if op.MaxBody > 0 {
+		return op.MaxBody
+	}
+	return maxBody
+}
+
+// Register adds an operation. This is the one place that checks roles, and that bounds
+// the time of requests.
+func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
+	described := huma.Operation{
+		Method: op.Method, Path: op.Path, OperationID: op.ID, Summary: op.Summary, Description: op.Text, Tags: []string{op.Tag},
+		DefaultStatus: op.Status, MaxBodyBytes: op.BodyLimit(), BodyReadTimeout: -1, // ServeHTTP has read the body
+		Responses:   map[string]*huma.Response{"default": problemResponse(s.huma.OpenAPI().Components.Schemas)},
+		Extensions:  map[string]any{"x-role": op.Role.String()},
+		Middlewares: huma.Middlewares{s.checkRole(op.Role)},
+	}
+	for status, response := range op.Responses {
+		described.Responses[status] = response
+	}
+	huma.Register(s.huma, described, func(ctx context.Context, in *I) (*O, error) {
+		if !op.Stream {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, op.Limit(), fmt.Errorf("no answer within %s", op.Limit()))
+			defer cancel()
+		}
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, problem.New(ctx, err)
+		}
+		return out, nil
+	})
+	path := s.huma.OpenAPI().Paths[op.Path]
+	for _, registered := range []*huma.Operation{path.Get, path.Post} {
+		if registered != nil && registered.OperationID == op.ID {
+			op.valued = valuedParameters(registered)
+		}
+	}
+	s.operations[op.Method+" "+s.prefix+op.Path] = &op
+}
+
+func (s *Set) checkRole(role access.Role) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		if caller := access.FromContext(ctx.Context()); !caller.May(role) {
+			_ = huma.WriteErr(s.huma, ctx, http.StatusForbidden, fmt.Sprintf("%s has the role %s, and this needs %s", caller.Name, caller.Role, role))
+			return
+		}
+		next(ctx)
+	}
+}
+
+func problemResponse(schemas huma.Registry) *huma.Response {
+	schema := schemas.Schema(reflect.TypeFor[problem.Problem](), true, "")
+	return &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
+}
+
+// CheckEmptyValues refuses a number or a boolean without a value, which huma takes for
+// one that is not there.
+func (op *Operation) CheckEmptyValues(r *http.Request) *problem.Problem {
+	for name, values := range r.URL.Query() {
+		if slices.Contains(values, "") && slices.Contains(op.valued, name) {
+			return &problem.Problem{
+				Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "query." + name, Message: "expected a value, or no such parameter"}},
+			}
+		}
+	}
+	return nil
+}
+
+// valuedParameters returns the parameters that are no texts.
+func valuedParameters(of *huma.Operation) (names []string) {
+	for _, p := range of.Parameters {
+		if p.In == "query" && p.Schema.Type != huma.TypeString && p.Schema.Type != huma.TypeArray {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
