@@ -221,6 +221,7 @@ func (s *Subscriptions) Rewind(ctx context.Context, name, by string, to From) (S
 	}
 	return s.change(ctx, name, by, func(sub *Subscription) {
 		sub.Checkpoint.Position, sub.Checkpoint.CaughtUp, sub.Checkpoint.Waiting = position, false, ""
+		sub.Rewinds++
 	})
 }
 

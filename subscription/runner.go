@@ -166,10 +166,10 @@ func (r *runner) sessions(ctx context.Context) error {
 		var store *eventstore.Error
 		var stopped stopError
 		switch {
-		case errors.Is(err, errChanged):
-			return err
 		case ctx.Err() != nil:
 			return errors.Join(r.saveFinal(ctx), context.Cause(ctx))
+		case errors.Is(err, errChanged):
+			return err
 		case errors.As(err, &stopped):
 			return r.stop(ctx, stopped)
 		case errors.As(err, &wait), errors.As(err, &store):
@@ -217,45 +217,56 @@ func (r *runner) update(change func(*Checkpoint) bool) {
 }
 
 // saveCheckpoint saves the checkpoint if it has changed. Its error is errChanged if an
-// operator or another runner has saved the subscription: then this checkpoint is void.
+// operator or another runner has saved the subscription.
 func (r *runner) saveCheckpoint(ctx context.Context, force bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.dirty && !force {
-		return nil
-	}
-	if r.unnamed {
+	if r.unnamed || !r.dirty && !force {
 		return nil
 	}
 	sub := r.sub
 	sub.Checkpoint.Time = time.Now().UTC()
 	saved, err := r.save(ctx, &sub)
 	if err == nil && !saved {
-		saved, err = r.savedBefore(ctx, &sub)
+		err = r.saveAfterChange(ctx, &sub)
 	}
 	if err != nil {
 		return err
-	}
-	if !saved {
-		return errChanged
 	}
 	r.sub, r.dirty, r.saved = sub, false, time.Now()
 	return nil
 }
 
-// savedBefore saves the subscription again if only a save of this runner is in between, whose
-// response was lost.
-func (r *runner) savedBefore(ctx context.Context, sub *Subscription) (bool, error) {
-	latest, err := r.Get(ctx, sub.Name)
-	var missing *NotFoundError
-	if errors.As(err, &missing) || err == nil && (latest.Revision != sub.Revision || !latest.Created.Equal(sub.Created) || latest.Checkpoint.Runner != r.runner) {
-		return false, nil
+// saveAfterChange saves a checkpoint after another save. It counts if the other one was a
+// save of this runner, whose response was lost, or if an operator has changed something else:
+// then the error is errChanged all the same. It is void after a rewind or a deletion, or if
+// another runner has begun.
+func (r *runner) saveAfterChange(ctx context.Context, sub *Subscription) error {
+	for ctx.Err() == nil {
+		latest, err := r.Get(ctx, sub.Name)
+		var missing *NotFoundError
+		switch {
+		case errors.As(err, &missing):
+			return errChanged
+		case err != nil:
+			return err
+		case latest.Rewinds != sub.Rewinds, !latest.Created.Equal(sub.Created), latest.Checkpoint.Runner != r.runner:
+			return errChanged
+		}
+		latest.Checkpoint = sub.Checkpoint
+		saved, err := r.save(ctx, &latest)
+		if err != nil {
+			return err
+		}
+		if saved && latest.Revision != sub.Revision {
+			return errChanged
+		}
+		if saved {
+			*sub = latest
+			return nil
+		}
 	}
-	if err != nil {
-		return false, err
-	}
-	sub.version = latest.version
-	return r.save(ctx, sub)
+	return context.Cause(ctx)
 }
 
 // saveFinal saves the last checkpoint of a runner that ends.

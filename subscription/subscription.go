@@ -36,6 +36,8 @@ type Subscription struct {
 	Changed   time.Time `json:"changed,omitzero"`
 	Revision  int64     `json:"revision"` // number of changes other than those of its runner
 
+	Rewinds int64 `json:"rewinds,omitempty"`
+
 	Checkpoint Checkpoint `json:"checkpoint"`
 
 	version string // of the record

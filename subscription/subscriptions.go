@@ -65,8 +65,9 @@ type Subscriptions struct {
 	login  string
 	runner string // names this process in checkpoints
 
-	mu      sync.Mutex             // guards running
+	mu      sync.Mutex             // guards the fields below
 	running map[string]*runnerView // by name
+	known   []Subscription         // all of the source, as Serve saw them last
 }
 
 // New returns Subscriptions. It opens no connection.

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/subscriptions"
 )
 
 // Prefix begins the path of each operation.
@@ -65,6 +66,7 @@ func New(a *app.App) *API {
 	api.registerReplays()
 	api.registerRoutes()
 	api.registerDoctor()
+	subscriptions.Register(api.operations, a)
 	api.registerVersion()
 	api.document = api.describe()
 	return api

@@ -96,7 +96,7 @@ func testStatusAndRoutes(t *testing.T, s system) {
 	eventually(t, "a message is handled", func() bool { return s.get(t, "/events/count"+query("query", "action: handled"))["count"] == 1.0 })
 	status := s.get(t, "/status")
 	started, err := time.Parse(time.RFC3339, status["started"].(string))
-	if status["ready"] != true || status["problem"] != nil || err != nil || time.Since(started) > time.Hour || len(status["roles"].([]any)) != 5 {
+	if status["ready"] != true || status["problem"] != nil || err != nil || time.Since(started) > time.Hour || len(status["roles"].([]any)) != 6 {
 		t.Errorf("%v", status)
 	}
 	for _, queue := range status["index"].([]any) {

@@ -50,6 +50,6 @@ func (s *Server) runSubscriptions(ctx context.Context) error {
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	s.registry.MustRegister(subscriptionrole.Metrics{Subscriptions: subscriptions, Timeout: serverTimeout})
+	s.registry.MustRegister(subscriptionrole.Metrics{Subscriptions: subscriptions, Timeout: serverTimeout / 3})
 	return subscriptions.Serve(ctx)
 }

@@ -115,6 +115,8 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupFind, newExport},
 		{groupAct, newReplay},
 		{groupAct, newJobs},
+		{groupAct, newSubscribe},
+		{groupAct, newSubscriptions},
 		{groupAct, newPublish},
 		{groupAct, newImport},
 		{groupAct, newQuarantine},

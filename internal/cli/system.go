@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/subscriptions"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -22,6 +23,7 @@ type system interface {
 	reader
 	discarder
 	replays
+	subscriber
 
 	// Publish publishes messages in order, at most so many per second (0: no limit),
 	// and returns how many are confirmed.
@@ -83,6 +85,16 @@ type discarded struct {
 	failures int                // whose events are confirmed
 	missing  int                // events that the store does not have yet
 	parked   []app.ParkedCopies // which stay there
+}
+
+// subscriber works with subscriptions.
+type subscriber interface {
+	Subscribe(ctx context.Context, r subscriptions.Request, by subscriptions.Caller) (subscriptions.View, error)
+	Subscriptions(ctx context.Context) ([]subscriptions.View, error)
+	Subscription(ctx context.Context, name string) (subscriptions.View, error)
+	ChangeSubscription(ctx context.Context, name string, change subscriptions.Change, by subscriptions.Caller) (subscriptions.View, error)
+	ParkedMessages(ctx context.Context, name string) ([]subscriptions.Parked, error)
+	ChangeParked(ctx context.Context, name string, drop bool, positions []string, by subscriptions.Caller) (int, error)
 }
 
 // replays plans and runs jobs.

@@ -216,6 +216,8 @@ func (i *installation) wantDocumented(t *testing.T) {
 	unseen := []string{
 		"watership_hung_attempts_total", "watership_fingerprint_mismatches_total",
 		"watership_index_dropping", "watership_index_dropped_messages_total",
+		"watership_subscription_lag_seconds", "watership_subscription_lag_events", "watership_subscription_waiting",
+		"watership_subscription_delivered_total", "watership_subscription_parked_total",
 	} // nothing of the kind happened
 	slices.Sort(documented)
 	for _, name := range known {

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // Problem is the body of every error response, as RFC 9457 describes it.
@@ -108,6 +109,7 @@ func New(ctx context.Context, err error) *Problem {
 	var noMessage *history.NotFoundError
 	var noStream *history.NoStreamError
 	var broker *app.BrokerError
+	var noSubscription *subscription.NotFoundError
 	switch {
 	case errors.As(err, &refused):
 		p.Status = refused.Status
@@ -121,7 +123,7 @@ func New(ctx context.Context, err error) *Problem {
 		p.Position = newPosition(field.At.Query, field.At.Offset)
 	case errors.As(err, &mistake):
 		p.Status, p.Detail = http.StatusBadRequest, NamesOfAPI(err.Error())
-	case errors.As(err, &noJob), errors.As(err, &noMessage), errors.As(err, &noStream):
+	case errors.As(err, &noJob), errors.As(err, &noMessage), errors.As(err, &noStream), errors.As(err, &noSubscription):
 		p.Status = http.StatusNotFound
 	case isConflict(err):
 		p.Status = http.StatusConflict

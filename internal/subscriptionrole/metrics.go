@@ -41,16 +41,8 @@ func (m Metrics) Collect(to chan<- prometheus.Metric) {
 			send("lag_events", "Matching events that the subscription has not delivered yet.", prometheus.GaugeValue, float64(missing), sub.Name)
 		}
 	}
-	m.collectStates(ctx, to)
-}
-
-func (m Metrics) collectStates(ctx context.Context, to chan<- prometheus.Metric) {
-	list, err := m.Subscriptions.List(ctx)
-	if err != nil {
-		return // server_up tells of the store
-	}
 	states := map[subscription.State]int{subscription.Active: 0, subscription.Paused: 0, subscription.Stopped: 0}
-	for _, sub := range list {
+	for _, sub := range m.Subscriptions.Known() {
 		states[sub.State]++
 	}
 	desc := prometheus.NewDesc("watership_subscriptions", "Number of subscriptions by state.", []string{"state"}, nil)

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/subscription"
+)
+
+func newSubscribe(from *settings) *cobra.Command {
+	var r subscriptions.Request
+	var maxBacklog, attempts int
+	cmd := &cobra.Command{
+		Use:   "subscribe NAME [QUERY]",
+		Short: "Deliver history and then each new event to a queue or a URL",
+		Long: `Create a subscription: the events that match a query, first the stored ones in order,
+then each new one, go to a queue or a URL, each at least once. watership serve
+delivers them, and goes on at the checkpoint after a crash. Without action in the
+query it is the published messages.
+
+A message has its original properties, headers and body, and the headers
+watership-subscription and watership-subscription-position, by which a repeated
+delivery is recognised.
+
+While the queue is full or missing, or the URL is unavailable, deliveries wait. A
+message that cannot be delivered is parked, and the rest goes on.`,
+		Example: `  watership subscribe billing 'destination.name: shop' --from start --to-queue billing.events
+  watership subscribe mails 'action: poisoned' --from now --to-url https://mails.example.com/hooks
+  watership subscribe audit '' --from 2026-05-04T03:00:00Z --to-queue audit --on-poison stop`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("expected a name and a query, got %d arguments (see '%s --help')", len(args), cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.Name = args[0]; len(args) > 1 {
+				r.Query = args[1]
+			}
+			if (r.Queue == "") == (r.URL == "") {
+				return usagef("expected --to-queue or --to-url")
+			}
+			if cmd.Flags().Changed("max-backlog") {
+				r.MaxBacklog = &maxBacklog
+			}
+			if cmd.Flags().Changed("attempts") {
+				r.Attempts = &attempts
+			}
+			if r.From, err = absolutePlace(r.From); err != nil {
+				return err
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				view, err := sys.Subscribe(ctx, r, subscriptions.Caller{Name: operator(), Zone: time.Local})
+				if err != nil {
+					return err
+				}
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("subscription %s delivers to %s while watership serve runs", view.Name, view.Target)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.From, "from", "start", "first event: start, now, a position, or a time such as 2026-05-04T03:00:00Z or now-1h")
+	flags.StringVar(&r.Queue, "to-queue", "", "queue to deliver to")
+	flags.StringVar(&r.URL, "to-url", "", "URL to post to")
+	flags.StringVar(&r.OnPoison, "on-poison", "park", "message that cannot be delivered: park, or stop the subscription")
+	flags.IntVar(&maxBacklog, "max-backlog", subscription.DefaultMaxBacklog, "messages in the queue at which deliveries wait; 0: no limit")
+	flags.IntVar(&attempts, "attempts", subscriptions.DefaultAttempts, "calls of the URL until a message is parked; 0: no limit")
+	return cmd
+}
+
+// absolutePlace returns a place in the history that a server in another time zone reads alike.
+func absolutePlace(text string) (string, error) {
+	from, err := subscription.ParseFrom(text, time.Now())
+	if err != nil {
+		return "", app.InputError{Err: err}
+	}
+	if !from.Time.IsZero() {
+		return from.Time.UTC().Format(time.RFC3339Nano), nil
+	}
+	return text, nil
+}

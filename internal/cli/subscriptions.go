@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func newSubscriptions(from *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "subscriptions",
+		Short: "List, show, pause, resume, rewind and delete subscriptions",
+		Long: `A subscription is a record in the store with a query, a target and a checkpoint; in
+Elasticsearch, in the index STREAM.records. See 'watership subscribe'.`,
+		Args: rejectUnknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSubscriptionsList(from), newSubscriptionsShow(from), newSubscriptionsPause(from),
+		newSubscriptionsChange(from, subscriptions.Resume, "Resume a subscription that is paused or stopped", "resumed"),
+		newSubscriptionsRewind(from),
+		newSubscriptionsChange(from, subscriptions.Delete, "Delete a subscription and the list of its parked messages", "deleted"),
+		newSubscriptionsParked(from))
+	return cmd
+}
+
+func newSubscriptionsList(from *settings) *cobra.Command {
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List subscriptions",
+		Example: "  watership subscriptions list\n  watership subscriptions list -o json",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				list, err := sys.Subscriptions(ctx)
+				if err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				return writeItems(to.Out, format, list, func() error { return to.subscriptions(list) })
+			})
+		},
+	}
+	format.addFlag(cmd, "table", "json", "ndjson")
+	return cmd
+}
+
+func (p printer) subscriptions(list []subscriptions.View) error {
+	if len(list) == 0 {
+		return p.printf("there are no subscriptions")
+	}
+	t := terminal.NewTable(p.Out, p.screen,
+		terminal.Column{Title: "NAME"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"stopped": terminal.Red, "paused": terminal.Yellow, "active": terminal.Green}},
+		terminal.Column{Title: "DELIVERED", Fixed: true, Right: true}, terminal.Column{Title: "PARKED", Fixed: true, Right: true, DropOrder: 2},
+		terminal.Column{Title: "LAG", Fixed: true, Right: true}, terminal.Column{Title: "TO", DropOrder: 1}, terminal.Column{Title: "QUERY", DropOrder: 4}, terminal.Column{Title: "PROBLEM", DropOrder: 3})
+	for _, v := range list {
+		if err := t.Row(v.Name, v.State, strconv.FormatInt(v.Delivered, 10), strconv.FormatInt(v.Parked, 10), lagText(v), v.Target.String(), v.Query, problemText(v)); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
+
+func lagText(v subscriptions.View) string {
+	if v.CaughtUp {
+		return "none"
+	}
+	return wording.Duration((time.Duration(v.LagSeconds) * time.Second))
+}
+
+func problemText(v subscriptions.View) string {
+	if v.Reason != "" {
+		return v.Reason
+	}
+	return v.Waiting
+}
+
+func newSubscriptionsShow(from *settings) *cobra.Command {
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a subscription with its position and lag",
+		Example: "  watership subscriptions show billing",
+		Args:    exactArgs(1, "the name of a subscription"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				v, err := sys.Subscription(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if format.name == "json" {
+					return terminal.WriteIndentedJSON(cmd.OutOrStdout(), v)
+				}
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.subscription(v)
+			})
+		},
+	}
+	format.addFlag(cmd, "table", "json")
+	return cmd
+}
+
+func (p printer) subscription(v subscriptions.View) error {
+	line := func(name, text string) string {
+		if text == "" {
+			return ""
+		}
+		return fmt.Sprintf("%-11s %s\n", name, terminal.Cell(text, 4000))
+	}
+	state := v.State
+	if v.ChangedBy != "" {
+		state += ", changed by " + v.ChangedBy
+	}
+	lag := lagText(v)
+	if v.LagEvents != nil && *v.LagEvents > 0 {
+		lag += ", " + wording.Plural(int(*v.LagEvents), "event")
+	}
+	text := line("name", v.Name) + line("query", v.Query) + line("to", v.Target.String()) + line("state", state) + line("reason", v.Reason) + line("waiting", v.Waiting) +
+		line("position", v.Position) + line("lag", lag) + line("delivered", strconv.FormatInt(v.Delivered, 10)) + line("parked", strconv.FormatInt(v.Parked, 10)) +
+		line("on poison", v.OnPoison) + line("created", wording.Time(v.Created)+" by "+v.CreatedBy)
+	return p.printf("%s", strings.TrimSuffix(text, "\n"))
+}
+
+func newSubscriptionsPause(from *settings) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "pause NAME",
+		Short:   "Pause a subscription",
+		Example: "  watership subscriptions pause billing --reason 'the database moves'",
+		Args:    exactArgs(1, "the name of a subscription"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(reason) == "" {
+				return usagef("--reason is required")
+			}
+			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: subscriptions.Pause, Reason: reason}, "paused")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
+	return cmd
+}
+
+func newSubscriptionsChange(from *settings, action subscriptions.Action, short, done string) *cobra.Command {
+	return &cobra.Command{
+		Use:     string(action) + " NAME",
+		Short:   short,
+		Example: "  watership subscriptions " + string(action) + " billing",
+		Args:    exactArgs(1, "the name of a subscription"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: action}, done)
+		},
+	}
+}
+
+func newSubscriptionsRewind(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rewind NAME start|now|POSITION|TIME",
+		Short: "Continue a subscription at another position",
+		Long: `Continue a subscription at another position, before or after its own. Repeated
+deliveries have the positions of the first ones. A position as 'watership
+subscriptions show' prints it continues with the next event.`,
+		Example: "  watership subscriptions rewind billing start\n  watership subscriptions rewind billing now-1h",
+		Args:    exactArgs(2, "the name of a subscription, and a position"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := absolutePlace(args[1])
+			if err != nil {
+				return err
+			}
+			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: subscriptions.Rewind, To: to}, "rewound")
+		},
+	}
+}
+
+func changeSubscription(cmd *cobra.Command, from *settings, name string, change subscriptions.Change, done string) error {
+	return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+		if _, err := sys.ChangeSubscription(ctx, name, change, subscriptions.Caller{Name: operator(), Zone: time.Local}); err != nil {
+			return err
+		}
+		return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("subscription %s is %s", terminal.Cell(name, 100), done)
+	})
+}
+
+func newSubscriptionsParked(from *settings) *cobra.Command {
+	var format outputFormat
+	var again, drop bool
+	cmd := &cobra.Command{
+		Use:   "parked NAME [POSITION...]",
+		Short: "List parked messages, deliver them again, or drop them",
+		Long: `List the messages that a subscription could not deliver. With --retry they are
+delivered again, and with --drop they are removed from the list: those at the
+positions, or all. The messages themselves stay in the store: see them with
+'watership show'.`,
+		Example: `  watership subscriptions parked billing
+  watership subscriptions parked billing --retry
+  watership subscriptions parked billing 1764000000000000:shop:v1:ab --drop`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if again && drop || len(args) > 1 && !again && !drop {
+				return usagef("expected --retry or --drop")
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				if again || drop {
+					n, err := sys.ChangeParked(ctx, args[0], drop, args[1:], subscriptions.Caller{Name: operator()})
+					if err != nil {
+						return err
+					}
+					if drop {
+						return to.printf("dropped %s", wording.Plural(n, "message"))
+					}
+					return to.printf("%s will be delivered again", wording.Plural(n, "message"))
+				}
+				list, err := sys.ParkedMessages(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return writeItems(to.Out, format, list, func() error { return to.parked(list) })
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&again, "retry", false, "deliver the messages again")
+	cmd.Flags().BoolVar(&drop, "drop", false, "remove the messages from the list")
+	format.addFlag(cmd, "table", "json", "ndjson")
+	return cmd
+}
+
+func (p printer) parked(list []subscriptions.Parked) error {
+	if len(list) == 0 {
+		return p.printf("nothing is parked")
+	}
+	t := terminal.NewTable(p.Out, p.screen, terminal.Column{Title: "TIME", Fixed: true}, terminal.Column{Title: "ACTION", DropOrder: 2},
+		terminal.Column{Title: "MESSAGE", DropOrder: 1}, terminal.Column{Title: "ERROR"}, terminal.Column{Title: "POSITION", Fixed: true})
+	for _, m := range list {
+		if err := t.Row(wording.Time(m.Time), m.Action, m.MessageID, m.Error, m.Position); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}
