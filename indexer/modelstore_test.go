@@ -3,6 +3,7 @@ package indexer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"math/rand/v2"
 	"slices"
@@ -136,6 +137,9 @@ func (c *modelClient) Create(ctx context.Context, documents []schemas.Document) 
 	err = c.request(ctx, lateWrite, func() { results = c.create(copied) })
 	if err != nil {
 		return nil, err
+	}
+	if rand.IntN(50) == 0 { // ends the session, while its other request is sent
+		return nil, errors.New("an error that is no answer of the store")
 	}
 	return results, nil
 }

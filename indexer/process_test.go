@@ -28,7 +28,7 @@ type processConfig struct {
 	Store  string // URL
 	Prefix string // of the topology
 	Stream string
-	File   string // of the embedded store, instead of Store and Stream
+	File   string        // of the embedded store, instead of Store and Stream
 	Ahead  time.Duration // how far its clock is
 	Batch  Batch
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -51,6 +53,10 @@ type watermarks struct {
 }
 
 func newWatermarks(x *Indexer) *watermarks {
+	promauto.With(x.cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "watership", Subsystem: "index", Name: "watermark_age_seconds",
+		Help: "Age of the watermark, up to which every event is stored: so long ago were the newest events that readers may read; 0 if no queue is indexed.",
+	}, func() float64 { return x.WatermarkAge().Seconds() })
 	return &watermarks{
 		Indexer: x, clock: &x.sequence, requests: semaphore.NewWeighted(1),
 		seen: map[string]seenEntry{}, inspect: x.inspectQueue,
@@ -284,6 +290,16 @@ func (w *watermarks) adopt(record eventstore.Watermarks) {
 			c.cancel(errClaimLost)
 		}
 	}
+}
+
+// WatermarkAge returns the time since the event of CompleteUpTo, by the clock of sequences. It
+// is 0 if no queue has a session.
+func (x *Indexer) WatermarkAge() time.Duration {
+	complete := x.CompleteUpTo()
+	if complete == 0 {
+		return 0
+	}
+	return max(0, x.cfg.Now().Sub(time.UnixMicro(complete)))
 }
 
 // CompleteUpTo returns the highest sequence up to which the events of all queues are stored,

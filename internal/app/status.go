@@ -17,6 +17,14 @@ type Status struct {
 	Ready   bool         `json:"ready"`
 	Problem string       `json:"problem,omitempty" doc:"Why it is not ready"`
 	Index   []IndexQueue `json:"index" nullable:"false" doc:"Queues of copies and events on their way to the store"`
+
+	Watermark *Watermark `json:"watermark,omitempty" doc:"How far readers of new events may read; none: up to the newest stored event"`
+}
+
+// Watermark is a position up to which every event is in the store.
+type Watermark struct {
+	Sequence int64   `json:"sequence" doc:"The highest event.sequence"`
+	Age      float64 `json:"age_seconds"`
 }
 
 // IndexQueue is a queue whose messages are not in the store yet.
@@ -37,6 +45,9 @@ func (a *App) Status(ctx context.Context) (Status, error) {
 	status := Status{Version: Version(), Started: s.started, Roles: a.settings.Roles, Ready: true, Index: []IndexQueue{}}
 	if err := s.Ready(ctx); err != nil {
 		status.Ready, status.Problem = false, err.Error()
+	}
+	if running := s.indexing.Load(); running != nil && running.CompleteUpTo() > 0 {
+		status.Watermark = &Watermark{running.CompleteUpTo(), running.WatermarkAge().Seconds()}
 	}
 	conn, err := a.Connection()
 	if err != nil || conn.Err() != nil {

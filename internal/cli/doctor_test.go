@@ -16,6 +16,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -101,7 +102,28 @@ func TestDoctor(t *testing.T) {
 		}
 		i.checkForeign(t, broker, channel)
 		i.checkStuck(t, channel)
+		i.checkWatermarks(t, openStore(t, i.store, i.stream))
 	})
+}
+
+// checkWatermarks wants a warning of an indexer that was killed a while ago.
+func (i *installation) checkWatermarks(t *testing.T, store testStore) {
+	t.Helper()
+	if list, _ := i.findings(t); saying(list, doctor.Warning, "watermarks") != nil {
+		t.Errorf("no queue was indexed, and doctor says: %+v", list)
+	}
+	const source = "test" // of settingsOf
+	queue := schemas.Topology{Prefix: i.prefix}.Log()
+	killed := eventstore.Watermark{Session: "killed", Sequence: 7, Updated: time.Now().Add(-time.Hour)}
+	document, err := json.Marshal(eventstore.Watermarks{Source: source, Queues: map[string]eventstore.Watermark{queue: killed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version, err := store.CreateRecord(t.Context(), eventstore.WatermarkRecord, source, document); version == "" || err != nil {
+		t.Fatalf("%q, %v", version, err)
+	}
+	list, _ := i.findings(t)
+	wantFinding(t, list, doctor.Warning, "run watership serve with the role index", "watermarks: readers of new events wait at position 7", queue)
 }
 
 // An index of Elasticsearch whose shard is on no node, as where disks are nearly

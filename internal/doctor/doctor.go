@@ -42,6 +42,7 @@ type Store interface {
 	Events
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)
+	eventstore.RecordReader
 }
 
 // Events reads events.
@@ -123,6 +124,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkStore(ctx)
 	d.checkPaused(ctx)
 	d.checkQuarantine(ctx)
+	d.checkWatermarks(ctx)
 	if d.management == nil {
 		return
 	}

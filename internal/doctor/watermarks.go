@@ -1,0 +1,48 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// maxWatermarkAge is the age from which a watermark that nobody saves is reported: a live
+// indexer saves it each second, and releases that of another one after a minute.
+const maxWatermarkAge = 3 * time.Minute
+
+// checkWatermarks looks for queues whose indexer has ended without a successor: readers of
+// new events wait for it.
+func (d *doctor) checkWatermarks(ctx context.Context) {
+	source := d.Settings.Source
+	if d.store == nil || d.conn == nil {
+		return
+	}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	var err error
+	if source == "" {
+		source, err = d.conn.Source(ctx)
+	}
+	var watermarks eventstore.Watermarks
+	if err == nil {
+		watermarks, _, err = eventstore.ReadWatermarks(ctx, d.store, source)
+	}
+	if err != nil {
+		d.report("watermarks", Warning, err.Error(), "")
+		return
+	}
+	for _, queue := range slices.Sorted(maps.Keys(watermarks.Queues)) {
+		entry := watermarks.Queues[queue]
+		age := time.Since(entry.Updated)
+		if entry.Session == "" || age < maxWatermarkAge {
+			continue
+		}
+		d.report("watermarks", Warning,
+			fmt.Sprintf("readers of new events wait at position %d: no indexer has saved the watermark of queue %s for %s", entry.Sequence, queue, age.Round(time.Second)),
+			"run watership serve with the role index; if it runs, see in its log why it cannot save the watermarks")
+	}
+}
