@@ -25,6 +25,7 @@ save_state() {
 assign_ports() {
 	local use uses="amqp management dist epmd"
 	[[ $1 != elasticsearch* ]] || uses="http transport"
+	[[ $1 != postgres ]] || uses=sql
 	# A running server gets a new listener only when it is restarted.
 	[[ $1 != rabbitmq4 ]] || "${state[backend]}_alive" "$1" || uses+=" amqps"
 	for use in $uses; do
