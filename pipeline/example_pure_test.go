@@ -86,6 +86,15 @@ func ExampleNewMessage() {
 	// Output: invoice 17 <nil>
 }
 
+// A handler that stores its outgoing messages instead of returning them completes them first.
+func ExampleOutgoingEnvelope() {
+	ctx := schemas.NewContext(context.Background(), schemas.Envelope{Properties: schemas.Properties{MessageID: "order-17"}})
+	returned := message.NewMessage("", []byte("invoice 17"))
+	e, err := pipeline.OutgoingEnvelope(ctx, returned, 0, pipeline.Binding{Exchange: "shop", Key: "invoice.made"})
+	fmt.Println(e.Exchange, e.RoutingKey, e.Properties.CorrelationID, string(e.Body), err)
+	// Output: shop invoice.made order-17 invoice 17 <nil>
+}
+
 // Declare is idempotent: existing exchanges and queues stay unchanged. The broker is one
 // for tests.
 func ExampleDeclare() {

@@ -1,17 +1,20 @@
 package pipeline
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"maps"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -81,33 +84,55 @@ func (h *routeHandler) outgoingMessages(produced []*message.Message, parent sche
 
 // outgoingMessage returns the AMQP message for one message that a handler returned.
 func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.VerifiedState, ordinal int) (rabbit.Message, error) {
-	e, ok := h.envelope(msg)
+	e, err := outgoing{h.route.Queue, h.route.Publish, h.newID}.envelope(msg, parent, ordinal)
+	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, err
+}
+
+// OutgoingEnvelope returns the message that a pipeline publishes for a message that a handler
+// returned as the ordinal'th, from 0, with all that NewMessage leaves to the publish. The
+// context is of the message being handled. A message that names no exchange goes to the
+// binding, as of Route.Publish.
+func OutgoingEnvelope(ctx context.Context, returned *message.Message, ordinal int, to Binding) (schemas.Envelope, error) {
+	parent, _ := schemas.FromContext(ctx)
+	attempt := retry.AttemptFrom(ctx)
+	state := schemas.State{Fingerprint: attempt.Fingerprint, Replay: attempt.Replay}
+	return outgoing{attempt.Queue, to, watermill.NewULID}.envelope(returned, schemas.VerifiedState{Envelope: parent, State: state}, ordinal)
+}
+
+// outgoing completes the messages that the handler of a queue returns.
+type outgoing struct {
+	queue   string
+	publish Binding
+	newID   func() string
+}
+
+func (o outgoing) envelope(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
+	e, ok := o.read(msg)
 	if !ok {
-		return rabbit.Message{}, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
+		return e, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {
-		return rabbit.Message{}, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to",
-			ordinal+1, h.route.Queue)
+		return e, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to", ordinal+1, o.queue)
 	}
 	e.Headers = e.PublisherHeaders()
 	withoutCopiedCC(e.Headers, parent.Envelope)
 	if e.Properties.MessageID == "" {
-		e.Properties.MessageID = h.derivedID(parent, ordinal)
+		e.Properties.MessageID = o.derivedID(parent, ordinal)
 	}
 	if e.Properties.DeliveryMode == 0 {
 		e.Properties.DeliveryMode = amqp.Persistent
 	}
 	setCorrelation(&e, parent)
-	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, nil
+	return e, nil
 }
 
-// envelope returns the envelope of a message that a handler returned; false if its
-// metadata cannot be parsed.
-func (h *routeHandler) envelope(msg *message.Message) (schemas.Envelope, bool) {
+// read returns the envelope of a message that a handler returned; false if its metadata
+// cannot be parsed.
+func (o outgoing) read(msg *message.Message) (schemas.Envelope, bool) {
 	if _, made := msg.Metadata[outgoingKey]; made {
 		return outgoingEnvelope(msg)
 	}
-	return h.plainEnvelope(msg), true
+	return o.plainEnvelope(msg), true
 }
 
 // setCorrelation sets correlation id and causation, unless the handler has set them. A
@@ -134,8 +159,8 @@ func setCorrelation(e *schemas.Envelope, parent schemas.VerifiedState) {
 // plainEnvelope returns the envelope of a Watermill message without AMQP properties. A
 // copy of the handler's input keeps its headers, each with its type, and the properties
 // that describe the body.
-func (h *routeHandler) plainEnvelope(msg *message.Message) schemas.Envelope {
-	e := schemas.Envelope{Exchange: h.route.Publish.Exchange, RoutingKey: h.route.Publish.Key, Body: msg.Payload}
+func (o outgoing) plainEnvelope(msg *message.Message) schemas.Envelope {
+	e := schemas.Envelope{Exchange: o.publish.Exchange, RoutingKey: o.publish.Key, Body: msg.Payload}
 	if from, copied := transport.EnvelopeOf(msg); copied {
 		e.Headers = from.Headers
 		delete(e.Headers, headerStockUUID)
@@ -155,11 +180,11 @@ func (h *routeHandler) plainEnvelope(msg *message.Message) schemas.Envelope {
 
 // derivedID returns the same id each time a handler repeats. If the parent has no id, the
 // id is random: equal parents would get equal ids.
-func (h *routeHandler) derivedID(parent schemas.VerifiedState, ordinal int) string {
+func (o outgoing) derivedID(parent schemas.VerifiedState, ordinal int) string {
 	if parent.Envelope.Properties.MessageID == "" {
-		return h.newID()
+		return o.newID()
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%s",
-		parent.State.Fingerprint, h.route.Queue, ordinal, parent.State.Replay))
+		parent.State.Fingerprint, o.queue, ordinal, parent.State.Replay))
 	return hex.EncodeToString(sum[:16])
 }

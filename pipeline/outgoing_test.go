@@ -78,7 +78,7 @@ func TestRelation(t *testing.T) {
 
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
-	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: newMetrics(nil)}, route: Route{Queue: "q"}}
+	b := outgoing{queue: "q", newID: watermill.NewULID}
 	parent := func(id, replay string) schemas.VerifiedState {
 		return schemas.VerifiedState{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
@@ -89,7 +89,7 @@ func TestDerivedID(t *testing.T) {
 	if again := b.derivedID(parent("a", ""), 0); again != id {
 		t.Errorf("the repeat has id %s, not %s", again, id)
 	}
-	other := &routeHandler{messageFlow: b.messageFlow, route: Route{Queue: "r"}}
+	other := outgoing{queue: "r", newID: watermill.NewULID}
 	for what, another := range map[string]string{
 		"ordinal": b.derivedID(parent("a", ""), 1), "parent": b.derivedID(parent("b", ""), 0),
 		"replay": b.derivedID(parent("a", "job"), 0), "queue": other.derivedID(parent("a", ""), 0),
@@ -292,7 +292,7 @@ func TestNewMessageIsNotItsParent(t *testing.T) {
 	parent.Envelope.Properties.MessageID = "parent"
 	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{headerStockUUID: "parent", "tenant": "acme"}}
 	m, err := b.outgoingMessage(NewMessage(e), parent, 0)
-	if err != nil || m.Publishing.MessageId != b.derivedID(parent, 0) {
+	if err != nil || m.Publishing.MessageId != (outgoing{queue: "q"}).derivedID(parent, 0) {
 		t.Errorf("id %q: %v", m.Publishing.MessageId, err)
 	}
 	want := amqp.Table{"tenant": "acme", HeaderCausation: "parent"}
