@@ -31,6 +31,7 @@ func documentedPackages() []string {
 		"replayer/edit",
 		"subscription",
 		"replayer/transform",
+		"projection",
 	}
 }
 

@@ -66,6 +66,8 @@ func TestViolationsAreFound(t *testing.T) {
 		"doctor of a part":          {"internal/doctor replayer", "internal/doctor → replayer: doctor checks"},
 		"the printer of a part":     {"internal/terminal indexer", "internal/terminal → indexer: terminal prints"},
 		"the suite outside tests":   {"eventstore/elastic eventstore/storetest", "eventstore/elastic → eventstore/storetest: the suite"},
+		"projection of a store":     {"projection eventstore/sqlite", "projection → eventstore/sqlite: projection reads"},
+		"projection of a reader":    {"projection subscription", ""},
 		"database of a part":        {"internal/database projection", "internal/database → projection: database knows"},
 		"the servers outside tests": {"outbox internal/database/databasetest", "outbox → internal/database/databasetest: the databases"},
 		"a name that only begins":   {"schemas indexerx, pipelinex eventstore/elastic", "schemas → indexerx: schemas is the leaf"},

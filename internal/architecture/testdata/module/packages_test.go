@@ -1,13 +1,17 @@
 package service_test
 
 import (
+	"context"
+	"database/sql"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
+	_ "modernc.org/sqlite"
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
@@ -15,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -69,6 +74,32 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("read %+v, %v", item, err)
 		}
 		break
+	}
+}
+
+func TestProjection(t *testing.T) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	keys, err := projection.New(projection.Config{
+		Name: "keys", Version: 1, Tables: []string{"keys"}, DB: db,
+		Reader: subscription.Reader{Store: newStore(t), Source: "shop"},
+		Create: func(ctx context.Context, tx *sql.Tx, tables projection.Tables) error {
+			_, err := tx.ExecContext(ctx, "CREATE TABLE "+tables.Name("keys")+" (name TEXT PRIMARY KEY)")
+			return err
+		},
+		Handle: func(ctx context.Context, tx *sql.Tx, tables projection.Tables, event schemas.Event) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO "+tables.Name("keys")+" VALUES ($1) ON CONFLICT DO NOTHING", event.Envelope.RoutingKey)
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := keys.Rebuild(t.Context()); err != nil || g.State != projection.Live {
+		t.Errorf("%+v, %v", g, err)
 	}
 }
 

@@ -1,0 +1,186 @@
+package projection
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/internal/database"
+	"github.com/watershipmq/watership/retry"
+)
+
+// apply handles a batch in one transaction. If that fails, each event gets a transaction of
+// its own, so that an event that fails neither repeats nor holds up those before it.
+func (r *runner) apply(ctx context.Context, b *batch) error {
+	if len(b.items) == 0 && b.position == (eventstore.Cursor{}) {
+		return nil
+	}
+	if !b.hasUnreadable() {
+		if err := r.commit(ctx, b, nil); err == nil || isFinal(ctx, err) {
+			return err
+		}
+	}
+	if len(b.items) == 0 {
+		return r.insist(ctx, func() error { return r.commitOnce(ctx, b, nil) })
+	}
+	for i := range b.items {
+		if err := r.applySingle(ctx, b.single(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFinal reports whether a transaction is not to be tried again.
+func isFinal(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, database.ErrLeaseLost)
+}
+
+// applySingle handles one event, as often as the policy says.
+func (r *runner) applySingle(ctx context.Context, b *batch) error {
+	item := b.items[0]
+	if item.Err != nil {
+		return r.giveUp(ctx, b, item.Err)
+	}
+	for attempt := 1; ; {
+		err := r.commitOnce(ctx, b, nil)
+		if err == nil || isFinal(ctx, err) {
+			return err
+		}
+		r.noteFailure(ctx, err)
+		decision := r.cfg.Policy.Next(err, attempt, rand.Float64)
+		if r.cfg.DB.PingContext(ctx) != nil {
+			decision = retry.Decision{Action: retry.Defer, Delay: cmp.Or(decision.Delay, maxPause)}
+		}
+		r.cfg.Logger.Warn("an event failed", "event", item.Event.EventID, "attempt", attempt, "next", decision.Action, "delay", decision.Delay, "error", err)
+		switch decision.Action {
+		case retry.Poison:
+			return r.giveUp(ctx, b, err)
+		case retry.Retry:
+			attempt++
+		}
+		if err := wait(ctx, decision.Delay); err != nil {
+			return err
+		}
+	}
+}
+
+// giveUp parks an event, or ends the projection.
+func (r *runner) giveUp(ctx context.Context, b *batch, why error) error {
+	if r.cfg.Park {
+		return r.insist(ctx, func() error { return r.commitOnce(ctx, b, why) })
+	}
+	r.noteFailure(ctx, why)
+	return &EventError{Projection: r.cfg.Name, Event: b.items[0].Event, Err: why}
+}
+
+// commitOnce commits a batch, unless an earlier attempt has: the answer to a commit may be
+// lost with the connection.
+func (r *runner) commitOnce(ctx context.Context, b *batch, parked error) error {
+	before := r.generation.revision
+	isThere, err := r.reload(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !isThere:
+		return fmt.Errorf("generation %d: %w", r.generation.Number, database.ErrLeaseLost)
+	case r.generation.revision == before+1: // nobody else changes it while the lease is held
+		return r.fence(ctx)
+	}
+	return r.commit(ctx, b, parked)
+}
+
+func (r *runner) fence(ctx context.Context) error {
+	return database.InTx(ctx, r.cfg.DB, func(tx *sql.Tx) error { return r.lease.Fence(ctx, tx) })
+}
+
+// commit handles a batch, or records its only event as parked, and saves the checkpoint, all
+// in one transaction.
+func (r *runner) commit(ctx context.Context, b *batch, parked error) error {
+	var after Generation
+	err := database.InTx(ctx, r.cfg.DB, func(tx *sql.Tx) (err error) {
+		if err := r.lease.Fence(ctx, tx); err != nil {
+			return err
+		}
+		after, err = r.handle(ctx, tx, b, parked)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.generation, r.saved = after, time.Now()
+	return nil
+}
+
+// handle returns the generation as it is after the transaction.
+func (r *runner) handle(ctx context.Context, tx *sql.Tx, b *batch, parked error) (Generation, error) {
+	g := r.generation
+	to := checkpoint{position: laterOf(b.position, g.Position), handled: int64(len(b.items))}
+	if parked != nil {
+		to.handled, to.parked = 0, 1
+	}
+	if err := r.advance(ctx, tx, g, to); err != nil {
+		return g, err
+	}
+	g.Position, g.Events, g.Parked, g.Failure = to.position, g.Events+to.handled, g.Parked+to.parked, ""
+	g.revision++
+	if parked != nil {
+		return g, r.park(ctx, tx, b.items[0], to.position, parked)
+	}
+	for _, item := range b.items {
+		if err := r.cfg.Handle(ctx, tx, Tables{g.Number}, item.Event); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// laterOf returns the later position. A document that cannot be read has none.
+func laterOf(a, b eventstore.Cursor) eventstore.Cursor {
+	if a.Sequence > b.Sequence || a.Sequence == b.Sequence && a.EventID > b.EventID {
+		return a
+	}
+	return b
+}
+
+// noteFailure makes an error readable in Generations, if the database answers.
+func (r *runner) noteFailure(ctx context.Context, failure error) {
+	_, _ = r.cfg.DB.ExecContext(ctx, "UPDATE watership_projection SET failure = $1, updated = "+r.dialect.Now+" WHERE name = $2 AND generation = $3",
+		failure.Error(), r.cfg.Name, r.generation.Number)
+}
+
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 5 * time.Second
+	tries    = 8 // while the database answers
+)
+
+// insist repeats do. Errors while the database does not answer do not count.
+func (c *connection) insist(ctx context.Context, do func() error) error {
+	pauses := backoff.Backoff{Min: minPause, Max: maxPause}
+	for failures, counted := 1, 1; ; failures++ {
+		err := do()
+		if err == nil || isFinal(ctx, err) || errors.Is(err, ErrSuperseded) || retry.IsPermanent(err) {
+			return err
+		}
+		if c.cfg.DB.PingContext(ctx) == nil {
+			if counted++; counted > tries {
+				return err
+			}
+		}
+		c.cfg.Logger.Warn("trying again", "error", err)
+		if err := pauses.Wait(ctx, failures, 0); err != nil {
+			return err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	return backoff.Backoff{}.Wait(ctx, 1, d)
+}

@@ -1,0 +1,277 @@
+package projection
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/database"
+)
+
+// Rebuild makes the tables again from the first event, in a new generation, while another
+// process may keep those that are read. Once the new ones have every event that the old ones
+// have, it makes the views show the new ones in one transaction, and drops the old ones. A
+// rebuild that was interrupted is continued by the next one of the same Config.Version. Of
+// several at once, one works and the others wait for it.
+//
+// It returns the generation that is read then. A process in Run goes on with it, if its
+// Config.Version is the same.
+func (p *Projection) Rebuild(ctx context.Context) (Generation, error) {
+	c, err := p.connect(ctx)
+	if err != nil {
+		return Generation{}, err
+	}
+	b := rebuild{connection: c}
+	for err == nil && b.done.Number == 0 {
+		var r *runner
+		if r, err = await(ctx, c, func() (*runner, error) { return b.next(ctx) }); err == nil && b.done.Number == 0 {
+			err = b.fill(ctx, r)
+			r.lease.Release(ctx)
+		}
+		if errors.Is(err, database.ErrLeaseLost) {
+			err = nil // the generation tells what became of it
+		}
+	}
+	if err != nil {
+		return b.done, fmt.Errorf("projection %s: rebuilding: %w", c.cfg.Name, err)
+	}
+	c.dropRetired(ctx)
+	return b.done, nil
+}
+
+// rebuild is one call of Rebuild.
+type rebuild struct {
+	*connection
+	number int64      // of the generation that this or another process makes
+	done   Generation // once it is read
+}
+
+// fill handles events until the switch-over. If the rebuild was interrupted before that, there
+// may be no further events.
+func (b *rebuild) fill(ctx context.Context, r *runner) error {
+	if position := r.generation.Position; position.Sequence > 0 && position.EventID == "" {
+		if done, err := b.switchOver(ctx, r); done || err != nil {
+			return err
+		}
+	}
+	return r.follow(ctx, b.switchOver)
+}
+
+// next returns a runner of the generation to fill, or one without a lease once it is read.
+func (b *rebuild) next(ctx context.Context) (*runner, error) {
+	all, err := b.readGenerations(ctx, b.cfg.DB)
+	if err != nil {
+		return nil, err
+	}
+	var building Generation
+	for _, g := range all {
+		switch {
+		case g.State == Live && g.Version > b.cfg.Version:
+			return nil, b.superseded(g)
+		case g.State == Live && g.Number == b.number:
+			b.done = g
+			return &runner{}, nil
+		case g.State == Building:
+			building = g
+		}
+	}
+	if building.Number == 0 {
+		_, err := b.createGeneration(ctx, Building)
+		return nil, err
+	}
+	r, err := b.lead(ctx, building)
+	if r == nil || err != nil {
+		if building.Version == b.cfg.Version {
+			b.number = building.Number // which another process fills
+		}
+		return nil, err
+	}
+	if r.generation.State != Building {
+		r.lease.Release(ctx)
+		return nil, nil
+	}
+	if building.Version != b.cfg.Version {
+		defer r.lease.Release(ctx)
+		return nil, b.discard(ctx, r)
+	}
+	b.number = building.Number
+	b.cfg.Logger.Info("rebuilding", "generation", b.number, "events", r.generation.Events)
+	return r, nil
+}
+
+// discard drops a generation that a program of another version began.
+func (b *rebuild) discard(ctx context.Context, r *runner) error {
+	return database.InTx(ctx, b.cfg.DB, func(tx *sql.Tx) error {
+		if err := r.lease.Fence(ctx, tx); err != nil {
+			return err
+		}
+		return b.dropGeneration(ctx, tx, r.generation)
+	})
+}
+
+// catchUpTimeout limits how long a process in Run waits for the switch-over.
+const catchUpTimeout = time.Second
+
+// lockTimeout is the time after which a transaction that waits for readers gives up.
+const lockTimeout = "2s"
+
+// errBehind: the tables that are read have later events.
+var errBehind = errors.New("the generation that is read has later events")
+
+// switchOver makes the views show the new generation, unless the old one is ahead. It tries
+// again after an error that may pass, such as a reader that holds a view for long.
+func (b *rebuild) switchOver(ctx context.Context, r *runner) (done bool, err error) {
+	for failures := 1; ; failures++ {
+		err := b.trySwitch(ctx, r)
+		switch {
+		case err == nil:
+			b.cfg.Logger.Info("switched over", "generation", r.generation.Number, "events", r.generation.Events)
+			b.done = r.generation
+			return true, nil
+		case errors.Is(err, errBehind):
+			b.cfg.Logger.Info("no switch-over yet", "reason", err)
+			return false, nil
+		case isFinal(ctx, err):
+			return false, err
+		}
+		err = fmt.Errorf("switching over: %w", err)
+		r.noteFailure(ctx, err)
+		if failures == tries {
+			return false, err
+		}
+		b.cfg.Logger.Warn("trying the switch-over again", "error", err)
+		if err := wait(ctx, pollInterval); err != nil {
+			return false, err
+		}
+		if err := b.recheck(ctx, r); err != nil {
+			return false, err
+		}
+	}
+}
+
+// recheck fails with ErrLeaseLost if the commit of a switch-over had succeeded.
+func (b *rebuild) recheck(ctx context.Context, r *runner) error {
+	isThere := false
+	err := b.insist(ctx, func() (err error) {
+		isThere, err = r.reload(ctx)
+		return err
+	})
+	if err == nil && (!isThere || r.generation.State != Building) {
+		return database.ErrLeaseLost
+	}
+	return err
+}
+
+// trySwitch locks rows of the old generation first, as its runner does.
+func (b *rebuild) trySwitch(ctx context.Context, r *runner) error {
+	after := r.generation
+	err := database.InTx(ctx, b.cfg.DB, func(tx *sql.Tx) error {
+		if err := r.lease.Fence(ctx, tx); err != nil {
+			return err
+		}
+		former, err := b.retire(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if after, err = b.catchUp(ctx, tx, r, former.Position); err != nil {
+			return err
+		}
+		if err := b.enliven(ctx, tx, after); err != nil {
+			return err
+		}
+		if err := b.limitLocks(ctx, tx); err != nil {
+			return err
+		}
+		return b.showViews(ctx, tx, after.Number, former.tables)
+	})
+	if err == nil {
+		after.State, after.revision = Live, after.revision+1
+		r.generation = after
+	}
+	return err
+}
+
+// catchUp handles the events that only the old generation has, whose process waits for the
+// transaction. It fails with errBehind if they are many, or one fails.
+func (b *rebuild) catchUp(ctx context.Context, tx *sql.Tx, r *runner, to eventstore.Cursor) (Generation, error) {
+	if laterOf(to, r.generation.Position) == r.generation.Position {
+		return r.generation, nil
+	}
+	missing := newBatch(b.cfg)
+	reading, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	for item, err := range b.cfg.Reader.Items(reading, r.generation.Position) {
+		if err != nil || item.Err != nil || missing.isFull() {
+			return r.generation, errBehind
+		}
+		if item.CaughtUp && item.Position.Sequence < to.Sequence { // as after a deletion of events
+			return r.generation, errBehind
+		}
+		if item.CaughtUp || laterOf(item.Position, to) != to {
+			break
+		}
+		missing.add(item)
+	}
+	if reading.Err() != nil {
+		return r.generation, errBehind
+	}
+	missing.position = to
+	after, err := r.handle(ctx, tx, missing, nil)
+	if err != nil {
+		return after, fmt.Errorf("%w: %w", errBehind, err)
+	}
+	return after, nil
+}
+
+// limitLocks limits the time for which the transaction waits for programs that read, while
+// other programs wait for it.
+func (c *connection) limitLocks(ctx context.Context, tx *sql.Tx) error {
+	if !c.dialect.IsPostgreSQL {
+		return nil
+	}
+	return database.Exec(ctx, tx, "SET LOCAL lock_timeout = '"+lockTimeout+"'")
+}
+
+// retire ends the generation that is read, and returns it; the zero value if there is none.
+func (b *rebuild) retire(ctx context.Context, tx *sql.Tx) (Generation, error) {
+	row := tx.QueryRowContext(ctx, `UPDATE watership_projection SET state = 'retired', revision = revision + 1, updated = `+b.dialect.Now+`
+		WHERE name = $1 AND state = 'live' RETURNING `+generationColumns, b.cfg.Name)
+	former, err := scanGeneration(row)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Generation{}, nil
+	}
+	if err != nil {
+		return Generation{}, fmt.Errorf("retiring the generation that is read: %w", err)
+	}
+	return former, nil
+}
+
+// enliven makes the new generation the one that is read.
+func (b *rebuild) enliven(ctx context.Context, tx *sql.Tx, g Generation) error {
+	result, err := tx.ExecContext(ctx, `UPDATE watership_projection SET state = 'live', failure = '', revision = revision + 1, updated = `+b.dialect.Now+`
+		WHERE name = $1 AND generation = $2 AND revision = $3 AND state = 'building'`, b.cfg.Name, g.Number, g.revision)
+	if err != nil {
+		return fmt.Errorf("making generation %d the one that is read: %w", g.Number, err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(fmt.Errorf("generation %d: %w", g.Number, database.ErrLeaseLost), err)
+	}
+	return nil
+}
+
+// dropRetired drops the tables of former generations. A program may still read them, in a
+// transaction that began before the switch-over; they are dropped the next time then.
+func (c *connection) dropRetired(ctx context.Context) {
+	all, err := c.readGenerations(ctx, c.cfg.DB)
+	for _, g := range all {
+		if g.State == Retired {
+			err = errors.Join(err, database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error { return c.dropGeneration(ctx, tx, g) }))
+		}
+	}
+	if err != nil {
+		c.cfg.Logger.Warn("the tables of a former generation are not dropped yet", "error", err)
+	}
+}
