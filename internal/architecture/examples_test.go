@@ -32,6 +32,7 @@ func documentedPackages() []string {
 		"subscription",
 		"replayer/transform",
 		"projection",
+		"outbox",
 	}
 }
 

@@ -68,6 +68,8 @@ func TestViolationsAreFound(t *testing.T) {
 		"the suite outside tests":   {"eventstore/elastic eventstore/storetest", "eventstore/elastic → eventstore/storetest: the suite"},
 		"projection of a store":     {"projection eventstore/sqlite", "projection → eventstore/sqlite: projection reads"},
 		"projection of a reader":    {"projection subscription", ""},
+		"outbox of events":          {"outbox projection", "outbox → projection: outbox is"},
+		"outbox of a route":         {"outbox pipeline", ""},
 		"database of a part":        {"internal/database projection", "internal/database → projection: database knows"},
 		"the servers outside tests": {"outbox internal/database/databasetest", "outbox → internal/database/databasetest: the databases"},
 		"a name that only begins":   {"schemas indexerx, pipelinex eventstore/elastic", "schemas → indexerx: schemas is the leaf"},

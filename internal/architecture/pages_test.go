@@ -11,7 +11,7 @@ import (
 
 // TestPagesNameFilesThatExist keeps the pages for contributors true when files move.
 func TestPagesNameFilesThatExist(t *testing.T) {
-	path := regexp.MustCompile("`((?:pipeline|indexer|replayer|subscription|projection|schemas|eventstore|retry|broker|internal|cmd|docs)(?:/[a-z_0-9]+)*(?:\\.go)?)`")
+	path := regexp.MustCompile("`((?:pipeline|indexer|replayer|subscription|projection|outbox|schemas|eventstore|retry|broker|internal|cmd|docs)(?:/[a-z_0-9]+)*(?:\\.go)?)`")
 	for _, page := range []string{"docs/architecture.md", "CONTRIBUTING.md"} {
 		text, err := os.ReadFile("../../" + page)
 		if err != nil {

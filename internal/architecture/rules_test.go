@@ -42,6 +42,7 @@ func rules() []rule {
 		{why: "terminal prints and knows no part", from: []string{"internal/terminal"}, not: []string{""}, save: []string{"internal/terminal", "internal/wording", "schemas", "eventstore/kql"}},
 		{why: "the suite of the stores is for tests", from: []string{""}, not: []string{"eventstore/storetest"}},
 		{why: "projection reads by a subscription and writes to a database", from: []string{"projection"}, not: slices.Concat([]string{"indexer", "replayer", "pipeline"}, stores)},
+		{why: "outbox is of handlers and knows no event", from: []string{"outbox"}, not: slices.Concat([]string{"indexer", "replayer", "subscription", "projection"}, stores)},
 		{why: "database knows SQL only", from: []string{"internal/database"}, not: []string{""}, save: []string{"internal/database", "retry"}},
 		{why: "the databases of the tests are for tests", from: []string{""}, not: []string{"internal/database/databasetest"}},
 		{why: "backoff knows time only", from: []string{"internal/backoff"}, not: []string{""}, save: []string{"internal/backoff"}},

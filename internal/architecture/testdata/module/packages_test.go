@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/storetest"
+	"github.com/watershipmq/watership/outbox"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/projection"
@@ -77,12 +78,16 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-func TestProjection(t *testing.T) {
+// An event gets a row of a projection and a message of the outbox in one transaction.
+func TestProjectionAndOutbox(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db")+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	if err := outbox.Install(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
 	keys, err := projection.New(projection.Config{
 		Name: "keys", Version: 1, Tables: []string{"keys"}, DB: db,
 		Reader: subscription.Reader{Store: newStore(t), Source: "shop"},
@@ -90,9 +95,8 @@ func TestProjection(t *testing.T) {
 			_, err := tx.ExecContext(ctx, "CREATE TABLE "+tables.Name("keys")+" (name TEXT PRIMARY KEY)")
 			return err
 		},
-		Handle: func(ctx context.Context, tx *sql.Tx, tables projection.Tables, event schemas.Event) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO "+tables.Name("keys")+" VALUES ($1) ON CONFLICT DO NOTHING", event.Envelope.RoutingKey)
-			return err
+		Handle: func(ctx context.Context, tx *sql.Tx, _ projection.Tables, event schemas.Event) error {
+			return outbox.Publish(ctx, tx, event.Envelope)
 		},
 	})
 	if err != nil {

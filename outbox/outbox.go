@@ -1,0 +1,105 @@
+// Package outbox publishes messages to RabbitMQ if, and only if, a transaction of a database
+// commits, and handles each received message once. The messages wait in a table of the same
+// SQLite or PostgreSQL database:
+//
+//	err := outbox.Publish(ctx, tx, schemas.Envelope{
+//		Exchange: "shop", RoutingKey: "invoice.made", Body: invoice,
+//	})
+//	if err != nil {
+//		return err // and roll back
+//	}
+//	return tx.Commit()
+//
+// A Relay publishes them, in order, and deletes each when the broker has confirmed it. So
+// each is published at least once, always with the same message id. An Inbox makes the
+// handler of a route run once for each message id, in a transaction to which the messages
+// that it returns belong.
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/database"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Limit is the maximum of messages that wait in the table, so that a broker that is away for
+// long does not fill the disk.
+const Limit = 1_000_000
+
+// ErrFull: Limit messages wait already.
+var ErrFull = errors.New("the outbox is full: its relay does not run, or RabbitMQ is unavailable")
+
+// Install creates the tables of the outbox and of the inbox, unless they exist.
+func Install(ctx context.Context, db *sql.DB) error {
+	dialect, err := database.DialectOf(ctx, db)
+	if err == nil {
+		err = database.Create(ctx, db, "watership_inbox", schema(dialect)...)
+	}
+	if err != nil {
+		return fmt.Errorf("installing the outbox: %w", err)
+	}
+	return nil
+}
+
+func schema(dialect database.Dialect) []string {
+	return []string{
+		database.LeaseTable,
+		`CREATE TABLE IF NOT EXISTS watership_outbox (
+			id ` + dialect.Identity + `, exchange TEXT NOT NULL, routing_key TEXT NOT NULL,
+			properties TEXT NOT NULL, body ` + dialect.Blob + ` NOT NULL, attempts BIGINT NOT NULL DEFAULT 0,
+			due BIGINT NOT NULL DEFAULT 0, failure TEXT NOT NULL DEFAULT '')`,
+		`CREATE INDEX IF NOT EXISTS watership_outbox_new ON watership_outbox (id) WHERE attempts = 0`,
+		`CREATE INDEX IF NOT EXISTS watership_outbox_due ON watership_outbox (due) WHERE attempts > 0`,
+		`CREATE TABLE IF NOT EXISTS watership_inbox (
+			queue TEXT NOT NULL, message TEXT NOT NULL, handled BIGINT NOT NULL, PRIMARY KEY (queue, message))`,
+		`CREATE INDEX IF NOT EXISTS watership_inbox_handled ON watership_inbox (handled)`,
+	}
+}
+
+// Publish adds messages to the outbox. They are published in this order once tx commits, and
+// after those of transactions that committed before tx began. A message without an id gets
+// a random one, and one without a delivery mode is persistent. If the outbox is full, the
+// error is ErrFull and tx is to be rolled back.
+func Publish(ctx context.Context, tx *sql.Tx, messages ...schemas.Envelope) error {
+	for _, e := range messages {
+		if e.Properties.MessageID == "" {
+			e.Properties.MessageID = watermill.NewULID()
+		}
+		if e.Properties.DeliveryMode == 0 {
+			e.Properties.DeliveryMode = amqp.Persistent
+		}
+		properties, err := encodeProperties(e)
+		if err != nil {
+			return fmt.Errorf("message %s for exchange %q: %w", e.Properties.MessageID, e.Exchange, err)
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ($1, $2, $3, $4)",
+			e.Exchange, e.RoutingKey, string(properties), nonNil(e.Body))
+		if err != nil {
+			return fmt.Errorf("adding message %s to the outbox: %w", e.Properties.MessageID, err)
+		}
+	}
+	// After the insert, since SQLite may refuse a transaction that reads first and then writes.
+	var waiting int64
+	err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(id) - MIN(id), 0) FROM watership_outbox WHERE attempts = 0").Scan(&waiting)
+	if err != nil {
+		return fmt.Errorf("counting the messages of the outbox: %w", err)
+	}
+	if waiting >= Limit {
+		return ErrFull
+	}
+	return nil
+}
+
+func nonNil(body []byte) []byte {
+	if body == nil {
+		return []byte{}
+	}
+	return body
+}
