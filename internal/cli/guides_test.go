@@ -216,7 +216,7 @@ func (r *guideReader) install(t *testing.T, line, variable string) {
 func (r *guideReader) run(t *testing.T, c command) {
 	t.Helper()
 	r.commands++
-	reads := regexp.MustCompile(`^(watership (show|failed|search)\b|curl -sG? )`).MatchString(c.line)
+	reads := regexp.MustCompile(`^(watership (show|failed|search)\b|curl -sG? |\./totals show$)`).MatchString(c.line)
 	var diff, out string
 	agrees := func() bool {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", c.line)
