@@ -129,19 +129,19 @@ func modelLatency(longest time.Duration) time.Duration {
 	return rand.N(10 * time.Millisecond)
 }
 
-func (c *modelClient) Create(ctx context.Context, documents []schemas.Document) (results []eventstore.Result, err error) {
+func (c *modelClient) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	copied := slices.Clone(documents)
 	for i := range copied {
 		copied[i].Source = slices.Clone(copied[i].Source)
 	}
-	err = c.request(ctx, lateWrite, func() { results = c.create(copied) })
-	if err != nil {
+	results := new([]eventstore.Result)
+	if err := c.request(ctx, lateWrite, func() { *results = c.create(copied) }); err != nil {
 		return nil, err
 	}
 	if rand.IntN(50) == 0 { // ends the session, while its other request is sent
 		return nil, errors.New("an error that is no answer of the store")
 	}
-	return results, nil
+	return *results, nil
 }
 
 const modelReadLatency = 500 * time.Millisecond

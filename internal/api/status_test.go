@@ -99,6 +99,10 @@ func testStatusAndRoutes(t *testing.T, s system) {
 	if status["ready"] != true || status["problem"] != nil || err != nil || time.Since(started) > time.Hour || len(status["roles"].([]any)) != 6 {
 		t.Errorf("%v", status)
 	}
+	eventually(t, "the watermark moves", func() bool {
+		age, is := member(s.get(t, "/status"), "watermark", "age_seconds").(float64)
+		return is && age < 60
+	})
 	for _, queue := range status["index"].([]any) {
 		if lag, is := member(queue, "lag_seconds").(float64); !is || lag < 0 || lag > 60 {
 			t.Errorf("%v", queue)
