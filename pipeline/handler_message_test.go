@@ -72,7 +72,7 @@ func TestOutgoingHasNoStateOfAnother(t *testing.T) {
 		"watership-attempt": int64(3), "x-death": []any{}, "x-first-death-queue": "q", "x-own": "kept", "tenant": "acme",
 	}}), schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}, 0)
 	want := amqp.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}
-	if diff := cmp.Diff(want, out.Publishing.Headers); err != nil || diff != "" {
+	if diff := cmp.Diff(want, out.Headers); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 }

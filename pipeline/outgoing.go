@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/outgoing"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -65,11 +64,21 @@ func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 	return transport.EnvelopeOf(as)
 }
 
-// outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
-// message that the handler returned is a failure of the handler.
+// outgoingMessages returns the AMQP messages for the result of a handler.
 func (h *routeHandler) outgoingMessages(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
-	return usercode.Recover(func() (messages []rabbit.Message, err error) {
-		messages = make([]rabbit.Message, len(produced))
+	envelopes, err := h.outgoing(produced, parent)
+	messages := make([]rabbit.Message, len(envelopes))
+	for i, e := range envelopes {
+		messages[i] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
+	}
+	return messages, err
+}
+
+// outgoing returns the messages to publish for the result of a handler. A panic on a message
+// that the handler returned is a failure of the handler.
+func (h *routeHandler) outgoing(produced []*message.Message, parent schemas.VerifiedState) ([]schemas.Envelope, error) {
+	return usercode.Recover(func() (messages []schemas.Envelope, err error) {
+		messages = make([]schemas.Envelope, len(produced))
 		for i, msg := range produced {
 			if msg == nil {
 				return nil, fmt.Errorf("outgoing message %d of %d is nil", i+1, len(produced))
@@ -82,10 +91,9 @@ func (h *routeHandler) outgoingMessages(produced []*message.Message, parent sche
 	})
 }
 
-// outgoingMessage returns the AMQP message for one message that a handler returned.
-func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.VerifiedState, ordinal int) (rabbit.Message, error) {
-	e, err := outgoing{h.route.Queue, h.route.Publish, h.newID}.envelope(msg, parent, ordinal)
-	return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}, err
+// outgoingMessage returns the message to publish for one that a handler returned.
+func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
+	return completion{h.route.Queue, h.route.Publish, h.newID}.envelope(msg, parent, ordinal)
 }
 
 // OutgoingEnvelope returns the message that a pipeline publishes for a message that a handler
@@ -96,71 +104,50 @@ func OutgoingEnvelope(ctx context.Context, returned *message.Message, ordinal in
 	parent, _ := schemas.FromContext(ctx)
 	attempt := retry.AttemptFrom(ctx)
 	state := schemas.State{Fingerprint: attempt.Fingerprint, Replay: attempt.Replay}
-	return outgoing{attempt.Queue, to, watermill.NewULID}.envelope(returned, schemas.VerifiedState{Envelope: parent, State: state}, ordinal)
+	return completion{attempt.Queue, to, watermill.NewULID}.envelope(returned, schemas.VerifiedState{Envelope: parent, State: state}, ordinal)
 }
 
-// outgoing completes the messages that the handler of a queue returns.
-type outgoing struct {
+// completion completes the messages that the handler of a queue returns.
+type completion struct {
 	queue   string
 	publish Binding
 	newID   func() string
 }
 
-func (o outgoing) envelope(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
-	e, ok := o.read(msg)
+func (c completion) envelope(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
+	e, ok := c.read(msg)
 	if !ok {
 		return e, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {
-		return e, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to", ordinal+1, o.queue)
+		return e, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to", ordinal+1, c.queue)
 	}
 	e.Headers = e.PublisherHeaders()
 	withoutCopiedCC(e.Headers, parent.Envelope)
 	if e.Properties.MessageID == "" {
-		e.Properties.MessageID = o.derivedID(parent, ordinal)
+		e.Properties.MessageID = c.derivedID(parent, ordinal)
 	}
 	if e.Properties.DeliveryMode == 0 {
 		e.Properties.DeliveryMode = amqp.Persistent
 	}
-	setCorrelation(&e, parent)
+	outgoing.SetCorrelation(&e, parent, HeaderCausation)
 	return e, nil
 }
 
 // read returns the envelope of a message that a handler returned; false if its metadata
 // cannot be parsed.
-func (o outgoing) read(msg *message.Message) (schemas.Envelope, bool) {
+func (c completion) read(msg *message.Message) (schemas.Envelope, bool) {
 	if _, made := msg.Metadata[outgoingKey]; made {
 		return outgoingEnvelope(msg)
 	}
-	return o.plainEnvelope(msg), true
-}
-
-// setCorrelation sets correlation id and causation, unless the handler has set them. A
-// causation that was copied from the parent names the parent's own cause.
-func setCorrelation(e *schemas.Envelope, parent schemas.VerifiedState) {
-	p := parent.Envelope.Properties
-	if e.Properties.CorrelationID == "" {
-		e.Properties.CorrelationID = p.CorrelationID
-	}
-	if e.Properties.CorrelationID == "" {
-		e.Properties.CorrelationID = p.MessageID
-	}
-	said, set := e.Headers[HeaderCausation].(string)
-	of, copied := parent.Envelope.Headers[HeaderCausation].(string)
-	if set && !(copied && said == of) {
-		return
-	}
-	e.Headers[HeaderCausation] = parent.State.Fingerprint
-	if p.MessageID != "" {
-		e.Headers[HeaderCausation] = p.MessageID
-	}
+	return c.plainEnvelope(msg), true
 }
 
 // plainEnvelope returns the envelope of a Watermill message without AMQP properties. A
 // copy of the handler's input keeps its headers, each with its type, and the properties
 // that describe the body.
-func (o outgoing) plainEnvelope(msg *message.Message) schemas.Envelope {
-	e := schemas.Envelope{Exchange: o.publish.Exchange, RoutingKey: o.publish.Key, Body: msg.Payload}
+func (c completion) plainEnvelope(msg *message.Message) schemas.Envelope {
+	e := schemas.Envelope{Exchange: c.publish.Exchange, RoutingKey: c.publish.Key, Body: msg.Payload}
 	if from, copied := transport.EnvelopeOf(msg); copied {
 		e.Headers = from.Headers
 		delete(e.Headers, headerStockUUID)
@@ -180,11 +167,9 @@ func (o outgoing) plainEnvelope(msg *message.Message) schemas.Envelope {
 
 // derivedID returns the same id each time a handler repeats. If the parent has no id, the
 // id is random: equal parents would get equal ids.
-func (o outgoing) derivedID(parent schemas.VerifiedState, ordinal int) string {
+func (c completion) derivedID(parent schemas.VerifiedState, ordinal int) string {
 	if parent.Envelope.Properties.MessageID == "" {
-		return o.newID()
+		return c.newID()
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%s",
-		parent.State.Fingerprint, o.queue, ordinal, parent.State.Replay))
-	return hex.EncodeToString(sum[:16])
+	return outgoing.ID(parent.State.Fingerprint, c.queue, ordinal, parent.State.Replay)
 }

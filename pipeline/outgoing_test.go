@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/outgoing"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -64,13 +65,13 @@ func TestRelation(t *testing.T) {
 	parent.Envelope.Properties.CorrelationID = "c"
 	parent.Envelope.Headers = amqp.Table{HeaderCausation: "grandparent"}
 	copied := schemas.Envelope{Headers: amqp.Table{HeaderCausation: "grandparent"}}
-	setCorrelation(&copied, parent)
+	outgoing.SetCorrelation(&copied, parent, HeaderCausation)
 	if copied.Properties.CorrelationID != "c" || copied.Headers[HeaderCausation] != "v1:f" {
 		t.Errorf("%+v", copied)
 	}
 	parent.Envelope.Properties.MessageID = "p"
 	e := schemas.Envelope{Headers: amqp.Table{}}
-	setCorrelation(&e, parent)
+	outgoing.SetCorrelation(&e, parent, HeaderCausation)
 	if e.Properties.CorrelationID != "c" || e.Headers[HeaderCausation] != "p" {
 		t.Errorf("%+v", e)
 	}
@@ -78,7 +79,7 @@ func TestRelation(t *testing.T) {
 
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
-	b := outgoing{queue: "q", newID: watermill.NewULID}
+	b := completion{queue: "q", newID: watermill.NewULID}
 	parent := func(id, replay string) schemas.VerifiedState {
 		return schemas.VerifiedState{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
@@ -89,7 +90,7 @@ func TestDerivedID(t *testing.T) {
 	if again := b.derivedID(parent("a", ""), 0); again != id {
 		t.Errorf("the repeat has id %s, not %s", again, id)
 	}
-	other := outgoing{queue: "r", newID: watermill.NewULID}
+	other := completion{queue: "r", newID: watermill.NewULID}
 	for what, another := range map[string]string{
 		"ordinal": b.derivedID(parent("a", ""), 1), "parent": b.derivedID(parent("b", ""), 0),
 		"replay": b.derivedID(parent("a", "job"), 0), "queue": other.derivedID(parent("a", ""), 0),
@@ -292,11 +293,11 @@ func TestNewMessageIsNotItsParent(t *testing.T) {
 	parent.Envelope.Properties.MessageID = "parent"
 	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{headerStockUUID: "parent", "tenant": "acme"}}
 	m, err := b.outgoingMessage(NewMessage(e), parent, 0)
-	if err != nil || m.Publishing.MessageId != (outgoing{queue: "q"}).derivedID(parent, 0) {
-		t.Errorf("id %q: %v", m.Publishing.MessageId, err)
+	if err != nil || m.Properties.MessageID != (completion{queue: "q"}).derivedID(parent, 0) {
+		t.Errorf("id %q: %v", m.Properties.MessageID, err)
 	}
 	want := amqp.Table{"tenant": "acme", HeaderCausation: "parent"}
-	if diff := cmp.Diff(want, m.Publishing.Headers); diff != "" {
+	if diff := cmp.Diff(want, m.Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 	if e.Headers[headerStockUUID] != "parent" {

@@ -246,7 +246,7 @@ func (f *fixture) wantConfirmed(b *testing.B, confirm *amqp.DeferredConfirmation
 
 func (f *fixture) scrollAll(b *testing.B, order Job, want int) {
 	b.Helper()
-	selection, err := order.selection()
+	selection, err := order.Selection()
 	if err != nil {
 		b.Fatal(err)
 	}

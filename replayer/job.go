@@ -166,7 +166,8 @@ func (j Job) sameWork(other Job) bool {
 // Finished reports whether the job is Done or Cancelled.
 func (j Job) Finished() bool { return j.State == Done || j.State == Cancelled }
 
-func (j Job) selection() (eventstore.Selection, error) {
+// Selection returns the events that the query of the job selects.
+func (j Job) Selection() (eventstore.Selection, error) {
 	node, err := kql.Parse(j.Query)
 	if err != nil {
 		return eventstore.Selection{}, fmt.Errorf("the query of job %s: %w", j.ID, err)

@@ -55,7 +55,7 @@ func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running fun
 		}
 		rival := &Rival{Job: other}
 		if err == nil {
-			rival.selection, err = other.selection()
+			rival.selection, err = other.Selection()
 		}
 		if err != nil { // for example of a newer version
 			unreadable++
@@ -185,7 +185,7 @@ func (r *Replayer) plannedRivals(ctx context.Context, job Job) ([]*Rival, error)
 		if err != nil {
 			return nil, err
 		}
-		selection, err := other.selection()
+		selection, err := other.Selection()
 		if err != nil {
 			return nil, err
 		}

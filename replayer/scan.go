@@ -47,7 +47,7 @@ type scan struct {
 
 // newScan returns a scan that knows the `published` events of messages without an id.
 func (r *Replayer) newScan(ctx context.Context, job Job, rivals []*Rival) (*scan, error) {
-	selection, err := job.selection()
+	selection, err := job.Selection()
 	if err != nil {
 		return nil, err
 	}

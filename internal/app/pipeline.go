@@ -1,13 +1,8 @@
 package app
 
 import (
-	"maps"
-	"slices"
-	"strings"
-
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/webhookconfig"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
@@ -60,7 +55,7 @@ func route(r config.Route, retries *retry.Policy, secrets [][]byte) pipeline.Rou
 	}
 	if r.HasHandler() {
 		route.MaxDeliveries = r.MaxDeliveries
-		route.Breaker, route.Handler = &r.Breaker, httpHandler(r.Handler.HTTP, secrets)
+		route.Breaker, route.Handler = &r.Breaker, webhook.New(webhookconfig.Of(r.Handler.HTTP, secrets))
 	}
 	for _, bind := range r.Bind {
 		route.Bind = append(route.Bind, pipeline.Binding(bind))
@@ -74,31 +69,6 @@ func fairness(f config.Fairness) pipeline.Fairness {
 	}
 	key, _ := webhook.ParseKey(f.Key) // the configuration has checked it
 	return pipeline.Fairness{Key: key, Concurrency: f.Concurrency, Ordered: f.Ordered}
-}
-
-func httpHandler(to config.HTTPHandler, secrets [][]byte) message.HandlerFunc {
-	return webhook.New(webhook.Config{
-		URL: to.URL.Reveal(), Method: to.Method, SetHeaders: to.SetHeaders, Hosts: to.Hosts, PrivateNetworks: to.PrivateNetworks,
-		Timeout: to.Timeout, Answers: answers(to), Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
-		Secrets: secrets,
-	})
-}
-
-// answers returns the rules about responses: those with conditions first, then single
-// statuses, then classes of them, which sort last by their x.
-func answers(to config.HTTPHandler) []webhook.Answer {
-	var all []webhook.Answer
-	for _, a := range to.Answers {
-		all = append(all, webhook.Answer{
-			Status: a.Status, Header: a.Header, Field: a.Field, Value: a.Value, Means: webhook.Meaning(a.Means), Class: a.Class,
-		})
-	}
-	byStatus := slices.SortedFunc(maps.Keys(to.Statuses), func(a, b string) int { return strings.Compare(a[1:], b[1:]) })
-	for _, status := range byStatus {
-		a := to.Statuses[status]
-		all = append(all, webhook.Answer{Status: status, Means: webhook.Meaning(a.Means), Class: a.Class})
-	}
-	return all
 }
 
 func policy(retries config.Retry, name string) *retry.Policy {

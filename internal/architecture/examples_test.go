@@ -30,6 +30,7 @@ func documentedPackages() []string {
 		"replayer",
 		"replayer/edit",
 		"subscription",
+		"replayer/shadow",
 		"replayer/transform",
 		"projection",
 		"outbox",

@@ -52,12 +52,18 @@ the program fails is not sent, and the job goes on.
 failed. --order stream sends a message of a stream when the one before it was handled,
 and many streams side by side.
 
+--shadow URL publishes nothing. It calls a candidate version of an HTTP service with each
+message, and compares its outcome with the recorded one: whether it handles the message, the
+error, and the outgoing messages that its response lists. The exit code is 0 without
+differences, 3 with some, and 1 after an error.
+
 A message with changed headers has another fingerprint. It still resolves the
 failure that it replays, since it carries the id of the failure's event.`,
 		Example: `  watership replay 'action: poisoned and queue: orders' --to-failed-queue --dry-run
   watership replay 'action: poisoned and error.type: timeout' --to-failed-queue --yes --rate 50
   watership replay --ids failed.txt --to-queue orders.repair --expect 12 --yes
   watership replay 'queue: orders and action: poisoned' --transform fix.jq --dry-run
+  watership replay 'action: handled and queue: orders' --shadow http://localhost:8081/orders --sample 10%
   watership replay 'destination.name: shop' --from 2026-05-04T03:00:00Z --canary 10`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,8 +71,14 @@ failure that it replays, since it carries the id of the failure's event.`,
 			r.query = strings.TrimSpace(strings.Join(args, " "))
 			r.keyGiven = cmd.Flags().Changed("key")
 			r.expecting = cmd.Flags().Changed("expect")
+			if err := r.shadow.check(cmd); err != nil {
+				return err
+			}
 			if err := r.validate(); err != nil {
 				return err
+			}
+			if r.shadow.url != "" {
+				return r.runShadow(cmd, from)
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return r.run(ctx, sys) })
 		},
@@ -106,18 +118,13 @@ type replay struct {
 	expecting          bool
 	canary             int
 	canaryWait         time.Duration
+
+	shadow shadowFlags
 }
 
 func (r *replay) run(ctx context.Context, sys system) error {
 	if err := r.orderAsPublished(ctx, sys); err != nil {
 		return err
-	}
-	if r.ids != "" {
-		names, err := readIDs(r.ids, r.In)
-		if err != nil {
-			return err
-		}
-		r.names = names
 	}
 	request, err := r.request()
 	if err != nil {

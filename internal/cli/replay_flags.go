@@ -49,6 +49,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&r.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	flags.StringVar(&r.reason, "reason", "", "reason in the job's record")
 	addPeriod(cmd, &r.period)
+	r.shadow.add(cmd)
 }
 
 func (r *replay) validate() error {
@@ -81,7 +82,7 @@ func (r *replay) validate() error {
 		return usagef("--canary %d: expected 0 (none) or more", r.canary)
 	case r.expect < 0:
 		return usagef("--expect %d: expected 0 or more", r.expect)
-	case !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || len(r.fromInput()) > 0):
+	case !r.dryRun && !r.yes && r.shadow.url == "" && (!terminal.IsTerminal(r.In) || len(r.fromInput()) > 0):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
 	r.changes.Clear = r.changes.Clear || len(r.changes.Keep) > 0
@@ -93,6 +94,13 @@ func (r *replay) validate() error {
 
 // request reads the files of the flags.
 func (r *replay) request() (app.ReplayRequest, error) {
+	if r.ids != "" {
+		names, err := readIDs(r.ids, r.In)
+		if err != nil {
+			return app.ReplayRequest{}, err
+		}
+		r.names = names
+	}
 	request := app.ReplayRequest{
 		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
 		Job: replayer.Job{

@@ -23,6 +23,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 
+	exitDifferent   = 3   // replay --shadow found differences
 	exitInterrupted = 130 // as a shell reports SIGINT
 )
 
@@ -48,6 +49,10 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 		return exitInterrupted
 	}
 	fmt.Fprint(t.Err, terminal.SafeLines(errorText(err)))
+	var different differencesError
+	if errors.As(err, &different) {
+		return exitDifferent
+	}
 	var usage app.InputError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {

@@ -44,3 +44,9 @@ func ExampleJSON() {
 	fmt.Println(string(input), err)
 	// Output: {"body_text":"total;7","exchange":"shop","headers":{},"properties":{},"routing_key":"order"} <nil>
 }
+
+func ExampleMessage() {
+	mail, err := transform.Message([]byte(`{"exchange": "mails", "routing_key": "mail", "body": {"to": "ann"}}`))
+	fmt.Println(mail.Exchange, mail.RoutingKey, string(mail.Body), err)
+	// Output: mails mail {"to":"ann"} <nil>
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/projection"
+	"github.com/watershipmq/watership/replayer/shadow"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -142,5 +143,15 @@ func TestTransform(t *testing.T) {
 	}
 	if order, keep, err := program.Apply(t.Context(), schemas.Envelope{}); err != nil || !keep || order.RoutingKey != "order.v2" {
 		t.Errorf("got %+v, %v, %v", order, keep, err)
+	}
+}
+
+func TestShadow(t *testing.T) {
+	store := newStore(t)
+	report, err := shadow.Run(t.Context(), shadow.Config{Store: store, Query: "*", Handler: func(context.Context, shadow.Message) (shadow.Result, error) {
+		return shadow.Result{}, nil
+	}})
+	if err != nil || report.Compared != 0 {
+		t.Errorf("got %+v, %v", report, err)
 	}
 }
