@@ -3,12 +3,8 @@ package pipeline
 import (
 	"context"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
-	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,13 +13,19 @@ import (
 // see package replayer/shadow. The attempt is the one of the context, see
 // retry.ContextWithAttempt.
 func (r Route) Call(ctx context.Context, e schemas.Envelope) ([]schemas.Envelope, error) {
-	attempt := retry.AttemptFrom(ctx)
 	msg := transport.Marshaler{}.NewMessage(e)
 	msg.SetContext(schemas.NewContext(ctx, e))
-	produced, err := usercode.Recover(func() ([]*message.Message, error) { return r.Handler(msg) })
-	if err != nil {
-		return nil, err
-	}
-	h := routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID}, route: r}
-	return h.outgoing(produced, schemas.VerifiedState{Envelope: e, State: schemas.State{Fingerprint: attempt.Fingerprint, Replay: attempt.Replay}})
+	return usercode.Recover(func() ([]schemas.Envelope, error) {
+		produced, err := r.Handler(msg)
+		if err != nil {
+			return nil, err
+		}
+		messages := make([]schemas.Envelope, len(produced))
+		for i, returned := range produced {
+			if messages[i], err = OutgoingEnvelope(msg.Context(), returned, i, r.Publish); err != nil {
+				return nil, err
+			}
+		}
+		return messages, nil
+	})
 }

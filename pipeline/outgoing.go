@@ -64,28 +64,17 @@ func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
 	return transport.EnvelopeOf(as)
 }
 
-// outgoingMessages returns the AMQP messages for the result of a handler.
+// outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
+// message that the handler returned is a failure of the handler.
 func (h *routeHandler) outgoingMessages(produced []*message.Message, parent schemas.VerifiedState) ([]rabbit.Message, error) {
-	envelopes, err := h.outgoing(produced, parent)
-	messages := make([]rabbit.Message, len(envelopes))
-	for i, e := range envelopes {
-		messages[i] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
-	}
-	return messages, err
-}
-
-// outgoing returns the messages to publish for the result of a handler. A panic on a message
-// that the handler returned is a failure of the handler.
-func (h *routeHandler) outgoing(produced []*message.Message, parent schemas.VerifiedState) ([]schemas.Envelope, error) {
-	return usercode.Recover(func() (messages []schemas.Envelope, err error) {
-		messages = make([]schemas.Envelope, len(produced))
+	return usercode.Recover(func() ([]rabbit.Message, error) {
+		messages := make([]rabbit.Message, len(produced))
 		for i, msg := range produced {
-			if msg == nil {
-				return nil, fmt.Errorf("outgoing message %d of %d is nil", i+1, len(produced))
-			}
-			if messages[i], err = h.outgoingMessage(msg, parent, i); err != nil {
+			e, err := h.outgoingMessage(msg, parent, i)
+			if err != nil {
 				return nil, err
 			}
+			messages[i] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 		}
 		return messages, nil
 	})
@@ -115,8 +104,14 @@ type completion struct {
 }
 
 func (c completion) envelope(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
-	e, ok := c.read(msg)
-	if !ok {
+	if msg == nil {
+		return schemas.Envelope{}, fmt.Errorf("outgoing message %d is nil", ordinal+1)
+	}
+	e, isRead := c.plainEnvelope(msg), true
+	if _, made := msg.Metadata[outgoingKey]; made {
+		e, isRead = outgoingEnvelope(msg)
+	}
+	if !isRead {
 		return e, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {
@@ -132,15 +127,6 @@ func (c completion) envelope(msg *message.Message, parent schemas.VerifiedState,
 	}
 	outgoing.SetCorrelation(&e, parent, HeaderCausation)
 	return e, nil
-}
-
-// read returns the envelope of a message that a handler returned; false if its metadata
-// cannot be parsed.
-func (c completion) read(msg *message.Message) (schemas.Envelope, bool) {
-	if _, made := msg.Metadata[outgoingKey]; made {
-		return outgoingEnvelope(msg)
-	}
-	return c.plainEnvelope(msg), true
 }
 
 // plainEnvelope returns the envelope of a Watermill message without AMQP properties. A
