@@ -62,6 +62,18 @@ func (p *process) kill() {
 	}
 }
 
+func (p *process) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended > 0
+}
+
+func (p *process) wasKilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kills > 0
+}
+
 func TestProcessesKilledAtRandom(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) { killAtRandom(t, db, 10*time.Second) })
 }
@@ -84,14 +96,17 @@ func killAtRandom(t *testing.T, db databasetest.Database, during time.Duration) 
 	for i, p := range processes {
 		stops[i] = start(t, p.run)
 	}
-	cuts := 0
-	for deadline := time.Now().Add(during); time.Now().Before(deadline); {
+	cuts, begun := 0, time.Now()
+	isEnough := func() bool {
+		return processes[2].hasEnded() && processes[0].wasKilled() && processes[2].wasKilled() && (db.Driver != "pgx" || cuts > 0)
+	}
+	for time.Since(begun) < during || !isEnough() && time.Since(begun) < during+2*time.Minute {
 		o.add(t, 1+rand.IntN(20))
 		time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
-		if rand.IntN(10) == 0 {
+		if rand.IntN(10) == 0 && (time.Since(begun) < during || !processes[0].wasKilled() || !processes[2].wasKilled()) {
 			processes[rand.IntN(len(processes))].kill()
 		}
-		if db.Driver == "pgx" && rand.IntN(5) == 0 {
+		if db.Driver == "pgx" && rand.IntN(5) == 0 && (time.Since(begun) < during || cuts == 0) {
 			cuts += cutConnection(t, db.DB)
 		}
 	}
@@ -107,7 +122,7 @@ func killAtRandom(t *testing.T, db databasetest.Database, during time.Duration) 
 	g := generations(t, newProjection(t, o.config(db.DB)))
 	t.Logf("%d orders, %d+%d+%d kills, %d connections cut, %d rebuilds ended, generations %+v",
 		o.n, processes[0].kills, processes[1].kills, processes[2].kills, cuts, processes[2].ended, g)
-	if processes[2].ended == 0 || processes[0].kills == 0 || processes[2].kills == 0 || db.Driver == "pgx" && cuts == 0 {
+	if !isEnough() {
 		t.Error("nothing was rebuilt, killed or cut: the test shows nothing")
 	}
 	if t.Failed() {

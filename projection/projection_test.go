@@ -198,7 +198,7 @@ func (s *unavailable) Events(ctx context.Context, selection eventstore.Selection
 	return func(yield func(schemas.Event, error) bool) {
 		n := 0
 		for e, err := range s.Store.Events(ctx, selection) {
-			if n++; n > 7 && s.reads.Add(1) < 60 {
+			if n++; n > 7 && s.reads.Add(1) < 20 {
 				yield(schemas.Event{}, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "restarting"})
 				return
 			}
