@@ -1,0 +1,87 @@
+package database_test
+
+import (
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/database"
+	"github.com/watershipmq/watership/internal/database/databasetest"
+)
+
+func newLease(t *testing.T, db *sql.DB, duration time.Duration) *database.Lease {
+	t.Helper()
+	dialect, err := database.DialectOf(t.Context(), db)
+	if err == nil {
+		err = database.Create(t.Context(), db, "watership_lease", database.LeaseTable)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &database.Lease{DB: db, Dialect: dialect, Name: "work", Duration: duration}
+}
+
+func acquire(t *testing.T, l *database.Lease, want bool) {
+	t.Helper()
+	if held, err := l.TryAcquire(t.Context()); err != nil || held != want {
+		t.Fatalf("acquired: %t, %v; want %t", held, err, want)
+	}
+}
+
+func fence(t *testing.T, l *database.Lease) error {
+	t.Helper()
+	return database.InTx(t.Context(), l.DB, func(tx *sql.Tx) error { return l.Fence(t.Context(), tx) })
+}
+
+func TestLeaseIsOfOneHolder(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		first, second := newLease(t, db.DB, time.Minute), newLease(t, db.DB, time.Minute)
+		acquire(t, first, true)
+		acquire(t, second, false)
+		if err := fence(t, first); err != nil {
+			t.Error(err)
+		}
+		first.Release(t.Context())
+		acquire(t, second, true)
+		defer second.Release(t.Context())
+		if err := fence(t, first); !errors.Is(err, database.ErrLeaseLost) {
+			t.Errorf("the former holder gets %v", err)
+		}
+	})
+}
+
+// A holder that lives renews its lease; one that does not loses it.
+func TestLeaseExpires(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		first, second := newLease(t, db.DB, time.Second), newLease(t, db.DB, time.Second)
+		acquire(t, first, true)
+		defer first.Release(t.Context())
+		for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; time.Sleep(50 * time.Millisecond) {
+			acquire(t, second, false)
+		}
+		if _, err := db.ExecContext(t.Context(), "UPDATE watership_lease SET expires = 1, holder = 'dead'"); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, second, true)
+		defer second.Release(t.Context())
+		if err := fence(t, first); !errors.Is(err, database.ErrLeaseLost) {
+			t.Errorf("the former holder gets %v", err)
+		}
+	})
+}
+
+func TestInTxRollsBack(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		failed := errors.New("no stock")
+		err := database.InTx(t.Context(), db.DB, func(tx *sql.Tx) error {
+			return errors.Join(database.Exec(t.Context(), tx, "CREATE TABLE orders (id BIGINT)"), failed)
+		})
+		if !errors.Is(err, failed) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := db.ExecContext(t.Context(), "SELECT id FROM orders"); err == nil {
+			t.Error("the table is there")
+		}
+	})
+}
