@@ -49,15 +49,17 @@ type runner struct {
 
 	settings Subscription // as the run began; its checkpoint and its version are in sub
 
-	mu    sync.Mutex // guards the fields below
-	sub   Subscription
-	saved time.Time
-	dirty bool // the checkpoint has changed since it was saved
+	mu      sync.Mutex // guards the fields below
+	sub     Subscription
+	saved   time.Time
+	unsaved int  // number of events since then
+	dirty   bool // the checkpoint has changed since it was saved
 }
 
 // Intervals of a runner.
 const (
 	saveInterval  = time.Second     // of checkpoints with deliveries
+	saveAfter     = 1000            // events
 	idleInterval  = 5 * time.Second // of checkpoints without
 	saveTimeout   = 10 * time.Second
 	watchInterval = time.Second // between two looks for changes

@@ -263,7 +263,10 @@ func (s *session) confirm(ctx context.Context) error {
 
 func (s *session) saveSometimes(ctx context.Context) error {
 	s.mu.Lock()
-	due := s.dirty && time.Since(s.saved) >= saveInterval
+	due := s.dirty && (time.Since(s.saved) >= saveInterval || s.unsaved >= saveAfter)
+	if due { // also if it fails, so that a store that is away is not asked for each event
+		s.saved, s.unsaved = time.Now(), 0
+	}
 	s.mu.Unlock()
 	if !due {
 		return nil
@@ -288,6 +291,7 @@ func (s *session) done(ctx context.Context, one *sent) error {
 		return one.err
 	}
 	s.update(func(c *Checkpoint) bool {
+		s.unsaved++
 		switch {
 		case one.CaughtUp:
 			changed := !c.CaughtUp || c.Waiting != "" || time.UnixMicro(one.Position.Sequence).Sub(time.UnixMicro(c.Position.Sequence)) > idleInterval
