@@ -99,8 +99,9 @@ func testStatusAndRoutes(t *testing.T, s system) {
 	if status["ready"] != true || status["problem"] != nil || err != nil || time.Since(started) > time.Hour || len(status["roles"].([]any)) != 6 {
 		t.Errorf("%v", status)
 	}
-	eventually(t, "the watermark moves", func() bool {
-		age, is := member(s.get(t, "/status"), "watermark", "age_seconds").(float64)
+	eventually(t, "the queue of copies has a watermark", func() bool {
+		s.post(t, "/messages", `{"exchange":"shop","routing_key":"other","text":"1"}`)
+		age, is := member(s.get(t, "/status"), "watermark", "age_seconds").(float64) // none between two sessions
 		return is && age < 60
 	})
 	for _, queue := range status["index"].([]any) {
