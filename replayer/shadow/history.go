@@ -11,9 +11,9 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/bodies"
 	"github.com/watershipmq/watership/internal/outgoing"
 	"github.com/watershipmq/watership/internal/storeretry"
-	"github.com/watershipmq/watership/internal/bodies"
 	"github.com/watershipmq/watership/schemas"
 )
 
