@@ -101,6 +101,13 @@ func (r *reporter) report(ctx context.Context, event schemas.Event, id string) {
 	}
 }
 
+// indexLog is fixture.indexLog while the consumer makes no events.
+func (r *reporter) indexLog() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.f.indexLog()
+}
+
 func (r *reporter) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,6 +135,8 @@ func TestAtMostInFlight(t *testing.T) {
 		ran := f.run(job)
 		wantJob(t, ran, Done, 20, 0)
 		rabbittest.Eventually(t, "all arrive", func() bool { return len(consumer.ids()) == 20 })
+		consumer.mu.Lock()
+		defer consumer.mu.Unlock()
 		if consumer.most > 3 {
 			t.Errorf("%d were in flight", consumer.most)
 		}
@@ -164,6 +173,8 @@ func TestInFlightIsResumed(t *testing.T) {
 	consumer := newReporter(t, f, f.queue)
 	wantJob(t, f.resume(created, RunOptions{}), Done, 5, 0)
 	rabbittest.Eventually(t, "all arrive", func() bool { return len(consumer.ids()) == 5 })
+	consumer.mu.Lock()
+	defer consumer.mu.Unlock()
 	if consumer.most > 2 {
 		t.Errorf("%d were in flight", consumer.most)
 	}
@@ -240,13 +251,15 @@ func TestOrderOfStreams(t *testing.T) {
 		if paused.State != Paused || paused.Sent+paused.Stopped != 12 {
 			t.Errorf("%s, sent %d, stopped %d", paused.State, paused.Sent, paused.Stopped)
 		}
-		f.indexLog()
+		consumer.indexLog()
 		ran := f.resume(created, RunOptions{})
 		if ran.State != Done || ran.Sent != 23 || ran.Stopped != 8 || ran.Processed() != 31 {
 			t.Errorf("%s, sent %d, stopped %d", ran.State, ran.Sent, ran.Stopped)
 		}
 		rabbittest.Eventually(t, "all arrive", func() bool { return len(consumer.ids()) == 23 })
 		wantStreamsInOrder(t, consumer.ids())
+		consumer.mu.Lock()
+		defer consumer.mu.Unlock()
 		if consumer.most > 4 {
 			t.Errorf("%d were in flight", consumer.most)
 		}
@@ -279,14 +292,14 @@ func TestStreamsGoOn(t *testing.T) {
 		events = append(events, f.inStream("order-1", n+1))
 	}
 	f.storeEvents(events...)
-	newReporter(t, f, f.queue)
+	consumer := newReporter(t, f, f.queue)
 	job := f.job("event.action: published")
 	job.Order, job.Transform = ByStream, `if .body.order == 2 then error("x") else . end`
 	ran := f.run(job)
 	if ran.State != Done || ran.Sent != 1 || ran.Failed != 1 || ran.Stopped != 4 || ran.Failures[0].Stream != "order-1" {
 		t.Errorf("%s, sent %d, failed %d, stopped %d", ran.State, ran.Sent, ran.Failed, ran.Stopped)
 	}
-	f.indexLog()
+	consumer.indexLog()
 	job.OnFailure, job.Again = GoOn, true
 	wantJob(t, f.run(job), Done, 5, 1)
 }
