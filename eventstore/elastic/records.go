@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -30,10 +31,14 @@ type record struct {
 	Document json.RawMessage `json:"document"`
 }
 
-func recordID(kind, id string) string { return kind + ":" + id }
+// recordID hashes the id, which may be too long for an _id, or have characters that a path
+// cannot, such as the / in the name of a source.
+func recordID(kind, id string) string {
+	return fmt.Sprintf("%s:%x", kind, sha256.Sum256([]byte(id)))
+}
 
 // CreateRecord saves a new JSON document under a kind and an id, and returns its version. It
-// changes nothing and returns "" if there is one. Both together have at most 511 bytes.
+// changes nothing and returns "" if there is one.
 func (s *Store) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
 	if err := s.createIndex(ctx, s.recordsIndex(), recordsMapping); err != nil {
 		return "", err

@@ -26,6 +26,7 @@ func RunRecords(t *testing.T, open func(t *testing.T) Records) {
 	s := open(t)
 	t.Run("none", func(t *testing.T) { testNoRecords(t, s) })
 	t.Run("a record is created once, and saved by its version", func(t *testing.T) { testRecordVersions(t, s) })
+	t.Run("odd ids", func(t *testing.T) { testOddRecordIDs(t, s) })
 	t.Run("of several savers one succeeds", func(t *testing.T) { testRecordContended(t, s) })
 	t.Run("a record is deleted by its version", func(t *testing.T) { testRecordDeleted(t, s) })
 	t.Run("kinds are apart", func(t *testing.T) { testRecordKinds(t, s) })
@@ -64,6 +65,18 @@ func testRecordVersions(t *testing.T, s Records) {
 	}
 	if _, err := s.SaveRecord(t.Context(), "versions", "a", "no version", []byte(`{}`)); err == nil || !strings.Contains(err.Error(), "no version of a versions") {
 		t.Errorf("saved by an invalid version: %v", err)
+	}
+}
+
+// testOddRecordIDs uses ids such as the names of sources, which have a slash.
+func testOddRecordIDs(t *testing.T, s Records) {
+	for _, id := range []string{"rabbit@host/shop", "../odd/id?x=1 #", "ünlaut:\"*%2F", strings.Repeat("long", 500)} {
+		first := createRecord(t, s, "odd", id, `{"n":1}`)
+		second := saveRecord(t, s, "odd", id, first, `{"n":2}`)
+		wantRecord(t, s, "odd", id, second, `{"n":2}`)
+		if deleted, err := s.DeleteRecord(t.Context(), "odd", id, second); !deleted || err != nil {
+			t.Errorf("deleted %q: %t, %v", id, deleted, err)
+		}
 	}
 }
 
