@@ -85,6 +85,8 @@ type StreamPage struct {
 	// Kept is how long the store keeps published messages; 0: for ever. A gap after an older
 	// message is none, since the messages may have been removed.
 	Kept time.Duration
+
+	MaxEvents int // of the stream that are read; 0: MaxStreamEvents
 }
 
 // StreamCursor is the place of a message in a stream.
@@ -152,13 +154,14 @@ type streamReader struct {
 
 // index reads which messages the stream has.
 func (r *streamReader) index(ctx context.Context, page StreamPage) error {
-	selection := eventstore.Selection{Query: StreamQuery(page.ID), UpTo: page.Cursor.UpTo, Limit: MaxStreamEvents + 1}
+	most := cmp.Or(page.MaxEvents, MaxStreamEvents)
+	selection := eventstore.Selection{Query: StreamQuery(page.ID), UpTo: page.Cursor.UpTo, Limit: most + 1}
 	read := 0
 	for e, err := range r.store.Summaries(ctx, selection) {
 		switch {
 		case err != nil:
 			return err
-		case read == MaxStreamEvents:
+		case read == most:
 			r.more = true
 			return nil
 		}
