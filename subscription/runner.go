@@ -49,6 +49,7 @@ type runner struct {
 
 	settings Subscription // as the run began; its checkpoint and its version are in sub
 
+	saving  sync.Mutex // serializes saves of the checkpoint
 	mu      sync.Mutex // guards the fields below
 	sub     Subscription
 	saved   time.Time
@@ -58,9 +59,10 @@ type runner struct {
 
 // Intervals of a runner.
 const (
-	saveInterval  = time.Second     // of checkpoints with deliveries
-	saveAfter     = 1000            // events
-	idleInterval  = 5 * time.Second // of checkpoints without
+	saveInterval  = time.Second           // of checkpoints with deliveries
+	saveAfter     = 500                   // events
+	saveLook      = 50 * time.Millisecond // between two looks whether to save
+	idleInterval  = 5 * time.Second       // of checkpoints without
 	saveTimeout   = 10 * time.Second
 	watchInterval = time.Second // between two looks for changes
 )
@@ -221,21 +223,31 @@ func (r *runner) update(change func(*Checkpoint) bool) {
 // saveCheckpoint saves the checkpoint if it has changed. Its error is errChanged if an
 // operator or another runner has saved the subscription.
 func (r *runner) saveCheckpoint(ctx context.Context, force bool) error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.unnamed || !r.dirty && !force {
+	sub, unsaved, needed := r.sub, r.unsaved, !r.unnamed && (r.dirty || force)
+	r.saved = time.Now() // also if it fails, so that a store that is away is not asked all the time
+	if needed {
+		r.dirty = false
+	}
+	r.mu.Unlock()
+	if !needed {
 		return nil
 	}
-	sub := r.sub
 	sub.Checkpoint.Time = time.Now().UTC()
 	saved, err := r.save(ctx, &sub)
 	if err == nil && !saved {
 		err = r.saveAfterChange(ctx, &sub)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err != nil {
+		r.dirty = true
 		return err
 	}
-	r.sub, r.dirty, r.saved = sub, false, time.Now()
+	r.sub.version, r.sub.Checkpoint.Time = sub.version, sub.Checkpoint.Time
+	r.unsaved -= unsaved
 	return nil
 }
 

@@ -61,6 +61,7 @@ func (r *runner) session(ctx context.Context) error {
 	s.confirming, s.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(s.drain)
+	work.Go(s.keepSaving)
 	work.Go(func() {
 		err := s.confirm(s.confirming)
 		s.cancel(err)
@@ -234,49 +235,45 @@ func endOf(ctx context.Context, err error) error {
 	return err
 }
 
-// confirm handles the outcomes in order, and saves checkpoints. It ends with the error that
-// ends the session.
+// confirm handles the outcomes in order. It ends with the error that ends the session.
 func (s *session) confirm(ctx context.Context) error {
-	ticker := time.NewTicker(saveInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case one, more := <-s.inFlight:
-			if !more {
-				return nil
-			}
-			if one.pending != nil {
-				one.err = s.outcome(one.pending.Wait(ctx))
-				s.unconfirmed.Add(-1)
-			}
-			s.bytes.Release(one.bytes)
-			if err := s.done(ctx, one); err != nil {
-				return err
-			}
-		case <-ticker.C:
+	for one := range s.inFlight {
+		if one.pending != nil {
+			one.err = s.outcome(one.pending.Wait(ctx))
+			s.unconfirmed.Add(-1)
 		}
-		if err := s.saveSometimes(ctx); err != nil {
+		s.bytes.Release(one.bytes)
+		if err := s.done(ctx, one); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-func (s *session) saveSometimes(ctx context.Context) error {
-	s.mu.Lock()
-	due := s.dirty && (time.Since(s.saved) >= saveInterval || s.unsaved >= saveAfter)
-	if due { // also if it fails, so that a store that is away is not asked for each event
-		s.saved, s.unsaved = time.Now(), 0
+// keepSaving saves checkpoints while messages are confirmed, which do not wait for it.
+func (s *session) keepSaving() {
+	ticker := time.NewTicker(saveLook)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.confirming.Done():
+			return
+		}
+		s.mu.Lock()
+		due := s.dirty && (time.Since(s.saved) >= saveInterval || s.unsaved >= saveAfter)
+		s.mu.Unlock()
+		if !due {
+			continue
+		}
+		err := s.saveCheckpoint(s.confirming, false)
+		var store *eventstore.Error
+		if err != nil && s.confirming.Err() == nil && (!errors.As(err, &store) || store.Kind == eventstore.BadRequest) {
+			s.cancel(err) // of a store that is away, reading fails, too
+			s.abort(err)
+			return
+		}
 	}
-	s.mu.Unlock()
-	if !due {
-		return nil
-	}
-	err := s.saveCheckpoint(ctx, false)
-	var store *eventstore.Error
-	if errors.As(err, &store) && store.Kind != eventstore.BadRequest {
-		return nil // reading fails, too, if that lasts
-	}
-	return err
 }
 
 // done moves the checkpoint over an item.

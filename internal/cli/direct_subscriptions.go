@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // Subscribe implements subscriber.
@@ -34,4 +35,14 @@ func (d *direct) ParkedMessages(ctx context.Context, name string) ([]subscriptio
 // ChangeParked implements subscriber.
 func (d *direct) ChangeParked(ctx context.Context, name string, drop bool, positions []string, by subscriptions.Caller) (int, error) {
 	return subscriptions.Service{App: d.App}.ChangeParked(ctx, name, drop, positions, by)
+}
+
+// FollowTo implements subscriber.
+func (d *direct) FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error {
+	all, err := d.App.Subscriptions(ctx)
+	if err != nil {
+		return err
+	}
+	target := subscription.Target{Kind: subscription.ToQueue, Queue: queue}
+	return all.Follow(ctx, subscription.Subscription{Query: query, Target: target}, subscription.From{}, progress)
 }

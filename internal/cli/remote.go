@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/tlsfiles"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // remote is a system through the HTTP API of a server.
@@ -82,6 +83,11 @@ func (r remote) Plan(ctx context.Context, request app.ReplayRequest, uncheckedRo
 // Resume implements replays.
 func (r remote) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
 	return r.Client.Resume(ctx, job, 0, progress)
+}
+
+// FollowTo implements subscriber.
+func (r remote) FollowTo(context.Context, string, string, func(subscription.Checkpoint)) error {
+	return usagef("--follow cannot go through --server, since it runs in the command: use watership subscribe")
 }
 
 // Queues implements system.

@@ -57,6 +57,10 @@ message, and compares its outcome with the recorded one: whether it handles the 
 error, and the outgoing messages that its response lists. The exit code is 0 without
 differences, 3 with some, and 1 after an error.
 
+With --follow it is a subscription without a name and without a record: history in
+order and then each new message, with its position in a header, until Ctrl-C. See
+'watership subscribe' for one that survives.
+
 A message with changed headers has another fingerprint. It still resolves the
 failure that it replays, since it carries the id of the failure's event.`,
 		Example: `  watership replay 'action: poisoned and queue: orders' --to-failed-queue --dry-run
@@ -64,7 +68,8 @@ failure that it replays, since it carries the id of the failure's event.`,
   watership replay --ids failed.txt --to-queue orders.repair --expect 12 --yes
   watership replay 'queue: orders and action: poisoned' --transform fix.jq --dry-run
   watership replay 'action: handled and queue: orders' --shadow http://localhost:8081/orders --sample 10%
-  watership replay 'destination.name: shop' --from 2026-05-04T03:00:00Z --canary 10`,
+  watership replay 'destination.name: shop' --from 2026-05-04T03:00:00Z --canary 10
+  watership replay 'destination.name: shop' --to-queue orders.copy --follow --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.Streams = streamsOf(cmd)
@@ -79,6 +84,9 @@ failure that it replays, since it carries the id of the failure's event.`,
 			}
 			if r.shadow.url != "" {
 				return r.runShadow(cmd, from)
+			}
+			if r.follow {
+				return r.runFollow(cmd, from)
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return r.run(ctx, sys) })
 		},
@@ -107,6 +115,7 @@ type replay struct {
 	operator, reason string
 
 	dryRun, yes, again bool
+	follow             bool
 	uncheckedRoutes    bool
 	rate               float64
 	pace               pace

@@ -46,6 +46,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&r.limit, "limit", 0, "maximum number of messages; 0: no limit")
 	flags.IntVar(&r.canary, "canary", 0, "send this many first, wait for their outcome, and ask; with --yes, go on only if all were handled")
 	flags.DurationVar(&r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
+	flags.BoolVar(&r.follow, "follow", false, "send each match in order, then each new one until Ctrl-C; with --to-queue")
 	flags.StringVar(&r.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	flags.StringVar(&r.reason, "reason", "", "reason in the job's record")
 	addPeriod(cmd, &r.period)

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -136,4 +139,42 @@ func TestSubscriptionToAURL(t *testing.T) {
 		}
 	})
 	rabbittest.Eventually(t, "it is delivered", func() bool { return received() == "1 hooks,3 hooks,2 hooks" })
+}
+
+// replay --follow sends history and then each new message, until it is stopped.
+func TestReplayFollow(t *testing.T) {
+	t.Parallel()
+	service := newService(t, func(post, int) int { return http.StatusOK })
+	i := installEmbedded(t, service.url)
+	i.serve(t)
+	queue := i.broker.Queue(t, nil)
+	publish := func(body string) {
+		t.Helper()
+		i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "m", body))
+	}
+	publish("1")
+	i.eventually(t, "action: published", 1)
+	cmd := exec.Command(i.binary, "replay", "destination.name: "+i.exchange, "--to-queue", queue, "--follow", "--yes", "--config", i.config)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	first := i.broker.Take(t, queue, 1)[0]
+	publish("2")
+	second := i.broker.Take(t, queue, 1)[0]
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if string(first.Body)+string(second.Body) != "12" || first.Headers["watership-subscription"] != second.Headers["watership-subscription"] || !strings.Contains(out.String(), "sent 2 messages") {
+		t.Errorf("%s with %v, %s with %v: %s", first.Body, first.Headers, second.Body, second.Headers, out.String())
+	}
+	for text, args := range map[string][]string{
+		"needs --to-queue": {"--to-failed-queue"}, "--follow and --limit cannot": {"--to-queue", queue, "--limit", "3"},
+	} {
+		if r := i.run(t, append([]string{"replay", "*", "--follow", "--yes"}, args...)...); r.code != exitUsage || !strings.Contains(r.err, text) {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/subscriptions"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // system is a RabbitMQ system with its store of events. Commands use it by its servers
@@ -94,6 +95,10 @@ type subscriber interface {
 	Subscription(ctx context.Context, name string) (subscriptions.View, error)
 	ChangeSubscription(ctx context.Context, name string, change subscriptions.Change, by subscriptions.Caller) (subscriptions.View, error)
 	ParkedMessages(ctx context.Context, name string) ([]subscriptions.Parked, error)
+
+	// FollowTo delivers the events of a query to a queue until ctx ends, without a record.
+	FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error
+
 	ChangeParked(ctx context.Context, name string, drop bool, positions []string, by subscriptions.Caller) (int, error)
 }
 
