@@ -21,7 +21,7 @@ const (
 	expiredAfter   = time.Minute      // without a save
 
 	// maxReadGap is the longest time between two reads of which both count: during an
-	// outage of the store nobody can save.
+	// outage of the store no process can save.
 	maxReadGap = 2 * readInterval
 )
 

@@ -104,7 +104,7 @@ func (w *watermarks) claimed() bool {
 	return len(w.claims) > 0
 }
 
-// saveOrRead saves the claims of the process, or reads those of others, and releases
+// saveOrRead saves the claims of the process, or reads the claims of others, and releases
 // abandoned entries.
 func (w *watermarks) saveOrRead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)

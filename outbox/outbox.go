@@ -66,7 +66,7 @@ func schema(dialect database.Dialect) []string {
 // Publish adds messages to the outbox. They are published in this order once tx commits, and
 // after those of transactions that committed before tx began. A message without an id gets
 // a random one, and one without a delivery mode is persistent. If the outbox is full, the
-// error is ErrFull and tx is to be rolled back.
+// error is ErrFull, and the caller rolls tx back.
 func Publish(ctx context.Context, tx *sql.Tx, messages ...schemas.Envelope) error {
 	for _, e := range messages {
 		if e.Properties.MessageID == "" {

@@ -90,7 +90,7 @@ func (r *runner) commitOnce(ctx context.Context, b *batch, parked error) error {
 		return err
 	case !isThere:
 		return fmt.Errorf("generation %d: %w", r.generation.Number, database.ErrLeaseLost)
-	case r.generation.revision == before+1: // nobody else changes it while the lease is held
+	case r.generation.revision == before+1: // no other process changes it while the lease is held
 		return r.fence(ctx)
 	}
 	return r.commit(ctx, b, parked)

@@ -45,7 +45,7 @@ func (j Job) checkOrder() error {
 // maxReported bounds the destinations of a plan whose reports are looked up.
 const maxReported = 100
 
-// checkReports refuses a job that would wait for reports that nobody sends.
+// checkReports refuses a job that would wait for reports that no consumer sends.
 func (p *Plan) checkReports(ctx context.Context, r *Replayer) error {
 	if !p.Job.awaitsReports() || p.Total == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
-// writeAudit writes what somebody did, for an `audited` event.
+// writeAudit writes an action of a user, for an `audited` event.
 func (s State) writeAudit(h typedTable) {
 	if s.Audit == (State{}.Audit) {
 		return

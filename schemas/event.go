@@ -25,7 +25,7 @@ const (
 	Dropped        Action = "dropped"         // about no message: messages may be missing from the record
 	Paused         Action = "paused"          // about no message: the breaker of a route opened, or is still open
 	Resumed        Action = "resumed"         // about no message: the breaker of a route closed
-	Audited        Action = "audited"         // about no message: somebody used the HTTP server, see State.Audit
+	Audited        Action = "audited"         // about no message: a user of the HTTP server acted, see State.Audit
 )
 
 // OfNoMessage reports whether events of the action are about no message.

@@ -74,7 +74,7 @@ type State struct {
 		Action   Action // of the event
 	}
 
-	// Audit is what somebody did, or was refused, in an `audited` event.
+	// Audit is an action of a user, or its refusal, in an `audited` event.
 	Audit struct {
 		User      string // name of the person or the program
 		Method    string // how it was authenticated

@@ -97,7 +97,7 @@ func (s *Subscriptions) run(ctx context.Context, conn *exclusive.Connection, nam
 	return r.runClaimed(ctx)
 }
 
-// runClaimed runs a subscription that nobody else runs.
+// runClaimed runs a subscription that no other process runs.
 func (r *runner) runClaimed(ctx context.Context) error {
 	r.settings = r.sub
 	r.view = r.viewOf(r.sub.Name)

@@ -34,7 +34,7 @@ type Subscription struct {
 	Reason    string    `json:"reason,omitempty"` // of the state
 	ChangedBy string    `json:"changed_by,omitempty"`
 	Changed   time.Time `json:"changed,omitzero"`
-	Revision  int64     `json:"revision"` // number of changes other than those of its runner
+	Revision  int64     `json:"revision"` // number of changes by others than its runner
 
 	Rewinds int64 `json:"rewinds,omitempty"`
 

@@ -41,7 +41,7 @@ type Replay struct {
 	Reason          string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 }
 
-// Plan describes what a replay would send.
+// Plan describes a replay before it sends anything.
 type Plan struct {
 	Total          int            `json:"total" doc:"Messages to send"`
 	Problem        string         `json:"problem,omitempty" doc:"Why the replay would be refused"`

@@ -25,7 +25,7 @@ type Extension struct {
 	Taps   []pipeline.Tap
 	Routes []pipeline.Route
 
-	// API serves what is below /api/ on http.listen; nil: nothing.
+	// API serves the paths below /api/ on http.listen; nil: none.
 	API API
 
 	// Pages serves the other paths of http.listen to browsers; nil: nothing. Its files

@@ -94,7 +94,7 @@ func changesOf(job replayer.Job) []change {
 
 const maxDifferences = 10 // of an example
 
-// writeExample writes what the program of a job changes in a message.
+// writeExample writes the changes of the program of a job in a message.
 func writeExample(page *bytes.Buffer, example transform.Example) error {
 	if example.Problem != "" {
 		fmt.Fprintf(page, "  event %s: %s\n", terminal.Cell(example.EventID, 80), terminal.Cell(example.Problem, 200))

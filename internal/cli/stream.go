@@ -163,7 +163,7 @@ func stateText(m history.StreamMessage) string {
 
 const maxStreamNotes = 20 // of one kind
 
-// streamNotes says what the table does not show.
+// streamNotes has the facts that the table does not show.
 func streamNotes(s history.Stream) []string {
 	shown := wording.Plural(s.Total, "message")
 	if len(s.Messages) < s.Total {

@@ -31,7 +31,7 @@ type SentMessage struct {
 	Stream      string
 }
 
-// Report is what the consumers of a message have reported since a job sent it.
+// Report has the reports of consumers about a message since a job sent it.
 type Report struct {
 	// Reported: at least one queue has reported, and each queue that reported before the
 	// job. Final: and none of them will try the message again.

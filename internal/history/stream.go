@@ -216,7 +216,7 @@ func (r *streamReader) removeCopies(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// checkVersions finds what is wrong with the versions of the sorted messages.
+// checkVersions finds gaps, doubles and other mistakes in the versions of the sorted messages.
 func (s *Stream) checkVersions(entries []*streamEntry, kept time.Duration) {
 	s.Gaps, s.Doubles = []VersionGap{}, []DoubleVersion{}
 	var before *streamEntry

@@ -85,7 +85,7 @@ func (m marked) RoundTrip(request *http.Request) (*http.Response, error) {
 	return m.RoundTripper.RoundTrip(request)
 }
 
-// CloseIdleConnections closes those of the transport.
+// CloseIdleConnections closes the idle connections of the transport.
 func (m marked) CloseIdleConnections() {
 	(&http.Client{Transport: m.RoundTripper}).CloseIdleConnections()
 }

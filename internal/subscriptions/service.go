@@ -37,7 +37,7 @@ type Service struct{ App *app.App }
 // Caller is the creator of a subscription.
 type Caller struct {
 	Name string
-	Zone *time.Location // of times without a zone; nil: that of the machine
+	Zone *time.Location // of times without a zone; nil: the zone of the machine
 
 	// Restrict limits a query to the events that the caller may see; nil: no limits.
 	Restrict func(kql.Node) (kql.Node, error)

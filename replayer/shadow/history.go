@@ -28,7 +28,7 @@ func inSample(fingerprint string, part float64) bool {
 	return float64(binary.BigEndian.Uint64(hash))/(1<<64) < part
 }
 
-// recorded is what a queue has reported about a message last.
+// recorded is the last report of a queue about a message.
 type recorded struct {
 	eventstore.EventSummary
 	handled int             // times that the queue has handled the message
@@ -88,7 +88,7 @@ type children []schemas.Envelope
 
 // readChildren returns the outgoing messages of messages, by fingerprint.
 func (r *run) readChildren(ctx context.Context, parents []Message) (map[string]children, error) {
-	byName := map[string]string{} // fingerprints by what the header may have
+	byName := map[string]string{} // fingerprints by values of the header
 	var either kql.Or
 	for _, m := range parents {
 		for _, name := range []string{m.Fingerprint, m.Envelope.Properties.MessageID} {

@@ -1,5 +1,5 @@
 // Package shadow gives messages of the history to a candidate version of a handler, and
-// compares what it does with what was recorded: whether it handles each message, the errors,
+// compares its results with the record: whether it handles each message, the errors,
 // and the outgoing messages. It publishes nothing, and records no event.
 //
 //	report, err := shadow.Run(ctx, shadow.Config{

@@ -14,16 +14,16 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
-// state is what a file keeps of a run.
+// state is the content of the file of a run.
 type state struct {
-	Digest string            `json:"digest"` // of what the run compares
+	Digest string            `json:"digest"` // of the comparison
 	UpTo   int64             `json:"up_to"`
 	Cursor eventstore.Cursor `json:"cursor"`
 	Done   bool              `json:"done"`
 	Report Report            `json:"report"`
 }
 
-// digest identifies what a run compares.
+// digest identifies the comparison of a run.
 func (r *run) digest() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %g %d %q %q", r.Candidate, r.Query, r.DSL, r.Queues, r.Sample, r.Limit, r.Ignore, r.Causation))
 	return hex.EncodeToString(sum[:16])

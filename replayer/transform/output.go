@@ -92,7 +92,7 @@ func setBody(e *schemas.Envelope, in, out map[string]any) error {
 	return nil
 }
 
-// setHeaders sets the headers that differ from those of the input.
+// setHeaders sets the headers that differ from the input.
 func setHeaders(e *schemas.Envelope, in, out map[string]any) error {
 	after, is := out["headers"].(map[string]any)
 	if !is {
@@ -243,7 +243,7 @@ func numberOf(value, former any) (any, error) {
 	return nil, fmt.Errorf("a value %s cannot be sent", kindOf(value))
 }
 
-// setProperties sets the properties that differ from those of the input.
+// setProperties sets the properties that differ from the input.
 func setProperties(e *schemas.Envelope, in, out map[string]any) error {
 	after, is := out["properties"].(map[string]any)
 	if !is {

@@ -20,7 +20,7 @@ type Message struct {
 	Bytes       int64  // of memory
 }
 
-// Outcome is what is known about a message that was sent.
+// Outcome is the state of a sent message.
 type Outcome int
 
 // The outcomes. A message whose outcome is Unknown is in flight.
@@ -151,7 +151,7 @@ func (s *Sender[T]) hasRoom() bool {
 func (s *Sender[T]) send(ctx context.Context, next item[T]) error {
 	isStopped := s.cfg.Ordered && s.stopped[next.Stream]
 	if !isStopped {
-		s.busy[next.Stream] = true // so that no other message of the stream is sent meanwhile
+		s.busy[next.Stream] = true // so that no other message of the stream is sent until then
 		for len(s.inFlight) >= s.cfg.Limit {
 			if err := s.await(ctx); err != nil {
 				return err
