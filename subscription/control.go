@@ -12,7 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/history"
 )
 
 // recordKind is the kind of the records with subscriptions.
@@ -89,34 +89,7 @@ func (s *Subscriptions) resolve(text string) (kql.Node, error) {
 	}
 	now := time.Now()
 	node = kql.AbsoluteTimes(kql.InZone(node, fields, now), fields, now)
-	if namesAction(node) {
-		return node, nil
-	}
-	published := kql.Or{
-		kql.FieldIs("event.action", string(schemas.Published)), kql.FieldIs("watership.quarantined_action", string(schemas.Published)),
-	}
-	if _, all := node.(kql.All); all {
-		return published, nil
-	}
-	return kql.And{published, node}, nil
-}
-
-func namesAction(node kql.Node) bool {
-	named := false
-	kql.Rewrite(node, func(leaf kql.Node) kql.Node {
-		var field kql.Pattern
-		switch n := leaf.(type) {
-		case kql.Is:
-			field = n.Field
-		case kql.Exists:
-			field = n.Field
-		case kql.Range:
-			field = n.Field
-		}
-		named = named || slices.Contains([]string{"event.action", "watership.quarantined_action"}, field.Text())
-		return leaf
-	})
-	return named
+	return history.PublishedByDefault(node), nil
 }
 
 // find returns the position of From.

@@ -73,11 +73,21 @@ func (a *App) replayQuery(request ReplayRequest) (kql.Node, error) {
 	if len(all) == 1 {
 		node = all[0]
 	}
+	if request.isOrderedByPublish() {
+		node = history.PublishedByDefault(node)
+	}
 	node, err := request.Period.Limit(node)
 	if err != nil || request.Restrict == nil {
 		return node, err
 	}
 	return request.Restrict(node)
+}
+
+// isOrderedByPublish reports whether a replay keeps the order of streams, and names messages by
+// a query alone: a message may be handled, and recorded as that, before its published event is.
+// A queue that failed needs the events of its failures.
+func (r ReplayRequest) isOrderedByPublish() bool {
+	return r.Job.Order == replayer.ByStream && r.Job.Target.Kind != replayer.ToFailedQueue && len(r.IDs) == 0 && r.Group == "" && r.DSL == nil
 }
 
 // relativeTime is date math from now on
