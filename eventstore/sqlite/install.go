@@ -43,11 +43,7 @@ const (
 // again or concurrently. It changes nothing and returns an error for a file of
 // another program or of a newer version.
 func (s *Store) Install(ctx context.Context) error {
-	file, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600) // messages can be confidential
-	if err != nil {
-		return fmt.Errorf("creating the SQLite store: %w", err)
-	}
-	if err := file.Close(); err != nil {
+	if err := createFile(s.path); err != nil {
 		return fmt.Errorf("creating the SQLite store: %w", err)
 	}
 	version, err := s.fileVersion(ctx)
@@ -64,6 +60,21 @@ func (s *Store) Install(ctx context.Context) error {
 		return err
 	}
 	return s.vacuumUpgraded(ctx, version)
+}
+
+// createFile creates a file that only its owner may read, since messages can be confidential.
+// It does not open an existing one: closing it would release the locks of every connection of
+// this process (https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_),
+// and another program could then delete the write-ahead log.
+func createFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 // enableVacuum lets Retain shrink the file. SQLite ignores it once a file has tables,
