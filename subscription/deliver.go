@@ -19,6 +19,7 @@ import (
 // of a session, which may have to bind the queue.
 func (s *session) publish(d Delivery, one *sent) {
 	state := s.state(d, s.settings.Target.Queue)
+	d.Event.Envelope = withoutExpiration(d.Event.Envelope)
 	if !s.bound || s.checkpoint().OneByOne {
 		one.err = s.outcome(s.delivery.Deliver(s.confirming, d.Event.Envelope, state))
 		s.bound = one.err == nil
@@ -36,6 +37,13 @@ func (s *session) publish(d Delivery, one *sent) {
 	}
 	one.pending = pending
 	s.unconfirmed.Add(1)
+}
+
+// withoutExpiration returns the message without its time to live, which is over in history:
+// it would expire while the consumer is away.
+func withoutExpiration(e schemas.Envelope) schemas.Envelope {
+	e.Properties.Expiration = ""
+	return e
 }
 
 var errNoRoom = errors.New("the headers of the message leave no room for the name and the position of the subscription")
@@ -204,7 +212,7 @@ func (r *runner) retryOne(ctx context.Context, p Parked) error {
 			return r.deliverByCall(ctx, d)
 		}
 		s := &session{runner: r, sending: ctx}
-		return s.outcome(r.delivery.Deliver(ctx, d.Event.Envelope, r.state(d, r.settings.Target.Queue)))
+		return s.outcome(r.delivery.Deliver(ctx, withoutExpiration(d.Event.Envelope), r.state(d, r.settings.Target.Queue)))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

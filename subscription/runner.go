@@ -204,8 +204,9 @@ func (r *runner) wait(why string) {
 		why = why[:maxError]
 	}
 	r.update(func(c *Checkpoint) bool {
-		changed := c.Waiting != why
-		c.Waiting = why
+		waits := why != ""
+		changed := c.Waiting != why || waits && c.CaughtUp
+		c.Waiting, c.CaughtUp = why, c.CaughtUp && !waits
 		return changed
 	})
 }

@@ -55,6 +55,7 @@ func (r *runner) session(ctx context.Context) error {
 	if err := r.retryParked(ctx); err != nil {
 		return err
 	}
+	r.bound = false // the queue may have been declared again
 	s := &session{runner: r, bytes: semaphore.NewWeighted(windowBytes), inFlight: make(chan *sent, window)}
 	s.sending, s.cancel = context.WithCancelCause(ctx)
 	defer s.cancel(nil)

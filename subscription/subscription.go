@@ -48,7 +48,7 @@ type Subscription struct {
 type Checkpoint struct {
 	Position  eventstore.Cursor `json:"position"` // deliveries continue after it
 	Delivered int64             `json:"delivered"`
-	Parked    int64             `json:"parked"` // messages that were ever parked
+	Parked    int64             `json:"parked"` // messages that were parked, also if they are no longer
 	Time      time.Time         `json:"time,omitzero"`
 	CaughtUp  bool              `json:"caught_up"`         // no matching event was stored after the position
 	Waiting   string            `json:"waiting,omitempty"` // why nothing is delivered
@@ -224,14 +224,18 @@ func (s *Subscription) check(owns func(name string) bool) error {
 }
 
 // Lag returns the time of the events that the subscription has not delivered yet: 0 if it
-// has caught up.
+// has caught up, and the time since its creation if it has delivered none since the
+// beginning.
 func (s *Subscription) Lag(now time.Time) time.Duration {
 	if s.Checkpoint.CaughtUp {
 		return 0
 	}
-	from := cmp.Or(s.Checkpoint.Position.Sequence, s.Start.Sequence)
-	if from == 0 {
-		return 0
+	from := time.UnixMicro(cmp.Or(s.Checkpoint.Position.Sequence, s.Start.Sequence))
+	if from.Year() < firstYear { // the beginning, of which the time is not known
+		from = s.Created
 	}
-	return max(0, now.Sub(time.UnixMicro(from)))
+	return max(0, now.Sub(from))
 }
+
+// firstYear is before the time of every event.
+const firstYear = 2000

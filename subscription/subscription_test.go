@@ -435,3 +435,54 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 }
+
+// A queue that is deleted and declared again gets what was waiting for it. Until then the
+// subscription has not caught up.
+func TestQueueThatComesBack(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := newRig(t, b)
+		storeEvents(t, r.store, source, 1)
+		s, queue := subscription.New(r.cfg), r.broker.Queue(t, nil)
+		created := r.create(t, s, toQueue("orders", queue))
+		if lag := created.Lag(created.Created.Add(time.Minute)); lag != time.Minute {
+			t.Errorf("before its first delivery it lags by %s", lag)
+		}
+		r.serve(t, s)
+		r.broker.Take(t, queue, 1)
+		rabbittest.Eventually(t, "it has caught up", func() bool { return get(t, s, "orders").Checkpoint.CaughtUp })
+		if _, err := r.broker.Channel(t).QueueDelete(queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		storeEvents(t, r.store, source, 2, 3)
+		rabbittest.Eventually(t, "it waits for the queue", func() bool {
+			c := get(t, s, "orders").Checkpoint
+			return strings.Contains(c.Waiting, "does not exist") && !c.CaughtUp
+		})
+		if _, err := r.broker.Channel(t).QueueDeclare(queue, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range r.broker.Take(t, queue, 2) {
+			if positionOf(t, d) != int64(i+2) {
+				t.Errorf("delivery %d has position %d", i, positionOf(t, d))
+			}
+		}
+	})
+}
+
+// The time to live of a message is over in history: its delivery has none.
+func TestDeliveriesDoNotExpire(t *testing.T) {
+	r := newRig(t, rabbittest.Newest(t))
+	e := schemas.Event{Action: schemas.Published, Sequence: 1, Source: source, VHost: "/"}
+	e.Time, e.EventID = time.UnixMicro(1).UTC(), "shop-1"
+	e.Envelope.Properties.Expiration, e.Envelope.Body = "1", []byte("{}")
+	e.Fingerprint = e.Envelope.Fingerprint()
+	if _, err := r.store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(e)}); err != nil {
+		t.Fatal(err)
+	}
+	s, queue := subscription.New(r.cfg), r.broker.Queue(t, nil)
+	r.create(t, s, toQueue("orders", queue))
+	r.serve(t, s)
+	if d := r.broker.Take(t, queue, 1)[0]; d.Expiration != "" {
+		t.Errorf("the delivery expires after %s ms", d.Expiration)
+	}
+}

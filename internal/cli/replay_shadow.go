@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,6 +133,8 @@ func (r *replay) compare(ctx context.Context, sys *direct) error {
 		return fmt.Errorf("%w\ngo on with the same command, which reads %s", err, r.shadow.state)
 	case err != nil:
 		return err
+	case report.Compared == 0:
+		return errors.New("nothing was compared: no queue of the comparison has reported about these messages")
 	case report.Different() > 0:
 		return differencesError{report.Different(), report.Compared}
 	}

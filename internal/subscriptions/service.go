@@ -113,9 +113,22 @@ func (s Service) List(ctx context.Context) ([]View, error) {
 	list, err := all.List(ctx)
 	views := []View{}
 	for _, sub := range list {
-		views = append(views, viewOf(sub, time.Now()))
+		view, parkedErr := withParked(ctx, all, sub)
+		views, err = append(views, view), errors.Join(err, parkedErr)
 	}
 	return views, err
+}
+
+// withParked returns the view of a subscription with the number of messages that are parked
+// now. Its checkpoint counts all that were.
+func withParked(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) (View, error) {
+	view := viewOf(sub, time.Now())
+	if view.Parked == 0 {
+		return view, nil
+	}
+	parked, err := all.Parked(ctx, sub.Name)
+	view.Parked = int64(len(parked))
+	return view, err
 }
 
 // Show returns a subscription with the number of events that it has not delivered yet.
@@ -128,7 +141,10 @@ func (s Service) Show(ctx context.Context, name string) (View, error) {
 	if err != nil {
 		return View{}, inputError(err)
 	}
-	view := viewOf(sub, time.Now())
+	view, err := withParked(ctx, all, sub)
+	if err != nil {
+		return view, err
+	}
 	missing, err := all.Missing(ctx, sub)
 	view.LagEvents = &missing
 	return view, err

@@ -24,7 +24,7 @@ type View struct {
 	CreatedBy  string             `json:"created_by"`
 	Position   string             `json:"position" doc:"Deliveries continue after it"`
 	Delivered  int64              `json:"delivered"`
-	Parked     int64              `json:"parked" doc:"Messages that were ever parked"`
+	Parked     int64              `json:"parked" doc:"Messages that are parked now"`
 	CaughtUp   bool               `json:"caught_up" doc:"All stored events are delivered"`
 	LagSeconds float64            `json:"lag_seconds" doc:"Age of the events that are not delivered yet"`
 	LagEvents  *int64             `json:"lag_events,omitempty" doc:"Number of events that are not delivered yet; none: the list leaves it out"`
