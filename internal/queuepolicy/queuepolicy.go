@@ -143,10 +143,10 @@ func (e Editor) policiesOf(ctx context.Context, queue rabbit.Queue) (own *rabbit
 			continue
 		}
 		applies, err := appliesTo(p, queue)
-		if p.Name == queue.Policy { // as RabbitMQ says
-			applies, err = true, nil
-		}
-		if err != nil {
+		switch {
+		case p.Name == queue.Policy: // as RabbitMQ says, perhaps some seconds late
+			applies = true
+		case err != nil && queue.Policy == e.policyName(queue.Name): // which hides the others
 			return nil, base, err
 		}
 		if applies && (!found || p.Priority > base.Priority || p.Name == queue.Policy && p.Priority == base.Priority) {

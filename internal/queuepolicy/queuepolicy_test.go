@@ -27,11 +27,12 @@ func eachServer(t *testing.T, test func(t *testing.T, r rig)) {
 	t.Parallel() // most of it is waiting: RabbitMQ tells the policy of a queue every 5 s
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
+		b = b.VHost(t)
 		management, err := rabbit.NewManagement(b.ManagementURL, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := rig{b, queuepolicy.Editor{Management: management, VHost: "/", Topology: schemas.Topology{Prefix: b.Queue(t, nil) + "x"}, Wait: time.Millisecond}, management}
+		r := rig{b, queuepolicy.Editor{Management: management, VHost: b.VHostName(t), Topology: schemas.Topology{Prefix: b.Queue(t, nil) + "x"}, Wait: time.Millisecond}, management}
 		if err := b.Channel(t).ExchangeDeclare(r.Topology.Retry(), "fanout", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +163,7 @@ func TestPatternsOfPCRE(t *testing.T) {
 		queue := r.Queue(t, nil)
 		other := rabbit.Policy{Name: queue + "-pcre", Pattern: "^(?!other)" + queue + "$", ApplyTo: "queues", Definition: map[string]any{"max-length": 9.0}}
 		r.policy(t, other)
-		for found, err := r.management.Queue(t.Context(), "/", queue); found.Policy == ""; found, err = r.management.Queue(t.Context(), "/", queue) {
+		for found, err := r.management.Queue(t.Context(), r.Editor.VHost, queue); found.Policy == ""; found, err = r.management.Queue(t.Context(), r.Editor.VHost, queue) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,6 +171,9 @@ func TestPatternsOfPCRE(t *testing.T) {
 		if change, _ := r.apply(t, r.Add, queue); change.Merged != other.Name {
 			t.Errorf("%s", change.Text())
 		}
-		r.wantRefusal(t, r.Queue(t, nil), "cannot be read", "by hand")
+		if change, err := r.Add(t.Context(), r.Queue(t, nil)); err != nil || change.Merged != "" {
+			t.Errorf("a queue without a policy: %s, %v", change.Text(), err)
+		}
+		r.wantRefusal(t, queue, "cannot be read", "by hand")
 	})
 }

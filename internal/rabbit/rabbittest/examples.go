@@ -65,6 +65,7 @@ func manage(managementURL, method, path, body string) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	request.Close = true // RabbitMQ ends idle connections at any time
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
