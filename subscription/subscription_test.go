@@ -1,8 +1,11 @@
 package subscription_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -484,5 +487,49 @@ func TestDeliveriesDoNotExpire(t *testing.T) {
 	r.serve(t, s)
 	if d := r.broker.Take(t, queue, 1)[0]; d.Expiration != "" {
 		t.Errorf("the delivery expires after %s ms", d.Expiration)
+	}
+}
+
+// Deliveries to a queue without a consumer stop at its backlog, and take no more memory the
+// more events are stored.
+func TestAbsentConsumerTakesNoMemory(t *testing.T) {
+	r := newRig(t, rabbittest.Newest(t))
+	const events, size, limit = 15_000, 8 << 10, 64 << 20
+	body := bytes.Repeat([]byte("x"), size) // 120 MB in all
+	for first := int64(1); first <= events; first += 500 {
+		var documents []schemas.Document
+		for n := first; n < first+500; n++ {
+			e := schemas.Event{Action: schemas.Published, Sequence: n, Source: source, VHost: "/"}
+			e.Time, e.EventID = time.UnixMicro(n).UTC(), fmt.Sprint("shop-", n)
+			e.Envelope.Body = fmt.Append(nil, n, string(body))
+			e.Fingerprint = e.Envelope.Fingerprint()
+			documents = append(documents, schemas.DocumentFormat{}.Document(e))
+		}
+		if _, err := r.store.Create(t.Context(), documents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	s, queue := subscription.New(r.cfg), r.broker.Queue(t, nil)
+	sub := toQueue("orders", queue)
+	sub.Target.MaxBacklog = 50
+	r.create(t, s, sub)
+	r.serve(t, s)
+	rabbittest.Eventually(t, "it waits for the consumer", func() bool {
+		return strings.Contains(get(t, s, "orders").Checkpoint.Waiting, "of at most 50")
+	})
+	if n := r.broker.Len(t, queue); n != 50 {
+		t.Errorf("the queue has %d messages", n)
+	}
+	if grown := heap() - before; grown > limit {
+		t.Errorf("the memory has grown by %d MiB", grown>>20)
+	} else {
+		t.Logf("the memory has grown by %d KiB", grown>>10)
 	}
 }
