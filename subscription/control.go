@@ -39,7 +39,10 @@ func ParseFrom(text string, now time.Time) (From, error) {
 		return From{Position: position}, nil
 	}
 	at, err := kql.Instant(text, now, kql.First)
-	if err != nil {
+	switch {
+	case err == nil && at.After(now):
+		return From{}, mistakef("%q is in the future: expected start, now, a position or a time of the past", text)
+	case err != nil || at.Year() < firstYear:
 		return From{}, mistakef("%q: expected start, now, a position or a time such as 2026-01-31T12:00:00Z or now-1h", text)
 	}
 	return From{Time: at}, nil

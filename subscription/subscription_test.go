@@ -383,8 +383,10 @@ func TestFrom(t *testing.T) {
 			t.Errorf("%s: position %v, %v, want %d", text, sub.Start, err, want)
 		}
 	}
-	if _, err := subscription.ParseFrom("yesterday", time.Now()); err == nil {
-		t.Error("no error")
+	for _, text := range []string{"yesterday", "-5", "now+5h", "1999-12-31"} {
+		if from, err := subscription.ParseFrom(text, time.Now()); err == nil {
+			t.Errorf("%s is %+v", text, from)
+		}
 	}
 }
 

@@ -6,15 +6,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/target"
 	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -41,14 +45,31 @@ func NewPoster(networks []netip.Prefix) *Poster {
 	return &Poster{client: &http.Client{Transport: marked{transport}}, handlers: map[string]message.HandlerFunc{}}
 }
 
-// CheckURL returns an error if events cannot be posted to the URL.
-func CheckURL(url string) error { return webhook.Config{URL: url}.Validate() }
+// CheckURL returns an error if events cannot be posted to the URL. Addresses of a host name are
+// checked when it is resolved.
+func CheckURL(address string, networks []netip.Prefix) error {
+	if err := (webhook.Config{URL: address}).Validate(); err != nil {
+		return err
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil // the first request tells
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !target.IsAllowed(ip, networks) {
+		return fmt.Errorf("the address %s is not of the internet: allow its network by subscriptions.private_networks", ip)
+	}
+	return nil
+}
 
 // Post posts an event.
-func (p *Poster) Post(ctx context.Context, url string, d subscription.Delivery) error {
+func (p *Poster) Post(ctx context.Context, address string, d subscription.Delivery) error {
 	m := message.NewMessage("", nil)
 	m.SetContext(context.WithValue(ctx, deliveryKey{}, d))
-	_, err := p.handler(url)(m)
+	_, err := p.handler(address)(m)
+	var refused *webhook.TargetError
+	if errors.As(err, &refused) { // of the target and not of this message
+		return retry.Unavailable(errors.New(err.Error()))
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package subscriptionrole_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -77,11 +78,15 @@ func TestPostToAPrivateAddress(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "neither public nor in a private network") || called {
 		t.Errorf("called: %t, %v", called, err)
 	}
+	var unavailable *retry.UnavailableError
+	if retry.IsPermanent(err) || !errors.As(err, &unavailable) {
+		t.Errorf("each message would be parked: %v", err)
+	}
 }
 
 func TestCheckURL(t *testing.T) {
-	for url, ok := range map[string]bool{"https://a.example.com/x": true, "https://{headers.host}/": false, "ftp://a": false} {
-		if err := subscriptionrole.CheckURL(url); (err == nil) != ok {
+	for url, ok := range map[string]bool{"https://a.example.com/x": true, "https://{headers.host}/": false, "ftp://a": false, "http://10.1.2.3/x": true, "http://127.0.0.1:9/x": false, "http://[::1]/": false, "http://169.254.169.254/latest": false} {
+		if err := subscriptionrole.CheckURL(url, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}); (err == nil) != ok {
 			t.Errorf("%s: %v", url, err)
 		}
 	}

@@ -122,7 +122,7 @@ type NewSubscription struct {
 
 func (o operations) create(ctx context.Context, in *createInput) (*subscriptionOutput, error) {
 	caller := access.FromContext(ctx)
-	target, err := in.Body.target()
+	target, err := in.Body.target(o.networks())
 	if err != nil {
 		return nil, err
 	}

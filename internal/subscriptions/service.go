@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -57,10 +58,12 @@ func (s Service) Subscribe(ctx context.Context, r Request, by Caller) (View, err
 	return viewOf(created, time.Now()), inputError(err)
 }
 
+func (s Service) networks() []netip.Prefix { return s.App.Settings().Subscriptions.PrivateNetworks }
+
 // subscription returns the subscription of a request.
 func (s Service) subscription(r Request, by Caller) (sub subscription.Subscription, from subscription.From, err error) {
 	sub = subscription.Subscription{Name: r.Name, CreatedBy: by.Name, OnPoison: subscription.OnPoison(r.OnPoison)}
-	if sub.Target, err = r.target(); err != nil {
+	if sub.Target, err = r.target(s.networks()); err != nil {
 		return sub, from, err
 	}
 	zone := cmp.Or(by.Zone, time.Local)
@@ -85,18 +88,23 @@ func (s Service) subscription(r Request, by Caller) (sub subscription.Subscripti
 	return sub, from, inputError(err)
 }
 
-func (r Request) target() (subscription.Target, error) {
+// target returns the target of a request. URLs may lead to the networks, in addition to the
+// internet.
+func (r Request) target(networks []netip.Prefix) (subscription.Target, error) {
 	switch {
 	case (r.Queue == "") == (r.URL == ""):
 		return subscription.Target{}, app.InputError{Err: errors.New("expected a queue or a URL to deliver to")}
 	case r.URL != "":
-		if err := subscriptionrole.CheckURL(r.URL); err != nil {
+		if err := subscriptionrole.CheckURL(r.URL, networks); err != nil {
 			return subscription.Target{}, app.InputError{Err: err}
 		}
 		return subscription.Target{Kind: subscription.ToURL, URL: r.URL}, nil
 	}
 	t := subscription.Target{Kind: subscription.ToQueue, Queue: r.Queue}
 	if r.MaxBacklog != nil {
+		if *r.MaxBacklog < 0 {
+			return t, app.InputError{Err: fmt.Errorf("a backlog of %d messages: expected 1 or more, or 0 for no limit", *r.MaxBacklog)}
+		}
 		if t.MaxBacklog = *r.MaxBacklog; t.MaxBacklog == 0 {
 			t.MaxBacklog = -1
 		}
