@@ -41,6 +41,10 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 }
 
 func TestRoutesOfTheEmbeddedBroker(t *testing.T) {
+	broker := rabbittest.Embedded(t)
+	running := install(t, broker, "http://127.0.0.1:9/")
+	running.must(t, "setup")
+	wantRun(t, running.run(t, "route", "add", broker.Queue(t, nil), "--yes"), 1, "the broker has no policies", "x-dead-letter-exchange "+running.prefix+".retry")
 	i := install(t, rabbittest.Newest(t), "http://127.0.0.1:9/")
 	r := i.run(t, "route", "add", "orders", "--dry-run", "--amqp-url", "embedded://")
 	wantRun(t, r, 2, "the embedded broker has no policies", "x-dead-letter-exchange "+i.prefix+".retry")

@@ -217,7 +217,7 @@ func withoutURL(err error) error {
 func shownURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return "a URL that cannot be read"
+		return "(which cannot be read)"
 	}
 	return shown(u)
 }
