@@ -16,19 +16,21 @@ import (
 )
 
 func TestReplayKilled(t *testing.T) {
-	playedDirectly(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 5000, 2) })
+	playedDirectly(t, func(t *testing.T, a *playback) { testReplayKilled(t, a, 3000, 2, "500") })
 }
 
 func TestSoakReplayKilled(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("WATERSHIP_TEST_SOAK is not set")
 	}
-	testReplayKilled(t, newPlayback(t), 100_000, 5)
+	testReplayKilled(t, newPlayback(t), 100_000, 5, "3000")
 }
 
 // testReplayKilled kills a replay with SIGKILL and resumes it, again and again:
-// every message arrives, and at most a window of them twice each time.
-func testReplayKilled(t *testing.T, a *playback, messages, kills int) {
+// every message arrives, and at most a window of them twice each time. The kills are in the
+// first third of the messages: at this rate, the rest takes seconds, so a test that sees the
+// arrivals late kills a replay that still runs.
+func testReplayKilled(t *testing.T, a *playback, messages, kills int, rate string) {
 	events := make([]schemas.Event, messages)
 	for n := range events {
 		events[n] = a.event(schemas.Published, n+1)
@@ -39,9 +41,9 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int) {
 	for n := range kills {
 		args := []string{"jobs", "resume", id, "--yes"}
 		if id == "" {
-			args = []string{"replay", "destination.name: " + a.exchange, "--yes", "--rate", "3000"}
+			args = []string{"replay", "destination.name: " + a.exchange, "--yes", "--rate", rate}
 		}
-		if a.killAt(messages*(n+1)/(kills+1), arrived, args...) {
+		if a.killAt(messages*(n+1)/(3*kills), arrived, args...) {
 			killed++
 		}
 		id = a.onlyJob(a.t).ID

@@ -44,15 +44,18 @@ func output(e schemas.Envelope, in map[string]any, out any) (schemas.Envelope, e
 const maxShortString = 255 // bytes (AMQP 0-9-1 §4.2.5.3)
 
 func setRoute(e *schemas.Envelope, _, out map[string]any) error {
-	for name, field := range map[string]*string{"exchange": &e.Exchange, "routing_key": &e.RoutingKey} {
-		text, is := out[name].(string)
+	for _, member := range []struct {
+		name  string
+		field *string
+	}{{"exchange", &e.Exchange}, {"routing_key", &e.RoutingKey}} {
+		text, is := out[member.name].(string)
 		if !is {
-			return errorf("its output has no text %s", name)
+			return errorf("its output has no text %s", member.name)
 		}
 		if len(text) > maxShortString {
-			return errorf("%s has %d bytes: expected at most %d", name, len(text), maxShortString)
+			return errorf("%s has %d bytes: expected at most %d", member.name, len(text), maxShortString)
 		}
-		*field = text
+		*member.field = text
 	}
 	return nil
 }
