@@ -38,9 +38,11 @@ lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 bench: ## Run every benchmark on real servers
 	$(WITH_SERVERS) && $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 2h $(PKG)
 
-soak: ## Run the long forms of the fault and load tests
+soak: ## Run the long forms of the fault and load tests, and whole installations on every RabbitMQ
 	@.ci/tools
-	$(WITH_SERVERS) && WATERSHIP_TEST_SOAK=1 $(GO) test -race -v -run Soak -p 1 -timeout 12h $(PKG)
+	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
+		$(GO) test -race -v -run Soak -p 1 -timeout 12h $(PKG) && \
+		$(GO) test -race -skip Soak -parallel 4 -timeout 2h ./internal/api ./internal/cli
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose

@@ -42,7 +42,7 @@ type system struct {
 // Elasticsearch.
 func onEvery(t *testing.T, test func(t *testing.T, s system)) {
 	t.Parallel() // most of it is waiting
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		t.Parallel()
 		test(t, newSystem(t, broker))
 	})

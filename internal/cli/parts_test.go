@@ -63,7 +63,7 @@ func onBoth(t *testing.T, story func(t *testing.T, p parts)) {
 // the serve of an installation.
 func everywhere(t *testing.T, story func(t *testing.T, install installer)) {
 	sideBySide(t, func(t *testing.T) { story(t, installEmbedded) }, func(t *testing.T) {
-		rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) { story(t, around(t, broker).install) })
+		rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) { story(t, around(t, broker).install) })
 	})
 }
 

@@ -68,7 +68,7 @@ func picky(w http.ResponseWriter, r *http.Request) {
 // effect in serve.
 func TestRoutesAsConfigured(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		i := install(t, broker, serveHTTP(t, http.HandlerFunc(picky)))
 		i.configure(t, "timeout: 10s", "timeout: 10s, statuses: {409: handled, 4xx: retry}, max_retry_after: 100ms",
 			"\nretry: {policies: {default: {delays: [100ms, 300ms]}}}\n", settingsOfRoutes)
@@ -127,7 +127,7 @@ func TestStopTimeout(t *testing.T) {
 // readiness, metrics, doctor, an event and the list of routes; it resumes by itself.
 func TestPausedRouteIsVisible(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		var refuses atomic.Bool
 		refuses.Store(true)
 		i := install(t, broker, serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -187,7 +187,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 // the operator resumes it.
 func TestRoutePausedByHand(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		var handled atomic.Int32
 		i := install(t, broker, serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled.Add(1) })))
 		serving := i.serve(t)

@@ -16,7 +16,7 @@ import (
 
 // Every event of a message has its stream, also those that travel without the body in which
 // the stream is found; the stream is shown and replayed in order.
-func TestStreamsOfASystem(t *testing.T) { onEvery(t, testStreamsOfASystem) }
+func TestStreamsOfASystem(t *testing.T) { onBoth(t, testStreamsOfASystem) }
 
 func testStreamsOfASystem(t *testing.T, p parts) {
 	service := newService(t, func(p post, before int) int {

@@ -44,6 +44,24 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	}
 }
 
+// EachKind runs a test on the embedded broker and on the newest RabbitMQ, or on every one if
+// WATERSHIP_TEST_SOAK is set: for whole installations, whose parts have tests on every RabbitMQ.
+func EachKind(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
+	t.Run("servers", func(t *testing.T) { NewestOrEachServer(t, test) })
+}
+
+// NewestOrEachServer is EachKind without the embedded broker.
+func NewestOrEachServer(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+		EachServer(t, test)
+		return
+	}
+	test(t, NewestServer(t))
+}
+
 // Newest returns the newest RabbitMQ, for tests that do not depend on its version,
 // or the embedded broker if there is no RabbitMQ and none is required.
 func Newest(t testing.TB) Broker {
