@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -149,7 +150,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	rh := &routeHandler{
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: &heldMessages{gauge: metrics.held}, goroutines: goroutines,
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: held.New(metrics.held), goroutines: goroutines,
 			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},

@@ -203,3 +203,13 @@ func (p *Pipeline) declareParking(queue string) error {
 	defer cancel()
 	return p.reconciler.DeclareParking(ctx, queue)
 }
+
+// sleep returns false if ctx ends before d is over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

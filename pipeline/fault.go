@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -59,7 +60,7 @@ func (h queueHandler) handleOrPoison(msg *message.Message) error {
 	}
 	arrived, _ := schemas.FromContext(ctx)
 	fault := err
-	if err = h.goroutines.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || cannotRetry(ctx, err) {
+	if err = h.goroutines.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || held.CannotRetry(ctx, err) {
 		return err
 	}
 	return h.goroutines.Run(func() error { return h.moveToUnstorable(ctx, arrived, fault) })

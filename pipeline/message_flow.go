@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
@@ -52,7 +53,7 @@ type messageFlow struct {
 	random       func() float64 // for jitter, from 0 up to 1
 	logger       *slog.Logger
 	metrics      *metrics
-	heldMessages *heldMessages
+	heldMessages *held.Messages
 	warnings     *throttle
 	goroutines   *usercode.Goroutines
 	streams      func(schemas.Envelope) schemas.MessageStream // nil: messages have none
@@ -115,6 +116,11 @@ func (f *messageFlow) replaceRetryWithoutRoom(d retry.Decision, e schemas.Envelo
 		return retry.Decision{Action: retry.Poison, Reason: "its headers leave no room for a state"}
 	}
 	return d
+}
+
+// hold publishes until the broker has confirmed the message, which is held while it does not.
+func (f *messageFlow) hold(ctx context.Context, operation string, publish func() error) error {
+	return f.heldMessages.Publish(ctx, held.Operation{Name: operation, Queue: f.queue, Now: f.now, Sleep: f.sleep, Logger: f.logger}, publish)
 }
 
 // publishEvent publishes a lifecycle event. Its id is set before the first publish, so

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -143,7 +144,7 @@ func (m *model) flow() *messageFlow {
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), goroutines: &m.goroutines,
 	}
-	s.heldMessages, s.warnings = &heldMessages{gauge: s.metrics.held}, &throttle{}
+	s.heldMessages, s.warnings = held.New(s.metrics.held), &throttle{}
 	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)
 	return s
 }

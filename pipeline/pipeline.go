@@ -48,6 +48,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -63,7 +64,7 @@ type Pipeline struct {
 	cfg          Config
 	login        string
 	metrics      *metrics
-	heldMessages *heldMessages
+	heldMessages *held.Messages
 	router       *message.Router
 	consuming    *transport.Connection
 	sending      *rabbit.Connection // events, delays and poison
@@ -104,7 +105,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer), breakers: map[string]*breaker.Breaker{}}
-	p.heldMessages = &heldMessages{gauge: p.metrics.held}
+	p.heldMessages = held.New(p.metrics.held)
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -211,7 +212,7 @@ func (p *Pipeline) Err() error {
 // Held returns an error that names the messages that are held; nil while there are none.
 // A handler has finished with a held message, but the broker does not confirm its next
 // copy, so the message is not acknowledged. The publish is repeated until it succeeds.
-func (p *Pipeline) Held() error { return p.heldMessages.err(time.Now()) }
+func (p *Pipeline) Held() error { return p.heldMessages.Err(time.Now()) }
 
 // Run declares the topology and handles messages until ctx ends. Then it stops
 // consuming, waits for handlers up to Config.StopTimeout, requeues the other messages

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -78,7 +79,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 		}
 		return by.Publish(ctx, m)
 	})
-	if err != nil && cannotRetry(ctx, err) {
+	if err != nil && held.CannotRetry(ctx, err) {
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
 	}
 	if err != nil {

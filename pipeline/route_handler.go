@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/fairness"
 	"github.com/watershipmq/watership/internal/handlercall"
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -199,7 +200,7 @@ func classifyPublishError(ctx context.Context, err error) (why, unknown error) {
 		return retry.Unavailable(err), nil
 	case errors.As(err, &gone), errors.As(err, &refused):
 		return err, nil
-	case !cannotRetry(ctx, err):
+	case !held.CannotRetry(ctx, err):
 		return retry.Unavailable(err), nil
 	}
 	return nil, err

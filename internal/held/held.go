@@ -1,9 +1,12 @@
-package pipeline
+// Package held keeps count of messages that are held: a handler has finished with them, but
+// the broker does not confirm their next copies, so that they are not acknowledged.
+package held
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,18 +15,23 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// heldMessages are the messages of a pipeline whose next copy the broker does not
-// accept. Each keeps its slot of the concurrency, so they are few.
-type heldMessages struct {
-	gauge *prometheus.GaugeVec
+// Messages are the messages of a pipeline whose next copy the broker does not accept. Each
+// keeps its slot of the concurrency, so they are few.
+type Messages struct {
+	gauge *prometheus.GaugeVec // by the queue that delivered them
 
 	mu   sync.Mutex // guards the fields below
 	last int
-	all  map[int]heldMessage
+	all  map[int]message
 }
 
-// heldMessage is a message whose next copy the broker does not accept.
-type heldMessage struct {
+// New returns no messages. The gauge counts them by queue.
+func New(gauge *prometheus.GaugeVec) *Messages {
+	return &Messages{gauge: gauge, all: map[int]message{}}
+}
+
+// message is a message whose next copy the broker does not accept.
+type message struct {
 	queue string // that delivered it
 	since time.Time
 	why   error
@@ -33,16 +41,13 @@ const (
 	holdFirst = time.Second
 	holdCap   = time.Minute
 
-	// shortHold is how long a message may be held before err reports it.
+	// shortHold is how long a message may be held before Err reports it.
 	shortHold = 10 * time.Second
 )
 
-func (h *heldMessages) begin(m heldMessage) (end func()) {
+func (h *Messages) begin(m message) (end func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.all == nil {
-		h.all = map[int]heldMessage{}
-	}
 	h.last++
 	id := h.last
 	h.all[id] = m
@@ -55,11 +60,11 @@ func (h *heldMessages) begin(m heldMessage) (end func()) {
 	}
 }
 
-// err names the message that has been held longest, nil if no message is held for long.
-func (h *heldMessages) err(now time.Time) error {
+// Err names the message that has been held longest; nil if no message is held for long.
+func (h *Messages) Err(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var oldest heldMessage
+	var oldest message
 	for _, m := range h.all {
 		if oldest.since.IsZero() || m.since.Before(oldest.since) {
 			oldest = m
@@ -72,35 +77,44 @@ func (h *heldMessages) err(now time.Time) error {
 		len(h.all), oldest.queue, now.Sub(oldest.since).Round(time.Second), oldest.why)
 }
 
-// hold publishes until the broker has confirmed the message. Requeuing the delivery
+// Operation is a publish of the next copy of a message.
+type Operation struct {
+	Name   string // such as "publishing a message to the poison queue"
+	Queue  string // that delivered the message
+	Now    func() time.Time
+	Sleep  func(ctx context.Context, d time.Duration) bool // false when ctx ends before
+	Logger *slog.Logger
+}
+
+// Publish publishes until the broker has confirmed the message. Requeuing the delivery
 // instead would call the handler once more, until a delivery limit drops the message.
 // It fails only with the end of the delivery or of the publisher.
-func (f *messageFlow) hold(ctx context.Context, operation string, publish func() error) error {
-	h := &heldPublish{messageFlow: f, operation: operation}
-	defer h.end()
+func (h *Messages) Publish(ctx context.Context, o Operation, publish func() error) error {
+	one := &heldPublish{Operation: o, messages: h}
+	defer one.end()
 	for pause := holdFirst; ; pause = min(2*pause, holdCap) {
-		err := h.publishWatched(publish)
+		err := one.publishWatched(publish)
 		if err == nil {
 			return nil
 		}
-		if !cannotRetry(ctx, err) {
-			h.recordError(err)
+		if !CannotRetry(ctx, err) {
+			one.recordError(err)
 		}
-		if cannotRetry(ctx, err) || !f.sleep(ctx, pause) {
-			return fmt.Errorf("%s: %w", operation, err)
+		if CannotRetry(ctx, err) || !o.Sleep(ctx, pause) {
+			return fmt.Errorf("%s: %w", o.Name, err)
 		}
 	}
 }
 
-// cannotRetry reports whether the delivery or the publisher has ended.
-func cannotRetry(ctx context.Context, err error) bool {
+// CannotRetry reports whether the delivery or the publisher has ended.
+func CannotRetry(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, rabbit.ErrClosed)
 }
 
 // heldPublish is the publish of one message, until the broker has confirmed it.
 type heldPublish struct {
-	*messageFlow
-	operation string
+	Operation
+	messages *Messages
 
 	mu      sync.Mutex // guards release
 	release func()     // nil while the message is not held
@@ -118,8 +132,8 @@ func (h *heldPublish) publishWatched(publish func() error) error {
 
 func (h *heldPublish) recordError(err error) {
 	if h.begin(err) {
-		h.logger.Error("the result of a message cannot be recorded; the message is held and the publish repeated",
-			"queue", h.queue, "doing", h.operation, "error", err)
+		h.Logger.Error("the result of a message cannot be recorded; the message is held and the publish repeated",
+			"queue", h.Queue, "doing", h.Name, "error", err)
 	}
 }
 
@@ -130,7 +144,7 @@ func (h *heldPublish) begin(why error) bool {
 	if h.release != nil {
 		return false
 	}
-	h.release = h.heldMessages.begin(heldMessage{queue: h.queue, since: h.now(), why: fmt.Errorf("%s: %w", h.operation, why)})
+	h.release = h.messages.begin(message{queue: h.Queue, since: h.Now(), why: fmt.Errorf("%s: %w", h.Name, why)})
 	return true
 }
 
@@ -143,15 +157,5 @@ func (h *heldPublish) end() {
 		return
 	}
 	h.release()
-	h.logger.Info("a message is no longer held", "queue", h.queue, "doing", h.operation)
-}
-
-// sleep returns false if ctx ends before d is over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	h.Logger.Info("a message is no longer held", "queue", h.Queue, "doing", h.Name)
 }
