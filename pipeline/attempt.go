@@ -34,7 +34,12 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 	}
 	defer h.runningCalls.Begin(msg.Context(), verified.State, h.now())()
 	input := handlerMessage(ctx, msg, verified.Envelope)
-	produced, err = usercode.Call(h.goroutines, func() ([]*message.Message, error) { return h.route.Handler(input) })
+	produced, err = usercode.Call(h.goroutines, func() ([]*message.Message, error) {
+		if err := h.route.check(verified.Envelope.Body); err != nil {
+			return nil, err
+		}
+		return h.route.Handler(input)
+	})
 	return produced, errorOrNack(input, err)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Call calls the handler of the route with a message, and returns the messages that the route
+// Call calls Check and the handler of the route with a message, and returns the messages that the route
 // would publish. It publishes nothing: to compare a new version of a handler with the history,
 // see package replayer/shadow. The attempt is the one of the context, see
 // retry.ContextWithAttempt.
@@ -16,6 +16,9 @@ func (r Route) Call(ctx context.Context, e schemas.Envelope) ([]schemas.Envelope
 	msg := transport.Marshaler{}.NewMessage(e)
 	msg.SetContext(schemas.NewContext(ctx, e))
 	return usercode.Recover(func() ([]schemas.Envelope, error) {
+		if err := r.check(e.Body); err != nil {
+			return nil, err
+		}
 		produced, err := r.Handler(msg)
 		if err != nil {
 			return nil, err

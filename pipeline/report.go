@@ -96,6 +96,9 @@ func (r *retrier) verdictOf(route Route, told report.Report, malformed error, be
 		err := fmt.Errorf("its report cannot be read: %w", malformed)
 		return r.classify(*route.Policy, retry.Permanent(&ReportError{Text: err.Error(), Type: "malformed report"}), *before)
 	}
+	if fault := r.checkBody(route, told.Message); fault != nil {
+		return r.classify(*route.Policy, fault, *before)
+	}
 	var why error = &ReportError{Queue: route.Queue, Outcome: string(told.Outcome), Text: told.Error, Type: told.ErrorType, Stack: told.Stack}
 	if told.Class != "" {
 		why = retry.Class(told.Class, why)

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,13 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	var policy retry.Policy
 	var why error
 	policy, verified.State.Attempt, why = route.Headers.Apply(letter.Headers, *route.Policy, verified.State.Attempt, deathError(death, r.retried))
-	v := r.classify(policy, why, verified.State)
+	v := r.classify(policy, cmp.Or(r.checkBody(route, letter), why), verified.State)
 	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
+}
+
+// checkBody returns the error of the route's check of a failed message, which may panic.
+func (r *retrier) checkBody(route Route, failed schemas.Envelope) error {
+	return r.goroutines.Run(func() error { return route.check(failed.Body) })
 }
 
 // deadLetter returns a dead letter as it was before it died, and its latest death; or

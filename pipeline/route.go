@@ -31,6 +31,12 @@ type Route struct {
 	// the queue, and its dead letters have Policy and Park.
 	Handler message.HandlerFunc
 
+	// Check is called with the body of each message before the Handler is, and its error
+	// decides as the Handler's does: see package bodyschema. Without a handler it is called
+	// with the body of each failure that a consumer of the queue rejects or reports.
+	// Nil: no call.
+	Check func(body []byte) error
+
 	Policy      *retry.Policy  // nil: Config.Default
 	Breaker     *retry.Breaker // nil, and for each of its fields that is zero: Config.Breaker
 	Concurrency int            // messages handled at once; zero: 16
@@ -105,6 +111,14 @@ func (r Route) validate(own schemas.Topology) error {
 		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)
 	}
 	return nil
+}
+
+// check returns the error of Check.
+func (r Route) check(body []byte) error {
+	if r.Check == nil {
+		return nil
+	}
+	return r.Check(body)
 }
 
 // parking returns the name of the queue for copies of poison.

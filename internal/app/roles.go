@@ -33,7 +33,7 @@ func withRoles(cfg pipeline.Config, roles []role.Role) pipeline.Config {
 		case handles && (retries || route.Handler != nil):
 			routes = append(routes, route)
 		case retries:
-			routes = append(routes, pipeline.Route{Queue: route.Queue, Policy: route.Policy, Headers: route.Headers, Park: route.Park})
+			routes = append(routes, pipeline.Route{Queue: route.Queue, Policy: route.Policy, Headers: route.Headers, Park: route.Park, Check: route.Check})
 		}
 	}
 	cfg.Routes = routes

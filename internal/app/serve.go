@@ -15,7 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/overflow"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
-	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/routeconfig"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -110,13 +110,11 @@ func (s *Server) tuneGC(ctx context.Context) error {
 
 func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {
 	s := &Server{App: a, api: with.API, pages: with.Pages, registry: prometheus.NewRegistry(), started: time.Now()}
-	var secrets map[string][][]byte
-	if s.has(role.Routes) {
-		if secrets, err = secret.Webhooks(a.settings.Routes); err != nil {
-			return nil, InputError{err}
-		}
+	files, err := routeconfig.Read(a.settings.Routes, a.settings.Roles)
+	if err != nil {
+		return nil, InputError{err}
 	}
-	s.config = a.signingPipeline(secrets)
+	s.config = a.pipelineWith(files)
 	if s.has(role.Index) {
 		if s.events, err = a.Store(ctx); err != nil {
 			return nil, err

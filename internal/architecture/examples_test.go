@@ -16,6 +16,7 @@ func documentedPackages() []string {
 	return []string{
 		"broker",
 		"pipeline",
+		"pipeline/bodyschema",
 		"pipeline/transport",
 		"pipeline/webhook",
 		"retry",

@@ -180,6 +180,10 @@ type Route struct {
 	Bind    []Bind  // none: other programs bind the queue
 	Handler Handler // zero: none
 
+	// Schema is a file with the JSON Schema of bodies: a message that does not fit is poison
+	// at once. "": none.
+	Schema string
+
 	// Concurrency is the number of messages that are handled at a time; 1 keeps their
 	// order. Each takes memory and one call of the handler. Default: 16.
 	Concurrency int

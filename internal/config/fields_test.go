@@ -77,13 +77,14 @@ func TestFieldsOfAStreamRefuse(t *testing.T) {
 
 // A route without a handler has a policy for the dead letters of another consumer.
 func TestFieldsThatNeedAHandler(t *testing.T) {
-	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers and park"
+	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers, schema and park"
 	refuse(t, "routes:\n- queue: a\n  %s", "routes[0]", 3, []fieldCase{
 		{"bind", "[{exchange: a}]", expected},
 		{"concurrency", "16", expected},
 		{"breaker", "{first: 1s}", expected},
 		{"timeout", "1s", expected},
 		{"max_deliveries", "5", expected},
+		{"schema", "''", "expected text of 1 to 4096 bytes"},
 		{"headers", "{limit: ''}", `headers.limit: ` + nameExpected},
 		{"headers", "{limit: " + name256 + "}", `headers.limit: "` + name256 + `": ` + nameExpected},
 		{"headers", "{retries: x}", `headers.retries: is not known; the nearest is routes[0].headers.limit`},

@@ -44,6 +44,7 @@ routes:
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
     handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, answers: [{header: X-Code, value: late, class: ordering}], headers: [x-tenant], max_retry_after: 90s, secret_file: /run/webhooks}}
     concurrency: 1
+    schema: /orders.json
     retry: slow
     timeout: 1m
     max_deliveries: 0
@@ -51,7 +52,7 @@ routes:
     park: true
   - queue: rest
     handler: {http: {url: "https://{headers.host}/{type}", method: "{headers.verb}", set_headers: {authorization: "Bearer {headers.token}"}, hosts: ["*.example.com"], private_networks: [10.20.0.0/16]}}
-  - {queue: invoices, retry: slow, headers: {limit: x-retry-limit, count: x-retry, delay: x-delay}, park: true}
+  - {queue: invoices, retry: slow, headers: {limit: x-retry-limit, count: x-retry, delay: x-delay}, park: true, schema: /invoices.json}
 retry:
   default: none
   policies:
@@ -125,12 +126,12 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
 					Statuses: map[string]HTTPOutcome{"404": {Means: "poison"}, "5xx": {Means: "unavailable"}},
 					Answers:  []HTTPAnswer{{Header: "X-Code", Value: "late", HTTPOutcome: HTTPOutcome{Class: "ordering"}}}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second, SecretFile: "/run/webhooks",
-				}},
+				}}, Schema: "/orders.json",
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, MaxDeliveries: -1, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
 			},
 			{Queue: "rest", Handler: toReceivers(), Concurrency: 16, MaxDeliveries: 5, Retry: "none", Breaker: breakerOfFull()},
-			{Queue: "invoices", Retry: "slow", Headers: retry.Headers{Limit: "x-retry-limit", Count: "x-retry", Delay: "x-delay"}, Park: true},
+			{Queue: "invoices", Retry: "slow", Headers: retry.Headers{Limit: "x-retry-limit", Count: "x-retry", Delay: "x-delay"}, Park: true, Schema: "/invoices.json"},
 		},
 		Retry: Retry{
 			Default: "none", Policies: map[string]retry.Policy{

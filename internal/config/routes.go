@@ -31,6 +31,7 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "queue", read: scalar(queueName, &route.Queue)},
 		structureField{name: "bind", read: structures(readBind, &route.Bind)},
 		structureField{name: "handler", read: readHandler(&route.Handler)},
+		structureField{name: "schema", read: scalar(boundedText(1, 4096), &route.Schema)},
 		structureField{name: "arguments", read: readArguments(&route.Arguments)},
 		structureField{name: "concurrency", fallback: "16", read: scalar(wholeNumber(1, 10_000), &route.Concurrency)},
 		structureField{name: "fairness", read: readFairness(&route.Fairness)},
@@ -62,6 +63,7 @@ func routeWithoutHandler(route *Route) []structureField {
 		{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
 		{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
 		{name: "headers", read: readRetryHeaders(&route.Headers)},
+		{name: "schema", read: scalar(boundedText(1, 4096), &route.Schema)},
 		{name: "handler", read: readHandler(&route.Handler)},
 		{name: "bind", read: needsHandler},
 		{name: "arguments", read: needsHandler},
@@ -78,7 +80,7 @@ func refusesHandler(l *loader, path string, n node) {
 }
 
 func needsHandler(l *loader, path string, n node) {
-	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers and park")
+	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers, schema and park")
 }
 
 // readBreaker reads the fields of a route's breaker; missing ones are set by complete.

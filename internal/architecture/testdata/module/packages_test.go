@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/projection"
@@ -61,6 +63,20 @@ func TestWebhook(t *testing.T) {
 	defer service.Close()
 	handler := webhook.New(webhook.Config{URL: service.URL, Answers: []webhook.Answer{{Status: "425", Class: "ordering"}}})
 	if _, err := handler(message.NewMessage("17", nil)); retry.ClassOf(err) != "ordering" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBodySchema(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "order.json")
+	if err := os.WriteFile(file, []byte(`{"type": "object"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := bodyschema.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Check([]byte("[]")); retry.ClassOf(err) != bodyschema.Class {
 		t.Errorf("got %v", err)
 	}
 }

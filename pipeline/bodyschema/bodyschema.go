@@ -1,0 +1,102 @@
+// Package bodyschema checks the bodies of messages with a JSON Schema, before a handler gets
+// them. A body that does not fit is poison at once, since it fits at no later attempt either:
+//
+//	func main() {
+//		schema, err := bodyschema.Load("order.schema.json")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		p, err := pipeline.New(pipeline.Config{
+//			URL:    "amqp://guest:guest@localhost:5672/",
+//			Routes: []pipeline.Route{{Queue: "orders", Check: schema.Check, Handler: invoice}},
+//		})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		log.Fatal(p.Run(context.Background()))
+//	}
+//
+// Schemas are of JSON Schema 2020-12, 2019-09, draft 7, 6 or 4, as $schema says; without
+// $schema of 2020-12. They may refer to other files in the directory of their own file and
+// beneath it; nothing is read from the network. Numbers are compared exactly. The keyword
+// format only asserts where the draft says so, up to draft 7.
+//
+// A check takes a bounded time and bounded memory: see Schema.Check.
+package bodyschema
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/retry"
+)
+
+// Class is the class of the errors of Check.
+const Class = "schema"
+
+// Schema is a compiled JSON Schema. Several goroutines may use it.
+type Schema struct {
+	name     string // of its file
+	base     string // URL of the directory of its file
+	digest   string // of the contents of its files
+	compiled *jsonschema.Schema
+
+	timeout    time.Duration // of a check
+	goroutines usercode.Goroutines
+	large      chan struct{} // a token for a body that is large
+}
+
+// Name returns the name of the schema's file, without its directory.
+func (s *Schema) Name() string { return s.name }
+
+// Digest returns a text that differs if the content of a file of the schema does.
+func (s *Schema) Digest() string { return s.digest }
+
+// checkTimeout bounds a check. A schema whose alternatives contain themselves may take
+// exponential time.
+const checkTimeout = 10 * time.Second
+
+// Check returns an error of class Class, marked with retry.Permanent, unless a body is JSON
+// that fits the schema. The error has an *Error with the faults. A body with more than 100,000
+// values or 500 levels does not fit, nor one with a number of more than 1,000 digits, and
+// neither does one whose check takes more than 10 s. The error contains names of members, and
+// no values of the body.
+func (s *Schema) Check(body []byte) error {
+	faults, more := s.faults(body)
+	if len(faults) == 0 {
+		return nil
+	}
+	return retry.Permanent(retry.Class(Class, &Error{Schema: s.name, Faults: faults, More: more}))
+}
+
+func (s *Schema) faults(body []byte) (faults []Fault, more int) {
+	values, err := measure(body)
+	if err != nil {
+		return []Fault{{Text: err.Error()}}, 0
+	}
+	if values > largeBody {
+		s.large <- struct{}{}
+		defer func() { <-s.large }()
+	}
+	result, err := usercode.CallWithin(&s.goroutines, s.timeout, func() (collected, error) { return s.validate(body) })
+	switch {
+	case usercode.TimedOut(err):
+		return []Fault{{Text: fmt.Sprintf("the check takes longer than %s", s.timeout)}}, 0
+	case err != nil:
+		return []Fault{{Text: cut("the body cannot be checked: " + err.Error())}}, 0
+	}
+	return result.faults, result.more
+}
+
+// validate decodes and validates a body. Its error concerns a body that is not JSON.
+func (s *Schema) validate(body []byte) (collected, error) {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return collected{faults: []Fault{{Text: cut("the body is not JSON: " + err.Error())}}}, nil
+	}
+	return collect(s.compiled.Validate(value), s.base), nil
+}

@@ -1,0 +1,88 @@
+package bodyschema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Bounds of a body. The validator keeps an error for each fault, compares items that must be
+// unique with one another, and computes a number with all its digits.
+const (
+	maxValues   = 100_000
+	maxLevels   = 500
+	maxDigits   = 1_000
+	maxExponent = 1_000
+
+	// largeBody is the number of values of a body that is checked while no other large one is.
+	largeBody = 10_000
+)
+
+// measure returns about how many values a body has, or the bound that it exceeds. It does not
+// check the syntax: the decoder does.
+func measure(body []byte) (values int, err error) {
+	values = 1
+	for at, level := 0, 0; at < len(body); {
+		switch c := body[at]; {
+		case c == '"':
+			at = endOfString(body, at)
+			continue
+		case c == '-' || c >= '0' && c <= '9':
+			end := endOfNumber(body, at)
+			if tooLong(body[at:end]) {
+				return values, fmt.Errorf("the body has a number of more than %d digits, which is not checked", maxDigits)
+			}
+			at = end
+			continue
+		case c == '{' || c == '[':
+			level++
+			values++
+		case c == '}' || c == ']':
+			level--
+		case c == ',':
+			values++
+		}
+		if at++; level > maxLevels {
+			return values, fmt.Errorf("the body has more than %d levels, and is not checked", maxLevels)
+		}
+		if values > maxValues {
+			return values, fmt.Errorf("the body has more than %d values, and is not checked", maxValues)
+		}
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return 0, errors.New("the body is not JSON: it is empty")
+	}
+	return values, nil
+}
+
+// endOfString returns the index after a string that begins at start.
+func endOfString(body []byte, start int) int {
+	for at := start + 1; at < len(body); at++ {
+		switch body[at] {
+		case '\\':
+			at++
+		case '"':
+			return at + 1
+		}
+	}
+	return len(body)
+}
+
+func endOfNumber(body []byte, start int) int {
+	end := start
+	for end < len(body) && bytes.IndexByte([]byte("+-.0123456789eE"), body[end]) >= 0 {
+		end++
+	}
+	return end
+}
+
+// tooLong reports whether a number has so many digits that computing with it takes long.
+func tooLong(number []byte) bool {
+	mantissa, exponent, found := bytes.Cut(bytes.ToLower(number[:min(len(number), maxDigits+10)]), []byte("e"))
+	if len(number) > maxDigits || len(mantissa) > maxDigits {
+		return true
+	}
+	n, err := strconv.Atoi(string(exponent))
+	return found && (err != nil || n > maxExponent || n < -maxExponent)
+}
