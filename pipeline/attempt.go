@@ -54,7 +54,7 @@ func errorOrNack(input *message.Message, err error) error {
 
 // reportHang logs, counts and reports a handler that runs longer than its time-out.
 func (h *routeHandler) reportHang(a retry.Attempt) {
-	h.metrics.hung.WithLabelValues(a.Queue).Inc()
+	h.metrics.Hung.WithLabelValues(a.Queue).Inc()
 	h.logger.Error("a handler did not return at its time-out; its message stays with it",
 		"queue", a.Queue, "timeout", h.route.Timeout, "attempt", a.Number, "fingerprint", a.Fingerprint)
 	if h.onHang == nil {

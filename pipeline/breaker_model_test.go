@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
@@ -136,7 +137,7 @@ func (m *outageModel) run() {
 func (m *outageModel) play(arrival func(message int) time.Duration) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
-	metrics := newMetrics(nil)
+	metrics := handlermetrics.New(nil)
 	goroutines := &usercode.Goroutines{}
 	defer goroutines.Close()
 	b := breaker.New(m.breaker, time.Now)
@@ -150,7 +151,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	rh := &routeHandler{
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: held.New(metrics.held), goroutines: goroutines,
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: held.New(metrics.Held), goroutines: goroutines,
 			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
@@ -103,7 +104,7 @@ func (p *Pipeline) poisoner() *poisoner {
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
 		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.routeOf,
-		labels: newQueueLabels(p.cfg.Routes, p.reconciler.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
+		labels: handlermetrics.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }
@@ -163,7 +164,7 @@ func (p *Pipeline) subscription(r role.Role) wamqp.Config {
 
 // messageFlow returns the operations for the handler of a queue.
 func (p *Pipeline) messageFlow(queue string) *messageFlow {
-	p.metrics.held.WithLabelValues(queue) // so that the metric exists while no message is held
+	p.metrics.Held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.reconciler.Config.Delays)),
@@ -195,6 +196,15 @@ func (p *Pipeline) routeOf(queue string) Route {
 		}
 	}
 	return Route{Queue: queue, Policy: p.cfg.Default, Breaker: &p.cfg.Breaker}
+}
+
+// queues returns the queues of the routes.
+func (c Config) queues() []string {
+	queues := make([]string, len(c.Routes))
+	for i, route := range c.Routes {
+		queues[i] = route.Queue
+	}
+	return queues
 }
 
 // declareParking declares a parking queue that was deleted.

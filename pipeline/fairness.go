@@ -66,9 +66,9 @@ const (
 // newGate returns the gate of a route; nil without fairness. The metrics are there in any case.
 func (h *routeHandler) newGate() *fairness.Gate {
 	of := h.route.Fairness
-	paused := h.metrics.pausedKeys.WithLabelValues(h.route.Queue)
+	paused := h.metrics.PausedKeys.WithLabelValues(h.route.Queue)
 	for _, reason := range fairness.Reasons() {
-		h.metrics.keyWaits.WithLabelValues(h.route.Queue, string(reason))
+		h.metrics.KeyWaits.WithLabelValues(h.route.Queue, string(reason))
 	}
 	if of.Key == nil {
 		return nil
@@ -168,7 +168,7 @@ func (h *routeHandler) settle(msg *message.Message, err error) {
 // waitForKey publishes a message to a delay queue that has to wait for its key. Its first
 // wait for an unavailable key has an event, and no other, since there may be many.
 func (h *routeHandler) waitForKey(ctx context.Context, verified schemas.VerifiedState, t *fairness.Ticket, wait fairness.Wait) error {
-	h.metrics.keyWaits.WithLabelValues(h.route.Queue, string(wait.Reason)).Inc()
+	h.metrics.KeyWaits.WithLabelValues(h.route.Queue, string(wait.Reason)).Inc()
 	state := verified.State
 	state.Queue, state.Time, state.Delay, state.Duration, state.EventID = h.route.Queue, h.now(), wait.Delay, 0, ""
 	state.Deliveries, _ = deliveriesBefore(ctx, verified.State)

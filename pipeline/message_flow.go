@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -52,7 +53,7 @@ type messageFlow struct {
 	newID        func() string
 	random       func() float64 // for jitter, from 0 up to 1
 	logger       *slog.Logger
-	metrics      *metrics
+	metrics      *handlermetrics.Metrics
 	heldMessages *held.Messages
 	warnings     *throttle
 	goroutines   *usercode.Goroutines
@@ -76,7 +77,7 @@ type failedAttempt struct {
 // handleFailure publishes a message after a failed attempt, as its policy decides.
 func (f *messageFlow) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
 	decision := f.replaceRetryWithoutRoom(a.decision, before.Envelope)
-	f.metrics.observeFailure(a, decision.Action)
+	f.metrics.ObserveFailure(a.label, a.took, decision.Action)
 	state := before.State.Failed(f.now(), a.took, a.queue, a.failure.Failure)
 	state.EventID = ""
 	if state.Message == "" {
@@ -307,7 +308,7 @@ func (f *messageFlow) publishHandled(ctx context.Context, verified schemas.Verif
 }
 
 func (f *messageFlow) reportMismatch(label, queue string, arrived schemas.Envelope) {
-	f.metrics.mismatches.WithLabelValues(label).Inc()
+	f.metrics.Mismatches.WithLabelValues(label).Inc()
 	f.logger.Error("a message has the state of another message; handling it as a new one",
 		"queue", queue, "exchange", arrived.Exchange, "routing_key", arrived.RoutingKey)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
@@ -122,7 +123,7 @@ func (m *model) wire() {
 	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
 	retrier := &retrier{
 		messageFlow: s, delivery: delivery, routeOf: func(queue string) Route { return Route{Queue: queue, Policy: &policy, Breaker: &retry.Breaker{}} },
-		labels:       newQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
+		labels:       handlermetrics.NewQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
 		deathChecker: &deadletter.Checker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
@@ -142,9 +143,9 @@ func (m *model) flow() *messageFlow {
 		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
-		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), goroutines: &m.goroutines,
+		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: handlermetrics.New(nil), goroutines: &m.goroutines,
 	}
-	s.heldMessages, s.warnings = held.New(s.metrics.held), &throttle{}
+	s.heldMessages, s.warnings = held.New(s.metrics.Held), &throttle{}
 	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)
 	return s
 }

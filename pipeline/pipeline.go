@@ -48,6 +48,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
@@ -63,7 +64,7 @@ import (
 type Pipeline struct {
 	cfg          Config
 	login        string
-	metrics      *metrics
+	metrics      *handlermetrics.Metrics
 	heldMessages *held.Messages
 	router       *message.Router
 	consuming    *transport.Connection
@@ -104,8 +105,8 @@ func New(cfg Config) (*Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: newMetrics(cfg.Registerer), breakers: map[string]*breaker.Breaker{}}
-	p.heldMessages = held.New(p.metrics.held)
+	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: handlermetrics.New(cfg.Registerer), breakers: map[string]*breaker.Breaker{}}
+	p.heldMessages = held.New(p.metrics.Held)
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}

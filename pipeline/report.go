@@ -41,7 +41,7 @@ func (r *retrier) handleReport(msg *message.Message) error {
 		return r.poisonUnknown(ctx, withoutReport(arrived), reason)
 	}
 	told, malformed := report.Parse(arrived)
-	label, route := r.labels.of(ctx, queue), r.routeOf(queue)
+	label, route := r.labels.Of(ctx, queue), r.routeOf(queue)
 	verified, err := r.verifier.VerifyReport(told.Message, queue)
 	if err != nil {
 		route.Queue = queue
@@ -53,7 +53,7 @@ func (r *retrier) handleReport(msg *message.Message) error {
 	verified.State = ofRoute(route, verified.State)
 	verified.State.MissingSince = time.Time{}
 	if malformed == nil && told.Outcome == report.Handled {
-		r.metrics.attempts.WithLabelValues(label, "handled").Inc()
+		r.metrics.Attempts.WithLabelValues(label, "handled").Inc()
 		return r.publishHandled(ctx, verified, queue, 0)
 	}
 	return r.handleFailure(ctx, verified, failedAttempt{queue: queue, label: label, verdict: r.verdictOf(route, told, malformed, &verified.State)})

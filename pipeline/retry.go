@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/retry"
@@ -23,7 +24,7 @@ type retrier struct {
 	*messageFlow
 	delivery     topology.DirectDelivery
 	routeOf      func(queue string) Route
-	labels       *queueLabels
+	labels       *handlermetrics.QueueLabels
 	deathChecker *deadletter.Checker
 	retried      []string      // reasons of dead letters that are tried again
 	pause        time.Duration // before another try at a queue that is full or missing
@@ -38,7 +39,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	if reason != "" {
 		return r.poisonUnknown(ctx, arrived, reason)
 	}
-	label, route := r.labels.of(ctx, death.Queue), r.routeOf(death.Queue)
+	label, route := r.labels.Of(ctx, death.Queue), r.routeOf(death.Queue)
 	verified, err := r.verifier.Verify(letter, death.Exchange, death.Queue)
 	if err != nil {
 		return r.poisonUnreadable(ctx, route, err)

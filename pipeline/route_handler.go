@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/fairness"
 	"github.com/watershipmq/watership/internal/handlercall"
+	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/placelog"
@@ -44,7 +45,7 @@ func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTim
 	route := breaker.Route{
 		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency + h.route.waitingRoom(), StopTimeout: stopTimeout,
 		Requeue: func(ctx context.Context) { transport.Settle(ctx, false) },
-		Record:  h.recordRoute, Paused: h.metrics.paused.WithLabelValues(h.route.Queue), Held: h.held.State, Logger: h.logger,
+		Record:  h.recordRoute, Paused: h.metrics.Paused.WithLabelValues(h.route.Queue), Held: h.held.State, Logger: h.logger,
 	}
 	if h.route.Timeout > 0 {
 		route.HandlerTimeout = h.route.Timeout + hangGrace
@@ -121,7 +122,7 @@ func (h *routeHandler) withRefund(ctx context.Context, s schemas.State) schemas.
 // poisonExhausted publishes a message as poison that is delivered with all its attempts
 // used: the policy allows fewer than before, or a copy of it reached the queue.
 func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, maxAttempts int) error {
-	h.metrics.attempts.WithLabelValues(h.route.Queue, resultLabel(retry.Poison)).Inc()
+	h.metrics.Attempts.WithLabelValues(h.route.Queue, handlermetrics.ResultLabel(retry.Poison)).Inc()
 	state := verified.State
 	state.Time, state.Duration = h.now(), 0
 	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",
@@ -237,6 +238,6 @@ func (h *routeHandler) handleFailure(ctx context.Context, before schemas.Verifie
 
 // succeed publishes the `handled` event.
 func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
-	h.metrics.observeHandled(h.route.Queue, took)
+	h.metrics.ObserveHandled(h.route.Queue, took)
 	return h.publishHandled(ctx, verified, h.route.Queue, took)
 }

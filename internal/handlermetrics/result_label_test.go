@@ -1,4 +1,4 @@
-package pipeline
+package handlermetrics
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // Dashboards and alerts select by these values, whatever the actions are called.
 func TestValuesOfTheLabelResult(t *testing.T) {
 	for action, want := range map[retry.Action]string{retry.Retry: "again", retry.Defer: "wait", retry.Poison: "poison"} {
-		if got := resultLabel(action); got != want {
+		if got := ResultLabel(action); got != want {
 			t.Errorf("%s: got %s, want %s", action, got, want)
 		}
 	}

@@ -1,4 +1,5 @@
-package pipeline
+// Package handlermetrics has the metrics of the handlers of routes and roles.
+package handlermetrics
 
 import (
 	"context"
@@ -11,65 +12,67 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// metrics are the metrics of the handlers (https://prometheus.io/docs/practices/naming/).
+// Metrics are the metrics of the handlers (https://prometheus.io/docs/practices/naming/).
 // The label queue is the name of a route's queue or of an existing one, else other: a
 // publisher can write any name into the headers of a dead letter.
-type metrics struct {
-	attempts   *prometheus.CounterVec
+type Metrics struct {
+	Attempts   *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
-	hung       *prometheus.CounterVec
-	mismatches *prometheus.CounterVec
-	paused     *prometheus.GaugeVec
-	held       *prometheus.GaugeVec
-	pausedKeys *prometheus.GaugeVec
-	keyWaits   *prometheus.CounterVec
+	Hung       *prometheus.CounterVec
+	Mismatches *prometheus.CounterVec
+	Paused     *prometheus.GaugeVec
+	Held       *prometheus.GaugeVec
+	PausedKeys *prometheus.GaugeVec
+	KeyWaits   *prometheus.CounterVec
 }
 
-// newMetrics registers nothing where to is nil.
-func newMetrics(to prometheus.Registerer) *metrics {
+// New returns the metrics, and registers nothing where to is nil.
+func New(to prometheus.Registerer) *Metrics {
 	factory := promauto.With(to)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return factory.NewCounterVec(prometheus.CounterOpts{Namespace: "watership", Name: name, Help: help}, labels)
 	}
-	return &metrics{
-		attempts: counter("attempts_total",
+	return &Metrics{
+		Attempts: counter("attempts_total",
 			"Attempts that have ended, by the queue and by what follows: handled, again, wait (no attempt is lost) or poison.", "queue", "result"),
 		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "watership", Name: "attempt_duration_seconds", Help: "Time that an attempt took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 3, 12),
 		}, []string{"queue"}),
-		hung: counter("hung_attempts_total", "Attempts whose handler did not return at its time-out.", "queue"),
-		mismatches: counter("fingerprint_mismatches_total",
+		Hung: counter("hung_attempts_total", "Attempts whose handler did not return at its time-out.", "queue"),
+		Mismatches: counter("fingerprint_mismatches_total",
 			"Messages that named the queue that they came from, with another's fingerprint, which should never happen.", "queue"),
-		held: factory.NewGaugeVec(prometheus.GaugeOpts{
+		Held: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "held_messages",
 			Help: "Messages that are not acknowledged since the broker does not confirm their results, by the queue that delivered them.",
 		}, []string{"queue"}),
-		paused: factory.NewGaugeVec(prometheus.GaugeOpts{
+		Paused: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since the service of its handler is unavailable.",
 		}, []string{"queue"}),
-		pausedKeys: factory.NewGaugeVec(prometheus.GaugeOpts{
+		PausedKeys: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "paused_keys", Help: "Keys of a route with fairness that are paused since their messages fail.",
 		}, []string{"queue"}),
-		keyWaits: counter("key_waits_total",
+		KeyWaits: counter("key_waits_total",
 			"Messages that wait in a delay queue for their key, by the reason: busy, unavailable (its breaker is open) or order.", "queue", "reason"),
 	}
 }
 
-func (m *metrics) observeHandled(queue string, took time.Duration) {
-	m.attempts.WithLabelValues(queue, "handled").Inc()
+// ObserveHandled observes an attempt that succeeded.
+func (m *Metrics) ObserveHandled(queue string, took time.Duration) {
+	m.Attempts.WithLabelValues(queue, "handled").Inc()
 	m.durations.WithLabelValues(queue).Observe(took.Seconds())
 }
 
-func (m *metrics) observeFailure(a failedAttempt, action retry.Action) {
-	m.attempts.WithLabelValues(a.label, resultLabel(action)).Inc()
-	if a.took > 0 { // unknown for a dead letter
-		m.durations.WithLabelValues(a.label).Observe(a.took.Seconds())
+// ObserveFailure observes an attempt that failed. took is 0 if it is not known.
+func (m *Metrics) ObserveFailure(label string, took time.Duration, action retry.Action) {
+	m.Attempts.WithLabelValues(label, ResultLabel(action)).Inc()
+	if took > 0 {
+		m.durations.WithLabelValues(label).Observe(took.Seconds())
 	}
 }
 
-// resultLabel returns the value of the label result, which dashboards rely on.
-func resultLabel(action retry.Action) string {
+// ResultLabel returns the value of the label result, which dashboards rely on.
+func ResultLabel(action retry.Action) string {
 	switch action {
 	case retry.Retry:
 		return "again"
@@ -84,23 +87,25 @@ const maxLabels = 1000
 
 const otherLabel = "other"
 
-// queueLabels returns the label of a queue.
-type queueLabels struct {
+// QueueLabels returns the label of a queue.
+type QueueLabels struct {
 	exists func(ctx context.Context, queue string) (bool, error)
 
 	mu    sync.Mutex // guards known
 	known map[string]bool
 }
 
-func newQueueLabels(routes []Route, exists func(ctx context.Context, queue string) (bool, error)) *queueLabels {
-	l := &queueLabels{exists: exists, known: map[string]bool{}}
-	for _, route := range routes {
-		l.known[route.Queue] = true
+// NewQueueLabels returns the labels of the queues of routes, and of others that exist.
+func NewQueueLabels(routes []string, exists func(ctx context.Context, queue string) (bool, error)) *QueueLabels {
+	l := &QueueLabels{exists: exists, known: map[string]bool{}}
+	for _, queue := range routes {
+		l.known[queue] = true
 	}
 	return l
 }
 
-func (l *queueLabels) of(ctx context.Context, queue string) string {
+// Of returns the name of a queue with a route or that exists, else other.
+func (l *QueueLabels) Of(ctx context.Context, queue string) string {
 	l.mu.Lock()
 	known, room := l.known[queue], len(l.known) < maxLabels
 	l.mu.Unlock()
