@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
@@ -149,6 +150,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		})
 	}
 	rh := &routeHandler{
+		runningCalls: &handlercall.Running{},
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
 			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: held.New(metrics.Held), goroutines: goroutines,

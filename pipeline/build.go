@@ -13,7 +13,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
+	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/handlermetrics"
+	"github.com/watershipmq/watership/internal/handlerset"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
@@ -40,18 +42,21 @@ const (
 
 // build adds the handlers of routes and roles to the router.
 func (p *Pipeline) build() (err error) {
-	logger := watermill.NewSlogLogger(p.cfg.Logger)
-	if !p.cfg.Logger.Enabled(context.Background(), watermill.LevelTrace) {
-		logger = withoutTrace{logger}
-	}
+	logger := p.watermillLogger()
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("creating the router: %w", err)
 	}
+	p.handlers = handlerset.New(p.router, p.cfg.Logger)
+	return p.addHandlers(logger)
+}
+
+// addHandlers adds the handlers of roles and routes that do not run.
+func (p *Pipeline) addHandlers(logger watermill.LoggerAdapter) error {
 	if err := p.addRoles(logger); err != nil {
 		return err
 	}
 	for _, route := range p.cfg.Routes {
-		if route.Handler == nil {
+		if route.Handler == nil || p.handlers.Has(route.Queue) {
 			continue
 		}
 		if err := p.addRoute(route, logger); err != nil {
@@ -59,6 +64,14 @@ func (p *Pipeline) build() (err error) {
 		}
 	}
 	return nil
+}
+
+func (p *Pipeline) watermillLogger() watermill.LoggerAdapter {
+	logger := watermill.NewSlogLogger(p.cfg.Logger)
+	if !p.cfg.Logger.Enabled(context.Background(), watermill.LevelTrace) {
+		logger = withoutTrace{logger}
+	}
+	return logger
 }
 
 // withoutTrace drops the router's logs of every message at the level trace: the adapter of
@@ -83,7 +96,7 @@ func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 		{RoleDue, queueHandler{due.messageFlow, due.handleDue, handlerTries, due.poisonDueMessage}},
 		{RolePoison, queueHandler{poisoner.messageFlow, poisoner.handle, handlerTries, poisoner.moveToUnstorable}},
 	} {
-		if !p.cfg.has(one.role) {
+		if !p.cfg.has(one.role) || p.handlers.Has(one.queue) {
 			continue
 		}
 		queue := one.queue
@@ -92,7 +105,7 @@ func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
-		p.router.AddConsumerHandler(queue, queue, subscriber, one.run)
+		p.handlers.Add(queue, subscriber, one.run)
 	}
 	return nil
 }
@@ -103,7 +116,7 @@ func (p *Pipeline) poisoner() *poisoner {
 
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
-		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.routeOf,
+		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.cfg.routeOf,
 		labels: handlermetrics.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
@@ -111,9 +124,11 @@ func (p *Pipeline) retrier(queue string) *retrier {
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	guard := crashloop.New(route.MaxDeliveries)
-	b := breaker.New(*route.Breaker, time.Now)
-	p.breakers[route.Queue] = b
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, held: p.pauses.Switch(route.Queue), onHang: p.cfg.OnHang, crashGuard: guard}
+	if p.runningCalls[route.Queue] == nil {
+		p.runningCalls[route.Queue] = &handlercall.Running{}
+	}
+	b := p.breakerOf(route)
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, held: p.pauses.Switch(route.Queue), onHang: p.cfg.OnHang, crashGuard: guard, runningCalls: p.runningCalls[route.Queue]}
 	rh.gate = rh.newGate()
 	var subscriber *breaker.Subscriber
 	options := []transport.Option{
@@ -142,7 +157,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
 	subscriber = rh.subscriber(concurrent, single, p.cfg.StopTimeout)
-	p.router.AddConsumerHandler(route.Queue, route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
+	p.handlers.Add(route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil
 }
 
@@ -167,7 +182,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	p.metrics.Held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
-		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.reconciler.Config.Delays)),
+		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
@@ -189,13 +204,13 @@ func (p *Pipeline) directDelivery() topology.DirectDelivery {
 
 // routeOf returns the route of a queue. The queue of another consumer, without a route,
 // has the default policy and breaker.
-func (p *Pipeline) routeOf(queue string) Route {
-	for _, route := range p.cfg.Routes {
+func (c Config) routeOf(queue string) Route {
+	for _, route := range c.Routes {
 		if route.Queue == queue {
 			return route
 		}
 	}
-	return Route{Queue: queue, Policy: p.cfg.Default, Breaker: &p.cfg.Breaker}
+	return Route{Queue: queue, Policy: c.Default, Breaker: &c.Breaker}
 }
 
 // queues returns the queues of the routes.

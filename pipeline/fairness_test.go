@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/fairness"
+	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
@@ -378,7 +379,8 @@ func TestMessageThatWaitsHasAPosition(t *testing.T) {
 		t.Cleanup(m.goroutines.Close)
 		begun, finish := make(chan struct{}), make(chan struct{})
 		h := &routeHandler{
-			messageFlow: m.flow(), outlet: m.broker, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, time.Now), held: new(pause.Switch),
+			runningCalls: &handlercall.Running{},
+			messageFlow:  m.flow(), outlet: m.broker, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, time.Now), held: new(pause.Switch),
 			gate: fairness.New(fairness.Config{Concurrency: 2, PerKey: 1, Ordered: ordered}, time.Now),
 			route: Route{
 				Queue: "own", Policy: attemptsAfter(), Breaker: &retry.Breaker{}, Fairness: Fairness{Key: keyHeader, Ordered: ordered},

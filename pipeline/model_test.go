@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
@@ -129,7 +130,7 @@ func (m *model) wire() {
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now), held: new(pause.Switch)}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now), held: new(pause.Switch), runningCalls: &handlercall.Running{}}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

@@ -41,6 +41,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -48,7 +49,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/deadletter"
+	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/handlermetrics"
+	"github.com/watershipmq/watership/internal/handlerset"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
@@ -62,11 +65,14 @@ import (
 
 // Pipeline is a Watermill router with its handlers.
 type Pipeline struct {
-	cfg          Config
+	cfg          Config // Reload replaces Routes, Default, RetriedDeaths and Breaker
+	vhost        string
 	login        string
 	metrics      *handlermetrics.Metrics
 	heldMessages *held.Messages
 	router       *message.Router
+	handlers     *handlerset.Set
+	reloads      chan reload
 	consuming    *transport.Connection
 	sending      *rabbit.Connection // events, delays and poison
 	returning    *rabbit.Connection // messages to the queues of services, and parked copies
@@ -80,7 +86,10 @@ type Pipeline struct {
 	// much waits for one queue, so the queues of services have connections of their own.
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
-	breakers     map[string]*breaker.Breaker // of the routes with a handler, by queue
+	mu       sync.Mutex                  // guards the changing fields of cfg, and breakers
+	breakers map[string]*breaker.Breaker // of the routes with a handler, by queue
+
+	runningCalls map[string]*handlercall.Running // by queue; also of routes that were stopped
 	pauses       *pause.Watcher
 	verifier     *schemas.Verifier
 	deathChecker *deadletter.Checker
@@ -105,12 +114,15 @@ func New(cfg Config) (*Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pipeline{cfg: cfg, login: rabbit.UserID(uri), metrics: handlermetrics.New(cfg.Registerer), breakers: map[string]*breaker.Breaker{}}
+	p := &Pipeline{
+		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: handlermetrics.New(cfg.Registerer), reloads: make(chan reload),
+		breakers: map[string]*breaker.Breaker{}, runningCalls: map[string]*handlercall.Running{},
+	}
 	p.heldMessages = held.New(p.metrics.Held)
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
@@ -193,6 +205,8 @@ type RouteState struct {
 
 // Routes returns the state of each route that has a handler, in the order of Config.Routes.
 func (p *Pipeline) Routes() []RouteState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var states []RouteState
 	for _, route := range p.cfg.Routes {
 		if b, handled := p.breakers[route.Queue]; handled {
@@ -235,10 +249,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		role.Watcher{Topology: p.cfg.Topology, Connection: p.sending, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, role.Retry, role.Due, role.Poison)
 	})
 	work.Go(func() { p.pauses.Watch(ctx) })
-	if len(p.router.Handlers()) == 0 { // the router would wait for one, also after the end of ctx
-		defer context.AfterFunc(ctx, func() { _ = p.router.Close() })()
-	}
+	running, end := context.WithCancel(ctx)
+	work.Go(func() { p.serveReloads(running) })
 	err := p.router.Run(ctx)
+	end()
 	stop()
 	work.Wait()
 	return errors.Join(err, p.close())

@@ -36,7 +36,7 @@ type routeHandler struct {
 	places       *placelog.Log  // nil: not ordered
 	crashGuard   *crashloop.Guard
 	onHang       func(retry.Attempt) // may be nil
-	runningCalls handlercall.Running
+	runningCalls *handlercall.Running
 }
 
 // subscriber returns the subscriber of the route. A handler that is still running after

@@ -81,6 +81,9 @@ func New(cfg retry.Breaker, now func() time.Time) *Breaker {
 	return &Breaker{cfg: cfg.WithDefaults(), now: now, changed: make(chan struct{})}
 }
 
+// Has reports whether the breaker has these settings.
+func (b *Breaker) Has(cfg retry.Breaker) bool { return b.cfg == cfg.WithDefaults() }
+
 // Begin is called before an attempt; its result is passed on with the result of the attempt.
 func (b *Breaker) Begin() (epoch int) {
 	b.mu.Lock()

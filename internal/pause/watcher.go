@@ -66,8 +66,11 @@ type Watcher struct {
 	Publisher Publisher
 	Logger    *slog.Logger
 
+	mu       sync.Mutex         // guards switches
 	switches map[string]*Switch // by queue
-	problem  string             // that was logged
+
+	checking sync.Mutex // guards problem, and is held during a check
+	problem  string     // that was logged
 }
 
 // Every is how often a Watcher asks.
@@ -76,9 +79,10 @@ const Every = 2 * time.Second
 // askTimeout bounds the wait for an answer. The state of a route stays as it was until then.
 const askTimeout = 10 * time.Second
 
-// Switch returns the switch of a queue's route, which the watcher keeps up to date. Call it
-// before Check and Watch.
+// Switch returns the switch of a queue's route, which the watcher keeps up to date.
 func (w *Watcher) Switch(queue string) *Switch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	s, known := w.switches[queue]
 	if !known {
 		s = &Switch{changed: make(chan struct{})}
@@ -88,6 +92,13 @@ func (w *Watcher) Switch(queue string) *Switch {
 		w.switches[queue] = s
 	}
 	return s
+}
+
+// Forget ends the questions about the route of a queue.
+func (w *Watcher) Forget(queue string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.switches, queue)
 }
 
 // Watch asks until ctx ends.
@@ -102,13 +113,18 @@ func (w *Watcher) Watch(ctx context.Context) {
 // confirmed was routed to a queue that has lost its nodes. A login that may not ask handles
 // its routes.
 func (w *Watcher) Check(ctx context.Context) {
+	w.checking.Lock()
+	defer w.checking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
-	queues := slices.Sorted(maps.Keys(w.switches))
+	w.mu.Lock()
+	switches := maps.Clone(w.switches)
+	w.mu.Unlock()
+	queues := slices.Sorted(maps.Keys(switches))
 	problems := make([]error, len(queues))
 	for i, queue := range queues {
-		asking.Go(func() { problems[i] = w.check(ctx, queue) })
+		asking.Go(func() { problems[i] = w.check(ctx, queue, switches[queue]) })
 	}
 	asking.Wait()
 	problem := cmp.Or(problems...)
@@ -120,13 +136,13 @@ func (w *Watcher) Check(ctx context.Context) {
 	}
 }
 
-func (w *Watcher) check(ctx context.Context, queue string) error {
+func (w *Watcher) check(ctx context.Context, queue string, of *Switch) error {
 	paused, err := Paused(ctx, w.Publisher, w.Topology, queue)
 	var refused *rabbit.RefusedError
 	if err != nil && !errors.As(err, &refused) && !errors.Is(err, errAlternate) {
-		w.switches[queue].suspect()
+		of.suspect()
 	}
-	if err != nil || !w.switches[queue].set(paused) {
+	if err != nil || !of.set(paused) {
 		return err
 	}
 	if paused {

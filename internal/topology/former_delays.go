@@ -9,11 +9,11 @@ import (
 // management API answers, else the queues of configured delays. Their messages are
 // dead-lettered by the default exchange.
 func (r Reconciler) FormerDelays(ctx context.Context) ([]string, error) {
-	if d := r.Config.Discovery; d != nil {
+	if d := r.config().Discovery; d != nil {
 		if queues, err := d.management.Queues(ctx, d.vhost); err == nil {
 			var former []string
 			for _, q := range queues {
-				if r.Config.IsFormerDelay(q.Name) {
+				if r.config().IsFormerDelay(q.Name) {
 					former = append(former, q.Name)
 				}
 			}
@@ -21,8 +21,8 @@ func (r Reconciler) FormerDelays(ctx context.Context) ([]string, error) {
 		}
 	}
 	var former []string
-	for _, delay := range slices.Compact(slices.Sorted(slices.Values(r.Config.Delays))) {
-		name := r.Config.FormerDelay(delay)
+	for _, delay := range slices.Compact(slices.Sorted(slices.Values(r.config().Delays))) {
+		name := r.config().FormerDelay(delay)
 		there, err := r.declarer(ctx).queueExists(name)
 		if err != nil || !there && former == nil {
 			return nil, err // a former release had made the first one

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -21,12 +22,25 @@ type Reconciler struct {
 	Conn   *rabbit.Connection
 	Config Config
 
+	// Latest replaces Config while the Reconciler is in use, once it holds a configuration.
+	// Nil: Config stays.
+	Latest *atomic.Pointer[Config]
+
 	Logger *slog.Logger  // logs repairs; nil: no log
 	Every  time.Duration // about how often Reconcile checks; zero: 30 s
 
 	// RouteWait is the time for a service to declare its deleted queue again.
 	// Zero: 10 s.
 	RouteWait time.Duration
+}
+
+func (r Reconciler) config() Config {
+	if r.Latest != nil {
+		if latest := r.Latest.Load(); latest != nil {
+			return *latest
+		}
+	}
+	return r.Config
 }
 
 const (
@@ -38,7 +52,7 @@ const (
 // direct exchanges are left to Reconcile and logged: existing bindings stay, and messages
 // do not wait for the management API.
 func (r Reconciler) Declare(ctx context.Context) error {
-	err := Declare(ctx, r.Conn, r.Config)
+	err := Declare(ctx, r.Conn, r.config())
 	if errors.Is(err, rabbit.ErrNoAnswer) && ctx.Err() == nil {
 		r.logger().Error("the topology is not as configured; trying again", "error", err)
 		return nil
@@ -48,24 +62,24 @@ func (r Reconciler) Declare(ctx context.Context) error {
 
 // DeclareDelay declares the delay queue of d, in whole milliseconds.
 func (r Reconciler) DeclareDelay(ctx context.Context, d time.Duration) error {
-	name := r.Config.Delay(d)
-	if err := r.declarer(ctx).queue(queue{name, r.Config.delayArgs(d.Milliseconds())}); err != nil {
+	name := r.config().Delay(d)
+	if err := r.declarer(ctx).queue(queue{name, r.config().delayArgs(d.Milliseconds())}); err != nil {
 		return err
 	}
-	return r.declarer(ctx).bind(r.Config.directBinding(name))
+	return r.declarer(ctx).bind(r.config().directBinding(name))
 }
 
 // BindDirect binds the queue of a route to the direct exchange, which routes by queue
 // names. It fails as BindReturn does.
 func (r Reconciler) BindDirect(ctx context.Context, queue string) error {
-	return r.bindForDelivery(ctx, r.Config.direct(), queue, queue, nil)
+	return r.bindForDelivery(ctx, r.config().direct(), queue, queue, nil)
 }
 
 // BindReturn binds a queue of another service to the return exchange, which routes by
 // the header with the queue's name. It fails with a *rabbit.RefusedError of code 404 if
 // the queue does not exist.
 func (r Reconciler) BindReturn(ctx context.Context, queue string) error {
-	return r.bindForDelivery(ctx, r.Config.returnExchange(), queue, "", schemas.Topology{}.ReturnArguments(queue))
+	return r.bindForDelivery(ctx, r.config().returnExchange(), queue, "", schemas.Topology{}.ReturnArguments(queue))
 }
 
 func (r Reconciler) bindForDelivery(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {
@@ -118,7 +132,7 @@ func (r Reconciler) DeclareQueue(ctx context.Context, name string) error {
 	if route, found := r.routeOf(name); found {
 		return r.declareRoute(ctx, route)
 	}
-	for _, q := range r.Config.queues() {
+	for _, q := range r.config().queues() {
 		if q.name == name {
 			return r.declareOwn(ctx, q)
 		}
@@ -136,11 +150,11 @@ func (r Reconciler) DeclareParking(ctx context.Context, queue string) error {
 }
 
 func (r Reconciler) routeOf(queue string) (Route, bool) {
-	i := slices.IndexFunc(r.Config.Routes, func(route Route) bool { return route.Queue == queue })
+	i := slices.IndexFunc(r.config().Routes, func(route Route) bool { return route.Queue == queue })
 	if i < 0 {
 		return Route{}, false
 	}
-	return r.Config.Routes[i], true
+	return r.config().Routes[i], true
 }
 
 func (r Reconciler) routeWait() time.Duration {
@@ -167,7 +181,7 @@ func (r Reconciler) awaitQueue(ctx context.Context, name string) (there bool, er
 }
 
 func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
-	if err := r.declarer(ctx).routeQueue(route.Queue, r.Config.routeArgs(route)); err != nil {
+	if err := r.declarer(ctx).routeQueue(route.Queue, r.config().routeArgs(route)); err != nil {
 		return err
 	}
 	return r.bindRoute(ctx, route)
@@ -176,7 +190,7 @@ func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
 // bindRoute binds a route's queue. A missing exchange does not keep the queue from being
 // consumed; Reconcile binds it when the exchange exists again.
 func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
-	for _, b := range r.Config.bindingsOf(route) {
+	for _, b := range r.config().bindingsOf(route) {
 		if err := r.declarer(ctx).bind(b); err != nil && !isNotFound(err) {
 			return err
 		}
@@ -189,7 +203,7 @@ func (r Reconciler) declareOwn(ctx context.Context, q queue) error {
 	if err := r.declarer(ctx).queue(q); err != nil {
 		return err
 	}
-	for _, b := range r.Config.bindings() {
+	for _, b := range r.config().bindings() {
 		if b.queue != q.name {
 			continue
 		}

@@ -29,9 +29,9 @@ func (r Reconciler) Repair(ctx context.Context) error {
 // exchange is tapped when it exists again.
 func (r Reconciler) bindDiscoveredTaps(ctx context.Context) error {
 	var errs []error
-	for _, tap := range r.Config.Tap {
+	for _, tap := range r.config().Tap {
 		if tap.needsDiscovery() && ctx.Err() == nil {
-			err := r.declarer(ctx).bindDiscovered(tap, r.Config)
+			err := r.declarer(ctx).bindDiscovered(tap, r.config())
 			if !errors.Is(err, rabbit.ErrNotFound) {
 				errs = append(errs, ignoreNotFound(err))
 			}
@@ -43,7 +43,7 @@ func (r Reconciler) bindDiscoveredTaps(ctx context.Context) error {
 // checkAndBindAll checks Watership's exchanges and queues and declares all bindings; it
 // stops at the first missing one, since the broker then closes the channel.
 func (r Reconciler) checkAndBindAll(ch *amqp.Channel) error {
-	c := r.Config
+	c := r.config()
 	for _, e := range c.exchanges() {
 		if err := ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil); err != nil {
 			return fmt.Errorf("exchange %q: %w", e.name, err)
@@ -71,7 +71,7 @@ func (r Reconciler) checkAndBindAll(ch *amqp.Channel) error {
 
 // repairEach continues after a failure.
 func (r Reconciler) repairEach(ctx context.Context) error {
-	c, d := r.Config, r.declarer(ctx)
+	c, d := r.config(), r.declarer(ctx)
 	var errs []error
 	for _, e := range c.exchanges() {
 		errs = append(errs, r.repairExchange(ctx, e))
@@ -97,7 +97,7 @@ func (r Reconciler) repairExchange(ctx context.Context, e exchange) error {
 	if err != nil || there {
 		return err
 	}
-	if err := r.declarer(ctx).ownExchange(e, r.Config); err != nil {
+	if err := r.declarer(ctx).ownExchange(e, r.config()); err != nil {
 		return err
 	}
 	r.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)

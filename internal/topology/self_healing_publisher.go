@@ -69,7 +69,7 @@ func (p *SelfHealingPublisher) PublishAll(ctx context.Context, messages []rabbit
 
 func (p *SelfHealingPublisher) exchangeMissing(m rabbit.Message, err error) bool {
 	var refused *rabbit.RefusedError
-	return errors.As(err, &refused) && refused.Code == amqp.NotFound && p.reconciler.Config.Owns(m.Exchange)
+	return errors.As(err, &refused) && refused.Code == amqp.NotFound && p.reconciler.config().Owns(m.Exchange)
 }
 
 // bindingMissing reports whether a binding is missing for a message: an exchange of
@@ -78,7 +78,7 @@ func (p *SelfHealingPublisher) exchangeMissing(m rabbit.Message, err error) bool
 // pauses.
 func (p *SelfHealingPublisher) bindingMissing(m rabbit.Message, err error) bool {
 	var lost *rabbit.UnroutableError
-	c := p.reconciler.Config
+	c := p.reconciler.config()
 	switch {
 	case !errors.As(err, &lost):
 		return false

@@ -1,0 +1,143 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/topology"
+)
+
+// reload is a call of Reload.
+type reload struct {
+	ctx  context.Context // of the caller
+	next Config
+	keep func(queue string) bool
+	done chan error // has room for the result
+}
+
+// Reload replaces Routes, Default, RetriedDeaths and Breaker of the configuration by those of
+// next while Run runs, and ignores its other fields. A route that is in both configurations and
+// of which keep returns true goes on as it is; the caller knows that its settings are the same.
+// Any other route, and RoleRetry if it decides in another way, stops consuming and finishes the messages in
+// flight, within StopTimeout, before its successor begins. Messages wait in their queues
+// meanwhile. The queue of a route that next does not have stays, with its bindings.
+//
+// With an error nothing has changed, but queues and bindings of next may have been declared. A
+// nil keep keeps no route. Reload returns when all routes consume, or when ctx ends; a reload
+// that has begun goes on then.
+func (p *Pipeline) Reload(ctx context.Context, next Config, keep func(queue string) bool) error {
+	if keep == nil {
+		keep = func(string) bool { return false }
+	}
+	r := reload{ctx, next, keep, make(chan error, 1)}
+	select {
+	case p.reloads <- r:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// serveReloads replaces configurations one after the other until ctx ends.
+func (p *Pipeline) serveReloads(ctx context.Context) {
+	select {
+	case <-p.Running():
+	case <-ctx.Done():
+		return
+	}
+	for {
+		select {
+		case r := <-p.reloads:
+			r.done <- p.reload(ctx, r)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Pipeline) reload(ctx context.Context, r reload) error {
+	next, declared, err := p.prepareReload(r)
+	if err != nil {
+		return err
+	}
+	stopped := p.replacedBy(next, r.keep)
+	p.handlers.Stop(stopped...)
+	p.mu.Lock()
+	p.cfg.Routes, p.cfg.Default, p.cfg.RetriedDeaths, p.cfg.Breaker = next.Routes, next.Default, next.RetriedDeaths, next.Breaker
+	p.reconciler.Latest.Store(&declared)
+	err = p.addHandlers(p.watermillLogger())
+	p.forget(stopped)
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	p.pauses.Check(ctx)
+	p.handlers.Start(ctx)
+	return context.Cause(ctx)
+}
+
+// prepareReload checks the next configuration and declares its topology.
+func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Config, err error) {
+	next = p.cfg
+	next.Routes, next.Default, next.RetriedDeaths, next.Breaker = r.next.Routes, r.next.Default, r.next.RetriedDeaths, r.next.Breaker
+	next = next.withDefaults()
+	if err := next.validate(); err != nil {
+		return next, declared, err
+	}
+	if declared, err = next.topology(p.vhost); err != nil {
+		return next, declared, err
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, declareTimeout)
+	defer cancel()
+	return next, declared, topology.Reconciler{Conn: p.sending, Config: declared, Logger: p.cfg.Logger}.Declare(ctx)
+}
+
+// replacedBy returns the queues whose handlers stop.
+func (p *Pipeline) replacedBy(next Config, keep func(queue string) bool) (queues []string) {
+	stays := func(route Route) bool {
+		return keep(route.Queue) && slices.ContainsFunc(next.Routes, func(r Route) bool {
+			return r.Queue == route.Queue && (r.Handler == nil) == (route.Handler == nil)
+		})
+	}
+	same := len(p.cfg.Routes) == len(next.Routes)
+	for _, route := range p.cfg.Routes {
+		if !stays(route) {
+			same = false
+			queues = append(queues, route.Queue)
+		}
+	}
+	if names := p.cfg.Topology; !same || p.cfg.policies(role.Retry) != next.policies(role.Retry) {
+		queues = append(queues, names.Retry(), names.Report())
+	}
+	return queues
+}
+
+// forget removes the state of routes that were stopped and have no successor.
+func (p *Pipeline) forget(stopped []string) {
+	for _, queue := range stopped {
+		if p.handlers.Has(queue) {
+			continue
+		}
+		delete(p.breakers, queue)
+		p.pauses.Forget(queue)
+		p.metrics.Paused.DeleteLabelValues(queue)
+	}
+}
+
+// breakerOf returns the breaker of a route: the one that it had with the same settings.
+func (p *Pipeline) breakerOf(route Route) *breaker.Breaker {
+	b := p.breakers[route.Queue]
+	if b == nil || !b.Has(*route.Breaker) {
+		b = breaker.New(*route.Breaker, time.Now)
+		p.breakers[route.Queue] = b
+	}
+	return b
+}

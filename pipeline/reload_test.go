@@ -1,0 +1,214 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// reload replaces the routes of a running pipeline.
+func (r *rig) reload(keep func(string) bool, routes ...Route) error {
+	next := r.cfg
+	next.Routes = routes
+	ctx, cancel := context.WithTimeout(r.t.Context(), rabbittest.Timeout)
+	defer cancel()
+	return r.pipeline.Reload(ctx, next, keep)
+}
+
+// calls counts the calls of handlers by message.
+type calls struct {
+	mu sync.Mutex // guards of
+	of map[string]int
+}
+
+func (c *calls) handler(release <-chan struct{}) message.HandlerFunc {
+	return handler(func(msg *message.Message) error {
+		c.mu.Lock()
+		c.of[string(msg.Payload)]++
+		c.mu.Unlock()
+		if release != nil && string(msg.Payload) == "held" {
+			<-release
+		}
+		return nil
+	})
+}
+
+func (c *calls) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.of)
+}
+
+// Messages flow while their routes are reloaded many times: each is handled exactly once, and
+// a route that is kept goes on, with a message that its handler has during all reloads.
+func TestReloadAtLoad(t *testing.T) {
+	const messages, reloads = 3000, 15
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		steady, changing := rabbittest.Name(t)+"-steady", rabbittest.Name(t)+"-changing"
+		got := map[string]*calls{steady: {of: map[string]int{}}, changing: {of: map[string]int{}}}
+		held := make(chan struct{})
+		release := sync.OnceFunc(func() { close(held) })
+		t.Cleanup(release)
+		keep := func(queue string) bool { return queue == steady }
+		routes := func(n int) []Route {
+			return []Route{
+				{Queue: steady, Handler: got[steady].handler(held)},
+				{Queue: changing, Handler: got[changing].handler(nil), Concurrency: 4 + n, Policy: attemptsAfter(time.Duration(n+1) * 20 * time.Millisecond)},
+			}
+		}
+		r := startSilent(t, b, func(c *Config) { c.Routes = routes(0) })
+		r.publish("", steady, amqp.Publishing{Body: []byte("held")})
+		rabbittest.Eventually(t, "the steady route has a message", func() bool { return got[steady].len() == 1 })
+		var published sync.WaitGroup
+		ch := b.Channel(t)
+		published.Go(func() {
+			for i := range messages {
+				for queue := range got {
+					if err := ch.Publish("", queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(fmt.Sprint(i))}); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+		for n := range reloads {
+			if err := r.reload(keep, routes(n+1)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		published.Wait()
+		release()
+		for queue, c := range got {
+			want := messages
+			if queue == steady {
+				want++
+			}
+			rabbittest.Eventually(t, "all messages of "+queue+" are handled", func() bool { return c.len() == want })
+			for body, times := range c.of {
+				if times != 1 {
+					t.Errorf("%s: message %s was handled %d times", queue, body, times)
+				}
+			}
+		}
+	})
+}
+
+// consumers returns the number of consumers of a queue.
+func (r *rig) consumers(queue string) int {
+	r.t.Helper()
+	state, err := r.admin.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return state.Consumers
+}
+
+// A handler finishes its message before the next one of its route begins. A removed route
+// handles nothing, its messages wait, and a route that is added handles them.
+func TestReloadDrains(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	queue := rabbittest.Name(t)
+	first, second := &calls{of: map[string]int{}}, &calls{of: map[string]int{}}
+	release := make(chan struct{})
+	r := start(t, b, func(c *Config) { c.Routes = []Route{{Queue: queue, Handler: first.handler(release), Concurrency: 1}} })
+	r.publish("", queue, amqp.Publishing{Body: []byte("held")})
+	r.publish("", queue, amqp.Publishing{Body: []byte("b")})
+	rabbittest.Eventually(t, "the handler has a message", func() bool { return first.len() == 1 })
+	reloaded := make(chan error)
+	var ended atomic.Bool
+	go func() {
+		err := r.reload(nil, Route{Queue: queue, Handler: second.handler(nil)})
+		ended.Store(true)
+		reloaded <- err
+	}()
+	rabbittest.Eventually(t, "the route stops consuming", func() bool { return r.consumers(queue) == 0 })
+	if ended.Load() || second.len() != 0 {
+		t.Error("the reload did not wait for the handler")
+	}
+	close(release)
+	if err := <-reloaded; err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(2, schemas.Handled)
+	if first.len() != 1 || second.len() != 1 || second.of["b"] != 1 {
+		t.Errorf("handled %v, then %v", first.of, second.of)
+	}
+	if err := r.reload(nil); err != nil {
+		t.Fatal(err)
+	}
+	if states := r.pipeline.Routes(); len(states) != 0 {
+		t.Errorf("routes %+v", states)
+	}
+	r.publish("", queue, amqp.Publishing{Body: []byte("c")})
+	rabbittest.Eventually(t, "the message waits", func() bool { return b.Len(t, queue) == 1 })
+	if err := r.reload(nil, Route{Queue: queue, Handler: second.handler(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(3, schemas.Handled)
+}
+
+// With a configuration that is wrong, or cannot be declared, everything stays.
+func TestReloadRefuses(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	queue := rabbittest.Name(t)
+	got := &calls{of: map[string]int{}}
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(release)
+	r := start(t, b, func(c *Config) { c.Routes = []Route{{Queue: queue, Handler: got.handler(held)}} })
+	r.publish("", queue, amqp.Publishing{Body: []byte("held")})
+	rabbittest.Eventually(t, "the handler has a message", func() bool { return got.len() == 1 })
+	for want, route := range map[string]Route{
+		"has two routes": {Queue: queue, Handler: got.handler(nil)},
+		"NOT_FOUND":      {Queue: queue + "-other", Handler: got.handler(nil), Bind: []Binding{{Exchange: queue + "-none"}}},
+	} {
+		err := r.reload(nil, Route{Queue: queue, Handler: got.handler(nil), Concurrency: 1}, route)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; expected %q", err, want)
+		}
+	}
+	if n := r.consumers(queue); n != 1 {
+		t.Errorf("%d consumers", n)
+	}
+	release()
+	r.wait(schemas.Handled)
+	if got.of["held"] != 1 {
+		t.Errorf("handled %v", got.of)
+	}
+}
+
+// The policy of a queue that another program consumes is replaced, too.
+func TestReloadOfPolicies(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	queue := rabbittest.Name(t)
+	r := start(t, b, func(c *Config) { c.Routes = []Route{{Queue: queue, Policy: &retry.Policy{}}} })
+	declareFor(t, b, queue, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	rejecting(t, b, queue)
+	r.publish("", queue, amqp.Publishing{Body: []byte("a")})
+	if e := r.wait(schemas.Poisoned); e.Attempt != 1 {
+		t.Errorf("attempt %d", e.Attempt)
+	}
+	if err := r.reload(nil, Route{Queue: queue, Policy: attemptsAfter(3*time.Millisecond, 4*time.Millisecond)}); err != nil {
+		t.Fatal(err)
+	}
+	r.publish("", queue, amqp.Publishing{Body: []byte("b")})
+	if e := r.waitFor(2, schemas.Poisoned)[1]; e.Attempt != 3 {
+		t.Errorf("attempt %d", e.Attempt)
+	}
+	err := r.reload(nil, Route{Queue: queue, Policy: attemptsAfter(-time.Second)})
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a negative delay: %v", err)
+	}
+}
