@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/embedded"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/schemas"
@@ -51,8 +52,8 @@ type App struct {
 	login       string
 	vhost       string
 	secrets     secret.Secrets
-	embedded    *embedded // broker of this process; nil: none
-	running     running   // broker of another process
+	embedded    *embedded.Broker // broker of this process; nil: none
+	running     running          // broker of another process
 
 	server atomic.Pointer[Server] // that Serve runs; nil: none
 
@@ -87,16 +88,16 @@ func New(cfg Config) (*App, error) {
 // broker, which Close ends.
 func Start(ctx context.Context, cfg Config) (*App, error) {
 	cfg.Settings = cfg.Settings.Clone()
-	e, err := startEmbedded(ctx, &cfg.Settings, broker.Config{Logger: cfg.Logger, Limits: cfg.Broker})
+	e, err := embedded.Start(ctx, &cfg.Settings, broker.Config{Logger: cfg.Logger, Limits: cfg.Broker})
 	if err != nil {
 		return nil, err
 	}
 	a, err := newApp(cfg)
 	if err != nil {
-		return nil, errors.Join(err, e.close())
+		return nil, errors.Join(err, e.Close())
 	}
 	a.embedded = e
-	a.closers = append(a.closers, e.close)
+	a.closers = append(a.closers, e.Close)
 	return a, nil
 }
 
@@ -172,6 +173,18 @@ func (a *App) Close() error {
 	}
 	a.events, a.conn, a.publisher, a.subscriptions, a.closers = nil, nil, nil, nil, nil
 	return errors.Join(failed...)
+}
+
+// Loss counts the messages that Close deletes with the embedded broker, and how many of
+// them are not recorded in the store.
+func (a *App) Loss() (messages, unrecorded int) {
+	for queue, n := range a.embedded.QueueLengths() {
+		messages += n
+		if slices.Contains(a.topology.Indexed(), queue) {
+			unrecorded += n
+		}
+	}
+	return messages, unrecorded
 }
 
 // InputError is returned for a setting or an argument that cannot be used, which is a

@@ -127,8 +127,8 @@ func (a *App) brokerConfig(name string) rabbit.Config {
 
 // serverURL returns the URL at which a running server reaches the broker.
 func (a *App) serverURL() string {
-	if a.embedded != nil {
-		return a.embedded.internalURL
+	if url := a.embedded.URL(); url != "" {
+		return url
 	}
 	return a.settings.AMQP.URL.Reveal()
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/watershipmq/watership/internal/runfile"
 )
 
-// StoreFile returns the path of dev's store.
-func StoreFile(data string) string { return filepath.Join(data, "store.db") }
-
 // running is the process with the embedded broker that runs on the data folder.
 type running struct {
 	instance string // in the server-properties of its broker; "": amqp.url names a broker
@@ -64,7 +61,7 @@ func namesServers(settings config.Config) bool {
 }
 
 func hasStore(data string) bool {
-	_, err := os.Stat(StoreFile(data))
+	_, err := os.Stat(runfile.StoreFile(data))
 	return err == nil
 }
 
@@ -88,8 +85,8 @@ func withStoreOfEnded(settings config.Config, configured bool) (config.Config, e
 	if configured {
 		return settings.WithServers(servers, settings.Data), nil
 	}
-	servers.Store = config.NewURL("sqlite:" + StoreFile(settings.Data))
-	return settings.WithServers(servers, settings.Data), runfile.CheckStore(StoreFile(settings.Data))
+	servers.Store = config.NewURL("sqlite:" + runfile.StoreFile(settings.Data))
+	return settings.WithServers(servers, settings.Data), runfile.CheckStore(runfile.StoreFile(settings.Data))
 }
 
 func notRunning(data string, err error) error {

@@ -66,14 +66,14 @@ type API interface {
 //
 // pipeline has the handlers, indexer the rest; they share nothing but the broker.
 func (a *App) Serve(ctx context.Context, with Extension) error {
-	defer a.embedded.closeExternalAfter(ctx)()
+	defer a.embedded.CloseExternalAfter(ctx)()
 	a.logExposures()
 	s, err := a.newServer(ctx, with)
 	if err != nil {
 		return err
 	}
 	parts := []func(context.Context) error{
-		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, a.embedded.watchFolder, a.embedded.watchListeners,
+		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, a.embedded.WatchFolder, a.embedded.WatchListeners,
 	}
 	if s.has(role.Index) {
 		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/runfile"
 )
 
@@ -18,7 +17,7 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := app.StoreFile(data)
+	file := runfile.StoreFile(data)
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

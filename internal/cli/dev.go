@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/runfile"
 	"github.com/watershipmq/watership/internal/shop"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
@@ -100,7 +101,7 @@ func devConfig(from *settings) (config.Config, error) {
 	if cfg.IsSet("store.url") {
 		return cfg, nil
 	}
-	cfg.Store.URL = config.NewURL("sqlite:" + app.StoreFile(cfg.Data))
+	cfg.Store.URL = config.NewURL("sqlite:" + runfile.StoreFile(cfg.Data))
 	if !cfg.IsSet("store.retention.traffic") {
 		cfg.Store.Retention.Traffic = devRetention
 	}

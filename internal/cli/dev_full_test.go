@@ -15,9 +15,9 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/runfile"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -36,14 +36,14 @@ func newSmall(t *testing.T, service http.HandlerFunc) *small {
 	data := t.TempDir()
 	cfg, err := config.Load(config.Sources{Environ: []string{
 		"WATERSHIP_AMQP_URL=embedded://", "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_DATA=" + data, "WATERSHIP_HTTP_LISTEN=",
-		"WATERSHIP_STORE_URL=sqlite:" + app.StoreFile(data), "WATERSHIP_LOG_LEVEL=error", "WATERSHIP_INDEX_BATCH_WAIT=50ms",
+		"WATERSHIP_STORE_URL=sqlite:" + runfile.StoreFile(data), "WATERSHIP_LOG_LEVEL=error", "WATERSHIP_INDEX_BATCH_WAIT=50ms",
 		"WATERSHIP_TAP_EXCHANGES=[{name: amq.topic, type: topic}]",
 		fmt.Sprintf(`WATERSHIP_ROUTES=[{queue: orders, bind: [{exchange: amq.topic, key: "#"}], handler: {http: {url: %q}}}]`, serveHTTP(t, service)),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &small{out: &sink{}, file: app.StoreFile(data), ended: make(chan error, 1)}
+	s := &small{out: &sink{}, file: runfile.StoreFile(data), ended: make(chan error, 1)}
 	ctx, end := context.WithCancel(t.Context())
 	s.end = end
 	d := &dev{Streams: terminal.Streams{In: strings.NewReader(""), Out: s.out, Err: s.out}, empty: true, limits: broker.Limits{Memory: 1 << 20}}

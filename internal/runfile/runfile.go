@@ -30,6 +30,9 @@ const (
 	lockName = "lock"
 )
 
+// StoreFile returns the path of dev's store in a data folder.
+func StoreFile(data string) string { return filepath.Join(data, "store.db") }
+
 // ErrNotRunning is returned for a folder that no process has locked.
 var ErrNotRunning = errors.New("nothing runs here")
 

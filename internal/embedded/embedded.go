@@ -1,4 +1,6 @@
-package app
+// Package embedded runs the embedded broker in the process of serve, and announces it to the
+// commands that run in the same data folder.
+package embedded
 
 import (
 	"context"
@@ -10,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -19,9 +20,9 @@ import (
 	"github.com/watershipmq/watership/internal/runfile"
 )
 
-// embedded is the broker of this process. All clients reach it through a socket, as
+// Broker is the broker of this process. All clients reach it through a socket, as
 // they would RabbitMQ. Its methods accept nil: there is none.
-type embedded struct {
+type Broker struct {
 	broker      *broker.Broker
 	internalURL string // for the parts of this process
 	management  *http.Server
@@ -29,9 +30,9 @@ type embedded struct {
 	path        string // of folder
 }
 
-// startEmbedded starts a broker if amqp.url is embedded://, and puts its addresses into
+// Start starts a broker if amqp.url is embedded://, and puts its addresses into
 // the settings. Else it returns nil.
-func startEmbedded(ctx context.Context, settings *config.Config, cfg broker.Config) (*embedded, error) {
+func Start(ctx context.Context, settings *config.Config, cfg broker.Config) (*Broker, error) {
 	if !settings.AMQP.URL.IsEmbedded() {
 		return nil, nil
 	}
@@ -44,17 +45,17 @@ func startEmbedded(ctx context.Context, settings *config.Config, cfg broker.Conf
 		return nil, err
 	}
 	cfg.Instance = rand.Text()
-	e := &embedded{broker: broker.New(cfg), folder: folder, path: settings.Data}
+	e := &Broker{broker: broker.New(cfg), folder: folder, path: settings.Data}
 	if err := e.start(settings, cfg.Instance); err != nil {
-		return nil, errors.Join(err, e.close())
+		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
 }
 
 // start listens, and announces the addresses to other commands.
-func (e *embedded) start(settings *config.Config, instance string) error {
-	if settings.Store.URL.File() == StoreFile(settings.Data) {
-		if err := runfile.CheckStore(StoreFile(settings.Data)); err != nil {
+func (e *Broker) start(settings *config.Config, instance string) error {
+	if settings.Store.URL.File() == runfile.StoreFile(settings.Data) {
+		if err := runfile.CheckStore(runfile.StoreFile(settings.Data)); err != nil {
 			return err
 		}
 	}
@@ -86,22 +87,24 @@ func (e *embedded) start(settings *config.Config, instance string) error {
 	return e.folder.Announce(process)
 }
 
-// serveManagement serves the management API of the broker until close.
-func (e *embedded) serveManagement() (net.Addr, error) {
+// serveManagement serves the management API of the broker until Close.
+func (e *Broker) serveManagement() (net.Addr, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for the management API of the embedded broker: %w", err)
 	}
-	e.management = &http.Server{Handler: e.broker.Management(), ReadHeaderTimeout: serverTimeout}
+	e.management = &http.Server{Handler: e.broker.Management(), ReadHeaderTimeout: headerTimeout}
 	go func() { _ = e.management.Serve(listener) }()
 	return listener.Addr(), nil
 }
 
+const headerTimeout = 3 * time.Second
+
 const folderInterval = time.Second
 
-// watchFolder returns an error when the data folder is deleted or replaced: no command
+// WatchFolder returns an error when the data folder is deleted or replaced: no command
 // would find the store.
-func (e *embedded) watchFolder(ctx context.Context) error {
+func (e *Broker) WatchFolder(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}
@@ -119,8 +122,8 @@ func (e *embedded) watchFolder(ctx context.Context) error {
 	}
 }
 
-// watchListeners returns an error when a listener of the broker fails.
-func (e *embedded) watchListeners(ctx context.Context) error {
+// WatchListeners returns an error when a listener of the broker fails.
+func (e *Broker) WatchListeners(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}
@@ -134,7 +137,7 @@ func (e *embedded) watchListeners(ctx context.Context) error {
 
 // listen listens on an address; without one on RabbitMQ's port, or any if that is in
 // use.
-func (e *embedded) listen(address string) (net.Addr, error) {
+func (e *Broker) listen(address string) (net.Addr, error) {
 	if address != "" {
 		got, err := e.broker.Listen(address)
 		if err != nil {
@@ -158,32 +161,34 @@ func reachable(address net.Addr) string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
 }
 
-// closeExternalAfter closes the connections of other processes once ctx ends, so that
+// CloseExternalAfter closes the connections of other processes once ctx ends, so that
 // the server can finish its messages however full the broker is.
-func (e *embedded) closeExternalAfter(ctx context.Context) (stop func() bool) {
+func (e *Broker) CloseExternalAfter(ctx context.Context) (stop func() bool) {
 	if e == nil {
 		return func() bool { return true }
 	}
 	return context.AfterFunc(ctx, e.broker.CloseExternal)
 }
 
-// Loss counts the messages that Close deletes with the embedded broker, and how many of
-// them are not recorded in the store.
-func (a *App) Loss() (messages, unrecorded int) {
-	if a.embedded == nil {
-		return 0, 0
+// QueueLengths returns the numbers of messages in the queues; none without a broker.
+func (e *Broker) QueueLengths() map[string]int {
+	if e == nil {
+		return nil
 	}
-	for queue, n := range a.embedded.broker.QueueLengths("/") {
-		messages += n
-		if slices.Contains(a.topology.Indexed(), queue) {
-			unrecorded += n
-		}
-	}
-	return messages, unrecorded
+	return e.broker.QueueLengths("/")
 }
 
-// close leaves only the store in the data folder.
-func (e *embedded) close() error {
+// URL returns the address for the parts of this process, which is limited like any client;
+// "" without a broker.
+func (e *Broker) URL() string {
+	if e == nil {
+		return ""
+	}
+	return e.internalURL
+}
+
+// Close leaves only the store in the data folder.
+func (e *Broker) Close() error {
 	if e == nil {
 		return nil
 	}

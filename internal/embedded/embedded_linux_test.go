@@ -1,4 +1,4 @@
-package app
+package embedded
 
 import (
 	"strings"
@@ -17,8 +17,8 @@ func TestEmbeddedBrokerStopsListening(t *testing.T) {
 		t.Fatal(err)
 	}
 	rabbittest.FailListener(t, address)
-	e := &embedded{broker: b}
-	if err := e.watchListeners(t.Context()); err == nil || !strings.Contains(err.Error(), "no longer accepts connections") {
-		t.Errorf("watchListeners: %v", err)
+	e := &Broker{broker: b}
+	if err := e.WatchListeners(t.Context()); err == nil || !strings.Contains(err.Error(), "no longer accepts connections") {
+		t.Errorf("WatchListeners: %v", err)
 	}
 }
