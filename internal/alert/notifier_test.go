@@ -1,0 +1,249 @@
+package alert_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershipmq/watership/internal/alert"
+)
+
+func (w *world) hold(queues ...string) {
+	w.set(func(w *world) {
+		for _, queue := range queues {
+			w.holding[queue] = time.Now()
+		}
+	})
+}
+
+func (w *world) end(queues ...string) {
+	w.set(func(w *world) {
+		for _, queue := range queues {
+			delete(w.holding, queue)
+		}
+	})
+}
+
+// told returns the notices in short: the receiver, then each queue with its status.
+func (w *world) told() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var lines []string
+	for _, n := range w.taken {
+		line := n.Receiver + ":"
+		for _, item := range n.Alerts {
+			line += " " + item.Labels["queue"] + " " + item.Status
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func expect(t *testing.T, w *world, want ...string) {
+	t.Helper()
+	if got := w.told(); got != strings.Join(want, "\n") {
+		t.Errorf("the receivers were told:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// A burst is one notice, the next one keeps its distance, and what ends is told, too.
+func TestBurstAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.start("a", "chat")
+		defer p.stop()
+		w.hold("orders", "mails", "bills")
+		time.Sleep(3 * time.Minute)
+		expect(t, w, "chat: bills firing mails firing orders firing")
+		first := w.taken[0].at
+		w.end("orders")
+		w.hold("late")
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: bills firing mails firing orders firing", "chat: late firing orders resolved")
+		if gap := w.taken[1].at.Sub(first); gap < pace.Interval {
+			t.Errorf("two notices within %s", gap)
+		}
+		if n := w.taken[1]; n.Status != alert.Firing || n.Others != 2 || n.Alerts[1].Ended == nil {
+			t.Errorf("the notice is %+v", n)
+		}
+	})
+}
+
+// A condition that ends within the `for` of its rule is no alert.
+func TestFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.start("a", "chat")
+		defer p.stop()
+		w.hold("orders")
+		time.Sleep(40 * time.Second)
+		state, err := alert.Read(t.Context(), p, "shop")
+		if items := state.Items(); err != nil || len(items) != 1 || items[0].Status != alert.Pending {
+			t.Errorf("%+v, %v", items, err)
+		}
+		w.end("orders")
+		time.Sleep(time.Hour)
+		expect(t, w)
+	})
+}
+
+// An alert that lasts is told again after the time for that, and no earlier.
+func TestRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.start("a", "chat")
+		defer p.stop()
+		w.hold("orders")
+		time.Sleep(25 * time.Hour)
+		expect(t, w, "chat: orders firing", "chat: orders firing", "chat: orders firing")
+	})
+}
+
+// An alert that fires and ends while its receiver is away is told with both times. A receiver
+// that is away holds up no other.
+func TestReceiverIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.down["mail"] = true
+		p := w.start("a", "chat", "mail")
+		defer p.stop()
+		w.hold("orders")
+		time.Sleep(10 * time.Minute)
+		w.end("orders")
+		time.Sleep(time.Hour)
+		expect(t, w, "chat: orders firing", "chat: orders resolved")
+		state, err := alert.Read(t.Context(), p, "shop")
+		if mail := state.Receivers["mail"]; err != nil || mail.Failures < 10 || !strings.Contains(mail.Error, "refused") {
+			t.Errorf("the state of the receiver is %+v, %v", mail, err)
+		}
+		w.set(func(w *world) { w.down["mail"] = false })
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing", "chat: orders resolved", "mail: orders resolved")
+		if ended := w.taken[2].Alerts[0].Ended; ended.Sub(w.taken[2].Alerts[0].Since) < 8*time.Minute {
+			t.Errorf("it ended at %s", ended)
+		}
+	})
+}
+
+// Another process goes on where one ended: with what is not told yet, and with nothing else.
+func TestRestart(t *testing.T) {
+	for name, end := range map[string]func(*process){"stopped": (*process).stop, "killed": (*process).kill} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.set(func(w *world) { w.down["mail"] = true })
+				first := w.start("a", "chat", "mail")
+				w.hold("orders")
+				time.Sleep(5 * time.Minute)
+				end(first)
+				w.set(func(w *world) { w.down["mail"] = false })
+				w.end("orders") // while no process runs
+				time.Sleep(time.Hour)
+				second := w.start("b", "chat", "mail")
+				defer second.stop()
+				time.Sleep(10 * time.Minute)
+				got := strings.Split(w.told(), "\n")
+				if len(got) != 4 && len(got) != 3 || got[0] != "chat: orders firing" || strings.Count(w.told(), "firing") > 2 || strings.Count(w.told(), "resolved") != 2 {
+					t.Errorf("the receivers were told:\n%s", w.told())
+				}
+			})
+		})
+	}
+}
+
+// Of three processes one notifies. When it is killed, another takes over within the lease.
+func TestOneOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		processes := map[string]*process{}
+		for _, name := range []string{"a", "b", "c"} {
+			processes[name] = w.start(name, "chat")
+		}
+		w.hold("orders")
+		time.Sleep(time.Hour)
+		expect(t, w, "chat: orders firing")
+		holder := holderOf(t, w)
+		processes[holder].kill()
+		delete(processes, holder)
+		w.end("orders")
+		time.Sleep(3 * time.Minute)
+		expect(t, w, "chat: orders firing", "chat: orders resolved")
+		for _, p := range processes {
+			p.stop()
+		}
+	})
+}
+
+func holderOf(t *testing.T, w *world) string {
+	t.Helper()
+	var state alert.State
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := json.Unmarshal(w.document, &state); err != nil {
+		t.Fatal(err)
+	}
+	return state.Holder
+}
+
+// A process that lives keeps the lease, also if the answer to a save was lost.
+func TestHolderStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		a, b := w.start("a", "chat"), w.start("b", "chat")
+		defer a.stop()
+		defer b.stop()
+		time.Sleep(time.Minute)
+		holder := holderOf(t, w)
+		for range 100 {
+			time.Sleep(17 * time.Second)
+			w.set(func(w *world) { w.lossy = true })
+			time.Sleep(6 * time.Second)
+			w.set(func(w *world) { w.lossy = false })
+			if now := holderOf(t, w); now != holder {
+				t.Fatalf("%s holds the lease after %s", now, holder)
+			}
+		}
+	})
+}
+
+// A store that is away is told without it, once; every other notice waits until the state is
+// saved.
+func TestStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := &process{world: w, name: "a"}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		rule := alert.Rule{Name: "doctor", On: alert.OnDoctor, Every: time.Minute, Receivers: []string{"chat"}}
+		rule.Evaluate = func(context.Context, json.RawMessage) ([]alert.Alert, json.RawMessage, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			var found []alert.Alert
+			if w.away {
+				for _, check := range []string{"store", "broker"} {
+					found = append(found, alert.Alert{Labels: map[string]string{"check": check, "queue": check}})
+				}
+			}
+			return found, nil, nil
+		}
+		n := alert.New(alert.Config{
+			Store: p, Source: "shop", Process: "a", Rules: []alert.Rule{rule}, Receivers: []alert.Receiver{{Name: "chat", Pace: pace, Send: p.send}},
+		})
+		go func() {
+			defer close(ended)
+			n.Run(ctx)
+		}()
+		time.Sleep(time.Minute)
+		w.set(func(w *world) { w.away = true })
+		time.Sleep(20 * time.Minute)
+		expect(t, w, "chat: store firing")
+		w.set(func(w *world) { w.away = false })
+		time.Sleep(20 * time.Minute)
+		expect(t, w, "chat: store firing", "chat: broker firing", "chat: broker resolved store resolved")
+		cancel()
+		<-ended
+	})
+}
