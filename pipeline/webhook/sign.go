@@ -51,10 +51,16 @@ func (p *poster) sign(h http.Header, key string, body []byte) {
 	if len(p.Secrets) == 0 {
 		return
 	}
-	id, timestamp := "msg_"+cmp.Or(key, rand.Text()), strconv.FormatInt(time.Now().Unix(), 10)
+	SetSignature(h, p.Secrets, "msg_"+cmp.Or(key, rand.Text()), body)
+}
+
+// SetSignature sets the headers of Standard Webhooks for a request with a body: its id, the
+// time and a signature with each secret.
+func SetSignature(h http.Header, secrets [][]byte, id string, body []byte) {
+	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", timestamp)
-	h.Set("Webhook-Signature", signatures(p.Secrets, id, timestamp, body))
+	h.Set("Webhook-Signature", signatures(secrets, id, timestamp, body))
 }
 
 // signatures returns a signature with each secret.
