@@ -14,6 +14,7 @@ import (
 type Failures struct {
 	Store     Store
 	Reporters Reporters
+	UpTo      int64 // the sequence up to which events count; 0: all events
 }
 
 // Reporters returns the queues whose consumers report `handled` events. It is called only if
@@ -73,7 +74,7 @@ func (f Failures) Open(ctx context.Context, node kql.Node, either ...eventstore.
 
 // OpenAfter is Open for the failures after a cursor.
 func (f Failures) OpenAfter(ctx context.Context, node kql.Node, after eventstore.Cursor, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
-	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}, After: after}
+	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}, After: after, UpTo: f.UpTo}
 	return func(yield func(eventstore.EventSummary, error) bool) {
 		chunk := make([]eventstore.EventSummary, 0, chunkSize)
 		for summary, err := range f.Store.Summaries(ctx, failures, either...) {
@@ -96,7 +97,7 @@ func (f Failures) OpenAfter(ctx context.Context, node kql.Node, after eventstore
 // yieldOpen yields the unresolved failures of a chunk. It returns false after an
 // error, and when the consumer of the sequence stops.
 func (f Failures) yieldOpen(ctx context.Context, chunk []eventstore.EventSummary, yield func(eventstore.EventSummary, error) bool) bool {
-	outcomes, err := Outcomes(ctx, f.Store, chunk, 0, f.Reporters)
+	outcomes, err := Outcomes(ctx, f.Store, chunk, f.UpTo, f.Reporters)
 	if err != nil {
 		yield(eventstore.EventSummary{}, err)
 		return false

@@ -20,6 +20,11 @@ type Kind struct {
 	Group string `json:"error_group"`
 }
 
+// KindOf returns the kind of a failure.
+func KindOf(failure eventstore.EventSummary) Kind {
+	return Kind{Queue: failure.Queue, Class: failure.Class, Type: failure.ErrorType, Group: failure.ErrorGroup}
+}
+
 // Group has the failures of a kind.
 type Group struct {
 	Kind
@@ -40,9 +45,9 @@ func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
 		if err != nil {
 			return nil, err
 		}
-		kind := Kind{Queue: failure.Queue, Class: failure.Class, Type: failure.ErrorType, Group: failure.ErrorGroup}
+		kind := KindOf(failure)
 		if groups[kind] == nil {
-			groups[kind] = &Group{Kind: kind, First: failure.Time, Query: kind.query().String()}
+			groups[kind] = &Group{Kind: kind, First: failure.Time, Query: kind.Query().String()}
 		}
 		groups[kind].add(failure)
 	}
@@ -68,8 +73,8 @@ func (g *Group) add(failure eventstore.EventSummary) {
 	}
 }
 
-// query returns a query for the failures of a kind.
-func (k Kind) query() kql.Node {
+// Query returns a query for the failures of a kind, including resolved ones.
+func (k Kind) Query() kql.Node {
 	all := kql.And{kql.FieldIs("event.action", string(schemas.Poisoned))}
 	if k.Type == string(schemas.Quarantined) {
 		all = kql.And{GivenUp()}
