@@ -141,7 +141,15 @@ func (a *App) Management() (*rabbit.Management, error) {
 	return rabbit.NewManagement(a.settings.AMQP.ManagementURL.Reveal(), a.secrets.ManagementClient())
 }
 
-// source returns the name of the RabbitMQ system, which every event has.
+// Source returns the name of the RabbitMQ system, which every event has.
+func (a *App) Source(ctx context.Context) (string, error) {
+	conn, err := a.Connection()
+	if err != nil {
+		return "", err
+	}
+	return a.source(ctx, conn)
+}
+
 func (a *App) source(ctx context.Context, conn *rabbit.Connection) (string, error) {
 	if a.settings.Source != "" {
 		return a.settings.Source, nil

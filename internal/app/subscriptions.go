@@ -9,11 +9,7 @@ import (
 
 // Subscriptions returns the subscriptions of the source.
 func (a *App) Subscriptions(ctx context.Context) (*subscription.Subscriptions, error) {
-	conn, err := a.Connection()
-	if err != nil {
-		return nil, err
-	}
-	source, err := a.source(ctx, conn)
+	source, err := a.Source(ctx)
 	if err != nil {
 		return nil, err
 	}
