@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/idempotency"
 	"github.com/watershipmq/watership/internal/jobs"
@@ -67,6 +68,7 @@ func New(a *app.App) *API {
 	api.registerRoutes()
 	api.registerDoctor()
 	subscriptions.Register(api.operations, a)
+	alerts.Register(api.operations, a)
 	api.registerVersion()
 	api.document = api.describe()
 	return api

@@ -22,7 +22,7 @@ func (s *Server) has(r role.Role) bool { return slices.Contains(s.settings.Roles
 func withRoles(cfg pipeline.Config, roles []role.Role) pipeline.Config {
 	cfg.Standalone, cfg.Roles = false, nil
 	for _, r := range roles {
-		if !slices.Contains([]role.Role{role.Routes, role.Index, role.Subscriptions}, r) {
+		if !slices.Contains([]role.Role{role.Routes, role.Index, role.Subscriptions, role.Alerts}, r) {
 			cfg.Roles = append(cfg.Roles, pipeline.Role(r))
 		}
 	}

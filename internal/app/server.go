@@ -52,6 +52,9 @@ func (s *Server) Address() net.Addr {
 	return s.http.Addr()
 }
 
+// Registerer returns the registry of the metrics that http.listen serves.
+func (s *Server) Registerer() prometheus.Registerer { return s.registry }
+
 // indexing is a running indexer and the connections that it uses.
 type indexing struct {
 	*indexer.Indexer

@@ -120,7 +120,7 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.app.Close()) }()
 	d.settings = d.app.Settings()
-	more, err := httpExtension(d.app)
+	more, err := extension(d.app)
 	if err != nil {
 		return err
 	}

@@ -33,12 +33,13 @@ type withServe struct {
 	tokens string
 }
 
-func newWithServe(t *testing.T) withServe {
+func newWithServe(t *testing.T, settings ...string) withServe {
 	t.Helper()
 	failing := newService(t, func(post, int) int { return http.StatusUnprocessableEntity })
 	i := installEmbedded(t, failing.url)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens, "WATERSHIP_STREAMS=[{id: 'order-{body.json.order}', version: '{headers.n}'}]")
+	i.environ = append(i.environ, settings...)
 	w := withServe{i, nil, tokens}
 	w.token(t, "first", access.Viewer, false) // before serve, so that it has a file
 	w.process = i.serve(t)

@@ -131,6 +131,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupRun, newToken},
 		{groupCheck, newDoctor},
 		{groupCheck, newRoutes},
+		{groupCheck, newAlerts},
 		{groupCheck, newConfig},
 	} {
 		made := command.make(from)

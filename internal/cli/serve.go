@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
@@ -36,7 +37,7 @@ remaining messages and exits with 0.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
-			with, err := httpExtension(a)
+			with, err := extension(a)
 			if err != nil {
 				return err
 			}
@@ -49,15 +50,19 @@ remaining messages and exits with 0.`,
 	}
 }
 
-// httpExtension returns the API and the console of an App.
-func httpExtension(a *app.App) (app.Extension, error) {
+// extension returns the API, the console and the alerts of an App.
+func extension(a *app.App) (app.Extension, error) {
 	served := api.New(a)
 	settings := a.Settings()
 	pages, err := console.New(console.Config{
 		API: served, Version: app.Version(), Stream: settings.Store.Stream, Logger: a.Logger(),
 		Kibana: addressOf(settings.Kibana.URL), Server: addressOf(settings.HTTP.URL),
 	})
-	return app.Extension{API: served, Pages: pages}, err
+	if err != nil {
+		return app.Extension{}, err
+	}
+	role, err := alerts.Service{App: a}.Role()
+	return app.Extension{API: served, Pages: pages, Alerts: role}, err
 }
 
 // addressOf returns a URL of the configuration; nil if it has none.

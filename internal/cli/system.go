@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/doctor"
@@ -34,6 +35,8 @@ type system interface {
 	RouteStates(ctx context.Context) ([]routestate.State, error)
 	PauseRoute(ctx context.Context, queue, reason string) error
 	ResumeRoute(ctx context.Context, queue, reason string) error
+	Alerts(ctx context.Context) (alerts.View, error)
+	TestAlerts(ctx context.Context, receiver, operator string) ([]alerts.Answer, error)
 	Queues(ctx context.Context) []string    // for completion, without Watership's
 	Exchanges(ctx context.Context) []string // likewise
 	Retention() time.Duration               // of published and handled events; 0: for ever

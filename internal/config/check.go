@@ -22,6 +22,7 @@ func (l *loader) check(c *Config) {
 	l.checkStreams(c.Streams, topology)
 	l.checkStore(c.Store)
 	l.checkEmbedded(c)
+	l.checkAlerts(c.Alerts)
 	l.checkHTTP(c.HTTP)
 }
 

@@ -35,8 +35,44 @@ func TestSettingsThatContradict(t *testing.T) {
 		"a listener of RabbitMQ": {
 			"amqp.listen: ':5672'", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},
+		"an alert rule without a condition": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r}]", "w.yaml:2: alerts.rules[0].on: expected the condition: new_group, regressed, poisoned, paused, lag, gap or doctor",
+		},
+		"an alert rule twice": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap}, {name: r, on: doctor}]", "w.yaml:2: alerts.rules[1].name: \"r\": expected each rule once",
+		},
+		"a query of a rule about routes": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: paused, query: 'watership.queue: a'}]", "w.yaml:2: alerts.rules[0].query: \"watership.queue: a\": expected no query: only new_group, regressed and poisoned have one",
+		},
+		"a number of failures without a time": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: poisoned, more_than: 5}]", "w.yaml:2: alerts.rules[0].within: expected the time in which failures are counted, such as 10m",
+		},
+		"a number of failures that is missing": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: poisoned, within: 5m}]", "w.yaml:2: alerts.rules[0].more_than: expected the number of failures that are no alert",
+		},
+		"a lag without a bound": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: lag}]", "w.yaml:2: alerts.rules[0].behind: expected how far the record may be behind, such as 5m",
+		},
+		"a receiver of a rule that is missing": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap, receivers: [b]}]", "w.yaml:2: alerts.rules[0].receivers[0]: expected a receiver of alerts.receivers: a",
+		},
+		"alert rules without a receiver": {
+			"alerts.rules: [{name: r, on: gap}]", "default: alerts.receivers: expected at least one receiver, since there are rules",
+		},
+		"a receiver of two kinds": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}, mail: {server: 'h:25', from: a@b, to: [a@b]}}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack and mail",
+		},
+		"a receiver of no kind": {
+			"alerts.receivers: [{name: a}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack and mail",
+		},
+		"a mail without recipients": {
+			"alerts.receivers: [{name: a, mail: {server: 'h:25', from: a@b}}]", "w.yaml:1: alerts.receivers[0].mail.to: expected the addresses of recipients",
+		},
+		"a password in clear": {
+			"alerts.receivers: [{name: a, mail: {server: 'h:25', from: a@b, to: [a@b], tls: none, username: u, password_file: /p}}]", "w.yaml:1: alerts.receivers[0].mail.username: \"u\": expected starttls or tls beside a login",
+		},
 		"no role": {
-			"roles: []", `w.yaml:1: roles: expected at least one of routes, retry, due, poison, index, subscriptions`,
+			"roles: []", `w.yaml:1: roles: expected at least one of routes, retry, due, poison, index, subscriptions, alerts`,
 		},
 		"a role twice": {
 			"roles: [index, index]", `w.yaml:1: roles[1]: expected each role once`,

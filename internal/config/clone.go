@@ -20,6 +20,7 @@ func (c Config) Clone() Config {
 	c.Fingerprint.IgnoreHeaders = slices.Clone(c.Fingerprint.IgnoreHeaders)
 	c.Streams = slices.Clone(c.Streams)
 	c.Index.TimeHeaders = slices.Clone(c.Index.TimeHeaders)
+	c.Alerts = c.Alerts.clone()
 	c.HTTP.TrustedProxies = slices.Clone(c.HTTP.TrustedProxies)
 	c.HTTP.Auth.OIDC.Scopes = slices.Clone(c.HTTP.Auth.OIDC.Scopes)
 	c.HTTP.Auth.OIDC.Roles = cloneEach(c.HTTP.Auth.OIDC.Roles, RoleGrant.clone)

@@ -49,6 +49,7 @@ type Config struct {
 	// They must be the same in every process of Watership. Default: messages have none.
 	Streams       []streamid.Rule
 	Subscriptions Subscriptions
+	Alerts        Alerts
 
 	HTTP   HTTP
 	Kibana Kibana

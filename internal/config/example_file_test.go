@@ -39,3 +39,22 @@ func TestExampleFile(t *testing.T) {
 		t.Errorf("uncommented: %+v", c)
 	}
 }
+
+// The settings on the page about alerts have no mistake.
+func TestSettingsOfAlertsPage(t *testing.T) {
+	content, err := os.ReadFile("../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(content, -1)
+	if len(blocks) < 3 {
+		t.Fatalf("the page has %d examples", len(blocks))
+	}
+	t.Chdir(t.TempDir())
+	for _, block := range blocks {
+		write(t, "w.yaml", string(block[1]))
+		if c, err := Load(Sources{File: "w.yaml"}); err != nil || len(c.Alerts.Receivers) == 0 {
+			t.Errorf("%s: %v", block[1], err)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func Variables() []string {
 
 // keys lists every key with the parser of its field in c.
 func keys(c *Config) []Key {
-	return slices.Concat(serverKeys(c), messageKeys(c), httpKeys(c), clientKeys(c), []Key{
+	return slices.Concat(serverKeys(c), messageKeys(c), alertKeys(&c.Alerts), httpKeys(c), clientKeys(c), []Key{
 		{Name: "kibana.url", Help: "address at which browsers find Kibana, for links in the console (default: no links)", read: scalar(kibanaAddress, &c.Kibana.URL)},
 		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: scalar(logLevel, &c.Log.Level)},
 		{Name: "log.format", Default: "text", Help: "text or json", read: scalar(oneOf("text", "json"), &c.Log.Format)},

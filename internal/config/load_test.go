@@ -99,7 +99,42 @@ http:
       roles: [{claim: shop, role: operator, bodies: true, queues: [orders*], exchanges: [github]}]
       bearer: true
 log: {level: debug, format: json}
+alerts:
+  interval: 1m
+  group_wait: 10s
+  group_interval: 10m
+  repeat_interval: 1d
+  rules:
+    - {name: new, on: new_group, query: "watership.queue: orders", severity: critical, labels: {team: shop}, receivers: [chat], for: 1m}
+    - {name: many, on: poisoned, by: class, more_than: 100, within: 10m}
+    - {name: late, on: lag, behind: 5m}
+  receivers:
+    - {name: chat, slack: {url_file: /run/slack}}
+    - {name: on-call, alertmanager: {urls: ["http://alerts:9093"], username: shop, password_file: /run/alerts, tls: {ca: alerts.pem}}}
+    - {name: hook, webhook: {url: "https://hook/", template: "x", content_type: text/plain, set_headers: {x-team: shop}, token_file: /run/token, secret_file: /run/secret}}
+    - {name: mail, mail: {server: "smtp:587", tls: tls, ca: mail.pem, username: shop, password_file: /run/mail, from: ops@shop.example, to: [a@shop.example]}}
 `
+
+func alertsOfFull() Alerts {
+	return Alerts{
+		Interval: time.Minute, GroupWait: 10 * time.Second, GroupInterval: 10 * time.Minute, RepeatInterval: day,
+		Rules: []AlertRule{
+			{Name: "new", On: "new_group", Query: "watership.queue: orders", Severity: "critical", Labels: map[string]string{"team": "shop"}, Receivers: []string{"chat"}, For: time.Minute},
+			{Name: "many", On: "poisoned", By: "class", MoreThan: 100, Within: 10 * time.Minute, Severity: "warning"},
+			{Name: "late", On: "lag", Behind: 5 * time.Minute, Severity: "warning"},
+		},
+		Receivers: []AlertReceiver{
+			{Name: "chat", Slack: Slack{URLFile: "/run/slack"}},
+			{Name: "on-call", Alertmanager: Alertmanager{URLs: []URL{NewURL("http://alerts:9093")}, Username: "shop", PasswordFile: "/run/alerts", TLS: TLS{CA: "alerts.pem"}}},
+			{Name: "hook", Webhook: AlertWebhook{
+				URL: NewURL("https://hook/"), Template: "x", ContentType: "text/plain", SetHeaders: map[string]string{"X-Team": "shop"}, TokenFile: "/run/token", SecretFile: "/run/secret",
+			}},
+			{Name: "mail", Mail: Mail{
+				Server: "smtp:587", TLS: "tls", CA: "mail.pem", Username: "shop", PasswordFile: "/run/mail", From: "ops@shop.example", To: []string{"a@shop.example"},
+			}},
+		},
+	}
+}
 
 func TestEveryKeyOfTheFile(t *testing.T) {
 	want := Config{
@@ -157,6 +192,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		},
 		Fingerprint: schemas.Fingerprints{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
 		Streams:     []streamid.Rule{{Exchange: "shop", Key: "order.#", ID: "order-{headers.id}", Version: "{body.json.version}"}},
+		Alerts:      alertsOfFull(),
 		HTTP:        httpOfFull(), StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}
@@ -195,9 +231,10 @@ func TestDefaults(t *testing.T) {
 			Default: "default", Policies: map[string]retry.Policy{"default": retry.Default()}, Deaths: []string{"rejected"},
 			Breaker: retry.Breaker{}.WithDefaults(), Return: Return{Grace: 5 * time.Minute, Pause: 10 * time.Second, Timeout: 30 * time.Second},
 		},
-		Index: Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true, MaxValues: 5000}},
-		HTTP:  HTTP{Auth: Auth{OIDC: OIDC{Scopes: []string{"email"}, NameClaim: "email", RolesClaim: "groups"}}},
-		Log:   Log{Format: "text"}, StopTimeout: 30 * time.Second,
+		Index:  Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true, MaxValues: 5000}},
+		Alerts: Alerts{Interval: 30 * time.Second, GroupWait: 30 * time.Second, GroupInterval: 5 * time.Minute, RepeatInterval: 12 * time.Hour},
+		HTTP:   HTTP{Auth: Auth{OIDC: OIDC{Scopes: []string{"email"}, NameClaim: "email", RolesClaim: "groups"}}},
+		Log:    Log{Format: "text"}, StopTimeout: 30 * time.Second,
 	}, load(t, "", nil, nil))
 }
 

@@ -164,7 +164,7 @@ func TestDescribeDefaults(t *testing.T) {
 	}
 	want := []string{
 		"data = .watership (default)",
-		"roles = routes, retry, due, poison, index, subscriptions (default)",
+		"roles = routes, retry, due, poison, index, subscriptions, alerts (default)",
 		"amqp.url = amqp://guest:xxxxx@localhost:5672/ (default)",
 		"store.url = http://localhost:9200 (default)",
 		"store.stream = watership-messages (default)",
@@ -195,6 +195,10 @@ func TestDescribeDefaults(t *testing.T) {
 		"fingerprint.fold_dead_letters = false (default)",
 		"fingerprint.fold_types = false (default)",
 		"stop_timeout = 30s (default)",
+		"alerts.interval = 30s (default)",
+		"alerts.group_wait = 30s (default)",
+		"alerts.group_interval = 5m (default)",
+		"alerts.repeat_interval = 12h (default)",
 		"http.auth.oidc.scopes = email (default)",
 		"http.auth.oidc.name_claim = email (default)",
 		"http.auth.oidc.roles_claim = groups (default)",

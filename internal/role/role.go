@@ -23,13 +23,14 @@ const (
 	Index  Role = "index"  // writes events to the store
 
 	Subscriptions Role = "subscriptions" // delivers events to queues and URLs
+	Alerts        Role = "alerts"        // evaluates the rules of alerts, and notifies receivers
 )
 
 // All returns every role.
-func All() []Role { return []Role{Routes, Retry, Due, Poison, Index, Subscriptions} }
+func All() []Role { return []Role{Routes, Retry, Due, Poison, Index, Subscriptions, Alerts} }
 
 // Queues returns the queues that processes with the role consume; none for Routes, whose
-// queues are in the configuration, and for Subscriptions, which consumes none.
+// queues are in the configuration, and for Subscriptions and Alerts, which consume none.
 func (r Role) Queues(t schemas.Topology) []string {
 	switch r {
 	case Retry:

@@ -28,6 +28,7 @@ func TestSurvey(t *testing.T) {
 		{Role: Poison, Strangers: []string{"ctag1.0"}},
 		{Role: Index, Consumers: []Consumer{{Role: Index, Process: "a:1"}}, Unconsumed: []string{topology.Index(), topology.IndexLate()}},
 		{Role: Subscriptions},
+		{Role: Alerts},
 	}
 	for i := range roles {
 		slices.Sort(roles[i].Unconsumed)

@@ -1,0 +1,96 @@
+package alertreceiver
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/pipeline/webhook"
+)
+
+// poster posts bodies to a URL.
+type poster struct {
+	client      *http.Client
+	url         string
+	contentType string
+	set         map[string]string // headers
+	token       string            // bearer token; "": none
+	username    string            // "": no login
+	password    string
+	secrets     [][]byte // that sign requests; none: not signed
+}
+
+// newClient returns a client that follows no redirect, which could lead a secret elsewhere.
+func newClient(key string, files config.TLS) (*http.Client, error) {
+	conf, err := secret.TLS(key, files)
+	if err != nil {
+		return nil, err
+	}
+	if conf == nil {
+		conf = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = conf
+	return &http.Client{
+		Transport: transport, Timeout: requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+const longestAnswer = 1 << 10
+
+// post returns the status and the beginning of the response. Its errors do not contain the
+// URL, which may be a secret.
+func (p poster) post(ctx context.Context, id string, body []byte) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	if err != nil {
+		return "", errors.New("its URL cannot be used")
+	}
+	for name, value := range p.set {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("Content-Type", p.contentType)
+	request.Header.Set("Idempotency-Key", id)
+	switch {
+	case p.token != "":
+		request.Header.Set("Authorization", "Bearer "+p.token)
+	case p.username != "":
+		request.SetBasicAuth(p.username, p.password)
+	}
+	if len(p.secrets) > 0 {
+		webhook.SetSignature(request.Header, p.secrets, "msg_"+id, body)
+	}
+	response, err := p.client.Do(request)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+	answer := strings.TrimSpace(response.Status + " " + wording.OneLine(strings.TrimSpace(string(text))))
+	if response.StatusCode/100 != 2 {
+		return "", fmt.Errorf("it answered %s", answer)
+	}
+	return answer, nil
+}
+
+// hostOf returns scheme and host of a URL, without path and login.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}

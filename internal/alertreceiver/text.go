@@ -1,0 +1,62 @@
+package alertreceiver
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// subject returns one line about a notice.
+func subject(n alert.Notice) string {
+	firing, resolved := len(n.Firing()), len(n.Resolved())
+	var parts []string
+	if firing > 0 {
+		parts = append(parts, fmt.Sprintf("%d firing", firing))
+	}
+	if resolved > 0 {
+		parts = append(parts, fmt.Sprintf("%d resolved", resolved))
+	}
+	text := "[Watership " + n.Source + "] "
+	if n.Test {
+		text += "TEST: "
+	}
+	if len(n.Alerts) == 1 {
+		return text + n.Alerts[0].Status + ": " + wording.OneLine(n.Alerts[0].Summary)
+	}
+	return text + strings.Join(parts, ", ") + ": " + wording.OneLine(n.Alerts[0].Summary) + " and others"
+}
+
+const maxListed = 100
+
+// plain returns the text of a notice.
+func plain(n alert.Notice) string {
+	var text strings.Builder
+	for i, item := range n.Alerts {
+		if i == maxListed {
+			fmt.Fprintf(&text, "and %d more\n\n", len(n.Alerts)-i)
+			break
+		}
+		fmt.Fprintf(&text, "%s: %s\n", strings.ToUpper(item.Status), wording.OneLine(item.Summary))
+		if item.Detail != "" {
+			fmt.Fprintf(&text, "  %s\n", wording.OneLine(item.Detail))
+		}
+		fmt.Fprintf(&text, "  rule %s, severity %s, since %s", item.Rule, item.Severity, formatTime(item.Since))
+		if item.Ended != nil {
+			fmt.Fprintf(&text, " to %s", formatTime(*item.Ended))
+		}
+		text.WriteString("\n")
+		if item.Link != "" {
+			fmt.Fprintf(&text, "  %s\n", item.Link)
+		}
+		text.WriteString("\n")
+	}
+	if n.Others > 0 {
+		fmt.Fprintf(&text, "%s still firing.\n", wording.Plural(n.Others, "other alert"))
+	}
+	if n.Link != "" {
+		fmt.Fprintf(&text, "All alerts: %s\n", n.Link)
+	}
+	return text.String()
+}

@@ -1,0 +1,115 @@
+// Package alertrule evaluates the rules of alerts: from the store, RabbitMQ and doctor.
+package alertrule
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/url"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Store reads events and watermarks.
+type Store interface {
+	history.ReportingStore
+	eventstore.WatermarkStore
+	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
+	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
+}
+
+// System is what rules ask about. Each function may be called at any time.
+type System struct {
+	Source   string
+	Topology schemas.Topology
+	Store    Store
+
+	Failures func(ctx context.Context) (history.Failures, error)
+	Routes   func(ctx context.Context) ([]routestate.State, error)
+	Diagnose func(ctx context.Context) []doctor.Finding
+
+	// Waiting returns the number of messages in each queue of copies and events that are not
+	// stored yet.
+	Waiting func(ctx context.Context) (map[string]int, error)
+
+	Console *url.URL // nil: alerts have no links
+}
+
+// doctorInterval is the least time between two runs of doctor, which asks for much.
+const doctorInterval = time.Minute
+
+// New makes the rules of a configuration. queries parses a query in KQL.
+func New(settings config.Alerts, system System, queries func(text string) (kql.Node, error)) ([]alert.Rule, error) {
+	var all []string
+	for _, r := range settings.Receivers {
+		all = append(all, r.Name)
+	}
+	var rules []alert.Rule
+	for _, cfg := range settings.Rules {
+		query, err := queries(cfg.Query)
+		if err != nil {
+			return nil, err
+		}
+		rule := alert.Rule{
+			Name: cfg.Name, On: cfg.On, Severity: cfg.Severity, Labels: cfg.Labels, For: cfg.For, Every: settings.Interval,
+			Receivers: cfg.Receivers, Evaluate: system.evaluate(cfg, query),
+		}
+		if len(rule.Receivers) == 0 {
+			rule.Receivers = all
+		}
+		if cfg.On == alert.OnDoctor {
+			rule.Every = max(rule.Every, doctorInterval)
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+type evaluate = func(ctx context.Context, memory json.RawMessage) ([]alert.Alert, json.RawMessage, error)
+
+func (s System) evaluate(cfg config.AlertRule, query kql.Node) evaluate {
+	switch cfg.On {
+	case alert.OnNewGroup:
+		return groupRule{s, query, false}.evaluate
+	case alert.OnRegressed:
+		return groupRule{s, query, true}.evaluate
+	case alert.OnPoisoned:
+		return countRule{s, query, cfg}.evaluate
+	case alert.OnPaused:
+		return s.evaluatePaused
+	case alert.OnLag:
+		return lagRule{s, cfg.Behind}.evaluate
+	case alert.OnGap:
+		return gapRule{s, cfg.Within}.evaluate
+	default:
+		return s.evaluateDoctor
+	}
+}
+
+// ofSource limits a query to the events of the source.
+func (s System) ofSource(query kql.Node) kql.Node {
+	return kql.And{kql.FieldIs("watership.source", s.Source), query}
+}
+
+// link returns the URL of a page of the console; "" without one.
+func (s System) link(path string, query url.Values) string {
+	if s.Console == nil {
+		return ""
+	}
+	to := *s.Console
+	to.Path, to.RawQuery = path, query.Encode()
+	return to.String()
+}
+
+// failuresLink returns the URL of the page with the failures of a query.
+func (s System) failuresLink(query kql.Node) string {
+	return s.link("/failures", url.Values{"q": {query.String()}, "since": {"all"}})
+}

@@ -1,0 +1,192 @@
+package alertrule
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/history"
+)
+
+// groupRule finds groups of failures that are new, or that fail again after all of their
+// failures were resolved. The alert of a group holds until its failures are resolved.
+type groupRule struct {
+	System
+	query     kql.Node
+	regressed bool
+}
+
+// groupMemory is the place up to which failures were read, and the groups with an alert.
+type groupMemory struct {
+	Sequence int64   `json:"sequence"`
+	Groups   []group `json:"groups"`
+}
+
+type group struct {
+	history.Kind
+	First int64  `json:"first"` // sequence of the failure that made the alert
+	Error string `json:"error,omitempty"`
+}
+
+// maxGroups bounds the groups with an alert. The oldest stay.
+const maxGroups = 1000
+
+func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]alert.Alert, json.RawMessage, error) {
+	complete, err := eventstore.Complete(ctx, r.Store, r.Source)
+	if err != nil {
+		return nil, nil, err
+	}
+	failures, err := r.Failures(ctx) // after a refresh, which shows all up to complete
+	if err != nil {
+		return nil, nil, err
+	}
+	m := groupMemory{Sequence: complete} // groups that exist at the first evaluation are not new
+	if memory != nil {
+		if err := json.Unmarshal(memory, &m); err != nil {
+			return nil, nil, fmt.Errorf("its memory cannot be read: %w", err)
+		}
+	}
+	fresh, err := r.read(ctx, failures, &m, complete)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Groups = append(m.Groups, fresh...)
+	if m.Groups, err = r.open(ctx, failures, m.Groups); err != nil {
+		return nil, nil, err
+	}
+	m.Groups = m.Groups[:min(len(m.Groups), maxGroups)]
+	next, err := json.Marshal(m)
+	found := make([]alert.Alert, len(m.Groups))
+	for i, g := range m.Groups {
+		found[i] = r.alert(g)
+	}
+	return found, next, err
+}
+
+// read reads the failures since the latest evaluation, and returns the groups among them that
+// the rule is about.
+func (r groupRule) read(ctx context.Context, failures history.Failures, m *groupMemory, complete int64) ([]group, error) {
+	if complete <= m.Sequence {
+		return nil, nil
+	}
+	seen := map[history.Kind]bool{}
+	for _, g := range m.Groups {
+		seen[g.Kind] = true
+	}
+	var fresh []group
+	selection := eventstore.Selection{
+		Query: r.ofSource(kql.And{r.query, history.GivenUp()}), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: m.Sequence + 1}, UpTo: complete,
+	}
+	for failure, err := range r.Store.Summaries(ctx, selection) {
+		if err != nil {
+			return nil, err
+		}
+		if kind := history.KindOf(failure); !seen[kind] {
+			seen[kind] = true
+			fresh = append(fresh, group{Kind: kind, First: failure.Sequence})
+		}
+	}
+	m.Sequence = complete
+	var found []group
+	for _, g := range fresh {
+		is, err := r.isMeant(ctx, failures, g)
+		if err != nil {
+			return nil, err
+		}
+		if !is {
+			continue
+		}
+		if g.Error, err = r.errorOf(ctx, g); err != nil {
+			return nil, err
+		}
+		found = append(found, g)
+	}
+	return found, nil
+}
+
+// isMeant reports whether a group is new, or has regressed, with its first failure since the
+// latest evaluation.
+func (r groupRule) isMeant(ctx context.Context, failures history.Failures, g group) (bool, error) {
+	failures.UpTo = g.First - 1
+	earlier := eventstore.Selection{Query: r.ofSource(kql.And{g.Query(), history.GivenUp()}), UpTo: failures.UpTo, Limit: 1}
+	hadSome, err := hasAny(r.Store.Summaries(ctx, earlier))
+	if err != nil || !r.regressed || !hadSome {
+		return !r.regressed && !hadSome, err
+	}
+	// An open group has most often failed lately, so that few failures tell.
+	for _, age := range []time.Duration{time.Hour, 24 * time.Hour, 0} {
+		after := eventstore.Cursor{}
+		if age > 0 {
+			after.Sequence = g.First - age.Microseconds()
+		}
+		if isOpen, err := hasAny(failures.OpenAfter(ctx, r.ofSource(g.Query()), after)); err != nil || isOpen {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// hasAny reports whether a sequence has an element.
+func hasAny(list func(yield func(eventstore.EventSummary, error) bool)) (found bool, err error) {
+	for _, err := range list {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// open returns the groups that have unresolved failures.
+func (r groupRule) open(ctx context.Context, failures history.Failures, groups []group) ([]group, error) {
+	var open []group
+	for _, g := range groups {
+		isOpen, err := hasAny(failures.OpenAfter(ctx, r.ofSource(g.Query()), eventstore.Cursor{Sequence: g.First}))
+		if err != nil {
+			return nil, err
+		}
+		if isOpen {
+			open = append(open, g)
+		}
+	}
+	return open, nil
+}
+
+// errorOf returns the error text of the newest failure of a group.
+func (r groupRule) errorOf(ctx context.Context, g group) (string, error) {
+	selection := eventstore.Selection{Query: r.ofSource(g.Query()), Limit: 1, WithoutBody: true}
+	for event, err := range r.Store.Events(ctx, selection) {
+		return firstRunes(event.Failure.Message, maxText), err
+	}
+	return "", nil
+}
+
+func (r groupRule) alert(g group) alert.Alert {
+	what := "new failures in queue "
+	if r.regressed {
+		what = "failures again, after all were resolved, in queue "
+	}
+	labels := map[string]string{"queue": g.Queue, "class": g.Class, "error_type": g.Type, "error_group": g.Group}
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
+	return alert.Alert{
+		Labels:  labels,
+		Summary: what + g.Queue + ": " + cmp.Or(firstRunes(g.Error, maxSummary), g.Type, g.Class, "no error text"),
+		Detail:  g.Error, Link: r.failuresLink(g.Query()),
+	}
+}
+
+// Bounds of texts, in characters.
+const (
+	maxSummary = 200
+	maxText    = 1000
+)
+
+func firstRunes(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n]) + "…"
+	}
+	return text
+}

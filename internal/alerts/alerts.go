@@ -1,0 +1,221 @@
+// Package alerts has what serve, commands and the HTTP API do with alerts.
+package alerts
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/alertreceiver"
+	"github.com/watershipmq/watership/internal/alertrule"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/routestate"
+)
+
+// Service does the work for one App.
+type Service struct{ App *app.App }
+
+// View is the state of the alerts of a source.
+type View struct {
+	Alerts    []alert.Item `json:"alerts" nullable:"false"`
+	Rules     []Rule       `json:"rules" nullable:"false"`
+	Receivers []Receiver   `json:"receivers" nullable:"false"`
+	Process   string       `json:"process,omitempty" doc:"The process that evaluates the rules and sends notices; none: no process does"`
+	Saved     *time.Time   `json:"saved,omitempty" doc:"When it saved this state, which it does at least every few seconds"`
+}
+
+// Rule is the state of a rule.
+type Rule struct {
+	Name      string     `json:"name"`
+	Evaluated *time.Time `json:"evaluated,omitempty" doc:"The latest time at which it could be evaluated"`
+	Error     string     `json:"error,omitempty" doc:"Why it cannot be evaluated"`
+	Omitted   int        `json:"omitted,omitempty" doc:"Alerts beyond the greatest number of a rule"`
+}
+
+// Receiver is the state of a receiver.
+type Receiver struct {
+	Name     string     `json:"name"`
+	Sent     *time.Time `json:"sent,omitempty" doc:"When it took its latest notice"`
+	Failures int        `json:"failures,omitempty" doc:"Attempts in a row at a notice that it did not take"`
+	Error    string     `json:"error,omitempty" doc:"Of the latest of them"`
+}
+
+// List returns the alerts that fire or are pending, as the store has them.
+func (s Service) List(ctx context.Context) (View, error) {
+	v := View{Alerts: []alert.Item{}, Rules: []Rule{}, Receivers: []Receiver{}}
+	source, err := s.App.Source(ctx)
+	if err != nil {
+		return v, err
+	}
+	store, err := s.App.Store(ctx)
+	if err != nil {
+		return v, err
+	}
+	state, err := alert.Read(ctx, store, source)
+	if err != nil {
+		return v, err
+	}
+	v.Alerts, v.Process, v.Saved = state.Items(), state.Holder, timeOf(state.Saved)
+	for name, r := range state.Rules {
+		v.Rules = append(v.Rules, Rule{name, timeOf(r.Evaluated), r.Error, r.Omitted})
+	}
+	for name, r := range state.Receivers {
+		v.Receivers = append(v.Receivers, Receiver{name, timeOf(r.Sent), r.Failures, r.Error})
+	}
+	slices.SortFunc(v.Rules, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.Receivers, func(a, b Receiver) int { return strings.Compare(a.Name, b.Name) })
+	return v, nil
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// Answer is what a receiver answered to a test.
+type Answer struct {
+	Receiver string `json:"receiver"`
+	Kind     string `json:"kind" doc:"alertmanager, webhook, slack or mail"`
+	To       string `json:"to" doc:"Where the test was sent"`
+	Taken    bool   `json:"taken"`
+	Answer   string `json:"answer" doc:"The answer of the receiver, or the error"`
+}
+
+// Test sends a notice that is marked as a test to a receiver; to all for "".
+func (s Service) Test(ctx context.Context, name, by string) ([]Answer, error) {
+	settings := s.App.Settings()
+	receivers, err := alertreceiver.New(settings.Alerts.Receivers)
+	if err != nil {
+		return nil, app.InputError{Err: err}
+	}
+	var names []string
+	for _, r := range receivers {
+		names = append(names, r.Name)
+	}
+	switch {
+	case len(names) == 0:
+		return nil, app.InputError{Err: errors.New("alerts.receivers has no receiver")}
+	case name != "" && !slices.Contains(names, name):
+		return nil, app.InputError{Err: fmt.Errorf("there is no receiver %s: expected one of %s", name, strings.Join(names, ", "))}
+	}
+	source, err := s.App.Source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var answers []Answer
+	for _, r := range receivers {
+		if name != "" && r.Name != name {
+			continue
+		}
+		answer, err := r.Send(ctx, alert.TestNotice(source, r.Name, by, linkOf(s.console()), time.Now().UTC()))
+		if err != nil {
+			answer = err.Error()
+		}
+		answers = append(answers, Answer{r.Name, r.Kind, r.To, err == nil, answer})
+	}
+	return answers, nil
+}
+
+func (s Service) console() *url.URL {
+	address := s.App.Settings().HTTP.URL
+	if address.IsZero() {
+		return nil
+	}
+	parsed, _ := url.Parse(address.Reveal()) // the configuration was checked
+	return parsed
+}
+
+func linkOf(console *url.URL) string {
+	if console == nil {
+		return ""
+	}
+	return console.String() + "/"
+}
+
+// Role returns the part of serve that evaluates the rules and sends notices; nil without
+// rules or without the role. Mistakes in rules and receivers are InputErrors.
+func (s Service) Role() (func(ctx context.Context, server *app.Server) error, error) {
+	settings := s.App.Settings()
+	if len(settings.Alerts.Rules) == 0 || !slices.Contains(settings.Roles, role.Alerts) {
+		return nil, nil
+	}
+	receivers, err := alertreceiver.New(settings.Alerts.Receivers)
+	if err != nil {
+		return nil, app.InputError{Err: err}
+	}
+	for i, rule := range settings.Alerts.Rules {
+		if _, err := s.App.ParseQuery(rule.Query); err != nil {
+			return nil, app.InputError{Err: fmt.Errorf("alerts.rules[%d].query: %w", i, err)}
+		}
+	}
+	return func(ctx context.Context, server *app.Server) error { return s.run(ctx, server, receivers) }, nil
+}
+
+// run evaluates and sends until ctx ends.
+func (s Service) run(ctx context.Context, server *app.Server, receivers []alertreceiver.Receiver) error {
+	settings := s.App.Settings()
+	system, err := s.system(ctx)
+	if err == nil && ctx.Err() == nil {
+		var rules []alert.Rule
+		if rules, err = alertrule.New(settings.Alerts, system, s.App.ParseQuery); err == nil {
+			cfg := alert.Config{
+				Store: system.Store.(alert.Records), Source: system.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
+				Rules: rules, Link: linkOf(system.Console), Logger: s.App.Logger(), Registerer: server.Registerer(),
+			}
+			for _, r := range receivers {
+				send := func(ctx context.Context, n alert.Notice) error {
+					_, err := r.Send(ctx, n)
+					return err
+				}
+				cfg.Receivers = append(cfg.Receivers, alert.Receiver{Name: r.Name, Pace: r.Pace(settings.Alerts), Send: send})
+			}
+			alert.New(cfg).Run(ctx)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // being stopped is no failure
+	}
+	return err
+}
+
+// system returns what the rules ask about.
+func (s Service) system(ctx context.Context) (alertrule.System, error) {
+	a := s.App
+	source, err := a.Source(ctx)
+	if err != nil {
+		return alertrule.System{}, err
+	}
+	store, err := a.Store(ctx)
+	return alertrule.System{
+		Source: source, Topology: a.Topology(), Store: store, Failures: a.Failures, Diagnose: a.Diagnose, Waiting: s.waiting, Console: s.console(),
+		Routes: func(ctx context.Context) ([]routestate.State, error) { return a.RouteStates(ctx, false) },
+	}, err
+}
+
+// waiting returns the numbers of messages that are not stored yet, by queue.
+func (s Service) waiting(ctx context.Context) (map[string]int, error) {
+	ctx, cancel := app.WithTimeout(ctx)
+	defer cancel()
+	conn, err := s.App.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	messages := map[string]int{}
+	for _, queue := range s.App.Topology().Indexed() {
+		state, _, err := conn.QueueState(ctx, queue)
+		if err != nil {
+			return nil, err
+		}
+		messages[queue] = state.Messages
+	}
+	return messages, nil
+}

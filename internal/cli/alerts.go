@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/alerts"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func newAlerts(from *settings) *cobra.Command {
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:     "alerts",
+		Aliases: []string{"alert"},
+		Short:   "List the alerts that fire, and test receivers",
+		Long: `List the alerts that fire, and those that are pending: their condition does not last
+long enough yet. One process of 'watership serve' evaluates the rules of alerts.rules
+and notifies the receivers of alerts.receivers.`,
+		Example: "  watership alerts\n  watership alerts -o json\n  watership alert test\n  watership alert test on-call",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				v, err := sys.Alerts(ctx)
+				if err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				return writeItems(to.Out, format, v.Alerts, func() error { return to.alerts(v, time.Now()) })
+			})
+		},
+	}
+	format.addFlag(cmd, "table", "json", "ndjson")
+	cmd.AddCommand(newAlertTest(from))
+	return cmd
+}
+
+func newAlertTest(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test [RECEIVER]",
+		Short: "Send a test to a receiver, or to all, and print the answers",
+		Long: `Send a notice that is marked as a test, and print what the receiver answered. It fails
+if a receiver does not take the notice. Without --server the command sends it itself,
+from this machine.`,
+		Example: "  watership alert test\n  watership alert test on-call --server https://watership.example",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("expected one receiver, or none for all, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				answers, err := sys.TestAlerts(ctx, strings.Join(args, ""), operator())
+				if err != nil {
+					return err
+				}
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.answers(answers)
+			})
+		},
+	}
+}
+
+func (p printer) answers(answers []alerts.Answer) error {
+	refused := 0
+	for _, a := range answers {
+		mark := p.screen.Paint("taken  ", terminal.Green)
+		if !a.Taken {
+			refused++
+			mark = p.screen.Paint("refused", terminal.Red)
+		}
+		if err := p.printf("%s  %s (%s %s): %s", mark, terminal.Cell(a.Receiver, 0), a.Kind, terminal.Cell(a.To, 0), terminal.Cell(a.Answer, 0)); err != nil {
+			return err
+		}
+	}
+	if refused > 0 {
+		return fmt.Errorf("%s did not take the test", wording.Plural(refused, "receiver"))
+	}
+	return nil
+}
+
+// staleAlerts is the age from which no process seems to save the state of the alerts.
+const staleAlerts = time.Minute
+
+func (p printer) alerts(v alerts.View, now time.Time) error {
+	if err := p.alertTable(v.Alerts); err != nil {
+		return err
+	}
+	for _, r := range v.Rules {
+		if r.Error != "" {
+			p.Warn("the rule %s cannot be evaluated: %s", r.Name, r.Error)
+		}
+	}
+	for _, r := range v.Receivers {
+		if r.Error != "" {
+			p.Warn("the receiver %s did not take %s: %s", r.Name, wording.Plural(r.Failures, "notice"), r.Error)
+		}
+	}
+	switch {
+	case v.Saved == nil:
+		p.Warn("no process has evaluated rules yet: see alerts in the configuration of watership serve")
+	case v.Process == "" || now.Sub(*v.Saved) > staleAlerts:
+		p.Warn("no process evaluates the rules since %s", wording.Time(*v.Saved))
+	}
+	return nil
+}
+
+func (p printer) alertTable(items []alert.Item) error {
+	if len(items) == 0 {
+		return p.printf("no alert fires")
+	}
+	t := terminal.NewTable(p.Out, p.screen,
+		terminal.Column{Title: "STATUS", Fixed: true, Colours: map[string]terminal.Colour{alert.Firing: terminal.Red, alert.Pending: terminal.Yellow}},
+		terminal.Column{Title: "SEVERITY", Fixed: true, DropOrder: 2}, terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "RULE", DropOrder: 1},
+		terminal.Column{Title: "SUMMARY"})
+	for _, item := range items {
+		if err := t.Row(item.Status, item.Severity, wording.Time(item.Since), item.Rule, item.Summary); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// notices is a webhook that keeps what it gets.
+type notices struct {
+	url string
+
+	mu   sync.Mutex // guards list
+	list []alert.Notice
+}
+
+func newNotices(t *testing.T) *notices {
+	t.Helper()
+	n := &notices{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var one alert.Notice
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &one)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.list = append(n.list, one)
+	}))
+	t.Cleanup(server.Close)
+	n.url = server.URL
+	return n
+}
+
+func (n *notices) all() []alert.Notice {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.list)
+}
+
+// about returns the statuses of alerts with a rule, in the order of the notices.
+func (n *notices) about(rule string) string {
+	var list []string
+	for _, notice := range n.all() {
+		for _, item := range notice.Alerts {
+			if item.Rule == rule {
+				list = append(list, item.Status)
+			}
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func (n *notices) await(t *testing.T, rule, want string) {
+	t.Helper()
+	until(t, "the notices "+want+" about "+rule, func() bool { return n.about(rule) == want })
+}
+
+// alertSettings are quick rules whose alerts go to a webhook.
+func alertSettings(url string) []string {
+	return []string{
+		"WATERSHIP_ALERTS_INTERVAL=1s", "WATERSHIP_ALERTS_GROUP_WAIT=1s", "WATERSHIP_ALERTS_GROUP_INTERVAL=1s",
+		"WATERSHIP_ALERTS_RULES=[{name: fresh, on: new_group, severity: critical}, {name: held, on: paused}]",
+		"WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: '" + url + "'}}]",
+	}
+}
+
+// A failure is told to the receiver, by one of two processes. When that is killed, the other
+// one goes on: it tells nothing twice, and the end.
+func TestAlertsOfTwoProcesses(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	broker := rabbittest.Newest(t)
+	failing := newService(t, func(post, int) int { return http.StatusBadRequest })
+	n, i := newNotices(t), install(t, broker, failing.url)
+	if err := broker.Channel(t).ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	first, killed := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
+	until(t, "the first process to hold the alerts", func() bool { return strings.Contains(first.scrapeText(t), "watership_alerts_held 1") })
+	second, other := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
+
+	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
+	n.await(t, "fresh", alert.Firing)
+	i.must(t, "routes", "pause", i.queue, "--reason", "the database moves")
+	n.await(t, "held", alert.Firing)
+	if out := i.must(t, "alerts"); !strings.Contains(out, "critical") || !strings.Contains(out, "by an operator") {
+		t.Errorf("alerts prints\n%s", out)
+	}
+	killed.kill(t)
+	i.must(t, "routes", "resume", i.queue)
+	n.await(t, "held", alert.Firing+" "+alert.Resolved)
+	i.must(t, "failed", "discard", "*", "--reason", "a test", "--yes")
+	n.await(t, "fresh", alert.Firing+" "+alert.Resolved)
+	if !strings.Contains(second.scrapeText(t), "watership_alerts_held 1") {
+		t.Error("the second process does not hold the alerts")
+	}
+	other.stop(t)
+	if held := n.about("held"); held != alert.Firing+" "+alert.Resolved {
+		t.Errorf("the notices of the route are %s", held)
+	}
+	if out := i.must(t, "alerts"); !strings.HasPrefix(out, "no alert fires") {
+		t.Errorf("alerts prints\n%s", out)
+	}
+}
+
+// A test of a receiver prints what it answered, directly and through the API.
+func TestAlertTest(t *testing.T) {
+	t.Parallel()
+	n := newNotices(t)
+	w := newWithServe(t, append(alertSettings(n.url), "WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: '"+n.url+"'}}, {name: gone, webhook: {url: 'http://127.0.0.1:1/s3cret'}}]")...)
+	operator, viewer := w.token(t, "ann", access.Operator, false), w.token(t, "vic", access.Viewer, false)
+	for name, environ := range map[string][]string{"directly": nil, "through serve": operator} {
+		r := w.through(t, environ, "alert", "test", "hook")
+		if want := "taken    hook (webhook " + n.url + "): 200 OK\n"; r.code != exitOK || r.out != want {
+			t.Errorf("%s: %+v, want %s", name, r, want)
+		}
+	}
+	if got := n.all(); len(got) != 2 || !got[0].Test || !strings.Contains(got[1].Alerts[0].Detail+got[0].Alerts[0].Detail, "Sent by ann") {
+		t.Errorf("%+v", got)
+	}
+	r := w.through(t, operator, "alert", "test")
+	if r.code != exitFailed || !strings.Contains(r.out, "taken    hook") || !strings.Contains(r.out, "refused  gone (webhook http://127.0.0.1:1)") || strings.Contains(r.out, "s3cret") || !strings.Contains(r.err, "1 receiver did not take the test") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.through(t, operator, "alert", "test", "nobody"); r.code == exitOK || !strings.Contains(r.err, "there is no receiver nobody: expected one of hook, gone") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.through(t, viewer, "alert", "test"); r.code != exitFailed || !strings.Contains(r.err, "needs operator") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.through(t, viewer, "alerts"); r.code != exitOK || r.out != w.through(t, nil, "alerts").out {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A mistake in a receiver ends serve at once, with one error.
+func TestServeRefusesReceivers(t *testing.T) {
+	t.Parallel()
+	i := installEmbedded(t, "http://127.0.0.1:1/")
+	i.environ = append(os.Environ(), "WATERSHIP_ALERTS_RULES=[{name: gap, on: gap}]", "WATERSHIP_ALERTS_RECEIVERS=[{name: chat, slack: {url_file: /nowhere/url}}]")
+	want := "watership: alerts.receivers[0].slack.url_file: /nowhere/url: no such file or directory\n"
+	if r := i.run(t, "serve"); r.code != exitUsage || !strings.HasSuffix(r.err, want) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// scrapeText returns the metrics as serve prints them.
+func (i *installation) scrapeText(t *testing.T) string {
+	t.Helper()
+	_, body := i.ask(t, "/metrics")
+	return body
+}
