@@ -95,7 +95,16 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 	if err := f.publishEvent(ctx, schemas.RetryScheduled, before.Envelope, state); err != nil {
 		return err
 	}
-	return f.schedule(ctx, before.Envelope, state, decision.Delay)
+	return f.schedule(ctx, before.Envelope, state, f.delayWithQueue(decision.Delay))
+}
+
+// delayWithQueue returns a delay that has a queue, or else the first of several that a
+// message waits.
+func (f *messageFlow) delayWithQueue(delay time.Duration) time.Duration {
+	if slices.Contains(f.permanent, delay) || slices.Contains(retry.StandardDelays(), delay) {
+		return delay
+	}
+	return retry.Step(delay)
 }
 
 // withProgress returns a state with the progress that an attempt reported, if any.
@@ -167,7 +176,8 @@ func (f *messageFlow) bodyIsTapped(action schemas.Action, e schemas.Envelope) bo
 	return slices.ContainsFunc(f.taps, func(tap topology.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
-// schedule publishes a message to the delay queue of delay. A message that the broker
+// schedule publishes a message to the delay queue of delay, which may be a part of the delay
+// of its state. A message that the broker
 // refuses there becomes poison.
 func (f *messageFlow) schedule(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
 	var refusal error

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	modelMessages = 6 // with which a schedule begins
+	modelMessages = 6
 	modelAttempts = 4
 )
 
@@ -83,17 +83,27 @@ type model struct {
 	handlers   map[string]message.NoPublishHandlerFunc
 	inHand     *amqp.Delivery
 
-	calls   map[string]int  // of handlers, without those that lose no attempt
-	faults  map[string]int  // by message
-	foreign map[string]bool // handled by the other consumer, which does not report
-	patient int             // unavailable outcomes that are left
-	trace   []string        // what happened, for people
+	messages int // with which the schedule begins
+	policy   retry.Policy
+	outcome  func() error    // of the handler of the route; nil: any
+	calls    map[string]int  // of handlers, without those that lose no attempt
+	faults   map[string]int  // by message
+	foreign  map[string]bool // handled by the other consumer, which does not report
+	patient  int             // unavailable outcomes that are left
+	trace    []string        // what happened, for people
 }
 
 func newModel(t *testing.T, seed uint64) *model {
+	return newModelOf(t, seed, retry.Policy{
+		Delays:  slices.Repeat([]time.Duration{time.Second}, modelAttempts-1),
+		Classes: map[string]retry.Policy{"once": {First: time.Minute, Jitter: 1, Attempts: 2}},
+	})
+}
+
+func newModelOf(t *testing.T, seed uint64, policy retry.Policy) *model {
 	random := rand.New(rand.NewPCG(seed, 2))
 	m := &model{
-		t: t, random: random, calls: map[string]int{}, faults: map[string]int{}, foreign: map[string]bool{}, patient: 5,
+		t: t, random: random, messages: modelMessages, policy: policy, calls: map[string]int{}, faults: map[string]int{}, foreign: map[string]bool{}, patient: 5,
 		broker: &modelBroker{
 			random: random, now: time.Unix(1700000000, 0), queues: map[string][]amqp.Delivery{},
 			full: map[string]bool{}, bound: map[string]bool{}, ends: map[string]int{},
@@ -103,7 +113,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	topology := m.broker.topology
 	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Report(), topology.Due(), topology.Poison())
 	m.wire()
-	for i := range modelMessages {
+	for i := range m.messages {
 		queue := []string{"own", "foreign"}[i%2]
 		d := amqp.Delivery{RoutingKey: queue, Body: fmt.Appendf(nil, "m%d", i)}
 		if random.IntN(2) == 0 {
@@ -116,10 +126,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 // wire makes the handlers as a pipeline does.
 func (m *model) wire() {
-	policy := retry.Policy{
-		Delays:  slices.Repeat([]time.Duration{time.Second}, modelAttempts-1),
-		Classes: map[string]retry.Policy{"once": {First: time.Minute, Jitter: 1, Attempts: 2}},
-	}
+	policy := m.policy
 	s := m.flow()
 	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
 	retrier := &retrier{
@@ -156,6 +163,9 @@ func (m *model) sleep(context.Context, time.Duration) bool { return m.random.Int
 
 // handle is the handler of the route, with any result.
 func (m *model) handle(msg *message.Message) ([]*message.Message, error) {
+	if m.outcome != nil {
+		return nil, m.outcome()
+	}
 	outcome := m.random.IntN(8)
 	if outcome > 5 && m.patient > 0 {
 		m.patient--
@@ -182,9 +192,7 @@ func (m *model) handle(msg *message.Message) ([]*message.Message, error) {
 // step is one thing that happens; false when there is nothing more to happen.
 func (m *model) step() bool {
 	m.meddle()
-	ready := slices.DeleteFunc(slices.Sorted(maps.Keys(m.broker.queues)), func(queue string) bool {
-		return len(m.broker.queues[queue]) == 0 || queue == "out" || queue == "own.poison"
-	})
+	ready := m.ready()
 	waits := len(m.broker.waiting) > 0
 	switch {
 	case len(ready) == 0 && !waits:
@@ -196,6 +204,13 @@ func (m *model) step() bool {
 		m.consume(queue)
 	}
 	return true
+}
+
+// ready returns the queues with messages that somebody takes.
+func (m *model) ready() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.broker.queues)), func(queue string) bool {
+		return len(m.broker.queues[queue]) == 0 || queue == "out" || queue == "own.poison"
+	})
 }
 
 // meddle: queues fill up, are deleted and come back.
@@ -309,7 +324,7 @@ func (m *model) nothingIsLost() {
 	for _, w := range m.broker.waiting {
 		slots[string(w.Body)] = true
 	}
-	for i := range modelMessages {
+	for i := range m.messages {
 		body := fmt.Sprint("m", i)
 		if handled, poisoned := m.ended(body); !slots[body] && handled+poisoned == 0 {
 			m.t.Errorf("%s is lost", body)
@@ -319,7 +334,7 @@ func (m *model) nothingIsLost() {
 
 // verify checks the whole schedule once it has ended.
 func (m *model) verify() {
-	for i := range modelMessages {
+	for i := range m.messages {
 		body := fmt.Sprint("m", i)
 		handled, poisoned := m.ended(body)
 		calls, faults := m.calls[body], m.faults[body]

@@ -17,6 +17,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+// shortestRest is the rest of a delay for which a message waits once more.
+const shortestRest = 50 * time.Millisecond
+
 // retrier is the retry handler. It publishes the dead letters of consumers in any
 // language, and the messages on which they report, to a delay queue or to the poison
 // queue, and messages that have waited to the queue that failed and to no other.
@@ -102,7 +105,21 @@ func (r *retrier) handleDue(msg *message.Message) error {
 		state.Fingerprint = r.verifier.Fingerprints.Of(e)
 		return r.poison(ctx, e, state)
 	}
+	if rest := r.restOfDelay(arrived, state); rest > 0 {
+		return r.schedule(ctx, e, state, retry.Step(rest))
+	}
 	return r.returnToQueue(ctx, e, state)
+}
+
+// restOfDelay returns how long a message has still to wait, whose delay has no queue of its
+// own. A rest beyond the delay shows that clocks differ, and that it has waited.
+func (r *retrier) restOfDelay(arrived schemas.Envelope, state schemas.State) time.Duration {
+	_, death, _ := arrived.DeadLetter(nil)
+	rest := state.Time.Add(state.Delay).Sub(r.now())
+	if death.Queue == r.topology.Delay(state.Delay) || rest > state.Delay || rest < shortestRest {
+		return 0
+	}
+	return rest
 }
 
 // returnToQueue publishes a message to its queue. A queue that is full, missing or does

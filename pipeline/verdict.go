@@ -28,8 +28,9 @@ const readTimeout = 10 * time.Second
 func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.State) verdict {
 	read := func(err error) (verdict, error) {
 		return usercode.CallWithin(f.goroutines, readTimeout, func() (verdict, error) {
+			failed := retry.Failure{Err: err, Attempt: before.Attempt + 1, First: before.FirstFailed, Now: f.now()}
 			v := verdict{
-				decision: policy.Count(err, before.Attempt+1, f.random), waiting: retry.Deferral(err, before.Waits),
+				decision: policy.Count(failed, f.random), waiting: policy.Defer(failed, before.Waits, f.random),
 				failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)},
 			}
 			if progress, reported := retry.ProgressOf(err); reported {

@@ -48,13 +48,18 @@ func (r *runner) applySingle(ctx context.Context, b *batch) error {
 	if item.Err != nil {
 		return r.giveUp(ctx, b, item.Err)
 	}
+	var first time.Time // of its failures
 	for attempt := 1; ; {
 		err := r.commitOnce(ctx, b, nil)
 		if err == nil || isFinal(ctx, err) {
 			return err
 		}
 		r.noteFailure(ctx, err)
-		decision := r.cfg.Policy.Next(err, attempt, rand.Float64)
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		decision := r.cfg.Policy.Next(retry.Failure{Err: err, Attempt: attempt, First: first, Now: now}, rand.Float64)
 		if r.cfg.DB.PingContext(ctx) != nil {
 			decision = retry.Decision{Action: retry.Defer, Delay: cmp.Or(decision.Delay, maxPause)}
 		}

@@ -35,35 +35,47 @@ type Decision struct {
 	Reason string        // for Poison
 }
 
-// Next decides about a message whose attempt'th attempt (the first is 1) failed
-// with err. The same arguments give the same decision but for jitter, for which
-// random returns numbers from 0 up to 1; nil: no jitter. An error that is marked
-// as Unavailable defers the message, with the delay of Deferral.
-func (p Policy) Next(err error, attempt int, random func() float64) Decision {
+// Next decides about a message after a failure. The same arguments give the same decision
+// but for jitter and spread, for which random returns numbers from 0 up to 1; nil: neither.
+// An error that is marked as Unavailable defers the message, as Defer says.
+func (p Policy) Next(f Failure, random func() float64) Decision {
 	var unavailable *UnavailableError
-	if !IsPermanent(err) && errors.As(err, &unavailable) {
-		return Deferral(err, 0)
+	if !IsPermanent(f.Err) && errors.As(f.Err, &unavailable) {
+		return p.Defer(f, 0, random)
 	}
-	return p.Count(err, attempt, random)
+	return p.Count(f, random)
 }
 
 // Count is Next for an attempt that counts even if its error is marked as
 // Unavailable: the message fails while others succeed, or was deferred for too
 // long.
-func (p Policy) Count(err error, attempt int, random func() float64) Decision {
-	if IsPermanent(err) {
+func (p Policy) Count(f Failure, random func() float64) Decision {
+	if IsPermanent(f.Err) {
 		return Decision{Action: Poison, Reason: "permanent"}
 	}
-	own := p.forClass(ClassOf(err))
-	if attempt >= own.attempts() {
-		return Decision{Action: Poison, Reason: fmt.Sprintf("failed %d of %d attempts", attempt, own.attempts())}
+	own := p.ForClass(ClassOf(f.Err))
+	if f.Attempt >= own.attempts() {
+		return Decision{Action: Poison, Reason: fmt.Sprintf("failed %d of %d attempts", f.Attempt, own.attempts())}
 	}
-	delay := own.jittered(own.delay(max(attempt, 1)), random)
+	delay := own.delayAfter(max(f.Attempt, 1), f.Now, random)
 	var after *AfterError
-	if errors.As(err, &after) && (!after.AtLeast || after.Delay > delay) {
+	if errors.As(f.Err, &after) && (!after.AtLeast || after.Delay > delay) {
 		delay = roundUp(after.Delay)
 	}
-	return Decision{Action: Retry, Delay: delay}
+	return own.timed(Decision{Action: Retry, Delay: delay}, f, random)
+}
+
+// delayAfter returns the delay after the attempt'th attempt.
+func (p Policy) delayAfter(attempt int, now time.Time, random func() float64) time.Duration {
+	if attempt >= p.delayed() {
+		return wholeMilliseconds(p.untilHour(attempt, now, random))
+	}
+	return p.jittered(p.delay(attempt), random)
+}
+
+// Defer is Deferral within the windows and the total time of the policy.
+func (p Policy) Defer(f Failure, earlierDeferrals int, random func() float64) Decision {
+	return p.ForClass(ClassOf(f.Err)).timed(Deferral(f.Err, earlierDeferrals), f, random)
 }
 
 // Deferral is the decision about a message that waits for an unavailable service

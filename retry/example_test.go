@@ -29,12 +29,44 @@ func ExamplePolicy() {
 	lost, early := errors.New("connection lost"), retry.Class("ordering", errors.New("no such order yet"))
 	halfway := func() float64 { return 0.5 }
 	for attempt := 1; attempt <= 3; attempt++ {
-		fmt.Println(policy.Next(lost, attempt, halfway).Delay, policy.Next(early, attempt, halfway).Delay)
+		after := func(err error) time.Duration {
+			return policy.Next(retry.Failure{Err: err, Attempt: attempt}, halfway).Delay
+		}
+		fmt.Println(after(lost), after(early))
 	}
 	// Output:
 	// 1s 1m0s
 	// 10s 1h0m0s
 	// 50s 24h0m0s
+}
+
+// Two quick attempts, then one each night, but none while the database is maintained, and
+// none later than a week after the first failure.
+func ExamplePolicy_hours() {
+	policy := retry.Policy{
+		Delays: []time.Duration{time.Second, time.Minute}, At: []string{"03:00", "03:00", "03:00"}, TimeZone: "Europe/Berlin",
+		NoAttempts:  []retry.Window{{Days: []string{"sun"}, From: "02:00", To: "06:00"}},
+		GiveUpAfter: 7 * 24 * time.Hour,
+	}
+	berlin, _ := time.LoadLocation("Europe/Berlin")
+	first := time.Date(2026, 5, 8, 22, 15, 0, 0, berlin) // a Friday
+	now := first
+	for attempt := 1; ; attempt++ {
+		d := policy.Next(retry.Failure{Err: errors.New("no stock"), Attempt: attempt, First: first, Now: now}, nil)
+		if d.Action == retry.Poison {
+			fmt.Println(d.Reason)
+			return
+		}
+		now = now.Add(d.Delay)
+		fmt.Println(now.Format("Mon 15:04:05"))
+	}
+	// Output:
+	// Fri 22:15:01
+	// Fri 22:16:01
+	// Sat 03:00:01
+	// Sun 06:00:00
+	// Mon 03:00:01
+	// failed 6 of 6 attempts
 }
 
 func ExamplePolicy_AllDelays() {
@@ -53,8 +85,8 @@ func ExamplePolicy_Validate() {
 func ExamplePolicy_Next() {
 	policy := retry.Policy{Delays: []time.Duration{time.Second}}
 	err := errors.New("no such customer")
-	fmt.Printf("%+v\n", policy.Next(err, 1, nil))
-	fmt.Printf("%+v\n", policy.Next(err, 2, nil))
+	fmt.Printf("%+v\n", policy.Next(retry.Failure{Err: err, Attempt: 1}, nil))
+	fmt.Printf("%+v\n", policy.Next(retry.Failure{Err: err, Attempt: 2}, nil))
 	// Output:
 	// {Action:retry Delay:1s Reason:}
 	// {Action:poison Delay:0s Reason:failed 2 of 2 attempts}
@@ -62,14 +94,14 @@ func ExamplePolicy_Next() {
 
 func ExamplePermanent() {
 	err := retry.Permanent(errors.New("an order without lines"))
-	fmt.Println(retry.Default().Next(err, 1, nil).Action, "-", err)
+	fmt.Println(retry.Default().Next(retry.Failure{Err: err, Attempt: 1}, nil).Action, "-", err)
 	// Output: poison - an order without lines
 }
 
 // A delay that somebody asks for is rounded up to one that has a queue.
 func ExampleAfter() {
 	err := retry.After(40*time.Second, errors.New("too many requests"))
-	fmt.Println(retry.Default().Next(err, 1, nil).Delay)
+	fmt.Println(retry.Default().Next(retry.Failure{Err: err, Attempt: 1}, nil).Delay)
 	// Output: 50s
 }
 
@@ -77,8 +109,8 @@ func ExampleAfter() {
 // message wait longer than its policy says, and not less.
 func ExampleAtLeast() {
 	busy := errors.New("too many requests")
-	fmt.Println(retry.Default().Next(retry.AtLeast(5*time.Second, busy), 1, nil).Delay)
-	fmt.Println(retry.Default().Next(retry.AtLeast(5*time.Second, busy), 2, nil).Delay)
+	fmt.Println(retry.Default().Next(retry.Failure{Err: retry.AtLeast(5*time.Second, busy), Attempt: 1}, nil).Delay)
+	fmt.Println(retry.Default().Next(retry.Failure{Err: retry.AtLeast(5*time.Second, busy), Attempt: 2}, nil).Delay)
 	// Output:
 	// 5s
 	// 10s
@@ -89,14 +121,14 @@ func ExampleClass() {
 		"ordering": {Delays: []time.Duration{time.Hour}},
 	}}
 	err := retry.Class("ordering", errors.New("the order before is missing"))
-	fmt.Println(policy.Next(err, 1, nil).Delay, retry.ClassOf(err))
+	fmt.Println(policy.Next(retry.Failure{Err: err, Attempt: 1}, nil).Delay, retry.ClassOf(err))
 	// Output: 1h0m0s ordering
 }
 
 // The message waits, and no attempt is lost.
 func ExampleUnavailable() {
 	err := retry.Unavailable(errors.New("the database does not answer"))
-	fmt.Println(retry.Default().Next(err, 3, nil).Action)
+	fmt.Println(retry.Default().Next(retry.Failure{Err: err, Attempt: 3}, nil).Action)
 	// Output: defer
 }
 
@@ -104,11 +136,19 @@ func ExampleUnavailable() {
 // it does, the policy decides as of any failure.
 func ExamplePolicy_Count() {
 	err := retry.Unavailable(errors.New("503 Service Unavailable"))
-	fmt.Println(retry.Default().Count(err, 3, nil).Delay)
-	fmt.Println(retry.Default().Count(err, 4, nil).Reason)
+	fmt.Println(retry.Default().Count(retry.Failure{Err: err, Attempt: 3}, nil).Delay)
+	fmt.Println(retry.Default().Count(retry.Failure{Err: err, Attempt: 4}, nil).Reason)
 	// Output:
 	// 30s
 	// failed 4 of 4 attempts
+}
+
+// A message waits until 3 o'clock in several queues, of which each has its length.
+func ExampleStep() {
+	for rest := 4*time.Hour + 12*time.Minute; rest > 0; rest -= retry.Step(rest) {
+		fmt.Print(retry.Step(rest), " ")
+	}
+	// Output: 4h10m0s 1m40s 20s
 }
 
 func ExampleDeferral() {

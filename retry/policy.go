@@ -16,8 +16,8 @@ const (
 )
 
 // Policy says how many attempts a message has and how long it waits between
-// them: by a list of delays, or by First and the fields after it. The zero
-// value makes one attempt. Validate lists the bounds.
+// them: by a list of delays, or by First and the fields after it, then by hours of
+// the day. The zero value makes one attempt. Validate lists the bounds.
 type Policy struct {
 	// Delays are waited between the first attempt and the second, the second
 	// and the third, and so on; there is one attempt more than delays. Each
@@ -44,6 +44,31 @@ type Policy struct {
 
 	// Attempts is how many there are with First, the first attempt included.
 	Attempts int
+
+	// At are hours of the day, such as 03:00, of the attempts after those that Delays or
+	// First give: the first attempt after these is at the next time that clocks show At[0],
+	// and so on. An hour that a change of clocks repeats counts once; one that it leaves out
+	// is an hour later.
+	At []string
+
+	// NoAttempts are windows into which no attempt falls but the first of a message, which
+	// is made when it arrives. A delay that ends in one is longer, up to its end. They hold
+	// for all classes.
+	NoAttempts []Window
+
+	// Spread is the time after an hour of At, or after the end of a window, over which the
+	// attempts of many messages are spread at random. It holds for all classes. Zero: 1 min.
+	Spread time.Duration
+
+	// TimeZone is the time zone of At and NoAttempts, such as Europe/Berlin, for all classes.
+	// "": UTC.
+	TimeZone string
+
+	// GiveUpAfter is the time since the first failure of a message after which it has no
+	// attempt: a failure whose next attempt would be later makes it poison. The wait for an
+	// unavailable service ends then, too. A class without one has that of the policy. Zero:
+	// the number of attempts alone counts.
+	GiveUpAfter time.Duration
 
 	// Classes have policies of their own, without further classes, for errors
 	// of that class. The attempts of a message are counted over all classes.
@@ -86,18 +111,19 @@ func (p Policy) MaxAttempts() int {
 // without any waits 1 s.
 func (p Policy) WithAttempts(n int) Policy {
 	n = max(n, 1)
-	if p.First > 0 {
+	switch {
+	case len(p.At) > 0:
+		delayed := min(n, p.delayed())
+		if p.First > 0 {
+			p.Attempts = delayed
+		} else {
+			p.Delays = p.Delays[:delayed-1]
+		}
+		p.At = repeated(p.At, n-delayed, "")
+	case p.First > 0:
 		p.Attempts = n
-	} else {
-		last := time.Second
-		if len(p.Delays) > 0 {
-			last = p.Delays[len(p.Delays)-1]
-		}
-		delays := slices.Clone(p.Delays[:min(n-1, len(p.Delays))])
-		for len(delays) < n-1 {
-			delays = append(delays, last)
-		}
-		p.Delays = delays
+	default:
+		p.Delays = repeated(p.Delays, n-1, time.Second)
 	}
 	classes := map[string]Policy{}
 	for class, own := range p.Classes {
@@ -107,11 +133,24 @@ func (p Policy) WithAttempts(n int) Policy {
 	return p
 }
 
+// repeated returns n items of a list: it is cut, or its last item repeats.
+func repeated[T any](list []T, n int, ifEmpty T) []T {
+	last := ifEmpty
+	if len(list) > 0 {
+		last = list[len(list)-1]
+	}
+	list = slices.Clone(list[:min(n, len(list))])
+	for len(list) < n {
+		list = append(list, last)
+	}
+	return list
+}
+
 // ownDelays lists the delays of the policy without its classes, each once, in
 // their order.
 func (p Policy) ownDelays() []time.Duration {
 	var delays []time.Duration
-	for attempt := 1; attempt < p.attempts(); attempt++ {
+	for attempt := 1; attempt < p.delayed(); attempt++ {
 		d := p.delay(attempt)
 		delays = append(delays, d)
 		if p.First > 0 && (d == p.longestDelay() || p.factor() == 1) {
@@ -121,16 +160,27 @@ func (p Policy) ownDelays() []time.Duration {
 	return slices.Compact(delays)
 }
 
-// forClass returns the policy for errors of a class.
-func (p Policy) forClass(class string) Policy {
-	if own, ok := p.Classes[class]; ok {
-		return own
+// ForClass returns the policy for errors of a class, with the fields that hold for all
+// classes.
+func (p Policy) ForClass(class string) Policy {
+	own, ok := p.Classes[class]
+	if !ok {
+		p.Classes = nil
+		return p
 	}
-	return p
+	own.NoAttempts, own.Spread, own.TimeZone = p.NoAttempts, p.Spread, p.TimeZone
+	if own.GiveUpAfter == 0 {
+		own.GiveUpAfter = p.GiveUpAfter
+	}
+	return own
 }
 
 // attempts returns the number of attempts, the first included.
-func (p Policy) attempts() int {
+func (p Policy) attempts() int { return p.delayed() + len(p.At) }
+
+// delayed returns the number of attempts without those at hours of the day, the first
+// included.
+func (p Policy) delayed() int {
 	if p.First > 0 {
 		return max(p.Attempts, 1)
 	}

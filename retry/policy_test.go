@@ -64,7 +64,7 @@ func TestNext(t *testing.T) {
 			if err := test.policy.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			if got := spell(test.policy.Next(test.err, test.attempt, nil)); got != test.want {
+			if got := spell(test.policy.Next(Failure{Err: test.err, Attempt: test.attempt}, nil)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})

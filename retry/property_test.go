@@ -30,7 +30,7 @@ func failUntilPoison(t *testing.T, seed uint64, policy Policy, random *rand.Rand
 	queues := append(policy.AllDelays(), StandardDelays()...)
 	for attempt := 1; ; attempt++ {
 		own, err := randomFailure(policy, random)
-		decision := policy.Next(err, attempt, random.Float64)
+		decision := policy.Next(Failure{Err: err, Attempt: attempt}, random.Float64)
 		if decision.Action == Poison {
 			return
 		}
@@ -46,7 +46,7 @@ func failUntilPoison(t *testing.T, seed uint64, policy Policy, random *rand.Rand
 		if !slices.Contains(queues, decision.Delay) {
 			t.Errorf("seed %d: no queue for %s", seed, decision.Delay)
 		}
-		if own.Jitter == 0 && policy.Next(err, attempt, random.Float64) != decision {
+		if own.Jitter == 0 && policy.Next(Failure{Err: err, Attempt: attempt}, random.Float64) != decision {
 			t.Errorf("seed %d: two decisions about attempt %d", seed, attempt)
 		}
 	}

@@ -18,7 +18,7 @@ const MaxAttempts = 10_000
 
 // FieldError is one mistake in a policy or a breaker.
 type FieldError struct {
-	Field    string // delays, first, factor, cap, jitter, attempts or classes; of a class classes.NAME.FIELD
+	Field    string // such as delays, first or no_attempts[0].from; of a class classes.NAME.FIELD
 	Value    string // empty where no single value is wrong
 	Expected string
 }
@@ -30,8 +30,9 @@ func (e *FieldError) Error() string {
 // Validate returns every mistake in a policy, each as a FieldError: a
 // delay that is not of whole milliseconds from 1 ms to MaxDelay, delays both
 // listed and growing, a factor below 1, a jitter outside of 0 to 1, no attempts
-// or more than MaxAttempts, more than 100 different delays, and classes within
-// classes.
+// or more than MaxAttempts, more than 100 different delays, an hour, a date or a time zone
+// that is none, windows that leave no time for attempts, and classes, windows, a spread or
+// a time zone within classes.
 func (p Policy) Validate() error {
 	var errs []error
 	for _, mistake := range p.mistakes() {
@@ -48,13 +49,23 @@ func (p Policy) Validate() error {
 
 func (p Policy) mistakesOfClass() []*FieldError {
 	found := p.mistakes()
-	if len(p.Classes) > 0 {
-		found = append(found, &FieldError{Field: "classes", Expected: "none within a class"})
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{{"classes", len(p.Classes) > 0}, {"no_attempts", len(p.NoAttempts) > 0}, {"spread", p.Spread != 0}, {"time_zone", p.TimeZone != ""}} {
+		if field.set {
+			found = append(found, &FieldError{Field: field.name, Expected: "none within a class"})
+		}
 	}
 	return found
 }
 
 func (p Policy) mistakes() []*FieldError {
+	return append(p.delayMistakes(), p.timingMistakes()...)
+}
+
+// delayMistakes checks the fields about the delays.
+func (p Policy) delayMistakes() []*FieldError {
 	if p.First == 0 {
 		return append(invalidDelays("delays", p.Delays), p.mistakesWithoutFirst()...)
 	}

@@ -183,7 +183,7 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"a policy without delays": {
 			"retry.policies: {slow: {}}",
-			`w.yaml:1: retry.policies.slow.delays: expected the delays between attempts ([] for a single attempt), or first and attempts where they grow`,
+			`w.yaml:1: retry.policies.slow.delays: expected the delays between attempts ([] for a single attempt), or first and attempts where they grow, or at with hours of the day`,
 		},
 		"a policy with two kinds of delays": {
 			"retry.policies: {slow: {delays: [1s], first: 1s, attempts: 2}}", `w.yaml:1: retry.policies.slow.first: "1s": expected either delays or first`,

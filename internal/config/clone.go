@@ -53,10 +53,17 @@ func clonePolicies(policies map[string]retry.Policy) map[string]retry.Policy {
 	cloned := maps.Clone(policies)
 	for name, policy := range cloned {
 		policy.Delays = slices.Clone(policy.Delays)
+		policy.At = slices.Clone(policy.At)
+		policy.NoAttempts = cloneEach(policy.NoAttempts, cloneWindow)
 		policy.Classes = clonePolicies(policy.Classes)
 		cloned[name] = policy
 	}
 	return cloned
+}
+
+func cloneWindow(w retry.Window) retry.Window {
+	w.Days = slices.Clone(w.Days)
+	return w
 }
 
 func cloneEach[T any](items []T, clone func(T) T) []T {

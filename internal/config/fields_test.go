@@ -210,6 +210,19 @@ func TestFieldsOfAPolicyRefuse(t *testing.T) {
 		{"classes", "ordering", `"ordering": expected policies by name`},
 		{"classes", "{ordering: {first: 1s}}", `classes.ordering.attempts: expected 1 to 10000`},
 		{"classes", "{ordering: {delays: [x]}}", `classes.ordering.delays[0]: "x": ` + delayExpected},
+		{"at", "03:00", `"03:00": expected a list`},
+		{"at", "[03:00, 3:00]", `at[1]: expected an hour such as 03:00`},
+		{"time_zone", "Berlin", `"Berlin": expected the name of a time zone, such as Europe/Berlin`},
+		{"give_up_after", "366d", `"366d": ` + durationUpToAYear},
+		{"spread", "25h", `"25h": ` + durationUpToADay},
+		{"no_attempts", "sunday", `"sunday": expected a list`},
+		{"no_attempts", "[{days: [sunday]}]", `no_attempts[0].days[0]: "sunday": expected text of 3 to 3 bytes`},
+		{"no_attempts", "[{days: [sun, day]}]", `no_attempts[0].days: "sun, day": expected mon, tue, wed, thu, fri, sat or sun`},
+		{"no_attempts", "[{dates: 2026-02-30}]", `no_attempts[0].dates: "2026-02-30": expected a date such as 2026-12-24, or 2026-12-24..2026-12-31, of at most 31 days`},
+		{"no_attempts", "[{from: 25:00, to: 06:00}]", `no_attempts[0].from: "25:00": expected an hour such as 22:00, or neither from nor to for whole days`},
+		{"no_attempts", "[{from: 06:00, to: 05:00}, {from: 05:00, to: 06:00}]", `expected windows that leave time for attempts, at least once in 31 days`},
+		{"no_attempts", "[{until: 05:00}]", `no_attempts[0].until: is not known; the nearest is retry.policies.slow.no_attempts[0].dates`},
+		{"classes", "{ordering: {delays: [1s], no_attempts: [{days: [sun]}]}}", `classes.ordering.no_attempts: expected none within a class`},
 		{"backoff", "2", `is not known; the nearest is retry.policies.slow.factor`},
 	})
 }
@@ -319,6 +332,9 @@ func TestFieldsOfAPolicy(t *testing.T) {
 		"first: 1s, attempts: 2, jitter: 1":         {First: time.Second, Attempts: 2, Jitter: 1},
 		"first: 1s, attempts: 2, jitter: 0.25":      {First: time.Second, Attempts: 2, Jitter: 0.25},
 		"delays: [1s], factor: ~, jitter: , cap: ~": {Delays: []time.Duration{time.Second}},
+		"at: [03:00, '22:30']":                      {At: []string{"03:00", "22:30"}},
+		"delays: [1s], at: [03:00]":                 {Delays: []time.Duration{time.Second}, At: []string{"03:00"}},
+		"delays: [], give_up_after: 3d":             {Delays: []time.Duration{}, GiveUpAfter: 3 * day},
 	} {
 		file := "retry.policies: {slow: {" + text + "}, outer: {delays: [], classes: {inner: {" + text + "}}}}\n"
 		policies := load(t, file, nil, nil).Retry.Policies
@@ -328,5 +344,17 @@ func TestFieldsOfAPolicy(t *testing.T) {
 		if diff := cmp.Diff(want, policies["outer"].Classes["inner"]); diff != "" {
 			t.Errorf("%s in a class (-want +got):\n%s", text, diff)
 		}
+	}
+}
+
+// The windows of a policy, their spread and its time zone hold for all classes.
+func TestWindowsOfAPolicy(t *testing.T) {
+	file := "retry.policies: {slow: {delays: [], spread: 5m, time_zone: Europe/Berlin, no_attempts: [{days: [sat, sun]}, {dates: 2026-12-24..2026-12-26, from: 22:00, to: 06:00}]}}\n"
+	want := retry.Policy{
+		Delays: []time.Duration{}, Spread: 5 * time.Minute, TimeZone: "Europe/Berlin",
+		NoAttempts: []retry.Window{{Days: []string{"sat", "sun"}}, {Dates: "2026-12-24..2026-12-26", From: "22:00", To: "06:00"}},
+	}
+	if diff := cmp.Diff(want, load(t, file, nil, nil).Retry.Policies["slow"]); diff != "" {
+		t.Error(diff)
 	}
 }

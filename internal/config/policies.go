@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/watershipmq/watership/retry"
 )
@@ -39,16 +40,33 @@ func readPolicy(l *loader, path string, n node) retry.Policy {
 		structureField{name: "cap", read: scalar(queueTTL, &policy.Cap)},
 		structureField{name: "jitter", read: scalar(number(0, 1), &policy.Jitter)},
 		structureField{name: "attempts", read: scalar(wholeNumber(1, retry.MaxAttempts), &policy.Attempts)},
+		structureField{name: "at", read: scalars(boundedText(1, 5), &policy.At)},
+		structureField{name: "no_attempts", read: structures(readWindow, &policy.NoAttempts)},
+		structureField{name: "spread", read: scalar(duration(time.Millisecond, day), &policy.Spread)},
+		structureField{name: "time_zone", read: scalar(boundedText(1, 100), &policy.TimeZone)},
+		structureField{name: "give_up_after", read: scalar(duration(time.Millisecond, 365*day), &policy.GiveUpAfter)},
 		structureField{name: "classes", read: readPolicies(&policy.Classes)},
 	)
 	_, listed := n.field("delays")
 	_, growing := n.field("first")
-	l.rejectIf(path+".delays", !listed && !growing, "the delays between attempts ([] for a single attempt), or first and attempts where they grow")
+	_, daily := n.field("at")
+	l.rejectIf(path+".delays", !listed && !growing && !daily, "the delays between attempts ([] for a single attempt), or first and attempts where they grow, or at with hours of the day")
 	l.rejectIf(path+".first", listed && growing, "either delays or first")
 	if len(l.mistakes) == before { // or a field that is not readable is reported twice
 		l.checkFields(path, policy.Validate())
 	}
 	return policy
+}
+
+func readWindow(l *loader, path string, n node) retry.Window {
+	var window retry.Window
+	l.readFields(path, n,
+		structureField{name: "days", read: scalars(boundedText(3, 3), &window.Days)},
+		structureField{name: "dates", read: scalar(boundedText(10, 22), &window.Dates)},
+		structureField{name: "from", read: scalar(boundedText(5, 5), &window.From)},
+		structureField{name: "to", read: scalar(boundedText(5, 5), &window.To)},
+	)
+	return window
 }
 
 // checkFields reports the FieldErrors of a policy or a breaker.

@@ -66,6 +66,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 	if problem == nil {
 		problem = cfg.addReasons(ctx, held)
 	}
+	now := time.Now().Truncate(time.Minute)
 	var states []State
 	for _, queue := range queues {
 		state, err := cfg.queueState(ctx, queue)
@@ -86,7 +87,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 			}
 		}
 		if route := known[queue]; route != nil {
-			state.Retry = schedules(cmp.Or(route.Policy, cfg.Default))
+			state.Retry = schedules(cmp.Or(route.Policy, cfg.Default), now)
 		}
 		states = append(states, state)
 	}

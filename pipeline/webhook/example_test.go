@@ -30,7 +30,7 @@ func ExampleNew() {
 	order := message.NewMessage("", nil)
 	order.SetContext(schemas.NewContext(order.Context(), schemas.Envelope{Exchange: "shop", Body: []byte("order 17")}))
 	_, err := handler(order)
-	fmt.Println(retry.Default().Next(err, 1, nil).Action, retry.ClassOf(err))
+	fmt.Println(retry.Default().Next(retry.Failure{Err: err, Attempt: 1}, nil).Action, retry.ClassOf(err))
 	// Output:
 	// order 17 from shop
 	// retry ordering

@@ -45,7 +45,7 @@ func answering(t testing.TB, status int, header http.Header, body string) *httpt
 
 // meaningOf returns the meaning of a handler's error.
 func meaningOf(err error) Meaning {
-	switch retry.Default().Next(err, 1, nil).Action {
+	switch retry.Default().Next(retry.Failure{Err: err, Attempt: 1}, nil).Action {
 	case retry.Poison:
 		return Poison
 	case retry.Defer:
@@ -142,19 +142,19 @@ func TestRetryAfter(t *testing.T) {
 		header := http.Header{"Retry-After": {value}, "Date": {on(0)}}
 		for status, action := range map[int]retry.Action{500: retry.Retry, 503: retry.Defer, 429: retry.Defer} {
 			err := post(Config{URL: answering(t, status, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, retry.Attempt{})
-			if got := retry.Default().Next(err, 1, nil); got.Action != action || got.Delay != want {
+			if got := retry.Default().Next(retry.Failure{Err: err, Attempt: 1}, nil); got.Action != action || got.Delay != want {
 				t.Errorf("%d, %s: %+v, want %s %s", status, value, got, action, want)
 			}
 		}
 		err := post(Config{URL: answering(t, 500, header, "").URL, MaxRetryAfter: time.Minute}, schemas.Envelope{}, retry.Attempt{})
-		if got := retry.Default().Next(err, 2, nil); got.Delay != max(want, 10*time.Second) {
+		if got := retry.Default().Next(retry.Failure{Err: err, Attempt: 2}, nil); got.Delay != max(want, 10*time.Second) {
 			t.Errorf("%s: %+v, want the delay of the policy at least", value, got)
 		}
 	}
 	err := post(Config{URL: answering(t, 500, http.Header{
 		"Retry-After": {time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)}, "Date": nil,
 	}, "").URL}, schemas.Envelope{}, retry.Attempt{})
-	if got := retry.Default().Next(err, 1, nil); got.Delay < 20*time.Second || got.Delay > 30*time.Second {
+	if got := retry.Default().Next(retry.Failure{Err: err, Attempt: 1}, nil); got.Delay < 20*time.Second || got.Delay > 30*time.Second {
 		t.Errorf("without a Date: %+v", got)
 	}
 }
