@@ -210,7 +210,7 @@ func (c Config) routeOf(queue string) Route {
 			return route
 		}
 	}
-	return Route{Queue: queue, Policy: c.Default, Breaker: &c.Breaker}
+	return Route{Queue: queue, Policy: c.Default, Breaker: &c.Breaker, classifier: c.classifier}
 }
 
 // queues returns the queues of the routes.

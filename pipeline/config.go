@@ -64,6 +64,10 @@ type Config struct {
 	// from queues that are no route of this pipeline. Nil: retry.Default.
 	Default *retry.Policy
 
+	// Rules give classes to errors that name none, by queue, headers, type and text. The
+	// first that matches counts. With RoleRetry they hold for dead letters and reports, too.
+	Rules []retry.Rule
+
 	// RetriedDeaths are the reasons for which a dead letter is tried again, with RoleRetry:
 	// rejected, expired, maxlen, delivery_limit
 	// (https://www.rabbitmq.com/docs/dlx). One of any other reason is poison at
@@ -120,6 +124,8 @@ type Config struct {
 	// StopTimeout is how long the end of Run waits for handlers; messages of
 	// those that have not finished go back to their queues. Zero: 30 s.
 	StopTimeout time.Duration
+
+	classifier *retry.Classifier // of Rules
 }
 
 const (
@@ -156,9 +162,10 @@ func (c Config) withDefaults() Config {
 	orElse(&c.ReturnPause, defaultReturnPause)
 	orElse(&c.ConfirmTimeout, defaultConfirmTimeout)
 	orElse(&c.OnPoisonTimeout, defaultHookTimeout)
+	c.classifier, _ = retry.NewClassifier(c.Rules...) // validate reports mistakes
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
-		c.Routes[i] = c.Routes[i].withDefaults(c.Default, c.Breaker)
+		c.Routes[i] = c.Routes[i].withDefaults(c.Default, c.Breaker, c.Rules)
 	}
 	return c
 }
@@ -177,6 +184,9 @@ func (c Config) validate() error {
 	}
 	if err := c.Breaker.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("the default breaker: %w", err))
+	}
+	if _, err := retry.NewClassifier(c.Rules...); err != nil {
+		errs = append(errs, fmt.Errorf("rules: %w", err))
 	}
 	for _, reason := range c.RetriedDeaths {
 		if !slices.Contains(deathReasons(), reason) {

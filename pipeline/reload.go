@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,9 +19,9 @@ type reload struct {
 	done chan error // has room for the result
 }
 
-// Reload replaces Routes, Default, RetriedDeaths and Breaker of the configuration by those of
+// Reload replaces Routes, Default, Rules, RetriedDeaths and Breaker of the configuration by those of
 // next while Run runs, and ignores its other fields. A route that is in both configurations and
-// of which keep returns true goes on as it is; the caller knows that its settings are the same.
+// of which keep returns true goes on as it is, if the Rules are the same; the caller knows that its settings are the same.
 // Any other route, and RoleRetry if it decides in another way, stops consuming and finishes the messages in
 // flight, within StopTimeout, before its successor begins. Messages wait in their queues
 // meanwhile. The queue of a route that next does not have stays, with its bindings.
@@ -71,7 +72,7 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 	stopped := p.replacedBy(next, r.keep)
 	p.handlers.Stop(stopped...)
 	p.mu.Lock()
-	p.cfg.Routes, p.cfg.Default, p.cfg.RetriedDeaths, p.cfg.Breaker = next.Routes, next.Default, next.RetriedDeaths, next.Breaker
+	p.cfg = p.cfg.with(next)
 	p.reconciler.Latest.Store(&declared)
 	err = p.addHandlers(p.watermillLogger())
 	p.forget(stopped)
@@ -86,9 +87,7 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 
 // prepareReload checks the next configuration and declares its topology.
 func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Config, err error) {
-	next = p.cfg
-	next.Routes, next.Default, next.RetriedDeaths, next.Breaker = r.next.Routes, r.next.Default, r.next.RetriedDeaths, r.next.Breaker
-	next = next.withDefaults()
+	next = p.cfg.with(r.next).withDefaults()
 	if err := next.validate(); err != nil {
 		return next, declared, err
 	}
@@ -100,10 +99,18 @@ func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Confi
 	return next, declared, topology.Reconciler{Conn: p.sending, Config: declared, Logger: p.cfg.Logger}.Declare(ctx)
 }
 
+// with returns the configuration with the fields of next that Reload replaces.
+func (c Config) with(next Config) Config {
+	c.Routes, c.Default, c.Rules, c.RetriedDeaths, c.Breaker = next.Routes, next.Default, next.Rules, next.RetriedDeaths, next.Breaker
+	c.classifier = next.classifier
+	return c
+}
+
 // replacedBy returns the queues whose handlers stop.
 func (p *Pipeline) replacedBy(next Config, keep func(queue string) bool) (queues []string) {
+	sameRules := reflect.DeepEqual(p.cfg.Rules, next.Rules)
 	stays := func(route Route) bool {
-		return keep(route.Queue) && slices.ContainsFunc(next.Routes, func(r Route) bool {
+		return keep(route.Queue) && sameRules && slices.ContainsFunc(next.Routes, func(r Route) bool {
 			return r.Queue == route.Queue && (r.Handler == nil) == (route.Handler == nil)
 		})
 	}

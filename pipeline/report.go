@@ -94,10 +94,10 @@ func withoutReport(e schemas.Envelope) schemas.Envelope {
 func (r *retrier) verdictOf(route Route, told report.Report, malformed error, before *schemas.State) verdict {
 	if malformed != nil {
 		err := fmt.Errorf("its report cannot be read: %w", malformed)
-		return r.classify(*route.Policy, retry.Permanent(&ReportError{Text: err.Error(), Type: "malformed report"}), *before)
+		return r.classify(route, *route.Policy, retry.Permanent(&ReportError{Text: err.Error(), Type: "malformed report"}), *before, told.Message.Headers)
 	}
 	if fault := r.checkBody(route, told.Message); fault != nil {
-		return r.classify(*route.Policy, fault, *before)
+		return r.classify(route, *route.Policy, fault, *before, told.Message.Headers)
 	}
 	var why error = &ReportError{Queue: route.Queue, Outcome: string(told.Outcome), Text: told.Error, Type: told.ErrorType, Stack: told.Stack}
 	if told.Class != "" {
@@ -114,7 +114,7 @@ func (r *retrier) verdictOf(route Route, told report.Report, malformed error, be
 	if told.Outcome == report.Poison {
 		why = retry.Permanent(why)
 	}
-	v := r.classify(policy, why, *before)
+	v := r.classify(route, policy, why, *before, told.Message.Headers)
 	if told.Outcome == report.Unavailable && !route.Breaker.Exhausted(before.Waits, before.WaitsSince, r.now()) {
 		v.decision = v.waiting
 	}

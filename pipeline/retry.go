@@ -54,7 +54,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	var policy retry.Policy
 	var why error
 	policy, verified.State.Attempt, why = route.Headers.Apply(letter.Headers, *route.Policy, verified.State.Attempt, deathError(death, r.retried))
-	v := r.classify(policy, cmp.Or(r.checkBody(route, letter), why), verified.State)
+	v := r.classify(route, policy, cmp.Or(r.checkBody(route, letter), why), verified.State, letter.Headers)
 	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
 }
 

@@ -44,6 +44,7 @@ func (c Config) policies(r role.Role) string {
 	type queuePolicy struct {
 		Queue   string
 		Policy  *retry.Policy
+		Rules   []retry.Rule
 		Headers retry.Headers
 		Park    bool
 		Breaker *retry.Breaker // bounds the waits
@@ -51,9 +52,9 @@ func (c Config) policies(r role.Role) string {
 	var settings any
 	switch Role(r) {
 	case RoleRetry:
-		queues := []queuePolicy{{Policy: c.Default, Breaker: &c.Breaker}}
+		queues := []queuePolicy{{Policy: c.Default, Rules: c.Rules, Breaker: &c.Breaker}}
 		for _, route := range c.Routes {
-			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Headers, route.Park, route.Breaker})
+			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Rules, route.Headers, route.Park, route.Breaker})
 		}
 		slices.SortFunc(queues, func(a, b queuePolicy) int { return strings.Compare(a.Queue, b.Queue) })
 		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths)), c.Fingerprints}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -37,6 +38,9 @@ type Route struct {
 	// Nil: no call.
 	Check func(body []byte) error
 
+	// Rules give classes to errors that name none, before those of Config.Rules.
+	Rules []retry.Rule
+
 	Policy      *retry.Policy  // nil: Config.Default
 	Breaker     *retry.Breaker // nil, and for each of its fields that is zero: Config.Breaker
 	Concurrency int            // messages handled at once; zero: 16
@@ -62,6 +66,8 @@ type Route struct {
 	// A process with RolePoison publishes it. If that queue is full there is only the
 	// event, and an error in the log.
 	Park bool
+
+	classifier *retry.Classifier // of Rules and Config.Rules
 }
 
 // Binding is an exchange and a routing key.
@@ -70,7 +76,8 @@ type Binding struct {
 	Key      string
 }
 
-func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker) Route {
+func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker, rules []retry.Rule) Route {
+	r.classifier, _ = retry.NewClassifier(slices.Concat(r.Rules, rules)...) // validate reports mistakes
 	if r.Policy == nil {
 		r.Policy = policy
 	}
@@ -107,7 +114,8 @@ func (r Route) validate(own schemas.Topology) error {
 	if r.Park && own.Owns(r.parking()) {
 		return fmt.Errorf("the route of queue %q: Park: queue %q belongs to Watership", r.Queue, r.parking())
 	}
-	if err := errors.Join(r.Policy.Validate(), r.Breaker.Validate()); err != nil {
+	_, rules := retry.NewClassifier(r.Rules...)
+	if err := errors.Join(r.Policy.Validate(), r.Breaker.Validate(), rules); err != nil {
 		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)
 	}
 	return nil

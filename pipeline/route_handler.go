@@ -217,7 +217,7 @@ func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, e
 		before.State.Message = h.newID()
 	}
 	before.State.Deliveries, before.State.Suspect = 0, false
-	v := h.classify(*h.route.Policy, why, before.State)
+	v := h.classify(h.route, *h.route.Policy, why, before.State, before.Envelope.Headers)
 	switch h.recordFailure(ctx, epoch, before.State, v.failure) {
 	case breaker.AttemptReturned:
 		v.decision = v.waiting

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
@@ -24,15 +26,18 @@ type verdict struct {
 const readTimeout = 10 * time.Second
 
 // classify classifies an error, whose methods are code of users and may do anything. An
-// error that cannot be read is a failure like any other.
-func (f *messageFlow) classify(policy retry.Policy, why error, before schemas.State) verdict {
+// error that cannot be read is a failure like any other. Rules of the route see the headers
+// of the message.
+func (f *messageFlow) classify(route Route, policy retry.Policy, why error, before schemas.State, headers amqp.Table) verdict {
 	read := func(err error) (verdict, error) {
 		return usercode.CallWithin(f.goroutines, readTimeout, func() (verdict, error) {
+			rule, err := route.classifier.Classify(route.Queue, headers, err)
 			failed := retry.Failure{Err: err, Attempt: before.Attempt + 1, First: before.FirstFailed, Now: f.now()}
 			v := verdict{
 				decision: policy.Count(failed, f.random), waiting: policy.Defer(failed, before.Waits, f.random),
 				failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)},
 			}
+			v.failure.Rule = rule
 			if progress, reported := retry.ProgressOf(err); reported {
 				v.progress = &progress
 			}

@@ -151,6 +151,32 @@ func ExampleStep() {
 	// Output: 4h10m0s 1m40s 20s
 }
 
+// Rules give classes to the errors of services in any language.
+func ExampleNewClassifier() {
+	classifier, err := retry.NewClassifier(
+		retry.Rule{Name: "deadlock", ErrorType: "*Deadlock*", Class: "database"},
+		retry.Rule{Name: "no-stock", Queue: "orders", Text: `no stock of item \d+`, Class: "stock"},
+	)
+	if err != nil {
+		panic(err)
+	}
+	rule, failure := classifier.Classify("orders", nil, errors.New("saving: no stock of item 42"))
+	fmt.Println(rule, retry.ClassOf(failure))
+	// Output: no-stock stock
+}
+
+func ExampleClassifier_Classify() {
+	classifier, _ := retry.NewClassifier(retry.Rule{Name: "gold", Headers: map[string]string{"x-tier": "gold*"}, Class: "urgent"})
+	refused := errors.New("refused")
+	for _, err := range []error{refused, retry.Class("own", refused)} { // an error that names its class keeps it
+		rule, failure := classifier.Classify("orders", map[string]any{"x-tier": "golden"}, err)
+		fmt.Printf("%q %s\n", rule, retry.ClassOf(failure))
+	}
+	// Output:
+	// "gold" urgent
+	// "" own
+}
+
 func ExampleDeferral() {
 	err := retry.Unavailable(errors.New("503 Service Unavailable"))
 	for before := range 9 {

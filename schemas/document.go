@@ -210,6 +210,7 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	o.Positive("waits", int64(e.Waits))
 	o.Time("waits_since", storable(e.WaitsSince))
 	o.String("class", e.Failure.Class)
+	o.String("rule", e.Failure.Rule)
 	o.String("error_group", e.ErrorGroup())
 	o.String("time_source", string(e.TimeSource))
 	o.Time("first_failed", storable(e.FirstFailed))
@@ -225,6 +226,7 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	quarantined := o.Open("quarantined_error") // not in the mapping, so that the store cannot refuse it
 	appendFailure(o, e.QuarantinedFailure)
 	o.String("class", e.QuarantinedFailure.Class)
+	o.String("rule", e.QuarantinedFailure.Rule)
 	o.Close(quarantined)
 	e.Stream.append(o)
 	appendWatershipAudit(o, e)

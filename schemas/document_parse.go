@@ -103,6 +103,8 @@ func readError(r *jsonscan.Reader, f *Failure) {
 			f.Stack = r.Text()
 		case "class":
 			f.Class = r.Text()
+		case "rule":
+			f.Rule = r.Text()
 		}
 	})
 }
@@ -151,6 +153,8 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		s.WaitsSince = r.Time()
 	case "class":
 		s.Failure.Class = r.Text()
+	case "rule":
+		s.Failure.Rule = r.Text()
 	case "first_failed":
 		s.FirstFailed = r.Time()
 	case "attempts":

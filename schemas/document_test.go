@@ -66,6 +66,7 @@ func TestDocumentKeepsTheEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := failedEvent(body)
+			want.Failure.Rule, want.QuarantinedFailure.Rule = "no-stock", "no-customer"
 			got, err := ParseDocument(DocumentFormat{}.Append(nil, want))
 			if err != nil {
 				t.Fatal(err)

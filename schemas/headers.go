@@ -28,6 +28,7 @@ const (
 	headerError        = "watership-error"
 	headerErrorType    = "watership-error-type"
 	headerErrorClass   = "watership-error-class"
+	headerErrorRule    = "watership-error-rule"
 	headerStack        = "watership-stack"
 	headerEventID      = "watership-event-id"
 	headerTime         = "watership-time"

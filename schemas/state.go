@@ -91,6 +91,7 @@ type Failure struct {
 	Message string // shortened to 1 KiB on the wire
 	Type    string
 	Class   string // selects the delays within a policy
+	Rule    string // of the configuration that chose Class; "": none
 	Stack   string // shortened to 8 KiB on the wire
 }
 
@@ -137,6 +138,7 @@ func (s State) write(h typedTable) {
 	h.setText(headerError, shorten(s.Failure.Message, errorBudget))
 	h.setText(headerErrorType, shorten(s.Failure.Type, errorBudget/4))
 	h.setText(headerErrorClass, shorten(s.Failure.Class, errorBudget/4))
+	h.setText(headerErrorRule, shorten(s.Failure.Rule, errorBudget/4))
 	h.setText(headerStack, shorten(s.Failure.Stack, stackBudget))
 	h.setText(headerEventID, s.EventID)
 	h.setTime(headerTime, s.Time)
@@ -174,10 +176,8 @@ func readState(h typedTable) State {
 		Attempt:     int(h.int(headerAttempt)),
 		FirstFailed: h.time(headerFirstFailed),
 		Failure: Failure{
-			Message: h.text(headerError),
-			Type:    h.text(headerErrorType),
-			Class:   h.text(headerErrorClass),
-			Stack:   h.text(headerStack),
+			Message: h.text(headerError), Type: h.text(headerErrorType), Stack: h.text(headerStack),
+			Class: h.text(headerErrorClass), Rule: h.text(headerErrorRule),
 		},
 		EventID:  h.text(headerEventID),
 		Time:     h.time(headerTime),
@@ -237,6 +237,7 @@ func bounded(s State) State {
 	why := &s.Failure
 	why.Message, why.Stack = shorten(why.Message, errorBudget), shorten(why.Stack, stackBudget)
 	why.Type, why.Class = shorten(why.Type, errorBudget/4), shorten(why.Class, errorBudget/4)
+	why.Rule = shorten(why.Rule, errorBudget/4)
 	return s
 }
 

@@ -26,7 +26,7 @@ func randomState(random *rand.Rand) State {
 		FirstFailed: at(), Waits: random.IntN(100), WaitsSince: at(), MissingSince: at(), Deliveries: random.IntN(100), Suspect: random.IntN(2) == 1, Route: random.IntN(2) == 1, Park: random.IntN(2) == 1, EventID: text(longestID), Time: at(),
 		Delay: time.Duration(random.Int64N(1e6)) * time.Millisecond, Duration: time.Duration(random.Int64N(1e12)), Parent: text(67),
 		Replay: text(longestJob), ReplayOf: text(longestID),
-		Failure: Failure{Message: text(errorBudget), Type: text(errorBudget / 4), Class: text(errorBudget / 4), Stack: text(stackBudget)},
+		Failure: Failure{Message: text(errorBudget), Type: text(errorBudget / 4), Class: text(errorBudget / 4), Rule: text(errorBudget / 4), Stack: text(stackBudget)},
 	}
 	s.Subscription.Name, s.Subscription.Position, s.Subscription.Action = text(longestName), text(longestID), Published
 	for range random.IntN(maxAttempts + 1) {

@@ -19,7 +19,7 @@ func (a *App) pipelineWith(files routeconfig.Files) pipeline.Config {
 		Standalone: true,
 		URL:        a.serverURL(), TLS: a.secrets.AMQPTLS, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: a.streams(),
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
-		Default: routeconfig.Policy(settings.Retry, settings.Retry.Default), RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
+		Default: routeconfig.Policy(settings.Retry, settings.Retry.Default), Rules: settings.Retry.Rules, RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
 		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: a.logger,
 	}

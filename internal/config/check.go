@@ -17,6 +17,7 @@ func (l *loader) check(c *Config) {
 	l.checkTap(c.Tap.Exchanges, topology)
 	l.checkRoutes(c, topology)
 	l.checkPolicy("retry.default", c.Retry.Default, c)
+	l.checkRules("retry.rules", c.Retry.Rules)
 	l.checkFields("retry.breaker", c.Retry.Breaker.Validate())
 	l.checkLabels(c.Index)
 	l.checkStreams(c.Streams, topology)
@@ -78,6 +79,7 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 			l.checkHosts(at+".handler.http", route.Handler.HTTP)
 		}
 		l.checkPolicy(at+".retry", route.Retry, c)
+		l.checkRules(at+".rules", route.Rules)
 		if c.Retry.Breaker.Validate() == nil { // which would be reported for each route
 			l.checkFields(at+".breaker", route.Breaker.Validate())
 		}

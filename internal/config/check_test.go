@@ -99,7 +99,7 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"fairness without a handler": {
 			`routes: [{queue: a, fairness: {key: "{headers.m}"}}]`,
-			"w.yaml:1: routes[0].fairness: expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers, schema and park",
+			"w.yaml:1: routes[0].fairness: expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, rules, headers, schema and park",
 		},
 		"arguments that are a list": {
 			"routes: [{queue: a, arguments: [x-max-priority], " + handler + "}]", `w.yaml:1: routes[0].arguments: "x-max-priority": expected values by the names of arguments, such as {x-max-priority: 5}`,

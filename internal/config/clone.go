@@ -14,6 +14,7 @@ func (c Config) Clone() Config {
 	c.Tap.Exchanges = cloneEach(c.Tap.Exchanges, TapExchange.clone)
 	c.Routes = cloneEach(c.Routes, Route.clone)
 	c.Retry.Policies = clonePolicies(c.Retry.Policies)
+	c.Retry.Rules = cloneEach(c.Retry.Rules, cloneRule)
 	c.Retry.Deaths = slices.Clone(c.Retry.Deaths)
 	c.Index.Labels = slices.Clone(c.Index.Labels)
 	c.Index.NumericLabels = slices.Clone(c.Index.NumericLabels)
@@ -39,6 +40,7 @@ func (t TapExchange) clone() TapExchange {
 
 func (r Route) clone() Route {
 	r.Bind = slices.Clone(r.Bind)
+	r.Rules = cloneEach(r.Rules, cloneRule)
 	r.Arguments = maps.Clone(r.Arguments)
 	r.Handler.HTTP.Answers = slices.Clone(r.Handler.HTTP.Answers)
 	r.Handler.HTTP.Statuses = maps.Clone(r.Handler.HTTP.Statuses)
@@ -64,6 +66,11 @@ func clonePolicies(policies map[string]retry.Policy) map[string]retry.Policy {
 func cloneWindow(w retry.Window) retry.Window {
 	w.Days = slices.Clone(w.Days)
 	return w
+}
+
+func cloneRule(r retry.Rule) retry.Rule {
+	r.Headers = maps.Clone(r.Headers)
+	return r
 }
 
 func cloneEach[T any](items []T, clone func(T) T) []T {

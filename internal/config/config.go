@@ -192,6 +192,9 @@ type Route struct {
 	// Retry names a policy in Retry.Policies. Default: Retry.Default.
 	Retry string
 
+	// Rules give classes to errors that name none, before Retry.Rules. Default: none.
+	Rules []retry.Rule
+
 	// Breaker pauses the route. Default of each field: Retry.Breaker.
 	Breaker retry.Breaker
 
@@ -309,6 +312,10 @@ type Retry struct {
 	// Policies by name. The policy named default is retry.Default unless the file has
 	// one. Each delay has a queue of its own.
 	Policies map[string]retry.Policy
+
+	// Rules give classes to errors that name none, in this order; the rules of a route come
+	// first. Default: none.
+	Rules []retry.Rule
 
 	// Deaths are RabbitMQ's reasons for which a dead letter is tried again:
 	// rejected, expired, maxlen, delivery_limit. A dead letter of any other reason is

@@ -77,7 +77,7 @@ func TestFieldsOfAStreamRefuse(t *testing.T) {
 
 // A route without a handler has a policy for the dead letters of another consumer.
 func TestFieldsThatNeedAHandler(t *testing.T) {
-	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers, schema and park"
+	const expected = "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, rules, headers, schema and park"
 	refuse(t, "routes:\n- queue: a\n  %s", "routes[0]", 3, []fieldCase{
 		{"bind", "[{exchange: a}]", expected},
 		{"concurrency", "16", expected},
@@ -184,6 +184,26 @@ func TestFieldsOfATapRefuse(t *testing.T) {
 		{"type", "x-delayed-message", `"x-delayed-message": expected topic, fanout, direct or headers`},
 		{"type", "Topic", `"Topic": expected topic, fanout, direct or headers`},
 	})
+}
+
+// Each field of a rule has a value that it refuses, globally and in a route.
+func TestFieldsOfARuleRefuse(t *testing.T) {
+	for field, test := range map[string]struct{ file, want string }{
+		"text":      {"retry.rules: [{name: a, class: c, text: '('}]", `w.yaml:1: retry.rules[0].text: "(": expected a regular expression up to 1000 bytes (RE2)`},
+		"name":      {"retry.rules: [{class: c, text: a}]", `w.yaml:1: retry.rules[0].name: expected a name of 1 to 100 bytes`},
+		"class":     {"retry.rules: [{name: a, text: a}]", `w.yaml:1: retry.rules[0].class: expected a class of 1 to 100 bytes`},
+		"condition": {"retry.rules: [{name: a, class: c}]", `w.yaml:1: retry.rules[0].name: "a": expected a condition beside it: queue, headers, error_type or text`},
+		"headers":   {"retry.rules: [{name: a, class: c, headers: gold}]", `w.yaml:1: retry.rules[0].headers: "gold": expected patterns of values by the names of headers, such as {x-tenant: acme-*}`},
+		"unknown":   {"retry.rules: [{name: a, class: c, queue: q, error: x}]", `w.yaml:1: retry.rules[0].error: is not known; the nearest is retry.rules[0].name`},
+		"twice":     {"retry.rules: [{name: a, class: c, queue: q}, {name: a, class: c, queue: r}]", `w.yaml:1: retry.rules[1].name: "a": expected each name once`},
+		"a route":   {"routes: [{queue: q, rules: [{name: a, class: c, text: '('}]}]", `w.yaml:1: routes[0].rules[0].text: "(": expected a regular expression up to 1000 bytes (RE2)`},
+	} {
+		t.Chdir(t.TempDir())
+		write(t, "w.yaml", test.file+"\n")
+		if _, err := Load(Sources{File: "w.yaml"}); err == nil || err.Error() != test.want {
+			t.Errorf("%s:\ngot  %v\nwant %s", field, err, test.want)
+		}
+	}
 }
 
 func TestFieldsOfAPolicyRefuse(t *testing.T) {

@@ -157,6 +157,11 @@ var structureCases = map[string]keyCase{
 		with:  "http: {url: 'http://a', auth: {oidc: {issuer: 'https://a', client_id: a}}}",
 		bad:   "shop", want: `"shop": expected a list`,
 	},
+	"retry.rules": {
+		good:  "[{name: no-stock, queue: orders, text: 'no stock', class: stock}]",
+		shown: "[0].name=no-stock [0].queue=orders [0].text=no stock [0].class=stock",
+		bad:   "stock", want: `"stock": expected a list`,
+	},
 	"retry.policies": {
 		good: "{slow: {delays: [1m, 2h]}}", shown: ".slow.delays=1m, 2h .default.delays=1s, 10s, 30s",
 		bad: "slow", want: `"slow": expected policies by name`,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/retry"
@@ -69,6 +70,35 @@ func readWindow(l *loader, path string, n node) retry.Window {
 	return window
 }
 
+// readRule reads a rule that gives a class to errors.
+func readRule(l *loader, path string, n node) retry.Rule {
+	var rule retry.Rule
+	l.readFields(path, n,
+		structureField{name: "name", read: scalar(boundedText(1, 100), &rule.Name)},
+		structureField{name: "queue", read: scalar(boundedText(1, 1000), &rule.Queue)},
+		structureField{name: "headers", read: readEach("expected patterns of values by the names of headers, such as {x-tenant: acme-*}", &rule.Headers, func(l *loader, at string, f field) {
+			var value string
+			scalar(boundedText(0, 1000), &value)(l, at, f.Value)
+			rule.Headers[f.Name] = value
+		})},
+		structureField{name: "error_type", read: scalar(boundedText(1, 1000), &rule.ErrorType)},
+		structureField{name: "text", read: scalar(boundedText(1, 1000), &rule.Text)},
+		structureField{name: "class", read: scalar(boundedText(1, 100), &rule.Class)},
+	)
+	return rule
+}
+
+// checkRules reports the mistakes in rules.
+func (l *loader) checkRules(path string, rules []retry.Rule) {
+	for at := range l.failed {
+		if strings.HasPrefix(at, path+"[") {
+			return
+		}
+	}
+	_, err := retry.NewClassifier(rules...)
+	l.checkFields(path, err)
+}
+
 // checkFields reports the FieldErrors of a policy or a breaker.
 func (l *loader) checkFields(path string, err error) {
 	var field *retry.FieldError
@@ -77,7 +107,11 @@ func (l *loader) checkFields(path string, err error) {
 			l.checkFields(path, one)
 		}
 	} else if errors.As(err, &field) {
-		l.failAt(join(path, field.Field), "expected "+field.Expected)
+		at := join(path, field.Field)
+		if strings.HasPrefix(field.Field, "[") {
+			at = path + field.Field
+		}
+		l.rejectIf(at, true, field.Expected)
 	}
 }
 

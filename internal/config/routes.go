@@ -36,6 +36,7 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "concurrency", fallback: "16", read: scalar(wholeNumber(1, 10_000), &route.Concurrency)},
 		structureField{name: "fairness", read: readFairness(&route.Fairness)},
 		structureField{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
+		structureField{name: "rules", read: structures(readRule, &route.Rules)},
 		structureField{name: "breaker", read: readBreaker(&route.Breaker)},
 		structureField{name: "timeout", read: scalar(duration(time.Millisecond, day), &route.Timeout)},
 		structureField{name: "max_deliveries", fallback: "5", read: scalar(countOrOff(1000), &route.MaxDeliveries)},
@@ -61,6 +62,7 @@ func routeWithoutHandler(route *Route) []structureField {
 	return []structureField{
 		{name: "queue", read: scalar(queueName, &route.Queue)},
 		{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
+		{name: "rules", read: structures(readRule, &route.Rules)},
 		{name: "park", fallback: "false", read: scalar(boolean, &route.Park)},
 		{name: "headers", read: readRetryHeaders(&route.Headers)},
 		{name: "schema", read: scalar(boundedText(1, 4096), &route.Schema)},
@@ -80,7 +82,7 @@ func refusesHandler(l *loader, path string, n node) {
 }
 
 func needsHandler(l *loader, path string, n node) {
-	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, headers, schema and park")
+	l.fail(path, node{Origin: n.Origin}, "expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, rules, headers, schema and park")
 }
 
 // readBreaker reads the fields of a route's breaker; missing ones are set by complete.

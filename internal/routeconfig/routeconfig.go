@@ -54,7 +54,7 @@ func Routes(settings config.Config, files Files) []pipeline.Route {
 
 func route(r config.Route, retries *retry.Policy, files Files) pipeline.Route {
 	route := pipeline.Route{
-		Queue: r.Queue, Arguments: r.Arguments, Concurrency: r.Concurrency, Policy: retries, Timeout: r.Timeout, Park: r.Park,
+		Queue: r.Queue, Arguments: r.Arguments, Concurrency: r.Concurrency, Policy: retries, Rules: r.Rules, Timeout: r.Timeout, Park: r.Park,
 		Fairness: fairness(r.Fairness), Headers: r.Headers,
 	}
 	if schema := files.schemas[r.Queue]; schema != nil {

@@ -159,6 +159,25 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// A rule finds the failure by its type and by the text of the response; a class that the
+// service names wins.
+func TestRulesFindResponses(t *testing.T) {
+	classifier, err := retry.NewClassifier(
+		retry.Rule{Name: "type", ErrorType: "shop.*", Class: "by-type"}, retry.Rule{Name: "text", Text: "422.*no stock", Class: "by-text"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, header := range map[string]http.Header{
+		"text by-text": nil, "type by-type": {"Watership-Error-Type": {"shop.StockError"}}, " named": {"Watership-Class": {"named"}},
+	} {
+		failure := post(Config{URL: answering(t, 422, header, "no stock of 42").URL}, schemas.Envelope{}, retry.Attempt{})
+		rule, classified := classifier.Classify("orders", nil, failure)
+		if got := rule + " " + retry.ClassOf(classified); got != want || !retry.IsPermanent(classified) {
+			t.Errorf("%v: got %q, want %q", failure, got, want)
+		}
+	}
+}
+
 func TestErrorHoldsTheAnswer(t *testing.T) {
 	server := answering(t, 422, nil, "no such customer\xff"+strings.Repeat("x", 1<<20))
 	withPassword := strings.Replace(server.URL, "http://", "http://shop:secret@", 1) + "/services/secret?token=secret"
