@@ -67,6 +67,7 @@ func New(a *app.App) *API {
 	api.registerReplays()
 	api.registerRoutes()
 	api.registerDoctor()
+	api.registerReload()
 	subscriptions.Register(api.operations, a)
 	alerts.Register(api.operations, a)
 	api.registerVersion()

@@ -55,7 +55,8 @@ type App struct {
 	embedded    *embedded.Broker // broker of this process; nil: none
 	running     running          // broker of another process
 
-	server atomic.Pointer[Server] // that Serve runs; nil: none
+	server  atomic.Pointer[Server]        // that Serve runs; nil: none
+	current atomic.Pointer[config.Config] // settings with the latest routes and policies; nil: they are as at the start
 
 	mu        sync.Mutex // guards the fields below
 	events    EventStore
@@ -142,7 +143,16 @@ func topologyOf(settings config.Config) schemas.Topology {
 }
 
 // Settings returns the configuration with the addresses in use.
-func (a *App) Settings() config.Config { return a.settings.Clone() }
+func (a *App) Settings() config.Config { return a.configured().Clone() }
+
+// configured returns the settings with the latest routes and policies. The others are those of
+// the start.
+func (a *App) configured() *config.Config {
+	if latest := a.current.Load(); latest != nil {
+		return latest
+	}
+	return &a.settings
+}
 
 // Topology returns the names of Watership's exchanges and queues.
 func (a *App) Topology() schemas.Topology { return a.topology }

@@ -17,7 +17,7 @@ func (a *App) Diagnose(ctx context.Context) []doctor.Finding {
 
 func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 	return doctor.Config{
-		Settings: a.settings, Topology: a.topology, Pipeline: handlers, Login: a.login, VHost: a.vhost,
+		Settings: *a.configured(), Topology: a.topology, Pipeline: handlers, Login: a.login, VHost: a.vhost,
 		StateKeys: a.secrets.StateKeys, Client: a.secrets.ManagementClient(), StoreKind: a.storeKind(), Timeout: RequestTimeout,
 		Connect:    func(ctx context.Context) (*rabbit.Connection, error) { return a.Dial(ctx) },
 		Management: a.Management,
@@ -45,7 +45,7 @@ func (s *Server) reportLimits(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	for _, f := range doctor.Limits(ctx, s.doctorConfig(s.config)) {
+	for _, f := range doctor.Limits(ctx, s.doctorConfig(*s.config.Load())) {
 		s.logger.Error("the broker may drop messages: "+f.Detail, "remedy", f.Remedy)
 	}
 	return nil

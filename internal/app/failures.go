@@ -14,7 +14,7 @@ func (a *App) Failures(ctx context.Context) (history.Failures, error) {
 		return history.Failures{}, err
 	}
 	var routes []string
-	for _, route := range a.settings.Routes {
+	for _, route := range a.configured().Routes {
 		if route.HasHandler() {
 			routes = append(routes, route.Queue)
 		}

@@ -51,7 +51,7 @@ func (a *App) pauseControl(ctx context.Context) (pause.Control, error) {
 
 // routeState returns the state of a route that can be paused.
 func (a *App) routeState(ctx context.Context, queue string) (routestate.State, error) {
-	for _, route := range a.settings.Routes {
+	for _, route := range a.configured().Routes {
 		if route.Queue == queue && !route.HasHandler() {
 			return routestate.State{}, inputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
 		}

@@ -10,11 +10,11 @@ import (
 
 // pipeline returns the configuration of the handlers of every role, and of the topology
 // that they declare, without the files that routes name.
-func (a *App) pipeline() pipeline.Config { return a.pipelineWith(routeconfig.Files{}) }
+func (a *App) pipeline() pipeline.Config { return a.pipelineWith(*a.configured(), routeconfig.Files{}) }
 
-// pipelineWith is pipeline with the files that routes name.
-func (a *App) pipelineWith(files routeconfig.Files) pipeline.Config {
-	settings := a.settings.Clone()
+// pipelineWith is pipeline with other routes and policies, and the files that routes name.
+func (a *App) pipelineWith(settings config.Config, files routeconfig.Files) pipeline.Config {
+	settings = settings.Clone()
 	cfg := pipeline.Config{
 		Standalone: true,
 		URL:        a.serverURL(), TLS: a.secrets.AMQPTLS, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: a.streams(),

@@ -29,7 +29,7 @@ func (a *App) replayer(ctx context.Context, uncheckedRoutes bool) (*replayer.Rep
 		URL: broker.URL, TLS: broker.TLS, Instance: broker.Instance, Logger: a.logger,
 		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes,
 	}
-	for _, route := range a.settings.Routes {
+	for _, route := range a.configured().Routes {
 		if route.HasHandler() {
 			cfg.RouteQueues = append(cfg.RouteQueues, route.Queue)
 		}

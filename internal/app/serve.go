@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/overflow"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -31,6 +32,9 @@ type Extension struct {
 	// Pages serves the other paths of http.listen to browsers; nil: nothing. Its files
 	// below /static/ need no permission.
 	Pages Pages
+
+	// Reload reads the configuration again for App.Reload. Nil: it cannot be reloaded.
+	Reload func() (config.Config, error)
 
 	// FreePort is whether http.listen may be another port, if its own is in use.
 	FreePort bool
@@ -76,7 +80,7 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 		return err
 	}
 	parts := []func(context.Context) error{
-		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, a.embedded.WatchFolder, a.embedded.WatchListeners,
+		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, s.serveReloads, a.embedded.WatchFolder, a.embedded.WatchListeners,
 	}
 	if s.has(role.Index) {
 		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
@@ -120,17 +124,21 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 	if err != nil {
 		return nil, InputError{err}
 	}
-	s.config = a.pipelineWith(files)
+	s.reloading = reloading{
+		load: with.Reload, started: a.settings, loaded: a.settings, routes: routeconfig.State{Settings: a.settings, Files: files}, requests: make(chan chan<- reloadResult),
+	}
+	handlers := a.pipelineWith(a.settings, files)
 	if s.has(role.Index) {
 		if s.events, err = a.Store(ctx); err != nil {
 			return nil, err
 		}
 	}
-	s.config.Tap = append(s.config.Tap, with.Taps...)
-	s.config.Routes = append(s.config.Routes, with.Routes...)
-	s.config = withRoles(s.config, a.settings.Roles)
-	s.config.Registerer = s.registry
-	if s.handlers, err = pipeline.New(s.config); err != nil {
+	handlers.Tap = append(handlers.Tap, with.Taps...)
+	handlers.Routes = append(handlers.Routes, with.Routes...)
+	handlers = withRoles(handlers, a.settings.Roles)
+	handlers.Registerer = s.registry
+	s.config.Store(&handlers)
+	if s.handlers, err = pipeline.New(handlers); err != nil {
 		return nil, err
 	}
 	s.audit = &auditor{App: a}

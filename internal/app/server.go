@@ -32,7 +32,7 @@ type Server struct {
 	*App
 	api      API   // nil: none
 	pages    Pages // nil: none
-	config   pipeline.Config
+	config   atomic.Pointer[pipeline.Config]
 	registry *prometheus.Registry
 	events   EventStore // nil without the role that indexes
 	handlers *pipeline.Pipeline
@@ -42,6 +42,9 @@ type Server struct {
 	guard    *access.Guard            // of http.listen
 	audit    *auditor                 // records for the guard
 	started  time.Time
+
+	reloading reloading
+	reloaded  atomic.Pointer[Reloaded] // nil: it was not reloaded
 }
 
 // Address returns the address of http.listen; nil if it is off.
@@ -131,7 +134,7 @@ func (s *Server) routes(live *gauges) http.Handler {
 	var updates singleflight.Group // several scrapes at once ask the servers once
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthHandler(s.stalled, nil))
-	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describePaused))
+	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describe))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		_, _, _ = updates.Do("", func() (any, error) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serverTimeout)
@@ -176,9 +179,12 @@ func healthHandler(check func(context.Context) error, more func() []string) http
 	}
 }
 
-// describePaused describes the routes that are paused.
-func (s *Server) describePaused() []string {
+// describe describes routes that are paused, and a reload that failed.
+func (s *Server) describe() []string {
 	var lines []string
+	if r := s.reloaded.Load(); r != nil && r.Problem != "" {
+		lines = append(lines, doctor.NotReloaded+r.Problem)
+	}
 	for _, route := range s.handlers.Routes() {
 		if route.PausedByHand {
 			lines = append(lines, fmt.Sprintf("the route of queue %s is paused by an operator", route.Queue))

@@ -18,6 +18,8 @@ type Status struct {
 	Problem string       `json:"problem,omitempty" doc:"Why it is not ready"`
 	Index   []IndexQueue `json:"index" nullable:"false" doc:"Queues of copies and events on their way to the store"`
 
+	Reload *Reloaded `json:"reload,omitempty" doc:"The latest reload of the configuration; none since the start"`
+
 	Watermark *Watermark `json:"watermark,omitempty" doc:"How far readers of new events may read; none: up to the newest stored event"`
 }
 
@@ -42,7 +44,7 @@ func (a *App) Status(ctx context.Context) (Status, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	status := Status{Version: Version(), Started: s.started, Roles: a.settings.Roles, Ready: true, Index: []IndexQueue{}}
+	status := Status{Version: Version(), Started: s.started, Roles: a.settings.Roles, Ready: true, Index: []IndexQueue{}, Reload: s.reloaded.Load()}
 	if err := s.Ready(ctx); err != nil {
 		status.Ready, status.Problem = false, err.Error()
 	}
@@ -75,7 +77,7 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	defer cancel()
 	handlers := a.pipeline()
 	if s := a.server.Load(); s != nil {
-		handlers = s.config
+		handlers = *s.config.Load()
 	}
 	cfg := routestate.Config{Topology: a.topology, VHost: a.vhost, Source: a.settings.Source, Routes: handlers.Routes, Default: handlers.Default}
 	var err error

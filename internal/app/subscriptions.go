@@ -23,7 +23,7 @@ func (a *App) Subscriptions(ctx context.Context) (*subscription.Subscriptions, e
 		poster := subscriptionrole.NewPoster(a.settings.Subscriptions.PrivateNetworks)
 		a.closers = append(a.closers, func() error { poster.Close(); return nil })
 		var queues []string
-		for _, route := range a.settings.Routes {
+		for _, route := range a.configured().Routes {
 			queues = append(queues, route.Queue)
 		}
 		a.subscriptions = subscription.New(subscription.Config{

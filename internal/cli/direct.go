@@ -314,6 +314,11 @@ func (d *direct) RouteStates(ctx context.Context) ([]routestate.State, error) {
 	return d.App.RouteStates(ctx, false)
 }
 
+// Reload implements system.
+func (d *direct) Reload(context.Context) (app.Reloaded, error) {
+	return app.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to the process")
+}
+
 // PauseRoute implements system.
 func (d *direct) PauseRoute(ctx context.Context, queue, reason string) error {
 	return d.App.PauseRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})

@@ -127,6 +127,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupAct, newQuarantine},
 		{groupRun, newSetup},
 		{groupRun, newServe},
+		{groupRun, newReload},
 		{groupRun, newHealthcheck},
 		{groupRun, newToken},
 		{groupCheck, newDoctor},

@@ -23,7 +23,8 @@ func newServe(from *settings) *cobra.Command {
 handlers, and index every event. serve waits for servers that are unavailable.
 
 On SIGTERM or SIGINT it stops consuming, waits for running handlers, requeues the
-remaining messages and exits with 0.`,
+remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
+"watership reload" does.`,
 		Example: "  watership serve --config watership.yaml",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -41,6 +42,7 @@ remaining messages and exits with 0.`,
 			if err != nil {
 				return err
 			}
+			with.Reload, with.Run = from.load, reloadOnHangups
 			err = a.Serve(cmd.Context(), with)
 			if loss := lossText(a); loss != "" {
 				logger.Warn(loss)

@@ -32,6 +32,7 @@ type system interface {
 	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
 
 	Diagnose(ctx context.Context) ([]doctor.Finding, error)
+	Reload(ctx context.Context) (app.Reloaded, error)
 	RouteStates(ctx context.Context) ([]routestate.State, error)
 	PauseRoute(ctx context.Context, queue, reason string) error
 	ResumeRoute(ctx context.Context, queue, reason string) error

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/routestate"
 )
@@ -35,6 +36,12 @@ func (c *Client) PauseRoute(ctx context.Context, queue, reason string) error {
 // ResumeRoute resumes the route of a queue that an operator has paused.
 func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) error {
 	return c.post(ctx, actTimeout, "/routes/"+url.PathEscape(queue)+"/resume", newKey(), map[string]string{"reason": reason}, nil)
+}
+
+// Reload reloads the configuration of the server.
+func (c *Client) Reload(ctx context.Context) (reloaded app.Reloaded, err error) {
+	err = c.post(ctx, actTimeout, "/reload", newKey(), struct{}{}, &reloaded)
+	return reloaded, err
 }
 
 // Diagnose runs every check of doctor in the server.

@@ -5,6 +5,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -61,7 +62,8 @@ type Config struct {
 	StopTimeout time.Duration
 
 	settings []Setting
-	keysSet  []string // sorted
+	keysSet  []string                     // sorted
+	digests  map[string][sha256.Size]byte // of the values as they are written, by key; never changed
 }
 
 // Server is the API through which commands work instead of with RabbitMQ and the store.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strings"
 )
@@ -32,9 +33,11 @@ func Load(from Sources) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	c.digests = map[string][sha256.Size]byte{}
 	for _, key := range l.keys {
 		if n, found := merged.Get(key.Name).(node); found {
 			key.read(l, key.Name, n)
+			c.digests[key.Name] = n.digest()
 		}
 	}
 	l.complete(&c)

@@ -196,8 +196,20 @@ func (d *doctor) checkServe(ctx context.Context) {
 	switch {
 	case err == nil:
 		d.reportOK("serve", "is ready at %s", d.Settings.HTTP.Listen)
+		d.checkReload(answer)
 	case answer != "":
 		d.report("serve", Error, "is not ready: "+answer, "see in its log")
+	}
+}
+
+// NotReloaded begins the line of /readyz about a reload that failed.
+const NotReloaded = "the configuration was not reloaded: "
+
+func (d *doctor) checkReload(answer string) {
+	for line := range strings.Lines(answer) {
+		if strings.HasPrefix(line, NotReloaded) {
+			d.report("configuration", Warning, strings.TrimSpace(line), "correct it and reload: the earlier one is in effect")
+		}
 	}
 }
 

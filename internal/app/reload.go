@@ -1,0 +1,143 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/routeconfig"
+)
+
+// Reloaded is the result of a reload of the configuration.
+type Reloaded struct {
+	Time    time.Time `json:"time"`
+	Changed []string  `json:"changed" nullable:"false" doc:"Settings that have taken effect"`
+	Restart []string  `json:"restart" nullable:"false" doc:"Settings that have changed since the start, and take effect at the next one"`
+	Routes  []string  `json:"routes" nullable:"false" doc:"Queues of routes that were added, removed or changed, by a setting or by a file that they name"`
+	Problem string    `json:"problem,omitempty" doc:"Why nothing was changed"`
+}
+
+// reloading are the parts of a Server that Reload replaces.
+type reloading struct {
+	load     func() (config.Config, error) // nil: the configuration is fixed
+	started  config.Config                 // as written at the start
+	loaded   config.Config                 // as written at the latest reload
+	routes   routeconfig.State
+	requests chan chan<- reloadResult
+}
+
+type reloadResult struct {
+	reloaded Reloaded
+	err      error
+}
+
+// reloadable reports whether a setting takes effect without a restart.
+func reloadable(key string) bool {
+	return key == "routes" || strings.HasPrefix(key, "retry.") && !strings.HasPrefix(key, "retry.return.")
+}
+
+// Reload reads the configuration of the running server again, with the files that its routes
+// name: routes and policies take effect, with no message lost. If anything is wrong, everything
+// stays as it is.
+func (a *App) Reload(ctx context.Context) (Reloaded, error) {
+	s := a.server.Load()
+	if s == nil || s.reloading.load == nil {
+		return Reloaded{}, inputErrorf("this process has a configuration that cannot be reloaded")
+	}
+	result := make(chan reloadResult, 1)
+	select {
+	case s.reloading.requests <- result:
+	case <-ctx.Done():
+		return Reloaded{}, context.Cause(ctx)
+	}
+	select {
+	case r := <-result:
+		return r.reloaded, r.err
+	case <-ctx.Done():
+		return Reloaded{}, context.Cause(ctx)
+	}
+}
+
+// serveReloads reloads one time after the other until ctx ends.
+func (s *Server) serveReloads(ctx context.Context) error {
+	for {
+		select {
+		case result := <-s.reloading.requests:
+			r, err := s.reload(ctx)
+			result <- reloadResult{r, err}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Server) reload(ctx context.Context) (Reloaded, error) {
+	r, err := s.replaceRoutes(ctx)
+	if ctx.Err() != nil {
+		return r, context.Cause(ctx)
+	}
+	r.Time = time.Now()
+	if err != nil {
+		r.Problem = err.Error()
+		s.logger.Error("the configuration was not reloaded, and the running one stays", "error", err)
+	} else {
+		s.logger.Info("configuration reloaded", "changed", r.Changed, "routes", r.Routes)
+	}
+	if len(r.Restart) > 0 {
+		s.logger.Warn("changed settings need a restart to take effect", "settings", strings.Join(r.Restart, ", "))
+	}
+	s.reloaded.Store(&r)
+	return r, err
+}
+
+func (s *Server) replaceRoutes(ctx context.Context) (Reloaded, error) {
+	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: []string{}}
+	loaded, err := s.reloading.load()
+	if err != nil {
+		return r, InputError{err}
+	}
+	r.Restart = slices.AppendSeq(r.Restart, keysOf(s.reloading.started.Differences(loaded), func(key string) bool { return !reloadable(key) }))
+	settings := s.configured().Clone()
+	unchanged := settings.Retry.Return
+	settings.Routes, settings.Retry = loaded.Routes, loaded.Retry
+	settings.Retry.Return = unchanged
+	files, err := routeconfig.Read(settings.Routes, settings.Roles)
+	if err != nil {
+		return r, InputError{err}
+	}
+	next := routeconfig.State{Settings: settings, Files: files}
+	same := func(queue string) bool { return s.reloading.routes.Same(next, queue) }
+	handlers := withRoles(s.pipelineWith(settings, files), settings.Roles)
+	if err := s.handlers.Reload(ctx, handlers, same); err != nil {
+		return r, err
+	}
+	r.Changed = slices.AppendSeq(r.Changed, keysOf(s.reloading.loaded.Differences(loaded), reloadable))
+	r.Routes = append(r.Routes, differing(s.reloading.routes.Settings.Routes, settings.Routes, same)...)
+	s.reloading.loaded, s.reloading.routes = loaded, next
+	s.current.Store(&settings)
+	s.config.Store(&handlers)
+	return r, nil
+}
+
+func keysOf(keys []string, match func(string) bool) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, key := range keys {
+			if match(key) && !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// differing returns the queues of routes that are not the same, sorted.
+func differing(before, after []config.Route, same func(queue string) bool) (queues []string) {
+	for _, route := range slices.Concat(before, after) {
+		if !same(route.Queue) {
+			queues = append(queues, route.Queue)
+		}
+	}
+	slices.Sort(queues)
+	return slices.Compact(queues)
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+type hangupsKey struct{}
+
+// ContextWithHangups returns the context for a Run whose serve reloads its configuration on each
+// signal that listen delivers until the context that it is called with ends. Other commands do not call it.
+func ContextWithHangups(ctx context.Context, listen func(context.Context) <-chan os.Signal) context.Context {
+	return context.WithValue(ctx, hangupsKey{}, listen)
+}
+
+// reloadOnHangups reloads the configuration of a running server on each SIGHUP until ctx ends.
+func reloadOnHangups(ctx context.Context, s *app.Server) error {
+	listen, given := ctx.Value(hangupsKey{}).(func(context.Context) <-chan os.Signal)
+	if !given {
+		return nil
+	}
+	hangups := listen(ctx)
+	for {
+		select {
+		case <-hangups:
+			_, _ = s.Reload(ctx) // it is logged
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func newReload(from *settings) *cobra.Command {
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Reload the configuration of a running server",
+		Long: `Let the server of --server read its configuration again, as SIGHUP does: routes and
+retry policies take effect, with the files that routes name. Routes that change finish the
+messages in flight first, and no others are interrupted. Settings that need a restart are
+listed. If anything is wrong, everything stays as it is.
+
+Each process of a system reads its own configuration: reload each.`,
+		Example: "  watership reload --server https://watership.example.com --token-file token",
+		Args:    exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				r, err := sys.Reload(ctx)
+				if err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				if format.is("json") {
+					return terminal.WriteJSON(to.Out, r)
+				}
+				return to.reloaded(r)
+			})
+		},
+	}
+	format.addFlag(cmd, "text", "json")
+	return cmd
+}
+
+func (p printer) reloaded(r app.Reloaded) error {
+	text := "reloaded: nothing has changed"
+	if len(r.Changed) > 0 || len(r.Routes) > 0 {
+		text = "reloaded: " + wording.Plural(len(r.Routes), "route") + " changed"
+		for _, queue := range r.Routes {
+			text += "\n  " + terminal.Cell(queue, 255)
+		}
+	}
+	if len(r.Restart) > 0 {
+		text += "\nneed a restart to take effect: " + strings.Join(r.Restart, ", ")
+	}
+	return p.printf("%s", text)
+}

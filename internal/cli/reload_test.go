@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/access"
+)
+
+// hangUp reloads the configuration of serve and waits for a line of its log.
+func (p *process) hangUp(t *testing.T, line string) {
+	t.Helper()
+	before := strings.Count(p.logs.String(), line)
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "serve to log "+line, func() bool { return strings.Count(p.logs.String(), line) > before })
+}
+
+// At load the handler of a route moves from service to service and back. Each message is
+// handled once, by one of them.
+func TestReloadOfServe(t *testing.T) {
+	t.Parallel()
+	const messages, reloads = 800, 8
+	services := [2]*service{}
+	for n := range services {
+		services[n] = newService(t, func(post, int) int { return http.StatusOK })
+	}
+	i := installEmbedded(t, services[0].url)
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	w := withServe{i, nil, tokens}
+	admin := w.token(t, "ada", access.Admin, true)
+	operator := w.token(t, "ann", access.Operator, true)
+	p := i.serve(t)
+	var publishing sync.WaitGroup
+	ch := i.broker.Channel(t)
+	publishing.Go(func() {
+		for n := range messages {
+			if err := ch.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: fmt.Sprint(n), Body: []byte("x")}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for n := range reloads {
+		i.rewrite(t, services[n%2].url, services[(n+1)%2].url)
+		p.hangUp(t, `msg="configuration reloaded" changed=[routes] routes=[`+i.queue+`]`)
+	}
+	publishing.Wait()
+	until(t, "all messages to be handled", func() bool { return len(services[0].got())+len(services[1].got()) >= messages })
+	for n, service := range services {
+		for id, posts := range service.got() {
+			if len(posts) != 1 || len(services[1-n].got()[id]) > 0 {
+				t.Errorf("message %s was handled %d times by service %d", id, len(posts), n)
+			}
+		}
+	}
+
+	i.rewrite(t, "concurrency: 32", "concurrency: many")
+	p.hangUp(t, `msg="the configuration was not reloaded, and the running one stays" error="`+i.config)
+	if _, ready := i.ask(t, "/readyz"); !strings.HasPrefix(ready, "ok\nthe configuration was not reloaded: ") {
+		t.Errorf("ready: %s", ready)
+	}
+	wantRun(t, w.through(t, operator, "doctor"), 0, "configuration", `routes[0].concurrency: "many"`)
+	wantRun(t, w.through(t, operator, "reload"), 1, "this needs admin")
+	wantRun(t, w.through(t, admin, "reload"), 2, `routes[0].concurrency: "many"`)
+
+	i.rewrite(t, "concurrency: many", "concurrency: 16")
+	i.rewrite(t, "source: test", "source: other\nstop_timeout: 20s")
+	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded: 1 route changed\n  "+i.queue, "need a restart to take effect: source, stop_timeout")
+	if !strings.Contains(p.logs.String(), `msg="changed settings need a restart to take effect" settings="source, stop_timeout"`) {
+		t.Error("the log does not name the settings")
+	}
+	wantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":[]`)
+	wantRun(t, i.run(t, "reload"), 2, "give --server, or send SIGHUP")
+	p.stop(t)
+}
