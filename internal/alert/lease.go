@@ -13,7 +13,10 @@ const recordKind = "alerts"
 const (
 	beatInterval = 5 * time.Second  // between two saves of the holder, at most
 	leaseTimeout = 20 * time.Second // without a save, after which another process takes over
+	claimPause   = 2 * time.Second  // between two attempts to take the lease
 	saveTimeout  = 5 * time.Second
+
+	toleratedFailures = 10 // of attempts, until they are logged: serve may still prepare the store
 )
 
 // Read returns the state of the alerts of a source; an empty one if no process has saved any.
@@ -43,8 +46,8 @@ func read(ctx context.Context, store Records, source string) (*State, string, er
 // other version for leaseTimeout, by its own clock, takes over: it saves the record with its
 // own name, after which the former holder can save no more, and sends nothing before a save.
 func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
-	seen, since, warned := "", time.Now(), false
-	for {
+	seen, since := "", time.Now()
+	for failures := 0; ; {
 		state, version, err := n.tryClaim(ctx, func(state *State, version string) bool {
 			if version != seen {
 				seen, since = version, time.Now()
@@ -53,17 +56,16 @@ func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 		})
 		if err != nil {
 			since = time.Now() // the holder may not be able to save either
-			if !warned && ctx.Err() == nil {
+			if failures++; failures == toleratedFailures && ctx.Err() == nil {
 				n.Logger.Warn("alerts wait for the store", "error", err)
 			}
-			warned = true
 		} else if version != "" {
 			return state, version, true
 		}
 		select {
 		case <-ctx.Done():
 			return nil, "", false
-		case <-time.After(beatInterval):
+		case <-time.After(claimPause):
 		}
 	}
 }

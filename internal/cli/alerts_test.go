@@ -89,7 +89,7 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, killed := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
-	until(t, "the first process to hold the alerts", func() bool { return strings.Contains(first.scrapeText(t), "watership_alerts_held 1") })
+	first.awaitAlerts(t)
 	second, other := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
 
 	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
@@ -155,6 +155,13 @@ func TestServeRefusesReceivers(t *testing.T) {
 	if r := i.run(t, "serve"); r.code != exitUsage || !strings.HasSuffix(r.err, want) {
 		t.Errorf("%+v", r)
 	}
+}
+
+// awaitAlerts waits for the first evaluation of the rules: groups of the time before are not
+// new.
+func (i *installation) awaitAlerts(t *testing.T) {
+	t.Helper()
+	until(t, "the process to evaluate the rules", func() bool { return strings.Contains(i.scrapeText(t), `watership_alerts_firing{rule="fresh"`) })
 }
 
 // scrapeText returns the metrics as serve prints them.
