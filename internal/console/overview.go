@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
@@ -20,6 +21,7 @@ import (
 type overview struct {
 	Filter   frame.Filter
 	Wait     string // link to the page with all of its parts
+	Alerts   *frame.Part[alerts.View]
 	Events   *frame.Part[systempage.Histogram]
 	Failures *frame.Part[systempage.OpenFailures]
 	Server   *frame.Part[systempage.Server]
@@ -42,7 +44,7 @@ func (c *Console) showOverview(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
 	p := frame.NewParts(r)
-	o := overview{Filter: f, Wait: frame.WaitLink(r), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures)}
+	o := overview{Filter: f, Wait: frame.WaitLink(r), Alerts: frame.Ask(p, c.alerts), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures)}
 	o.Events = frame.Ask(p, func(ctx context.Context) (systempage.Histogram, error) { return c.eventsOverTime(ctx, f) })
 	if !access.FromContext(r.Context()).Limited() {
 		o.Doctor = frame.Ask(p, c.findings(oldFindings))
@@ -68,6 +70,12 @@ func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter) (systempag
 	var counts api.Values
 	err := c.client.Get(ctx, "/events/histogram", query, &counts)
 	return systempage.NewHistogram(counts, f.URL()), err
+}
+
+func (c *Console) alerts(ctx context.Context) (alerts.View, error) {
+	var v alerts.Alerts
+	err := c.client.Get(ctx, "/alerts", nil, &v)
+	return alerts.View(v), err
 }
 
 func (c *Console) openFailures(ctx context.Context) (systempage.OpenFailures, error) {

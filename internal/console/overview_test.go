@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -38,6 +39,44 @@ func TestOverview(t *testing.T) {
 	for _, link := range []string{"q=action%3A+poisoned", "to=" + time.Now().UTC().Format("2006-")} {
 		if !strings.Contains(strings.ReplaceAll(page.text, "&#43;", "+"), link) {
 			t.Errorf("no link with %s", link)
+		}
+	}
+}
+
+// Alerts that fire are at the top of the overview, with links to what they are about.
+func TestOverviewOfAlerts(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
+	s := newSystem(t, "WATERSHIP_ALERTS_INTERVAL=1s", "WATERSHIP_HTTP_URL=https://watership.example",
+		"WATERSHIP_ALERTS_RULES=[{name: fresh, on: new_group, severity: critical}]", "WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: '"+receiver.URL+"'}}]")
+	if page := s.get(t, whole("/")); !strings.Contains(page.text, `id="alerts"`) || strings.Contains(page.text, "Alerts</h2>") {
+		t.Errorf("the overview without alerts: %s", page.text)
+	}
+	var v alerts.View
+	until(t, func() bool {
+		v, _ = alerts.Service{App: s.App}.List(t.Context())
+		return len(v.Rules) == 1 && v.Rules[0].Evaluated != nil // failures from now on are new
+	})
+	s.broken.Store(true)
+	s.publish(t, "m-1", `{}`, nil)
+	until(t, func() bool {
+		v, _ = alerts.Service{App: s.App}.List(t.Context())
+		return len(v.Alerts) == 1
+	})
+	page := s.get(t, whole("/"))
+	page.want(t, http.StatusOK, "Alerts", "1 alert", "firing", "critical", "new failures in queue orders: no table for order")
+	link, err := url.Parse(v.Alerts[0].Link)
+	if err != nil || link.Host != "watership.example" || !strings.Contains(page.text, `<a href="https://watership.example/failures?q=`) {
+		t.Fatalf("the link is %s, %v", v.Alerts[0].Link, err)
+	}
+	s.get(t, link.RequestURI()).want(t, http.StatusOK, "no table for order")
+}
+
+func until(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain for a minute")
 		}
 	}
 }

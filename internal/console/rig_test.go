@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
@@ -61,11 +62,15 @@ func newSystem(t testing.TB, settings ...string) system {
 	if err != nil {
 		t.Fatal(err)
 	}
+	role, err := alerts.Service{App: a}.Role()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {
 		ended <- a.Serve(ctx, app.Extension{
-			API: served, Pages: pages,
+			API: served, Pages: pages, Alerts: role,
 			Taps:   []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
 			Routes: []pipeline.Route{{Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Handler: s.handle}},
 			Run: func(ctx context.Context, server *app.Server) error {
