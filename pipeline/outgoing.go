@@ -118,7 +118,7 @@ func (c completion) envelope(msg *message.Message, parent schemas.VerifiedState,
 		return e, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to", ordinal+1, c.queue)
 	}
 	e.Headers = e.PublisherHeaders()
-	withoutCopiedCC(e.Headers, parent.Envelope)
+	outgoing.RemoveCopiedCC(e.Headers, parent.Envelope)
 	if e.Properties.MessageID == "" {
 		e.Properties.MessageID = c.derivedID(parent, ordinal)
 	}

@@ -1,4 +1,5 @@
-// Package handlercall knows the calls of handlers that have not returned.
+// Package handlercall has the messages that handlers get, and knows the calls that have not
+// returned.
 package handlercall
 
 import (

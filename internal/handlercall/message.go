@@ -1,4 +1,4 @@
-package pipeline
+package handlercall
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// handlerMessage returns the copy of a message that a handler gets: as first published,
+// Message returns the copy of a message that a handler gets: as first published,
 // in its context and in its metadata. It shares nothing with the envelope that is
 // retried, and has no headers of Watership, so that handlers do not copy those to the
 // messages that they publish.
-func handlerMessage(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
+func Message(ctx context.Context, arrived *message.Message, e schemas.Envelope) *message.Message {
 	e = e.Clone()
 	var copied *message.Message
 	if hasWatershipHeaders(arrived) {
