@@ -117,7 +117,7 @@ func (p *Pipeline) poisoner() *poisoner {
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
 		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.cfg.routeOf,
-		labels: handlermetrics.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, retried: p.cfg.RetriedDeaths,
+		labels: handlermetrics.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, findDecision: p.cfg.Decisions, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }

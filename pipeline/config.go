@@ -87,6 +87,11 @@ type Config struct {
 	// not confirm; whole milliseconds. Zero: 10 s.
 	ReturnPause time.Duration
 
+	// Decisions finds the decisions of operators about waiting messages, with RoleDue. Nil:
+	// messages about which an operator has decided wait until another process with RoleDue
+	// gets them. `watership serve` has it.
+	Decisions FindDecision
+
 	// ConfirmTimeout bounds the wait for the confirm of a retried message, of a parked
 	// copy and of a message that a handler publishes. A quorum queue without a majority
 	// confirms nothing. A message that is due is then tried again after ReturnPause, and

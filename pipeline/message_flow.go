@@ -170,10 +170,7 @@ func (f *messageFlow) wrapWithoutBody(e schemas.Envelope, state schemas.State, b
 
 // bodyIsTapped reports whether an event may omit the body because the tap has recorded it.
 func (f *messageFlow) bodyIsTapped(action schemas.Action, e schemas.Envelope) bool {
-	if action != schemas.Handled && action != schemas.RetryScheduled {
-		return false
-	}
-	return slices.ContainsFunc(f.taps, func(tap topology.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
+	return action != schemas.Poisoned && slices.ContainsFunc(f.taps, func(tap topology.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
 // schedule publishes a message to the delay queue of delay, which may be a part of the delay

@@ -29,6 +29,7 @@ type retrier struct {
 	routeOf      func(queue string) Route
 	labels       *handlermetrics.QueueLabels
 	deathChecker *deadletter.Checker
+	findDecision FindDecision
 	retried      []string      // reasons of dead letters that are tried again
 	pause        time.Duration // before another try at a queue that is full or missing
 	grace        time.Duration // for which a queue may be missing
@@ -105,18 +106,21 @@ func (r *retrier) handleDue(msg *message.Message) error {
 		state.Fingerprint = r.verifier.Fingerprints.Of(e)
 		return r.poison(ctx, e, state)
 	}
+	if _, death, _ := arrived.DeadLetter(nil); state.Undecided || death.Reason == deathRejected {
+		return r.handleTaken(ctx, e, state)
+	}
 	if rest := r.restOfDelay(arrived, state); rest > 0 {
 		return r.schedule(ctx, e, state, retry.Step(rest))
 	}
-	return r.returnToQueue(ctx, e, state)
+	return r.returnInTime(ctx, e, state)
 }
 
 // restOfDelay returns how long a message has still to wait, whose delay has no queue of its
-// own. A rest beyond the delay shows that clocks differ, and that it has waited.
+// own, and about which no operator has decided. A rest beyond the delay shows that clocks differ, and that it has waited.
 func (r *retrier) restOfDelay(arrived schemas.Envelope, state schemas.State) time.Duration {
 	_, death, _ := arrived.DeadLetter(nil)
 	rest := state.Time.Add(state.Delay).Sub(r.now())
-	if death.Queue == r.topology.Delay(state.Delay) || rest > state.Delay || rest < shortestRest {
+	if !state.NotBefore.IsZero() || death.Queue == r.topology.Delay(state.Delay) || rest > state.Delay || rest < shortestRest {
 		return 0
 	}
 	return rest

@@ -143,14 +143,6 @@ func ExamplePolicy_Count() {
 	// failed 4 of 4 attempts
 }
 
-// A message waits until 3 o'clock in several queues, of which each has its length.
-func ExampleStep() {
-	for rest := 4*time.Hour + 12*time.Minute; rest > 0; rest -= retry.Step(rest) {
-		fmt.Print(retry.Step(rest), " ")
-	}
-	// Output: 4h10m0s 1m40s 20s
-}
-
 // Rules give classes to the errors of services in any language.
 func ExampleNewClassifier() {
 	classifier, err := retry.NewClassifier(
@@ -300,4 +292,11 @@ func ExampleAttemptFrom() {
 	_, err := handler(message.NewMessage("", nil)) // outside of an attempt
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// A message that is postponed by five hours waits twice.
+func ExampleStep() {
+	first := retry.Step(5 * time.Hour)
+	fmt.Println(first, retry.Step(5*time.Hour-first))
+	// Output: 4h10m0s 50m0s
 }

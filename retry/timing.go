@@ -140,15 +140,3 @@ func (p Policy) leavesNoTime(zone *time.Location) bool {
 	}
 	return false
 }
-
-// Step returns the delay queue in which a message waits that has no queue for the whole of
-// its delay: the longest of StandardDelays within it, or else the shortest.
-func Step(delay time.Duration) time.Duration {
-	step := StandardDelays()[0]
-	for _, standard := range StandardDelays() {
-		if standard <= delay {
-			step = standard
-		}
-	}
-	return step
-}

@@ -203,16 +203,6 @@ func TestAttemptsWithHours(t *testing.T) {
 	}
 }
 
-func TestStep(t *testing.T) {
-	for delay, want := range map[time.Duration]time.Duration{
-		0: 100 * time.Millisecond, 120 * time.Millisecond: 100 * time.Millisecond, time.Second: time.Second, 8 * time.Hour: 20_000 * time.Second, 100 * time.Hour: 24 * time.Hour,
-	} {
-		if got := Step(delay); got != want {
-			t.Errorf("%s: got %s, want %s", delay, got, want)
-		}
-	}
-}
-
 // Whatever a policy that is valid says, its next attempt is in the future and in no window.
 func FuzzTimes(f *testing.F) {
 	f.Add("03:00", "Europe/Berlin", "sat", "2026-12-24..2026-12-31", "22:00", "06:00", int64(1774746000), int64(60_000))

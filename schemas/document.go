@@ -3,6 +3,7 @@ package schemas
 import (
 	"time"
 
+	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
@@ -80,7 +81,7 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	appendAudit(&o, &e)
 	appendMessaging(&o, &e)
 	appendError(&o, e.Failure)
-	o.Member("trace", "id", traceID(e.Envelope.Headers))
+	o.Member("trace", "id", headertext.TraceID(typedTable(e.Envelope.Headers).text("traceparent")))
 	appendWatership(&o, &e, DocumentVersion)
 	exactTexts := e.Action != Quarantined && f.appendHeaders(&o, e.Envelope.Headers, headers)
 	exact := o.Open("amqp")

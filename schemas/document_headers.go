@@ -60,15 +60,3 @@ func (f DocumentFormat) LabelFields() []string {
 func namedBefore(headers []string, i int) bool {
 	return slices.ContainsFunc(headers[:i], func(other string) bool { return labelName(other) == labelName(headers[i]) })
 }
-
-// traceID returns the trace id of a W3C traceparent header
-// (https://www.w3.org/TR/trace-context/#traceparent-header).
-func traceID(headers amqp.Table) string {
-	parent := typedTable(headers).text("traceparent")
-	_, rest, _ := strings.Cut(parent, "-")
-	id, rest, _ := strings.Cut(rest, "-")
-	if len(id) != 32 || strings.Trim(id, "0123456789abcdefABCDEF") != "" || !strings.Contains(rest, "-") {
-		return ""
-	}
-	return id
-}

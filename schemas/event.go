@@ -21,6 +21,7 @@ const (
 	Poisoned       Action = "poisoned"        // no further attempt
 	Replayed       Action = "replayed"        // published again by a replay job
 	Discarded      Action = "discarded"       // an operator decided not to replay it
+	Rescheduled    Action = "rescheduled"     // an operator changed the time of the next attempt
 	Quarantined    Action = "quarantined"     // replaces a document that the store refused
 	Dropped        Action = "dropped"         // about no message: messages may be missing from the record
 	Paused         Action = "paused"          // about no message: the breaker of a route opened, or is still open
@@ -51,7 +52,7 @@ type TimeSource string
 const (
 	TimeOfEvent     TimeSource = "event"     // the clock of the process that did the step
 	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
-	TimeOfPublisher TimeSource = "publisher" // the timestamp property, or a header of Decoder.TimeHeaders
+	timeOfPublisher TimeSource = "publisher" // the timestamp property, or a header of Decoder.TimeHeaders
 	TimeOfIngest    TimeSource = "taken"     // when the indexer received the message
 )
 
@@ -128,7 +129,7 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 	}
 	event := dec.event(Action(d.RoutingKey), envelope, state)
 	event.Sequence, event.TimeSource = sequence, TimeOfEvent
-	if event.Action == Audited {
+	if event.Action == Audited || event.Action == Rescheduled {
 		event.readAudit(arrived.Headers)
 	}
 	if storable(event.Time).IsZero() {

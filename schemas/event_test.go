@@ -22,11 +22,11 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 	}{
 		"nobody says":               {nil, time.Time{}, received, TimeOfIngest},
 		"the broker says":           {int64(1777863720123), time.Unix(1777863000, 0), time.UnixMilli(1777863720123), TimeOfBroker},
-		"the publisher says":        {nil, time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
-		"a clock minutes fast":      {nil, received.Add(4 * time.Minute), received.Add(4 * time.Minute), TimeOfPublisher},
+		"the publisher says":        {nil, time.Unix(1777863000, 0), time.Unix(1777863000, 0), timeOfPublisher},
+		"a clock minutes fast":      {nil, received.Add(4 * time.Minute), received.Add(4 * time.Minute), timeOfPublisher},
 		"the future":                {nil, received.Add(5 * time.Minute), received, TimeOfIngest},
 		"a broker's future":         {received.Add(time.Hour).UnixMilli(), time.Time{}, received, TimeOfIngest},
-		"days ago":                  {nil, received.Add(-6 * 24 * time.Hour), received.Add(-6 * 24 * time.Hour), TimeOfPublisher},
+		"days ago":                  {nil, received.Add(-6 * 24 * time.Hour), received.Add(-6 * 24 * time.Hour), timeOfPublisher},
 		"a year ago":                {nil, received.AddDate(-1, 0, 0), received, TimeOfIngest},
 		"a broker's 2001":           {time.Date(2001, 9, 9, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Time{}, received, TimeOfIngest},
 		"year 0":                    {nil, time.Unix(-62167219200, 0), received, TimeOfIngest},
@@ -34,7 +34,7 @@ func TestWhenAMessageWasPublished(t *testing.T) {
 		"1970":                      {int64(1), time.Unix(0, 0), received, TimeOfIngest},
 		"a broker's time as text":   {"1777863720123", time.Time{}, received, TimeOfIngest},
 		"a broker's absurd time":    {int64(1<<63 - 1), time.Time{}, received, TimeOfIngest},
-		"a broker's time, negative": {int64(-1), time.Unix(1777863000, 0), time.Unix(1777863000, 0), TimeOfPublisher},
+		"a broker's time, negative": {int64(-1), time.Unix(1777863000, 0), time.Unix(1777863000, 0), timeOfPublisher},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := amqp.Delivery{Exchange: "shop", Timestamp: test.own}

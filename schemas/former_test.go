@@ -31,7 +31,7 @@ func formerEvents() []Event {
 	events[1].Action, events[2].Action, events[3].Action = Poisoned, Handled, Replayed
 	published := goldenEvent()
 	published.State = State{Version: WireVersion, EventID: "published", Fingerprint: published.Envelope.Fingerprint()}
-	published.Action, published.TimeSource, published.Time = Published, TimeOfPublisher, events[0].Time
+	published.Action, published.TimeSource, published.Time = Published, timeOfPublisher, events[0].Time
 	bare := Event{State: State{Version: WireVersion, EventID: "bare", Time: events[0].Time}, Action: Published, Sequence: 2000, Source: "test"}
 	text := bare
 	text.EventID, text.Envelope.Headers = "texts", amqp.Table{"tenant": "acme", "a.b": "dotted", "": "no name"}

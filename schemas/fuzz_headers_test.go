@@ -52,7 +52,7 @@ func (m *tableMaker) likely(names []string) any {
 var stateHeaders = []string{
 	headerVersion, headerFingerprint, headerMessage, headerQueue, headerAttempt, headerExchange, headerRoutingKey,
 	headerFirstFailed, headerError, headerErrorType, headerErrorClass, headerStack, headerEventID, headerTime,
-	headerAttempts, headerDelay, headerWaits, headerWaitsSince, headerMissing, headerDeliveries, headerSuspect, headerPosition, headerRoute, headerPark, headerDuration, headerParent, headerProgress, headerClaimed,
+	headerAttempts, headerDelay, headerWaits, headerWaitsSince, headerMissing, headerNotBefore, headerUndecided, headerDeliveries, headerSuspect, headerPosition, headerRoute, headerPark, headerDuration, headerParent, headerProgress, headerClaimed,
 	headerReplay, headerReplayOf, headerBodySize, headerSignature, headerBodyIn, headerExpiration, headerUserID,
 	headerCarbonCopy, headerPriority, headerDeliveryMode, headerTimestamp, headerBrokerCopy, headerWrapped,
 	headerBundled, headerKeptFor, headerKeptSince, headerCC, headerBCC, headerBrokerTime, "x-death", "tenant",
@@ -187,7 +187,7 @@ func checkBounds(t *testing.T, s State) {
 		s.Delay >= 0 && s.Delay <= longestDelay && s.Duration >= 0 && s.Version >= 0 && s.Version <= WireVersion &&
 		len(s.Attempts) <= maxAttempts && len(s.Message) <= longestName && len(s.Queue) <= longestName &&
 		len(s.Failure.Message) <= errorBudget && len(s.Failure.Stack) <= stackBudget
-	times := []time.Time{s.FirstFailed, s.Time, s.WaitsSince, s.MissingSince}
+	times := []time.Time{s.FirstFailed, s.Time, s.WaitsSince, s.MissingSince, s.NotBefore}
 	for _, attempt := range s.Attempts {
 		times = append(times, attempt.Time)
 	}

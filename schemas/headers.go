@@ -36,6 +36,8 @@ const (
 	headerDelay        = "watership-delay"
 	headerWaits        = "watership-waits"
 	headerWaitsSince   = "watership-waits-since"
+	headerNotBefore    = "watership-not-before"
+	headerUndecided    = "watership-undecided"
 	headerMissing      = "watership-missing-since"
 	headerDeliveries   = "watership-deliveries"
 	headerSuspect      = "watership-suspect"

@@ -22,7 +22,7 @@ func (dec Decoder) publishedAt(arrived Envelope, replayed bool, received time.Ti
 		return received, TimeOfIngest
 	}
 	if t, found := publishtime.OfStamp(arrived.Properties.Timestamp, received); found {
-		return t, TimeOfPublisher
+		return t, timeOfPublisher
 	}
 	for _, name := range dec.TimeHeaders {
 		value := headers[name]
@@ -30,7 +30,7 @@ func (dec Decoder) publishedAt(arrived Envelope, replayed bool, received time.Ti
 			value = n
 		}
 		if t, found := publishtime.Of(value, received); found {
-			return t, TimeOfPublisher
+			return t, timeOfPublisher
 		}
 	}
 	return received, TimeOfIngest

@@ -21,13 +21,13 @@ func TestTimestampsInOtherUnits(t *testing.T) {
 		want   time.Time
 		source TimeSource
 	}{
-		"seconds":                        {sent.Unix(), sent.Truncate(time.Second), TimeOfPublisher},
-		"milliseconds":                   {sent.UnixMilli(), sent.Truncate(time.Millisecond), TimeOfPublisher},
-		"microseconds":                   {sent.UnixMicro(), sent.Truncate(time.Microsecond), TimeOfPublisher},
-		"nanoseconds":                    {sent.UnixNano(), sent, TimeOfPublisher},
+		"seconds":                        {sent.Unix(), sent.Truncate(time.Second), timeOfPublisher},
+		"milliseconds":                   {sent.UnixMilli(), sent.Truncate(time.Millisecond), timeOfPublisher},
+		"microseconds":                   {sent.UnixMicro(), sent.Truncate(time.Microsecond), timeOfPublisher},
+		"nanoseconds":                    {sent.UnixNano(), sent, timeOfPublisher},
 		"milliseconds of a year ago":     {sent.AddDate(-1, 0, 0).UnixMilli(), received, TimeOfIngest},
 		"milliseconds of the future":     {sent.Add(time.Hour).UnixMilli(), received, TimeOfIngest},
-		"milliseconds of six days ago":   {sent.Add(-6 * 24 * time.Hour).UnixMilli(), sent.Add(-6 * 24 * time.Hour).Truncate(time.Millisecond), TimeOfPublisher},
+		"milliseconds of six days ago":   {sent.Add(-6 * 24 * time.Hour).UnixMilli(), sent.Add(-6 * 24 * time.Hour).Truncate(time.Millisecond), timeOfPublisher},
 		"milliseconds of a week ago":     {received.Add(-7 * 24 * time.Hour).UnixMilli(), received, TimeOfIngest},
 		"centiseconds":                   {sent.UnixMilli() / 10, received, TimeOfIngest},
 		"negative":                       {-sent.UnixMilli(), received, TimeOfIngest},
@@ -103,7 +103,7 @@ func TestTimesInHeaders(t *testing.T) {
 		name := fmt.Sprintf("%T %.40v", test.value, test.value)
 		t.Run(name, func(t *testing.T) {
 			d := amqp.Delivery{Exchange: "shop", Headers: amqp.Table{"sent_at": test.value}}
-			want, source := test.want, TimeOfPublisher
+			want, source := test.want, timeOfPublisher
 			if want.IsZero() {
 				want, source = received, TimeOfIngest
 			}
@@ -125,11 +125,11 @@ func TestPrecedenceOfTimes(t *testing.T) {
 	}}
 	checkTime(t, dec.Tapped(d, received, 1), ago(1), TimeOfBroker)
 	delete(d.Headers, headerBrokerTime)
-	checkTime(t, dec.Tapped(d, received, 1), ago(2), TimeOfPublisher)
+	checkTime(t, dec.Tapped(d, received, 1), ago(2), timeOfPublisher)
 	d.Timestamp = received.AddDate(1, 0, 0)
-	checkTime(t, dec.Tapped(d, received, 1), ago(3), TimeOfPublisher)
+	checkTime(t, dec.Tapped(d, received, 1), ago(3), timeOfPublisher)
 	d.Headers["sent_at"] = "unknown"
-	checkTime(t, dec.Tapped(d, received, 1), ago(4), TimeOfPublisher)
+	checkTime(t, dec.Tapped(d, received, 1), ago(4), timeOfPublisher)
 	delete(d.Headers, "x-time")
 	checkTime(t, dec.Tapped(d, received, 1), received, TimeOfIngest)
 }
@@ -158,7 +158,7 @@ func FuzzTimeHeaders(f *testing.F) {
 				if event.TimeSource == TimeOfIngest && event.Time.Equal(received) {
 					continue
 				}
-				if event.TimeSource != TimeOfPublisher || !publishtime.IsPlausible(event.Time, received) {
+				if event.TimeSource != timeOfPublisher || !publishtime.IsPlausible(event.Time, received) {
 					t.Errorf("%T %v gave %v by %s", value, value, event.Time, event.TimeSource)
 				}
 			}

@@ -29,7 +29,7 @@ func TestSignatureCoversEachHeader(t *testing.T) {
 	names := Topology{}
 	e := everyEnvelope()
 	state := fullState(e.Fingerprint())
-	state.MissingSince = time.Time{}
+	state.MissingSince, state.NotBefore, state.Undecided = time.Time{}, time.Time{}, false
 	signed := v.Sign(names.Direct(), state.Queue, DefaultFrameMax.WrapForQueue(e, state, "guest"))
 	counts := func(headers amqp.Table) bool {
 		arrived := returned(signed)

@@ -41,6 +41,14 @@ type State struct {
 	// queues.
 	MissingSince time.Time
 
+	// NotBefore is the time until which an operator has postponed the next attempt. It
+	// travels only between Watership's queues, as Undecided does.
+	NotBefore time.Time
+
+	// Undecided is whether an operator has decided about the waiting message, and the
+	// decision could not be read when the message left its delay queue.
+	Undecided bool
+
 	// Route is whether the queue belongs to a route and is bound to the direct
 	// exchange by its name. Park is whether the poison handler publishes a copy to the
 	// queue's parking queue. The process that handled the failure sets both, since the
@@ -74,7 +82,8 @@ type State struct {
 		Action   Action // of the event
 	}
 
-	// Audit is an action of a user, or its refusal, in an `audited` event.
+	// Audit is an action of a user, or its refusal, in an `audited` event; and who
+	// decided in a `rescheduled` event.
 	Audit struct {
 		User      string // name of the person or the program
 		Method    string // how it was authenticated
@@ -149,6 +158,8 @@ func (s State) write(h typedTable) {
 	h.setFlag(headerSuspect, s.Suspect)
 	h.setInt(headerPosition, s.Position)
 	h.setTime(headerMissing, s.MissingSince)
+	h.setTime(headerNotBefore, s.NotBefore)
+	h.setFlag(headerUndecided, s.Undecided)
 	h.setFlag(headerRoute, s.Route)
 	h.setFlag(headerPark, s.Park)
 	h.setText(headerProgress, wholeOrNothing(s.Progress, progressBudget))
@@ -200,6 +211,8 @@ func readState(h typedTable) State {
 		Position:   h.int(headerPosition),
 
 		MissingSince: h.time(headerMissing),
+		NotBefore:    h.time(headerNotBefore),
+		Undecided:    h.int(headerUndecided) == 1,
 
 		Route: h.int(headerRoute) == 1,
 		Park:  h.int(headerPark) == 1,
@@ -227,7 +240,7 @@ func bounded(s State) State {
 	s.Delay = min(max(0, s.Delay), longestDelay)
 	s.Duration = max(0, s.Duration)
 	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]
-	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince} {
+	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince, &s.NotBefore} {
 		*at = storable(*at)
 	}
 	for _, name := range []*string{&s.Message, &s.Queue, &s.Parent} {

@@ -277,7 +277,7 @@ func fullTable() amqp.Table {
 }
 
 func TestOurHeadersAreAllThere(t *testing.T) {
-	if n := len(fullTable()); n != 32 {
+	if n := len(fullTable()); n != 34 {
 		t.Errorf("there are %d headers of Watership", n)
 	}
 }

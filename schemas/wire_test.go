@@ -38,7 +38,7 @@ func fullState(fingerprint string) State {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 123456789, time.UTC)
 	s := State{
 		Version: WireVersion, Fingerprint: fingerprint, Message: "01J", EventID: strings.Repeat("e", longestID),
-		Delay: 10 * time.Second, Waits: 3, WaitsSince: at, MissingSince: at, Parent: "v1:" + strings.Repeat("p", 64),
+		Delay: 10 * time.Second, Waits: 3, WaitsSince: at, MissingSince: at, NotBefore: at, Undecided: true, Parent: "v1:" + strings.Repeat("p", 64),
 		OriginClaimed: true,
 		Replay:        strings.Repeat("j", longestJob), ReplayOf: strings.Repeat("o", longestID),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/alert"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -73,7 +74,7 @@ func since(t time.Time) (kql.Node, error) {
 }
 
 func (r countRule) alert(by, value string, count int64) alert.Alert {
-	a := alert.Alert{Summary: fmt.Sprintf("%s in %s", wording.Plural(int(count), "failure"), config.FormatDuration(r.cfg.Within))}
+	a := alert.Alert{Summary: fmt.Sprintf("%s in %s", wording.Plural(int(count), "failure"), quantity.FormatDuration(r.cfg.Within))}
 	query := r.query
 	switch {
 	case by != "" && value == "":
@@ -84,7 +85,7 @@ func (r countRule) alert(by, value string, count int64) alert.Alert {
 		a.Summary += " of " + by + " " + value
 		query = kql.And{query, kql.FieldIs("watership."+by, value)}
 	}
-	a.Detail = fmt.Sprintf("more than %d in %s", r.cfg.MoreThan, config.FormatDuration(r.cfg.Within))
+	a.Detail = fmt.Sprintf("more than %d in %s", r.cfg.MoreThan, quantity.FormatDuration(r.cfg.Within))
 	a.Link = r.failuresLink(query)
 	return a
 }

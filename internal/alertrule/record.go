@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/alert"
-	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -65,7 +65,7 @@ func (r lagRule) evaluate(ctx context.Context, memory json.RawMessage) ([]alert.
 	}
 	return []alert.Alert{{
 		Summary: fmt.Sprintf("the record of messages is %s behind", wording.Duration(lag)),
-		Detail:  fmt.Sprintf("%s, with %s waiting; more than %s", reason, wording.Plural(messages, "message"), config.FormatDuration(r.behind)),
+		Detail:  fmt.Sprintf("%s, with %s waiting; more than %s", reason, wording.Plural(messages, "message"), quantity.FormatDuration(r.behind)),
 		Link:    r.link("/", nil),
 	}}, next, nil
 }

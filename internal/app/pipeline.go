@@ -1,8 +1,11 @@
 package app
 
 import (
+	"context"
+
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/routeconfig"
+	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"
@@ -21,6 +24,7 @@ func (a *App) pipelineWith(settings config.Config, files routeconfig.Files) pipe
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
 		Default: routeconfig.Policy(settings.Retry, settings.Retry.Default), Rules: settings.Retry.Rules, RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
+		Decisions:      waiting.NewDecisions(func(ctx context.Context) (waiting.Records, error) { return a.Store(ctx) }).Find,
 		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: a.logger,
 	}
 	if !settings.AMQP.URL.IsEmbedded() {

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -63,7 +63,7 @@ func (a *App) openStore(ctx context.Context) (interface {
 	}
 	retention := map[schemas.Stream]string{}
 	for stream, kept := range a.retention() {
-		retention[stream] = config.FormatDuration(kept)
+		retention[stream] = quantity.FormatDuration(kept)
 	}
 	return elastic.Open(elastic.Config{
 		URLs: []string{cfg.URL.Reveal()}, Stream: cfg.Stream, Retention: retention, Labels: labels, Logger: a.logger,

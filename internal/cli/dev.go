@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/runfile"
 	"github.com/watershipmq/watership/internal/shop"
@@ -236,7 +237,7 @@ func (d *dev) printAddresses() {
 	fmt.Fprintf(d.Out, `  broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
   store   %s  (keeps traffic for %s, failures for %s)
 `, d.settings.AMQP.URL.Reveal(), d.settings.Store.URL,
-		config.FormatDuration(d.settings.Store.Retention.Traffic), config.FormatDuration(d.settings.Store.Retention.Failures))
+		quantity.FormatDuration(d.settings.Store.Retention.Traffic), quantity.FormatDuration(d.settings.Store.Retention.Failures))
 	fmt.Fprintln(d.Out)
 }
 

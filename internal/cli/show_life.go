@@ -84,6 +84,8 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 		text = "sent again" + replayedEventText(e.ReplayOf, life)
 	case schemas.Discarded, schemas.Dropped, schemas.Paused, schemas.Resumed:
 		text = terminal.Cell(e.Failure.Message, 120)
+	case schemas.Rescheduled:
+		text += fmt.Sprintf(", again in %s, as %s decided: %s", e.Delay.Round(time.Millisecond), terminal.Cell(e.Audit.User, 60), terminal.Cell(e.Audit.Reason, 120))
 	case schemas.Audited:
 		text = terminal.Cell(columns.AuditText(e), 200)
 	case schemas.Quarantined:

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -58,7 +58,7 @@ Each role includes the lower ones:
 			if token.Role, err = access.ParseRole(role); err != nil {
 				return usagef("--role: %w", err)
 			}
-			lifetime, err := config.ParseDuration(expires)
+			lifetime, err := quantity.ParseDuration(expires)
 			if err != nil || lifetime < 0 {
 				return usagef("--expires %q: expected a duration such as 90d or 12h, or 0 for never", expires)
 			}

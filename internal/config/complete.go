@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -32,7 +33,7 @@ func (l *loader) completeRetry(c *Retry) {
 	}
 	if c.Breaker.Cap == 0 && !l.failed["retry.breaker.cap"] {
 		c.Breaker.Cap = c.Breaker.WithDefaults().Cap
-		l.derive("retry.breaker.cap", FormatDuration(c.Breaker.Cap), "retry.breaker.first")
+		l.derive("retry.breaker.cap", quantity.FormatDuration(c.Breaker.Cap), "retry.breaker.first")
 	}
 }
 

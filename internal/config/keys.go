@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/quantity"
 )
 
 // Form is the syntax of a key in the environment and in flags, which hold only text.
@@ -124,7 +125,7 @@ func messageKeys(c *Config) []Key {
 		{Name: "retry.return.timeout", Default: "30s", Help: "time-out of a queue's publisher confirm", read: scalar(duration(time.Millisecond, day), &c.Retry.Return.Timeout)},
 		{Name: "index.batch.events", Default: strconv.Itoa(eventstore.DefaultBatchEvents), Help: "maximum number of events in a bulk request", read: scalar(wholeNumber(1, 100_000), &c.Index.Batch.Events)},
 		{Name: "index.batch.bytes", Default: fmt.Sprintf("%dMiB", eventstore.DefaultBatchBytes>>20), Help: "maximum size of a bulk request", read: scalar(size(64<<10, 100<<20), &c.Index.Batch.Bytes)},
-		{Name: "index.batch.wait", Default: FormatDuration(eventstore.DefaultBatchWait), Help: "maximum wait for a bulk request to fill", read: scalar(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
+		{Name: "index.batch.wait", Default: quantity.FormatDuration(eventstore.DefaultBatchWait), Help: "maximum wait for a bulk request to fill", read: scalar(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
 		{Name: "index.memory", Default: "64MiB", Help: "memory limit of messages that the indexer has in flight", read: scalar(size(8<<20, 16<<30), &c.Index.Memory)},
 		{Name: "index.labels", Form: List, Help: "headers that are indexed as labels.NAME", read: scalars(headerName, &c.Index.Labels)},
 		{Name: "index.numeric_labels", Form: List, Help: "numeric headers that are indexed as numeric_labels.NAME, for ranges", read: scalars(headerName, &c.Index.NumericLabels)},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -81,15 +82,87 @@ func labels(many int) string {
 	return strings.Join(names, ",")
 }
 
-func TestFormatDurationIsReadBack(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		30 * day: "30d", 36 * time.Hour: "36h", 90 * time.Second: "90s", 1500 * time.Millisecond: "1500ms", 0: "0ns",
-	} {
-		got := FormatDuration(d)
-		back, err := parseDuration(got)
-		if got != want || err != nil || back != d {
-			t.Errorf("%v is written as %s (want %s) and read as %v, %v", d, got, want, back, err)
+func TestBoundsAreInclusive(t *testing.T) {
+	accept := func(what, s string, err error) {
+		if err != nil {
+			t.Errorf("%s refuses %s: %v", what, s, err)
 		}
+	}
+	reject := func(what, s string, err error) {
+		if err == nil {
+			t.Errorf("%s accepts %s", what, s)
+		}
+	}
+	for _, s := range []string{"1", "10"} {
+		_, err := wholeNumber(1, 10)(s)
+		accept("a whole number from 1 to 10", s, err)
+		_, err = number(1, 10)(s)
+		accept("a number from 1 to 10", s, err)
+		_, err = duration(time.Second, 10*time.Second)(s + "s")
+		accept("a duration from 1s to 10s", s+"s", err)
+		_, err = size(1, 10)(s)
+		accept("a size from 1 to 10", s, err)
+		_, err = boundedText(1, 10)("0123456789"[:len(s)])
+		accept("text of 1 to 10 bytes", s, err)
+	}
+	for _, s := range []string{"0", "11", "-5", "", "x", "9223372036854775808"} {
+		_, err := wholeNumber(1, 10)(s)
+		reject("a whole number from 1 to 10", s, err)
+		_, err = number(1, 10)(s)
+		reject("a number from 1 to 10", s, err)
+		_, err = duration(time.Second, 10*time.Second)(s + "s")
+		reject("a duration from 1s to 10s", s+"s", err)
+		_, err = size(1, 10)(s)
+		reject("a size from 1 to 10", s, err)
+	}
+	for _, s := range []string{"NaN", "Inf", "-Inf", "10.0000001", "0.9999999"} {
+		_, err := number(1, 10)(s)
+		reject("a number from 1 to 10", s, err)
+	}
+	for _, s := range []string{"", "01234567890", "\xff", "a\x00b"} {
+		_, err := boundedText(1, 10)(s)
+		reject("text of 1 to 10 bytes", s, err)
+	}
+}
+
+// Text is measured in bytes, as AMQP's short strings are.
+func TestNamesAreMeasuredInBytes(t *testing.T) {
+	if _, err := boundedText(1, 4)("äö"); err != nil {
+		t.Error(err)
+	}
+	if _, err := boundedText(1, 4)("äöü"); err == nil {
+		t.Error("six bytes are accepted as four")
+	}
+}
+
+func TestCountOrNone(t *testing.T) {
+	for text, want := range map[string]int{"0": -1, "1": 1, "9": 9} {
+		if got, err := countOrOff(9)(text); err != nil || got != want {
+			t.Errorf("%s: got %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"-1", "10", "none", ""} {
+		if got, err := countOrOff(9)(text); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+func TestRetention(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "0s": 0, "1h": time.Hour, "90m": 90 * time.Minute, "3601s": 3601 * time.Second, "36500d": 36500 * day,
+	} {
+		if got, err := retentionPeriod(text); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "30", "59m59s", "-1h", "-1d", "36501d", "1h0.5s", "forever"} {
+		if got, err := retentionPeriod(text); err == nil {
+			t.Errorf("%q is read as %s", text, got)
+		}
+	}
+	if math.MaxInt64/int64(day) < 36500 {
+		t.Error("the longest retention does not fit into a duration")
 	}
 }
 

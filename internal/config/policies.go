@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/retry"
 )
 
@@ -119,7 +120,7 @@ func (l *loader) addDefaultPolicy(policies map[string]retry.Policy) {
 	policies["default"] = retry.Default()
 	delays := node{Kind: sequence}
 	for _, d := range retry.Default().Delays {
-		delays.Items = append(delays.Items, textNode(FormatDuration(d), Origin{}))
+		delays.Items = append(delays.Items, textNode(quantity.FormatDuration(d), Origin{}))
 	}
 	l.record("retry.policies.default.delays", delays)
 }

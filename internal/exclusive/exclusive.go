@@ -135,7 +135,7 @@ func isLocked(err error) bool {
 // Lock declares another exclusive queue on the connection, which unlock deletes. The
 // error is ErrLocked if another connection holds the queue until the wait ends.
 func (c *Connection) Lock(ctx context.Context, queue string, wait time.Duration) (unlock func(context.Context) error, err error) {
-	ctx, stop := c.untilLost(ctx)
+	ctx, stop := c.UntilLost(ctx)
 	defer stop()
 	err = c.lock(ctx, wait, func(ch *amqp.Channel) error { return declareExclusive(ch, queue) })
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ErrLocked)) {
@@ -145,7 +145,7 @@ func (c *Connection) Lock(ctx context.Context, queue string, wait time.Duration)
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		ctx, stop := c.untilLost(ctx)
+		ctx, stop := c.UntilLost(ctx)
 		defer stop()
 		return c.Do(ctx, func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete(queue, false, false, false)
@@ -156,13 +156,13 @@ func (c *Connection) Lock(ctx context.Context, queue string, wait time.Duration)
 
 // QueueState is rabbit.Connection.QueueState, and ends when the connection is lost.
 func (c *Connection) QueueState(ctx context.Context, queue string) (rabbit.QueueState, bool, error) {
-	ctx, stop := c.untilLost(ctx)
+	ctx, stop := c.UntilLost(ctx)
 	defer stop()
 	return c.Connection.QueueState(ctx, queue)
 }
 
-// untilLost returns a context that also ends when the connection is lost.
-func (c *Connection) untilLost(ctx context.Context) (context.Context, context.CancelFunc) {
+// UntilLost returns a context that also ends when the connection is lost.
+func (c *Connection) UntilLost(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {

@@ -1,0 +1,121 @@
+package waiting
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func eachKind(t *testing.T, test func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType)) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, kind := range []pipeline.QueueType{pipeline.Quorum, pipeline.Classic} {
+			t.Run(string(kind), func(t *testing.T) { test(t, b, kind) })
+		}
+	})
+}
+
+// An operator decides about some of the messages that wait an hour. The others go on
+// waiting.
+func TestDecide(t *testing.T) {
+	eachKind(t, func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType) {
+		r := newRig(t, b, kind, time.Hour)
+		ids := r.publish("m", 40)
+		r.waitLen(r.topology.Delay(time.Hour), len(ids))
+		now, cancelled, postponed, left := ids[:10], ids[10:20], ids[20:30], ids[30:]
+		began := time.Now()
+		for _, step := range []struct {
+			d   Decision
+			ids []string
+		}{{Decision{Action: Now}, now}, {Decision{Action: Cancel}, cancelled}, {Decision{Action: Postpone, NotBefore: began.Add(2500 * time.Millisecond)}, postponed}} {
+			if result := r.decide(step.d, step.ids); len(result.Taken) != 10 || len(result.Gone) != 0 || len(result.Events) != 10 {
+				t.Fatalf("%s: taken %d, gone %d, events %d", step.d.Action, len(result.Taken), len(result.Gone), len(result.Events))
+			}
+		}
+		r.until("all are decided", func() bool {
+			return len(r.events[schemas.Handled]) == 20 && len(r.events[schemas.Discarded]) == 10
+		})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, id := range slices.Concat(now, postponed) {
+			if e := r.rescheduled[id]; r.retried[id] != 1 || e.Audit.User != "alice" || e.Audit.Reason != "a test" || e.Failure.Message != errBroken.Error() {
+				t.Errorf("%s was retried %d times, after %+v", id, r.retried[id], e)
+			}
+		}
+		for _, id := range postponed {
+			if early := began.Add(2500 * time.Millisecond).Sub(r.due[id]); early > 0 {
+				t.Errorf("%s came back %s early", id, early)
+			}
+		}
+		for _, id := range cancelled {
+			if e := r.last[id]; r.retried[id] != 0 || e.Failure.Message != "a test (alice)" || e.Queue != r.queue {
+				t.Errorf("%s was retried %d times, after %+v", id, r.retried[id], e)
+			}
+		}
+		r.waitLen(r.topology.Delay(time.Hour), len(left))
+		for _, d := range r.broker.Take(t, r.topology.Delay(time.Hour), len(left)) {
+			if !slices.Contains(left, d.MessageId) {
+				t.Errorf("%s waits still", d.MessageId)
+			}
+		}
+	})
+}
+
+// Messages become due while an operator decides about them. Each is retried once, or
+// cancelled, and none of them both.
+func TestDecideWhileMessagesBecomeDue(t *testing.T) {
+	eachKind(t, func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType) {
+		const delay = 300 * time.Millisecond
+		r := newRig(t, b, kind, delay)
+		gone, taken := 0, 0
+		for round := range 8 {
+			ids := r.publish(fmt.Sprintf("round%d", round), 60)
+			d := []Decision{{Action: Now}, {Action: Cancel}, {Action: Postpone, NotBefore: time.Now().Add(500 * time.Millisecond)}}[round%3]
+			first := r.messages(ids)[0]
+			time.Sleep(time.Until(first.Due.Add(-time.Duration(round) * 25 * time.Millisecond))) // in the middle of the others, or before
+			result := r.decide(d, ids)
+			gone, taken = gone+len(result.Gone), taken+len(result.Taken)
+			r.until("all are handled or cancelled", func() bool {
+				return !slices.ContainsFunc(ids, func(id string) bool {
+					return r.events[schemas.Handled][id]+r.events[schemas.Discarded][id] == 0
+				})
+			})
+			r.wantOnce(ids, result, d.Action == Cancel)
+		}
+		t.Logf("%d were taken, %d had become due", taken, gone)
+		r.wantEmpty()
+	})
+}
+
+// wantOnce checks that each message was retried once or cancelled, as the result says.
+func (r *rig) wantOnce(ids []string, result Result, cancels bool) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	decided := map[string]bool{}
+	for _, m := range result.Taken {
+		decided[m.MessageID] = true
+	}
+	for _, id := range ids {
+		cancelled := cancels && decided[id]
+		retries, discards := 1, 0
+		if cancelled {
+			retries, discards = 0, 1
+		}
+		if r.retried[id] != retries || r.events[schemas.Discarded][id] != discards {
+			r.t.Errorf("%s, taken %t: retried %d times, cancelled %d times", id, decided[id], r.retried[id], r.events[schemas.Discarded][id])
+		}
+	}
+}
+
+// wantEmpty checks that no copy of a message is left.
+func (r *rig) wantEmpty() {
+	r.t.Helper()
+	for _, queue := range []string{r.queue, r.topology.Due(), r.topology.Poison(), r.topology.Delay(300 * time.Millisecond)} {
+		r.waitLen(queue, 0)
+	}
+}

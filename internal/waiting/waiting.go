@@ -1,0 +1,144 @@
+// Package waiting lists the messages that wait in delay queues for their next attempt, and
+// carries out decisions of operators about them. docs/decisions/0032 has the reasons.
+package waiting
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Message is a message that waits for its next attempt.
+type Message struct {
+	ID          string    `json:"id" doc:"Instance id, by which it is named"`
+	EventID     string    `json:"event_id" doc:"Event that says since when it waits"`
+	MessageID   string    `json:"message_id,omitempty" doc:"The publisher's id"`
+	Fingerprint string    `json:"fingerprint"`
+	Queue       string    `json:"queue"`
+	Attempt     int       `json:"attempt" doc:"Attempts that failed"`
+	Class       string    `json:"class,omitempty"`
+	Type        string    `json:"type,omitempty" doc:"Type of the error"`
+	Error       string    `json:"error,omitempty"`
+	Group       string    `json:"error_group,omitempty"`
+	Since       time.Time `json:"since"`
+	Due         time.Time `json:"due" doc:"Time of the next attempt"`
+	Postponed   bool      `json:"postponed,omitempty" doc:"An operator has set the time"`
+
+	key string // of the wait
+}
+
+// Store reads events.
+type Store interface {
+	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
+	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
+}
+
+// chunkSize is the number of messages whose later events one request reads.
+const chunkSize = 1000
+
+// List yields the messages that wait at a time and match a query, in the order in which
+// their waits began. It reads the events of waits that are not over by then, and drops
+// those that are followed by another event of the message at its queue.
+func List(ctx context.Context, store Store, query kql.Node, now time.Time) iter.Seq2[Message, error] {
+	selection := eventstore.Selection{Query: kql.And{waitsAt(now), query}, Order: eventstore.BySequence, WithoutBody: true}
+	if query == nil {
+		selection.Query = waitsAt(now)
+	}
+	return func(yield func(Message, error) bool) {
+		var chunk []schemas.Event
+		for e, err := range store.Events(ctx, selection) {
+			if err != nil {
+				yield(Message{}, fmt.Errorf("reading waiting messages: %w", err))
+				return
+			}
+			if e.Message == "" || !e.Time.Add(e.Delay).After(now) {
+				continue
+			}
+			if chunk = append(chunk, e); len(chunk) < chunkSize {
+				continue
+			}
+			if !yieldWaiting(ctx, store, chunk, yield) {
+				return
+			}
+			chunk = chunk[:0]
+		}
+		yieldWaiting(ctx, store, chunk, yield)
+	}
+}
+
+// yieldWaiting yields the messages of events that are the latest of their messages. It
+// returns false after an error, and when the consumer of the sequence stops.
+func yieldWaiting(ctx context.Context, store Store, chunk []schemas.Event, yield func(Message, error) bool) bool {
+	if len(chunk) == 0 {
+		return true
+	}
+	ids := make([]string, len(chunk))
+	for i, e := range chunk {
+		ids[i] = e.Message
+	}
+	latest := map[string]int64{}
+	selection := eventstore.Selection{Query: withActions(schemas.RetryScheduled, schemas.Rescheduled, schemas.Handled, schemas.Poisoned, schemas.Discarded)}
+	for e, err := range store.Summaries(ctx, selection, eventstore.FieldIn{Field: "watership.message", Values: ids}) {
+		if err != nil {
+			yield(Message{}, fmt.Errorf("reading the later events of waiting messages: %w", err))
+			return false
+		}
+		latest[e.Message] = max(latest[e.Message], e.Sequence)
+	}
+	for _, e := range chunk {
+		if e.Sequence >= latest[e.Message] && !yield(newMessage(e), nil) {
+			return false
+		}
+	}
+	return true
+}
+
+func newMessage(e schemas.Event) Message {
+	return Message{
+		ID: e.Message, EventID: e.EventID, MessageID: e.Envelope.Properties.MessageID, Fingerprint: e.Fingerprint,
+		Queue: e.Queue, Attempt: e.Attempt, Class: e.Failure.Class, Type: e.Failure.Type, Error: e.Failure.Message, Group: e.ErrorGroup(),
+		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, key: keyOf(e.State),
+	}
+}
+
+// keyOf identifies the wait of a message after a failed attempt.
+func keyOf(s schemas.State) string { return fmt.Sprintf("%s:%d:%d", s.Message, s.Attempt, s.Waits) }
+
+// MaxPostponement is the longest time by which an attempt can be postponed.
+const MaxPostponement = 30 * 24 * time.Hour
+
+// waitsAt returns a query for the events of waits that may not be over at a time: all of
+// these, and some whose delay ends a little before.
+func waitsAt(now time.Time) kql.Node {
+	var either kql.Or
+	longest := time.Duration(0)
+	for _, delay := range append(retry.StandardDelays(), MaxPostponement, longestDelay) {
+		either = append(either, kql.And{
+			kql.Range{Field: kql.Pattern{"watership.delay"}, Op: kql.Greater, Value: exactly(strconv.FormatInt(longest.Milliseconds(), 10))},
+			kql.Range{Field: kql.Pattern{"watership.delay"}, Op: kql.LessOrEqual, Value: exactly(strconv.FormatInt(delay.Milliseconds(), 10))},
+			kql.Range{Field: kql.Pattern{"@timestamp"}, Op: kql.GreaterOrEqual, Value: exactly(now.Add(-delay).UTC().Format(time.RFC3339Nano))},
+		})
+		longest = delay
+	}
+	return kql.And{withActions(schemas.RetryScheduled, schemas.Rescheduled), either}
+}
+
+func exactly(text string) kql.Value { return kql.Value{Pattern: kql.Pattern{text}, Quoted: true} }
+
+// longestDelay is the longest that a message can wait in a queue of RabbitMQ.
+const longestDelay = (1<<32 - 1) * time.Millisecond
+
+func withActions(actions ...schemas.Action) kql.Node {
+	var either kql.Or
+	for _, action := range actions {
+		either = append(either, kql.FieldIs("event.action", string(action)))
+	}
+	return either
+}

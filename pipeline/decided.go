@@ -1,0 +1,72 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// OperatorDecision is the decision of an operator about a message that waits for its next
+// attempt: not before a time, or none.
+type OperatorDecision struct {
+	EventID          string    // of the event that records it
+	Cancel           bool      // no further attempt
+	NotBefore        time.Time // of the next attempt; zero: at once
+	Operator, Reason string
+}
+
+// FindDecision finds the newest decision about a message that was taken out of its delay
+// queue; false if nobody has decided.
+type FindDecision func(ctx context.Context, waiting schemas.State) (OperatorDecision, bool, error)
+
+// handleTaken carries out the decision about a message that RabbitMQ dead-lettered because
+// an operator took it out of its delay queue. It waits while the decision cannot be read.
+func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	d, found, err := OperatorDecision{}, false, errNoDecisions
+	if r.findDecision != nil {
+		d, found, err = r.findDecision(ctx, state)
+	}
+	if err != nil {
+		if r.warnings.allows("decisions", r.now()) {
+			r.logger.Error("an operator's decisions about waiting messages cannot be read; the messages wait", "pause", r.pause, "error", err)
+		}
+		state.Undecided = true
+		return r.schedule(ctx, e, state, r.pause)
+	}
+	if state.Undecided, state.NotBefore = false, d.NotBefore; found {
+		err = r.publishDecision(ctx, e, state, d)
+	}
+	if err != nil || d.Cancel {
+		return err
+	}
+	if found {
+		state.Delay = 0 // that of the policy is over
+	}
+	return r.returnInTime(ctx, e, state)
+}
+
+func (r *retrier) publishDecision(ctx context.Context, e schemas.Envelope, state schemas.State, d OperatorDecision) error {
+	state.EventID, state.Time, state.Delay = d.EventID, r.now(), max(0, d.NotBefore.Sub(r.now()))
+	if d.Cancel {
+		state.Failure = schemas.Failure{Type: string(schemas.Discarded), Message: d.Reason + " (" + d.Operator + ")"}
+		return r.publishEvent(ctx, schemas.Discarded, e, state)
+	}
+	state.Audit.User, state.Audit.Reason = d.Operator, d.Reason
+	return r.publishEvent(ctx, schemas.Rescheduled, e, state)
+}
+
+// returnInTime publishes a message to its queue, or to a delay queue until the time to which
+// an operator has postponed it.
+func (r *retrier) returnInTime(ctx context.Context, e schemas.Envelope, state schemas.State) error {
+	if left := state.NotBefore.Sub(r.now()); left > 0 {
+		return r.schedule(ctx, e, state, retry.Step(left))
+	}
+	state.NotBefore = time.Time{}
+	return r.returnToQueue(ctx, e, state)
+}
+
+// errNoDecisions is the error of a process without Config.Decisions.
+var errNoDecisions = errors.New("this process has no store: run watership serve with the role due")
