@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/handlerset"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/throttle"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
@@ -184,7 +185,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
 		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
-		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
+		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
 	}
 }

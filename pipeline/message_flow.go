@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/throttle"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
@@ -55,7 +56,7 @@ type messageFlow struct {
 	logger       *slog.Logger
 	metrics      *handlermetrics.Metrics
 	heldMessages *held.Messages
-	warnings     *throttle
+	warnings     *throttle.Warnings
 	goroutines   *usercode.Goroutines
 	streams      func(schemas.Envelope) schemas.MessageStream // nil: messages have none
 
@@ -209,7 +210,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	if !found {
 		return err
 	}
-	if f.warnings.allows(f.topology.Delay(delay), f.now()) {
+	if f.warnings.Allow(f.topology.Delay(delay), f.now()) {
 		f.logger.Error("messages wait for another delay than their policy sets", "queue", f.queue,
 			"delay", delay, "waits", other, "error", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/throttle"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -153,7 +154,7 @@ func (m *model) flow() *messageFlow {
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: handlermetrics.New(nil), goroutines: &m.goroutines,
 	}
-	s.heldMessages, s.warnings = held.New(s.metrics.Held), &throttle{}
+	s.heldMessages, s.warnings = held.New(s.metrics.Held), &throttle.Warnings{}
 	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)
 	return s
 }

@@ -158,7 +158,7 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 	case errors.As(err, &refused) && refused.CausedByMessage():
 		return r.poisonUndelivered(ctx, e, state, err)
 	}
-	if r.warnings.allows(state.Queue, r.now()) {
+	if r.warnings.Allow(state.Queue, r.now()) {
 		r.logger.Error("messages cannot be returned to a queue; they wait", "queue", state.Queue, "pause", r.pause, "error", err)
 	}
 	return r.schedule(ctx, e, state, r.pause)
