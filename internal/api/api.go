@@ -59,6 +59,7 @@ func New(a *app.App) *API {
 	api.registerEvents()
 	api.registerCounts()
 	api.registerMessages()
+	api.registerExplain()
 	api.registerStreams()
 	api.registerPublish()
 	api.registerExport()

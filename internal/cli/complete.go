@@ -31,7 +31,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 		switch strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ") {
 		case "search", "failed", "failed discard", "tail", "replay", "export":
 			cmd.ValidArgsFunction = from.completeQuery
-		case "show":
+		case "show", "explain":
 			cmd.ValidArgsFunction = from.completeArgument(messageIDs)
 		case "stream", "stream replay":
 			cmd.ValidArgsFunction = from.completeArgument(streamIDs)
@@ -39,7 +39,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
 		for flag, list := range map[string]func(context.Context, system) []string{
-			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues, "group": errorGroups,
+			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues, "queue": queues, "group": errorGroups,
 		} {
 			if cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, from.completeNames(list)) // the flag is there

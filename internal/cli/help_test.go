@@ -44,7 +44,7 @@ func TestHelpHasGroups(t *testing.T) {
 	out := help(t, "--help")
 	at := -1
 	for _, want := range []string{
-		"\nStart here:\n  dev ", "\nFind messages:\n  export ", "\n  search ", "\nAct:\n  import ", "\n  replay ",
+		"\nStart here:\n  dev ", "\nFind messages:\n  explain ", "\n  search ", "\nAct:\n  import ", "\n  replay ",
 		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  config ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership settings ",
 	} {
 		next := strings.Index(out, want)
@@ -132,9 +132,12 @@ func TestExamplesWork(t *testing.T) { inEachStore(t, testExamplesWork) }
 
 func testExamplesWork(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
-	a.keep(t, a.event(50, schemas.Published, func(e *schemas.Event) {
+	published := a.event(50, schemas.Published, func(e *schemas.Event) {
 		e.Envelope.Properties.MessageID, e.Stream.ID = "6f1c0b9e", "order-42"
-	}))
+	})
+	poisoned := published
+	poisoned.EventID, poisoned.Action, poisoned.Sequence, poisoned.Queue = published.EventID+"-poisoned", schemas.Poisoned, 51, "orders"
+	a.keep(t, published, poisoned)
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)

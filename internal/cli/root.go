@@ -115,6 +115,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupFind, newSearch},
 		{groupFind, newShow},
 		{groupFind, newStream},
+		{groupFind, newExplain},
 		{groupFind, newFailed},
 		{groupFind, newTail},
 		{groupFind, newExport},

@@ -177,7 +177,7 @@ func (p *page) failure(ctx context.Context, sys reader, events []schemas.Event) 
 		fmt.Fprintf(p, "  type %s\n", terminal.Cell(failure.Type, terminal.MaxCellWidth))
 	}
 	if failure.Class != "" {
-		fmt.Fprintf(p, "  class %s\n", terminal.Cell(failure.Class, terminal.MaxCellWidth))
+		fmt.Fprintf(p, "  class %s\n", terminal.Cell(chosenBy(failure.Class, failure.Rule), terminal.MaxCellWidth))
 	}
 	p.block(failure.Stack)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/explain"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/subscriptions"
@@ -34,6 +35,7 @@ type system interface {
 	Diagnose(ctx context.Context) ([]doctor.Finding, error)
 	Reload(ctx context.Context) (app.Reloaded, error)
 	RouteStates(ctx context.Context) ([]routestate.State, error)
+	Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error)
 	PauseRoute(ctx context.Context, queue, reason string) error
 	ResumeRoute(ctx context.Context, queue, reason string) error
 	Alerts(ctx context.Context) (alerts.View, error)

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/explain"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func newExplain(from *settings) *cobra.Command {
+	var failure string
+	var request explain.Request
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:   "explain (ID | --error TYPE:TEXT --queue QUEUE)",
+		Short: "Explain why and when a failed message is tried again",
+		Long: `Explain the latest failure of a message, or an error that is given: the class of the
+error, the rule that chooses it, the attempt, the delay, and the attempts that would
+follow if each failed at once. ID is one of those that show takes. Class, rule and
+the attempts after the next are those of the current configuration. An outage, which
+uses no attempts, and jitter are left out.`,
+		Example: `  watership explain 6f1c0b9e
+  watership explain --error 'StockError: no stock of item 42' --queue orders
+  watership explain --error 'timed out' --queue orders --header x-tier=gold --attempt 3 -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if request.Error = explain.ParseError(failure); len(args) > 0 {
+				request.ID = args[0]
+			}
+			if err := request.Check(); err != nil {
+				return usagef("%w", err)
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				list, err := sys.Explain(ctx, request)
+				if err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				return writeItems(to.Out, format, list, func() error { return to.explanations(list) })
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&failure, "error", "", "the error, as TYPE:TEXT or TEXT")
+	flags.StringVar(&request.Queue, "queue", "", "queue of the failure (default: the queue that failed last)")
+	flags.StringVar(&request.Class, "class", "", "class that the error names (default: rules choose it)")
+	flags.IntVar(&request.Attempt, "attempt", 0, "attempt that fails with the error (default: the first)")
+	flags.StringArrayVar(&request.Headers, "header", nil, "header NAME=VALUE of the message that has the error")
+	format.addFlag(cmd, "text", "json", "ndjson")
+	return cmd
+}
+
+// Explain implements system.
+func (d *direct) Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error) {
+	return d.Policies().Explain(ctx, r, func(ctx context.Context, id string) ([]explain.Life, error) {
+		if err := d.OpenStore(ctx); err != nil {
+			return nil, err
+		}
+		found, _, err := d.Messages(ctx, id)
+		var lives []explain.Life
+		for _, m := range found {
+			lives = append(lives, explain.Life{Event: m.Event, Events: m.Events})
+		}
+		return lives, err
+	}, time.Now())
+}
+
+func (p printer) explanations(list []explain.Explanation) error {
+	page := page{screen: p.screen}
+	for i, explanation := range list {
+		if i > 0 {
+			page.WriteString("\n")
+		}
+		page.explanation(explanation)
+	}
+	_, err := p.Out.Write(page.Bytes())
+	return err
+}
+
+func (p *page) explanation(ex explain.Explanation) {
+	field := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(p, "%-9s %s\n", name, terminal.Cell(value, terminal.MaxCellWidth))
+		}
+	}
+	field("message", ex.Message)
+	field("queue", ex.Queue)
+	field("error", ex.Error.Text)
+	field("type", ex.Error.Type)
+	field("class", chosenBy(ex.Class, ex.Rule))
+	if was := ex.Recorded; was != nil && (was.Class != ex.Class || was.Rule != ex.Rule) {
+		field("", "recorded as "+chosenBy(was.Class, was.Rule))
+	}
+	field("attempt", fmt.Sprintf("%d of %d failed at %s", ex.Attempt, ex.Attempts, wording.Time(ex.Failed)))
+	field("then", nextStep(ex))
+	if len(ex.Schedule) == 0 {
+		return
+	}
+	p.title("schedule")
+	for _, attempt := range ex.Schedule {
+		fmt.Fprintf(p, "  attempt %-4d %s  after %s\n", attempt.Number, wording.Time(attempt.Time), wording.Duration(seconds(attempt.Delay)))
+	}
+	if !ex.GivenUp.IsZero() {
+		fmt.Fprintf(p, "  given up     %s\n", wording.Time(ex.GivenUp))
+	}
+}
+
+// chosenBy returns a class with the rule that chose it.
+func chosenBy(class, rule string) string {
+	class = cmp.Or(class, "none")
+	if rule != "" {
+		class += ", by rule " + rule
+	}
+	return class
+}
+
+func nextStep(ex explain.Explanation) string {
+	switch ex.Action {
+	case "retry":
+		return "retried after " + wording.Duration(seconds(ex.Delay))
+	case "defer":
+		return "retried after " + wording.Duration(seconds(ex.Delay)) + ", without using an attempt"
+	case "poison":
+		if ex.Reason != "" {
+			return "poison: " + ex.Reason
+		}
+		return "poison"
+	}
+	return ex.Action
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
+}

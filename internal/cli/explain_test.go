@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/access"
+)
+
+// A failure and an error by hand are explained with their rule and their schedule, the same on
+// the servers and through the API.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	w := newWithServe(t)
+	w.process.stop(t)
+	w.environ = append(w.environ, `WATERSHIP_RETRY_RULES=[{name: no-stock, text: "no stock", class: stock}, {name: gold, headers: {tier: gold}, class: urgent}]`,
+		`WATERSHIP_RETRY_POLICIES={default: {delays: [1h, 2h], give_up_after: 4h, classes: {stock: {delays: [5m]}, urgent: {delays: []}}}}`)
+	w.process = w.serve(t)
+	viewer := w.token(t, "vic", access.Viewer, false)
+	times := regexp.MustCompile(`\d\d\d\d-\d\d-\d\d[T ][0-9:.]+Z?`)
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"--error", "StockError: no stock of 42", "--queue", "orders"}, []string{
+			"type      StockError", "class     stock, by rule no-stock", "attempt   1 of 2 failed", "then      retried after 5m", "attempt 2", "given up",
+		}},
+		{[]string{"--error", "x", "--queue", "orders", "--header", "tier=gold"}, []string{"class     urgent, by rule gold", "then      poison: failed 1 of 1 attempts"}},
+		{[]string{"--error", "x", "--queue", "orders", "--class", "stock", "-o", "json"}, []string{`"class": "stock"`, `"delay_seconds": 300`}},
+		{[]string{"--error", "x", "--queue", "orders", "--attempt", "2"}, []string{"class     default\n", "attempt   2 of 3 failed", "then      retried after 2h"}},
+		{[]string{"--error", "x"}, []string{"expected the queue of the error"}},
+		{[]string{"id", "--error", "x"}, []string{"expected either the id of a message, or an error"}},
+		{[]string{"nobody"}, []string{"nobody"}},
+	} {
+		args := append([]string{"explain"}, test.args...)
+		got := w.run(t, args...)
+		for _, want := range test.want {
+			if !strings.Contains(got.out+got.err, want) {
+				t.Errorf("%q: there is no %q in\n%s", args, want, got.out+got.err)
+			}
+		}
+		remote := w.through(t, viewer, args...)
+		if times.ReplaceAllString(remote.out, "T") != times.ReplaceAllString(got.out, "T") || remote.code != got.code || remote.err != got.err {
+			t.Errorf("%q through the API: %+v, want %+v", args, remote, got)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+// Package explain tells what becomes of a failed message, and why: the class of its error, the
+// rule that chose the class, the delay, and the attempts that would follow.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Config has the policies and rules of a process.
+type Config struct {
+	Routes  []pipeline.Route
+	Default *retry.Policy
+	Rules   []retry.Rule
+}
+
+// Failure is the failure of an attempt.
+type Failure struct {
+	Queue   string
+	Error   Error
+	Class   string // that the error names; "": rules choose it
+	Attempt int
+	Headers amqp.Table
+	First   time.Time // of the first failure
+	Time    time.Time
+}
+
+// Error is an error with the type that events have.
+type Error struct {
+	Type string `json:"type,omitempty"`
+	Text string `json:"text"`
+}
+
+// Error implements error.
+func (e Error) Error() string { return e.Text }
+
+// ErrorType returns the type for retry.TypeOf.
+func (e Error) ErrorType() string { return e.Type }
+
+// Explanation tells what becomes of a failed message.
+type Explanation struct {
+	Message  string    `json:"message,omitempty" doc:"Fingerprint of the message; none: the error was given"`
+	Queue    string    `json:"queue"`
+	Error    Error     `json:"error"`
+	Class    string    `json:"class" doc:"By the rules of now"`
+	Rule     string    `json:"rule,omitempty" doc:"Rule that chooses the class; none: the error names it, or no rule matches"`
+	Attempt  int       `json:"attempt" doc:"Attempt that failed"`
+	Attempts int       `json:"attempts" doc:"Attempts that the policy allows"`
+	Failed   time.Time `json:"failed" doc:"When the attempt failed"`
+	Action   string    `json:"action" doc:"retry, defer (no attempt is lost), poison, or handled if the message was handled since"`
+	Reason   string    `json:"reason,omitempty" doc:"Why it is poison"`
+	Delay    float64   `json:"delay_seconds,omitempty" doc:"Until the next attempt, without jitter and spread if the error was given"`
+	Schedule []Attempt `json:"schedule" nullable:"false" doc:"Attempts that would follow, if each fails at once with this error; at most 100"`
+	GivenUp  time.Time `json:"given_up,omitzero" doc:"When the message would be given up; none: the schedule goes on"`
+	Recorded *Recorded `json:"recorded,omitempty" doc:"How the failure was recorded; none: the error was given"`
+}
+
+// Attempt is an attempt of a schedule.
+type Attempt struct {
+	Number int       `json:"attempt"`
+	Delay  float64   `json:"delay_seconds" doc:"After the failure before"`
+	Time   time.Time `json:"time"`
+}
+
+// Recorded is a failure as its event has it.
+type Recorded struct {
+	Action string `json:"action" doc:"retry_scheduled or poisoned, or handled"`
+	Class  string `json:"class,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+}
+
+const mostAttempts = 100 // of a schedule
+
+// Failure explains a failure that was given.
+func (cfg Config) Failure(f Failure) Explanation {
+	ex, policy, err := cfg.classify(f)
+	next := policy.Count(retry.Failure{Err: err, Attempt: ex.Attempt, First: f.First, Now: f.Time}, nil)
+	ex.decide(policy, next, err, f.First)
+	return ex
+}
+
+// classify returns the policy and the error of a failure, as the headers of its message change
+// them, and what is known before a decision.
+func (cfg Config) classify(f Failure) (ex Explanation, policy retry.Policy, err error) {
+	route, policy := cfg.route(f.Queue)
+	classifier, _ := retry.NewClassifier(slices.Concat(route.Rules, cfg.Rules)...) // the configuration has checked them
+	err = f.Error
+	if f.Class != "" {
+		err = retry.Class(f.Class, err)
+	}
+	rule, err := classifier.Classify(f.Queue, f.Headers, err)
+	policy, before, err := route.Headers.Apply(f.Headers, policy, max(f.Attempt, 1)-1, err)
+	return Explanation{
+		Queue: f.Queue, Error: f.Error, Class: retry.ClassOf(err), Rule: rule, Attempt: before + 1, Failed: f.Time.UTC(),
+		Attempts: policy.ForClass(retry.ClassOf(err)).MaxAttempts(), Schedule: []Attempt{},
+	}, policy, err
+}
+
+// decide adds a decision, and the attempts that follow.
+func (ex *Explanation) decide(policy retry.Policy, next retry.Decision, err error, first time.Time) {
+	ex.Action, ex.Reason, ex.Delay = next.Action.String(), next.Reason, next.Delay.Seconds()
+	ex.follow(policy, next, err, first)
+}
+
+// follow adds the attempts that follow a decision.
+func (ex *Explanation) follow(policy retry.Policy, next retry.Decision, err error, first time.Time) {
+	if first.IsZero() {
+		first = ex.Failed
+	}
+	failed, attempt := ex.Failed, ex.Attempt
+	for next.Action != retry.Poison {
+		if len(ex.Schedule) == mostAttempts {
+			return
+		}
+		if next.Action == retry.Retry {
+			attempt++
+		}
+		failed = failed.Add(next.Delay)
+		ex.Schedule = append(ex.Schedule, Attempt{attempt, next.Delay.Seconds(), failed})
+		next = policy.Count(retry.Failure{Err: err, Attempt: attempt, First: first, Now: failed}, nil)
+	}
+	ex.GivenUp = failed
+}
+
+// route returns the route of a queue and its policy.
+func (cfg Config) route(queue string) (pipeline.Route, retry.Policy) {
+	i := slices.IndexFunc(cfg.Routes, func(r pipeline.Route) bool { return r.Queue == queue })
+	route := pipeline.Route{Queue: queue}
+	if i >= 0 {
+		route = cfg.Routes[i]
+	}
+	if policy := cmp.Or(route.Policy, cfg.Default); policy != nil {
+		return route, *policy
+	}
+	return route, retry.Default()
+}
+
+// Message explains the latest failure of a message at a queue ("": the queue that failed
+// last). events are those of the message, in order; e has its headers.
+func (cfg Config) Message(e schemas.Event, events []schemas.Event, queue string) (Explanation, error) {
+	at := -1
+	handled := map[string]bool{} // by queue, since its failure
+	for i, event := range events {
+		switch event.Action {
+		case schemas.RetryScheduled, schemas.Poisoned:
+			handled[event.Queue] = false
+			if queue == "" || event.Queue == queue {
+				at = i
+			}
+		case schemas.Handled:
+			handled[event.Queue] = true
+		}
+	}
+	if at < 0 {
+		return Explanation{}, &NoFailureError{Message: e.Fingerprint, Queue: queue}
+	}
+	failure := events[at]
+	return cfg.recorded(e, failure, handled[failure.Queue]), nil
+}
+
+// NoFailureError reports that a message did not fail.
+type NoFailureError struct{ Message, Queue string }
+
+func (e *NoFailureError) Error() string {
+	if e.Queue != "" {
+		return fmt.Sprintf("message %s has no failure at queue %s", e.Message, e.Queue)
+	}
+	return fmt.Sprintf("message %s has no failure", e.Message)
+}
+
+// recorded explains a failure by its event. The decision of the event counts, and the policy
+// for the attempts after the next.
+func (cfg Config) recorded(e, failure schemas.Event, handled bool) Explanation {
+	f := Failure{
+		Queue: failure.Queue, Error: Error{failure.Failure.Type, failure.Failure.Message}, Attempt: failure.Attempt,
+		Headers: e.Envelope.Headers, First: failure.FirstFailed, Time: failure.Time,
+	}
+	if why := failure.Failure; why.Rule == "" && why.Class != retry.DefaultClass {
+		f.Class = why.Class
+	}
+	next := retry.Decision{Action: retry.Poison}
+	if failure.Action == schemas.RetryScheduled {
+		next = retry.Decision{Action: retry.Retry, Delay: failure.Delay}
+		if !counts(failure) {
+			next.Action = retry.Defer
+			f.Attempt++
+		}
+	}
+	ex, policy, err := cfg.classify(f)
+	ex.Message = e.Fingerprint
+	ex.Recorded = &Recorded{string(failure.Action), failure.Failure.Class, failure.Failure.Rule}
+	if handled {
+		ex.Recorded.Action = string(schemas.Handled)
+		ex.Action = string(schemas.Handled)
+		return ex
+	}
+	ex.decide(policy, next, err, failure.FirstFailed)
+	return ex
+}
+
+// counts reports whether the failure of a `retry_scheduled` event used an attempt.
+func counts(failure schemas.Event) bool {
+	n := len(failure.Attempts)
+	return n > 0 && failure.Attempts[n-1].Time.Equal(failure.Time)
+}
