@@ -140,7 +140,7 @@ func TestRoutes(t *testing.T) {
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	t.Cleanup(service.Close)
 	s := newSystem(t, `WATERSHIP_ROUTES=[{queue: failing, park: true, bind: [{exchange: shop, key: order.fail}], handler: {http: {url: "`+service.URL+`"}}}, `+
-		`{queue: "<script>alert(1)</script>\u202e", retry: slow}]`, `WATERSHIP_RETRY_POLICIES={slow: {first: 1m, factor: 1, jitter: 0.5, attempts: 200, classes: {never: {delays: []}}}}`)
+		`{queue: "<script>alert(1)</script>\u202e", retry: slow}]`, `WATERSHIP_RETRY_POLICIES={slow: {first: 1m, factor: 1, jitter: 0.5, attempts: 200, no_attempts: [{dates: 2020-01-01}], time_zone: Europe/Berlin, give_up_after: 10d, classes: {never: {delays: []}, nights: {at: ["03:00"]}}}}`)
 	s.publish(t, "m-1", `{}`, nil)
 	s.await(t, 1, "action: handled")
 	publisher, err := s.Publisher(t.Context())
@@ -153,7 +153,7 @@ func TestRoutes(t *testing.T) {
 	s.await(t, 1, "action: retry_scheduled and queue: failing")
 	page := s.get(t, whole("/routes"))
 	page.want(t, http.StatusOK, "3 routes", "orders", "failing", "left, attempt", "running", "no queue", "watership.index", "watership.wait.1000",
-		"4 attempts within 41 s", "200 attempts within 3h 19m, each delay shorter by up to 50 %", "And 99 attempts more", "Errors of class never", "One attempt;")
+		"4 attempts within 41 s", "200 attempts within 3h 19m, each delay shorter by up to 50 %, none on 2020-01-01 (Europe/Berlin), if the first fails now, none later than 10d after the first", "the last at 03:00, none on", "And 99 attempts more", "Errors of class never", "One attempt;")
 	if strings.Contains(page.text, "<script>alert") || strings.Contains(page.words(t), "\u202e") {
 		t.Error("the name of a queue is not shown as text")
 	}

@@ -91,6 +91,9 @@ func percent(share float64) string { return strconv.FormatFloat(share, 'f', 2, 6
 // JitterPercent is the share of each delay by which it may be shorter.
 func (s Schedule) JitterPercent() int { return int(math.Round(100 * s.Jitter)) }
 
+// GiveUpWithin is the time since the first failure after which there is no attempt.
+func (s Schedule) GiveUpWithin() time.Duration { return Seconds(s.GiveUpAfter) }
+
 // Seconds returns a duration of the API.
 func Seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
