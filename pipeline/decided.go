@@ -30,7 +30,7 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 		d, found, err = r.findDecision(ctx, state)
 	}
 	if err != nil {
-		if r.warnings.allows("decisions", r.now()) {
+		if r.warnings.Allow("decisions", r.now()) {
 			r.logger.Error("an operator's decisions about waiting messages cannot be read; the messages wait", "pause", r.pause, "error", err)
 		}
 		state.Undecided = true

@@ -32,6 +32,16 @@ func (a *API) registerRoutes() {
 		Summary: "Resume a route that an operator has paused",
 	}, a.resumeRoute)
 	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/routes/pause", ID: "pauseAllRoutes", Tag: "system", Role: access.Operator,
+		Summary: "Pause all routes in every process",
+		Text:    "As for one route, also for routes that are added later. It is for callers without limits.",
+	}, a.pauseAll)
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/routes/resume", ID: "resumeAllRoutes", Tag: "system", Role: access.Operator,
+		Summary: "Resume all routes after a pause of all",
+		Text:    "Routes that are paused themselves stay so.",
+	}, a.resumeAll)
+	register(a, operation.Operation{
 		Method: http.MethodGet, Path: "/queues", ID: "listQueues", Tag: "system", Role: access.Viewer,
 		Summary: "List the queues of the virtual host with their numbers",
 	}, a.listQueues)
@@ -71,17 +81,25 @@ func (a *API) listRoutes(ctx context.Context, in *routesInput) (*routesOutput, e
 }
 
 type pauseInput struct {
-	IdempotencyKey
 	Queue string `path:"queue" maxLength:"255" doc:"Queue of the route"`
-	Body  struct {
+	pauseAllInput
+}
+
+type pauseAllInput struct {
+	IdempotencyKey
+	Body struct {
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why it is paused"`
 	}
 }
 
 type resumeRouteInput struct {
-	IdempotencyKey
 	Queue string `path:"queue" maxLength:"255" doc:"Queue of the route"`
-	Body  struct {
+	resumeAllInput
+}
+
+type resumeAllInput struct {
+	IdempotencyKey
+	Body struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is resumed"`
 	}
 }
@@ -108,6 +126,39 @@ func (a *API) resumeRoute(ctx context.Context, in *resumeRouteInput) (*pauseOutp
 		err = a.app.ResumeRoute(ctx, in.Queue, decision)
 	}
 	return &pauseOutput{PausedRoute{in.Queue, false}}, err
+}
+
+type pauseAllOutput struct{ Body PausedRoutes }
+
+// PausedRoutes are all routes, which were paused or resumed.
+type PausedRoutes struct {
+	Paused bool `json:"paused" doc:"An operator has paused all routes"`
+}
+
+func (a *API) pauseAll(ctx context.Context, in *pauseAllInput) (*pauseAllOutput, error) {
+	decision, err := decisionAboutAll(ctx, "pause", in.Body.Reason)
+	if err == nil {
+		err = a.app.PauseAll(ctx, decision)
+	}
+	return &pauseAllOutput{PausedRoutes{true}}, err
+}
+
+func (a *API) resumeAll(ctx context.Context, in *resumeAllInput) (*pauseAllOutput, error) {
+	decision, err := decisionAboutAll(ctx, "resume", in.Body.Reason)
+	if err == nil {
+		err = a.app.ResumeAll(ctx, decision)
+	}
+	return &pauseAllOutput{PausedRoutes{false}}, err
+}
+
+// decisionAboutAll describes an action on all routes, for which a caller needs all queues.
+func decisionAboutAll(ctx context.Context, action, reason string) (app.Decision, error) {
+	caller := access.FromContext(ctx)
+	access.Describe(ctx, access.Action{Name: action, Object: "all routes", Reason: reason})
+	if caller.Limited() {
+		return app.Decision{}, problem.Forbidden(caller.Name+" may not use all queues", "Ask for a token without limits, or name a route.")
+	}
+	return app.Decision{Operator: caller.Name, Reason: reason}, nil
 }
 
 // decisionAbout describes an action on a route, which the caller must be allowed to use.

@@ -184,4 +184,18 @@ func testPauseRoutes(t *testing.T, s system) {
 	if got := s.get(t, "/events/count"+query("query", "action: resumed and error.type: operator")); got["count"] != 1.0 {
 		t.Errorf("%v events of two requests, one of which changed nothing", got)
 	}
+	viewer.do(t, http.MethodPost, "/routes/pause", why).wantProblem(t, http.StatusForbidden, "operator")
+	limited.do(t, http.MethodPost, "/routes/pause", why).wantProblem(t, http.StatusForbidden, "bob may not use all queues")
+	if got := s.post(t, "/routes/pause", why); got["paused"] != true {
+		t.Errorf("%v", got)
+	}
+	if got := route(); member(got, "state") != "paused" || member(got, "paused_with_all") != true || member(got, "paused_by_hand") != nil {
+		t.Errorf("%v", got)
+	}
+	s.do(t, http.MethodPost, "/routes/orders/resume", "{}").wantProblem(t, http.StatusBadRequest, "resume all")
+	limited.do(t, http.MethodPost, "/routes/resume", "{}").wantProblem(t, http.StatusForbidden, "bob may not use all queues")
+	s.post(t, "/routes/resume", "{}")
+	if got := route(); member(got, "paused_with_all") != nil {
+		t.Errorf("%v", got)
+	}
 }

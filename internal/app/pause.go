@@ -22,12 +22,37 @@ func (a *App) PauseRoute(ctx context.Context, queue string, d Decision) error {
 	return control.Pause(ctx, queue, d.text())
 }
 
+// PauseAll pauses all routes in all processes, also those that do not exist yet, until
+// ResumeAll.
+func (a *App) PauseAll(ctx context.Context, d Decision) error {
+	control, err := a.pauseControl(ctx)
+	if err != nil {
+		return err
+	}
+	return control.Pause(ctx, pause.All, d.text())
+}
+
+// ResumeAll ends PauseAll. Routes that are paused themselves stay so.
+func (a *App) ResumeAll(ctx context.Context, d Decision) error {
+	control, err := a.pauseControl(ctx)
+	if err != nil {
+		return err
+	}
+	paused, err := pause.Paused(ctx, control.Publisher, a.topology, pause.All)
+	if err != nil || !paused {
+		return err
+	}
+	return control.Resume(ctx, pause.All, d.text())
+}
+
 // ResumeRoute resumes a route that an operator has paused.
 func (a *App) ResumeRoute(ctx context.Context, queue string, d Decision) error {
 	state, err := a.routeState(ctx, queue)
 	switch {
 	case err != nil:
 		return err
+	case !state.ByHand && state.WithAll:
+		return inputErrorf("all routes are paused, the one of queue %s among them: resume all", queue)
 	case !state.ByHand && state.State == "paused":
 		return inputErrorf("the circuit breaker has paused the route of queue %s: it resumes by itself when a message succeeds", queue)
 	case !state.ByHand:
@@ -51,10 +76,8 @@ func (a *App) pauseControl(ctx context.Context) (pause.Control, error) {
 
 // routeState returns the state of a route that can be paused.
 func (a *App) routeState(ctx context.Context, queue string) (routestate.State, error) {
-	for _, route := range a.configured().Routes {
-		if route.Queue == queue && !route.HasHandler() {
-			return routestate.State{}, inputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
-		}
+	if slices.Contains(a.foreign(), queue) {
+		return routestate.State{}, inputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
 	}
 	states, err := a.RouteStates(ctx, false)
 	i := slices.IndexFunc(states, func(s routestate.State) bool { return s.Queue == queue })

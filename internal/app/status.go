@@ -79,7 +79,7 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	if s := a.server.Load(); s != nil {
 		handlers = *s.config.Load()
 	}
-	cfg := routestate.Config{Topology: a.topology, VHost: a.vhost, Source: a.settings.Source, Routes: handlers.Routes, Default: handlers.Default}
+	cfg := routestate.Config{Topology: a.topology, VHost: a.vhost, Source: a.settings.Source, Routes: handlers.Routes, Default: handlers.Default, Foreign: a.foreign()}
 	var err error
 	if cfg.Connection, err = a.Connection(); err != nil {
 		return nil, err
@@ -92,4 +92,14 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	}
 	cfg.Management, _ = a.Management() // RabbitMQ may not have it
 	return cfg.List(ctx, recent)
+}
+
+// foreign returns the queues of routes that other programs consume.
+func (a *App) foreign() (queues []string) {
+	for _, route := range a.configured().Routes {
+		if !route.HasHandler() {
+			queues = append(queues, route.Queue)
+		}
+	}
+	return queues
 }

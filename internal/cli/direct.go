@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/transfer"
@@ -321,10 +322,16 @@ func (d *direct) Reload(context.Context) (app.Reloaded, error) {
 
 // PauseRoute implements system.
 func (d *direct) PauseRoute(ctx context.Context, queue, reason string) error {
+	if queue == pause.All {
+		return d.PauseAll(ctx, app.Decision{Operator: operator(), Reason: reason})
+	}
 	return d.App.PauseRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
 }
 
 // ResumeRoute implements system.
 func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) error {
+	if queue == pause.All {
+		return d.ResumeAll(ctx, app.Decision{Operator: operator(), Reason: reason})
+	}
 	return d.App.ResumeRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
 }

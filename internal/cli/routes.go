@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +25,7 @@ until it is resumed it handles nothing.`,
   watership routes -o json
   watership routes pause orders --reason 'the database moves'
   watership routes resume orders
+  watership routes pause --all --drain --reason 'RabbitMQ is upgraded'
   watership routes add invoices --dry-run`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,52 +41,6 @@ until it is resumed it handles nothing.`,
 	}
 	format.addFlag(cmd, "table", "json")
 	cmd.AddCommand(newPause(from), newResume(from), newRouteAdd(from), newRouteRemove(from))
-	return cmd
-}
-
-func newPause(from *settings) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "pause QUEUE",
-		Short: "Pause the route of a queue in every process",
-		Long: `Pause a route: every process that handles it finishes the messages that its handlers
-have, and takes no more within seconds. Messages wait in the queue. The route stays
-paused over restarts, until it is resumed. An event has the operator and the reason.`,
-		Example: "  watership routes pause orders --reason 'the database moves'",
-		Args:    exactArgs(1, "the queue of the route"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if strings.TrimSpace(reason) == "" {
-				return usagef("--reason is required")
-			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
-				if err := sys.PauseRoute(ctx, args[0], reason); err != nil {
-					return err
-				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("the route of queue %s is paused", terminal.Cell(args[0], 255))
-			})
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
-	return cmd
-}
-
-func newResume(from *settings) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:     "resume QUEUE",
-		Short:   "Resume the route of a queue that an operator has paused",
-		Example: "  watership routes resume orders",
-		Args:    exactArgs(1, "the queue of the route"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
-				if err := sys.ResumeRoute(ctx, args[0], reason); err != nil {
-					return err
-				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("the route of queue %s is no longer paused by hand", terminal.Cell(args[0], 255))
-			})
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why")
 	return cmd
 }
 

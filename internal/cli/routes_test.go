@@ -192,7 +192,7 @@ func TestRoutePausedByHand(t *testing.T) {
 		i := install(t, broker, serveHTTP(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled.Add(1) })))
 		serving := i.serve(t)
 		wantRun(t, i.run(t, "routes", "pause", "nothing", "--reason", "x"), 2, "no route has the queue nothing")
-		wantRun(t, i.run(t, "routes", "pause", i.queue, "--reason", "the database moves"), 0, "the route of queue "+i.queue+" is paused")
+		wantRun(t, i.run(t, "routes", "pause", i.queue, "--drain", "--reason", "the database moves"), 0, "the route of queue "+i.queue+" is paused\nno message is in flight\n")
 		i.eventually(t, "action: paused and error.type: operator", 1)
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "the database moves (")
 		wantRun(t, i.run(t, "doctor"), 0, "the route of queue "+i.queue+" is paused by hand since ", "watership routes resume "+i.queue)

@@ -36,7 +36,7 @@ type system interface {
 	Reload(ctx context.Context) (app.Reloaded, error)
 	RouteStates(ctx context.Context) ([]routestate.State, error)
 	Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error)
-	PauseRoute(ctx context.Context, queue, reason string) error
+	PauseRoute(ctx context.Context, queue, reason string) error // of pause.All: all routes
 	ResumeRoute(ctx context.Context, queue, reason string) error
 	Alerts(ctx context.Context) (alerts.View, error)
 	TestAlerts(ctx context.Context, receiver, operator string) ([]alerts.Answer, error)

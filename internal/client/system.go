@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/routestate"
 )
 
@@ -28,14 +29,21 @@ func (c *Client) RouteStates(ctx context.Context) ([]routestate.State, error) {
 	return states, nil
 }
 
-// PauseRoute pauses the route of a queue.
+// PauseRoute pauses the route of a queue; "": all routes.
 func (c *Client) PauseRoute(ctx context.Context, queue, reason string) error {
-	return c.post(ctx, actTimeout, "/routes/"+url.PathEscape(queue)+"/pause", newKey(), map[string]string{"reason": reason}, nil)
+	return c.post(ctx, actTimeout, routePath(queue)+"/pause", newKey(), map[string]string{"reason": reason}, nil)
 }
 
-// ResumeRoute resumes the route of a queue that an operator has paused.
+func routePath(queue string) string {
+	if queue == pause.All {
+		return "/routes"
+	}
+	return "/routes/" + url.PathEscape(queue)
+}
+
+// ResumeRoute resumes the route of a queue that an operator has paused; "": all routes.
 func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) error {
-	return c.post(ctx, actTimeout, "/routes/"+url.PathEscape(queue)+"/resume", newKey(), map[string]string{"reason": reason}, nil)
+	return c.post(ctx, actTimeout, routePath(queue)+"/resume", newKey(), map[string]string{"reason": reason}, nil)
 }
 
 // Reload reloads the configuration of the server.

@@ -238,6 +238,21 @@ func TestPauseARoute(t *testing.T) {
 	s.await(t, 1, "action: audited and watership.audit.operation: pause and not error.type: *")
 }
 
+// An operator pauses all routes, and resumes all.
+func TestPauseAllRoutes(t *testing.T) {
+	s := newSystem(t)
+	form := url.Values{"queue": {""}, "key": {"k-1"}, "reason": {""}}
+	s.post(t, "/routes/pause", form).want(t, http.StatusUnprocessableEntity, "a pause needs a reason")
+	form.Set("reason", "the brokers move")
+	s.post(t, "/routes/pause", form).want(t, http.StatusOK, "All routes are paused.", "Resume all routes")
+	s.await(t, 1, "action: paused and error.type: operator and not watership.queue: *")
+	s.get(t, whole("/routes")).want(t, http.StatusOK, "1 route, 1 paused", "with all routes, by an operator", "the brokers move (local)")
+	for range 2 {
+		s.post(t, "/routes/resume", url.Values{"queue": {""}, "key": {"k-2"}}).want(t, http.StatusOK, "All routes are resumed.", "Pause all routes")
+	}
+	s.await(t, 1, "action: resumed and error.type: operator")
+}
+
 func TestViewersPauseNothing(t *testing.T) {
 	s := newSystem(t)
 	pages, err := console.New(console.Config{API: s.api})

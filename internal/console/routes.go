@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/systempage"
 )
@@ -79,14 +80,18 @@ func (c *Console) resumeRoute(r *http.Request) (frame.Response, error) {
 	return c.actOnRoute(r, "resume", "resumed")
 }
 
-// actOnRoute pauses or resumes the route of a form. A refusal is shown with the form.
+// actOnRoute pauses or resumes the route of a form, or all routes. A refusal is shown with the form.
 func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Response, error) {
 	queue, reason := r.PostForm.Get("queue"), strings.TrimSpace(r.PostForm.Get("reason"))
 	if action == "pause" && reason == "" {
 		refused := unprocessable("a pause needs a reason", "Say why: others see it at the route.")
 		return c.routesPage(r, routesPage{Refused: refused, Queue: queue}), nil
 	}
-	err := c.client.Post(r.Context(), "/routes/"+url.PathEscape(queue)+"/"+action, r.PostForm.Get("key"), map[string]string{"reason": reason}, nil)
+	path := "/routes/" + url.PathEscape(queue) + "/" + action
+	if queue == pause.All {
+		path = "/routes/" + action
+	}
+	err := c.client.Post(r.Context(), path, r.PostForm.Get("key"), map[string]string{"reason": reason}, nil)
 	if err != nil {
 		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil
 	}

@@ -25,6 +25,9 @@ func (d *doctor) checkPaused(ctx context.Context) {
 			continue
 		}
 		text, remedy := "the route of queue "+route.Queue+" is paused", "mend its service: the route resumes by itself when a message succeeds"
+		if route.WithAll && !route.ByHand {
+			text, remedy = text+" with all routes", "when the reason is gone: watership routes resume --all"
+		}
 		if route.ByHand {
 			text, remedy = text+" by hand", "when the reason is gone: watership routes resume "+wording.Quoted(route.Queue)
 		}

@@ -27,10 +27,10 @@ type Control struct {
 	Sign func(rabbit.Message) rabbit.Message
 }
 
-// Pause pauses the route of a queue in every process. A route that is paused stays so.
+// Pause pauses the route of a queue, or All, in every process. A route that is paused stays so.
 func (c Control) Pause(ctx context.Context, queue, why string) error {
 	err := c.Connection.Do(ctx, func(ch *amqp.Channel) error {
-		return ch.QueueBind(c.Topology.Paused(), queue, c.Topology.Pauses(), false, nil)
+		return ch.QueueBind(c.Topology.Paused(), keyOf(c.Topology, queue), c.Topology.Pauses(), false, nil)
 	})
 	if err != nil {
 		return c.withRemedy(err, "pausing", queue)
@@ -38,10 +38,11 @@ func (c Control) Pause(ctx context.Context, queue, why string) error {
 	return c.record(ctx, schemas.Paused, queue, why)
 }
 
-// Resume resumes the route of a queue. A route that is not paused goes on.
+// Resume resumes the route of a queue, or All: routes that are paused themselves stay so. A
+// route that is not paused goes on.
 func (c Control) Resume(ctx context.Context, queue, why string) error {
 	err := c.Connection.Do(ctx, func(ch *amqp.Channel) error {
-		return ch.QueueUnbind(c.Topology.Paused(), queue, c.Topology.Pauses(), nil)
+		return ch.QueueUnbind(c.Topology.Paused(), keyOf(c.Topology, queue), c.Topology.Pauses(), nil)
 	})
 	if err != nil {
 		return c.withRemedy(err, "resuming", queue)
@@ -49,12 +50,19 @@ func (c Control) Resume(ctx context.Context, queue, why string) error {
 	return c.record(ctx, schemas.Resumed, queue, why)
 }
 
+func nameOf(queue string) string {
+	if queue == All {
+		return "all routes"
+	}
+	return "the route of queue " + queue
+}
+
 func (c Control) withRemedy(err error, what, queue string) error {
 	var refused *amqp.Error
 	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
-		return fmt.Errorf("%s the route of queue %s: exchange %s or queue %s is missing: run watership setup", what, queue, c.Topology.Pauses(), c.Topology.Paused())
+		return fmt.Errorf("%s %s: exchange %s or queue %s is missing: run watership setup", what, nameOf(queue), c.Topology.Pauses(), c.Topology.Paused())
 	}
-	return fmt.Errorf("%s the route of queue %s: %w", what, queue, err)
+	return fmt.Errorf("%s %s: %w", what, nameOf(queue), err)
 }
 
 // record publishes the event of a route that was paused or resumed.
@@ -68,7 +76,7 @@ func (c Control) record(ctx context.Context, action schemas.Action, queue, why s
 		Exchange: c.Topology.Events(), RoutingKey: string(action), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
 	}))
 	if err != nil {
-		return fmt.Errorf("the route of queue %s is %s, but publishing its event failed: %w", queue, action, err)
+		return fmt.Errorf("%s: %s, but publishing the event failed: %w", nameOf(queue), action, err)
 	}
 	return nil
 }

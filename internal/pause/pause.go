@@ -1,4 +1,4 @@
-// Package pause pauses routes by hand. A paused route is a binding in RabbitMQ, which
+// Package pause pauses routes by hand, one or all. A paused route is a binding in RabbitMQ, which
 // survives restarts, with the name of the route's queue as its key: the exchange Pauses
 // then routes a message with that key to the queue Paused, which keeps nothing. Each
 // process with a route asks by publishing such a message with the mandatory flag. RabbitMQ
@@ -25,9 +25,21 @@ type Publisher interface {
 // errAlternate is the error of an exchange that routes every message.
 var errAlternate = errors.New("it routes keys that nothing is bound with, so it does not tell which routes are paused: it has an alternate exchange")
 
-// Paused asks RabbitMQ whether an operator has paused the route of a queue.
+// All is the queue by which all routes are paused, also those that do not exist yet.
+const All = ""
+
+// keyOf returns the key of the binding that pauses the route of a queue, or All. No route has
+// the queue of pauses.
+func keyOf(t schemas.Topology, queue string) string {
+	if queue == All {
+		return t.Paused()
+	}
+	return queue
+}
+
+// Paused asks RabbitMQ whether an operator has paused the route of a queue itself, or All.
 func Paused(ctx context.Context, by Publisher, t schemas.Topology, queue string) (bool, error) {
-	routed, err := isRouted(ctx, by, t, queue)
+	routed, err := isRouted(ctx, by, t, keyOf(t, queue))
 	if err != nil || !routed {
 		return false, err
 	}

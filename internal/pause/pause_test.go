@@ -226,3 +226,36 @@ func (r rig) as(t *testing.T, login rabbittest.Broker) rig {
 	t.Cleanup(func() { _ = r.publisher.Close() })
 	return r
 }
+
+// A pause of all routes is apart from the pauses of single ones, and concerns routes of which a
+// process learns later.
+func TestAllRoutes(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		r := newRig(t, b, topology.Classic)
+		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: slog.New(slog.DiscardHandler)}
+		want := func(queue string, paused bool) {
+			t.Helper()
+			w.Check(t.Context())
+			if got, _ := w.Switch(queue).State(); got != paused {
+				t.Errorf("%s is paused: %t", queue, got)
+			}
+		}
+		w.Switch("orders")
+		w.Switch("mails")
+		r.pause(t, "orders")
+		r.pause(t, All)
+		r.want(t, All, true)
+		r.want(t, "mails", false)
+		want("orders", true)
+		want("mails", true)
+		w.Switch("later")
+		want("later", true)
+		r.resume(t, All)
+		want("orders", true)
+		want("mails", false)
+		w.Forget("orders")
+		r.resume(t, "orders")
+		r.want(t, "orders", false)
+		r.want(t, All, false)
+	})
+}

@@ -121,10 +121,17 @@ func (w *Watcher) Check(ctx context.Context) {
 	w.mu.Lock()
 	switches := maps.Clone(w.switches)
 	w.mu.Unlock()
+	all, unknown := Paused(ctx, w.Publisher, w.Topology, All)
 	queues := slices.Sorted(maps.Keys(switches))
 	problems := make([]error, len(queues))
 	for i, queue := range queues {
-		asking.Go(func() { problems[i] = w.check(ctx, queue, switches[queue]) })
+		asking.Go(func() {
+			paused, err := all, unknown
+			if err == nil && !all {
+				paused, err = Paused(ctx, w.Publisher, w.Topology, queue)
+			}
+			problems[i] = w.set(switches[queue], queue, paused, err)
+		})
 	}
 	asking.Wait()
 	problem := cmp.Or(problems...)
@@ -136,8 +143,8 @@ func (w *Watcher) Check(ctx context.Context) {
 	}
 }
 
-func (w *Watcher) check(ctx context.Context, queue string, of *Switch) error {
-	paused, err := Paused(ctx, w.Publisher, w.Topology, queue)
+// set sets a switch to the answer of RabbitMQ, and returns the error of the question.
+func (w *Watcher) set(of *Switch, queue string, paused bool, err error) error {
 	var refused *rabbit.RefusedError
 	if err != nil && !errors.As(err, &refused) && !errors.Is(err, errAlternate) {
 		of.suspect()

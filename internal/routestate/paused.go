@@ -69,7 +69,7 @@ func (cfg Config) pausedByHand(ctx context.Context, queues []string) (map[string
 func (cfg Config) addReasons(ctx context.Context, held map[string]schemas.Event) error {
 	for queue := range held {
 		query := kql.And{
-			kql.FieldIs("event.action", string(schemas.Paused)), kql.FieldIs("error.type", pause.ByOperator), kql.FieldIs("watership.queue", queue),
+			kql.FieldIs("event.action", string(schemas.Paused)), kql.FieldIs("error.type", pause.ByOperator), ofQueue(queue),
 		}
 		for e, err := range cfg.Events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true}) {
 			if err != nil {
@@ -82,6 +82,14 @@ func (cfg Config) addReasons(ctx context.Context, held map[string]schemas.Event)
 		}
 	}
 	return nil
+}
+
+// ofQueue selects the events about the route of a queue, or about all routes.
+func ofQueue(queue string) kql.Node {
+	if queue == pause.All {
+		return kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.queue"}}}
+	}
+	return kql.FieldIs("watership.queue", queue)
 }
 
 // within limits a query to events that are not older.

@@ -31,6 +31,7 @@ type State struct {
 	Since     *time.Time `json:"since,omitempty" doc:"When it was paused"`
 	Error     string     `json:"error,omitempty" doc:"Why it was paused: the reason of an operator, or the error of its messages"`
 	ByHand    bool       `json:"paused_by_hand,omitempty" doc:"An operator has paused it, and has to resume it"`
+	WithAll   bool       `json:"paused_with_all,omitempty" doc:"An operator has paused all routes, and has to resume all"`
 	Retry     []Schedule `json:"retry,omitempty" nullable:"false" doc:"Retry policy for errors of each class; none: the server does not know it"`
 	Recent    *Recent    `json:"recent,omitempty" doc:"How the latest messages fared, on request"`
 }
@@ -45,6 +46,7 @@ type Config struct {
 	Source     string // of events; "": any
 	Events     Events
 	Routes     []pipeline.Route
+	Foreign    []string      // queues of Routes that other programs consume
 	Default    *retry.Policy // of routes that have none
 }
 
@@ -59,7 +61,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		known[route.Queue] = &route
 	}
 	queues := cfg.queues(slices.AppendSeq(others, maps.Keys(paused)))
-	held, err := cfg.pausedByHand(ctx, queues)
+	held, err := cfg.pausedByHand(ctx, append(slices.Clone(queues), pause.All))
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +69,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		problem = cfg.addReasons(ctx, held)
 	}
 	now := time.Now().Truncate(time.Minute)
+	all, allPaused := held[pause.All]
 	var states []State
 	for _, queue := range queues {
 		state, err := cfg.queueState(ctx, queue)
@@ -80,11 +83,13 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		if e, is := paused[queue]; is {
 			state.State, state.Since, state.Error = "paused", &e.FirstFailed, e.Failure.Message
 		}
+		if allPaused && !slices.Contains(cfg.Foreign, queue) {
+			state.pausedBy(all)
+			state.WithAll = true
+		}
 		if e, is := held[queue]; is {
-			state.State, state.ByHand, state.Since, state.Error = "paused", true, nil, e.Failure.Message
-			if !e.Time.IsZero() {
-				state.Since = &e.Time
-			}
+			state.pausedBy(e)
+			state.ByHand = true
 		}
 		if route := known[queue]; route != nil {
 			state.Retry = schedules(cmp.Or(route.Policy, cfg.Default), now)
@@ -95,6 +100,14 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		problem = cfg.addRecent(ctx, states)
 	}
 	return states, problem
+}
+
+// pausedBy sets the state of a route that an operator has paused, from its event.
+func (s *State) pausedBy(e schemas.Event) {
+	s.State, s.Since, s.Error = "paused", nil, e.Failure.Message
+	if !e.Time.IsZero() {
+		s.Since = &e.Time
+	}
 }
 
 // queues returns the queues of the configured routes, then of the others.

@@ -16,6 +16,7 @@ type Routes struct {
 	List     []Route
 	Problem  string // of the store, which then does not tell all
 	Paused   int    // routes
+	All      bool   // an operator has paused all routes
 	Policies []Policy
 	Unknown  []string // queues whose policy the server does not know
 }
@@ -37,6 +38,7 @@ func NewRoutes(of api.Routes) Routes {
 	routes := Routes{Problem: of.Problem}
 	known := map[string]int{} // places of policies
 	for _, state := range of.Routes {
+		routes.All = routes.All || state.WithAll
 		routes.List = append(routes.List, Route{state, "/failures?" + ofQueue(state.Queue), "/messages?" + ofQueue(state.Queue)})
 		if state.State == "paused" {
 			routes.Paused++
@@ -75,7 +77,7 @@ func (r Route) Badge() string {
 	switch {
 	case r.State == "running":
 		return "good"
-	case r.State == "no consumer", r.ByHand:
+	case r.State == "no consumer", r.ByHand, r.WithAll:
 		return "warn"
 	}
 	return "bad"

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// routeChoice are the arguments that choose a route, or all.
+type routeChoice struct {
+	all    bool
+	reason string
+}
+
+func (c *routeChoice) addFlags(cmd *cobra.Command, reason string) {
+	cmd.Flags().BoolVar(&c.all, "all", false, "all routes, also those that are added later")
+	cmd.Flags().StringVar(&c.reason, "reason", "", reason)
+}
+
+// queue returns the queue of the route, or pause.All.
+func (c *routeChoice) queue(args []string) (string, error) {
+	switch {
+	case c.all && len(args) > 0:
+		return "", usagef("--all and a queue cannot be combined")
+	case !c.all && (len(args) != 1 || strings.TrimSpace(args[0]) == ""):
+		return "", usagef("expected the queue of the route, or --all")
+	case c.all:
+		return pause.All, nil
+	}
+	return args[0], nil
+}
+
+func newPause(from *settings) *cobra.Command {
+	var choice routeChoice
+	var drain bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "pause [QUEUE]",
+		Short: "Pause the route of a queue, or all routes, in every process",
+		Long: `Pause a route: every process that handles it finishes the messages that its handlers
+have, and takes no more within seconds. Messages wait in the queue. The route stays
+paused over restarts, until it is resumed. An event has the operator and the reason.
+
+--drain waits until no process has a message of the route: RabbitMQ's management API has
+to say so for some seconds, since its numbers are up to 5 s old. When --timeout is over
+the exit code is 1, and the route stays paused.`,
+		Example: `  watership routes pause orders --reason 'the database moves'
+  watership routes pause --all --drain --timeout 5m --reason 'RabbitMQ is upgraded'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			queue, err := choice.queue(args)
+			switch {
+			case err != nil:
+				return err
+			case strings.TrimSpace(choice.reason) == "":
+				return usagef("--reason is required")
+			case !drain && cmd.Flags().Changed("timeout"):
+				return usagef("--timeout is for --drain")
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				if err := sys.PauseRoute(ctx, queue, choice.reason); err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				if err := to.printf("%s paused", subjectOf(queue)); err != nil || !drain {
+					return err
+				}
+				if err := (drainer{sys, queue, statisticsAge, time.Second}).wait(ctx, timeout); err != nil {
+					return err
+				}
+				return to.printf("no message is in flight")
+			})
+		},
+	}
+	choice.addFlags(cmd, "why (required)")
+	cmd.Flags().BoolVar(&drain, "drain", false, "wait until no message is in flight")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "of --drain: the longest wait")
+	return cmd
+}
+
+func newResume(from *settings) *cobra.Command {
+	var choice routeChoice
+	cmd := &cobra.Command{
+		Use:   "resume [QUEUE]",
+		Short: "Resume the route of a queue, or all, that an operator has paused",
+		Long: `Resume a route that an operator has paused. --all ends "pause --all": routes that are
+paused by themselves stay so.`,
+		Example: `  watership routes resume orders
+  watership routes resume --all`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			queue, err := choice.queue(args)
+			if err != nil {
+				return err
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				if err := sys.ResumeRoute(ctx, queue, choice.reason); err != nil {
+					return err
+				}
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("%s no longer paused by hand", subjectOf(queue))
+			})
+		},
+	}
+	choice.addFlags(cmd, "why")
+	return cmd
+}
+
+// subjectOf begins a sentence about the route of a queue, or about all.
+func subjectOf(queue string) string {
+	if queue == pause.All {
+		return "all routes are"
+	}
+	return "the route of queue " + terminal.Cell(queue, 255) + " is"
+}
+
+// statisticsAge is longer than the interval in which RabbitMQ collects the numbers of its
+// management API (collect_statistics_interval, 5 s).
+const statisticsAge = 6 * time.Second
+
+// drainer waits for the messages in flight of paused routes. A queue without consumers gets no
+// more of them, but the numbers of the management API may be older than its last consumer.
+type drainer struct {
+	sys   system
+	queue string // or pause.All
+	age   time.Duration
+	every time.Duration
+}
+
+func (d drainer) wait(ctx context.Context, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	left := "nothing is known"
+	for quiet := map[string]time.Time{}; ; {
+		states, err := d.sys.RouteStates(limited) // an error of the store does not matter
+		switch {
+		case states != nil:
+			if left, err = d.left(states, quiet); err != nil || left == "" {
+				return err
+			}
+		case err != nil && limited.Err() == nil:
+			return err
+		}
+		select {
+		case <-time.After(d.every):
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("not drained within %s: %s; %s still paused", timeout, left, subjectOf(d.queue))
+		}
+	}
+}
+
+// left describes the first route that is not drained; "" if all are. quiet has the times since
+// which queues have no consumer.
+func (d drainer) left(states []routestate.State, quiet map[string]time.Time) (string, error) {
+	left := ""
+	for _, s := range states {
+		if s.State == "no queue" || !s.ByHand && !s.WithAll || d.queue != pause.All && s.Queue != d.queue {
+			continue
+		}
+		if s.InFlight == nil {
+			return "", errors.New("the messages in flight are not known, as RabbitMQ's management API does not tell: see amqp.management_url")
+		}
+		if s.Consumers > 0 {
+			delete(quiet, s.Queue)
+		} else if quiet[s.Queue].IsZero() {
+			quiet[s.Queue] = time.Now()
+		}
+		since, stopped := quiet[s.Queue]
+		switch {
+		case left != "":
+		case !stopped:
+			left = wording.Plural(s.Consumers, "consumer") + " of queue " + terminal.Cell(s.Queue, 255)
+		case *s.InFlight > 0 || time.Since(since) < d.age:
+			left = fmt.Sprintf("%s of queue %s in flight", wording.Plural(int(*s.InFlight), "message"), terminal.Cell(s.Queue, 255))
+		}
+	}
+	return left, nil
+}
