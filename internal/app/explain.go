@@ -6,7 +6,7 @@ import "github.com/watershipmq/watership/internal/explain"
 func (a *App) Policies() explain.Config {
 	handlers := a.pipeline()
 	if s := a.server.Load(); s != nil {
-		handlers = s.config
+		handlers = *s.config.Load()
 	}
 	return explain.Config{Routes: handlers.Routes, Default: handlers.Default, Rules: handlers.Rules}
 }
