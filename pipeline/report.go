@@ -99,6 +99,10 @@ func (r *retrier) verdictOf(route Route, told report.Report, malformed error, be
 	if fault := r.checkBody(route, told.Message); fault != nil {
 		return r.classify(route, *route.Policy, fault, *before, told.Message.Headers)
 	}
+	before.Attempt += max(told.Attempts-1, 0)
+	if before.FirstFailed.IsZero() && told.FailedAt.Before(r.now()) {
+		before.FirstFailed = told.FailedAt
+	}
 	var why error = &ReportError{Queue: route.Queue, Outcome: string(told.Outcome), Text: told.Error, Type: told.ErrorType, Stack: told.Stack}
 	if told.Class != "" {
 		why = retry.Class(told.Class, why)

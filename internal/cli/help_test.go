@@ -44,7 +44,7 @@ func TestHelpHasGroups(t *testing.T) {
 	out := help(t, "--help")
 	at := -1
 	for _, want := range []string{
-		"\nStart here:\n  dev ", "\nFind messages:\n  explain ", "\n  search ", "\nAct:\n  import ", "\n  replay ",
+		"\nStart here:\n  dev ", "\nFind messages:\n  explain ", "\n  search ", "\nAct:\n  adopt ", "\n  replay ",
 		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  config ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership settings ",
 	} {
 		next := strings.Index(out, want)

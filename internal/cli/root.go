@@ -125,6 +125,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupAct, newSubscriptions},
 		{groupAct, newPublish},
 		{groupAct, newImport},
+		{groupAct, newAdopt},
 		{groupAct, newQuarantine},
 		{groupRun, newSetup},
 		{groupRun, newServe},

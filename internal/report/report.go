@@ -41,6 +41,8 @@ type Report struct {
 	Stack     string
 	Delay     *time.Duration // before the next attempt; nil: as the policy says
 	Progress  *string        // for the next attempt; nil: as before
+	Attempts  int            // that the consumer made by itself, this one included; 0: one
+	FailedAt  time.Time      // of the first of them; zero: now
 
 	// Message is the message as its consumer got it, as far as the report can be read.
 	Message schemas.Envelope
@@ -55,6 +57,8 @@ const (
 	fieldStack      = "stack"
 	fieldDelay      = "delay"
 	fieldProgress   = "progress"
+	fieldAttempts   = "attempts"
+	fieldFailedAt   = "failed-at"
 	fieldExchange   = "exchange"
 	fieldRoutingKey = "routing-key"
 	fieldExpiration = "expiration"
@@ -64,6 +68,8 @@ const (
 const (
 	longestDelay = 24 * time.Hour // a longer delay is this one
 	longestName  = 255            // bytes, of an exchange or routing key
+	mostAttempts = 1_000_000
+	latestTime   = 253402300799000 // ms since 1970: the end of the year 9999
 
 	// longestExpiration is the longest time to live that RabbitMQ accepts.
 	longestExpiration = 1<<32 - 1 // ms
@@ -91,17 +97,22 @@ func Parse(arrived schemas.Envelope) (Report, error) {
 		f.wrong(fieldOutcome, "handled, retry, poison or unavailable")
 	}
 	told.Error, told.ErrorType, told.Class, told.Stack = f.text(fieldError), f.text(fieldErrorType), f.text(fieldClass), f.text(fieldStack)
-	if delay, given := f.number(fieldDelay, math.MaxInt64); given {
-		milliseconds := min(delay, uint64(longestDelay.Milliseconds()))
+	if delay, given := f.number(fieldDelay, math.MaxInt64, milliseconds); given {
 		told.Delay = new(time.Duration)
-		*told.Delay = time.Duration(milliseconds) * time.Millisecond
+		*told.Delay = time.Duration(min(delay, uint64(longestDelay.Milliseconds()))) * time.Millisecond
 	}
 	if _, given := table[fieldProgress]; given {
 		progress := f.text(fieldProgress)
 		told.Progress = &progress
 	}
+	if attempts, given := f.number(fieldAttempts, mostAttempts, "a whole number up to 1000000"); given {
+		told.Attempts = int(attempts)
+	}
+	if at, given := f.number(fieldFailedAt, latestTime, "whole milliseconds since 1970"); given && at > 0 {
+		told.FailedAt = time.UnixMilli(int64(at)).UTC()
+	}
 	exchange, routingKey := f.name(fieldExchange), f.name(fieldRoutingKey)
-	if expiration, given := f.number(fieldExpiration, longestExpiration); given {
+	if expiration, given := f.number(fieldExpiration, longestExpiration, milliseconds); given {
 		told.Message.Properties.Expiration = strconv.FormatUint(expiration, 10)
 	}
 	if deaths, given := table[fieldDeaths].([]any); given {
@@ -113,6 +124,45 @@ func Parse(arrived schemas.Envelope) (Report, error) {
 		told.Message.Exchange, told.Message.RoutingKey = exchange, routingKey
 	}
 	return told, errors.Join(f.errs...)
+}
+
+// Publishing returns the message that gives the report: Parse is its inverse. The headers CC
+// and BCC, and the properties user_id and expiration, are not part of it (docs/protocol.md).
+func (r Report) Publishing() amqp.Publishing {
+	e := r.Message
+	table := amqp.Table{fieldOutcome: string(r.Outcome), fieldExchange: e.Exchange, fieldRoutingKey: e.RoutingKey}
+	for name, text := range map[string]string{
+		fieldError: r.Error, fieldErrorType: r.ErrorType, fieldClass: r.Class, fieldStack: r.Stack, fieldExpiration: e.Properties.Expiration,
+	} {
+		if text != "" {
+			table[name] = text
+		}
+	}
+	if r.Delay != nil {
+		table[fieldDelay] = r.Delay.Milliseconds()
+	}
+	if r.Progress != nil {
+		table[fieldProgress] = *r.Progress
+	}
+	if r.Attempts > 0 {
+		table[fieldAttempts] = int64(r.Attempts)
+	}
+	if !r.FailedAt.IsZero() {
+		table[fieldFailedAt] = r.FailedAt.UnixMilli()
+	}
+	headers := maps.Clone(e.Headers)
+	if headers == nil {
+		headers = amqp.Table{}
+	}
+	if deaths, has := headers["x-death"]; has {
+		table[fieldDeaths] = deaths
+	}
+	for _, name := range []string{"x-death", "CC", "BCC"} {
+		delete(headers, name)
+	}
+	headers[Header] = table
+	e.Headers, e.Properties.UserID, e.Properties.Expiration = headers, "", ""
+	return e.Publishing()
 }
 
 // fields reads the fields of a report and collects their errors.
@@ -167,8 +217,10 @@ func (f *fields) name(name string) (text string) {
 	return text
 }
 
+const milliseconds = "whole milliseconds"
+
 // number returns a field that is a whole number up to most, or text of one.
-func (f *fields) number(name string, most uint64) (n uint64, given bool) {
+func (f *fields) number(name string, most uint64, expected string) (n uint64, given bool) {
 	var text string
 	switch v := f.table[name].(type) {
 	case nil:
@@ -186,7 +238,7 @@ func (f *fields) number(name string, most uint64) (n uint64, given bool) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n > most {
-		f.wrong(name, "whole milliseconds")
+		f.wrong(name, expected)
 		return 0, false
 	}
 	return n, true

@@ -1,11 +1,13 @@
 package report
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
@@ -42,7 +44,7 @@ func FuzzParse(f *testing.F) {
 		`{"watership-report":{"outcome":"retry","error":"no","error-type":"T","class":"c","stack":"s","delay":1500,"progress":"p","exchange":"","routing-key":"orders","expiration":"60000","x-death":[]}}`,
 		`{"watership-report":{"outcome":7,"delay":-1.5,"exchange":null,"routing-key":[1],"progress":{}}}`, `{"watership-report":[]}`, `{"tenant":"acme"}`,
 	} {
-		f.Add([]byte(text))
+		f.Add(tableJSON(f, text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		headers, err := tablejson.Parse(text)
@@ -70,8 +72,44 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%q is no text", text)
 			}
 		}
+		if err == nil {
+			p := told.Publishing()
+			again, err := Parse(schemas.Envelope{RoutingKey: "orders", Headers: p.Headers, Body: p.Body})
+			again.Message.Headers, told.Message.Headers = nil, nil // may have values that are not equal to themselves
+			if diff := cmp.Diff(told, again); diff != "" || err != nil {
+				t.Errorf("the report is another one when it is published (-want +got), %v:\n%s", err, diff)
+			}
+		}
 		if told.Delay != nil && (*told.Delay < 0 || *told.Delay > 24*time.Hour) {
 			t.Errorf("a delay of %s", *told.Delay)
 		}
 	})
+}
+
+// tableJSON returns an object of JSON as a table, whose types are then in its JSON.
+func tableJSON(f *testing.F, text string) []byte {
+	f.Helper()
+	var object map[string]any
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		f.Fatal(err)
+	}
+	return tablejson.Append(nil, table(object))
+}
+
+func table(object map[string]any) amqp.Table {
+	made := amqp.Table{}
+	for name, value := range object {
+		switch v := value.(type) {
+		case map[string]any:
+			value = table(v)
+		case []any:
+			for i, each := range v {
+				if object, is := each.(map[string]any); is {
+					v[i] = table(object)
+				}
+			}
+		}
+		made[name] = value
+	}
+	return made
 }

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -86,4 +87,17 @@ func ExampleParseKey() {
 	// Output:
 	// 17 <nil>
 	// key "merchant": expected a field of the message, such as {headers.merchant}
+}
+
+// A program that sends webhooks of its own signs them as the handler of a route does.
+func ExampleSetSignature() {
+	body := []byte(`{"order": 7}`)
+	request, err := http.NewRequest(http.MethodPost, "https://example.org/hooks", bytes.NewReader(body))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	webhook.SetSignature(request.Header, [][]byte{[]byte("a secret of at least 24 bytes")}, "msg_7", body)
+	fmt.Println(request.Header.Get("Webhook-Id"), request.Header.Get("Webhook-Signature") != "")
+	// Output: msg_7 true
 }

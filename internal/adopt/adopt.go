@@ -1,0 +1,236 @@
+// Package adopt takes in the messages of error queues that other systems filled: each
+// becomes a report on its queue, by which Watership records it as poison.
+package adopt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Adopter takes in the messages of one error queue.
+type Adopter struct {
+	Connection *rabbit.Connection
+	Publisher  *rabbit.Publisher
+	Topology   schemas.Topology
+	Format     Format
+
+	Queue string // the error queue
+	Of    string // the queue whose consumer failed; "": the messages or the name of the error queue say it
+	Limit int    // most messages; 0: those that the queue has at the beginning
+
+	// Follow takes in messages until the context ends, in place of those of the beginning.
+	Follow bool
+}
+
+// Result counts messages of an error queue.
+type Result struct {
+	Failures int // taken in, or to be taken in
+	Groups   []Group
+
+	// Unreadable counts messages that are of another form, which stay in the queue; Reason
+	// is the reason for the first of them.
+	Unreadable int
+	Reason     string
+}
+
+// Group counts the failures of one queue with one error type.
+type Group struct {
+	Queue     string
+	Exchange  string // of the origin; "": the queue itself
+	ErrorType string
+	Failures  int
+}
+
+func (r *Result) add(f Failure) {
+	r.Failures++
+	i := slices.IndexFunc(r.Groups, func(g Group) bool {
+		return g.Queue == f.Queue && g.Exchange == f.Message.Exchange && g.ErrorType == f.ErrorType
+	})
+	switch {
+	case i >= 0:
+		r.Groups[i].Failures++
+	case len(r.Groups) < maxGroups:
+		r.Groups = append(r.Groups, Group{f.Queue, f.Message.Exchange, f.ErrorType, 1})
+	}
+}
+
+func (r *Result) unreadable(err error) {
+	if r.Unreadable++; r.Reason == "" {
+		r.Reason = err.Error()
+	}
+}
+
+func (r *Result) sort() {
+	slices.SortStableFunc(r.Groups, func(a, b Group) int { return cmp.Compare(b.Failures, a.Failures) })
+}
+
+const (
+	maxGroups     = 1000
+	maxLook       = 1000 // messages that Look reads
+	batchSize     = 100  // messages that wait for their confirms at once
+	maxUnreadable = 100  // after which the format is wrong
+	idleTime      = time.Second
+
+	confirmTimeout = 15 * time.Second
+)
+
+// Look reads the first messages of the queue, up to 1,000, and returns them to it. A quorum
+// queue counts a delivery of each.
+func (a Adopter) Look(ctx context.Context) (result Result, err error) {
+	err = a.each(ctx, maxLook, maxLook, func(_ context.Context, _ *rabbit.Session, batch []amqp.Delivery) error {
+		for _, d := range batch {
+			a.read(d, &result)
+		}
+		return nil
+	})
+	result.sort()
+	return result, err
+}
+
+// Run takes the messages in: it reports each, and acknowledges it once the broker has
+// confirmed the report. If it ends in between, that message is reported twice. progress is
+// called with the number of failures so far.
+func (a Adopter) Run(ctx context.Context, progress func(failures int)) (result Result, err error) {
+	most := cmp.Or(a.Limit, math.MaxInt)
+	err = a.each(ctx, most, batchSize+maxUnreadable, func(ctx context.Context, s *rabbit.Session, batch []amqp.Delivery) error {
+		err := a.report(ctx, s, batch, &result)
+		progress(result.Failures)
+		if err == nil && result.Unreadable >= maxUnreadable {
+			err = fmt.Errorf("%d messages of queue %q cannot be read as those of format %s, and stay there: the first because %s",
+				result.Unreadable, a.Queue, a.Format.Name, result.Reason)
+		}
+		return err
+	})
+	result.sort()
+	return result, err
+}
+
+func (a Adopter) read(d amqp.Delivery, result *Result) (Failure, bool) {
+	failure, err := a.Format.Read(schemas.FromDelivery(d), a.Queue, a.Of, a.Topology)
+	if err != nil {
+		result.unreadable(err)
+		return failure, false
+	}
+	result.add(failure)
+	return failure, true
+}
+
+// report publishes the reports of a batch, and acknowledges the messages. The end of ctx does
+// not interrupt it: their confirms would be lost, and they would be reported again.
+func (a Adopter) report(ctx context.Context, s *rabbit.Session, batch []amqp.Delivery, result *Result) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), confirmTimeout, fmt.Errorf("no answer within %s", confirmTimeout))
+	defer cancel()
+	type sent struct {
+		tag     uint64
+		pending *rabbit.Pending
+	}
+	var waiting []sent
+	for _, d := range batch {
+		failure, readable := a.read(d, result)
+		if !readable {
+			continue
+		}
+		pending, err := a.Publisher.Send(ctx, rabbit.Message{
+			Exchange: a.Topology.Report(), RoutingKey: failure.Queue, Publishing: failure.report().Publishing(),
+		})
+		if err != nil {
+			return fmt.Errorf("reporting a message of queue %q: %w", a.Queue, err)
+		}
+		waiting = append(waiting, sent{d.DeliveryTag, pending})
+	}
+	var acks []uint64
+	var failed error
+	for _, m := range waiting {
+		if err := m.pending.Wait(ctx); err != nil {
+			result.Failures--
+			failed = cmp.Or(failed, a.reportError(err))
+			continue
+		}
+		acks = append(acks, m.tag)
+	}
+	return errors.Join(failed, s.AckEach(acks))
+}
+
+func (a Adopter) reportError(err error) error {
+	var missing *rabbit.UnroutableError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("exchange %q has no queue: run watership setup, or watership serve", a.Topology.Report())
+	}
+	return fmt.Errorf("reporting a message of queue %q, which stays there: %w", a.Queue, err)
+}
+
+// each calls f with the messages of the queue, in batches. Messages that f does not
+// acknowledge return to the queue.
+func (a Adopter) each(ctx context.Context, most, prefetch int, f func(context.Context, *rabbit.Session, []amqp.Delivery) error) error {
+	state, found, err := a.Connection.QueueState(ctx, a.Queue)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("there is no queue %q", a.Queue)
+	case a.Topology.Owns(a.Queue):
+		return fmt.Errorf("queue %q is Watership's own", a.Queue)
+	case state.Locked:
+		return fmt.Errorf("queue %q is exclusive to another connection", a.Queue)
+	}
+	if !a.Follow {
+		most = min(most, state.Messages)
+	}
+	return a.Connection.Consume(ctx, rabbit.ConsumeConfig{Queue: a.Queue, Prefetch: prefetch}, func(ctx context.Context, s *rabbit.Session) error {
+		for most > 0 {
+			batch := a.next(ctx, s, min(batchSize, most))
+			if len(batch) == 0 {
+				return context.Cause(ctx)
+			}
+			most -= len(batch)
+			if err := f(ctx, s, batch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// next returns up to n messages: the first that arrives, and those that are there then. It
+// returns none at the end of the session, or of a queue that is not followed.
+func (a Adopter) next(ctx context.Context, s *rabbit.Session, n int) (batch []amqp.Delivery) {
+	idle := time.NewTicker(idleTime)
+	defer idle.Stop()
+	for len(batch) == 0 {
+		select {
+		case d, open := <-s.Deliveries:
+			if !open {
+				return nil
+			}
+			batch = append(batch, d)
+		case <-ctx.Done():
+			return nil
+		case <-idle.C:
+			if state, _, err := a.Connection.QueueState(ctx, a.Queue); !a.Follow && err == nil && state.Messages == 0 {
+				return nil
+			}
+		}
+	}
+	for len(batch) < n {
+		select {
+		case d, open := <-s.Deliveries:
+			if !open {
+				return batch
+			}
+			batch = append(batch, d)
+		default:
+			return batch
+		}
+	}
+	return batch
+}

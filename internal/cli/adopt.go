@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/adopt"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// adoption holds the arguments of `adopt`.
+type adoption struct {
+	terminal.Streams
+	adopt.Adopter
+	format      string
+	dryRun, yes bool
+}
+
+func newAdopt(from *settings) *cobra.Command {
+	var d adoption
+	cmd := &cobra.Command{
+		Use:   "adopt QUEUE --as FORMAT",
+		Short: "Take in the failed messages of other systems",
+		Long: `Take in the messages of an error queue that another system filled. Each becomes a failure
+of the queue in which it failed, with its error, stack trace and attempts: it can be
+searched, replayed and discarded like any other. It leaves the error queue once the broker
+has confirmed its report. Messages of another form stay.
+
+Formats:
+` + formatList() + `
+The exchange and routing key of a failure are a claim of whoever filled the queue. "replay"
+sends to them if the store knows that the message was published there, and
+"replay --to-failed-queue" sends to the queue.
+
+"watership serve" must run, or have run, with the role retry.`,
+		Example: `  watership adopt orders_error --as masstransit --dry-run
+  watership adopt orders.failed --as spring --queue orders --yes
+  watership adopt error --as nservicebus --follow --yes`,
+		Args:              exactArgs(1, "a queue"),
+		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys system) []string { return sys.Queues(ctx) }),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			d.Streams, d.Queue = streamsOf(cmd), args[0]
+			if d.Format, err = adopt.FormatNamed(d.format); err != nil {
+				return usagef("--as: %w", err)
+			}
+			switch {
+			case d.Limit < 0:
+				return usagef("--limit is %d: expected a number of messages, or 0 for all", d.Limit)
+			case d.dryRun && d.Follow:
+				return usagef("--dry-run and --follow exclude each other")
+			case !d.dryRun && !d.yes && !terminal.IsTerminal(d.In):
+				return usagef("adopt asks first, and there is no terminal to ask: give --yes, or --dry-run to look first")
+			}
+			return from.with(cmd, d.run)
+		},
+	}
+	cmd.Flags().StringVar(&d.format, "as", "", "format of the failures (required)")
+	addNonEmpty(cmd.Flags(), &d.Of, "queue", "queue in which the messages failed, if they do not say it")
+	cmd.Flags().IntVar(&d.Limit, "limit", 0, "most messages to take in; 0 takes in what is there")
+	cmd.Flags().BoolVar(&d.Follow, "follow", false, "take in each new message until interrupted")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "show the first 1,000 messages and return them to the queue")
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
+	_ = cmd.MarkFlagRequired("as")
+	_ = cmd.RegisterFlagCompletionFunc("as", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, format := range adopt.Formats() {
+			names = append(names, format.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+func formatList() string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, format := range adopt.Formats() {
+		fmt.Fprintf(table, "  %s\t%s\n", format.Name, format.From)
+	}
+	_ = table.Flush() // a Builder does not fail
+	return b.String()
+}
+
+func (d adoption) run(ctx context.Context, a *app.App) (err error) {
+	if d.Connection, err = a.Dial(ctx); err != nil {
+		return err
+	}
+	if d.Publisher, err = a.Publisher(ctx); err != nil {
+		return err
+	}
+	d.Topology = a.Topology()
+	if !d.yes || d.dryRun {
+		found, err := d.Look(ctx)
+		if err != nil {
+			return err
+		}
+		d.print("found", found)
+		if d.dryRun {
+			return nil
+		}
+		if found.Failures == 0 {
+			return fmt.Errorf("queue %q has no message to take in", d.Queue)
+		}
+		switch yes, err := d.Ask(ctx, "Take them in?"); {
+		case err != nil:
+			return err
+		case !yes:
+			return errors.New("nothing was taken in")
+		}
+	}
+	done, err := d.Run(ctx, func(int) {})
+	if d.Follow && ctx.Err() != nil {
+		err = nil
+	}
+	d.print("took in", done)
+	return err
+}
+
+func (d adoption) print(verb string, r adopt.Result) {
+	fmt.Fprintf(d.Out, "%s %s\n", verb, wording.Plural(r.Failures, "failure"))
+	if len(r.Groups) > 0 {
+		table := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "  COUNT\tQUEUE\tEXCHANGE\tERROR TYPE")
+		for _, g := range r.Groups {
+			fmt.Fprintf(table, "  %d\t%s\t%s\t%s\n", g.Failures, terminal.Cell(g.Queue, 60), terminal.Cell(g.Exchange, 40), terminal.Cell(g.ErrorType, 80))
+		}
+		_ = table.Flush() // as any write to the output
+	}
+	if r.Unreadable > 0 {
+		fmt.Fprintf(d.Out, "%s cannot be read as %s and stays in queue %s: %s\n",
+			wording.Plural(r.Unreadable, "message"), d.Format.Name, terminal.Cell(d.Queue, 120), terminal.Cell(r.Reason, 300))
+	}
+}
