@@ -63,6 +63,7 @@ func New(a *app.App) *API {
 	api.registerStreams()
 	api.registerPublish()
 	api.registerExport()
+	api.registerValidate()
 	api.registerTail()
 	api.registerFailures()
 	api.registerReplays()

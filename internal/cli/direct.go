@@ -20,6 +20,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -43,6 +45,16 @@ func (d *direct) Close() error { return d.App.Close() }
 func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
 	sel, err := transfer.ExportSelection(ctx, d.EventStore, sel)
 	return d.Events(ctx, sel), err
+}
+
+// Validate implements reader.
+func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (_ validation.Summary, err error) {
+	if schema == nil {
+		if schema, err = d.RouteSchema(queue); err != nil {
+			return validation.Summary{}, err
+		}
+	}
+	return d.App.Validate(ctx, schema, sel, each, nil)
 }
 
 // Follow implements reader.

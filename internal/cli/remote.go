@@ -15,6 +15,8 @@ import (
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/internal/tlsfiles"
+	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -49,6 +51,14 @@ func (r remote) OpenStore(context.Context) error { return nil }
 // Export implements reader.
 func (r remote) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
 	return r.Client.Export(ctx, sel), nil
+}
+
+// Validate implements reader.
+func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error) {
+	if schema == nil {
+		return r.Client.Validate(ctx, queue, sel, each)
+	}
+	return r.ValidateWith(ctx, schema, sel, each)
 }
 
 // Whole implements reader.

@@ -23,7 +23,7 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 
-	exitDifferent   = 3   // replay --shadow found differences
+	exitDifferent   = 3   // replay --shadow found differences, or validate messages that do not fit
 	exitInterrupted = 130 // as a shell reports SIGINT
 )
 
@@ -50,7 +50,8 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 	}
 	fmt.Fprint(t.Err, terminal.SafeLines(errorText(err)))
 	var different differencesError
-	if errors.As(err, &different) {
+	var unfit unfitError
+	if errors.As(err, &different) || errors.As(err, &unfit) {
 		return exitDifferent
 	}
 	var usage app.InputError
@@ -119,6 +120,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupFind, newFailed},
 		{groupFind, newTail},
 		{groupFind, newExport},
+		{groupFind, newValidate},
 		{groupAct, newReplay},
 		{groupAct, newJobs},
 		{groupAct, newSubscribe},

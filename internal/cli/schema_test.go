@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/access"
 )
 
 const orderSchema = `{"type": "object", "required": ["id"], "properties": {"total": {"minimum": 0}}}`
@@ -38,4 +43,55 @@ func TestSchemaOfARoute(t *testing.T) {
 	if posts := service.got(); len(posts) != 1 || len(posts["m-1"]) != 1 {
 		t.Errorf("the service got %+v", posts)
 	}
+}
+
+// validate tells which stored messages do not fit, by a file and by the schema of a route, on
+// the servers and through the API. Bodies that events leave out are found, and equal messages
+// count once.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	service := newService(t, func(post, int) int { return http.StatusOK })
+	i := installEmbedded(t, service.url)
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	w := withServe{i, nil, tokens}
+	viewer, blind := w.token(t, "vic", access.Viewer, true), w.token(t, "bob", access.Viewer, false)
+	p := i.serve(t)
+	const messages = 70
+	for n := range messages {
+		body := fmt.Sprintf(`{"id": %d, "total": %d}`, n, n-2) // two are negative
+		i.send(t, i.exchange, "k", amqp.Publishing{MessageId: fmt.Sprintf("m-%02d", n), Body: []byte(body)})
+	}
+	for range 2 {
+		i.send(t, i.exchange, "k", amqp.Publishing{Body: []byte("no JSON")})
+	}
+	i.eventually(t, "action: handled", messages+2)
+	i.eventually(t, "action: published", messages+2)
+
+	schema := writeFile(t, "order.json", orderSchema)
+	const negative, text = "/total: expected at least 0 (#/properties/total/minimum)", "the body is not JSON: invalid character 'o' in literal null (expecting 'u')"
+	same := func(want int, words []string, args ...string) {
+		t.Helper()
+		directly := i.run(t, args...)
+		wantRun(t, directly, want, words...)
+		if through := w.through(t, viewer, args...); through != directly {
+			t.Errorf("%v through the server: %+v\ndirectly: %+v", args, through, directly)
+		}
+	}
+	same(3, []string{negative, text, "71 messages checked, 3 of them do not fit the schema order.json\n", "3 of 71 messages do not fit"}, "validate", "action: handled", "--schema", schema)
+	same(3, []string{"(1 are printed: see --limit)"}, "validate", "*", "--schema", schema, "--limit", "1")
+	same(3, []string{`"failed": 1`, `"message_id": "m-01"`, `"exchange": "` + i.exchange + `"`}, "validate", "messaging.message.id: m-01", "--schema", schema, "-o", "json")
+	same(0, []string{"1 message checked, 0 of them"}, "validate", "messaging.message.id: m-69", "--schema", schema)
+	same(2, []string{"expected either"}, "validate", "*")
+	same(2, []string{`/type: `}, "validate", "*", "--schema", writeFile(t, "broken.json", `{"type": 1}`))
+	same(2, []string{"the route of queue " + i.queue + " has no schema"}, "validate", "*", "--route", i.queue)
+	i.rewrite(t, "concurrency: 32", "concurrency: 32\n    schema: "+schema)
+	p.hangUp(t, `msg="configuration reloaded"`)
+	same(3, []string{negative, "3 of 71 messages do not fit"}, "validate", "action: handled", "--route", i.queue)
+	same(3, []string{`"message_id":"m-00"`}, "validate", "messaging.message.id: m-0*", "--route", i.queue, "-o", "ndjson")
+	wantRun(t, w.through(t, blind, "validate", "*", "--route", i.queue), 1, "may not read bodies")
+	wantRun(t, w.through(t, blind, "validate", "*", "--schema", schema), 1, "may not read bodies")
+
+	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-99", Body: []byte("{}")})
+	i.eventually(t, "action: poisoned and watership.class: schema", 1) // since the reload
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -60,6 +62,10 @@ type reader interface {
 	language
 	app.Counts
 	OpenStore(ctx context.Context) error
+
+	// Validate checks bodies with a schema; nil: with the schema of a queue's route.
+	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error)
+
 	Check(ctx context.Context) error // the reason why nothing was found; nil: there is nothing
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 	Count(ctx context.Context, sel eventstore.Selection) (int64, error)

@@ -47,3 +47,9 @@ func ExampleSchema() {
 	// schema true
 	// /total #/properties/total/minimum
 }
+
+func ExampleError_List() {
+	err := &bodyschema.Error{Schema: "order.json", More: 2, Faults: []bodyschema.Fault{{Path: "/total", Rule: "#/properties/total/minimum", Text: "expected at least 0"}}}
+	fmt.Println(err.List())
+	// Output: /total: expected at least 0 (#/properties/total/minimum); and 2 more
+}

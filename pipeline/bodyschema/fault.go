@@ -33,10 +33,11 @@ func (*Error) ErrorType() string { return "schema fault" }
 
 // Error implements error.
 func (e *Error) Error() string {
-	return "the body does not fit the schema " + e.Schema + ": " + e.list()
+	return "the body does not fit the schema " + e.Schema + ": " + e.List()
 }
 
-func (e *Error) list() string {
+// List returns the faults, with their paths and rules.
+func (e *Error) List() string {
 	texts := make([]string, len(e.Faults))
 	for i, f := range e.Faults {
 		texts[i] = f.String()

@@ -147,7 +147,7 @@ func (l *loader) explain(err error) string {
 		return fmt.Sprintf("%s: %v", strings.TrimPrefix(unread.URL, base), unread.Err)
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &faults):
 		found := collect(faults, base)
-		return (&Error{Schema: "JSON Schema", Faults: found.faults, More: found.more}).list()
+		return (&Error{Schema: "JSON Schema", Faults: found.faults, More: found.more}).List()
 	}
 	return strings.ReplaceAll(strings.ReplaceAll(err.Error(), base, ""), "\n", " ")
 }

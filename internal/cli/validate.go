@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
+)
+
+// validate has the arguments of `validate`.
+type validate struct {
+	filter      filter
+	file, queue string
+	limit       int
+	format      outputFormat
+	schema      *bodyschema.Schema // of file; nil: of the route
+}
+
+func newValidate(from *settings) *cobra.Command {
+	var v validate
+	cmd := &cobra.Command{
+		Use:   "validate QUERY",
+		Short: "Check old messages with a JSON Schema",
+		Long: `Tell which messages of a query would fail with a schema, before a route has it: with
+--schema the one of a file, with --route the one that the configuration names for the
+route of a queue. Each failure has its path and rule. Equal messages are checked once.
+The exit code is 0 if all fit, and 3 if some do not.`,
+		Example: `  watership validate 'queue: orders' --since 7d --schema order.json
+  watership validate 'destination.name: shop' --route orders -o ndjson`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := requireQuery(args, "checks")
+			if err == nil {
+				err = v.check()
+			}
+			if err != nil {
+				return err
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				sel, err := v.filter.selection(sys, text, cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				return v.run(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
+			})
+		},
+	}
+	v.filter.addFlags(cmd)
+	addNonEmpty(cmd.Flags(), &v.file, "schema", "file with the JSON Schema")
+	addNonEmpty(cmd.Flags(), &v.queue, "route", "queue of the route whose schema is used")
+	cmd.Flags().IntVarP(&v.limit, "limit", "n", 100, "maximum number of failures to print; 0: no limit")
+	v.format.addFlag(cmd, "text", "json", "ndjson")
+	return cmd
+}
+
+func (v *validate) check() (err error) {
+	switch {
+	case (v.file == "") == (v.queue == ""):
+		return usagef("expected either --schema or --route")
+	case v.limit < 0:
+		return usagef("--limit %d: expected 0 (no limit) or more", v.limit)
+	case v.file == "":
+		return nil
+	}
+	if v.schema, err = bodyschema.Load(v.file); err != nil {
+		return app.InputError{Err: err}
+	}
+	return nil
+}
+
+func (v *validate) run(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	var list []validation.Failure // for JSON
+	printed := 0
+	summary, err := sys.Validate(ctx, v.schema, v.queue, sel, func(f validation.Failure) error {
+		if printed++; v.limit > 0 && printed > v.limit {
+			return nil
+		}
+		switch v.format.name {
+		case "json":
+			list = append(list, f)
+			return nil
+		case "ndjson":
+			return terminal.WriteJSON(to.Out, f)
+		}
+		return to.printf("%s  %s  %s %s\n  %s", wording.Time(f.Time), terminal.Cell(f.Event, 100), terminal.Cell(f.Exchange, 255), terminal.Cell(f.RoutingKey, 255), terminal.Cell(f.Error, 2000))
+	})
+	if err != nil {
+		return err
+	}
+	if err := v.print(to, summary, list); err != nil {
+		return err
+	}
+	switch {
+	case summary.Failed > 0:
+		return unfitError(summary)
+	case summary.Messages == 0 && summary.Unknown == 0:
+		return sys.Check(ctx)
+	}
+	return nil
+}
+
+func (v *validate) print(to printer, summary validation.Summary, list []validation.Failure) error {
+	switch v.format.name {
+	case "json":
+		return terminal.WriteIndentedJSON(to.Out, struct {
+			validation.Summary
+			Failures []validation.Failure `json:"failures"`
+		}{summary, append([]validation.Failure{}, list...)})
+	case "ndjson":
+		return nil
+	}
+	text := fmt.Sprintf("%s checked, %d of them do not fit the schema %s", wording.Plural(summary.Messages, "message"), summary.Failed, terminal.Cell(summary.Schema, 255))
+	if v.limit > 0 && summary.Failed > v.limit {
+		text += fmt.Sprintf(" (%d are printed: see --limit)", v.limit)
+	}
+	if summary.Unknown > 0 {
+		text += fmt.Sprintf("\n%s not checked, as no event has the body", wording.Plural(summary.Unknown, "message"))
+	}
+	return to.printf("%s", text)
+}
+
+// unfitError is the result of a validation with failures.
+type unfitError validation.Summary
+
+func (e unfitError) Error() string {
+	return fmt.Sprintf("%d of %s do not fit the schema", e.Failed, wording.Plural(e.Messages, "message"))
+}
