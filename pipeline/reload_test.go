@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -210,5 +211,118 @@ func TestReloadOfPolicies(t *testing.T) {
 	err := r.reload(nil, Route{Queue: queue, Policy: attemptsAfter(-time.Second)})
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a negative delay: %v", err)
+	}
+}
+
+// A handler that does not finish within the stop timeout keeps its message: the successor does
+// not call its own handler with it until the first has returned.
+func TestReloadOfAHangingHandler(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	queue := rabbittest.Name(t)
+	got := &calls{of: map[string]int{}}
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(release)
+	r := start(t, b, func(c *Config) {
+		c.StopTimeout = 50 * time.Millisecond
+		c.Routes = []Route{{Queue: queue, Handler: got.handler(held)}}
+	})
+	r.publish("", queue, amqp.Publishing{Body: []byte("held")})
+	rabbittest.Eventually(t, "the handler has a message", func() bool { return got.len() == 1 })
+	if err := r.reload(nil, Route{Queue: queue, Handler: got.handler(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.wait(schemas.RetryScheduled); e.Attempt != 0 || !strings.Contains(e.Failure.Message, "has not returned since an earlier delivery") {
+		t.Errorf("%+v", e)
+	}
+	got.mu.Lock()
+	if got.of["held"] != 1 {
+		t.Errorf("%d calls at once", got.of["held"])
+	}
+	got.mu.Unlock()
+	release()
+	r.wait(schemas.Handled)
+}
+
+// The breaker of a route stays open over a reload.
+func TestReloadInAnOutage(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	queue := rabbittest.Name(t)
+	var away atomic.Bool
+	away.Store(true)
+	route := Route{
+		Queue: queue, Breaker: &retry.Breaker{Messages: 2, First: time.Hour},
+		Handler: handler(func(*message.Message) error {
+			if away.Load() {
+				return retry.Unavailable(errors.New("the service is away"))
+			}
+			return nil
+		}),
+	}
+	r := start(t, b, func(c *Config) { c.Routes = []Route{route} })
+	for i := range 2 {
+		r.publish("", queue, amqp.Publishing{Body: []byte(fmt.Sprint(i))})
+	}
+	paused := func() time.Time { return r.pipeline.Routes()[0].Paused }
+	rabbittest.Eventually(t, "the route is paused", func() bool { return !paused().IsZero() })
+	since := paused()
+	route.Concurrency = 2
+	if err := r.reload(nil, route); err != nil {
+		t.Fatal(err)
+	}
+	if now := paused(); !now.Equal(since) {
+		t.Errorf("paused since %s, now %s", since, now)
+	}
+	away.Store(false)
+	route.Breaker = &retry.Breaker{Messages: 3}
+	if err := r.reload(nil, route); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(2, schemas.Handled) // another breaker is closed
+}
+
+// The messages of a key stay in their order over reloads.
+func TestReloadKeepsOrder(t *testing.T) {
+	const messages, keys, reloads = 300, 5, 5
+	b := rabbittest.Embedded(t)
+	queue := rabbittest.Name(t)
+	var mu sync.Mutex // guards got
+	got := map[string][]string{}
+	route := Route{
+		Queue:    queue,
+		Fairness: Fairness{Ordered: true, Key: func(e schemas.Envelope) string { key, _ := e.Headers["key"].(string); return key }},
+		Handler: handler(func(msg *message.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			key := msg.Metadata.Get("key")
+			got[key] = append(got[key], string(msg.Payload))
+			return nil
+		}),
+	}
+	r := start(t, b, func(c *Config) { c.Routes = []Route{route} })
+	var publishing sync.WaitGroup
+	ch := b.Channel(t)
+	publishing.Go(func() {
+		for i := range messages {
+			if err := ch.Publish("", queue, false, false, amqp.Publishing{Headers: amqp.Table{"key": fmt.Sprint(i % keys)}, Body: []byte(fmt.Sprintf("%03d", i))}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for n := range reloads {
+		route.Concurrency = 8 + n
+		if err := r.reload(nil, route); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishing.Wait()
+	r.waitFor(messages, schemas.Handled)
+	mu.Lock()
+	defer mu.Unlock()
+	for key, list := range got {
+		if len(list) != messages/keys || !slices.IsSorted(list) {
+			t.Errorf("key %s: %v", key, list)
+		}
 	}
 }
