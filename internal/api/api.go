@@ -66,6 +66,7 @@ func New(a *app.App) *API {
 	api.registerValidate()
 	api.registerTail()
 	api.registerFailures()
+	api.registerWaiting()
 	api.registerReplays()
 	api.registerRoutes()
 	api.registerDoctor()

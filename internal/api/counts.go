@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -40,7 +41,7 @@ type Count struct {
 }
 
 func (a *API) countEvents(ctx context.Context, in *countInput) (*countOutput, error) {
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (a *API) countValues(ctx context.Context, in *valuesInput) (*valuesOutput, 
 	if err := a.checkFieldToCount(ctx, in.Field); err != nil {
 		return nil, err
 	}
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +135,11 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 	zone := time.UTC
 	if in.Zone != "" {
 		var err error
-		if zone, err = parseZone(in.Zone); err != nil {
+		if zone, err = eventfilter.ParseZone(in.Zone); err != nil {
 			return nil, err
 		}
 	}
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 
 func (a *API) countActions(ctx context.Context, in *histogramInput, sel eventstore.Selection, zone *time.Location) (*valuesOutput, error) {
 	actions := []schemas.Action{schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded}
-	over, counts, err := a.app.HistogramByAction(ctx, sel, in.period(zone), in.Steps, actions)
+	over, counts, err := a.app.HistogramByAction(ctx, sel, in.Period(zone), in.Steps, actions)
 	values := Values{Field: "@timestamp", Values: make([]Value, over.Count), Step: over.Length.Seconds()}
 	for i := range values.Values {
 		values.Values[i].Value = over.Text(i)

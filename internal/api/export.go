@@ -42,7 +42,7 @@ func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamRe
 	if in.Query == "" && in.DSL == "" {
 		return nil, problem.BadRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
 	}
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func newFailure(f eventstore.EventSummary) Failure {
 }
 
 func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOutput, error) {
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ type GroupPage struct {
 }
 
 func (a *API) groupFailures(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 			Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "body.reason", Message: "expected a reason"}},
 		}
 	}
-	node, err := d.node(ctx, a.app, textOfDSL(d.DSL))
+	node, err := d.Node(ctx, a.app, textOfDSL(d.DSL))
 	if err != nil {
 		return nil, err
 	}

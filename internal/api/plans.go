@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/replayer"
@@ -132,12 +133,12 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 	if err := a.checkReplay(caller, r); err != nil {
 		return replayer.Job{}, err
 	}
-	zone, err := r.location()
+	zone, err := r.Location()
 	if err != nil {
 		return replayer.Job{}, err
 	}
 	request := app.ReplayRequest{
-		Query: r.text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.period(zone),
+		Query: r.Text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.Period(zone),
 		Restrict: func(query kql.Node) (kql.Node, error) {
 			node, err := caller.Restrict(query)
 			if err == nil && r.Target.Kind == string(replayer.ToOrigin) {
@@ -153,7 +154,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 	}
 	r.Schedule.Apply(&request.Job)
 	if text := textOfDSL(r.DSL); text != "" {
-		raw, err := parseDSL(ctx, text)
+		raw, err := eventfilter.ParseDSL(ctx, text)
 		if err != nil {
 			return replayer.Job{}, err
 		}

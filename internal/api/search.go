@@ -55,7 +55,7 @@ type EventPage struct {
 }
 
 func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput, error) {
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type tailInput struct {
 }
 
 func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamResponse, error) {
-	node, err := Filter{Query: in.Query}.node(ctx, a.app, "")
+	node, err := Filter{Query: in.Query}.Node(ctx, a.app, "")
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 	if caller := access.FromContext(ctx); !caller.MayQueue(in.Queue) {
 		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
 	}
-	sel, err := in.selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.app)
 	if err != nil {
 		return nil, err
 	}

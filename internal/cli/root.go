@@ -118,6 +118,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupFind, newStream},
 		{groupFind, newExplain},
 		{groupFind, newFailed},
+		{groupFind, newWaiting},
 		{groupFind, newTail},
 		{groupFind, newExport},
 		{groupFind, newValidate},

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/subscriptions"
 	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -27,6 +28,7 @@ import (
 type system interface {
 	reader
 	discarder
+	decider
 	replays
 	subscriber
 
@@ -98,6 +100,30 @@ type discarded struct {
 	failures int                // whose events are confirmed
 	missing  int                // events that the store does not have yet
 	parked   []app.ParkedCopies // which stay there
+}
+
+// decider lists messages that wait for their next attempt, and decides about them.
+type decider interface {
+	WaitingGroups(ctx context.Context, node kql.Node) ([]*waiting.Group, error)
+	Waiting(ctx context.Context, node kql.Node) ([]waiting.Message, error)
+	FindWaiting(ctx context.Context, wanted client.Waiting, d waiting.Decision) (waitingFound, error)
+	DecideWaiting(ctx context.Context, found waitingFound, d waiting.Decision) (waitingDecided, error)
+}
+
+// waitingFound are waiting messages that a query or ids select.
+type waitingFound struct {
+	client.Waiting
+	count    int
+	queues   map[string]int
+	unknown  []string          // ids of messages that do not wait
+	messages []waiting.Message // nil: the server knows them
+}
+
+// waitingDecided is the result of a DecideWaiting.
+type waitingDecided struct {
+	decided int
+	gone    int // messages that were due in the meantime
+	missing int // events that the store does not have yet
 }
 
 // subscriber works with subscriptions.

@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+func newWaiting(from *settings) *cobra.Command {
+	var filter filter
+	var format outputFormat
+	var each bool
+	cmd := &cobra.Command{
+		Use:   "waiting [QUERY]",
+		Short: "List messages that wait for their next attempt",
+		Long: `List messages that failed and wait in a delay queue for their next attempt, grouped by
+queue, class, error type and error message, with ids and numbers replaced by #. NEXT and
+LAST are the times at which the first and the last of a group are due.
+
+A query matches the latest event of a message, which says since when it waits.`,
+		Example: `  watership waiting
+  watership waiting 'queue: orders' --each
+  watership waiting now 'queue: orders and error.type: timeout' --reason 'the database is back'
+  watership waiting postpone 'queue: invoices' --for 2h --reason 'maintenance' --yes
+  watership waiting cancel --ids orders.txt --reason 'test orders' --yes`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.waiting(ctx, sys, sel.Query, each, format)
+			})
+		},
+	}
+	filter.addFlags(cmd)
+	cmd.Flags().BoolVar(&each, "each", false, "list each message, the next due first")
+	format.addFlag(cmd, "table", "json", "ndjson")
+	cmd.AddCommand(newWaitingNow(from), newWaitingPostpone(from), newWaitingCancel(from))
+	return cmd
+}
+
+func (p printer) waiting(ctx context.Context, sys system, node kql.Node, each bool, format outputFormat) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	if each {
+		messages, err := sys.Waiting(ctx, node)
+		if err != nil {
+			return err
+		}
+		return printWaiting(ctx, p, sys, format, messages, p.waitingMessages)
+	}
+	groups, err := sys.WaitingGroups(ctx, node)
+	if err != nil {
+		return err
+	}
+	return printWaiting(ctx, p, sys, format, groups, p.waitingGroups)
+}
+
+func printWaiting[T any](ctx context.Context, p printer, sys system, format outputFormat, items []T, table func([]T) error) error {
+	if len(items) == 0 && format.is("table") {
+		return p.printNothingFound(ctx, sys.Check, format, "[]")
+	}
+	return writeItems(p.Out, format, items, func() error { return table(items) })
+}
+
+func (p printer) waitingGroups(groups []*waiting.Group) error {
+	t := terminal.NewTable(
+		p.Out, p.screen,
+		terminal.Column{Title: "COUNT", Fixed: true, Right: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "CLASS", DropOrder: 3}, terminal.Column{Title: "TYPE", DropOrder: 1},
+		terminal.Column{Title: "ERROR"}, terminal.Column{Title: "NEXT", Fixed: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, DropOrder: 4}, terminal.Column{Title: "EXAMPLE"},
+	)
+	total := 0
+	for _, g := range groups {
+		total += g.Count
+		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example); err != nil {
+			return err
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return p.printf("%s in %s", wording.Plural(total, "message"), wording.Plural(len(groups), "group"))
+}
+
+func (p printer) waitingMessages(messages []waiting.Message) error {
+	t := terminal.NewTable(
+		p.Out, p.screen,
+		terminal.Column{Title: "DUE", Fixed: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "ATTEMPTS", Fixed: true, Right: true, DropOrder: 3},
+		terminal.Column{Title: "CLASS", DropOrder: 2}, terminal.Column{Title: "TYPE", DropOrder: 1}, terminal.Column{Title: "ERROR"}, terminal.Column{Title: "ID"},
+	)
+	for _, m := range messages {
+		if err := t.Row(toTheSecond(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, m.ID); err != nil {
+			return err
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return p.printf("%s", wording.Plural(len(messages), "message"))
+}
+
+// WaitingGroups implements decider.
+func (d *direct) WaitingGroups(ctx context.Context, node kql.Node) ([]*waiting.Group, error) {
+	if err := d.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return waiting.Groups(ctx, d.EventStore, node, time.Now())
+}
+
+// Waiting implements decider.
+func (d *direct) Waiting(ctx context.Context, node kql.Node) ([]waiting.Message, error) {
+	if err := d.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	messages, _, err := waiting.Select(ctx, d.EventStore, node, nil, time.Now())
+	return messages, err
+}
+
+// FindWaiting implements decider.
+func (d *direct) FindWaiting(ctx context.Context, wanted client.Waiting, _ waiting.Decision) (waitingFound, error) {
+	if err := d.Refresh(ctx); err != nil {
+		return waitingFound{}, err
+	}
+	messages, unknown, err := waiting.Select(ctx, d.EventStore, wanted.Query, wanted.IDs, time.Now())
+	found := waitingFound{Waiting: wanted, count: len(messages), queues: map[string]int{}, unknown: unknown, messages: messages}
+	for _, m := range messages {
+		found.queues[m.Queue]++
+	}
+	return found, err
+}
+
+// DecideWaiting implements decider.
+func (d *direct) DecideWaiting(ctx context.Context, found waitingFound, decision waiting.Decision) (waitingDecided, error) {
+	decision.Operator = operator()
+	result, missing, err := d.App.DecideWaiting(ctx, decision, found.messages)
+	return waitingDecided{len(result.Taken), len(result.Gone), missing}, err
+}
+
+// FindWaiting implements decider.
+func (r remote) FindWaiting(ctx context.Context, wanted client.Waiting, d waiting.Decision) (waitingFound, error) {
+	found, err := r.CountWaiting(ctx, wanted, d)
+	return waitingFound{Waiting: wanted, count: found.Matched, queues: found.Queues, unknown: found.Unknown}, err
+}
+
+// DecideWaiting implements decider.
+func (r remote) DecideWaiting(ctx context.Context, found waitingFound, d waiting.Decision) (waitingDecided, error) {
+	done, err := r.Client.DecideWaiting(ctx, found.Waiting, d, found.count)
+	return waitingDecided{done.Decided, done.Gone, done.Missing}, err
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// waitingDecision holds the arguments of `waiting now`, `waiting postpone` and `waiting cancel`.
+type waitingDecision struct {
+	terminal.Streams
+	waiting.Decision
+	filter filter
+	file   string // of ids; "": none
+	yes    bool
+
+	pause time.Duration // of postpone; 0: until has the time
+	until string
+}
+
+func newWaitingNow(from *settings) *cobra.Command {
+	d := &waitingDecision{Decision: waiting.Decision{Action: waiting.Now}}
+	return d.command(from, &cobra.Command{
+		Use:   "now [QUERY]",
+		Short: "Let the next attempt of waiting messages follow at once",
+		Long: `Let the next attempt of waiting messages follow at once: of those that match a query, or
+that are listed by id. Their attempts count as if they had waited. A message that is due
+in the meantime is left out, and no message is handled twice or lost because of this.`,
+		Example: `  watership waiting now 'queue: orders and error.type: timeout' --reason 'the database is back'`,
+	})
+}
+
+func newWaitingPostpone(from *settings) *cobra.Command {
+	d := &waitingDecision{Decision: waiting.Decision{Action: waiting.Postpone}}
+	cmd := d.command(from, &cobra.Command{
+		Use:   "postpone [QUERY]",
+		Short: "Postpone the next attempt of waiting messages",
+		Long: `Postpone the next attempt of waiting messages, by up to 30 days from now: of those that
+match a query, or that are listed by id. The attempt follows at that time or up to a second
+later, also if it was to follow later before.`,
+		Example: `  watership waiting postpone 'queue: invoices' --for 2h --reason 'maintenance'
+  watership waiting postpone 'queue: invoices' --until 2026-05-04T06:00:00Z --reason 'maintenance' --yes`,
+	})
+	cmd.Flags().DurationVar(&d.pause, "for", 0, "time from now until the next attempt, such as 90m")
+	addNonEmpty(cmd.Flags(), &d.until, "until", "time of the next attempt, such as 2026-05-04T06:00:00Z")
+	return cmd
+}
+
+func newWaitingCancel(from *settings) *cobra.Command {
+	d := &waitingDecision{Decision: waiting.Decision{Action: waiting.Cancel}}
+	return d.command(from, &cobra.Command{
+		Use:   "cancel [QUERY]",
+		Short: "Cancel the further attempts of waiting messages",
+		Long: `Cancel the further attempts of waiting messages: of those that match a query, or that are
+listed by id. Each gets a discarded event with the operator and the reason, and can be
+replayed from the store.`,
+		Example: `  watership waiting cancel 'queue: orders and headers.tenant: test' --reason 'test orders' --yes`,
+	})
+}
+
+func (d *waitingDecision) command(from *settings, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		d.Streams = streamsOf(cmd)
+		if err := d.validate(args); err != nil {
+			return err
+		}
+		return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			node, err := d.filter.node(sys, strings.Join(args, " "), d.In)
+			if err != nil {
+				return err
+			}
+			var ids []string
+			if d.file != "" {
+				if ids, err = readIDs(d.file, d.In); err != nil {
+					return err
+				}
+			}
+			return d.run(ctx, sys, node, ids)
+		})
+	}
+	d.filter.addFlags(cmd)
+	addNonEmpty(cmd.Flags(), &d.file, "ids", "file with message or event ids, one per line; - reads standard input")
+	cmd.Flags().StringVar(&d.Reason, "reason", "", "why (required)")
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
+	return cmd
+}
+
+func (d *waitingDecision) validate(args []string) error {
+	switch {
+	case strings.TrimSpace(d.Reason) == "":
+		return usagef("--reason is required")
+	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.filter.dsl == "":
+		return usagef("expected a query or --ids; '*' selects every message that waits")
+	case d.file == "-" && d.filter.dsl == "-":
+		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
+	case !d.yes && (!terminal.IsTerminal(d.In) || d.file == "-" || d.filter.dsl == "-"):
+		return usagef("waiting %s asks first, and there is no terminal to ask: give --yes", d.Action)
+	}
+	if d.Action != waiting.Postpone {
+		return nil
+	}
+	switch {
+	case (d.pause == 0) == (d.until == ""):
+		return usagef("expected either --for or --until")
+	case d.pause != 0:
+		d.NotBefore = time.Now().Add(d.pause)
+	default:
+		var err error
+		if d.NotBefore, err = time.Parse(time.RFC3339, d.until); err != nil {
+			return usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", d.until)
+		}
+	}
+	if err := app.CheckWaitingDecision(d.Decision, time.Now()); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
+}
+
+func (d *waitingDecision) run(ctx context.Context, sys system, node kql.Node, ids []string) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	found, err := sys.FindWaiting(ctx, client.Waiting{Query: node, IDs: ids}, d.Decision)
+	if err != nil {
+		return err
+	}
+	if err := printUnknownIDs(d.Out, found.unknown); err != nil {
+		return err
+	}
+	if found.count == 0 {
+		return errors.New("no waiting message matches")
+	}
+	for _, queue := range slices.Sorted(maps.Keys(found.queues)) {
+		if _, err := fmt.Fprintf(d.Out, "  %6d  wait for queue %s\n", found.queues[queue], terminal.Cell(queue, 120)); err != nil {
+			return fmt.Errorf("cannot print the preview, so nothing was changed: %w", err)
+		}
+	}
+	if agreed, err := d.confirm(ctx, found.count); !agreed {
+		return err
+	}
+	done, err := sys.DecideWaiting(ctx, found, d.Decision)
+	if done.decided > 0 || err == nil {
+		fmt.Fprintf(d.Out, "%s %s\n", d.verb(), wording.Plural(done.decided, "message"))
+	}
+	if done.gone > 0 {
+		fmt.Fprintf(d.Out, "%s did not wait any more\n", wording.Plural(done.gone, "message"))
+	}
+	if err == nil && done.missing > 0 {
+		fmt.Fprintf(d.Out, "the store does not have %s of these yet: see watership waiting, and run watership serve\n", wording.Plural(done.missing, "event"))
+	}
+	return err
+}
+
+// verb begins the result of a decision.
+func (d *waitingDecision) verb() string {
+	switch d.Action {
+	case waiting.Now:
+		return "retried"
+	case waiting.Postpone:
+		return "postponed"
+	}
+	return "cancelled"
+}
+
+func (d *waitingDecision) confirm(ctx context.Context, messages int) (bool, error) {
+	if d.yes {
+		return true, nil
+	}
+	question := map[waiting.Action]string{
+		waiting.Now: "Retry %s now?", waiting.Postpone: "Postpone %s to " + toTheSecond(d.NotBefore) + "?", waiting.Cancel: "Cancel the attempts of %s?",
+	}[d.Action]
+	yes, err := d.Ask(ctx, fmt.Sprintf(question, wording.Plural(messages, "message")))
+	if err == nil && !yes {
+		err = errors.New("nothing was changed")
+	}
+	return yes, err
+}

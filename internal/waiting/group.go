@@ -1,0 +1,87 @@
+package waiting
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// Kind has the values that the messages of a group share.
+type Kind struct {
+	Queue string `json:"queue"`
+	Class string `json:"class,omitempty"`
+	Type  string `json:"type,omitempty"`
+	Group string `json:"error_group"`
+}
+
+// Group has the waiting messages of a kind.
+type Group struct {
+	Kind
+	Count   int       `json:"count"`
+	First   time.Time `json:"first" doc:"When the first of them is due"`
+	Last    time.Time `json:"last" doc:"When the last of them is due"`
+	Example string    `json:"example" doc:"Id of the message that is due first"`
+}
+
+// Groups returns the messages that wait at a time and match a query by their kinds, the
+// most frequent first.
+func Groups(ctx context.Context, store Store, query kql.Node, now time.Time) ([]*Group, error) {
+	groups := map[Kind]*Group{}
+	for m, err := range List(ctx, store, query, now) {
+		if err != nil {
+			return nil, err
+		}
+		kind := Kind{m.Queue, m.Class, m.Type, m.Group}
+		if groups[kind] == nil {
+			groups[kind] = &Group{Kind: kind}
+		}
+		groups[kind].add(m)
+	}
+	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), a.First.Compare(b.First), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type))
+	}), nil
+}
+
+func (g *Group) add(m Message) {
+	g.Count++
+	if g.Count == 1 || m.Due.Before(g.First) {
+		g.First, g.Example = m.Due, cmp.Or(m.MessageID, m.ID)
+	}
+	if m.Due.After(g.Last) {
+		g.Last = m.Due
+	}
+}
+
+// Select returns the messages that wait at a time, match a query and have one of the ids,
+// the next due first; without ids, all that match. unknown are the ids of none of them.
+func Select(ctx context.Context, store Store, query kql.Node, ids []string, now time.Time) (messages []Message, unknown []string, err error) {
+	known := map[string]bool{}
+	for _, id := range ids {
+		known[id] = false
+	}
+	for m, err := range List(ctx, store, query, now) {
+		if err != nil {
+			return nil, nil, err
+		}
+		has := len(ids) == 0
+		for _, id := range []string{m.ID, m.MessageID, m.Fingerprint, m.EventID} {
+			if _, wanted := known[id]; wanted {
+				has, known[id] = true, true
+			}
+		}
+		if has {
+			messages = append(messages, m)
+		}
+	}
+	for _, id := range ids {
+		if !known[id] {
+			unknown = append(unknown, id)
+		}
+	}
+	slices.SortStableFunc(messages, func(a, b Message) int { return a.Due.Compare(b.Due) })
+	return messages, unknown, nil
+}
