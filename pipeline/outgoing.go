@@ -2,17 +2,13 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
-	"maps"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/outgoing"
+	"github.com/watershipmq/watership/internal/handleroutput"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/usercode"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -20,10 +16,6 @@ import (
 // HeaderCausation is the header of outgoing messages that names the message
 // whose handler published them: by its message id, or else by its fingerprint.
 const HeaderCausation = "causation-id"
-
-// headerStockUUID is the header of a message's UUID in watermill-amqp. Copied from
-// another message it would be the UUID of that one.
-const headerStockUUID = "_watermill_message_uuid"
 
 // NewMessage returns an outgoing message with an exchange, a routing key, properties and
 // headers. Zero fields are set when it is published: the message id to one that is the
@@ -39,30 +31,7 @@ const headerStockUUID = "_watermill_message_uuid"
 // not count. Headers of Watership and of RabbitMQ that were copied from another message
 // are removed, and so are the routing keys in CC and BCC that were copied from the
 // message being handled.
-func NewMessage(e schemas.Envelope) *message.Message {
-	e.Headers = maps.Clone(e.Headers)
-	delete(e.Headers, headerStockUUID)
-	msg := transport.Marshaler{}.NewMessage(e)
-	msg.UUID = e.Properties.MessageID
-	msg.Metadata[outgoingKey] = msg.Metadata[transport.EnvelopeKey]
-	delete(msg.Metadata, transport.EnvelopeKey)
-	return msg
-}
-
-// outgoingKey is the metadata key of the envelope in an outgoing message. It differs from
-// the key of a message being handled, so that a handler which returns its input does not
-// publish it to the exchange that it came from.
-const outgoingKey = "_watership_outgoing"
-
-// outgoingEnvelope returns the envelope of NewMessage with the handler's changes; false if
-// its metadata cannot be parsed.
-func outgoingEnvelope(msg *message.Message) (schemas.Envelope, bool) {
-	as := message.NewMessage(msg.UUID, msg.Payload)
-	maps.Copy(as.Metadata, msg.Metadata)
-	delete(as.Metadata, outgoingKey)
-	as.Metadata[transport.EnvelopeKey] = msg.Metadata[outgoingKey]
-	return transport.EnvelopeOf(as)
-}
+func NewMessage(e schemas.Envelope) *message.Message { return handleroutput.NewMessage(e) }
 
 // outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
 // message that the handler returned is a failure of the handler.
@@ -82,7 +51,7 @@ func (h *routeHandler) outgoingMessages(produced []*message.Message, parent sche
 
 // outgoingMessage returns the message to publish for one that a handler returned.
 func (h *routeHandler) outgoingMessage(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
-	return completion{h.route.Queue, h.route.Publish, h.newID}.envelope(msg, parent, ordinal)
+	return completion(h.route.Queue, h.route.Publish, h.newID).Envelope(msg, parent, ordinal)
 }
 
 // OutgoingEnvelope returns the message that a pipeline publishes for a message that a handler
@@ -93,69 +62,9 @@ func OutgoingEnvelope(ctx context.Context, returned *message.Message, ordinal in
 	parent, _ := schemas.FromContext(ctx)
 	attempt := retry.AttemptFrom(ctx)
 	state := schemas.State{Fingerprint: attempt.Fingerprint, Replay: attempt.Replay}
-	return completion{attempt.Queue, to, watermill.NewULID}.envelope(returned, schemas.VerifiedState{Envelope: parent, State: state}, ordinal)
+	return completion(attempt.Queue, to, watermill.NewULID).Envelope(returned, schemas.VerifiedState{Envelope: parent, State: state}, ordinal)
 }
 
-// completion completes the messages that the handler of a queue returns.
-type completion struct {
-	queue   string
-	publish Binding
-	newID   func() string
-}
-
-func (c completion) envelope(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
-	if msg == nil {
-		return schemas.Envelope{}, fmt.Errorf("outgoing message %d is nil", ordinal+1)
-	}
-	e, isRead := c.plainEnvelope(msg), true
-	if _, made := msg.Metadata[outgoingKey]; made {
-		e, isRead = outgoingEnvelope(msg)
-	}
-	if !isRead {
-		return e, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
-	}
-	if e.Exchange == "" && e.RoutingKey == "" {
-		return e, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to", ordinal+1, c.queue)
-	}
-	e.Headers = e.PublisherHeaders()
-	outgoing.RemoveCopiedCC(e.Headers, parent.Envelope)
-	if e.Properties.MessageID == "" {
-		e.Properties.MessageID = c.derivedID(parent, ordinal)
-	}
-	if e.Properties.DeliveryMode == 0 {
-		e.Properties.DeliveryMode = amqp.Persistent
-	}
-	outgoing.SetCorrelation(&e, parent, HeaderCausation)
-	return e, nil
-}
-
-// plainEnvelope returns the envelope of a Watermill message without AMQP properties. A
-// copy of the handler's input keeps its headers, each with its type, and the properties
-// that describe the body.
-func (c completion) plainEnvelope(msg *message.Message) schemas.Envelope {
-	e := schemas.Envelope{Exchange: c.publish.Exchange, RoutingKey: c.publish.Key, Body: msg.Payload}
-	if from, copied := transport.EnvelopeOf(msg); copied {
-		e.Headers = from.Headers
-		delete(e.Headers, headerStockUUID)
-		e.Properties.ContentType = from.Properties.ContentType
-		e.Properties.ContentEncoding = from.Properties.ContentEncoding
-		e.Properties.Type = from.Properties.Type
-		return e
-	}
-	e.Headers = amqp.Table{}
-	for name, value := range msg.Metadata {
-		if name != transport.EnvelopeKey {
-			e.Headers[name] = value
-		}
-	}
-	return e
-}
-
-// derivedID returns the same id each time a handler repeats. If the parent has no id, the
-// id is random: equal parents would get equal ids.
-func (c completion) derivedID(parent schemas.VerifiedState, ordinal int) string {
-	if parent.Envelope.Properties.MessageID == "" {
-		return c.newID()
-	}
-	return outgoing.ID(parent.State.Fingerprint, c.queue, ordinal, parent.State.Replay)
+func completion(queue string, to Binding, newID func() string) handleroutput.Completion {
+	return handleroutput.Completion{Queue: queue, Exchange: to.Exchange, RoutingKey: to.Key, Causation: HeaderCausation, NewID: newID}
 }

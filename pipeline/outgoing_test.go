@@ -80,28 +80,28 @@ func TestRelation(t *testing.T) {
 
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
-	b := completion{queue: "q", newID: watermill.NewULID}
+	b := completion("q", Binding{}, watermill.NewULID)
 	parent := func(id, replay string) schemas.VerifiedState {
 		return schemas.VerifiedState{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
 			State:    schemas.State{Fingerprint: "v1:" + id, Replay: replay},
 		}
 	}
-	id := b.derivedID(parent("a", ""), 0)
-	if again := b.derivedID(parent("a", ""), 0); again != id {
+	id := b.DerivedID(parent("a", ""), 0)
+	if again := b.DerivedID(parent("a", ""), 0); again != id {
 		t.Errorf("the repeat has id %s, not %s", again, id)
 	}
-	other := completion{queue: "r", newID: watermill.NewULID}
+	other := completion("r", Binding{}, watermill.NewULID)
 	for what, another := range map[string]string{
-		"ordinal": b.derivedID(parent("a", ""), 1), "parent": b.derivedID(parent("b", ""), 0),
-		"replay": b.derivedID(parent("a", "job"), 0), "queue": other.derivedID(parent("a", ""), 0),
+		"ordinal": b.DerivedID(parent("a", ""), 1), "parent": b.DerivedID(parent("b", ""), 0),
+		"replay": b.DerivedID(parent("a", "job"), 0), "queue": other.DerivedID(parent("a", ""), 0),
 	} {
 		if another == id {
 			t.Errorf("another %s, the same id", what)
 		}
 	}
-	anonymous := b.derivedID(parent("", ""), 0)
-	if again := b.derivedID(parent("", ""), 0); again == anonymous {
+	anonymous := b.DerivedID(parent("", ""), 0)
+	if again := b.DerivedID(parent("", ""), 0); again == anonymous {
 		t.Error("children of anonymous messages have one id")
 	}
 }
@@ -277,7 +277,7 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 	r.publish("", queue, amqp.Publishing{})
 	d := b.Take(t, target, 1)[0]
 	delete(d.Headers, HeaderCausation)
-	delete(d.Headers, headerStockUUID)
+	delete(d.Headers, "_watermill_message_uuid")
 	if diff := cmp.Diff(amqp.Table{"n": int32(1), "tenant": "acme"}, d.Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
@@ -292,21 +292,21 @@ func TestNewMessageIsNotItsParent(t *testing.T) {
 	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: handlermetrics.New(nil)}, route: Route{Queue: "q"}}
 	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.MessageID = "parent"
-	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{headerStockUUID: "parent", "tenant": "acme"}}
+	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{"_watermill_message_uuid": "parent", "tenant": "acme"}}
 	m, err := b.outgoingMessage(NewMessage(e), parent, 0)
-	if err != nil || m.Properties.MessageID != (completion{queue: "q"}).derivedID(parent, 0) {
+	if err != nil || m.Properties.MessageID != completion("q", Binding{}, nil).DerivedID(parent, 0) {
 		t.Errorf("id %q: %v", m.Properties.MessageID, err)
 	}
 	want := amqp.Table{"tenant": "acme", HeaderCausation: "parent"}
 	if diff := cmp.Diff(want, m.Headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	if e.Headers[headerStockUUID] != "parent" {
+	if e.Headers["_watermill_message_uuid"] != "parent" {
 		t.Error("the handler's own envelope was changed")
 	}
 	b.route.Publish.Key = "elsewhere"
 	tampered := NewMessage(e)
-	tampered.Metadata.Set(outgoingKey, "no envelope")
+	tampered.Metadata.Set("_watership_outgoing", "no envelope")
 	if _, err := b.outgoingMessage(tampered, parent, 0); err == nil {
 		t.Error("a message that has lost where it goes was published")
 	}

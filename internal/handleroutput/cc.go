@@ -1,4 +1,4 @@
-package outgoing
+package handleroutput
 
 import (
 	"slices"
@@ -8,11 +8,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// RemoveCopiedCC removes the routing keys from CC and BCC that were copied from the
+// withoutCopiedCC removes the routing keys from CC and BCC that were copied from the
 // message being handled: RabbitMQ would route the outgoing message, by the rights of
 // Watership's login, to queues that the publisher of the other message chose
 // (https://www.rabbitmq.com/docs/sender-selected).
-func RemoveCopiedCC(headers amqp.Table, parent schemas.Envelope) {
+func withoutCopiedCC(headers amqp.Table, parent schemas.Envelope) {
 	parentKeys := append(routingKeys(parent.Headers["CC"]), routingKeys(parent.Headers["BCC"])...)
 	if len(parentKeys) == 0 {
 		return
