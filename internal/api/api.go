@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/subscriptions"
 )
 
@@ -68,9 +69,8 @@ func New(a *app.App) *API {
 	api.registerFailures()
 	api.registerWaiting()
 	api.registerReplays()
-	api.registerRoutes()
+	routes.Register(api.operations, a)
 	api.registerDoctor()
-	api.registerReload()
 	subscriptions.Register(api.operations, a)
 	alerts.Register(api.operations, a)
 	api.registerVersion()

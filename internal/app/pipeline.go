@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/explain"
 	"github.com/watershipmq/watership/internal/routeconfig"
 	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/pipeline"
@@ -46,4 +47,13 @@ func taps(exchanges []config.TapExchange) []pipeline.Tap {
 		taps = append(taps, pipeline.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
 	}
 	return taps
+}
+
+// Policies returns the policies and rules of the running server, or else of the configuration.
+func (a *App) Policies() explain.Config {
+	handlers := a.pipeline()
+	if s := a.server.Load(); s != nil {
+		handlers = *s.config.Load()
+	}
+	return explain.Config{Routes: handlers.Routes, Default: handlers.Default, Rules: handlers.Rules}
 }

@@ -35,8 +35,14 @@ func TestWaiting(t *testing.T) {
 	w.eventually(t, "action: retry_scheduled", 4)
 
 	for _, args := range [][]string{
-		{"waiting"}, {"waiting", "-o", "json"}, {"waiting", "-o", "ndjson"}, {"waiting", "--each"}, {"waiting", "--each", "-o", "json"}, {"waiting", "queue: nobody"},
-		{"waiting", "headers.tenant: acme", "--since", "1h"}, {"waiting", "queue:"},
+		{"waiting"},
+		{"waiting", "-o", "json"},
+		{"waiting", "-o", "ndjson"},
+		{"waiting", "--each"},
+		{"waiting", "--each", "-o", "json"},
+		{"waiting", "queue: nobody"},
+		{"waiting", "headers.tenant: acme", "--since", "1h"},
+		{"waiting", "queue:"},
 	} {
 		want := w.run(t, args...)
 		for name, environ := range map[string][]string{"operator": operator, "viewer": viewer} {

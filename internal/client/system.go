@@ -10,12 +10,13 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
 )
 
 // RouteStates returns the states of the routes that the caller may see.
 func (c *Client) RouteStates(ctx context.Context) ([]routestate.State, error) {
-	var routes api.Routes
+	var routes routes.Routes
 	if err := c.get(ctx, readTimeout, "/routes", nil, &routes); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (c *Client) Diagnose(ctx context.Context) ([]doctor.Finding, error) {
 func (c *Client) Queues(ctx context.Context) (names []string, err error) {
 	query := url.Values{}
 	setInt(query, "limit", 10_000)
-	var page api.QueuePage
+	var page routes.QueuePage
 	err = c.get(ctx, readTimeout, "/queues", query, &page)
 	for _, queue := range page.Queues {
 		if !queue.Own {

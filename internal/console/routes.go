@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/systempage"
 )
 
@@ -20,12 +20,12 @@ type routesPage struct {
 	Wait     string
 	Routes   *frame.Part[systempage.Routes]
 	Failures *frame.Part[systempage.OpenFailures]
-	Queues   *frame.Part[[]api.Queue] // Watership's own
-	Key      string                   // of the next action
-	Done     string                   // the result of the last action
-	Refused  *problem.Problem         // of an action
-	Queue    string                   // of the action
-	Reason   string                   // likewise
+	Queues   *frame.Part[[]routes.Queue] // Watership's own
+	Key      string                      // of the next action
+	Done     string                      // the result of the last action
+	Refused  *problem.Problem            // of an action
+	Queue    string                      // of the action
+	Reason   string                      // likewise
 }
 
 const routesRefresh = 5 * time.Second
@@ -50,14 +50,14 @@ func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
 }
 
 func (c *Console) routes(ctx context.Context) (systempage.Routes, error) {
-	var found api.Routes
+	var found routes.Routes
 	err := c.client.Get(ctx, "/routes", url.Values{"recent": {"true"}}, &found)
 	return systempage.NewRoutes(found), err
 }
 
-func (c *Console) ownQueues(ctx context.Context) (own []api.Queue, err error) {
+func (c *Console) ownQueues(ctx context.Context) (own []routes.Queue, err error) {
 	for cursor := ""; ; {
-		var found api.QueuePage
+		var found routes.QueuePage
 		if err := c.client.Get(ctx, "/queues", url.Values{"cursor": {cursor}}, &found); err != nil {
 			return nil, err
 		}

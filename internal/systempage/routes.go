@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/routes"
 )
 
 // Routes has routes, first those with problems, and their retry policies.
@@ -23,7 +23,7 @@ type Routes struct {
 
 // Route is a route.
 type Route struct {
-	api.RouteState
+	routes.RouteState
 	FailuresLink, MessagesLink string
 }
 
@@ -34,7 +34,7 @@ type Policy struct {
 }
 
 // NewRoutes sorts the routes of the API.
-func NewRoutes(of api.Routes) Routes {
+func NewRoutes(of routes.Routes) Routes {
 	routes := Routes{Problem: of.Problem}
 	known := map[string]int{} // places of policies
 	for _, state := range of.Routes {

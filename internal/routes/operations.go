@@ -1,4 +1,5 @@
-package api
+// Package routes has the operations of the HTTP API on routes and queues.
+package routes
 
 import (
 	"cmp"
@@ -16,35 +17,46 @@ import (
 	"github.com/watershipmq/watership/internal/routestate"
 )
 
-func (a *API) registerRoutes() {
-	register(a, operation.Operation{
+// operations are the operations of the HTTP API.
+type operations struct{ app *app.App }
+
+// Register adds the operations on routes, and the reload of their configuration, to an API.
+func Register(set *operation.Set, a *app.App) {
+	o := operations{a}
+	operation.Register(set, operation.Operation{
 		Method: http.MethodGet, Path: "/routes", ID: "listRoutes", Tag: "system", Role: access.Viewer,
 		Summary: "List routes, their queue lengths and which are paused",
 		Text:    "The routes of the server's configuration, then those of other processes, which RabbitMQ's management API shows.",
-	}, a.listRoutes)
-	register(a, operation.Operation{
+	}, o.listRoutes)
+	operation.Register(set, operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/pause", ID: "pauseRoute", Tag: "system", Role: access.Operator,
 		Summary: "Pause a route in every process",
 		Text:    "Handlers finish their messages, and take no more within seconds. The route stays paused over restarts, until it is resumed.",
-	}, a.pauseRoute)
-	register(a, operation.Operation{
+	}, o.pauseRoute)
+	operation.Register(set, operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/resume", ID: "resumeRoute", Tag: "system", Role: access.Operator,
 		Summary: "Resume a route that an operator has paused",
-	}, a.resumeRoute)
-	register(a, operation.Operation{
+	}, o.resumeRoute)
+	operation.Register(set, operation.Operation{
 		Method: http.MethodPost, Path: "/routes/pause", ID: "pauseAllRoutes", Tag: "system", Role: access.Operator,
 		Summary: "Pause all routes in every process",
 		Text:    "As for one route, also for routes that are added later. It is for callers without limits.",
-	}, a.pauseAll)
-	register(a, operation.Operation{
+	}, o.pauseAll)
+	operation.Register(set, operation.Operation{
 		Method: http.MethodPost, Path: "/routes/resume", ID: "resumeAllRoutes", Tag: "system", Role: access.Operator,
 		Summary: "Resume all routes after a pause of all",
 		Text:    "Routes that are paused themselves stay so.",
-	}, a.resumeAll)
-	register(a, operation.Operation{
+	}, o.resumeAll)
+	operation.Register(set, operation.Operation{
 		Method: http.MethodGet, Path: "/queues", ID: "listQueues", Tag: "system", Role: access.Viewer,
 		Summary: "List the queues of the virtual host with their numbers",
-	}, a.listQueues)
+	}, o.listQueues)
+	o.registerReload(set)
+}
+
+// IdempotencyKey is the header with which a repeated request acts once.
+type IdempotencyKey struct {
+	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
 }
 
 type routesOutput struct{ Body Routes }
@@ -62,8 +74,8 @@ type Routes struct {
 // RouteState is the state of a route and its queue.
 type RouteState routestate.State
 
-func (a *API) listRoutes(ctx context.Context, in *routesInput) (*routesOutput, error) {
-	states, err := a.app.RouteStates(ctx, in.Recent)
+func (o operations) listRoutes(ctx context.Context, in *routesInput) (*routesOutput, error) {
+	states, err := o.app.RouteStates(ctx, in.Recent)
 	out := &routesOutput{Routes{Routes: []RouteState{}}}
 	var away *eventstore.Error
 	if err != nil && (states == nil || !errors.As(err, &away)) {
@@ -112,18 +124,18 @@ type PausedRoute struct {
 	Paused bool   `json:"paused" doc:"An operator has paused it"`
 }
 
-func (a *API) pauseRoute(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
+func (o operations) pauseRoute(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
 	decision, err := decisionAbout(ctx, "pause", in.Queue, in.Body.Reason)
 	if err == nil {
-		err = a.app.PauseRoute(ctx, in.Queue, decision)
+		err = o.app.PauseRoute(ctx, in.Queue, decision)
 	}
 	return &pauseOutput{PausedRoute{in.Queue, true}}, err
 }
 
-func (a *API) resumeRoute(ctx context.Context, in *resumeRouteInput) (*pauseOutput, error) {
+func (o operations) resumeRoute(ctx context.Context, in *resumeRouteInput) (*pauseOutput, error) {
 	decision, err := decisionAbout(ctx, "resume", in.Queue, in.Body.Reason)
 	if err == nil {
-		err = a.app.ResumeRoute(ctx, in.Queue, decision)
+		err = o.app.ResumeRoute(ctx, in.Queue, decision)
 	}
 	return &pauseOutput{PausedRoute{in.Queue, false}}, err
 }
@@ -135,18 +147,18 @@ type PausedRoutes struct {
 	Paused bool `json:"paused" doc:"An operator has paused all routes"`
 }
 
-func (a *API) pauseAll(ctx context.Context, in *pauseAllInput) (*pauseAllOutput, error) {
+func (o operations) pauseAll(ctx context.Context, in *pauseAllInput) (*pauseAllOutput, error) {
 	decision, err := decisionAboutAll(ctx, "pause", in.Body.Reason)
 	if err == nil {
-		err = a.app.PauseAll(ctx, decision)
+		err = o.app.PauseAll(ctx, decision)
 	}
 	return &pauseAllOutput{PausedRoutes{true}}, err
 }
 
-func (a *API) resumeAll(ctx context.Context, in *resumeAllInput) (*pauseAllOutput, error) {
+func (o operations) resumeAll(ctx context.Context, in *resumeAllInput) (*pauseAllOutput, error) {
 	decision, err := decisionAboutAll(ctx, "resume", in.Body.Reason)
 	if err == nil {
-		err = a.app.ResumeAll(ctx, decision)
+		err = o.app.ResumeAll(ctx, decision)
 	}
 	return &pauseAllOutput{PausedRoutes{false}}, err
 }
@@ -198,17 +210,17 @@ type Queue struct {
 	Acknowledged int64  `json:"acknowledged" doc:"Since it was declared or the broker was started"`
 }
 
-func (a *API) listQueues(ctx context.Context, in *queuesInput) (*queuesOutput, error) {
-	management, err := a.app.Management()
+func (o operations) listQueues(ctx context.Context, in *queuesInput) (*queuesOutput, error) {
+	management, err := o.app.Management()
 	if err != nil {
 		return nil, err
 	}
-	queues, err := management.Queues(ctx, a.app.VHost())
+	queues, err := management.Queues(ctx, o.app.VHost())
 	if err != nil {
 		return nil, &app.BrokerError{Err: err}
 	}
 	slices.SortFunc(queues, func(x, y rabbit.Queue) int { return cmp.Compare(x.Name, y.Name) })
-	caller, topology := access.FromContext(ctx), a.app.Topology()
+	caller, topology := access.FromContext(ctx), o.app.Topology()
 	page := QueuePage{Queues: []Queue{}}
 	for _, q := range queues {
 		if !caller.MayQueue(q.Name) || in.Cursor != "" && q.Name <= in.Cursor {
