@@ -87,7 +87,7 @@ func TestDecideWhileMessagesBecomeDue(t *testing.T) {
 			r.wantOnce(ids, result, d.Action == Cancel)
 		}
 		t.Logf("%d were taken, %d had become due", taken, gone)
-		r.wantEmpty()
+		r.wantEmpty(delay)
 	})
 }
 
@@ -113,9 +113,9 @@ func (r *rig) wantOnce(ids []string, result Result, cancels bool) {
 }
 
 // wantEmpty checks that no copy of a message is left.
-func (r *rig) wantEmpty() {
+func (r *rig) wantEmpty(delay time.Duration) {
 	r.t.Helper()
-	for _, queue := range []string{r.queue, r.topology.Due(), r.topology.Poison(), r.topology.Delay(300 * time.Millisecond)} {
+	for _, queue := range []string{r.queue, r.topology.Due(), r.topology.Poison(), r.topology.Delay(delay)} {
 		r.waitLen(queue, 0)
 	}
 }

@@ -27,6 +27,7 @@ type rig struct {
 	broker   rabbittest.Broker
 	topology schemas.Topology
 	queue    string
+	path     string // of the store
 	control  Control
 	admin    *amqp.Channel
 
@@ -44,7 +45,8 @@ var errBroken = errors.New("broken")
 
 func newRig(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, delay time.Duration) *rig {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	path := filepath.Join(t.TempDir(), "store.db")
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func newRig(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, delay ti
 		t.Fatal(err)
 	}
 	r := &rig{
-		t: t, broker: b.VHost(t), topology: schemas.Topology{Prefix: "w-" + string(kind)}, queue: "orders-" + string(kind), changed: make(chan struct{}),
+		t: t, path: path, broker: b.VHost(t), topology: schemas.Topology{Prefix: "w-" + string(kind)}, queue: "orders-" + string(kind), changed: make(chan struct{}),
 		retried: map[string]int{}, waiting: map[string]Message{}, events: map[schemas.Action]map[string]int{},
 		last: map[string]schemas.Event{}, rescheduled: map[string]schemas.Event{}, due: map[string]time.Time{},
 	}
