@@ -98,6 +98,9 @@ func newSystem(t testing.TB, settings ...string) system {
 }
 
 func (s system) handle(msg *message.Message) ([]*message.Message, error) {
+	if s.broken.Load() && strings.HasPrefix(msg.UUID, "patient-") {
+		return nil, retry.After(time.Hour, fmt.Errorf("no table for order %s", msg.UUID))
+	}
 	if s.broken.Load() {
 		return nil, retry.Permanent(fmt.Errorf("no table for order %s", msg.UUID))
 	}

@@ -25,6 +25,7 @@ type Group struct {
 	First   time.Time `json:"first" doc:"When the first of them is due"`
 	Last    time.Time `json:"last" doc:"When the last of them is due"`
 	Example string    `json:"example" doc:"Id of the message that is due first"`
+	Query   string    `json:"query" doc:"Finds the messages"`
 }
 
 // Groups returns the messages that wait at a time and match a query by their kinds, the
@@ -37,13 +38,28 @@ func Groups(ctx context.Context, store Store, query kql.Node, now time.Time) ([]
 		}
 		kind := Kind{m.Queue, m.Class, m.Type, m.Group}
 		if groups[kind] == nil {
-			groups[kind] = &Group{Kind: kind}
+			groups[kind] = &Group{Kind: kind, Query: kind.query().String()}
 		}
 		groups[kind].add(m)
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), a.First.Compare(b.First), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type))
 	}), nil
+}
+
+// query returns a query for the events of a kind.
+func (k Kind) query() kql.Node {
+	var all kql.And
+	for _, part := range []struct{ field, value string }{
+		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
+	} {
+		if part.value == "" {
+			all = append(all, kql.Not{Node: kql.Exists{Field: kql.Pattern{part.field}}})
+		} else {
+			all = append(all, kql.FieldIs(part.field, part.value))
+		}
+	}
+	return all
 }
 
 func (g *Group) add(m Message) {

@@ -48,6 +48,7 @@ func sections() []section {
 		{"/", "Overview", "o"},
 		{"/messages", "Messages", "m"},
 		{"/failures", "Failures", "f"},
+		{"/waiting", "Waiting", "w"},
 		{"/replays", "Replays", "r"},
 		{"/routes", "Routes", "q"},
 		{"/doctor", "Doctor", "d"},

@@ -1,0 +1,41 @@
+package console_test
+
+import (
+	"net/http"
+	"testing"
+)
+
+// An operator sees which messages wait, and decides about a group after a preview.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.get(t, "/waiting").want(t, http.StatusOK, "No message waits")
+	s.broken.Store(true)
+	for _, id := range []string{"patient-1", "patient-2"} {
+		s.publish(t, id, "{}", nil)
+	}
+	s.await(t, 2, "action: retry_scheduled")
+	page := s.get(t, "/waiting?q=queue%3A+orders")
+	page.want(t, http.StatusOK, "2 messages", "orders", "no table for order #", "patient-1", "Decide about all…")
+	preview := s.get(t, page.link(t, "/waiting/decide"))
+	preview.want(t, http.StatusOK, "2 waiting messages", "Postpone by, in minutes")
+	action, form := preview.form(t, "Decide")
+	form.Set("action", "postpone")
+	form.Set("reason", " ")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "a decision needs a reason")
+	form.Set("reason", "maintenance")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "expected the minutes until the next attempt")
+	form.Set("minutes", "120")
+	s.post(t, action, form).want(t, http.StatusOK, "Postponed 2 messages.", "2 messages")
+	if n := s.count(t, "action: rescheduled and event.reason: maintenance"); n != 2 {
+		t.Errorf("%d events say why", n)
+	}
+	action, form = s.get(t, "/waiting/decide?q=queue%3A+orders").form(t, "Decide")
+	form.Set("action", "cancel")
+	form.Set("reason", "test orders")
+	s.post(t, action, form).want(t, http.StatusOK, "Cancelled 2 messages.", "No message waits")
+	if n := s.count(t, `action: discarded and error.message: "test orders (local)"`); n != 2 {
+		t.Errorf("%d were cancelled", n)
+	}
+	s.get(t, "/waiting/decide").want(t, http.StatusBadRequest, "no message is selected")
+}
