@@ -52,10 +52,19 @@ func TestSoakDecideAmongMany(t *testing.T) {
 					left -= some
 				}
 				ch := b.Channel(t)
-				rabbittest.Eventually(t, "all are due", func() bool {
-					due, err := ch.QueueDeclarePassive(names.Due(), true, false, false, false, nil)
-					return err == nil && due.Messages == n
-				})
+				began, due := time.Now(), 0
+				for due < n && time.Since(began) < 5*time.Minute {
+					time.Sleep(100 * time.Millisecond)
+					queue, err := ch.QueueDeclarePassive(names.Due(), true, false, false, false, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					due = queue.Messages
+				}
+				t.Logf("%d were dead-lettered after another %s", due, time.Since(began).Round(10*time.Millisecond))
+				if due != n {
+					t.Errorf("%d messages are due, want %d", due, n)
+				}
 			})
 		}
 	})

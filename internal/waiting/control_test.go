@@ -72,7 +72,7 @@ func TestDecideWhileMessagesBecomeDue(t *testing.T) {
 		const delay = 300 * time.Millisecond
 		r := newRig(t, b, kind, delay)
 		gone, taken := 0, 0
-		for round := range 8 {
+		for round := range 6 {
 			ids := r.publish(fmt.Sprintf("round%d", round), 60)
 			d := []Decision{{Action: Now}, {Action: Cancel}, {Action: Postpone, NotBefore: time.Now().Add(500 * time.Millisecond)}}[round%3]
 			first := r.messages(ids)[0]

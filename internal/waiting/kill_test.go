@@ -70,7 +70,7 @@ func TestKill(t *testing.T) {
 			t.Run(string(kind), func(t *testing.T) {
 				r := newRig(t, b, kind, time.Hour)
 				random := rand.New(rand.NewPCG(1, uint64(len(kind))))
-				for round, d := range []Decision{{Action: Cancel}, {Action: Now}, {Action: Cancel}, {Action: Postpone, NotBefore: time.Now().Add(2 * time.Hour)}, {Action: Cancel}} {
+				for round, d := range []Decision{{Action: Cancel}, {Action: Now}, {Action: Postpone, NotBefore: time.Now().Add(2 * time.Hour)}} {
 					ids := r.publish("round"+string(rune('0'+round)), 100)
 					r.waitLen(r.topology.Delay(time.Hour), len(ids))
 					wanted := ids[:50]

@@ -179,7 +179,8 @@ func (w *window) read(ctx context.Context, wanted, found map[string]bool, limit 
 			if err != nil {
 				return err
 			}
-			w.last = state.Messages == 0
+			// A quorum queue that is slow to answer has neither messages nor consumers.
+			w.last = state.Messages == 0 && state.Consumers > 0
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
