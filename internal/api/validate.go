@@ -50,7 +50,7 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 	if err := access.ReadBodies(ctx, in.Query); err != nil { // that a body fits tells about it
 		return nil, err
 	}
-	schema, err := a.app.RouteSchema(in.Queue)
+	schema, err := validation.RouteSchema(a.app, in.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 			}
 			return to.Flush()
 		}
-		summary, err := a.app.Validate(ctx, schema, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) }, func() error {
+		summary, err := validation.Stored(ctx, a.app, schema, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) }, func() error {
 			if time.Since(written) < validateSilence {
 				return nil
 			}

@@ -50,11 +50,11 @@ func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq
 // Validate implements reader.
 func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (_ validation.Summary, err error) {
 	if schema == nil {
-		if schema, err = d.RouteSchema(queue); err != nil {
+		if schema, err = validation.RouteSchema(d.App, queue); err != nil {
 			return validation.Summary{}, err
 		}
 	}
-	return d.App.Validate(ctx, schema, sel, each, nil)
+	return validation.Stored(ctx, d.App, schema, sel, each, nil)
 }
 
 // Follow implements reader.

@@ -1,0 +1,44 @@
+package validation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
+)
+
+// RouteSchema reads the schema that the configuration names for the route of a queue, as the
+// next reload would.
+func RouteSchema(a *app.App, queue string) (*bodyschema.Schema, error) {
+	routes := a.Settings().Routes
+	i := slices.IndexFunc(routes, func(r config.Route) bool { return r.Queue == queue })
+	if i < 0 {
+		return nil, app.InputError{Err: fmt.Errorf("the configuration has no route of queue %s", queue)}
+	}
+	if routes[i].Schema == "" {
+		return nil, app.InputError{Err: fmt.Errorf("the route of queue %s has no schema", queue)}
+	}
+	schema, err := bodyschema.Load(routes[i].Schema)
+	if err != nil {
+		return nil, app.InputError{Err: err}
+	}
+	return schema, nil
+}
+
+// Stored checks the bodies of the messages of a selection of an App's store. checked is called
+// after each; it may be nil.
+func Stored(ctx context.Context, a *app.App, schema *bodyschema.Schema, sel eventstore.Selection, each func(Failure) error, checked func() error) (Summary, error) {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	sel.Order = eventstore.BySequence
+	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
+		return Summary{}, err
+	}
+	return Run(ctx, Config{Store: store, Fingerprints: a.Settings().Fingerprint, Schema: schema, Checked: checked}, sel, each)
+}
