@@ -72,7 +72,7 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 	stopped := p.replacedBy(next, r.keep)
 	p.handlers.Stop(stopped...)
 	p.mu.Lock()
-	p.cfg = p.cfg.with(next)
+	p.cfg.reload(next)
 	p.reconciler.Latest.Store(&declared)
 	err = p.addHandlers(p.watermillLogger())
 	p.forget(stopped)
@@ -87,7 +87,9 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 
 // prepareReload checks the next configuration and declares its topology.
 func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Config, err error) {
-	next = p.cfg.with(r.next).withDefaults()
+	next = p.cfg
+	next.reload(r.next)
+	next = next.withDefaults()
 	if err := next.validate(); err != nil {
 		return next, declared, err
 	}
@@ -99,11 +101,11 @@ func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Confi
 	return next, declared, topology.Reconciler{Conn: p.sending, Config: declared, Logger: p.cfg.Logger}.Declare(ctx)
 }
 
-// with returns the configuration with the fields of next that Reload replaces.
-func (c Config) with(next Config) Config {
+// reload sets the fields that Reload replaces, and writes no other: connections and publishers
+// read those at any time.
+func (c *Config) reload(next Config) {
 	c.Routes, c.Default, c.Rules, c.RetriedDeaths, c.Breaker = next.Routes, next.Default, next.Rules, next.RetriedDeaths, next.Breaker
 	c.classifier = next.classifier
-	return c
 }
 
 // replacedBy returns the queues whose handlers stop.
