@@ -21,10 +21,15 @@ type entry struct {
 	Told    time.Time `json:"told,omitzero"` // of a repeated one
 }
 
-// due returns the entries of the notice that a receiver gets now; none: it gets no notice yet.
-func (s *State) due(now time.Time, receiver string, pace Pace) []entry {
+// due returns the entries of the next notice to a receiver, and when it is due; no entries: it
+// gets none as things are, but may at that time, unless that is zero.
+func (s *State) due(now time.Time, receiver string, pace Pace) ([]entry, time.Time) {
+	to := s.receiver(receiver)
+	if to.Sending != "" {
+		return nil, time.Time{}
+	}
 	var entries []entry
-	first := time.Time{} // when the notice is due, by its alerts
+	var first time.Time // when a notice is due, by its alerts
 	for key, t := range s.Alerts {
 		if t.Fired.IsZero() || !slices.Contains(t.Receivers, receiver) {
 			continue
@@ -32,20 +37,27 @@ func (s *State) due(now time.Time, receiver string, pace Pace) []entry {
 		told, was := t.Told[receiver]
 		e, at := entry{Key: key, Firing: t.fires(), Changed: t.Changed}, t.Changed.Add(pace.Wait)
 		if was && told.Firing == e.Firing {
-			if e.Told, at = told.At, told.At.Add(pace.Repeat); !e.Firing || now.Before(at) {
+			if e.Told, at = told.At, told.At.Add(pace.Repeat); !e.Firing {
 				continue
 			}
 		}
-		if entries = append(entries, e); first.IsZero() || at.Before(first) {
+		if first.IsZero() || at.Before(first) {
 			first = at
 		}
+		if e.Told.IsZero() || !now.Before(at) {
+			entries = append(entries, e)
+		}
 	}
-	to := s.receiver(receiver)
-	if len(entries) == 0 || to.Sending != "" || now.Before(first) || now.Before(to.Retry) || now.Before(to.Sent.Add(pace.Interval)) {
-		return nil
+	if first.IsZero() {
+		return nil, first
+	}
+	for _, earliest := range []time.Time{to.Retry, to.Sent.Add(pace.Interval)} {
+		if first.Before(earliest) {
+			first = earliest
+		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.Changed.Compare(b.Changed), cmp.Compare(a.Key, b.Key)) })
-	return entries
+	return entries, first
 }
 
 // notice makes the notice of some entries.

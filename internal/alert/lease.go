@@ -13,7 +13,7 @@ const recordKind = "alerts"
 const (
 	beatInterval = 5 * time.Second  // between two saves of the holder, at most
 	leaseTimeout = 20 * time.Second // without a save, after which another process takes over
-	claimPause   = 2 * time.Second  // between two attempts to take the lease
+	firstPause   = time.Second      // between the first attempts at a store that is away
 	saveTimeout  = 5 * time.Second
 
 	toleratedFailures = 10 // of attempts, until they are logged: serve may still prepare the store
@@ -48,6 +48,7 @@ func read(ctx context.Context, store Records, source string) (*State, string, er
 func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 	seen, since := "", time.Now()
 	for failures := 0; ; {
+		pause := beatInterval
 		state, version, err := n.tryClaim(ctx, func(state *State, version string) bool {
 			if version != seen {
 				seen, since = version, time.Now()
@@ -56,7 +57,10 @@ func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 		})
 		if err != nil {
 			since = time.Now() // the holder may not be able to save either
-			if failures++; failures == toleratedFailures && ctx.Err() == nil {
+			switch failures++; {
+			case failures < toleratedFailures:
+				pause = firstPause
+			case failures == toleratedFailures && ctx.Err() == nil:
 				n.Logger.Warn("alerts wait for the store", "error", err)
 			}
 		} else if version != "" {
@@ -65,7 +69,7 @@ func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 		select {
 		case <-ctx.Done():
 			return nil, "", false
-		case <-time.After(claimPause):
+		case <-time.After(pause):
 		}
 	}
 }

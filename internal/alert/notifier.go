@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,12 +42,10 @@ type Receiver struct {
 
 // Config configures a Notifier. All fields but Logger and Registerer are required.
 type Config struct {
-	Store     Records
-	Source    string
-	Process   string // unique name of this process
-	Rules     []Rule
-	Receivers []Receiver
-	Link      string // console page of alerts; "": none
+	Store   Records
+	Source  string
+	Process string // unique name of this process
+	Link    string // console page of alerts; "": none
 
 	Logger     *slog.Logger          // nil: no logs
 	Registerer prometheus.Registerer // nil: no metrics
@@ -55,27 +54,82 @@ type Config struct {
 // Notifier evaluates rules and notifies receivers, while it holds the lease.
 type Notifier struct {
 	Config
-	metrics *metrics
+	metrics *metrics // nil before the first rule
+
+	mu      sync.Mutex // guards the fields below
+	set     Set
+	changed chan struct{} // closed when set is replaced
 }
 
-// New returns a Notifier. It does nothing until Run.
+// Set has the rules and the receivers of a configuration.
+type Set struct {
+	Rules     []Rule
+	Receivers []Receiver
+}
+
+// New returns a Notifier without rules. It does nothing until Run.
 func New(cfg Config) *Notifier {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Notifier{cfg, newMetrics(cfg.Registerer)}
+	return &Notifier{Config: cfg, changed: make(chan struct{})}
 }
 
-// Run waits for the lease, and then evaluates and notifies until ctx ends or another process
-// has taken the lease over. Then it waits again.
+// Replace replaces the rules and the receivers, also while the Notifier runs. Alerts of rules
+// that there are no more end; all others and what receivers were told of them stay.
+func (n *Notifier) Replace(set Set) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.changed)
+	n.set, n.changed = set, make(chan struct{})
+}
+
+func (n *Notifier) current() (Set, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.set, n.changed
+}
+
+// Run waits for rules and for the lease, and then evaluates and notifies until ctx ends or
+// another process has taken the lease over. Then it waits again.
 func (n *Notifier) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		set, changed := n.current()
+		if len(set.Rules) == 0 && n.metrics == nil {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if n.metrics == nil {
+			n.metrics = newMetrics(n.Registerer)
+		}
+		n.runWith(ctx, set, changed)
+	}
+}
+
+// runWith runs until ctx ends or the rules change.
+func (n *Notifier) runWith(ctx context.Context, set Set, changed <-chan struct{}) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-changed:
+			stop()
+		case <-ctx.Done():
+		}
+	})
+	defer watch.Wait()
+	defer stop()
 	for ctx.Err() == nil {
 		state, version, claimed := n.claim(ctx)
 		if !claimed {
 			return
 		}
 		n.Logger.Info("this process sends the alerts", "source", n.Source)
-		s := &session{Notifier: n, state: state, version: version, started: map[string]time.Time{}, running: map[string]bool{}}
+		s := &session{Notifier: n, Set: set, state: state, version: version, started: map[string]time.Time{}, running: map[string]bool{}}
 		s.run(ctx)
 	}
 }

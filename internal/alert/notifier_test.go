@@ -12,7 +12,7 @@ import (
 )
 
 func (w *world) hold(queues ...string) {
-	w.set(func(w *world) {
+	w.change(func(w *world) {
 		for _, queue := range queues {
 			w.holding[queue] = time.Now()
 		}
@@ -20,7 +20,7 @@ func (w *world) hold(queues ...string) {
 }
 
 func (w *world) end(queues ...string) {
-	w.set(func(w *world) {
+	w.change(func(w *world) {
 		for _, queue := range queues {
 			delete(w.holding, queue)
 		}
@@ -119,7 +119,7 @@ func TestReceiverIsAway(t *testing.T) {
 		if mail := state.Receivers["mail"]; err != nil || mail.Failures < 10 || !strings.Contains(mail.Error, "refused") {
 			t.Errorf("the state of the receiver is %+v, %v", mail, err)
 		}
-		w.set(func(w *world) { w.down["mail"] = false })
+		w.change(func(w *world) { w.down["mail"] = false })
 		time.Sleep(10 * time.Minute)
 		expect(t, w, "chat: orders firing", "chat: orders resolved", "mail: orders resolved")
 		if ended := w.taken[2].Alerts[0].Ended; ended.Sub(w.taken[2].Alerts[0].Since) < 8*time.Minute {
@@ -134,12 +134,12 @@ func TestRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				w.set(func(w *world) { w.down["mail"] = true })
+				w.change(func(w *world) { w.down["mail"] = true })
 				first := w.start("a", "chat", "mail")
 				w.hold("orders")
 				time.Sleep(5 * time.Minute)
 				end(first)
-				w.set(func(w *world) { w.down["mail"] = false })
+				w.change(func(w *world) { w.down["mail"] = false })
 				w.end("orders") // while no process runs
 				time.Sleep(time.Hour)
 				second := w.start("b", "chat", "mail")
@@ -199,9 +199,9 @@ func TestHolderStays(t *testing.T) {
 		holder := holderOf(t, w)
 		for range 100 {
 			time.Sleep(17 * time.Second)
-			w.set(func(w *world) { w.lossy = true })
+			w.change(func(w *world) { w.lossy = true })
 			time.Sleep(6 * time.Second)
-			w.set(func(w *world) { w.lossy = false })
+			w.change(func(w *world) { w.lossy = false })
 			if now := holderOf(t, w); now != holder {
 				t.Fatalf("%s holds the lease after %s", now, holder)
 			}
@@ -229,21 +229,87 @@ func TestStoreIsAway(t *testing.T) {
 			}
 			return found, nil, nil
 		}
-		n := alert.New(alert.Config{
-			Store: p, Source: "shop", Process: "a", Rules: []alert.Rule{rule}, Receivers: []alert.Receiver{{Name: "chat", Pace: pace, Send: p.send}},
-		})
+		n := alert.New(alert.Config{Store: p, Source: "shop", Process: "a"})
+		n.Replace(alert.Set{Rules: []alert.Rule{rule}, Receivers: []alert.Receiver{{Name: "chat", Pace: pace, Send: p.send}}})
 		go func() {
 			defer close(ended)
 			n.Run(ctx)
 		}()
-		time.Sleep(time.Minute)
-		w.set(func(w *world) { w.away = true })
+		time.Sleep(time.Minute + 2*time.Second) // not when the rule is evaluated
+		w.change(func(w *world) { w.away = true })
 		time.Sleep(20 * time.Minute)
 		expect(t, w, "chat: store firing")
-		w.set(func(w *world) { w.away = false })
+		w.change(func(w *world) { w.away = false })
 		time.Sleep(20 * time.Minute)
 		expect(t, w, "chat: store firing", "chat: broker firing", "chat: broker resolved store resolved")
 		cancel()
 		<-ended
+	})
+}
+
+// Other rules and receivers replace those before: an alert goes on, one of a rule that there is
+// no more ends, and a new receiver is told what fires.
+func TestReplace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.start("a", "chat")
+		defer p.stop()
+		w.hold("orders")
+		time.Sleep(10 * time.Minute)
+		p.replace(p.set("poisoned", "chat", "mail"))
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing", "mail: orders firing")
+		p.replace(p.set("other", "mail"))
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing", "mail: orders firing", "mail: orders resolved", "mail: orders firing")
+		p.replace(alert.Set{Receivers: p.set("", "mail").Receivers})
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing", "mail: orders firing", "mail: orders resolved", "mail: orders firing", "mail: orders resolved")
+	})
+}
+
+// A process without rules takes no lease, until it gets some.
+func TestNoRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := &process{world: w, name: "a"}
+		n := alert.New(alert.Config{Store: p, Source: "shop", Process: "a"})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			n.Run(ctx)
+		}()
+		w.hold("orders")
+		time.Sleep(time.Hour)
+		if w.document != nil {
+			t.Errorf("it has saved %s", w.document)
+		}
+		n.Replace(p.set("poisoned", "chat"))
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing")
+		cancel()
+		<-ended
+	})
+}
+
+// A notice that was taken before its process was killed, and before that was saved, is sent
+// again with the same id.
+func TestKilledWhileSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.change(func(w *world) { w.deadly = true })
+		first := w.start("a", "chat")
+		w.hold("orders")
+		time.Sleep(5 * time.Minute)
+		first.stop()
+		expect(t, w, "chat: orders firing")
+		second := w.start("b", "chat")
+		defer second.stop()
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing", "chat: orders firing")
+		if w.taken[0].ID != w.taken[1].ID {
+			t.Errorf("the ids are %s and %s", w.taken[0].ID, w.taken[1].ID)
+		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	tick            = time.Second // between two looks at what is due
 	evaluateTimeout = 2 * time.Minute
 	sendTimeout     = 30 * time.Second
 	stopTimeout     = 10 * time.Second // for notices that are under way
@@ -27,6 +26,7 @@ var errReplaced = errors.New("another process sends the alerts")
 // evaluations and notices run in others, and end with a call in results.
 type session struct {
 	*Notifier
+	Set
 	state   *State
 	version string // of the record
 	dirty   bool   // the state has changed since it was saved
@@ -51,8 +51,6 @@ func (s *session) run(ctx context.Context) {
 	s.start(time.Now())
 	s.metrics.held.Set(1)
 	defer s.metrics.held.Set(0)
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
 	held := true
 	for held && ctx.Err() == nil {
 		s.evaluate(evaluating)
@@ -60,12 +58,7 @@ func (s *session) run(ctx context.Context) {
 			abort(errReplaced)
 			break
 		}
-		select {
-		case done := <-s.results:
-			done()
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
+		s.await(ctx)
 	}
 	cancel(errReplaced)
 	s.finish(abort)
@@ -73,6 +66,34 @@ func (s *session) run(ctx context.Context) {
 		s.release()
 	} else {
 		s.Logger.Warn("another process sends the alerts from now on", "source", s.Source)
+	}
+}
+
+// await waits for a result, or until something is due.
+func (s *session) await(ctx context.Context) {
+	next := s.saved.Add(beatInterval)
+	sooner := func(at time.Time) {
+		if at.Before(next) {
+			next = at
+		}
+	}
+	for _, rule := range s.Rules {
+		if !s.running[rule.Name] {
+			sooner(s.started[rule.Name].Add(rule.Every))
+		}
+	}
+	for _, r := range s.Receivers {
+		if _, at := s.state.due(time.Now(), r.Name, r.Pace); !at.IsZero() && !s.away {
+			sooner(at)
+		}
+	}
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
+	select {
+	case done := <-s.results:
+		done()
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -136,7 +157,7 @@ func (s *session) evaluated(rule Rule, found []Alert, memory json.RawMessage, er
 func (s *session) notify(ctx, sending context.Context) bool {
 	now, due := time.Now().UTC(), map[string][]entry{}
 	for _, r := range s.Receivers {
-		if entries := s.state.due(now, r.Name, r.Pace); len(entries) > 0 {
+		if entries, at := s.state.due(now, r.Name, r.Pace); len(entries) > 0 && !now.Before(at) {
 			due[r.Name] = entries
 			s.state.receiver(r.Name).Sending = noticeID(r.Name, entries)
 			s.dirty = true

@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/watershipmq/watership/internal/alert"
 	"github.com/watershipmq/watership/internal/alertreceiver"
 	"github.com/watershipmq/watership/internal/alertrule"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/routestate"
 )
@@ -141,50 +143,90 @@ func linkOf(console *url.URL) string {
 	return console.String() + "/"
 }
 
-// Role returns the part of serve that evaluates the rules and sends notices; nil without
-// rules or without the role. Mistakes in rules and receivers are InputErrors.
-func (s Service) Role() (func(ctx context.Context, server *app.Server) error, error) {
-	settings := s.App.Settings()
-	if len(settings.Alerts.Rules) == 0 || !slices.Contains(settings.Roles, role.Alerts) {
-		return nil, nil
-	}
-	receivers, err := alertreceiver.New(settings.Alerts.Receivers)
-	if err != nil {
-		return nil, app.InputError{Err: err}
-	}
-	for i, rule := range settings.Alerts.Rules {
-		if _, err := s.App.ParseQuery(rule.Query); err != nil {
-			return nil, app.InputError{Err: fmt.Errorf("alerts.rules[%d].query: %w", i, err)}
-		}
-	}
-	return func(ctx context.Context, server *app.Server) error { return s.run(ctx, server, receivers) }, nil
+// Role is the part of serve that evaluates the rules and sends notices.
+type Role struct {
+	service   Service
+	settings  config.Alerts
+	receivers []alertreceiver.Receiver
+	link      string
+
+	mu       sync.Mutex // guards the fields below
+	notifier *alert.Notifier
+	system   alertrule.System
 }
 
-// run evaluates and sends until ctx ends.
-func (s Service) run(ctx context.Context, server *app.Server, receivers []alertreceiver.Receiver) error {
+// Role returns the part of serve that has the role alerts; nil if serve does not have it.
+// Mistakes in rules and receivers are InputErrors.
+func (s Service) Role() (*Role, error) {
 	settings := s.App.Settings()
-	system, err := s.system(ctx)
-	if err == nil && ctx.Err() == nil {
-		var rules []alert.Rule
-		if rules, err = alertrule.New(settings.Alerts, system, s.App.ParseQuery); err == nil {
-			cfg := alert.Config{
-				Store: system.Store.(alert.Records), Source: system.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
-				Rules: rules, Link: linkOf(system.Console), Logger: s.App.Logger(), Registerer: server.Registerer(),
-			}
-			for _, r := range receivers {
-				send := func(ctx context.Context, n alert.Notice) error {
-					_, err := r.Send(ctx, n)
-					return err
-				}
-				cfg.Receivers = append(cfg.Receivers, alert.Receiver{Name: r.Name, Pace: r.Pace(settings.Alerts), Send: send})
-			}
-			alert.New(cfg).Run(ctx)
+	if !slices.Contains(settings.Roles, role.Alerts) {
+		return nil, nil
+	}
+	r := &Role{service: s, link: linkOf(s.console())}
+	return r, r.Reload(settings.Alerts)
+}
+
+// Reload replaces the rules and the receivers, also while the role runs. A mistake in them is
+// an InputError, and changes nothing.
+func (r *Role) Reload(settings config.Alerts) error {
+	receivers, err := alertreceiver.New(settings.Receivers)
+	if err != nil {
+		return app.InputError{Err: err}
+	}
+	for i, rule := range settings.Rules {
+		if _, err := r.service.App.ParseQuery(rule.Query); err != nil {
+			return app.InputError{Err: fmt.Errorf("alerts.rules[%d].query: %w", i, err)}
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settings, r.receivers = settings, receivers
+	return r.apply()
+}
+
+// Run evaluates and sends until ctx ends. Without rules it does nothing.
+func (r *Role) Run(ctx context.Context, server *app.Server) error {
+	system, err := r.service.system(ctx)
+	store, noStore := r.service.App.Store(ctx)
 	if ctx.Err() != nil {
 		return nil // being stopped is no failure
 	}
+	if err := errors.Join(err, noStore); err != nil {
+		return err
+	}
+	notifier := alert.New(alert.Config{
+		Store: store, Source: system.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
+		Link: r.link, Logger: r.service.App.Logger(), Registerer: server.Registerer(),
+	})
+	r.mu.Lock()
+	r.notifier, r.system = notifier, system
+	err = r.apply()
+	r.mu.Unlock()
+	if err == nil {
+		notifier.Run(ctx)
+	}
 	return err
+}
+
+// apply gives the notifier its rules and receivers, once it runs.
+func (r *Role) apply() error {
+	if r.notifier == nil {
+		return nil
+	}
+	rules, err := alertrule.New(r.settings, r.system, r.service.App.ParseQuery)
+	if err != nil {
+		return err
+	}
+	set := alert.Set{Rules: rules}
+	for _, to := range r.receivers {
+		send := func(ctx context.Context, n alert.Notice) error {
+			_, err := to.Send(ctx, n)
+			return err
+		}
+		set.Receivers = append(set.Receivers, alert.Receiver{Name: to.Name, Pace: to.Pace(r.settings), Send: send})
+	}
+	r.notifier.Replace(set)
+	return nil
 }
 
 // system returns what the rules ask about.

@@ -39,8 +39,10 @@ type Extension struct {
 	// FreePort is whether http.listen may be another port, if its own is in use.
 	FreePort bool
 
-	// Alerts runs the role alerts. Nil: nothing.
-	Alerts func(ctx context.Context, s *Server) error
+	// Alerts runs the role alerts; nil: nothing.
+	Alerts interface {
+		Run(ctx context.Context, s *Server) error
+	}
 
 	// Run runs with the server, which stops when Run returns an error. Nil: nothing.
 	Run func(ctx context.Context, s *Server) error
@@ -89,7 +91,7 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 		parts = append(parts, s.runSubscriptions)
 	}
 	if with.Alerts != nil {
-		parts = append(parts, func(ctx context.Context) error { return with.Alerts(ctx, s) })
+		parts = append(parts, func(ctx context.Context) error { return with.Alerts.Run(ctx, s) })
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {

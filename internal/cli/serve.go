@@ -63,8 +63,12 @@ func extension(a *app.App) (app.Extension, error) {
 	if err != nil {
 		return app.Extension{}, err
 	}
+	with := app.Extension{API: served, Pages: pages}
 	role, err := alerts.Service{App: a}.Role()
-	return app.Extension{API: served, Pages: pages, Alerts: role}, err
+	if role != nil {
+		with.Alerts = role
+	}
+	return with, err
 }
 
 // addressOf returns a URL of the configuration; nil if it has none.
