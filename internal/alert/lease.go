@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // recordKind is the kind of the records with a State, one for each source.
@@ -20,12 +22,12 @@ const (
 )
 
 // Read returns the state of the alerts of a source; an empty one if no process has saved any.
-func Read(ctx context.Context, store Records, source string) (*State, error) {
+func Read(ctx context.Context, store eventstore.RecordReader, source string) (*State, error) {
 	state, _, err := read(ctx, store, source)
 	return state, err
 }
 
-func read(ctx context.Context, store Records, source string) (*State, string, error) {
+func read(ctx context.Context, store eventstore.RecordReader, source string) (*State, string, error) {
 	document, version, err := store.Record(ctx, recordKind, source)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the alerts of %s: %w", source, err)

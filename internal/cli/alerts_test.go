@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -99,6 +100,8 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 	if out := i.must(t, "alerts"); !strings.Contains(out, "critical") || !strings.Contains(out, "by an operator") {
 		t.Errorf("alerts prints\n%s", out)
 	}
+	list, _ := first.findings(t)
+	wantFinding(t, list, doctor.OK, "", "alerts:", "evaluates 2 rules")
 	killed.kill(t)
 	i.must(t, "routes", "resume", i.queue)
 	n.await(t, "held", alert.Firing+" "+alert.Resolved)
@@ -108,6 +111,8 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 		t.Error("the second process does not hold the alerts")
 	}
 	other.stop(t)
+	list, _ = first.findings(t)
+	wantFinding(t, list, doctor.Warning, "role alerts", "alerts: no process evaluates the rules")
 	if held := n.about("held"); held != alert.Firing+" "+alert.Resolved {
 		t.Errorf("the notices of the route are %s", held)
 	}

@@ -125,6 +125,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkPaused(ctx)
 	d.checkQuarantine(ctx)
 	d.checkWatermarks(ctx)
+	d.checkAlerts(ctx)
 	if d.management == nil {
 		return
 	}

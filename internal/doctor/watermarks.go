@@ -17,16 +17,12 @@ const maxWatermarkAge = 3 * time.Minute
 // checkWatermarks looks for queues whose indexer has ended without a successor: readers of
 // new events wait for it.
 func (d *doctor) checkWatermarks(ctx context.Context) {
-	source := d.Settings.Source
 	if d.store == nil || d.conn == nil {
 		return
 	}
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	var err error
-	if source == "" {
-		source, err = d.conn.Source(ctx)
-	}
+	source, err := d.source(ctx)
 	var watermarks eventstore.Watermarks
 	if err == nil {
 		watermarks, _, err = eventstore.ReadWatermarks(ctx, d.store, source)
