@@ -8,9 +8,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Orders wait an hour for their second attempt. An operator lists them, directly and through
@@ -52,6 +54,8 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	wantRun(t, w.run(t, "waiting"), 0, w.queue, "4 messages in 1 group")
+	delays := schemas.Topology{Prefix: w.prefix}.Delay(time.Hour)
+	until(t, "the broker has as many", func() bool { return w.broker.Len(t, delays) == 4 })
 	list := w.messages(t)
 	if len(list) != 4 || list[0].Queue != w.queue || list[0].Attempt != 1 || list[0].Due.Sub(list[0].Since).Hours() != 1 {
 		t.Fatalf("%+v", list)

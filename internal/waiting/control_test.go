@@ -119,3 +119,27 @@ func (r *rig) wantEmpty(delay time.Duration) {
 		r.waitLen(queue, 0)
 	}
 }
+
+// While the store is away, messages about which an operator has decided wait, and others go on.
+func TestDecisionsWithoutTheStore(t *testing.T) {
+	r := newRig(t, rabbittest.Embedded(t), pipeline.Quorum, 2*time.Second)
+	ids := r.publish("m", 10)
+	r.away.Store(true)
+	taken := map[string]bool{}
+	for _, m := range r.decide(Decision{Action: Cancel}, ids[:5]).Taken {
+		taken[m.MessageID] = true
+	}
+	if len(taken) == 0 {
+		t.Fatal("none was taken")
+	}
+	r.until("the others are handled", func() bool { return len(r.events[schemas.Handled]) == len(ids)-len(taken) })
+	r.away.Store(false)
+	r.until("all are decided", func() bool { return len(r.events[schemas.Discarded]) == len(taken) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if r.retried[id] == 1 == taken[id] || r.events[schemas.Discarded][id] == 1 != taken[id] {
+			t.Errorf("%s, taken %t: retried %d times, cancelled %d times", id, taken[id], r.retried[id], r.events[schemas.Discarded][id])
+		}
+	}
+}

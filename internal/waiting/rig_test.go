@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type rig struct {
 	path     string // of the store
 	control  Control
 	admin    *amqp.Channel
+	away     atomic.Bool // the store of the process that returns due messages
 
 	mu      sync.Mutex // guards the fields below
 	changed chan struct{}
@@ -69,12 +71,22 @@ func newRig(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, delay ti
 	r.control = Control{Topology: r.topology, Broker: rabbit.Config{URL: r.broker.URL, Name: "waiting", Logger: log}, Records: store}
 	r.start(pipeline.Config{
 		URL: r.broker.URL, Topology: r.topology, QueueType: kind, Standalone: true, Logger: log,
-		Decisions: NewDecisions(func(context.Context) (Records, error) { return store, nil }).Find,
-		Routes:    []pipeline.Route{{Queue: r.queue, Policy: &retry.Policy{Delays: []time.Duration{delay}}, Handler: r.handle, Breaker: &retry.Breaker{Messages: -1}}},
+		Decisions: NewDecisions(r.open(store)).Find, ReturnPause: 100 * time.Millisecond,
+		Routes: []pipeline.Route{{Queue: r.queue, Policy: &retry.Policy{Delays: []time.Duration{delay}}, Handler: r.handle, Breaker: &retry.Breaker{Messages: -1}}},
 	})
 	r.admin = r.broker.Channel(t)
 	r.follow()
 	return r
+}
+
+// open returns the store, or an error while the process that returns due messages has none.
+func (r *rig) open(store Records) func(context.Context) (Records, error) {
+	return func(context.Context) (Records, error) {
+		if r.away.Load() {
+			return nil, errors.New("the store is away")
+		}
+		return store, nil
+	}
 }
 
 func (r *rig) handle(msg *message.Message) ([]*message.Message, error) {
