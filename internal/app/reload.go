@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/routeconfig"
 )
@@ -62,10 +65,18 @@ func (a *App) Reload(ctx context.Context) (Reloaded, error) {
 
 // serveReloads reloads one time after the other until ctx ends.
 func (s *Server) serveReloads(ctx context.Context) error {
+	succeeded := promauto.With(s.registry).NewGauge(prometheus.GaugeOpts{
+		Namespace: "watership", Name: "config_last_reload_successful", Help: "0 if the latest reload of the configuration has failed.",
+	})
+	succeeded.Set(1)
 	for {
 		select {
 		case result := <-s.reloading.requests:
 			r, err := s.reload(ctx)
+			succeeded.Set(1)
+			if err != nil {
+				succeeded.Set(0)
+			}
 			result <- reloadResult{r, err}
 		case <-ctx.Done():
 			return nil

@@ -70,6 +70,9 @@ func TestReloadOfServe(t *testing.T) {
 	if _, ready := i.ask(t, "/readyz"); !strings.HasPrefix(ready, "ok\nthe configuration was not reloaded: ") {
 		t.Errorf("ready: %s", ready)
 	}
+	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 0 {
+		t.Errorf("metric %v", got)
+	}
 	wantRun(t, w.through(t, operator, "doctor"), 0, "configuration", `routes[0].concurrency: "many"`)
 	wantRun(t, w.through(t, operator, "reload"), 1, "this needs admin")
 	wantRun(t, w.through(t, admin, "reload"), 2, `routes[0].concurrency: "many"`)
@@ -82,5 +85,8 @@ func TestReloadOfServe(t *testing.T) {
 	}
 	wantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":[]`)
 	wantRun(t, i.run(t, "reload"), 2, "give --server, or send SIGHUP")
+	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 1 {
+		t.Errorf("metric %v", got)
+	}
 	p.stop(t)
 }
