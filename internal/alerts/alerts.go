@@ -169,8 +169,22 @@ func (s Service) Role() (*Role, error) {
 // Reload replaces the rules and the receivers, also while the role runs. A mistake in them is
 // an InputError, and changes nothing.
 func (r *Role) Reload(settings config.Alerts) error {
+	if err := r.Check(settings); err != nil {
+		return err
+	}
 	receivers, err := alertreceiver.New(settings.Receivers)
 	if err != nil {
+		return app.InputError{Err: err}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settings, r.receivers = settings, receivers
+	return r.apply()
+}
+
+// Check returns the InputError that Reload would return, and changes nothing.
+func (r *Role) Check(settings config.Alerts) error {
+	if _, err := alertreceiver.New(settings.Receivers); err != nil {
 		return app.InputError{Err: err}
 	}
 	for i, rule := range settings.Rules {
@@ -178,10 +192,7 @@ func (r *Role) Reload(settings config.Alerts) error {
 			return app.InputError{Err: fmt.Errorf("alerts.rules[%d].query: %w", i, err)}
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.settings, r.receivers = settings, receivers
-	return r.apply()
+	return nil
 }
 
 // Run evaluates and sends until ctx ends. Without rules it does nothing.

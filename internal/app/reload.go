@@ -25,6 +25,7 @@ type Reloaded struct {
 // reloading are the parts of a Server that Reload replaces.
 type reloading struct {
 	load     func() (config.Config, error) // nil: the configuration is fixed
+	alerts   AlertSettings                 // nil: this process has none
 	started  config.Config                 // as written at the start
 	loaded   config.Config                 // as written at the latest reload
 	routes   routeconfig.State
@@ -38,11 +39,11 @@ type reloadResult struct {
 
 // reloadable reports whether a setting takes effect without a restart.
 func reloadable(key string) bool {
-	return key == "routes" || strings.HasPrefix(key, "retry.") && !strings.HasPrefix(key, "retry.return.")
+	return key == "routes" || strings.HasPrefix(key, "alerts.") || strings.HasPrefix(key, "retry.") && !strings.HasPrefix(key, "retry.return.")
 }
 
 // Reload reads the configuration of the running server again, with the files that its routes
-// name: routes and policies take effect, with no message lost. If anything is wrong, everything
+// name: routes, policies and alerts take effect, with no message lost. If anything is wrong, everything
 // stays as it is.
 func (a *App) Reload(ctx context.Context) (Reloaded, error) {
 	s := a.server.Load()
@@ -85,7 +86,7 @@ func (s *Server) serveReloads(ctx context.Context) error {
 }
 
 func (s *Server) reload(ctx context.Context) (Reloaded, error) {
-	r, err := s.replaceRoutes(ctx)
+	r, err := s.replaceSettings(ctx)
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
@@ -103,7 +104,7 @@ func (s *Server) reload(ctx context.Context) (Reloaded, error) {
 	return r, err
 }
 
-func (s *Server) replaceRoutes(ctx context.Context) (Reloaded, error) {
+func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: []string{}}
 	loaded, err := s.reloading.load()
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *Server) replaceRoutes(ctx context.Context) (Reloaded, error) {
 	r.Restart = slices.AppendSeq(r.Restart, keysOf(s.reloading.started.Differences(loaded), func(key string) bool { return !reloadable(key) }))
 	settings := s.configured().Clone()
 	unchanged := settings.Retry.Return
-	settings.Routes, settings.Retry = loaded.Routes, loaded.Retry
+	settings.Routes, settings.Retry, settings.Alerts = loaded.Routes, loaded.Retry, loaded.Alerts
 	settings.Retry.Return = unchanged
 	files, err := routeconfig.Read(settings.Routes, settings.Roles)
 	if err != nil {
@@ -121,8 +122,18 @@ func (s *Server) replaceRoutes(ctx context.Context) (Reloaded, error) {
 	next := routeconfig.State{Settings: settings, Files: files}
 	same := func(queue string) bool { return s.reloading.routes.Same(next, queue) }
 	handlers := withRoles(s.pipelineWith(settings, files), settings.Roles)
+	if s.reloading.alerts != nil {
+		if err := s.reloading.alerts.Check(settings.Alerts); err != nil {
+			return r, err
+		}
+	}
 	if err := s.handlers.Reload(ctx, handlers, same); err != nil {
 		return r, err
+	}
+	if s.reloading.alerts != nil {
+		if err := s.reloading.alerts.Reload(settings.Alerts); err != nil { // which was checked
+			return r, err
+		}
 	}
 	r.Changed = slices.AppendSeq(r.Changed, keysOf(s.reloading.loaded.Differences(loaded), reloadable))
 	r.Routes = append(r.Routes, differing(s.reloading.routes.Settings.Routes, settings.Routes, same)...)

@@ -41,11 +41,18 @@ type Extension struct {
 
 	// Alerts runs the role alerts; nil: nothing.
 	Alerts interface {
+		AlertSettings
 		Run(ctx context.Context, s *Server) error
 	}
 
 	// Run runs with the server, which stops when Run returns an error. Nil: nothing.
 	Run func(ctx context.Context, s *Server) error
+}
+
+// AlertSettings are settings that a reload checks, and replaces if nothing else is wrong.
+type AlertSettings interface {
+	Check(settings config.Alerts) error
+	Reload(settings config.Alerts) error
 }
 
 // Pages are the pages for browsers, and the URL of their style sheet.
@@ -127,7 +134,7 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 		return nil, InputError{err}
 	}
 	s.reloading = reloading{
-		load: with.Reload, started: a.settings, loaded: a.settings, routes: routeconfig.State{Settings: a.settings, Files: files}, requests: make(chan chan<- reloadResult),
+		load: with.Reload, alerts: with.Alerts, started: a.settings, loaded: a.settings, routes: routeconfig.State{Settings: a.settings, Files: files}, requests: make(chan chan<- reloadResult),
 	}
 	handlers := a.pipelineWith(a.settings, files)
 	if s.has(role.Index) {

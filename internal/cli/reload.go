@@ -42,10 +42,10 @@ func newReload(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Reload the configuration of a running server",
-		Long: `Let the server of --server read its configuration again, as SIGHUP does: routes and
-retry policies take effect, with the files that routes name. Routes that change finish the
-messages in flight first, and no others are interrupted. Settings that need a restart are
-listed. If anything is wrong, everything stays as it is.
+		Long: `Let the server of --server read its configuration again, as SIGHUP does: routes,
+retry policies and alerts take effect, with the files that routes name. Routes that change
+finish the messages in flight first, and no others are interrupted. Settings that need a
+restart are listed. If anything is wrong, everything stays as it is.
 
 Each process of a system reads its own configuration: reload each.`,
 		Example: "  watership reload --server https://watership.example.com --token-file token",

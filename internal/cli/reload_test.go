@@ -90,3 +90,26 @@ func TestReloadOfServe(t *testing.T) {
 	}
 	p.stop(t)
 }
+
+// Rules and receivers of alerts take effect with a reload, together with routes or not at all.
+func TestReloadOfAlerts(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	failing := newService(t, func(post, int) int { return http.StatusBadRequest })
+	n, i := newNotices(t), installEmbedded(t, failing.url)
+	p := i.serve(t)
+	const rules = "rules: [{name: fresh, on: new_group}]"
+	i.rewrite(t, "\nretry:", "\nalerts: {interval: 1s, group_wait: 1s, group_interval: 1s, "+rules+", receivers: [{name: hook, webhook: {url: \""+n.url+"\"}}]}\nretry:")
+	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.group_interval alerts.group_wait alerts.interval alerts.receivers alerts.rules]" routes=[]`)
+	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-1"})
+	n.await(t, "fresh", "firing")
+
+	i.rewrite(t, rules, "rules: []")
+	i.rewrite(t, "{exchange: "+i.exchange+`, key: "#"}`, "{exchange: "+i.exchange+"-none}")
+	p.hangUp(t, `msg="the configuration was not reloaded, and the running one stays" error=`)
+	failing.answerAll(http.StatusConflict) // another group of failures, for the rule that is still there
+	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-2"})
+	n.await(t, "fresh", "firing firing")
+	i.rewrite(t, failing.url, failing.url+"other")
+	i.rewrite(t, "{exchange: "+i.exchange+"-none}", "{exchange: "+i.exchange+`, key: "#"}`)
+	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.rules routes]" routes=[`+i.queue+`]`)
+}

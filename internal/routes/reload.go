@@ -14,7 +14,7 @@ func (o operations) registerReload(set *operation.Set) {
 	operation.Register(set, operation.Operation{
 		Method: http.MethodPost, Path: "/reload", ID: "reload", Tag: "system", Role: access.Admin, Timeout: 2 * time.Minute,
 		Summary: "Reload the configuration of the server",
-		Text: "Routes and retry policies take effect, with the files that routes name; no message is lost, and routes that stay are not interrupted. " +
+		Text: "Routes, retry policies and alerts take effect, with the files that routes name; no message is lost, and routes that stay are not interrupted. " +
 			"Settings that need a restart are listed. If anything is wrong, everything stays as it is.",
 	}, o.reload)
 }
