@@ -65,7 +65,7 @@ import (
 
 // Pipeline is a Watermill router with its handlers.
 type Pipeline struct {
-	cfg          Config // Reload replaces Routes, Default, RetriedDeaths and Breaker
+	cfg          Config // see Config.reload for the fields that change
 	vhost        string
 	login        string
 	metrics      *handlermetrics.Metrics
@@ -188,7 +188,7 @@ func (p *Pipeline) connect(name string) (*rabbit.Connection, error) {
 }
 
 // Router returns the Watermill router, for more middleware and plugins. Each handler has
-// the name of its queue. Middleware wraps the acknowledgement: its errors requeue the
+// the name of its queue; one more gets no messages, and keeps the router running. Middleware wraps the acknowledgement: its errors requeue the
 // message, and it sees no outgoing messages. To change those, wrap Route.Handler instead.
 func (p *Pipeline) Router() *message.Router { return p.router }
 
