@@ -153,7 +153,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		runningCalls: &handlercall.Running{},
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: sleep, heldMessages: held.New(metrics.Held), goroutines: goroutines,
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: held.Sleep, heldMessages: held.New(metrics.Held), goroutines: goroutines,
 			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/handlerset"
+	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/throttle"
@@ -130,7 +131,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	}
 	b := p.breakerOf(route)
 	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, held: p.pauses.Switch(route.Queue), onHang: p.cfg.OnHang, crashGuard: guard, runningCalls: p.runningCalls[route.Queue]}
-	rh.gate = rh.newGate()
+	rh.gate, rh.line = rh.newGate(), rh.newLine()
 	var subscriber *breaker.Subscriber
 	options := []transport.Option{
 		transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued),
@@ -184,7 +185,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
-		now: time.Now, sleep: sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
+		now: time.Now, sleep: held.Sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
 	}
@@ -228,14 +229,4 @@ func (p *Pipeline) declareParking(queue string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), declareTimeout)
 	defer cancel()
 	return p.reconciler.DeclareParking(ctx, queue)
-}
-
-// sleep returns false if ctx ends before d is over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -52,7 +50,10 @@ func (f Fairness) withDefaults(concurrency int) Fairness {
 
 // waitingRoom is the number of messages that may wait in the process for their turn.
 func (r Route) waitingRoom() int {
-	if r.Fairness.Key == nil {
+	switch {
+	case r.Ordering.Key != nil:
+		return orderingRoom
+	case r.Fairness.Key == nil:
 		return 0
 	}
 	return max(minWaitingRoom, r.Concurrency)
@@ -60,7 +61,6 @@ func (r Route) waitingRoom() int {
 
 const (
 	minWaitingRoom = 256
-	longestKey     = 255 // bytes; the process keeps the digest of a longer one
 )
 
 // newGate returns the gate of a route; nil without fairness. The metrics are there in any case.
@@ -103,7 +103,10 @@ func arrivalOf(ctx context.Context) (a arrival, found bool) {
 // arrive is called with each message in the order of the queue. A message that cannot be
 // verified has no ticket: handle decides about it.
 func (h *routeHandler) arrive(msg *message.Message) (leave func()) {
-	if h.gate == nil {
+	switch {
+	case h.line != nil:
+		return h.arriveInLine(msg)
+	case h.gate == nil:
 		return func() {}
 	}
 	ctx := msg.Context()
@@ -112,22 +115,18 @@ func (h *routeHandler) arrive(msg *message.Message) (leave func()) {
 		return func() {}
 	}
 	ticket := h.gate.Arrive(fairness.Delivery{
-		Key: h.keyOf(verified.Envelope), ID: verified.State.Fingerprint, Position: verified.State.Position, Redelivered: transport.Redelivered(ctx),
+		Key: h.keyOf(verified.Envelope, h.route.Fairness.Key), ID: verified.State.Fingerprint, Position: verified.State.Position, Redelivered: transport.Redelivered(ctx),
 	})
 	msg.SetContext(context.WithValue(ctx, arrivalKey{}, arrival{verified, ticket, h.breaker.Begin()}))
 	return ticket.Leave
 }
 
-func (h *routeHandler) keyOf(e schemas.Envelope) string {
-	key, err := usercode.CallWithin(h.goroutines, readTimeout, func() (string, error) { return h.route.Fairness.Key(e), nil })
+func (h *routeHandler) keyOf(e schemas.Envelope, of func(schemas.Envelope) string) string {
+	key, err := usercode.CallWithin(h.goroutines, readTimeout, func() (string, error) { return of(e), nil })
 	if err != nil {
 		h.logger.Error("the key of a message cannot be read; it is handled without one", "queue", h.route.Queue, "error", err)
 	}
-	if len(key) > longestKey {
-		sum := sha256.Sum256([]byte(key))
-		return hex.EncodeToString(sum[:])
-	}
-	return key
+	return fairness.ShortKey(key)
 }
 
 // awaitTurn waits until the handler may be called with a message. done is true if the

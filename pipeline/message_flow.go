@@ -96,16 +96,7 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 	if err := f.publishEvent(ctx, schemas.RetryScheduled, before.Envelope, state); err != nil {
 		return err
 	}
-	return f.schedule(ctx, before.Envelope, state, f.delayWithQueue(decision.Delay))
-}
-
-// delayWithQueue returns a delay that has a queue, or else the first of several that a
-// message waits.
-func (f *messageFlow) delayWithQueue(delay time.Duration) time.Duration {
-	if slices.Contains(f.permanent, delay) || slices.Contains(retry.StandardDelays(), delay) {
-		return delay
-	}
-	return retry.Step(delay)
+	return f.schedule(ctx, before.Envelope, state, topology.DelayWithQueue(f.permanent, decision.Delay))
 }
 
 // withProgress returns a state with the progress that an attempt reported, if any.
@@ -206,7 +197,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	case !errors.As(err, &undeclared):
 		return err
 	}
-	other, found := alternativeDelay(others, delay)
+	other, found := topology.AlternativeDelay(others, delay)
 	if !found {
 		return err
 	}
@@ -215,17 +206,6 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 			"delay", delay, "waits", other, "error", err)
 	}
 	return f.publishToDelayQueue(ctx, m, other)
-}
-
-// alternativeDelay returns the shortest delay that is longer than the given one, or else
-// the longest.
-func alternativeDelay(others []time.Duration, than time.Duration) (other time.Duration, found bool) {
-	others = slices.DeleteFunc(slices.Sorted(slices.Values(others)), func(d time.Duration) bool { return d == than })
-	if len(others) == 0 {
-		return 0, false
-	}
-	i, _ := slices.BinarySearch(others, than)
-	return others[min(i, len(others)-1)], true
 }
 
 // undeclaredError is returned if the queue of a delay cannot be declared.

@@ -46,6 +46,7 @@ type Route struct {
 	Concurrency int            // messages handled at once; zero: 16
 	Timeout     time.Duration  // of one attempt; zero: none
 	Fairness    Fairness       // among the keys of messages
+	Ordering    Ordering       // of the messages of a key that fail too early; none beside Fairness
 
 	// MaxDeliveries is the number of deliveries without an outcome after which a message
 	// becomes poison, since its handler probably ends the process. The last
@@ -89,6 +90,9 @@ func (r Route) withDefaults(policy *retry.Policy, breaker retry.Breaker, rules [
 		r.Concurrency = defaultConcurrency
 	}
 	r.Fairness = r.Fairness.withDefaults(r.Concurrency)
+	if r.Ordering.Key != nil {
+		orElse(&r.Ordering.Within, defaultOrderingWithin)
+	}
 	if r.MaxDeliveries == 0 {
 		r.MaxDeliveries = defaultMaxDeliveries
 	}
@@ -104,6 +108,12 @@ func (r Route) validate(own schemas.Topology) error {
 	}
 	if r.Fairness.Key == nil && (r.Fairness.Ordered || r.Fairness.Concurrency > 0) {
 		return fmt.Errorf("the route of queue %q: Fairness: expected a Key", r.Queue)
+	}
+	if r.Ordering.Key != nil && (r.Handler == nil || r.Fairness.Key != nil) {
+		return fmt.Errorf("the route of queue %q has Ordering: expected a handler, and no Fairness", r.Queue)
+	}
+	if err := r.Ordering.validate(); err != nil {
+		return fmt.Errorf("the route of queue %q: %w", r.Queue, err)
 	}
 	if r.Handler == nil && len(r.Bind) > 0 {
 		return fmt.Errorf("the route of queue %q has bindings and no handler: expected none, since another program consumes and binds the queue", r.Queue)

@@ -13,10 +13,10 @@ import (
 	"github.com/watershipmq/watership/internal/fairness"
 	"github.com/watershipmq/watership/internal/handlercall"
 	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/held"
+	"github.com/watershipmq/watership/internal/handleroutput"
+	"github.com/watershipmq/watership/internal/ordering"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/placelog"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -33,6 +33,7 @@ type routeHandler struct {
 	breaker      *breaker.Breaker
 	held         *pause.Switch
 	gate         *fairness.Gate // nil: no fairness
+	line         *ordering.Line // nil: no ordering
 	places       *placelog.Log  // nil: not ordered
 	crashGuard   *crashloop.Guard
 	onHang       func(retry.Attempt) // may be nil
@@ -52,6 +53,9 @@ func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTim
 	}
 	if h.gate != nil {
 		route.Stop = h.gate.Close
+	}
+	if h.line != nil {
+		route.Stop = h.line.Close
 	}
 	return breaker.NewSubscriber(route, h.breaker)
 }
@@ -92,7 +96,11 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	if !transport.AfterSettled(ctx, end) {
 		defer end()
 	}
-	produced, why := h.attempt(msg, verified)
+	produced, why, stopped := h.attemptInOrder(ctx, msg, &verified, epoch)
+	if stopped {
+		msg.Nack()
+		return nil
+	}
 	took := h.now().Sub(started)
 	if why == nil {
 		why, err = h.publish(ctx, verified, produced)
@@ -163,13 +171,13 @@ func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState
 	if why != nil {
 		return why, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, h.confirmTimeout(messages))
+	limited, cancel := context.WithTimeout(ctx, handleroutput.ConfirmTimeout(h.queueLimiter.Timeout(), messages))
 	defer cancel()
 	for i, err := range h.outlet.PublishAll(limited, messages) {
 		if err == nil {
 			continue
 		}
-		blamed, unknown := classifyPublishError(ctx, fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
+		blamed, unknown := handleroutput.ClassifyPublishError(ctx, fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
 		if unknown != nil {
 			return nil, unknown
 		}
@@ -178,33 +186,6 @@ func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState
 		}
 	}
 	return why, nil
-}
-
-// confirmTimeout returns the time limit for the confirms of messages, with room for a
-// slow broker: a second for each thousand messages, and for each MB.
-func (h *routeHandler) confirmTimeout(messages []rabbit.Message) time.Duration {
-	timeout := h.queueLimiter.Timeout() + time.Duration(len(messages))*time.Millisecond
-	for _, m := range messages {
-		timeout += time.Duration(len(m.Publishing.Body)) * time.Microsecond
-	}
-	return timeout
-}
-
-// classifyPublishError separates an outgoing message that the broker refuses from a
-// broker that did not answer. A full queue refuses other messages as well.
-func classifyPublishError(ctx context.Context, err error) (why, unknown error) {
-	var full *rabbit.NackedError
-	var gone *rabbit.UnroutableError
-	var refused *rabbit.RefusedError
-	switch {
-	case errors.As(err, &full):
-		return retry.Unavailable(err), nil
-	case errors.As(err, &gone), errors.As(err, &refused):
-		return err, nil
-	case !held.CannotRetry(ctx, err):
-		return retry.Unavailable(err), nil
-	}
-	return nil, err
 }
 
 // fail publishes a message after a failed attempt. If the delivery has ended, it
@@ -233,11 +214,26 @@ func (h *routeHandler) handleFailure(ctx context.Context, before schemas.Verifie
 	if err := h.keepOrder(ctx, &before.State, a.decision); err != nil {
 		return err
 	}
-	return h.messageFlow.handleFailure(ctx, before, a)
+	if ticket := ticketOf(ctx); ticket != nil {
+		before.State.Position = ticket.Position()
+	}
+	if err := h.messageFlow.handleFailure(ctx, before, a); err != nil {
+		return err
+	}
+	if a.decision.Action == retry.Poison {
+		ticketOf(ctx).GivenUp()
+	} else {
+		ticketOf(ctx).Waits(a.decision.Delay)
+	}
+	return nil
 }
 
 // succeed publishes the `handled` event.
 func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
 	h.metrics.ObserveHandled(h.route.Queue, took)
-	return h.publishHandled(ctx, verified, h.route.Queue, took)
+	if err := h.publishHandled(ctx, verified, h.route.Queue, took); err != nil {
+		return err
+	}
+	ticketOf(ctx).Handled()
+	return nil
 }

@@ -60,7 +60,7 @@ func (f *messageFlow) classify(route Route, policy retry.Policy, why error, befo
 
 // causeOf classifies an error of a handler, or of the delivery of its message.
 func causeOf(err error) breaker.Cause {
-	returned := errors.Is(err, errNacked) || errors.Is(err, errRunning) && !errors.Is(err, context.DeadlineExceeded)
+	returned := errors.Is(err, errNacked) || errors.Is(err, errEarlier) || errors.Is(err, errRunning) && !errors.Is(err, context.DeadlineExceeded)
 	if returned && !retry.IsPermanent(err) {
 		return breaker.ReturnedByHandler
 	}

@@ -233,6 +233,12 @@ func (b *Breaker) state() (open, recovering bool, changed <-chan struct{}) {
 	return b.open, b.recovering > 0, b.changed
 }
 
+// Recovering reports whether the breaker is open, or closed for a few messages at once.
+func (b *Breaker) Recovering() bool {
+	open, recovering, _ := b.state()
+	return open || recovering
+}
+
 // Pause returns the wait before the next round of probes.
 func (b *Breaker) Pause() time.Duration {
 	b.mu.Lock()

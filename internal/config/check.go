@@ -80,6 +80,7 @@ func (l *loader) checkRoutes(c *Config, topology schemas.Topology) {
 		}
 		l.checkPolicy(at+".retry", route.Retry, c)
 		l.checkRules(at+".rules", route.Rules)
+		l.rejectIf(at+".ordering", route.Ordering.Class != "" && route.Fairness.Key != "", "none beside fairness, which keeps the order with ordered")
 		if c.Retry.Breaker.Validate() == nil { // which would be reported for each route
 			l.checkFields(at+".breaker", route.Breaker.Validate())
 		}

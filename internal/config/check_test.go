@@ -97,6 +97,10 @@ func TestSettingsThatContradict(t *testing.T) {
 			`routes: [{queue: a, fairness: {key: "{headers.m}", ordered: true, concurrency: 2}, ` + handler + "}]",
 			`w.yaml:1: routes[0].fairness.concurrency: "2": expected none beside ordered, which handles one message of a key at a time`,
 		},
+		"ordering beside fairness": {
+			`routes: [{queue: a, fairness: {key: "{headers.m}"}, ordering: {class: c, key: "{headers.m}"}, ` + handler + "}]",
+			"w.yaml:1: routes[0].ordering: expected none beside fairness, which keeps the order with ordered",
+		},
 		"fairness without a handler": {
 			`routes: [{queue: a, fairness: {key: "{headers.m}"}}]`,
 			"w.yaml:1: routes[0].fairness: expected a handler beside it: without one, another program consumes the queue, and the route only has queue, retry, rules, headers, schema and park",

@@ -203,6 +203,9 @@ type Route struct {
 	// Fairness divides the handlers among the keys of messages. Default: none.
 	Fairness Fairness
 
+	// Ordering makes messages wait for earlier ones of their key. Default: none.
+	Ordering Ordering
+
 	// Arguments of the queue, if it does not exist. Default: topology.queue_type.
 	Arguments map[string]any
 
@@ -220,6 +223,13 @@ type Route struct {
 	// Park publishes a copy of each poison message to the queue NAME.poison. Default:
 	// false.
 	Park bool
+}
+
+// Ordering makes messages wait that fail since an earlier one of their key is not handled.
+type Ordering struct {
+	Class         string        // of errors; "": no ordering
+	Key, Sequence string        // templates, such as {headers.account}; Sequence may be ""
+	Within        time.Duration // bound of the wait, from the first failure
 }
 
 // Fairness divides the handlers of a route among the keys of messages.

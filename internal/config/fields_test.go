@@ -53,6 +53,11 @@ func TestFieldsOfARouteRefuse(t *testing.T) {
 		{"breaker", "{max_wait: 366d}", `breaker.max_wait: "366d": ` + durationUpToAYear},
 		{"breaker", "{max_alike: 1.5}", `breaker.max_alike: "1.5": expected a whole number from 0 to 1000000`},
 		{"breaker", "{max_waitz: 1}", `breaker.max_waitz: is not known; the nearest is routes[0].breaker.max_waits`},
+		{"ordering", "{class: ordering}", `expected the class of errors whose messages wait, and the key of messages, such as {headers.account}`},
+		{"ordering", "{key: '{headers.a}'}", `expected the class of errors whose messages wait, and the key of messages, such as {headers.account}`},
+		{"ordering", "{class: a, key: account}", `ordering.key: "account": expected a field of the message, such as {headers.merchant}`},
+		{"ordering", "{class: a, key: '{headers.a}', sequence: '1'}", `ordering.sequence: "1": expected a field of the message, such as {headers.merchant}`},
+		{"ordering", "{class: a, key: '{headers.a}', within: 25h}", `ordering.within: "25h": expected a duration such as 10s, from 1s to 1d`},
 		{"queues", "a", `is not known; the nearest is routes[0].queue`},
 	})
 }
@@ -81,6 +86,7 @@ func TestFieldsThatNeedAHandler(t *testing.T) {
 	refuse(t, "routes:\n- queue: a\n  %s", "routes[0]", 3, []fieldCase{
 		{"bind", "[{exchange: a}]", expected},
 		{"concurrency", "16", expected},
+		{"ordering", "{class: a, key: '{headers.a}'}", expected},
 		{"breaker", "{first: 1s}", expected},
 		{"timeout", "1s", expected},
 		{"max_deliveries", "5", expected},

@@ -35,6 +35,7 @@ func readRoute(l *loader, path string, n node) Route {
 		structureField{name: "arguments", read: readArguments(&route.Arguments)},
 		structureField{name: "concurrency", fallback: "16", read: scalar(wholeNumber(1, 10_000), &route.Concurrency)},
 		structureField{name: "fairness", read: readFairness(&route.Fairness)},
+		structureField{name: "ordering", read: readOrdering(&route.Ordering)},
 		structureField{name: "retry", read: scalar(boundedText(1, 200), &route.Retry)},
 		structureField{name: "rules", read: structures(readRule, &route.Rules)},
 		structureField{name: "breaker", read: readBreaker(&route.Breaker)},
@@ -71,6 +72,7 @@ func routeWithoutHandler(route *Route) []structureField {
 		{name: "arguments", read: needsHandler},
 		{name: "concurrency", read: needsHandler},
 		{name: "fairness", read: needsHandler},
+		{name: "ordering", read: needsHandler},
 		{name: "breaker", read: needsHandler},
 		{name: "timeout", read: needsHandler},
 		{name: "max_deliveries", read: needsHandler},
@@ -98,6 +100,21 @@ func readBreaker(into *retry.Breaker) read {
 			structureField{name: "max_wait", read: scalar(duration(time.Millisecond, 365*day), &into.MaxWait)},
 			structureField{name: "max_alike", read: scalar(countOrOff(1_000_000), &into.MaxAlike)},
 		)
+	}
+}
+
+func readOrdering(into *Ordering) read {
+	return func(l *loader, path string, n node) {
+		l.record(path, node{Origin: n.Origin})
+		l.readFields(path, n,
+			structureField{name: "class", read: scalar(boundedText(1, 100), &into.Class)},
+			structureField{name: "key", read: template(messageKey, &into.Key)},
+			structureField{name: "sequence", read: template(messageKey, &into.Sequence)},
+			structureField{name: "within", fallback: "10m", read: scalar(duration(time.Second, day), &into.Within)},
+		)
+		if n.Kind == mapping && !(n.has("class") && n.has("key")) {
+			l.fail(path, n, "expected the class of errors whose messages wait, and the key of messages, such as {headers.account}")
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package fairness
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,6 +12,18 @@ import (
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
+
+// longestKey is the length in bytes of a key of which the process keeps no digest.
+const longestKey = 255
+
+// ShortKey returns a key, or the digest of a long one.
+func ShortKey(key string) string {
+	if len(key) <= longestKey {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
 
 // key has the messages of one key, and its breaker.
 type key struct {

@@ -159,3 +159,13 @@ func (h *heldPublish) end() {
 	h.release()
 	h.Logger.Info("a message is no longer held", "queue", h.Queue, "doing", h.Name)
 }
+
+// Sleep returns false if ctx ends before d is over.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

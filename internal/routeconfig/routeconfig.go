@@ -5,6 +5,7 @@ package routeconfig
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/role"
@@ -14,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Files are the contents of the files that routes name, by queue.
@@ -55,7 +57,7 @@ func Routes(settings config.Config, files Files) []pipeline.Route {
 func route(r config.Route, retries *retry.Policy, files Files) pipeline.Route {
 	route := pipeline.Route{
 		Queue: r.Queue, Arguments: r.Arguments, Concurrency: r.Concurrency, Policy: retries, Rules: r.Rules, Timeout: r.Timeout, Park: r.Park,
-		Fairness: fairness(r.Fairness), Headers: r.Headers,
+		Fairness: fairness(r.Fairness), Ordering: ordering(r.Ordering), Headers: r.Headers,
 	}
 	if schema := files.schemas[r.Queue]; schema != nil {
 		route.Check = schema.Check
@@ -76,6 +78,22 @@ func fairness(f config.Fairness) pipeline.Fairness {
 	}
 	key, _ := webhook.ParseKey(f.Key) // the configuration has checked it
 	return pipeline.Fairness{Key: key, Concurrency: f.Concurrency, Ordered: f.Ordered}
+}
+
+func ordering(o config.Ordering) pipeline.Ordering {
+	if o.Class == "" {
+		return pipeline.Ordering{}
+	}
+	key, _ := webhook.ParseKey(o.Key) // the configuration has checked both
+	made := pipeline.Ordering{Class: o.Class, Key: key, Within: o.Within}
+	if o.Sequence != "" {
+		of, _ := webhook.ParseKey(o.Sequence)
+		made.Sequence = func(e schemas.Envelope) int64 {
+			n, _ := strconv.ParseInt(of(e), 10, 64)
+			return max(n, 0)
+		}
+	}
+	return made
 }
 
 // Policy returns the retry policy with a name, which the configuration has.

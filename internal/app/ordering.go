@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// addOpenFailures lets routes with an ordering find failures in the store, if their key is a
+// field by which events are found.
+func (a *App) addOpenFailures(routes []pipeline.Route) {
+	for i, route := range routes {
+		at := slices.IndexFunc(a.settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue })
+		field, searched := searchedKey(a.settings.Routes[at].Ordering.Key)
+		if !searched {
+			continue
+		}
+		routes[i].Ordering.Open = func(ctx context.Context, key, fingerprint string) (bool, error) {
+			store, err := a.Store(ctx)
+			if err != nil {
+				return false, err
+			}
+			return history.Failures{Store: store}.Unhandled(ctx, route.Queue, kql.FieldIs(field, key), fingerprint)
+		}
+	}
+}
+
+// searchedKey returns the field that a template consists of, if events are found by it.
+func searchedKey(template string) (field string, searched bool) {
+	field, last := strings.CutSuffix(template, "}")
+	field, first := strings.CutPrefix(field, "{")
+	searched = first && last && !strings.ContainsAny(field, "{}") && (strings.HasPrefix(field, "headers.") || strings.HasPrefix(field, "body.json."))
+	return field, searched
+}

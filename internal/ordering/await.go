@@ -1,0 +1,133 @@
+package ordering
+
+import (
+	"context"
+	"time"
+)
+
+// Outcome is the end of a wait.
+type Outcome int
+
+const (
+	Alone   Outcome = iota // nothing to wait for, or for too long: the policy decides
+	Go                     // the messages before it are handled: another attempt may succeed
+	Later                  // it has to wait elsewhere, for Pause
+	Stopped                // the route stops, or an operator has paused it
+)
+
+// Pause is how long a message waits in a delay queue that waits for longer than the process
+// holds it.
+const Pause = 10 * time.Second
+
+// Await waits until the earlier messages of the key are handled. first is the time of the first
+// failure of the message, and paused is closed when the route is paused.
+func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struct{}) Outcome {
+	if t == nil || t.key == "" {
+		return Alone
+	}
+	l := t.line
+	w := wait{Ticket: t, began: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
+	if blocked, _, _ := w.blocked(ctx); !blocked || !l.now().Before(w.end) {
+		return Alone
+	}
+	l.mu.Lock()
+	if l.waiting >= l.cfg.Room {
+		l.mu.Unlock()
+		return Later
+	}
+	l.waiting++
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.waiting--
+	}()
+	return w.run(ctx, paused)
+}
+
+// wait is one call of Await.
+type wait struct {
+	*Ticket
+	began       time.Time
+	end, memory time.Time
+	asked       time.Time // when Open was called
+	open        bool      // its latest result
+}
+
+func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
+	l := w.line
+	for {
+		blocked, changed, again := w.blocked(ctx)
+		now := l.now()
+		switch {
+		case !blocked:
+			return Go
+		case !now.Before(w.end):
+			return Alone
+		case !now.Before(w.memory):
+			return Later
+		}
+		timer := time.NewTimer(min(again, w.end.Sub(now), w.memory.Sub(now)))
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-paused:
+			timer.Stop()
+			return Stopped
+		case <-l.closed:
+			timer.Stop()
+			return Stopped
+		case <-ctx.Done():
+			timer.Stop()
+			return Stopped
+		}
+		timer.Stop()
+	}
+}
+
+// blocked reports whether a message is in the way, with a channel that is closed when one of the
+// key has been handled, and the time after which to look again.
+func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct{}, again time.Duration) {
+	blocked, unsure, changed := w.earlier()
+	now := w.line.now()
+	again = openEvery
+	if w.line.cfg.Open == nil || blocked && !unsure {
+		return blocked, changed, again
+	}
+	if now.Sub(w.asked) >= max(openEvery, now.Sub(w.began)/10) {
+		open, err := w.line.cfg.Open(ctx, w.key, w.fingerprint)
+		if w.asked = now; err == nil {
+			w.open = open
+		} else {
+			w.open = w.open || blocked // the store is away: as it was
+		}
+	}
+	return w.open, changed, again
+}
+
+// earlier reports whether the process knows an earlier message that is not handled. unsure is
+// whether all of them are elsewhere, and their failures long enough ago to be in the store.
+func (t *Ticket) earlier() (known, unsure bool, changed <-chan struct{}) {
+	l := t.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k, own := t.message()
+	if own == nil {
+		return false, true, nil
+	}
+	unsure = true
+	for fingerprint, other := range k.messages {
+		if fingerprint == t.fingerprint || other.place > own.place && !(other.failed && own.place > 0) {
+			continue
+		}
+		if other.inside == 0 && !other.until.After(l.now()) {
+			delete(k.messages, fingerprint)
+			continue
+		}
+		known = true
+		if other.inside > 0 || l.now().Sub(other.changed) < openAfter {
+			unsure = false
+		}
+	}
+	return known, unsure, k.changed
+}

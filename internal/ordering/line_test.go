@@ -1,0 +1,169 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func newLine(open func(context.Context, string, string) (bool, error)) *Line {
+	return New(Config{Handlers: 2, Room: 2, Within: 10 * time.Minute, Open: open}, time.Now)
+}
+
+func (l *Line) arrive(key, fingerprint string, sequence int64) *Ticket {
+	return l.Arrive(Arrival{Key: key, Fingerprint: fingerprint, Sequence: sequence})
+}
+
+// await runs Await in the bubble of a test, and returns how it ends and after which time.
+func await(t *testing.T, ticket *Ticket, first time.Time, paused <-chan struct{}) (end func() (Outcome, time.Duration)) {
+	t.Helper()
+	began, outcome, took := time.Now(), Outcome(-1), time.Duration(0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		outcome = ticket.Await(t.Context(), first, paused)
+		took = time.Since(began)
+	}()
+	return func() (Outcome, time.Duration) { <-done; return outcome, took }
+}
+
+func wantOutcome(t *testing.T, end func() (Outcome, time.Duration), want Outcome, after time.Duration) {
+	t.Helper()
+	if got, took := end(); got != want || took != after {
+		t.Errorf("outcome %d after %s, want %d after %s", got, took, want, after)
+	}
+}
+
+// A message waits for an earlier one of its key alone, and goes at once when that is handled:
+// by its first attempt or by a later one.
+func TestMessagesWaitForEarlierOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(nil)
+		first, other, second := l.arrive("a", "1", 0), l.arrive("b", "x", 0), l.arrive("a", "2", 0)
+		end := await(t, second, time.Now(), nil)
+		time.Sleep(time.Minute)
+		other.Handled()
+		other.Leave()
+		first.Waits(30 * time.Second)
+		first.Leave()
+		time.Sleep(30 * time.Second)
+		again := l.arrive("a", "1", 0)
+		synctest.Wait()
+		again.Handled()
+		again.Leave()
+		wantOutcome(t, end, Go, 90*time.Second)
+		wantOutcome(t, await(t, l.arrive("a", "3", 0), time.Now(), nil), Later, memoryWait) // it waits for 2, which the process still has
+	})
+}
+
+func TestWaitsEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(l *Line) // what is known of key a
+		failed time.Duration // since the first failure
+		want   Outcome
+		after  time.Duration
+	}{
+		"nothing is known":               {func(*Line) {}, 0, Alone, 0},
+		"an earlier one is inside":       {func(l *Line) { l.arrive("a", "1", 0) }, 0, Later, memoryWait},
+		"it has waited for long":         {func(l *Line) { l.arrive("a", "1", 0) }, 8 * time.Minute, Alone, 2 * time.Minute},
+		"it has waited for too long":     {func(l *Line) { l.arrive("a", "1", 0) }, 10 * time.Minute, Alone, 0},
+		"an earlier one does not return": {func(l *Line) { e := l.arrive("a", "1", 0); e.Waits(-returnGrace + time.Minute); e.Leave() }, 0, Go, time.Minute},
+		"an earlier one was requeued":    {func(l *Line) { l.arrive("a", "1", 0).Leave() }, 0, Go, lostGrace},
+		"an earlier one was given up":    {func(l *Line) { e := l.arrive("a", "1", 0); e.GivenUp(); e.Leave() }, 6 * time.Minute, Alone, 4 * time.Minute},
+		"an earlier sequence":            {func(l *Line) { l.arrive("a", "1", 4) }, 0, Later, memoryWait},
+		"a later sequence":               {func(l *Line) { l.arrive("a", "1", 6) }, 0, Alone, 0},
+		"a later one was given up":       {func(l *Line) { e := l.arrive("a", "1", 6); e.GivenUp(); e.Leave() }, 0, Alone, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLine(nil)
+				test.before(l)
+				var sequence int64
+				if strings.Contains(name, "sequence") || strings.Contains(name, "later") {
+					sequence = 5
+				}
+				wantOutcome(t, await(t, l.arrive("a", "2", sequence), time.Now().Add(-test.failed), nil), test.want, test.after)
+			})
+		})
+	}
+}
+
+// A pause, the end of the route and the end of the delivery end all waits, and there is room for
+// so many.
+func TestWaitsAreStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(nil)
+		l.arrive("a", "1", 0)
+		paused := make(chan struct{})
+		second, third := await(t, l.arrive("a", "2", 0), time.Now(), paused), await(t, l.arrive("a", "3", 0), time.Now(), nil)
+		synctest.Wait()
+		wantOutcome(t, await(t, l.arrive("a", "4", 0), time.Now(), nil), Later, 0)
+		close(paused)
+		wantOutcome(t, second, Stopped, 0)
+		for range 2 {
+			if !l.arrive("a", "5", 0).Begin(t.Context()) {
+				t.Fatal("no turn for two handlers")
+			}
+		}
+		time.Sleep(time.Second)
+		l.Close()
+		wantOutcome(t, third, Stopped, time.Second)
+		if l.arrive("a", "6", 0).Begin(t.Context()) {
+			t.Error("a turn after the end")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var none *Ticket
+		if none.Begin(ctx) != true || none.Await(ctx, time.Now(), nil) != Alone {
+			t.Error("a message without a ticket waits")
+		}
+	})
+}
+
+// The store decides about messages that the process does not know, and about those that are
+// elsewhere for long. While it is away, what was known counts.
+func TestTheStoreDecidesWhenUnsure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, away, asked := true, error(nil), 0
+		l := newLine(func(_ context.Context, key, fingerprint string) (bool, error) {
+			if asked++; key != "a" || fingerprint != "2" {
+				t.Errorf("asked about %s, %s", key, fingerprint)
+			}
+			return open, away
+		})
+		time.AfterFunc(72*time.Second, func() { open = false })
+		time.AfterFunc(40*time.Second, func() { away = errors.New("away") })
+		time.AfterFunc(60*time.Second, func() { away = nil })
+		wantOutcome(t, await(t, l.arrive("a", "2", 0), time.Now(), nil), Go, 80*time.Second) // it is asked less often by then
+		if asked > 20 {
+			t.Errorf("asked %d times", asked)
+		}
+		failed := l.arrive("a", "1", 1)
+		failed.GivenUp()
+		failed.Leave()
+		asked = 0 // its event may not be stored yet
+		wantOutcome(t, await(t, l.arrive("a", "2", 2), time.Now(), nil), Go, openAfter)
+		if asked == 0 || asked > 3 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+// A message that returns from a delay queue keeps its place, in another process, too.
+func TestPlacesTravel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newLine(nil).arrive("a", "1", 0)
+		time.Sleep(time.Second)
+		l := newLine(nil)
+		second := l.arrive("a", "2", 0)
+		again := l.Arrive(Arrival{Key: "a", Fingerprint: "1", Position: first.Position()})
+		wantOutcome(t, await(t, again, time.Now(), nil), Alone, 0)
+		end := await(t, second, time.Now(), nil)
+		synctest.Wait()
+		again.Handled()
+		wantOutcome(t, end, Go, 0)
+	})
+}

@@ -1,0 +1,122 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/ordering"
+	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Ordering makes messages wait that fail since an earlier message of their key is not handled
+// yet: as soon as it is, they have their next attempt, without having lost one. The process
+// knows the messages that it has, that wait for their next attempt, and that it has given up
+// within the time Within; Open adds those of other processes.
+type Ordering struct {
+	// Class is the class of errors whose messages wait.
+	Class string
+
+	// Key returns the key of a message; "": it waits for none.
+	Key func(schemas.Envelope) string
+
+	// Sequence returns the place of a message among those of its key, from 1; 0: it has none.
+	// Nil: messages have the order of their arrival.
+	Sequence func(schemas.Envelope) int64
+
+	// Within bounds the wait, from the first failure of a message; then its policy decides.
+	// Zero: 10 min.
+	Within time.Duration
+
+	// Open reports whether messages of a key have failed at the queue of the route and were
+	// neither handled nor discarded since, apart from the one with a fingerprint. It is called
+	// every few seconds for each message that waits. Nil: messages that the process does not
+	// know are not waited for.
+	Open func(ctx context.Context, key, fingerprint string) (bool, error)
+}
+
+const (
+	defaultOrderingWithin = 10 * time.Minute
+	orderingRoom          = 256 // messages that may wait in the process
+)
+
+// errEarlier is the error of a message that waits for an earlier one.
+var errEarlier = errors.New("an earlier message of its key is not handled yet")
+
+func (o Ordering) validate() error {
+	if (o.Key == nil) != (o.Class == "") || o.Within < 0 {
+		return errors.New("Ordering: expected a Class and a Key, and a Within that is not negative")
+	}
+	return nil
+}
+
+// newLine returns the messages of a route by their key; nil without ordering.
+func (h *routeHandler) newLine() *ordering.Line {
+	o := h.route.Ordering
+	if o.Key == nil {
+		return nil
+	}
+	return ordering.New(ordering.Config{Handlers: h.route.Concurrency, Room: orderingRoom, Within: o.Within, Open: o.Open}, h.now)
+}
+
+type ticketKey struct{}
+
+// ticketOf returns the ticket of a delivery; nil without ordering.
+func ticketOf(ctx context.Context) *ordering.Ticket {
+	ticket, _ := ctx.Value(ticketKey{}).(*ordering.Ticket)
+	return ticket
+}
+
+// arriveInLine is called with each message in the order of the queue.
+func (h *routeHandler) arriveInLine(msg *message.Message) (leave func()) {
+	ctx := msg.Context()
+	verified, err := usercode.Recover(func() (schemas.VerifiedState, error) { return h.verify(ctx) })
+	if err != nil {
+		return func() {}
+	}
+	var sequence int64
+	if of := h.route.Ordering.Sequence; of != nil {
+		sequence, _ = usercode.CallWithin(h.goroutines, readTimeout, func() (int64, error) { return of(verified.Envelope), nil })
+	}
+	ticket := h.line.Arrive(ordering.Arrival{
+		Key: h.keyOf(verified.Envelope, h.route.Ordering.Key), Fingerprint: verified.State.Fingerprint, Sequence: sequence, Position: verified.State.Position,
+	})
+	msg.SetContext(context.WithValue(ctx, ticketKey{}, ticket))
+	return ticket.Leave
+}
+
+// attemptInOrder calls the handler, and once more whenever it failed with the class of the ordering
+// and an earlier message was handled. stopped is true if the message goes back to the queue.
+func (h *routeHandler) attemptInOrder(ctx context.Context, msg *message.Message, verified *schemas.VerifiedState, epoch int) (produced []*message.Message, why error, stopped bool) {
+	outcome, why := ticketOf(ctx).Repeat(ctx, ordering.Attempts{
+		Attempt: func() (err error) { produced, err = h.attempt(msg, *verified); return err },
+		IsEarly: func(err error) bool { return h.classOf(err, verified.Envelope) == h.route.Ordering.Class },
+		First:   &verified.State.FirstFailed, Recovering: h.breaker.Recovering,
+		Paused: func() (bool, <-chan struct{}) {
+			held, changed := h.held.State()
+			opened, _ := h.breaker.Outage()
+			return held || !opened.IsZero() && h.breaker.Begin() != epoch, changed
+		},
+	})
+	if outcome == ordering.Later {
+		why = retry.After(ordering.Pause, fmt.Errorf("%w: %w", errEarlier, why))
+	}
+	return produced, why, outcome == ordering.Stopped
+}
+
+// classOf returns the class of an error, by which the policy would decide.
+func (h *routeHandler) classOf(why error, e schemas.Envelope) string {
+	class, _ := usercode.CallWithin(h.goroutines, readTimeout, func() (string, error) {
+		_, classified := h.route.classifier.Classify(h.route.Queue, e.Headers, why)
+		if retry.IsPermanent(why) {
+			return "", nil
+		}
+		return retry.ClassOf(classified), nil
+	})
+	return class
+}
