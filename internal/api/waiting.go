@@ -178,8 +178,8 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
 	}
 	decision := waiting.Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}
-	if err := app.CheckWaitingDecision(decision, time.Now()); err != nil {
-		return nil, err
+	if err := decision.Check(time.Now()); err != nil {
+		return nil, app.InputError{Err: err}
 	}
 	messages, unknown, err := a.selectWaiting(ctx, d)
 	if err != nil {

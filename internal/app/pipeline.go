@@ -22,7 +22,7 @@ func (a *App) pipelineWith(settings config.Config, files routeconfig.Files) pipe
 	cfg := pipeline.Config{
 		Standalone: true,
 		URL:        a.serverURL(), TLS: a.secrets.AMQPTLS, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: a.streams(),
-		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: taps(settings.Tap.Exchanges),
+		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: routeconfig.Taps(settings.Tap.Exchanges),
 		Default: routeconfig.Policy(settings.Retry, settings.Retry.Default), Rules: settings.Retry.Rules, RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
 		Decisions:      waiting.NewDecisions(func(ctx context.Context) (waiting.Records, error) { return a.Store(ctx) }).Find,
@@ -40,14 +40,6 @@ func (a *App) pipelineWith(settings config.Config, files routeconfig.Files) pipe
 func (a *App) streams() func(schemas.Envelope) schemas.MessageStream {
 	streams, _ := streamid.New(a.settings.Streams...) // the configuration has checked them
 	return streams
-}
-
-func taps(exchanges []config.TapExchange) []pipeline.Tap {
-	var taps []pipeline.Tap
-	for _, exchange := range exchanges {
-		taps = append(taps, pipeline.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
-	}
-	return taps
 }
 
 // Policies returns the policies and rules of the running server, or else of the configuration.

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/waiting"
@@ -124,7 +123,7 @@ func (d *waitingDecision) validate(args []string) error {
 			return usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", d.until)
 		}
 	}
-	if err := app.CheckWaitingDecision(d.Decision, time.Now()); err != nil {
+	if err := d.Check(time.Now()); err != nil {
 		return usagef("%w", err)
 	}
 	return nil

@@ -101,3 +101,12 @@ func Policy(retries config.Retry, name string) *retry.Policy {
 	policy := retries.Policies[name]
 	return &policy
 }
+
+// Taps returns the tapped exchanges of the configuration.
+func Taps(exchanges []config.TapExchange) []pipeline.Tap {
+	var taps []pipeline.Tap
+	for _, exchange := range exchanges {
+		taps = append(taps, pipeline.Tap{Exchange: exchange.Name, Type: exchange.Type, Keys: exchange.Keys})
+	}
+	return taps
+}

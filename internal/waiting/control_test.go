@@ -12,7 +12,7 @@ import (
 )
 
 func eachKind(t *testing.T, test func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType)) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []pipeline.QueueType{pipeline.Quorum, pipeline.Classic} {
 			t.Run(string(kind), func(t *testing.T) { test(t, b, kind) })
 		}

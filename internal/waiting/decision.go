@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,24 @@ type Decision struct {
 	NotBefore time.Time `json:"not_before,omitzero"` // of the next attempt, for Postpone
 	Operator  string    `json:"operator"`
 	Reason    string    `json:"reason"`
+}
+
+// Check returns an error for a decision that cannot be carried out.
+func (d Decision) Check(now time.Time) error {
+	postpones := d.Action == Postpone
+	switch {
+	case d.Action != Now && d.Action != Cancel && !postpones:
+		return fmt.Errorf("action %q: expected now, postpone or cancel", d.Action)
+	case strings.TrimSpace(d.Reason) == "":
+		return errors.New("expected a reason")
+	case !postpones && !d.NotBefore.IsZero():
+		return fmt.Errorf("%s has no time: only an attempt that is postponed has one", d.Action)
+	case postpones && !d.NotBefore.After(now):
+		return errors.New("the time to which attempts are postponed must be in the future")
+	case postpones && d.NotBefore.Sub(now) > MaxPostponement:
+		return fmt.Errorf("attempts can be postponed by up to %d days", int(MaxPostponement/(24*time.Hour)))
+	}
+	return nil
 }
 
 // event returns the action of the events that record a decision.

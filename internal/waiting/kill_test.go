@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 // A process that decides about waiting messages is killed at any point. Each message is then
 // retried once, or was cancelled; those that wait still can be decided about once more.
 func TestKill(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []pipeline.QueueType{pipeline.Quorum, pipeline.Classic} {
 			t.Run(string(kind), func(t *testing.T) {
 				r := newRig(t, b, kind, time.Hour)
