@@ -19,7 +19,7 @@ type OperatorDecision struct {
 }
 
 // FindDecision finds the newest decision about a message that was taken out of its delay
-// queue; false if nobody has decided.
+// queue; false if there is none.
 type FindDecision func(ctx context.Context, waiting schemas.State) (OperatorDecision, bool, error)
 
 // handleTaken carries out the decision about a message that RabbitMQ dead-lettered because
@@ -43,7 +43,7 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 		return err
 	}
 	if found {
-		state.Delay = 0 // that of the policy is over
+		state.Delay = 0 // the delay of the policy is over
 	}
 	return r.returnInTime(ctx, e, state)
 }

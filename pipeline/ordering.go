@@ -17,7 +17,7 @@ import (
 // Ordering makes messages wait that fail since an earlier message of their key is not handled
 // yet: as soon as it is, they have their next attempt, without having lost one. The process
 // knows the messages that it has, that wait for their next attempt, and that it has given up
-// within the time Within; Open adds those of other processes.
+// within the time Within; Open adds the messages of other processes.
 type Ordering struct {
 	// Class is the class of errors whose messages wait.
 	Class string
@@ -25,7 +25,7 @@ type Ordering struct {
 	// Key returns the key of a message; "": it waits for none.
 	Key func(schemas.Envelope) string
 
-	// Sequence returns the place of a message among those of its key, from 1; 0: it has none.
+	// Sequence returns the place of a message among the messages of its key, from 1; 0: it has none.
 	// Nil: messages have the order of their arrival.
 	Sequence func(schemas.Envelope) int64
 

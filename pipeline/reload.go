@@ -19,12 +19,12 @@ type reload struct {
 	done chan error // has room for the result
 }
 
-// Reload replaces Routes, Default, Rules, RetriedDeaths and Breaker of the configuration by those of
+// Reload replaces Routes, Default, Rules, RetriedDeaths and Breaker of the configuration by the fields of
 // next while Run runs, and ignores its other fields. A route that is in both configurations and
 // of which keep returns true goes on as it is, if the Rules are the same; the caller knows that its settings are the same.
 // Any other route, and RoleRetry if it decides in another way, stops consuming and finishes the messages in
 // flight, within StopTimeout, before its successor begins. Messages wait in their queues
-// meanwhile. The queue of a route that next does not have stays, with its bindings.
+// until then. The queue of a route that next does not have stays, with its bindings.
 //
 // With an error nothing has changed, but queues and bindings of next may have been declared. A
 // nil keep keeps no route. Reload returns when all routes consume, or when ctx ends; a reload

@@ -38,7 +38,7 @@ type Route struct {
 	// Nil: no call.
 	Check func(body []byte) error
 
-	// Rules give classes to errors that name none, before those of Config.Rules.
+	// Rules give classes to errors that name none, before Config.Rules.
 	Rules []retry.Rule
 
 	Policy      *retry.Policy  // nil: Config.Default
@@ -46,7 +46,7 @@ type Route struct {
 	Concurrency int            // messages handled at once; zero: 16
 	Timeout     time.Duration  // of one attempt; zero: none
 	Fairness    Fairness       // among the keys of messages
-	Ordering    Ordering       // of the messages of a key that fail too early; none beside Fairness
+	Ordering    Ordering       // of the messages of a key that fail too early; none with Fairness
 
 	// MaxDeliveries is the number of deliveries without an outcome after which a message
 	// becomes poison, since its handler probably ends the process. The last

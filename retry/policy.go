@@ -66,7 +66,7 @@ type Policy struct {
 
 	// GiveUpAfter is the time since the first failure of a message after which it has no
 	// attempt: a failure whose next attempt would be later makes it poison. The wait for an
-	// unavailable service ends then, too. A class without one has that of the policy. Zero:
+	// unavailable service ends then, too. A class without one has the value of the policy. Zero:
 	// the number of attempts alone counts.
 	GiveUpAfter time.Duration
 

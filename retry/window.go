@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Window is a time without attempts, such as that of a maintenance. It repeats on each day
+// Window is a time without attempts, such as a maintenance. It repeats on each day
 // that Days and Dates allow.
 type Window struct {
 	Days  []string // mon, tue, wed, thu, fri, sat, sun: on which it begins; none: any

@@ -28,7 +28,7 @@ type Adopter struct {
 	Of    string // the queue whose consumer failed; "": the messages or the name of the error queue say it
 	Limit int    // most messages; 0: those that the queue has at the beginning
 
-	// Follow takes in messages until the context ends, in place of those of the beginning.
+	// Follow takes in messages until the context ends, in place of the messages that are there at the beginning.
 	Follow bool
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // readDeadLetter reads RabbitMQ's record of a dead letter
-// (https://www.rabbitmq.com/docs/dlx#effects). The origin is that of its oldest death.
+// (https://www.rabbitmq.com/docs/dlx#effects). The origin is the one of its oldest death.
 func readDeadLetter(arrived schemas.Envelope, _ string) (Failure, error) {
 	before, newest, dead := arrived.DeadLetter(func(_, _ schemas.Death) bool { return true })
 	if !dead {

@@ -16,7 +16,7 @@ const (
 )
 
 // readWatermill reads a failure of Watermill. The topic is the queue with Watermill's
-// configurations of durable and transient queues; with those of publish and subscribe it is
+// configurations of durable and transient queues; with the configurations of publish and subscribe it is
 // the exchange, and the queue must be named.
 func readWatermill(arrived schemas.Envelope, _ string) (Failure, error) {
 	h := header(arrived.Headers)

@@ -31,7 +31,7 @@ type Alert struct {
 	Link    string `json:"link,omitempty" doc:"Page of the console, if http.url is set"`
 }
 
-// Key identifies an alert among those of all rules.
+// Key identifies an alert among the alerts of all rules.
 func (a Alert) Key() string {
 	sum := sha256.Sum256([]byte(a.identity()))
 	return hex.EncodeToString(sum[:12])

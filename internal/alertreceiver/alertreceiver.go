@@ -18,7 +18,7 @@ type Receiver struct {
 	Kind string // alertmanager, webhook, slack or mail
 	To   string // where notices go, without secrets
 
-	// Send sends a notice and returns what the receiver has answered.
+	// Send sends a notice and returns the answer of the receiver.
 	Send func(ctx context.Context, n alert.Notice) (answer string, err error)
 }
 

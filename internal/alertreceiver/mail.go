@@ -65,7 +65,7 @@ func newMail(key string, cfg config.Mail) (Receiver, error) {
 	}}, nil
 }
 
-// newMessage makes the mail of a notice. Its id is that of the notice, so that a mail system
+// newMessage makes the mail of a notice. Its id is the id of the notice, so that a mail system
 // recognises a repeated one.
 func newMessage(cfg config.Mail, n alert.Notice) (*mail.Msg, error) {
 	m := mail.NewMsg(mail.WithNoDefaultUserAgent())

@@ -39,7 +39,7 @@ func (s System) evaluatePaused(ctx context.Context, _ json.RawMessage) ([]alert.
 	return found, nil, nil
 }
 
-// evaluateDoctor finds the errors of doctor, those of a check as one alert.
+// evaluateDoctor finds the errors of doctor; the errors of a check are one alert.
 func (s System) evaluateDoctor(ctx context.Context, _ json.RawMessage) ([]alert.Alert, json.RawMessage, error) {
 	findings := s.Diagnose(ctx)
 	if ctx.Err() != nil {

@@ -83,7 +83,7 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// Answer is what a receiver answered to a test.
+// Answer is the answer of a receiver to a test.
 type Answer struct {
 	Receiver string `json:"receiver"`
 	Kind     string `json:"kind" doc:"alertmanager, webhook, slack or mail"`
@@ -240,7 +240,7 @@ func (r *Role) apply() error {
 	return nil
 }
 
-// system returns what the rules ask about.
+// system returns the system that the rules ask about.
 func (s Service) system(ctx context.Context) (alertrule.System, error) {
 	a := s.App
 	source, err := a.Source(ctx)

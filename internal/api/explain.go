@@ -33,7 +33,7 @@ type explainInput struct {
 
 type explainOutput struct{ Body Explanations }
 
-// Explanations are those of the messages with an id, or of an error.
+// Explanations explain the messages with an id, or an error.
 type Explanations struct {
 	Explanations []Explanation `json:"explanations" nullable:"false"`
 }

@@ -139,7 +139,7 @@ type decideInput struct {
 	Body WaitingDecision
 }
 
-// WaitingDecision selects waiting messages and says what is to be done with them.
+// WaitingDecision selects waiting messages, and has the action on them.
 type WaitingDecision struct {
 	Filter
 	DSL       map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`

@@ -145,7 +145,7 @@ func topologyOf(settings config.Config) schemas.Topology {
 // Settings returns the configuration with the addresses in use.
 func (a *App) Settings() config.Config { return a.configured().Clone() }
 
-// configured returns the settings with the latest routes and policies. The others are those of
+// configured returns the settings with the latest routes and policies. The others are the settings of
 // the start.
 func (a *App) configured() *config.Config {
 	if latest := a.current.Load(); latest != nil {

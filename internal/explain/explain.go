@@ -88,7 +88,7 @@ func (cfg Config) Failure(f Failure) Explanation {
 }
 
 // classify returns the policy and the error of a failure, as the headers of its message change
-// them, and what is known before a decision.
+// them, and the facts known before a decision.
 func (cfg Config) classify(f Failure) (ex Explanation, policy retry.Policy, err error) {
 	route, policy := cfg.route(f.Queue)
 	classifier, _ := retry.NewClassifier(slices.Concat(route.Rules, cfg.Rules)...) // the configuration has checked them
@@ -144,7 +144,7 @@ func (cfg Config) route(queue string) (pipeline.Route, retry.Policy) {
 }
 
 // Message explains the latest failure of a message at a queue ("": the queue that failed
-// last). events are those of the message, in order; e has its headers.
+// last). events are the events of the message, in order; e has its headers.
 func (cfg Config) Message(e schemas.Event, events []schemas.Event, queue string) (Explanation, error) {
 	at := -1
 	handled := map[string]bool{} // by queue, since its failure

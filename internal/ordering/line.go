@@ -46,7 +46,7 @@ type Line struct {
 	closed chan struct{}
 	close  func()
 
-	mu      sync.Mutex // guards the fields below, and those of tickets
+	mu      sync.Mutex // guards the fields below, and the fields of tickets
 	keys    map[string]*key
 	arrived int64 // the latest time of arrival, in nanoseconds, each once
 	waiting int

@@ -15,7 +15,7 @@ type Attempts struct {
 }
 
 // Repeat calls the handler, again and again as long as it fails early and an earlier message has
-// been handled meanwhile. Its outcome is that of the latest wait, Alone if there was none.
+// been handled in the meantime. Its outcome is the outcome of the latest wait, Alone without a wait.
 func (t *Ticket) Repeat(ctx context.Context, a Attempts) (outcome Outcome, why error) {
 	for {
 		if !t.Begin(ctx) {

@@ -143,7 +143,7 @@ func (t taker) open(ctx context.Context) *window {
 	return w
 }
 
-// end closes the channel, which requeues what was not rejected.
+// end closes the channel, which requeues the messages that were not rejected.
 func (w *window) end() error {
 	w.release()
 	if err := <-w.ended; !errors.Is(err, errReleased) {
