@@ -125,8 +125,8 @@ func (i *installation) publishTo(t *testing.T, key string) {
 	}
 }
 
-// startProgram runs a program until the test ends.
-func startProgram(t *testing.T, environ []string, name string, args ...string) {
+// startProgram runs a program until the test ends, and returns a function for its output so far.
+func startProgram(t *testing.T, environ []string, name string, args ...string) (output func() string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), environ...)
@@ -135,17 +135,25 @@ func startProgram(t *testing.T, environ []string, name string, args ...string) {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
+	output = func() string {
+		said, err := os.ReadFile(log.Name())
+		if err != nil {
+			t.Error(err)
+		}
+		return string(said)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if said, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("%s says:\n%s", name, said)
+		if t.Failed() {
+			t.Logf("%s says:\n%s", name, output())
 		}
 		_ = log.Close()
 	})
+	return output
 }
 
 func startSpring(t *testing.T, i *installation, f foreignFailure, key string) {

@@ -43,7 +43,7 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 	}
 	filter.addFlags(cmd)
 	format.addFlag(cmd, "table", "json", "ndjson")
-	cmd.AddCommand(newDiscard(from))
+	cmd.AddCommand(newDiscard(from), newFailedRetry(from), newFailedEdit(from))
 	return cmd
 }
 

@@ -45,7 +45,7 @@ func TestHelpHasGroups(t *testing.T) {
 	at := -1
 	for _, want := range []string{
 		"\nStart here:\n  dev ", "\nFind messages:\n  explain ", "\n  search ", "\nAct:\n  adopt ", "\n  replay ",
-		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  config ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership settings ",
+		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  alerts ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership settings ",
 	} {
 		next := strings.Index(out, want)
 		if next <= at {

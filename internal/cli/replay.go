@@ -74,6 +74,9 @@ failure that it replays, since it carries the id of the failure's event.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.Streams = streamsOf(cmd)
 			r.query = strings.TrimSpace(strings.Join(args, " "))
+			if r.failuresAlone && r.ids == "" && r.group == "" && r.dsl == "" {
+				r.query = ofFailures(r.query)
+			}
 			r.keyGiven = cmd.Flags().Changed("key")
 			r.expecting = cmd.Flags().Changed("expect")
 			if err := r.shadow.check(cmd); err != nil {
@@ -111,6 +114,8 @@ type replay struct {
 	keyGiven         bool
 	changes          edit.Changes
 	transform        string // file
+	program          string // of transform; "": it is not read yet
+	failuresAlone    bool
 	dropReplyTo      bool
 	operator, reason string
 

@@ -113,6 +113,7 @@ func (r *replay) request() (app.ReplayRequest, error) {
 	if r.onFailure == replayer.GoOn {
 		request.Job.OnFailure = replayer.GoOn
 	}
+	request.Job.Transform = r.program
 	if r.transform != "" {
 		if err := r.readTransform(&request.Job); err != nil {
 			return request, err

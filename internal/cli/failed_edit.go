@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// failureEdit holds the arguments of `failed edit`.
+type failureEdit struct {
+	replay
+	file    string // with the edited message; "": an editor opens it
+	environ []string
+}
+
+func newFailedEdit(from *settings) *cobra.Command {
+	var e failureEdit
+	cmd := &cobra.Command{
+		Use:   "edit ID",
+		Short: "Edit a failed message and send it to its queue",
+		Long: `Open the headers, properties and body of a failed message in $VISUAL or $EDITOR, as JSON, and
+send the edited message to the queue that failed. It names the failure that it replaces, which
+is resolved when the edited message is handled. If the exchange or the routing key is edited,
+the message is sent there.
+
+Members that are not edited stay as they are, bytes and AMQP types included. For many
+messages, use "failed retry --transform FILE".`,
+		Example: `  watership failed edit order-7
+  watership failed edit order-7 --file fixed.json --reason 'the currency was missing' --yes`,
+		Args: exactArgs(1, "an id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Streams, e.environ = streamsOf(cmd), from.environ
+			switch {
+			case e.file == "" && !terminal.IsTerminal(e.In):
+				return usagef("failed edit opens an editor, and there is no terminal: give --file")
+			case !e.yes && !terminal.IsTerminal(e.In):
+				return usagef("failed edit asks before it sends, and there is no terminal to ask: give --yes")
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return e.run(ctx, sys, args[0]) })
+		},
+	}
+	addNonEmpty(cmd.Flags(), &e.file, "file", "file with the edited message, in place of an editor; - reads standard input")
+	cmd.Flags().StringVar(&e.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
+	cmd.Flags().StringVar(&e.reason, "reason", "", "reason in the job's record")
+	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, "skip the confirmation prompt")
+	return cmd
+}
+
+func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	if !sys.MayReadBodies() {
+		return errors.New("the token may not read bodies, so no message can be edited: ask for a token with --bodies")
+	}
+	message, failure, err := failedMessage(ctx, sys, id)
+	if err != nil {
+		return err
+	}
+	before, err := transform.JSON(message)
+	if err != nil {
+		return fmt.Errorf("message %s: %w", id, err)
+	}
+	after, kept, err := e.edited(ctx, before)
+	if err != nil {
+		return err
+	}
+	if e.program, err = editProgram(before, after); err != nil {
+		return fmt.Errorf("%w%s", err, kept)
+	}
+	if e.program == "" {
+		return errors.New("the message was not edited: nothing was sent")
+	}
+	if err := tryProgram(ctx, e.program, message); err != nil {
+		return fmt.Errorf("the edited message cannot be sent: %w%s", err, kept)
+	}
+	e.names, e.dropReplyTo = []string{failure}, true
+	e.toFailedQueue = !strings.Contains(e.program, `"exchange":`) && !strings.Contains(e.program, `"routing_key":`)
+	if err := e.replay.run(ctx, sys); err != nil {
+		return fmt.Errorf("%w%s", err, kept)
+	}
+	return nil
+}
+
+// failedMessage returns the message with an id, and the id of the event of its latest failure.
+func failedMessage(ctx context.Context, sys system, id string) (schemas.Envelope, string, error) {
+	found, _, err := sys.Messages(ctx, id)
+	if err != nil {
+		return schemas.Envelope{}, "", err
+	}
+	found = slices.DeleteFunc(found, func(m client.Message) bool { return latestFailure(m.Events) == "" })
+	switch {
+	case len(found) == 0:
+		return schemas.Envelope{}, "", fmt.Errorf("no message %q has failed for good", id)
+	case len(found) > 1:
+		return schemas.Envelope{}, "", fmt.Errorf("%q names %d failed messages: give the fingerprint of one (watership show %s lists them)", id, len(found), id)
+	case found[0].Event.BodyIn != schemas.BodyHere:
+		return schemas.Envelope{}, "", fmt.Errorf("the body of message %s is not in the store", id)
+	}
+	return found[0].Event.Envelope, latestFailure(found[0].Events), nil
+}
+
+func latestFailure(events []schemas.Event) (id string) {
+	var latest schemas.Event
+	for _, event := range events {
+		if event.Action == schemas.Poisoned && !event.Time.Before(latest.Time) {
+			latest = event
+		}
+	}
+	return latest.EventID
+}
+
+// edited returns the message as the user has edited it. kept says in which file it is, for
+// errors that follow.
+func (e *failureEdit) edited(ctx context.Context, before []byte) (after []byte, kept string, err error) {
+	if e.file != "" {
+		after, err = readFile(e.file, e.In)
+		return after, "", err
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, before, "", "  "); err != nil {
+		return nil, "", err
+	}
+	folder, err := os.MkdirTemp("", "watership-edit-")
+	if err != nil {
+		return nil, "", err
+	}
+	file := filepath.Join(folder, "message.json")
+	if err := os.WriteFile(file, append(text.Bytes(), '\n'), 0o600); err != nil {
+		return nil, "", err
+	}
+	if err := e.openEditor(ctx, file); err != nil {
+		return nil, "", err
+	}
+	after, err = os.ReadFile(file)
+	return after, "\nthe edited message is in " + file + ": failed edit --file takes it", err
+}
+
+// openEditor runs the editor of the environment, which may have arguments.
+func (e *failureEdit) openEditor(ctx context.Context, file string) error {
+	editor := "vi"
+	for _, name := range []string{"EDITOR", "VISUAL"} {
+		for _, variable := range e.environ {
+			if value, is := strings.CutPrefix(variable, name+"="); is && value != "" {
+				editor = value
+			}
+		}
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", file)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.In, e.Out, e.Err
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %q: %w", editor, err)
+	}
+	return nil
+}
+
+// editProgram returns the program that makes one message of another, "" if they are equal. It
+// has only the members that differ.
+func editProgram(before, after []byte) (string, error) {
+	var was, is map[string]json.RawMessage
+	if err := json.Unmarshal(before, &was); err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(after, &is); err != nil {
+		return "", fmt.Errorf("the edited message is no JSON object: %w", err)
+	}
+	changed := map[string]json.RawMessage{}
+	for name, value := range is {
+		if !sameJSON(was[name], value) {
+			changed[name] = value
+		}
+	}
+	var removed []string
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, has := is[name]; !has {
+			removed = append(removed, "."+name)
+		}
+	}
+	program := "."
+	if len(removed) > 0 {
+		program = "del(" + strings.Join(removed, ", ") + ")"
+	}
+	if len(changed) > 0 {
+		text, err := json.Marshal(changed)
+		if err != nil {
+			return "", err
+		}
+		program += " + " + string(text)
+	}
+	if program == "." {
+		return "", nil
+	}
+	return program, nil
+}
+
+func tryProgram(ctx context.Context, text string, message schemas.Envelope) error {
+	program, err := transform.Parse(text)
+	if err != nil {
+		return err
+	}
+	_, _, err = program.Apply(ctx, message)
+	return err
+}
+
+// sameJSON compares two values without the white space between their parts.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}

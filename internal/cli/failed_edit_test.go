@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A failed message is edited as JSON and sent to its queue: what was not edited stays as it
+// was, and the copy names the failure.
+func TestFailedEdit(t *testing.T) { played(t, testFailedEdit) }
+
+func testFailedEdit(t *testing.T, a *playback) {
+	failed := a.event(schemas.Poisoned, 1)
+	failed.Envelope.Headers = amqp.Table{"n": int16(7), "tenant": "acme"}
+	failed.Envelope.Body = []byte(`{ "order": 1, "big": 12345678901234567890 }`)
+	failed.Fingerprint, failed.BodySize = failed.Envelope.Fingerprint(), len(failed.Envelope.Body)
+	a.keep(failed, a.event(schemas.Published, 2))
+
+	text, err := transform.JSON(failed.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var indented strings.Builder
+	if err := json.NewEncoder(&indented).Encode(text); err != nil {
+		t.Fatal(err)
+	}
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "same.json", indented.String()), "--yes"), exitFailed, "was not edited: nothing was sent")
+	for name, test := range map[string]struct{ text, want string }{
+		"no JSON":        {"{", "is no JSON object"},
+		"another id":     {strings.Replace(string(text), `"m-1"`, `"m-9"`, 1), `property "message_id" cannot be set`},
+		"a large body":   {`{"body":"` + strings.Repeat("x", transform.MaxProgram) + `"}`, "expected at most"},
+		"another member": {strings.Replace(string(text), `"exchange"`, `"exchang"`, 1), `has the member "exchang"`},
+	} {
+		r := a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", test.text), "--yes")
+		if r.code == exitOK || !strings.Contains(r.out+r.err, test.want) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	wantRun(t, a.run(t, "failed", "edit", "m-2", "--file", "-", "--yes"), exitFailed, `no message "m-2" has failed for good`)
+
+	edited := strings.Replace(string(text), `"acme"`, `"acme2"`, 1)
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes", "--reason", "a typing error"), exitOK, "1 message to send", "sent 1 of 1")
+	d := a.broker.Take(t, a.queue, 1)[0]
+	if string(d.Body) != string(failed.Envelope.Body) || d.Headers["tenant"] != "acme2" || d.Headers["n"] != int16(7) || d.Headers["watership-replay-of"] != failed.EventID {
+		t.Errorf("arrived: %s, %v", d.Body, d.Headers)
+	}
+}
+
+// The editor of the environment gets the message, and the edited one is sent after a question.
+func TestFailedEditInAnEditor(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a.keep(a.event(schemas.Poisoned, 1))
+	s := a.terminal(t, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
+	s.expect("Send 1 message? [y/N]")
+	s.press("y\n")
+	wantWords(t, s.end(exitOK), "sent 1 of 1")
+	if d := a.broker.Take(t, a.queue, 1)[0]; string(d.Body) != `{"order":42}` {
+		t.Errorf("arrived: %s", d.Body)
+	}
+	s = a.terminal(t, []string{"EDITOR=false"}, "failed", "edit", "m-1")
+	wantWords(t, s.end(exitFailed), `the editor "false": exit status 1`)
+}
+
+// One failure is sent first; a replay with --yes goes on only if it was handled.
+func TestFailedRetry(t *testing.T) { played(t, testFailedRetry) }
+
+func testFailedRetry(t *testing.T, a *playback) {
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Published, 3), a.event(schemas.Poisoned, 4))
+	wantRun(t, a.run(t, "failed", "retry", "message.id: m-*", "--dry-run"), exitOK, "3 messages to send")
+	wantRun(t, a.run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
+	if job := a.onlyJob(t); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
+		t.Errorf("the job: %+v", job)
+	}
+	if d := a.broker.Take(t, a.queue, 1)[0]; d.MessageId != "m-1" {
+		t.Errorf("arrived: %s", d.MessageId)
+	}
+}
+
+func TestEditProgram(t *testing.T) {
+	for name, test := range map[string]struct{ before, after, want string }{
+		"equal":          {`{"body":{"a":1},"exchange":""}`, "{\n \"exchange\": \"\", \"body\": {\"a\": 1}}", ""},
+		"a member":       {`{"body":{"a":1},"exchange":""}`, `{"body":{"a":2},"exchange":""}`, `. + {"body":{"a":2}}`},
+		"a body as text": {`{"body":{"a":1},"exchange":""}`, `{"body_text":"a","exchange":""}`, `del(.body) + {"body_text":"a"}`},
+	} {
+		got, err := editProgram([]byte(test.before), []byte(test.after))
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}

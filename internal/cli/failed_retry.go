@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// ofFailures restricts a query to failures; a replay leaves out those that are resolved.
+func ofFailures(query string) string {
+	if query = strings.TrimSpace(query); query == "" || query == "*" {
+		return "action: poisoned"
+	}
+	return "(" + query + ") and action: poisoned"
+}
+
+// newFailedRetry returns `failed retry`: a replay of failures with other defaults.
+func newFailedRetry(from *settings) *cobra.Command {
+	r := new(replay)
+	cmd := r.command(from)
+	cmd.Use, cmd.Short = "retry [QUERY]", "Replay failures: one first, then the rest"
+	cmd.Long = `Replay the unresolved failures that match a query to the queue that failed. One message is
+sent first: if its consumer handles it, the rest follows. A terminal prompts in between.
+
+It is "replay --to-failed-queue --canary 1" for failures, with the same flags.`
+	cmd.Example = `  watership failed retry 'queue: orders and error.type: timeout'
+  watership failed retry 'queue: orders' --canary 10 --rate 50 --yes`
+	r.failuresAlone = true
+	for name, value := range map[string]string{"to-failed-queue": "true", "canary": "1"} {
+		flag := cmd.Flags().Lookup(name)
+		_ = flag.Value.Set(value) // of the type of the flag
+		flag.DefValue = value
+	}
+	for _, name := range []string{"shadow", "follow", "sample", "order", "on-failure"} {
+		if flag := cmd.Flags().Lookup(name); flag != nil {
+			flag.Hidden = true
+		}
+	}
+	return cmd
+}
