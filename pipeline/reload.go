@@ -71,6 +71,9 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 	}
 	stopped := p.replacedBy(next, r.keep)
 	p.handlers.Stop(stopped...)
+	if ctx.Err() != nil { // the router ends, and takes no handlers
+		return context.Cause(ctx)
+	}
 	p.mu.Lock()
 	p.cfg.reload(next)
 	p.reconciler.Latest.Store(&declared)

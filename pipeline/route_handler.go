@@ -98,6 +98,7 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	}
 	produced, why, stopped := h.attemptInOrder(ctx, msg, &verified, epoch)
 	if stopped {
+		h.crashGuard.Survived(verified.State.Fingerprint)
 		msg.Nack()
 		return nil
 	}

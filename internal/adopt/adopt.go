@@ -89,7 +89,11 @@ const (
 func (a Adopter) Look(ctx context.Context) (result Result, err error) {
 	err = a.each(ctx, maxLook, maxLook, func(_ context.Context, _ *rabbit.Session, batch []amqp.Delivery) error {
 		for _, d := range batch {
-			a.read(d, &result)
+			if failure, err := a.read(d); err != nil {
+				result.unreadable(err)
+			} else {
+				result.add(failure)
+			}
 		}
 		return nil
 	})
@@ -102,7 +106,11 @@ func (a Adopter) Look(ctx context.Context) (result Result, err error) {
 // called with the number of failures so far.
 func (a Adopter) Run(ctx context.Context, progress func(failures int)) (result Result, err error) {
 	most := cmp.Or(a.Limit, math.MaxInt)
+	var session *rabbit.Session
 	err = a.each(ctx, most, batchSize+maxUnreadable, func(ctx context.Context, s *rabbit.Session, batch []amqp.Delivery) error {
+		if s != session { // the messages that stay are delivered again
+			session, result.Unreadable = s, 0
+		}
 		err := a.report(ctx, s, batch, &result)
 		progress(result.Failures)
 		if err == nil && result.Unreadable >= maxUnreadable {
@@ -115,14 +123,8 @@ func (a Adopter) Run(ctx context.Context, progress func(failures int)) (result R
 	return result, err
 }
 
-func (a Adopter) read(d amqp.Delivery, result *Result) (Failure, bool) {
-	failure, err := a.Format.Read(schemas.FromDelivery(d), a.Queue, a.Of, a.Topology)
-	if err != nil {
-		result.unreadable(err)
-		return failure, false
-	}
-	result.add(failure)
-	return failure, true
+func (a Adopter) read(d amqp.Delivery) (Failure, error) {
+	return a.Format.Read(schemas.FromDelivery(d), a.Queue, a.Of, a.Topology)
 }
 
 // report publishes the reports of a batch, and acknowledges the messages. The end of ctx does
@@ -132,33 +134,48 @@ func (a Adopter) report(ctx context.Context, s *rabbit.Session, batch []amqp.Del
 	defer cancel()
 	type sent struct {
 		tag     uint64
+		failure Failure
 		pending *rabbit.Pending
 	}
 	var waiting []sent
+	var failed error
 	for _, d := range batch {
-		failure, readable := a.read(d, result)
-		if !readable {
+		failure, err := a.read(d)
+		if err != nil {
+			result.unreadable(err)
 			continue
 		}
 		pending, err := a.Publisher.Send(ctx, rabbit.Message{
 			Exchange: a.Topology.Report(), RoutingKey: failure.Queue, Publishing: failure.report().Publishing(),
 		})
-		if err != nil {
-			return fmt.Errorf("reporting a message of queue %q: %w", a.Queue, err)
+		switch {
+		case refused(err):
+			result.unreadable(err)
+		case err != nil:
+			failed = cmp.Or(failed, a.reportError(err))
+		default:
+			waiting = append(waiting, sent{d.DeliveryTag, failure, pending})
 		}
-		waiting = append(waiting, sent{d.DeliveryTag, pending})
 	}
 	var acks []uint64
-	var failed error
 	for _, m := range waiting {
-		if err := m.pending.Wait(ctx); err != nil {
-			result.Failures--
+		switch err := m.pending.Wait(ctx); {
+		case refused(err):
+			result.unreadable(err)
+		case err != nil:
 			failed = cmp.Or(failed, a.reportError(err))
-			continue
+		default:
+			result.add(m.failure)
+			acks = append(acks, m.tag)
 		}
-		acks = append(acks, m.tag)
 	}
 	return errors.Join(failed, s.AckEach(acks))
+}
+
+// refused reports whether the broker would refuse the report of a message each time.
+func refused(err error) bool {
+	var refused *rabbit.RefusedError
+	return errors.As(err, &refused) && refused.CausedByMessage()
 }
 
 func (a Adopter) reportError(err error) error {
@@ -192,10 +209,10 @@ func (a Adopter) each(ctx context.Context, most, prefetch int, f func(context.Co
 			if len(batch) == 0 {
 				return context.Cause(ctx)
 			}
-			most -= len(batch)
 			if err := f(ctx, s, batch); err != nil {
 				return err
 			}
+			most -= len(batch)
 		}
 		return nil
 	})

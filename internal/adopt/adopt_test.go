@@ -198,7 +198,7 @@ func TestFollowOverLostConnections(t *testing.T) {
 	for _, times := range ids {
 		twice += times - 1
 	}
-	if len(ids) != published || twice > (rounds+1)*300 {
+	if len(ids) != published || twice > (rounds+1)*100 {
 		t.Errorf("%d of %d messages were reported, %d times more than once", len(ids), published, twice)
 	}
 	if left := broker.Len(t, q.Queue); left != 0 {

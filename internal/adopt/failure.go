@@ -35,8 +35,16 @@ func (f Failure) report() report.Report {
 	return report.Report{
 		Outcome: report.Poison, Message: f.Message,
 		Error: shortened(f.Error, longestError), ErrorType: shortened(f.ErrorType, longestError/4), Stack: shortened(f.Stack, longestStack),
-		Attempts: f.Attempts, FailedAt: f.FailedAt,
+		Attempts: min(max(f.Attempts, 0), maxAttempts), FailedAt: f.plausibleTime(),
 	}
+}
+
+// plausibleTime returns the time of the failure if a report can have it.
+func (f Failure) plausibleTime() time.Time {
+	if year := f.FailedAt.Year(); year <= 1970 || year > 9999 {
+		return time.Time{}
+	}
+	return f.FailedAt
 }
 
 func shortened(text string, most int) string {

@@ -69,6 +69,9 @@ func (f Format) Read(arrived schemas.Envelope, errorQueue, of string, owned sche
 	if err := rabbit.CheckName(failure.Queue); err != nil {
 		return Failure{}, fmt.Errorf("its queue cannot be one: %w", err)
 	}
+	if most := 255; len(failure.Message.Exchange) > most || len(failure.Message.RoutingKey) > most { // bytes (AMQP 0-9-1 §4.2.5.3)
+		return Failure{}, fmt.Errorf("its exchange or routing key has more than %d bytes", most)
+	}
 	if owned.Owns(failure.Queue) || owned.Owns(failure.Message.Exchange) {
 		return Failure{}, fmt.Errorf("it names queue %q and exchange %q, of which one is Watership's own", failure.Queue, failure.Message.Exchange)
 	}

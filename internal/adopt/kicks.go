@@ -132,8 +132,10 @@ func headerValue(value any) any {
 			}
 			return n
 		}
-		n, _ := v.Float64()
-		return n
+		if n, err := v.Float64(); err == nil {
+			return n
+		}
+		return v.String() // beyond the range of a number of AMQP
 	case map[string]any:
 		table := amqp.Table{}
 		for name, each := range v {

@@ -159,9 +159,17 @@ func (a *App) source(ctx context.Context, conn *rabbit.Connection) (string, erro
 
 // queueState returns the number of messages and consumers of a queue, as AMQP says them.
 func queueState(ctx context.Context, conn *rabbit.Connection, queue string) (state amqp091.Queue, err error) {
+	declared := make(chan amqp091.Queue, 1) // not a variable: a declaration may outlive ctx
 	err = conn.Do(ctx, func(ch *amqp091.Channel) error {
-		state, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		select {
+		case declared <- q:
+		default:
+		}
 		return err
 	})
-	return state, err
+	if err != nil {
+		return state, err
+	}
+	return <-declared, nil
 }

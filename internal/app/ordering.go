@@ -11,12 +11,12 @@ import (
 	"github.com/watershipmq/watership/pipeline"
 )
 
-// addOpenFailures lets routes with an ordering find failures in the store, if their key is a
+// addOpenFailures lets the routes of settings with an ordering find failures in the store, if their key is a
 // field by which events are found.
-func (a *App) addOpenFailures(routes []pipeline.Route) {
+func (a *App) addOpenFailures(settings []config.Route, routes []pipeline.Route) {
 	for i, route := range routes {
-		at := slices.IndexFunc(a.settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue })
-		field, searched := searchedKey(a.settings.Routes[at].Ordering.Key)
+		at := slices.IndexFunc(settings, func(r config.Route) bool { return r.Queue == route.Queue })
+		field, searched := searchedKey(settings[at].Ordering.Key)
 		if !searched {
 			continue
 		}

@@ -32,7 +32,7 @@ func (a *App) pipelineWith(settings config.Config, files routeconfig.Files) pipe
 		cfg.ManagementURL, cfg.ManagementClient = settings.AMQP.ManagementURL.Reveal(), a.secrets.ManagementClient()
 	}
 	cfg.Routes = routeconfig.Routes(settings, files)
-	a.addOpenFailures(cfg.Routes)
+	a.addOpenFailures(settings.Routes, cfg.Routes)
 	return cfg
 }
 

@@ -26,6 +26,7 @@ type failureEdit struct {
 	replay
 	file    string // with the edited message; "": an editor opens it
 	environ []string
+	folder  string // of the file of the editor; "": none
 }
 
 func newFailedEdit(from *settings) *cobra.Command {
@@ -80,21 +81,30 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	if err != nil {
 		return err
 	}
-	if e.program, err = editProgram(before, after); err != nil {
+	routed := false
+	if e.program, routed, err = editProgram(before, after); err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
 	if e.program == "" {
-		return errors.New("the message was not edited: nothing was sent")
+		return errors.Join(errors.New("the message was not edited: nothing was sent"), e.removeFile())
 	}
 	if err := tryProgram(ctx, e.program, message); err != nil {
 		return fmt.Errorf("the edited message cannot be sent: %w%s", err, kept)
 	}
-	e.names, e.dropReplyTo = []string{failure}, true
-	e.toFailedQueue = !strings.Contains(e.program, `"exchange":`) && !strings.Contains(e.program, `"routing_key":`)
+	e.names, e.dropReplyTo, e.expecting, e.expect = []string{failure}, true, true, 1
+	e.toFailedQueue = !routed
 	if err := e.replay.run(ctx, sys); err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
-	return nil
+	return e.removeFile()
+}
+
+// removeFile removes the file of the editor, which has the body of the message.
+func (e *failureEdit) removeFile() error {
+	if e.folder == "" {
+		return nil
+	}
+	return os.RemoveAll(e.folder)
 }
 
 // failedMessage returns the message with an id, and the id of the event of its latest failure.
@@ -136,16 +146,15 @@ func (e *failureEdit) edited(ctx context.Context, before []byte) (after []byte, 
 	if err := json.Indent(&text, before, "", "  "); err != nil {
 		return nil, "", err
 	}
-	folder, err := os.MkdirTemp("", "watership-edit-")
-	if err != nil {
+	if e.folder, err = os.MkdirTemp("", "watership-edit-"); err != nil {
 		return nil, "", err
 	}
-	file := filepath.Join(folder, "message.json")
+	file := filepath.Join(e.folder, "message.json")
 	if err := os.WriteFile(file, append(text.Bytes(), '\n'), 0o600); err != nil {
 		return nil, "", err
 	}
 	if err := e.openEditor(ctx, file); err != nil {
-		return nil, "", err
+		return nil, "", errors.Join(err, e.removeFile())
 	}
 	after, err = os.ReadFile(file)
 	return after, "\nthe edited message is in " + file + ": failed edit --file takes it", err
@@ -169,15 +178,15 @@ func (e *failureEdit) openEditor(ctx context.Context, file string) error {
 	return nil
 }
 
-// editProgram returns the program that makes one message of another, "" if they are equal. It
-// has only the members that differ.
-func editProgram(before, after []byte) (string, error) {
+// editProgram returns the program that makes one message of another, "" if they are equal, and
+// whether it changes the exchange or the routing key. It has only the members that differ.
+func editProgram(before, after []byte) (program string, routed bool, err error) {
 	var was, is map[string]json.RawMessage
 	if err := json.Unmarshal(before, &was); err != nil {
-		return "", err
+		return "", false, err
 	}
 	if err := json.Unmarshal(after, &is); err != nil {
-		return "", fmt.Errorf("the edited message is no JSON object: %w", err)
+		return "", false, fmt.Errorf("the edited message is no JSON object: %w", err)
 	}
 	changed := map[string]json.RawMessage{}
 	for name, value := range is {
@@ -191,21 +200,23 @@ func editProgram(before, after []byte) (string, error) {
 			removed = append(removed, "."+name)
 		}
 	}
-	program := "."
+	program = "."
 	if len(removed) > 0 {
 		program = "del(" + strings.Join(removed, ", ") + ")"
 	}
 	if len(changed) > 0 {
 		text, err := json.Marshal(changed)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		program += " + " + string(text)
 	}
 	if program == "." {
-		return "", nil
+		return "", false, nil
 	}
-	return program, nil
+	_, exchange := changed["exchange"]
+	_, key := changed["routing_key"]
+	return program, exchange || key, nil
 }
 
 func tryProgram(ctx context.Context, text string, message schemas.Envelope) error {

@@ -14,6 +14,17 @@ func ofFailures(query string) string {
 	return "(" + query + ") and action: poisoned"
 }
 
+// selectFailures restricts the replay to failures, and sends to their queues if no other target
+// is given.
+func (r *replay) selectFailures(cmd *cobra.Command) {
+	if r.ids == "" && r.group == "" {
+		r.query = ofFailures(r.query)
+	}
+	if !cmd.Flags().Changed("to-failed-queue") && (r.toQueue != "" || r.toExchange != "") {
+		r.toFailedQueue = false
+	}
+}
+
 // newFailedRetry returns `failed retry`: a replay of failures with other defaults.
 func newFailedRetry(from *settings) *cobra.Command {
 	r := new(replay)

@@ -74,8 +74,8 @@ failure that it replays, since it carries the id of the failure's event.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.Streams = streamsOf(cmd)
 			r.query = strings.TrimSpace(strings.Join(args, " "))
-			if r.failuresAlone && r.ids == "" && r.group == "" && r.dsl == "" {
-				r.query = ofFailures(r.query)
+			if r.failuresAlone {
+				r.selectFailures(cmd)
 			}
 			r.keyGiven = cmd.Flags().Changed("key")
 			r.expecting = cmd.Flags().Changed("expect")

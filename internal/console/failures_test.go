@@ -138,7 +138,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("sparklines: %q", labels)
 	}
 	page.link(t, "/messages/o%2F1%3F%3Cscript%3E")
-	page.link(t, "/messages/order-2")
+	page.link(t, "/messages/order-") // either may be the latest
 	if len(page.values(t, "data-refresh")) != 0 {
 		t.Error("the page polls")
 	}

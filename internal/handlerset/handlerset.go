@@ -4,6 +4,7 @@ package handlerset
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -46,8 +47,25 @@ func (silence) Close() error { return nil }
 func (s *Set) Add(queue string, from message.Subscriber, handle message.NoPublishHandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.handlers[queue] = s.router.AddConsumerHandler(queue, queue, from, handle)
+	s.handlers[queue] = s.router.AddConsumerHandler(queue, queue, running{from}, handle)
 }
+
+// running is a subscriber that has no messages, and no error, once its context has ended: the
+// router waits for each handler that was added, and so starts and ends it.
+type running struct{ message.Subscriber }
+
+func (r running) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if ctx.Err() == nil {
+		messages, err := r.Subscriber.Subscribe(ctx, topic)
+		if err == nil || ctx.Err() == nil {
+			return messages, err
+		}
+	}
+	return silence{}.Subscribe(ctx, topic)
+}
+
+// String is the name of the subscriber in logs.
+func (r running) String() string { return fmt.Sprint(r.Subscriber) }
 
 // Has reports whether a queue has a handler.
 func (s *Set) Has(queue string) bool {
@@ -75,11 +93,13 @@ func (s *Set) Stop(queues ...string) {
 const startPause = time.Second // before another try
 
 // Start starts the handlers that were added while the router runs. A queue that cannot be
-// consumed, as its service has deleted it, is tried again until ctx ends.
+// consumed, as its service has deleted it, is tried again until ctx ends. After the end of ctx
+// the handlers start without messages, so that the router can end.
 func (s *Set) Start(ctx context.Context) {
-	for logged := ""; ctx.Err() == nil; {
+	for logged := ""; ; {
+		ended := ctx.Err() != nil
 		err := s.router.RunHandlers(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ended {
 			return
 		}
 		if err.Error() != logged {

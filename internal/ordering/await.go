@@ -12,7 +12,7 @@ const (
 	Alone   Outcome = iota // nothing to wait for, or for too long: the policy decides
 	Go                     // the messages before it are handled: another attempt may succeed
 	Later                  // it has to wait elsewhere, for Pause
-	Stopped                // the route stops, or an operator has paused it
+	Stopped                // there was no attempt, or its process ends at once
 )
 
 // Pause is how long a message waits in a delay queue that waits for longer than the process
@@ -27,7 +27,12 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 	}
 	l := t.line
 	w := wait{Ticket: t, began: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
-	if blocked, _, _ := w.blocked(ctx); !blocked || !l.now().Before(w.end) {
+	switch blocked, _, _ := w.blocked(ctx); {
+	case !l.now().Before(w.end):
+		return Alone
+	case !blocked && t.handled() > t.seen: // during the attempt
+		return Go
+	case !blocked:
 		return Alone
 	}
 	l.mu.Lock()
@@ -71,12 +76,12 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 		select {
 		case <-changed:
 		case <-timer.C:
-		case <-paused:
+		case <-paused: // its attempt counts as an outcome, or it would look like a crash
 			timer.Stop()
-			return Stopped
+			return Later
 		case <-l.closed:
 			timer.Stop()
-			return Stopped
+			return Later
 		case <-ctx.Done():
 			timer.Stop()
 			return Stopped

@@ -56,6 +56,7 @@ type Line struct {
 type key struct {
 	messages map[string]*message // by fingerprint
 	changed  chan struct{}       // closed when one of them has been handled
+	handled  int
 }
 
 // message is a message that is not handled yet.
@@ -85,6 +86,7 @@ type Ticket struct {
 	key         string // "": it has none
 	fingerprint string
 	settled     bool
+	seen        int // messages of the key that were handled before the attempt
 }
 
 // Arrival is a message that is delivered.
@@ -164,11 +166,22 @@ func (t *Ticket) Begin(ctx context.Context) (ok bool) {
 	}
 	select {
 	case t.line.turns <- struct{}{}:
+		t.seen = t.handled()
 		return true
 	case <-t.line.closed:
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// handled returns the number of messages of the key that were handled.
+func (t *Ticket) handled() int {
+	t.line.mu.Lock()
+	defer t.line.mu.Unlock()
+	if k := t.line.keys[t.key]; k != nil {
+		return k.handled
+	}
+	return 0
 }
 
 // End is called after a handler has returned.
@@ -182,6 +195,7 @@ func (t *Ticket) End() {
 func (t *Ticket) Handled() {
 	t.settle(func(k *key, _ *message) {
 		delete(k.messages, t.fingerprint)
+		k.handled++
 		k.announce()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,7 +103,7 @@ func TestWaitsAreStopped(t *testing.T) {
 		synctest.Wait()
 		wantOutcome(t, await(t, l.arrive("a", "4", 0), time.Now(), nil), Later, 0)
 		close(paused)
-		wantOutcome(t, second, Stopped, 0)
+		wantOutcome(t, second, Later, 0)
 		for range 2 {
 			if !l.arrive("a", "5", 0).Begin(t.Context()) {
 				t.Fatal("no turn for two handlers")
@@ -110,7 +111,7 @@ func TestWaitsAreStopped(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.Close()
-		wantOutcome(t, third, Stopped, time.Second)
+		wantOutcome(t, third, Later, time.Second)
 		if l.arrive("a", "6", 0).Begin(t.Context()) {
 			t.Error("a turn after the end")
 		}
@@ -127,16 +128,26 @@ func TestWaitsAreStopped(t *testing.T) {
 // elsewhere for long. While it is away, what was known counts.
 func TestTheStoreDecidesWhenUnsure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards the variables below
 		open, away, asked := true, error(nil), 0
+		set := func(change func()) func() {
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				change()
+			}
+		}
 		l := newLine(func(_ context.Context, key, fingerprint string) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if asked++; key != "a" || fingerprint != "2" {
 				t.Errorf("asked about %s, %s", key, fingerprint)
 			}
 			return open, away
 		})
-		time.AfterFunc(72*time.Second, func() { open = false })
-		time.AfterFunc(40*time.Second, func() { away = errors.New("away") })
-		time.AfterFunc(60*time.Second, func() { away = nil })
+		time.AfterFunc(72*time.Second, set(func() { open = false }))
+		time.AfterFunc(40*time.Second, set(func() { away = errors.New("away") }))
+		time.AfterFunc(60*time.Second, set(func() { away = nil }))
 		wantOutcome(t, await(t, l.arrive("a", "2", 0), time.Now(), nil), Go, 80*time.Second) // it is asked less often by then
 		if asked > 20 {
 			t.Errorf("asked %d times", asked)
@@ -144,11 +155,31 @@ func TestTheStoreDecidesWhenUnsure(t *testing.T) {
 		failed := l.arrive("a", "1", 1)
 		failed.GivenUp()
 		failed.Leave()
-		asked = 0 // its event may not be stored yet
+		set(func() { asked = 0 })() // its event may not be stored yet
 		wantOutcome(t, await(t, l.arrive("a", "2", 2), time.Now(), nil), Go, openAfter)
 		if asked == 0 || asked > 3 {
 			t.Errorf("asked %d times", asked)
 		}
+	})
+}
+
+// The message before it is handled while the attempt runs: the next attempt follows at once.
+func TestHandledDuringTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(nil)
+		first, second := l.arrive("a", "1", 0), l.arrive("a", "2", 0)
+		if !second.Begin(t.Context()) {
+			t.Fatal("no turn")
+		}
+		first.Handled()
+		first.Leave()
+		second.End()
+		wantOutcome(t, await(t, second, time.Now(), nil), Go, 0)
+		if !second.Begin(t.Context()) {
+			t.Fatal("no turn")
+		}
+		second.End()
+		wantOutcome(t, await(t, second, time.Now(), nil), Alone, 0)
 	})
 }
 

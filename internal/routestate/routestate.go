@@ -126,14 +126,22 @@ func (cfg Config) queues(others []string) []string {
 }
 
 func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
-	var answer amqp091.Queue
-	err := cfg.Connection.Do(ctx, func(ch *amqp091.Channel) (err error) {
-		answer, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	answers := make(chan amqp091.Queue, 1) // not a variable: a declaration may outlive ctx
+	err := cfg.Connection.Do(ctx, func(ch *amqp091.Channel) error {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		select {
+		case answers <- q:
+		default:
+		}
 		return err
 	})
 	var refused *amqp091.Error
 	if errors.As(err, &refused) && refused.Code == amqp091.NotFound {
 		return State{Queue: queue, State: "no queue"}, nil
+	}
+	var answer amqp091.Queue
+	if err == nil {
+		answer = <-answers
 	}
 	state := State{Queue: queue, State: "running", Messages: answer.Messages, Consumers: answer.Consumers}
 	if answer.Consumers == 0 {

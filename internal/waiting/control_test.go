@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -62,6 +63,32 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s waits still", d.MessageId)
 			}
 		}
+	})
+}
+
+// A delay until an hour of the day has no queue of its own: the messages wait in one standard
+// queue after another, and an operator reaches them there.
+func TestDecideUntilAnHour(t *testing.T) {
+	at := time.Now().UTC().Add(7 * time.Hour).Format("15:04")
+	r := newRigWith(t, rabbittest.Embedded(t), pipeline.Quorum, retry.Policy{At: []string{at}})
+	ids := r.publish("m", 6)
+	for waiting, deadline := 0, time.Now().Add(time.Minute); waiting < len(ids); time.Sleep(20 * time.Millisecond) {
+		waiting = 0
+		for _, delay := range retry.StandardDelays() {
+			waiting += r.broker.Len(t, r.topology.Delay(delay))
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages wait, want %d", waiting, len(ids))
+		}
+	}
+	if result := r.decide(Decision{Action: Cancel}, ids[:3]); len(result.Taken) != 3 {
+		t.Errorf("cancelled %d, gone %d", len(result.Taken), len(result.Gone))
+	}
+	if result := r.decide(Decision{Action: Now}, ids[3:]); len(result.Taken) != 3 {
+		t.Errorf("now %d, gone %d", len(result.Taken), len(result.Gone))
+	}
+	r.until("all are decided", func() bool {
+		return len(r.events[schemas.Handled]) == 3 && len(r.events[schemas.Discarded]) == 3
 	})
 }
 
@@ -122,7 +149,7 @@ func (r *rig) wantEmpty(delay time.Duration) {
 
 // While the store is away, messages about which an operator has decided wait, and others go on.
 func TestDecisionsWithoutTheStore(t *testing.T) {
-	r := newRig(t, rabbittest.Embedded(t), pipeline.Quorum, 2*time.Second)
+	r := newRig(t, rabbittest.Embedded(t), pipeline.Quorum, 10*time.Second) // enough for a decision on a busy machine
 	ids := r.publish("m", 10)
 	r.away.Store(true)
 	taken := map[string]bool{}

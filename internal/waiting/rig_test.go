@@ -47,6 +47,11 @@ var errBroken = errors.New("broken")
 
 func newRig(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, delay time.Duration) *rig {
 	t.Helper()
+	return newRigWith(t, b, kind, retry.Policy{Delays: []time.Duration{delay}})
+}
+
+func newRigWith(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, policy retry.Policy) *rig {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	if err != nil {
@@ -72,7 +77,7 @@ func newRig(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, delay ti
 	r.start(pipeline.Config{
 		URL: r.broker.URL, Topology: r.topology, QueueType: kind, Standalone: true, Logger: log,
 		Decisions: NewDecisions(r.open(store)).Find, ReturnPause: 100 * time.Millisecond,
-		Routes: []pipeline.Route{{Queue: r.queue, Policy: &retry.Policy{Delays: []time.Duration{delay}}, Handler: r.handle, Breaker: &retry.Breaker{Messages: -1}}},
+		Routes: []pipeline.Route{{Queue: r.queue, Policy: &policy, Handler: r.handle, Breaker: &retry.Breaker{Messages: -1}}},
 	})
 	r.admin = r.broker.Channel(t)
 	r.follow()

@@ -45,9 +45,8 @@ type Schema struct {
 	digest   string // of the contents of its files
 	compiled *jsonschema.Schema
 
-	timeout    time.Duration // of a check
-	goroutines usercode.Goroutines
-	large      chan struct{} // a token for a body that is large
+	timeout time.Duration // of a check
+	large   chan struct{} // a token for a body that is large
 }
 
 // Name returns the name of the schema's file, without its directory.
@@ -82,7 +81,9 @@ func (s *Schema) faults(body []byte) (faults []Fault, more int) {
 		s.large <- struct{}{}
 		defer func() { <-s.large }()
 	}
-	result, err := usercode.CallWithin(&s.goroutines, s.timeout, func() (collected, error) { return s.validate(body) })
+	var goroutines usercode.Goroutines
+	defer goroutines.Close()
+	result, err := usercode.CallWithin(&goroutines, s.timeout, func() (collected, error) { return s.validate(body) })
 	switch {
 	case usercode.TimedOut(err):
 		return []Fault{{Text: fmt.Sprintf("the check takes longer than %s", s.timeout)}}, 0
