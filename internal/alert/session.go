@@ -51,6 +51,7 @@ func (s *session) run(ctx context.Context) {
 	s.start(time.Now())
 	s.metrics.held.Set(1)
 	defer s.metrics.held.Set(0)
+	defer s.metrics.alerts.Reset()
 	held := true
 	for held && ctx.Err() == nil {
 		s.evaluate(evaluating)

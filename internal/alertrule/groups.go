@@ -37,6 +37,9 @@ type group struct {
 // maxGroups bounds the groups with an alert. The oldest stay.
 const maxGroups = 1000
 
+// maxFresh bounds the new groups of one evaluation, each of which takes some queries.
+const maxFresh = 200
+
 func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]alert.Alert, json.RawMessage, error) {
 	complete, err := eventstore.Complete(ctx, r.Store, r.Source)
 	if err != nil {
@@ -88,6 +91,10 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 			return nil, err
 		}
 		if kind := history.KindOf(failure); !seen[kind] {
+			if len(fresh) == maxFresh { // the next evaluation goes on here
+				complete = failure.Sequence - 1
+				break
+			}
 			seen[kind] = true
 			fresh = append(fresh, group{Kind: kind, First: failure.Sequence})
 		}

@@ -23,7 +23,7 @@ func newAlerts(from *settings) *cobra.Command {
 		Long: `List the alerts that fire, and those that are pending: their condition does not last
 long enough yet. One process of 'watership serve' evaluates the rules of alerts.rules
 and notifies the receivers of alerts.receivers.`,
-		Example: "  watership alerts\n  watership alerts -o json\n  watership alerts test\n  watership alert test on-call",
+		Example: "  watership alerts\n  watership alerts -o json\n  watership alerts test\n  watership alerts test on-call",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
@@ -48,7 +48,7 @@ func newAlertTest(from *settings) *cobra.Command {
 		Long: `Send a notice that is marked as a test, and print what the receiver answered. It fails
 if a receiver does not take the notice. Without --server the command sends it itself,
 from this machine.`,
-		Example: "  watership alerts test\n  watership alert test on-call --server https://watership.example",
+		Example: "  watership alerts test\n  watership alerts test on-call --server https://watership.example",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("expected one receiver, or none for all, got %d", len(args))
