@@ -96,9 +96,8 @@ func (h *routeHandler) attemptInOrder(ctx context.Context, msg *message.Message,
 	outcome, why := ticketOf(ctx).Repeat(ctx, ordering.Attempts{
 		Attempt: func() (err error) { produced, err = h.attempt(msg, *verified); return err },
 		IsEarly: func(err error) bool { return h.classOf(err, verified.Envelope) == h.route.Ordering.Class },
-		First:   &verified.State.FirstFailed,
 		// A message that is handled alone keeps the others out, also the one that it waits for.
-		Recovering: func() bool { return verified.State.Suspect || h.breaker.Recovering() },
+		First: &verified.State.FirstFailed, Recovering: func() bool { return verified.State.Suspect || h.breaker.Recovering() },
 		Paused: func() (bool, <-chan struct{}) {
 			held, changed := h.held.State()
 			opened, _ := h.breaker.Outage()

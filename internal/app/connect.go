@@ -158,18 +158,10 @@ func (a *App) source(ctx context.Context, conn *rabbit.Connection) (string, erro
 }
 
 // queueState returns the number of messages and consumers of a queue, as AMQP says them.
-func queueState(ctx context.Context, conn *rabbit.Connection, queue string) (state amqp091.Queue, err error) {
-	declared := make(chan amqp091.Queue, 1) // not a variable: a declaration may outlive ctx
-	err = conn.Do(ctx, func(ch *amqp091.Channel) error {
-		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		select {
-		case declared <- q:
-		default:
-		}
-		return err
-	})
-	if err != nil {
-		return state, err
+func queueState(ctx context.Context, conn *rabbit.Connection, queue string) (rabbit.QueueState, error) {
+	state, found, err := conn.QueueState(ctx, queue)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no queue %q", queue)
 	}
-	return <-declared, nil
+	return state, err
 }

@@ -5,12 +5,9 @@ package routestate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
-
-	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -126,22 +123,9 @@ func (cfg Config) queues(others []string) []string {
 }
 
 func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
-	answers := make(chan amqp091.Queue, 1) // not a variable: a declaration may outlive ctx
-	err := cfg.Connection.Do(ctx, func(ch *amqp091.Channel) error {
-		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		select {
-		case answers <- q:
-		default:
-		}
-		return err
-	})
-	var refused *amqp091.Error
-	if errors.As(err, &refused) && refused.Code == amqp091.NotFound {
+	answer, found, err := cfg.Connection.QueueState(ctx, queue)
+	if err == nil && !found {
 		return State{Queue: queue, State: "no queue"}, nil
-	}
-	var answer amqp091.Queue
-	if err == nil {
-		answer = <-answers
 	}
 	state := State{Queue: queue, State: "running", Messages: answer.Messages, Consumers: answer.Consumers}
 	if answer.Consumers == 0 {
