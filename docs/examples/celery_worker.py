@@ -19,6 +19,7 @@ app.conf.update(
     task_default_queue=queue,
     task_queues=[Queue(queue, queue_arguments={"x-dead-letter-exchange": retries})],
     broker_connection_retry_on_startup=True,
+    worker_redirect_stdouts=False,  # the output of tasks is no log
 )
 
 

@@ -12,7 +12,7 @@ const (
 	Alone   Outcome = iota // nothing to wait for, or for too long: the policy decides
 	Go                     // the messages before it are handled: another attempt may succeed
 	Later                  // it has to wait elsewhere, for Pause
-	Stopped                // there was no attempt, or its process ends at once
+	Stopped                // the route stops, or is paused before an attempt
 )
 
 // Pause is how long a message waits in a delay queue that waits for longer than the process
@@ -81,7 +81,7 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 			return Later
 		case <-l.closed:
 			timer.Stop()
-			return Later
+			return Stopped
 		case <-ctx.Done():
 			timer.Stop()
 			return Stopped

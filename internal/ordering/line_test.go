@@ -111,7 +111,7 @@ func TestWaitsAreStopped(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.Close()
-		wantOutcome(t, third, Later, time.Second)
+		wantOutcome(t, third, Stopped, time.Second)
 		if l.arrive("a", "6", 0).Begin(t.Context()) {
 			t.Error("a turn after the end")
 		}
