@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -114,11 +115,6 @@ func (d discarding) state(e schemas.Event, now time.Time) schemas.State {
 	}
 }
 
-const (
-	discardTimeout  = 10 * time.Second
-	discardInterval = 250 * time.Millisecond
-)
-
 // AwaitDiscarded waits until the store has the `discarded` events of failures, so that a
 // replay leaves the failures out. After ten seconds it returns how many are missing:
 // probably no server stores them.
@@ -127,35 +123,9 @@ func (a *App) AwaitDiscarded(ctx context.Context, ids []string) (missing int, er
 	if err != nil {
 		return 0, err
 	}
-	for deadline := time.Now().Add(discardTimeout); ; {
-		missing, err := missingDiscards(ctx, events, ids)
-		if err != nil || missing == 0 || time.Now().After(deadline) {
-			return missing, err
-		}
-		select {
-		case <-time.After(discardInterval):
-		case <-ctx.Done():
-			return missing, context.Cause(ctx)
-		}
+	written := make([]string, len(ids))
+	for i, id := range ids {
+		written[i] = discardID(id)
 	}
-}
-
-// missingDiscards counts the failures whose `discarded` events the store does not have.
-func missingDiscards(ctx context.Context, events EventStore, ids []string) (int, error) {
-	if err := events.Refresh(ctx); err != nil {
-		return 0, err
-	}
-	missing := len(ids)
-	for chunk := range slices.Chunk(ids, discardChunk) {
-		var either kql.Or
-		for _, id := range chunk {
-			either = append(either, kql.FieldIs("event.id", discardID(id)))
-		}
-		n, err := events.Count(ctx, eventstore.Selection{Query: either})
-		if err != nil {
-			return 0, err
-		}
-		missing -= int(n)
-	}
-	return max(0, missing), nil
+	return history.AwaitStored(ctx, events, written)
 }

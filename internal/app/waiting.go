@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/waiting"
 )
 
@@ -29,6 +30,6 @@ func (a *App) DecideWaiting(ctx context.Context, d waiting.Decision, messages []
 	if result, err = control.Decide(ctx, d, messages); err != nil {
 		return result, 0, err
 	}
-	missing, err = waiting.AwaitRecorded(ctx, events, result)
+	missing, err = history.AwaitStored(ctx, events, result.Events)
 	return result, missing, err
 }

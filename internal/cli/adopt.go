@@ -119,7 +119,9 @@ func (d adoption) run(ctx context.Context, a *app.App) (err error) {
 	if d.Follow && ctx.Err() != nil {
 		err = nil
 	}
-	d.print("took in", done)
+	if err == nil || done.Failures > 0 {
+		d.print("took in", done)
+	}
 	return err
 }
 

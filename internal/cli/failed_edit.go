@@ -139,7 +139,9 @@ func latestFailure(events []schemas.Event) (id string) {
 // errors that follow.
 func (e *failureEdit) edited(ctx context.Context, before []byte) (after []byte, kept string, err error) {
 	if e.file != "" {
-		after, err = readFile(e.file, e.In)
+		if after, err = readFile(e.file, e.In); err != nil {
+			err = usagef("--file: %w", err)
+		}
 		return after, "", err
 	}
 	var text bytes.Buffer
@@ -225,6 +227,10 @@ func tryProgram(ctx context.Context, text string, message schemas.Envelope) erro
 		return err
 	}
 	_, _, err = program.Apply(ctx, message)
+	var failed *transform.Error
+	if errors.As(err, &failed) { // the user knows of no program
+		return errors.New(strings.Replace(failed.Problem, "its output", "it", 1))
+	}
 	return err
 }
 

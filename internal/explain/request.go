@@ -23,10 +23,10 @@ type Request struct {
 // Check returns the mistake in a request.
 func (r Request) Check() error {
 	switch {
+	case r.ID == "" && r.Error == Error{}:
+		return errors.New("expected the id of a message, or an error and its queue")
 	case r.ID == "" && r.Queue == "":
 		return errors.New("expected the queue of the error")
-	case r.ID == "" && r.Error == Error{}:
-		return errors.New("expected the id of a message, or an error")
 	case r.ID != "" && (r.Error != Error{} || r.Class != "" || r.Attempt != 0 || len(r.Headers) > 0):
 		return errors.New("expected either the id of a message, or an error with its class, attempt and headers")
 	}

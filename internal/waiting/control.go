@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
@@ -125,52 +123,4 @@ func (m Message) delays(now time.Time) (delays []time.Duration) {
 		}
 	}
 	return delays
-}
-
-const (
-	recordedTimeout  = 10 * time.Second
-	recordedInterval = 250 * time.Millisecond
-
-	idChunk = 500 // ids in one query
-)
-
-// EventStore counts events.
-type EventStore interface {
-	Refresh(ctx context.Context) error
-	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
-}
-
-// AwaitRecorded waits until the store has the events of a result, so that List no longer
-// lists the messages as they were. After ten seconds it returns how many are missing.
-func AwaitRecorded(ctx context.Context, store EventStore, r Result) (missing int, err error) {
-	for deadline := time.Now().Add(recordedTimeout); ; {
-		missing, err := countMissing(ctx, store, r.Events)
-		if err != nil || missing == 0 || time.Now().After(deadline) {
-			return missing, err
-		}
-		select {
-		case <-time.After(recordedInterval):
-		case <-ctx.Done():
-			return missing, context.Cause(ctx)
-		}
-	}
-}
-
-func countMissing(ctx context.Context, store EventStore, ids []string) (int, error) {
-	if err := store.Refresh(ctx); err != nil {
-		return 0, err
-	}
-	missing := len(ids)
-	for chunk := range slices.Chunk(ids, idChunk) {
-		var either kql.Or
-		for _, id := range chunk {
-			either = append(either, kql.FieldIs("event.id", id))
-		}
-		n, err := store.Count(ctx, eventstore.Selection{Query: either})
-		if err != nil {
-			return 0, err
-		}
-		missing -= int(n)
-	}
-	return max(0, missing), nil
 }

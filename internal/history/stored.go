@@ -1,0 +1,58 @@
+package history
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+const (
+	storedTimeout  = 10 * time.Second
+	storedInterval = 250 * time.Millisecond
+
+	idChunk = 500 // ids in one query
+)
+
+// RefreshedCounter counts events, after Refresh also the latest ones.
+type RefreshedCounter interface {
+	Counter
+	Refresh(ctx context.Context) error
+}
+
+// AwaitStored waits until the store has the events with some ids. After ten seconds it returns
+// how many are missing: probably no server stores them.
+func AwaitStored(ctx context.Context, store RefreshedCounter, ids []string) (missing int, err error) {
+	for deadline := time.Now().Add(storedTimeout); ; {
+		missing, err := countMissing(ctx, store, ids)
+		if err != nil || missing == 0 || time.Now().After(deadline) {
+			return missing, err
+		}
+		select {
+		case <-time.After(storedInterval):
+		case <-ctx.Done():
+			return missing, context.Cause(ctx)
+		}
+	}
+}
+
+func countMissing(ctx context.Context, store RefreshedCounter, ids []string) (int, error) {
+	if err := store.Refresh(ctx); err != nil {
+		return 0, err
+	}
+	missing := len(ids)
+	for chunk := range slices.Chunk(ids, idChunk) {
+		var either kql.Or
+		for _, id := range chunk {
+			either = append(either, kql.FieldIs("event.id", id))
+		}
+		n, err := store.Count(ctx, eventstore.Selection{Query: either})
+		if err != nil {
+			return 0, err
+		}
+		missing -= int(n)
+	}
+	return max(0, missing), nil
+}
