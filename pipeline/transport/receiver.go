@@ -19,20 +19,27 @@ type receiver struct {
 	session *rabbit.Session
 	acks    *acks
 	tuner   *prefetchTuner
+
+	// earlier is the prefetch of the consumer before this one. RabbitMQ counts the prefetch of
+	// each consumer of a channel alone (https://www.rabbitmq.com/docs/consumer-prefetch), and
+	// handlers may still have messages of the earlier consumers.
+	earlier int
 }
 
 // run returns when the session has ended or the subscription is stopped.
 func (in *receiver) run(ctx context.Context) {
-	for in.receive(ctx) {
+	for prefetch := in.tuner.prefetch; in.receive(ctx); prefetch = in.tuner.prefetch {
+		in.earlier = prefetch
 		if in.session.Resume(in.tuner.prefetch) != nil {
 			return // the channel is gone
 		}
 	}
-	if !in.stopped() {
-		in.opts.onRequeue(in.tuner.prefetch)
-	}
 	in.requeueRest(ctx)
 }
+
+// mostUnacknowledged returns the number of messages that the broker requeues, at most, if the
+// channel is lost.
+func (in *receiver) mostUnacknowledged() int { return in.earlier + in.tuner.prefetch }
 
 // receive receives messages until the session ends or the subscription is stopped; it
 // returns true after it has cancelled the consumer to continue with another prefetch.

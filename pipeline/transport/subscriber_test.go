@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -492,6 +493,61 @@ func TestMaxBytes(t *testing.T) {
 		}
 		for _, msg := range small(concurrency) {
 			msg.Ack()
+		}
+	})
+}
+
+// The number of requeued messages that the option OnRequeue gets is not below that of the messages
+// which come again: after a lost connection, also that of a subscription that is stopped, and
+// with handlers that have messages from before the prefetch grew.
+func TestOnRequeueCountsAllThatComeAgain(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		for _, stopped := range []bool{false, true} {
+			t.Run(fmt.Sprintf("stopped=%t", stopped), func(t *testing.T) {
+				const concurrency, total = 20, 100
+				queue, proxy := b.Queue(t, amqp.Table{"x-queue-type": "classic"}), b.Proxy(t)
+				publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(total)...)
+				cfg := queueConfig(b)
+				cfg.Connection.AmqpURI = proxy.URL
+				var requeued atomic.Int64
+				first := newTestSubscriber(t, cfg, Concurrency(concurrency), MaxBytes(64<<20), OnRequeue(func(n int) { requeued.Add(int64(n)) }))
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				messages, err := first.Subscribe(ctx, queue)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var held []*message.Message
+				for range concurrency {
+					held = append(held, rabbittest.Receive(t, messages))
+				}
+				if stopped {
+					stop()
+					rabbittest.Eventually(t, "only handlers have messages", func() bool { return b.Len(t, queue) == total-concurrency })
+				}
+				proxy.Cut()
+				for _, msg := range held {
+					rabbittest.Ends(t, msg.Context().Done())
+					msg.Ack() // too late
+				}
+				proxy.Mend()
+				if stopped {
+					for range messages {
+					}
+					messages = subscribe(t, newTestSubscriber(t, cfg, Concurrency(concurrency)), queue)
+				}
+				redelivered := 0
+				for range total {
+					msg := rabbittest.Receive(t, messages)
+					if Redelivered(msg.Context()) {
+						redelivered++
+					}
+					msg.Ack()
+				}
+				if n := int(requeued.Load()); n < redelivered || redelivered < concurrency {
+					t.Errorf("%d messages came again, OnRequeue was called for %d", redelivered, n)
+				}
+			})
 		}
 	})
 }

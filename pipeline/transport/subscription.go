@@ -125,6 +125,7 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	select {
 	case <-s.expired.Done():
 	case <-ctx.Done():
+		in.opts.onRequeue(in.mostUnacknowledged())
 	}
 	return nil
 }
