@@ -12,7 +12,7 @@ import (
 )
 
 // Each query of the rules and of the dashboard in deploy is one that Prometheus understands,
-// about metrics that serve exports, and panels show something.
+// about metrics that serve exports; each rule fires in its test, and panels show something.
 func TestDeployedQueries(t *testing.T) {
 	t.Parallel()
 	checker := os.Getenv("WATERSHIP_TEST_PROMCHECK")
@@ -43,7 +43,8 @@ func TestDeployedQueries(t *testing.T) {
 		metrics = i.scrapeText(t)
 		return strings.Contains(metrics, `watership_alerts_notices_total{receiver="hook",result="taken"}`)
 	})
-	check := exec.CommandContext(t.Context(), checker, "-rules", "../../deploy/prometheus/rules.yml", "-dashboard", "../../deploy/grafana/dashboard.json", "-known", strings.Join(known, ","))
+	check := exec.CommandContext(t.Context(), checker, "-rules", "../../deploy/prometheus/rules.yml", "-tests", "../../deploy/prometheus/rules.test.yml",
+		"-dashboard", "../../deploy/grafana/dashboard.json", "-known", strings.Join(known, ","))
 	check.Stdin = strings.NewReader(metrics)
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

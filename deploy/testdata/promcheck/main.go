@@ -2,7 +2,7 @@
 // server exports: with the parsers and the engine of Prometheus. It is a module of its own,
 // since Prometheus requires many others.
 //
-//	promcheck -rules rules.yml -dashboard dashboard.json -known name,name < metrics
+//	promcheck -rules rules.yml -tests rules.test.yml -dashboard dashboard.json -known name,name < metrics
 //
 // It prints each problem on a line, and exits with 1 if there are any.
 package main
@@ -31,11 +31,14 @@ import (
 
 func main() {
 	rules := flag.String("rules", "", "file with rules")
+	tests := flag.String("tests", "", "file with tests of the rules")
 	dashboard := flag.String("dashboard", "", "file with a dashboard")
 	known := flag.String("known", "", "names of metrics that the server exports at other times")
 	flag.Parse()
 	problems, err := check(*rules, *dashboard, strings.Split(*known, ","), os.Stdin)
-	if err != nil {
+	failed, testErr := testRules(*tests)
+	problems = append(problems, failed...)
+	if err := errors.Join(err, testErr); err != nil {
 		problems = append(problems, err.Error())
 	}
 	for _, problem := range problems {
