@@ -30,27 +30,38 @@ func Load(file string) (*Schema, error) {
 	}
 	defer directory.Close()
 	files := &loader{directory: directory, path: filepath.Dir(path), contents: map[string][]byte{}}
-	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(files)
-	compiled, err := compiler.Compile(fileURL(path))
+	compiled, err := compile(files, path)
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %s", file, files.explain(err))
 	}
 	s := &Schema{
-		name: filepath.Base(path), base: fileURL(files.path), digest: files.digest(), compiled: compiled, timeout: checkTimeout, large: make(chan struct{}, 1),
+		name: filepath.Base(path), base: fileURL(files.path), digest: files.digest(),
+		compile: func() (*jsonschema.Schema, error) {
+			return compile(&loader{path: files.path, contents: files.contents}, path)
+		},
+		idle: make(chan *validator, maxIdle), large: make(chan struct{}, 1),
 	}
-	return s, s.checkCycles(file)
+	return s, checkCycles(compiled, file)
+}
+
+// maxIdle is the number of compiled forms of a schema that are kept for further checks.
+const maxIdle = 16
+
+func compile(files *loader, path string) (*jsonschema.Schema, error) {
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(files)
+	return compiler.Compile(fileURL(path))
 }
 
 // checkCycles refuses a schema that refers to itself without an end, which fits nothing.
-func (s *Schema) checkCycles(file string) error {
+func checkCycles(compiled *jsonschema.Schema, file string) error {
 	for _, body := range []string{"null", "true", "0", `""`, "[]", "{}"} {
 		value, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
 		if err != nil {
 			return err
 		}
 		var invalid *jsonschema.ValidationError
-		if errors.As(s.compiled.Validate(value), &invalid) && hasCycle(invalid) {
+		if errors.As(compiled.Validate(value), &invalid) && hasCycle(invalid) {
 			return fmt.Errorf("schema %s: its references lead back to where they begin: expected a value between them", file)
 		}
 	}
@@ -66,10 +77,10 @@ func fileURL(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// loader reads the files of a schema.
+// loader reads the files of a schema, and knows those that it has read.
 type loader struct {
-	directory *os.Root
-	path      string // of directory
+	directory *os.Root // nil: it has read all
+	path      string   // of directory
 	contents  map[string][]byte
 }
 
@@ -91,14 +102,13 @@ func (l *loader) Load(from string) (any, error) {
 	if err != nil || !filepath.IsLocal(name) {
 		return nil, errors.New("expected a file in the directory of the schema, or beneath it")
 	}
-	if len(l.contents) >= maxFiles {
-		return nil, fmt.Errorf("expected at most %d files", maxFiles)
+	content, known := l.contents[name]
+	if !known {
+		if content, err = l.read(name); err != nil {
+			return nil, err
+		}
+		l.contents[name] = content
 	}
-	content, err := l.read(name)
-	if err != nil {
-		return nil, err
-	}
-	l.contents[name] = content
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
 	if err != nil {
 		return nil, fmt.Errorf("expected JSON: %w", err)
@@ -107,6 +117,9 @@ func (l *loader) Load(from string) (any, error) {
 }
 
 func (l *loader) read(name string) ([]byte, error) {
+	if len(l.contents) >= maxFiles {
+		return nil, fmt.Errorf("expected at most %d files", maxFiles)
+	}
 	file, err := l.directory.Open(name)
 	if err != nil {
 		return nil, withoutPath(err)
