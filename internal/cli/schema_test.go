@@ -78,12 +78,13 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%v through the server: %+v\ndirectly: %+v", args, through, directly)
 		}
 	}
-	same(3, []string{negative, text, "71 messages checked, 3 of them do not fit the schema order.json\n", "3 of 71 messages do not fit"}, "validate", "action: handled", "--schema", schema)
+	same(3, []string{"  message m-01, event ", "  event ", negative, text, "71 messages checked, 3 of them do not fit the schema order.json\n", "3 of 71 messages do not fit"}, "validate", "action: handled", "--schema", schema)
 	same(3, []string{"(1 are printed: see --limit)"}, "validate", "*", "--schema", schema, "--limit", "1")
 	same(3, []string{`"failed": 1`, `"message_id": "m-01"`, `"exchange": "` + i.exchange + `"`}, "validate", "messaging.message.id: m-01", "--schema", schema, "-o", "json")
 	same(0, []string{"1 message checked, 0 of them"}, "validate", "messaging.message.id: m-69", "--schema", schema)
 	same(2, []string{"expected either"}, "validate", "*")
 	same(2, []string{`/type: `}, "validate", "*", "--schema", writeFile(t, "broken.json", `{"type": 1}`))
+	same(2, []string{"schema nosuch.json: no such file"}, "validate", "*", "--schema", "nosuch.json")
 	same(2, []string{"the route of queue " + i.queue + " has no schema"}, "validate", "*", "--route", i.queue)
 	i.rewrite(t, "concurrency: 32", "concurrency: 32\n    schema: "+schema)
 	p.hangUp(t, `msg="configuration reloaded"`)

@@ -92,7 +92,7 @@ func (v *validate) run(ctx context.Context, sys system, to printer, sel eventsto
 		case "ndjson":
 			return terminal.WriteJSON(to.Out, f)
 		}
-		return to.printf("%s  %s  %s %s\n  %s", wording.Time(f.Time), terminal.Cell(f.Event, 100), terminal.Cell(f.Exchange, 255), terminal.Cell(f.RoutingKey, 255), terminal.Cell(f.Error, 2000))
+		return to.unfit(f)
 	})
 	if err != nil {
 		return err
@@ -127,6 +127,15 @@ func (v *validate) print(to printer, summary validation.Summary, list []validati
 		text += fmt.Sprintf("\n%s not checked, as no event has the body", wording.Plural(summary.Unknown, "message"))
 	}
 	return to.printf("%s", text)
+}
+
+// unfit prints a message that does not fit, with its own id, if it has one, and that of an event.
+func (p printer) unfit(f validation.Failure) error {
+	id := "event " + terminal.Cell(f.Event, 100)
+	if f.MessageID != "" {
+		id = "message " + terminal.Cell(f.MessageID, 100) + ", " + id
+	}
+	return p.printf("%s  %s  %s %s\n  %s", wording.Time(f.Time), id, terminal.Cell(f.Exchange, 255), terminal.Cell(f.RoutingKey, 255), terminal.Cell(f.Error, 2000))
 }
 
 // unfitError is the result of a validation with failures.

@@ -13,7 +13,7 @@ import (
 func ExampleLoad() {
 	_, err := bodyschema.Load("missing.json")
 	fmt.Println(err)
-	// Output: schema missing.json: missing.json: no such file or directory
+	// Output: schema missing.json: no such file or directory
 }
 
 func ExampleSchema() {

@@ -32,7 +32,7 @@ func Load(file string) (*Schema, error) {
 	files := &loader{directory: directory, path: filepath.Dir(path), contents: map[string][]byte{}}
 	compiled, err := compile(files, path)
 	if err != nil {
-		return nil, fmt.Errorf("schema %s: %s", file, files.explain(err))
+		return nil, fmt.Errorf("schema %s: %s", file, files.explain(err, fileURL(path)))
 	}
 	s := &Schema{
 		name: filepath.Base(path), base: fileURL(files.path), digest: files.digest(),
@@ -149,13 +149,15 @@ func (l *loader) digest() string {
 	return hex.EncodeToString(all.Sum(nil)[:12])
 }
 
-// explain returns the reason why a schema cannot be compiled, in one line.
-func (l *loader) explain(err error) string {
+// explain returns the reason why the schema of a URL cannot be compiled, in one line.
+func (l *loader) explain(err error, of string) string {
 	base := fileURL(l.path) + "/"
 	var invalid *jsonschema.SchemaValidationError
 	var unread *jsonschema.LoadURLError
 	var faults *jsonschema.ValidationError
 	switch {
+	case errors.As(err, &unread) && unread.URL == of: // its caller names it
+		return unread.Err.Error()
 	case errors.As(err, &unread):
 		return fmt.Sprintf("%s: %v", strings.TrimPrefix(unread.URL, base), unread.Err)
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &faults):
