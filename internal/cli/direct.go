@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/internal/validation"
@@ -338,6 +339,16 @@ func (d *direct) PauseRoute(ctx context.Context, queue, reason string) error {
 		return d.PauseAll(ctx, app.Decision{Operator: operator(), Reason: reason})
 	}
 	return d.App.PauseRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
+}
+
+// PlanRoute implements system.
+func (d *direct) PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error) {
+	return routes.Policies{App: d.App}.Plan(ctx, queue, action)
+}
+
+// ChangeRoute implements system.
+func (d *direct) ChangeRoute(ctx context.Context, change routes.PolicyChange) error {
+	return routes.Policies{App: d.App}.Apply(ctx, change)
 }
 
 // ResumeRoute implements system.

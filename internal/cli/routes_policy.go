@@ -8,8 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
-	"github.com/watershipmq/watership/internal/queuepolicy"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -18,11 +17,11 @@ type policyChange struct {
 	terminal.Streams
 	dryRun, yes bool
 	question    string
-	plan        func(e queuepolicy.Editor, ctx context.Context, queue string) (queuepolicy.Change, error)
+	action      routes.PolicyAction
 }
 
 func newRouteAdd(from *settings) *cobra.Command {
-	p := policyChange{question: "Save this policy?", plan: queuepolicy.Editor.Add}
+	p := policyChange{question: "Save this policy?", action: routes.AddRoute}
 	return p.command(from, &cobra.Command{
 		Use:   "add QUEUE",
 		Short: "Retry what the consumer of an existing queue rejects",
@@ -34,14 +33,15 @@ RabbitMQ applies one policy to a queue. If one applies already, its keys are rep
 new one. A queue whose dead letters go elsewhere is refused. "routes remove" undoes it.
 
 The change is shown before anything is changed. A terminal prompts for confirmation; a
-script needs --yes. The login of amqp.management_url needs the tag policymaker.`,
+script needs --yes. The login of amqp.management_url needs the tag policymaker, and a token
+for --server the role admin.`,
 		Example: `  watership routes add invoices --dry-run
   watership routes add invoices --yes`,
 	})
 }
 
 func newRouteRemove(from *settings) *cobra.Command {
-	p := policyChange{question: "Delete the policy?", plan: queuepolicy.Editor.Remove}
+	p := policyChange{question: "Delete the policy?", action: routes.RemoveRoute}
 	return p.command(from, &cobra.Command{
 		Use:   "remove QUEUE",
 		Short: "Undo routes add",
@@ -59,30 +59,22 @@ func (p policyChange) command(from *settings, cmd *cobra.Command) *cobra.Command
 		if !p.dryRun && !p.yes && !terminal.IsTerminal(p.In) {
 			return usagef("routes %s asks first, and there is no terminal to ask: give --yes, or --dry-run to look first", cmd.Name())
 		}
-		return from.with(cmd, func(ctx context.Context, a *app.App) error { return p.run(ctx, a, args[0]) })
+		return from.withSystem(cmd, func(ctx context.Context, sys system) error { return p.run(ctx, sys, args[0]) })
 	}
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "show the change without making it")
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
-func (p policyChange) run(ctx context.Context, a *app.App, queue string) error {
-	if a.Settings().AMQP.URL.IsEmbedded() {
-		return usagef("the embedded broker has no policies: declare queue %s with the argument x-dead-letter-exchange %s", queue, a.Topology().Retry())
-	}
-	management, err := a.Management()
-	if err != nil {
-		return err
-	}
-	editor := queuepolicy.Editor{Management: management, VHost: a.VHost(), Topology: a.Topology()}
-	change, err := p.plan(editor, ctx, queue)
+func (p policyChange) run(ctx context.Context, sys system, queue string) error {
+	change, err := sys.PlanRoute(ctx, queue, p.action)
 	if err != nil {
 		return err
 	}
 	if _, err := io.WriteString(p.Out, terminal.SafeLines(change.Text())+"\n"); err != nil {
 		return err
 	}
-	if p.dryRun || change.Save == nil && change.Delete == "" {
+	if p.dryRun || change.IsEmpty() {
 		return nil
 	}
 	if !p.yes {
@@ -93,7 +85,7 @@ func (p policyChange) run(ctx context.Context, a *app.App, queue string) error {
 			return errors.New("nothing was changed")
 		}
 	}
-	if err := editor.Apply(ctx, change); err != nil {
+	if err := sys.ChangeRoute(ctx, change); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(p.Out, "done: RabbitMQ has applied the change to the queue")

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -18,9 +21,20 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 		i.serve(t)
 		queue := broker.Queue(t, amqp.Table{"x-queue-type": "quorum"})
 		wantRun(t, i.run(t, "route", "add", queue), 2, "give --yes, or --dry-run")
-		wantRun(t, i.run(t, "route", "add", queue, "--dry-run"), 0, "dead-letter-exchange: "+i.prefix+".retry")
-		wantRun(t, i.run(t, "route", "remove", queue, "--yes"), 1, "there is no policy")
-		wantRun(t, i.run(t, "route", "add", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		environ := serveAPI(t, config.Sources{File: i.config}).environ(t, access.Token{Name: "ada", Role: access.Admin})
+		through := func(args ...string) result { return call(t.Context(), strings.NewReader(""), environ, args...) }
+		same := func(code int, text string, args ...string) {
+			t.Helper()
+			directly := i.run(t, args...)
+			wantRun(t, directly, code, text)
+			if got := through(args...); got != directly {
+				t.Errorf("%v through the server: %+v\ndirectly: %+v", args, got, directly)
+			}
+		}
+		same(0, "dead-letter-exchange: "+i.prefix+".retry", "route", "add", queue, "--dry-run")
+		same(1, "there is no policy", "route", "remove", queue, "--yes")
+		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
+		same(0, "has policy", "route", "add", queue, "--yes")
 		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{RoutingKey: queue, Publishing: amqp.Publishing{MessageId: "m-1"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +50,11 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 		if e := i.eventually(t, "action: poisoned", 1)[0]; e.Queue != queue || e.Attempt != 3 {
 			t.Errorf("poisoned %+v", e)
 		}
+		same(0, "delete policy", "route", "remove", queue, "--dry-run")
 		wantRun(t, i.run(t, "route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		wantRun(t, i.run(t, "route", "add", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		wantRun(t, through("route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		same(1, "there is no policy", "route", "remove", queue, "--yes")
 	})
 }
 

@@ -22,10 +22,6 @@ func (s *settings) hasServer() bool {
 // withoutServer returns the reason why a command cannot go through the API of a server;
 // "" if it can, or sends no request.
 func withoutServer(cmd *cobra.Command) string {
-	switch nameOf(cmd) {
-	case "routes add", "routes remove":
-		return "it changes policies of RabbitMQ: run it where amqp.management_url is configured"
-	}
 	for cmd.HasParent() && cmd.Parent().HasParent() {
 		cmd = cmd.Parent()
 	}

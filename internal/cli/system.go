@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/explain"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/subscriptions"
 	"github.com/watershipmq/watership/internal/validation"
@@ -42,6 +43,8 @@ type system interface {
 	Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error)
 	PauseRoute(ctx context.Context, queue, reason string) error // of pause.All: all routes
 	ResumeRoute(ctx context.Context, queue, reason string) error
+	PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error)
+	ChangeRoute(ctx context.Context, change routes.PolicyChange) error
 	Alerts(ctx context.Context) (alerts.View, error)
 	TestAlerts(ctx context.Context, receiver, operator string) ([]alerts.Answer, error)
 	Queues(ctx context.Context) []string    // for completion, without Watership's

@@ -47,6 +47,21 @@ func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) error {
 	return c.post(ctx, actTimeout, routePath(queue)+"/resume", newKey(), map[string]string{"reason": reason}, nil)
 }
 
+// PlanRoute returns the change of the policies of a queue by which it gets retries, or loses them.
+func (c *Client) PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (change routes.PolicyChange, err error) {
+	err = c.post(ctx, actTimeout, routePath(queue)+"/"+string(action), "", routes.PolicyRequest{DryRun: true}, &change)
+	return change, err
+}
+
+// ChangeRoute makes a change of PlanRoute. It returns when RabbitMQ has applied it to the queue.
+func (c *Client) ChangeRoute(ctx context.Context, change routes.PolicyChange) error {
+	action := routes.AddRoute
+	if change.Delete != "" {
+		action = routes.RemoveRoute
+	}
+	return c.post(ctx, actTimeout, routePath(change.Queue)+"/"+string(action), newKey(), routes.PolicyRequest{Expect: change.Digest}, nil)
+}
+
 // Reload reloads the configuration of the server.
 func (c *Client) Reload(ctx context.Context) (reloaded app.Reloaded, err error) {
 	err = c.post(ctx, actTimeout, "/reload", newKey(), struct{}{}, &reloaded)

@@ -42,14 +42,14 @@ type Change struct {
 
 	// Save is the policy to create or replace, and Delete the name of the policy to
 	// delete. Without either there is nothing to do.
-	Save   *rabbit.Policy `json:"save,omitempty"`
-	Delete string         `json:"delete,omitempty"`
+	Save   *rabbit.Policy `json:"save,omitempty" doc:"Policy to create or replace"`
+	Delete string         `json:"delete,omitempty" doc:"Name of the policy to delete"`
 
 	// Merged is the policy that applies to the queue without this one. RabbitMQ applies one
 	// policy to a queue, so Save has its keys as well. "": none.
-	Merged string `json:"merged,omitempty"`
+	Merged string `json:"merged,omitempty" doc:"Name of the policy that applies to the queue without this one, and is repeated in it"`
 
-	Notes []string `json:"notes"` // what an operator should know
+	Notes []string `json:"notes" nullable:"false" doc:"What an operator should know"`
 }
 
 // RefusedError is the reason why a queue cannot have the policy.

@@ -52,6 +52,7 @@ func Register(set *operation.Set, a *app.App) {
 		Summary: "List the queues of the virtual host with their numbers",
 	}, o.listQueues)
 	o.registerReload(set)
+	o.registerPolicies(set)
 }
 
 // IdempotencyKey is the header with which a repeated request acts once.
