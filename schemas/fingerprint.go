@@ -2,16 +2,13 @@ package schemas
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/schemas/internal/canonical"
 	"github.com/watershipmq/watership/schemas/internal/fold"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
@@ -86,16 +83,14 @@ func (f Fingerprints) origin(e Envelope) Envelope {
 	return e
 }
 
-// appendCanonical appends the canonical encoding up to the bytes of the body. Every
-// value has a tag or a fixed place, and a length precedes everything of variable
-// length, so two different messages never have the same encoding.
+// appendCanonical appends the canonical encoding up to the bytes of the body.
 func (e Envelope) appendCanonical(dst []byte, f Fingerprints) []byte {
 	p := e.Properties
 	for _, text := range [...]string{
 		e.Exchange, e.RoutingKey,
 		p.ContentType, p.ContentEncoding, p.CorrelationID, p.ReplyTo, p.MessageID, p.Type, p.AppID,
 	} {
-		dst = canonicalText(dst, text)
+		dst = canonical.Text(dst, text)
 	}
 	dst = canonicalTimestamp(dst, e)
 	headers := e.Headers
@@ -103,23 +98,15 @@ func (e Envelope) appendCanonical(dst []byte, f Fingerprints) []byte {
 		headers = fold.Table(headers)
 	}
 	dst = canonicalHeaders(dst, headers, f.IgnoreHeaders)
-	return canonical(dst, '#', uint64(len(e.Body)))
-}
-
-func canonical(dst []byte, tag byte, bits uint64) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, tag), bits)
-}
-
-func canonicalText(dst []byte, s string) []byte {
-	return append(canonical(dst, '#', uint64(len(s))), s...)
+	return canonical.Value(dst, '#', uint64(len(e.Body)))
 }
 
 func canonicalTimestamp(dst []byte, e Envelope) []byte {
 	_, brokerSet := e.Headers[headerBrokerTime]
 	if brokerSet || e.Properties.Timestamp.IsZero() {
-		return canonical(dst, 'V', 0)
+		return canonical.Value(dst, 'V', 0)
 	}
-	return canonical(dst, 'T', uint64(e.Properties.Timestamp.Unix()))
+	return canonical.Value(dst, 'T', uint64(e.Properties.Timestamp.Unix()))
 }
 
 func canonicalHeaders(dst []byte, table amqp.Table, ignored []string) []byte {
@@ -128,7 +115,7 @@ func canonicalHeaders(dst []byte, table amqp.Table, ignored []string) []byte {
 		omit = func(name string) bool { return changesOnTheWay(name) || slices.Contains(ignored, name) }
 	}
 	var room [tablejson.Room]tablejson.Field
-	return canonicalFields(dst, tablejson.Sorted(room[:], table, omit))
+	return canonical.Fields(dst, tablejson.Sorted(room[:], table, omit))
 }
 
 // changesOnTheWay reports whether a broker or Watership may add, change or remove a
@@ -136,79 +123,4 @@ func canonicalHeaders(dst []byte, table amqp.Table, ignored []string) []byte {
 func changesOnTheWay(name string) bool {
 	return strings.HasPrefix(name, "x-") || isWatershipHeader(name) ||
 		name == headerCC || name == headerBCC || name == headerBrokerTime
-}
-
-func canonicalTable(dst []byte, table amqp.Table) []byte {
-	var room [tablejson.Room]tablejson.Field
-	return canonicalFields(dst, tablejson.Sorted(room[:], table, nil))
-}
-
-func canonicalFields(dst []byte, fields []tablejson.Field) []byte {
-	dst = canonical(dst, 'F', uint64(len(fields)))
-	for i := range fields {
-		dst = canonicalValue(canonicalText(dst, fields[i].Key), fields[i].Value)
-	}
-	return dst
-}
-
-// canonicalValue appends a header value with the tag of RabbitMQ's table field
-// type.
-func canonicalValue(dst []byte, value any) []byte {
-	switch v := value.(type) {
-	case nil:
-		return canonical(dst, 'V', 0)
-	case bool:
-		return canonical(dst, 't', boolBits(v))
-	case string:
-		return canonicalText(canonical(dst, 'S', 0), v)
-	case []byte:
-		dst = canonical(canonical(dst, 'x', 0), '#', uint64(len(v)))
-		return append(dst, v...)
-	case time.Time:
-		return canonical(dst, 'T', uint64(v.Unix()))
-	case amqp.Table:
-		return canonicalTable(dst, v)
-	case []any:
-		dst = canonical(dst, 'A', uint64(len(v)))
-		for _, element := range v {
-			dst = canonicalValue(dst, element)
-		}
-		return dst
-	}
-	return canonicalNumber(dst, value)
-}
-
-func canonicalNumber(dst []byte, value any) []byte {
-	switch v := value.(type) {
-	case int8:
-		return canonical(dst, 'b', uint64(v))
-	case uint8:
-		return canonical(dst, 'B', uint64(v))
-	case int16:
-		return canonical(dst, 's', uint64(v))
-	case uint16:
-		return canonical(dst, 'u', uint64(v))
-	case int32:
-		return canonical(dst, 'I', uint64(v))
-	case int: // the client writes it as a 32-bit integer
-		return canonical(dst, 'I', uint64(int32(v)))
-	case uint32:
-		return canonical(dst, 'i', uint64(v))
-	case int64:
-		return canonical(dst, 'l', uint64(v))
-	case float32:
-		return canonical(dst, 'f', uint64(math.Float32bits(v)))
-	case float64:
-		return canonical(dst, 'd', math.Float64bits(v))
-	case amqp.Decimal:
-		return canonical(dst, 'D', uint64(v.Scale)<<32|uint64(uint32(v.Value)))
-	}
-	panic(fmt.Sprintf("schemas: a %T cannot be in an AMQP table", value))
-}
-
-func boolBits(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
 }

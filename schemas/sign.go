@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/schemas/internal/canonical"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
@@ -133,8 +134,8 @@ func signature(key []byte, headers amqp.Table, body []byte, u use) []byte {
 	fields := tablejson.Sorted(room[:], headers, func(name string) bool {
 		return !isWatershipHeader(name) || name == headerSignature
 	})
-	text := canonicalText(canonicalText(make([]byte, 0, 2048), "watership state 1"), string(u))
-	mac.Write(canonicalFields(text, fields))
+	text := canonical.Text(canonical.Text(make([]byte, 0, 2048), "watership state 1"), string(u))
+	mac.Write(canonical.Fields(text, fields))
 	if headers[headerWrapped] != nil || headers[headerBundled] != nil {
 		sum := sha256.Sum256(body)
 		mac.Write(sum[:])
