@@ -82,7 +82,7 @@ func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 func actionLabel(action schemas.Action) string {
 	switch action {
 	case schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned,
-		schemas.Replayed, schemas.Discarded, schemas.Rescheduled, schemas.Quarantined, schemas.Dropped, schemas.Paused, schemas.Resumed, schemas.Audited:
+		schemas.Replayed, schemas.Discarded, schemas.Rescheduled, schemas.Quarantined, schemas.Dropped, schemas.Paused, schemas.Resumed, schemas.Audited, schemas.Triaged:
 		return string(action)
 	}
 	return "other"

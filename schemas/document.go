@@ -231,6 +231,7 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	o.Close(quarantined)
 	e.Stream.append(o)
 	appendWatershipAudit(o, e)
+	appendTriage(o, e)
 	replay := o.Open("replay")
 	o.String("job", e.Replay)
 	o.String("of", e.ReplayOf)

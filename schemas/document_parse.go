@@ -167,6 +167,8 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		readStreamFields(r, &s.Stream)
 	case "audit":
 		readAuditFields(r, s)
+	case "triage":
+		readTriageFields(r, s)
 	}
 }
 

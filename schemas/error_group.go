@@ -12,5 +12,11 @@ func (f Failure) Group(names ...string) string {
 	return shorten(errorgroup.Fold(f.Message, errorGroupLimit, names), errorGroupLimit)
 }
 
-// ErrorGroup returns the group of the event's failure.
-func (e Event) ErrorGroup() string { return e.Failure.Group(e.Queue, e.Envelope.Exchange) }
+// ErrorGroup returns the group of the event's failure. A `triaged` event has the text of its
+// group as the message.
+func (e Event) ErrorGroup() string {
+	if e.Action == Triaged {
+		return e.Failure.Message
+	}
+	return e.Failure.Group(e.Queue, e.Envelope.Exchange)
+}

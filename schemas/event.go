@@ -27,11 +27,12 @@ const (
 	Paused         Action = "paused"          // about no message: the breaker of a route opened, or is still open
 	Resumed        Action = "resumed"         // about no message: the breaker of a route closed
 	Audited        Action = "audited"         // about no message: a user of the HTTP server acted, see State.Audit
+	Triaged        Action = "triaged"         // about no message: an operator decided about a group of failures, see State.Triage
 )
 
 // OfNoMessage reports whether events of the action are about no message.
 func (a Action) OfNoMessage() bool {
-	return a == Dropped || a == Paused || a == Resumed || a == Audited
+	return a == Dropped || a == Paused || a == Resumed || a == Audited || a == Triaged
 }
 
 // Outcome returns the value of event.outcome (ECS).
@@ -129,8 +130,12 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 	}
 	event := dec.event(Action(d.RoutingKey), envelope, state)
 	event.Sequence, event.TimeSource = sequence, TimeOfEvent
-	if event.Action == Audited || event.Action == Rescheduled {
+	switch event.Action {
+	case Audited, Rescheduled:
 		event.readAudit(arrived.Headers)
+	case Triaged:
+		event.readAudit(arrived.Headers)
+		event.readTriage(arrived.Headers)
 	}
 	if storable(event.Time).IsZero() {
 		event.Time, event.TimeSource = received, TimeOfIngest

@@ -54,6 +54,7 @@ const (
 	headerSubscribed   = "watership-subscription-action"
 	headerStream       = "watership-stream"
 	headerAudit        = "watership-audit"
+	headerTriage       = "watership-triage"
 	headerReplayOf     = "watership-replay-of"
 	headerBodySize     = "watership-body-size"
 	headerSignature    = "watership-signature"

@@ -83,7 +83,7 @@ type State struct {
 	}
 
 	// Audit is an action of a user, or its refusal, in an `audited` event; and who
-	// decided in a `rescheduled` event.
+	// decided in a `rescheduled` or `triaged` event.
 	Audit struct {
 		User      string // name of the person or the program
 		Method    string // how it was authenticated
@@ -92,6 +92,17 @@ type State struct {
 		Object    string // what it was done to
 		Reason    string // in the words of the user
 		Refused   bool   // or failed; Failure says why
+	}
+
+	// Triage is a decision of an operator about a group of failures, in a `triaged` event.
+	// Queue and Failure have the values of the group, whose text is the message of Failure;
+	// Audit has the operator and the reason.
+	Triage struct {
+		Group    string // id of the group
+		Decision string // such as muted
+		Assignee string
+		Until    time.Time // muted up to this time; zero: without an end
+		Count    int       // muted for so many further failures; 0: for any number
 	}
 }
 
@@ -173,6 +184,7 @@ func (s State) write(h typedTable) {
 	h.setText(headerSubscribedAt, s.Subscription.Position)
 	h.setText(headerSubscribed, string(s.Subscription.Action))
 	s.writeAudit(h)
+	s.writeTriage(h)
 	if len(s.Attempts) > 0 {
 		h[headerAttempts] = writeAttempts(s.Attempts)
 	}

@@ -121,9 +121,9 @@ func TestInstallUpgradesVersion1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), strings.Replace(string(body), `"version":5`, `"version":1`, 1))
+		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), strings.Replace(string(body), `"version":6`, `"version":1`, 1))
 	}
-	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 5: run `watership setup`")
+	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 6: run `watership setup`")
 	var former []schemas.Document
 	for line := range strings.Lines(readTestdata(t, "../storetest/testdata/documents-v1.ndjson")) {
 		event, err := schemas.ParseDocument([]byte(line))

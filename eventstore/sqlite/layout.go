@@ -20,13 +20,15 @@ type layout struct {
 }
 
 // isSingle reports whether an event has at most one value of a field: all but those of
-// attempts and `audited` events.
+// attempts, `audited` and `triaged` events.
 func isSingle(field kql.Field) bool {
 	switch field.Name {
 	case "user.name", "client.address", "event.reason":
 		return false
 	}
-	return !strings.HasPrefix(field.Name, "watership.attempts.") && !strings.HasPrefix(field.Name, "watership.audit.")
+	return !slices.ContainsFunc([]string{"watership.attempts.", "watership.audit.", "watership.triage."}, func(of string) bool {
+		return strings.HasPrefix(field.Name, of)
+	})
 }
 
 // hasColumn reports whether a field is a column. Of the keywords only those are that events

@@ -201,7 +201,7 @@ func topValues(ctx context.Context, sys system, among kql.Node, field string) []
 func actions() []string {
 	return []string{
 		string(schemas.Published), string(schemas.Handled), string(schemas.RetryScheduled), string(schemas.Poisoned),
-		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Rescheduled), string(schemas.Quarantined), string(schemas.Dropped), string(schemas.Paused), string(schemas.Resumed), string(schemas.Audited),
+		string(schemas.Replayed), string(schemas.Discarded), string(schemas.Rescheduled), string(schemas.Quarantined), string(schemas.Dropped), string(schemas.Paused), string(schemas.Resumed), string(schemas.Audited), string(schemas.Triaged),
 	}
 }
 

@@ -88,6 +88,8 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 		text += fmt.Sprintf(", again in %s, as %s decided: %s", e.Delay.Round(time.Millisecond), terminal.Cell(e.Audit.User, 60), terminal.Cell(e.Audit.Reason, 120))
 	case schemas.Audited:
 		text = terminal.Cell(columns.AuditText(e), 200)
+	case schemas.Triaged:
+		text = terminal.Cell(columns.TriageText(e), 200)
 	case schemas.Quarantined:
 		text = quarantinedText(e)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,12 +19,35 @@ func MessageID(e schemas.Event) string {
 	return e.EventID
 }
 
-// ErrorText returns the failure of an event, and for an audit event the action of the user.
+// ErrorText returns the failure of an event; of `audited` and `triaged` events, who did what.
 func ErrorText(e schemas.Event) string {
-	if e.RecordedAction() == schemas.Audited {
+	switch e.RecordedAction() {
+	case schemas.Audited:
 		return AuditText(e)
+	case schemas.Triaged:
+		return TriageText(e)
 	}
 	return e.Failure.Message
+}
+
+// TriageText tells what an operator decided about a group of failures, and why.
+func TriageText(e schemas.Event) string {
+	t := e.Triage
+	text := "group " + t.Group + " " + t.Decision
+	if t.Assignee != "" {
+		text += " to " + t.Assignee
+	}
+	if !t.Until.IsZero() {
+		text += " until " + wording.Time(t.Until)
+	}
+	if t.Count > 0 {
+		text += " for " + wording.Plural(t.Count, "failure")
+	}
+	text += " by " + e.Audit.User
+	if e.Audit.Reason != "" {
+		text += ": " + e.Audit.Reason
+	}
+	return text
 }
 
 // AuditText tells who did what, from where, why, and whether it was refused.

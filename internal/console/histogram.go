@@ -83,7 +83,7 @@ func actionConditions() (names []string, conditions map[string]string) {
 	}
 	var others []string
 	for _, action := range []schemas.Action{
-		schemas.Replayed, schemas.Discarded, schemas.Rescheduled, schemas.Quarantined, schemas.Dropped, schemas.Paused, schemas.Resumed, schemas.Audited,
+		schemas.Replayed, schemas.Discarded, schemas.Rescheduled, schemas.Quarantined, schemas.Dropped, schemas.Paused, schemas.Resumed, schemas.Audited, schemas.Triaged,
 	} {
 		others = append(others, string(action))
 	}
