@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -120,23 +119,10 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 // isMeant reports whether a group is new, or has regressed, with its first failure since the
 // latest evaluation.
 func (r groupRule) isMeant(ctx context.Context, failures history.Failures, g group) (bool, error) {
-	failures.UpTo = g.First - 1
-	earlier := eventstore.Selection{Query: r.ofSource(kql.And{g.Query(), history.GivenUp()}), UpTo: failures.UpTo, Limit: 1}
-	hadSome, err := hasAny(r.Store.Summaries(ctx, earlier))
-	if err != nil || !r.regressed || !hadSome {
-		return !r.regressed && !hadSome, err
+	if r.regressed {
+		return failures.CameBack(ctx, g.Kind, r.ofSource(g.Query()), g.First)
 	}
-	// An open group has most often failed lately, so that few failures tell.
-	for _, age := range []time.Duration{time.Hour, 24 * time.Hour, 0} {
-		after := eventstore.Cursor{}
-		if age > 0 {
-			after.Sequence = g.First - age.Microseconds()
-		}
-		if isOpen, err := hasAny(failures.OpenAfter(ctx, r.ofSource(g.Query()), after)); err != nil || isOpen {
-			return false, err
-		}
-	}
-	return true, nil
+	return failures.IsFirst(ctx, r.ofSource(g.Query()), g.First)
 }
 
 // hasAny reports whether a sequence has an element.

@@ -15,6 +15,9 @@ type Failures struct {
 	Store     Store
 	Reporters Reporters
 	UpTo      int64 // the sequence up to which events count; 0: all events
+
+	// Resolved has the sequences of the latest events by which operators resolved groups.
+	Resolved map[Kind]int64
 }
 
 // Reporters returns the queues whose consumers report `handled` events. It is called only if
@@ -74,36 +77,53 @@ func (f Failures) Open(ctx context.Context, node kql.Node, either ...eventstore.
 
 // OpenAfter is Open for the failures after a cursor.
 func (f Failures) OpenAfter(ctx context.Context, node kql.Node, after eventstore.Cursor, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
-	failures := eventstore.Selection{Query: kql.And{node, GivenUp()}, After: after, UpTo: f.UpTo}
 	return func(yield func(eventstore.EventSummary, error) bool) {
+		for failure, err := range f.all(ctx, node, after, either...) {
+			if (err != nil || !failure.Resolved()) && !yield(failure.EventSummary, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// failure is a message that was given up, and its resolution.
+type failure struct {
+	eventstore.EventSummary
+	resolution
+}
+
+// all yields the failures after a cursor that match a query, those that are resolved, too.
+func (f Failures) all(ctx context.Context, node kql.Node, after eventstore.Cursor, either ...eventstore.FieldIn) iter.Seq2[failure, error] {
+	selection := eventstore.Selection{Query: kql.And{node, GivenUp()}, After: after, UpTo: f.UpTo}
+	return func(yield func(failure, error) bool) {
 		chunk := make([]eventstore.EventSummary, 0, chunkSize)
-		for summary, err := range f.Store.Summaries(ctx, failures, either...) {
+		for summary, err := range f.Store.Summaries(ctx, selection, either...) {
 			if err != nil {
-				yield(eventstore.EventSummary{}, err)
+				yield(failure{}, err)
 				return
 			}
 			if chunk = append(chunk, summary); len(chunk) < chunkSize {
 				continue
 			}
-			if !f.yieldOpen(ctx, chunk, yield) {
+			if !f.yieldAll(ctx, chunk, yield) {
 				return
 			}
 			chunk = chunk[:0]
 		}
-		f.yieldOpen(ctx, chunk, yield)
+		f.yieldAll(ctx, chunk, yield)
 	}
 }
 
-// yieldOpen yields the unresolved failures of a chunk. It returns false after an
+// yieldAll yields the failures of a chunk with their resolutions. It returns false after an
 // error, and when the consumer of the sequence stops.
-func (f Failures) yieldOpen(ctx context.Context, chunk []eventstore.EventSummary, yield func(eventstore.EventSummary, error) bool) bool {
-	outcomes, err := Outcomes(ctx, f.Store, chunk, f.UpTo, f.Reporters)
+func (f Failures) yieldAll(ctx context.Context, chunk []eventstore.EventSummary, yield func(failure, error) bool) bool {
+	found, err := resolutions(ctx, f.Store, chunk, f.UpTo, f.Reporters)
 	if err != nil {
-		yield(eventstore.EventSummary{}, err)
+		yield(failure{}, err)
 		return false
 	}
-	for i, failure := range chunk {
-		if !outcomes[i].Resolved() && !yield(failure, nil) {
+	for i, summary := range chunk {
+		if !yield(failure{summary, found[i]}, nil) {
 			return false
 		}
 	}

@@ -158,7 +158,7 @@ func (g *generatedLives) open(t *testing.T, within kql.Node, others ...string) (
 		if err := found.read(t.Context(), g, []eventstore.EventSummary{failure}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if !found.followUpOf(failure).outcome(func(queue string) bool { return reporting[queue] }).Resolved() {
+		if !found.followUpOf(failure).resolution(func(queue string) bool { return reporting[queue] }).Resolved() {
 			ids = append(ids, failure.EventID)
 		}
 	}

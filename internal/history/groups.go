@@ -3,8 +3,12 @@ package history
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -20,6 +24,15 @@ type Kind struct {
 	Group string `json:"error_group"`
 }
 
+// ID returns a short name of the kind, for people who type it.
+func (k Kind) ID() string {
+	hash := sha256.New()
+	for _, part := range []string{k.Queue, k.Class, k.Type, k.Group} {
+		fmt.Fprintf(hash, "%d:%s", len(part), part)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil)[:5]))
+}
+
 // KindOf returns the kind of a failure.
 func KindOf(failure eventstore.EventSummary) Kind {
 	return Kind{Queue: failure.Queue, Class: failure.Class, Type: failure.ErrorType, Group: failure.ErrorGroup}
@@ -27,6 +40,7 @@ func KindOf(failure eventstore.EventSummary) Kind {
 
 // Group has the failures of a kind.
 type Group struct {
+	ID string `json:"id" doc:"Short name of the queue, class, error type and error group"`
 	Kind
 	Count   int       `json:"count"`
 	First   time.Time `json:"first"`
@@ -34,22 +48,39 @@ type Group struct {
 	Example string    `json:"example"` // an id of the newest message, for Find
 	Query   string    `json:"query"`   // finds the failures, including resolved ones
 
+	Regressed bool `json:"regressed" doc:"It fails again after it was resolved: by an operator, or since all of its failures were"`
+
 	Histogram Histogram `json:"histogram"`
+
+	lastSequence int64 // of its newest failure
 }
 
 // Groups returns the unresolved failures that match a query by their kinds, the most
 // frequent first.
 func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
-	groups := map[Kind]*Group{}
-	for failure, err := range f.Open(ctx, node) {
+	groups, pasts := map[Kind]*Group{}, map[Kind]*past{}
+	for failure, err := range f.all(ctx, node, eventstore.Cursor{}) {
 		if err != nil {
 			return nil, err
 		}
-		kind := KindOf(failure)
-		if groups[kind] == nil {
-			groups[kind] = &Group{Kind: kind, First: failure.Time, Query: kind.Query().String()}
+		kind := KindOf(failure.EventSummary)
+		if pasts[kind] == nil {
+			pasts[kind] = &past{}
 		}
-		groups[kind].add(failure)
+		pasts[kind].add(failure)
+		if failure.Resolved() {
+			continue
+		}
+		if groups[kind] == nil {
+			groups[kind] = &Group{ID: kind.ID(), Kind: kind, First: failure.Time, Query: kind.Query().String()}
+		}
+		groups[kind].add(failure.EventSummary)
+	}
+	for kind, g := range groups {
+		var err error
+		if g.Regressed, err = f.hasRegressed(ctx, g, pasts[kind], node); err != nil {
+			return nil, err
+		}
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Query, b.Query))
@@ -63,6 +94,7 @@ func SortByLast(groups []*Group) {
 
 func (g *Group) add(failure eventstore.EventSummary) {
 	g.Count++
+	g.lastSequence = max(g.lastSequence, failure.Sequence)
 	g.Histogram.add(failure.Time, 1)
 	if failure.Time.Before(g.First) {
 		g.First = failure.Time

@@ -3,6 +3,7 @@ package history
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -47,32 +48,44 @@ func (f *followUp) extend(failure eventstore.EventSummary) {
 	}
 }
 
-// outcome applies the events in their order. reports tells whether the consumer of a
+// resolution is the outcome of a failure.
+type resolution struct {
+	Outcome
+	at int64 // sequence of the first event that resolved the failure; neverResolved: none did
+}
+
+const neverResolved = math.MaxInt64
+
+// resolution applies the events in their order. reports tells whether the consumer of a
 // queue reports `handled` events.
-func (f *followUp) outcome(reports func(queue string) bool) Outcome {
+func (f *followUp) resolution(reports func(queue string) bool) resolution {
 	slices.SortFunc(f.later, func(a, b eventstore.EventSummary) int {
 		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.EventID, b.EventID))
 	})
-	outcome, waits := Open, f.failure.Action == schemas.RetryScheduled
+	r, waits := resolution{Open, neverResolved}, f.failure.Action == schemas.RetryScheduled
+	resolve := func(outcome Outcome, by eventstore.EventSummary) resolution {
+		r.Outcome, r.at = outcome, min(r.at, by.Sequence)
+		return r
+	}
 	for _, e := range f.later {
 		sameQueue := e.Queue == f.failure.Queue
 		switch {
 		case e.Action == schemas.Handled && sameQueue:
-			return Handled
+			return resolve(Handled, e)
 		case e.Action == schemas.Discarded && sameQueue && f.discards(e):
-			return Discarded
+			return resolve(Discarded, e)
 		case e.Action == schemas.Poisoned && sameQueue && e.Message == f.failure.Message:
 			waits = false
 		case e.Action == schemas.Poisoned && sameQueue:
-			outcome = FailedAgain
+			resolve(FailedAgain, e)
 		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && !reports(f.failure.Queue):
-			outcome = Replayed
+			resolve(Replayed, e)
 		}
 	}
 	if waits {
-		return Waiting
+		r.Outcome = Waiting
 	}
-	return outcome
+	return r
 }
 
 // discards reports whether a `discarded` event refers to one of the failures, since

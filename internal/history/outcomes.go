@@ -25,6 +25,19 @@ type Store interface {
 // instances and replays only, so the outcome of a message does not cost more when an
 // equal message was handled a million times.
 func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reporters Reporters) ([]Outcome, error) {
+	found, err := resolutions(ctx, store, failures, upTo, reporters)
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]Outcome, len(found))
+	for i, r := range found {
+		outcomes[i] = r.Outcome
+	}
+	return outcomes, nil
+}
+
+// resolutions is Outcomes with the events that resolved the failures.
+func resolutions(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reporters Reporters) ([]resolution, error) {
 	e := newEventIndex()
 	err := e.read(ctx, store, failures, upTo)
 	reports := func(string) bool { return true }
@@ -36,11 +49,11 @@ func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSumma
 	if err != nil {
 		return nil, fmt.Errorf("looking up which failures are resolved: %w", err)
 	}
-	outcomes := make([]Outcome, len(failures))
+	found := make([]resolution, len(failures))
 	for i, failure := range failures {
-		outcomes[i] = e.followUpOf(failure).outcome(reports)
+		found[i] = e.followUpOf(failure).resolution(reports)
 	}
-	return outcomes, nil
+	return found, nil
 }
 
 // eventIndex holds the events that decide the outcome of some failures.

@@ -1,0 +1,96 @@
+package history
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// past finds out whether a group came back, from its failures in their order: all failures
+// before one of them were resolved before it.
+type past struct {
+	any      bool
+	until    int64 // sequence at which all failures so far were resolved
+	cameBack bool
+}
+
+func (p *past) add(f failure) {
+	p.cameBack = p.cameBack || p.any && p.until < f.Sequence
+	p.any, p.until = true, max(p.until, f.at)
+}
+
+// hasRegressed reports whether a group with open failures has some that are newer than its
+// resolution. p has the failures of the group that match a query; others count, too.
+func (f Failures) hasRegressed(ctx context.Context, g *Group, p *past, within kql.Node) (bool, error) {
+	if resolved := f.Resolved[g.Kind]; resolved > 0 {
+		return g.lastSequence > resolved, nil
+	}
+	if isAll(within) {
+		return p.cameBack, nil
+	}
+	var whole past
+	for failure, err := range f.all(ctx, g.Kind.Query(), eventstore.Cursor{}) {
+		if err != nil {
+			return false, err
+		}
+		whole.add(failure)
+	}
+	return whole.cameBack, nil
+}
+
+func isAll(node kql.Node) bool {
+	switch n := node.(type) {
+	case nil, kql.All:
+		return true
+	case kql.And:
+		for _, part := range n {
+			if !isAll(part) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// IsFirst reports whether the failures that match a query have none before a sequence.
+func (f Failures) IsFirst(ctx context.Context, node kql.Node, sequence int64) (bool, error) {
+	earlier := eventstore.Selection{Query: kql.And{node, GivenUp()}, UpTo: sequence - 1, Limit: 1}
+	hadSome, err := hasAny(f.Store.Summaries(ctx, earlier))
+	return !hadSome, err
+}
+
+// CameBack reports whether a group came back with a failure, by its sequence: an operator had
+// resolved the group and no failure since was open, or all earlier ones were resolved. node
+// selects the failures of the group.
+func (f Failures) CameBack(ctx context.Context, k Kind, node kql.Node, sequence int64) (bool, error) {
+	begin := int64(0)
+	if resolved := f.Resolved[k]; resolved > 0 && resolved < sequence {
+		begin = resolved + 1
+	} else if isFirst, err := f.IsFirst(ctx, node, sequence); err != nil || isFirst {
+		return false, err
+	}
+	f.UpTo = sequence - 1
+	// An open group has most often failed lately, so that few failures tell.
+	for _, age := range []time.Duration{time.Hour, 24 * time.Hour, 0} {
+		after := eventstore.Cursor{Sequence: begin}
+		if age > 0 {
+			after.Sequence = max(begin, sequence-age.Microseconds())
+		}
+		if isOpen, err := hasAny(f.OpenAfter(ctx, node, after)); err != nil || isOpen {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// hasAny reports whether a sequence has an element.
+func hasAny(list iter.Seq2[eventstore.EventSummary, error]) (bool, error) {
+	for _, err := range list {
+		return err == nil, err
+	}
+	return false, nil
+}

@@ -1,0 +1,143 @@
+package history
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A group has regressed if one of its failures came when it had earlier failures and all of
+// them were resolved. A model looks at the time before each failure alone.
+func TestRegressedGroupsAreThoseOfTheModel(t *testing.T) {
+	regressed := 0
+	for seed := range uint64(20) {
+		lives := &generatedLives{Rand: rand.New(rand.NewPCG(seed, 2))}
+		for range 20 {
+			lives.addMessage()
+		}
+		lives.putInOrder()
+		failures, err := NewFailures(t.Context(), filledStore(t, lives.events), []string{"orders", "mail", "invoices", "labels"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := modelRegressed(t, failures)
+		for name, within := range map[string]kql.Node{"all": nil, "some": kql.Not{Node: kql.FieldIs("messaging.message.id", "m-1")}} {
+			groups, err := failures.Groups(t.Context(), node(within))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range groups {
+				if g.Regressed != want[g.Kind] {
+					t.Errorf("seed %d, %s: regressed of %+v is %v", seed, name, g.Kind, g.Regressed)
+				}
+				if g.Regressed {
+					regressed++
+				}
+			}
+		}
+	}
+	if regressed < 10 {
+		t.Errorf("only %d groups have regressed", regressed)
+	}
+}
+
+// putInOrder gives the events the order in which they were made, in which they refer to
+// earlier ones. Nobody discards a failure that is yet to come.
+func (g *generatedLives) putInOrder() {
+	failed := map[string]bool{}
+	for i := range g.events {
+		e := &g.events[i]
+		e.Sequence = int64(10 * (i + 1))
+		if action := e.RecordedAction(); action == schemas.Poisoned {
+			failed[e.Message] = true
+		} else if action == schemas.Discarded && !failed[e.Message] {
+			e.Message = ""
+		}
+	}
+}
+
+// modelRegressed returns the groups that came back, and compares CameBack with that.
+func modelRegressed(t *testing.T, failures Failures) map[Kind]bool {
+	t.Helper()
+	before, regressed := map[Kind]bool{}, map[Kind]bool{}
+	all := failures.Store.Summaries(t.Context(), eventstore.Selection{Query: GivenUp()})
+	for f, err := range all {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, earlier := KindOf(f), failures
+		earlier.UpTo = f.Sequence - 1
+		open := map[Kind]bool{}
+		for g, err := range earlier.Open(t.Context(), kql.All{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			open[KindOf(g)] = true
+		}
+		isFirst, err := failures.IsFirst(t.Context(), kind.Query(), f.Sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cameBack := !isFirst && !open[kind]
+		if got, err := failures.CameBack(t.Context(), kind, kind.Query(), f.Sequence); err != nil || got != cameBack {
+			t.Fatalf("%s came back: %v, %v", f.EventID, got, err)
+		}
+		regressed[kind] = regressed[kind] || cameBack && before[kind]
+		before[kind] = true
+	}
+	return regressed
+}
+
+// An operator's resolution counts for all failures before it.
+func TestResolutionsOfOperators(t *testing.T) {
+	lives := &generatedLives{Rand: rand.New(rand.NewPCG(1, 3))}
+	for range 60 {
+		lives.addMessage()
+	}
+	failures, err := NewFailures(t.Context(), filledStore(t, lives.events), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := failures.Groups(t.Context(), kql.All{})
+	if err != nil || len(groups) == 0 {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		newest := g.lastSequence
+		for resolved, want := range map[int64]bool{newest - 1: true, newest: false, newest + 1: false} {
+			failures.Resolved = map[Kind]int64{g.Kind: resolved}
+			for _, within := range []kql.Node{kql.All{}, g.Kind.Query()} {
+				again, err := failures.Groups(t.Context(), within)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, other := range again {
+					if other.Kind == g.Kind && other.Regressed != want {
+						t.Errorf("resolved at %d, newest failure at %d: regressed is %v", resolved, newest, other.Regressed)
+					}
+				}
+			}
+		}
+		failures.Resolved = map[Kind]int64{g.Kind: newest - 1}
+		if cameBack, err := failures.CameBack(t.Context(), g.Kind, g.Kind.Query(), newest); err != nil || !cameBack {
+			t.Errorf("came back after its resolution: %v, %v", cameBack, err)
+		}
+	}
+}
+
+func TestIDsOfKinds(t *testing.T) {
+	ids := map[string]Kind{}
+	for _, k := range []Kind{{}, {Queue: "a", Class: "b"}, {Queue: "ab"}, {Queue: "a", Type: "b"}, {Queue: "a", Group: "b"}, {Queue: "a"}} {
+		id := k.ID()
+		if other, is := ids[id]; is || len(id) != 8 || id != k.ID() {
+			t.Errorf("%+v and %+v have the id %q", k, other, id)
+		}
+		ids[id] = k
+	}
+	if id := (Kind{Queue: "orders", Class: "default", Type: "timeout", Group: "no stock of #"}).ID(); id != "oldereo2" {
+		t.Errorf("the id is %s: people have written the former one down", id)
+	}
+}
