@@ -12,15 +12,17 @@ import (
 // JSON that is no document of Watership, and documents with a newer version.
 func ParseDocument(source []byte) (Event, error) {
 	r := jsonscan.New(source)
-	event := ReadDocument(r)
+	var event Event
+	event.ReadDocument(r)
 	if err := r.End(); err != nil {
 		return Event{}, fmt.Errorf("reading document %q: %w", event.EventID, err)
 	}
 	return event, nil
 }
 
-// ReadDocument is ParseDocument for a document inside a larger JSON value.
-func ReadDocument(r *jsonscan.Reader) Event {
+// ReadDocument replaces an event by that of a document inside a larger JSON value, as
+// ParseDocument does.
+func (e *Event) ReadDocument(r *jsonscan.Reader) {
 	event := Event{State: State{Version: WireVersion}}
 	version := 0
 	outcome := ""
@@ -57,7 +59,7 @@ func ReadDocument(r *jsonscan.Reader) Event {
 	if err := checkVersion(version); err != nil {
 		r.Fail(err)
 	}
-	return event
+	*e = event
 }
 
 func checkVersion(version int) error {

@@ -41,7 +41,7 @@ func readRawSource(r *jsonscan.Reader, h *hit) { h.Source = bytes.Clone(r.Raw())
 
 func readEvent(r *jsonscan.Reader, h *hit) {
 	h.Event = new(schemas.Event)
-	h.Err = r.Part(func(r *jsonscan.Reader) { *h.Event = schemas.ReadDocument(r) })
+	h.Err = r.Part(h.Event.ReadDocument)
 }
 
 // parseSearch returns copies: the text can be reused.
