@@ -63,6 +63,8 @@ func New(cfg Config) (*Console, error) {
 		"GET /{$}":            c.showOverview,
 		"GET /routes":         c.showRoutes,
 		"GET /doctor":         c.showDoctor,
+		"GET /alerts":         c.showAlerts,
+		"POST /alerts/test":   c.testAlerts,
 		"POST /routes/pause":  c.pauseRoute,
 		"POST /routes/resume": c.resumeRoute,
 		"GET /":               c.notFound,

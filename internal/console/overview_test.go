@@ -49,7 +49,7 @@ func TestOverviewOfAlerts(t *testing.T) {
 	defer receiver.Close()
 	s := newSystem(t, "WATERSHIP_ALERTS_INTERVAL=1s", "WATERSHIP_HTTP_URL=https://watership.example",
 		"WATERSHIP_ALERTS_RULES=[{name: fresh, on: new_group, severity: critical}]", "WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: '"+receiver.URL+"'}}]")
-	if page := s.get(t, whole("/")); !strings.Contains(page.text, `id="alerts"`) || strings.Contains(page.text, "Alerts</h2>") {
+	if page := s.get(t, whole("/")); !strings.Contains(page.text, `id="alerts"`) || strings.Contains(page.text, "Alerts</a></h2>") {
 		t.Errorf("the overview without alerts: %s", page.text)
 	}
 	var v alerts.View
@@ -70,6 +70,37 @@ func TestOverviewOfAlerts(t *testing.T) {
 		t.Fatalf("the link is %s, %v", v.Alerts[0].Link, err)
 	}
 	s.get(t, link.RequestURI()).want(t, http.StatusOK, "no table for order")
+
+	s.get(t, whole("/alerts")).want(t, http.StatusOK, "1 alert", "firing", "fresh", "evaluates the rules", "1 rule", "1 receiver", "Send a test")
+	s.post(t, "/alerts/test", url.Values{"receiver": {"hook"}, "key": {"k-1"}}).want(t, http.StatusOK, "webhook", "taken", "1 alert")
+	s.post(t, "/alerts/test", url.Values{"receiver": {"other"}, "key": {"k-2"}}).want(t, http.StatusBadRequest, "there is no receiver other", "1 receiver")
+	receiver.Close()
+	s.post(t, "/alerts/test", url.Values{"key": {"k-3"}}).want(t, http.StatusOK, "not taken", "connection refused")
+}
+
+// Callers with limits see neither rules nor receivers, and viewers no buttons.
+func TestAlertsOfOthers(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
+	s := newSystem(t, "WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: '"+receiver.URL+"'}}]", "WATERSHIP_ALERTS_RULES=[{name: fresh, on: new_group}]")
+	until(t, func() bool {
+		v, _ := alerts.Service{App: s.App}.List(t.Context())
+		return len(v.Rules) == 1 && len(v.Receivers) == 1
+	})
+	pages, err := console.New(console.Config{API: s.api})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := serveAs(t, pages, access.Identity{Name: "eve", Role: access.Viewer}, whole("/alerts"))
+	page.want(t, http.StatusOK, "No alerts", "fresh", "hook")
+	if strings.Contains(page.text, "/alerts/test") {
+		t.Error("a viewer sees a form to test receivers")
+	}
+	page = serveAs(t, pages, access.Identity{Name: "eve", Role: access.Operator, Queues: []string{"other"}}, whole("/alerts"))
+	page.want(t, http.StatusOK, "No alerts", "no rules that you may see")
+	if strings.Contains(page.text, "hook") {
+		t.Error("a caller with limits sees receivers")
+	}
 }
 
 func until(t *testing.T, condition func() bool) {

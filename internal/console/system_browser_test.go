@@ -32,7 +32,7 @@ func TestLatePartsArrive(t *testing.T) {
 // An operator pauses a route and resumes it with the keyboard and the pointer; pages with
 // something on them have no barriers.
 func TestRoutesInTheBrowser(t *testing.T) {
-	s := newSystem(t)
+	s := newSystem(t, "WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: 'http://127.0.0.1:9'}}]", "WATERSHIP_ALERTS_RULES=[{name: fresh, on: new_group, severity: critical}]")
 	s.publish(t, "m-1", `{}`, nil)
 	s.await(t, 1, "action: handled")
 	s.broken.Store(true)
@@ -47,7 +47,7 @@ func TestRoutesInTheBrowser(t *testing.T) {
 	b.click(t, "details.act button")
 	b.sees(t, "p.done", "The route of orders is paused.")
 	b.sees(t, "#states", "by an operator")
-	for _, path := range []string{"/?wait=1", "/routes?wait=1", "/doctor?wait=1"} {
+	for _, path := range []string{"/?wait=1", "/routes?wait=1", "/doctor?wait=1", "/alerts?wait=1"} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range widths() {
 				b.look(t, width, scheme)
