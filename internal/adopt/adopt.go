@@ -34,33 +34,33 @@ type Adopter struct {
 
 // Result counts messages of an error queue.
 type Result struct {
-	Failures int // taken in, or to be taken in
-	Groups   []Group
+	Failures int            `json:"failures" doc:"Messages that were taken in, or would be"`
+	Groups   []FailureGroup `json:"groups" nullable:"false" doc:"The failures by queue, exchange and error type, at most 1000 groups"`
 
 	// Unreadable counts messages that are of another form, which stay in the queue; Reason
 	// is the reason for the first of them.
-	Unreadable int
-	Reason     string
+	Unreadable int    `json:"unreadable" doc:"Messages of another form, which stay in the queue"`
+	Reason     string `json:"reason,omitempty" doc:"Why the first of them cannot be read"`
 }
 
-// Group counts the failures of one queue with one error type.
-type Group struct {
-	Queue     string
-	Exchange  string // of the origin; "": the queue itself
-	ErrorType string
-	Failures  int
+// FailureGroup counts the failures of one queue with one error type.
+type FailureGroup struct {
+	Queue     string `json:"queue"`
+	Exchange  string `json:"exchange,omitempty" doc:"Of the origin; none: the queue itself"`
+	ErrorType string `json:"error_type"`
+	Failures  int    `json:"failures"`
 }
 
 func (r *Result) add(f Failure) {
 	r.Failures++
-	i := slices.IndexFunc(r.Groups, func(g Group) bool {
+	i := slices.IndexFunc(r.Groups, func(g FailureGroup) bool {
 		return g.Queue == f.Queue && g.Exchange == f.Message.Exchange && g.ErrorType == f.ErrorType
 	})
 	switch {
 	case i >= 0:
 		r.Groups[i].Failures++
 	case len(r.Groups) < maxGroups:
-		r.Groups = append(r.Groups, Group{f.Queue, f.Message.Exchange, f.ErrorType, 1})
+		r.Groups = append(r.Groups, FailureGroup{f.Queue, f.Message.Exchange, f.ErrorType, 1})
 	}
 }
 
@@ -71,7 +71,10 @@ func (r *Result) unreadable(err error) {
 }
 
 func (r *Result) sort() {
-	slices.SortStableFunc(r.Groups, func(a, b Group) int { return cmp.Compare(b.Failures, a.Failures) })
+	if r.Groups == nil {
+		r.Groups = []FailureGroup{}
+	}
+	slices.SortStableFunc(r.Groups, func(a, b FailureGroup) int { return cmp.Compare(b.Failures, a.Failures) })
 }
 
 const (
@@ -186,22 +189,37 @@ func (a Adopter) reportError(err error) error {
 	return fmt.Errorf("reporting a message of queue %q, which stays there: %w", a.Queue, err)
 }
 
-// each calls f with the messages of the queue, in batches. Messages that f does not
-// acknowledge return to the queue.
-func (a Adopter) each(ctx context.Context, most, prefetch int, f func(context.Context, *rabbit.Session, []amqp.Delivery) error) error {
+// QueueError is the reason why the messages of a queue cannot be taken in.
+type QueueError struct{ Reason string }
+
+// Error implements error.
+func (e *QueueError) Error() string { return e.Reason }
+
+// Ready returns the number of messages in the queue that no consumer has.
+func (a Adopter) Ready(ctx context.Context) (int, error) {
 	state, found, err := a.Connection.QueueState(ctx, a.Queue)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case !found:
-		return fmt.Errorf("there is no queue %q", a.Queue)
+		return 0, &QueueError{fmt.Sprintf("there is no queue %q", a.Queue)}
 	case a.Topology.Owns(a.Queue):
-		return fmt.Errorf("queue %q is Watership's own", a.Queue)
+		return 0, &QueueError{fmt.Sprintf("queue %q is Watership's own", a.Queue)}
 	case state.Locked:
-		return fmt.Errorf("queue %q is exclusive to another connection", a.Queue)
+		return 0, &QueueError{fmt.Sprintf("queue %q is exclusive to another connection", a.Queue)}
+	}
+	return state.Messages, nil
+}
+
+// each calls f with the messages of the queue, in batches. Messages that f does not
+// acknowledge return to the queue.
+func (a Adopter) each(ctx context.Context, most, prefetch int, f func(context.Context, *rabbit.Session, []amqp.Delivery) error) error {
+	ready, err := a.Ready(ctx)
+	if err != nil {
+		return err
 	}
 	if !a.Follow {
-		most = min(most, state.Messages)
+		most = min(most, ready)
 	}
 	return a.Connection.Consume(ctx, rabbit.ConsumeConfig{Queue: a.Queue, Prefetch: prefetch}, func(ctx context.Context, s *rabbit.Session) error {
 		for most > 0 {

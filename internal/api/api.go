@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/watershipmq/watership/internal/adoption"
 	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/idempotency"
@@ -33,6 +34,7 @@ type API struct {
 	document   []byte // OpenAPI, as JSON
 	operations *operation.Set
 	runs       *jobs.Runner
+	adoptions  *adoption.Runner
 	responses  *idempotency.Responses
 	diagnosing chan struct{} // has an element while doctor runs, or diagnosis is read
 	diagnosis  Diagnosis     // the latest
@@ -51,7 +53,7 @@ const (
 func New(a *app.App) *API {
 	api := &API{
 		app: a, mux: http.NewServeMux(),
-		runs: jobs.New(a), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
+		runs: jobs.New(a), adoptions: adoption.NewRunner(a), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
 		slots:      make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 	}
@@ -73,6 +75,7 @@ func New(a *app.App) *API {
 	api.registerDoctor()
 	subscriptions.Register(api.operations, a)
 	alerts.Register(api.operations, a)
+	adoption.Register(api.operations, api.adoptions)
 	api.registerVersion()
 	api.document = api.describe()
 	return api

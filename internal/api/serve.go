@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
@@ -129,9 +130,13 @@ func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
 	problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "the API has no such path", Remedy: "See " + Prefix + "/openapi.json."})
 }
 
-// Run runs the jobs that requests start until ctx ends, which pauses them.
+// Run runs the jobs and adoptions that requests start until ctx ends, which pauses jobs and
+// ends adoptions.
 func (a *API) Run(ctx context.Context) error {
-	a.runs.Run(ctx, a.app.Logger())
+	var group sync.WaitGroup
+	group.Go(func() { a.runs.Run(ctx, a.app.Logger()) })
+	group.Go(func() { a.adoptions.Run(ctx, a.app.Logger()) })
+	group.Wait()
 	return nil
 }
 

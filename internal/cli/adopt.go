@@ -10,21 +10,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/adoption"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
-// adoption holds the arguments of `adopt`.
-type adoption struct {
+// adoptArgs holds the arguments of `adopt`.
+type adoptArgs struct {
 	terminal.Streams
-	adopt.Adopter
-	format      string
-	dryRun, yes bool
+	adoption.Request
+	follow, dryRun, yes bool
 }
 
 func newAdopt(from *settings) *cobra.Command {
-	var d adoption
+	var d adoptArgs
 	cmd := &cobra.Command{
 		Use:   "adopt QUEUE --as FORMAT",
 		Short: "Take in the failed messages of other systems",
@@ -39,32 +38,33 @@ The exchange and routing key of a failure are a claim of whoever filled the queu
 sends to them if the store knows that the message was published there, and
 "replay --to-failed-queue" sends to the queue.
 
-"watership serve" must run, or have run, with the role retry.`,
+"watership serve" must run, or have run, with the role retry. With --server the server takes
+the messages in; Ctrl-C cancels that.`,
 		Example: `  watership adopt orders_error --as masstransit --dry-run
   watership adopt orders.failed --as spring --queue orders --yes
   watership adopt error --as nservicebus --follow --yes`,
 		Args:              exactArgs(1, "a queue"),
 		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys system) []string { return sys.Queues(ctx) }),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Streams, d.Queue = streamsOf(cmd), args[0]
-			if d.Format, err = adopt.FormatNamed(d.format); err != nil {
+			if _, err := adopt.FormatNamed(d.Format); err != nil {
 				return usagef("--as: %w", err)
 			}
 			switch {
 			case d.Limit < 0:
 				return usagef("--limit is %d: expected a number of messages, or 0 for all", d.Limit)
-			case d.dryRun && d.Follow:
+			case d.dryRun && d.follow:
 				return usagef("--dry-run and --follow exclude each other")
 			case !d.dryRun && !d.yes && !terminal.IsTerminal(d.In):
 				return usagef("adopt asks first, and there is no terminal to ask: give --yes, or --dry-run to look first")
 			}
-			return from.with(cmd, d.run)
+			return from.withSystem(cmd, d.run)
 		},
 	}
-	cmd.Flags().StringVar(&d.format, "as", "", "format of the failures (required)")
-	addNonEmpty(cmd.Flags(), &d.Of, "queue", "queue in which the messages failed, if they do not say it")
+	cmd.Flags().StringVar(&d.Format, "as", "", "format of the failures (required)")
+	addNonEmpty(cmd.Flags(), &d.FailedQueue, "queue", "queue in which the messages failed, if they do not say it")
 	cmd.Flags().IntVar(&d.Limit, "limit", 0, "most messages to take in; 0 takes in what is there")
-	cmd.Flags().BoolVar(&d.Follow, "follow", false, "take in each new message until interrupted")
+	cmd.Flags().BoolVar(&d.follow, "follow", false, "take in each new message until interrupted")
 	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "show the first 1,000 messages and return them to the queue")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
 	_ = cmd.MarkFlagRequired("as")
@@ -88,16 +88,9 @@ func formatList() string {
 	return b.String()
 }
 
-func (d adoption) run(ctx context.Context, a *app.App) (err error) {
-	if d.Connection, err = a.Dial(ctx); err != nil {
-		return err
-	}
-	if d.Publisher, err = a.Publisher(ctx); err != nil {
-		return err
-	}
-	d.Topology = a.Topology()
+func (d adoptArgs) run(ctx context.Context, sys system) error {
 	if !d.yes || d.dryRun {
-		found, err := d.Look(ctx)
+		found, err := sys.PreviewAdoption(ctx, d.Request)
 		if err != nil {
 			return err
 		}
@@ -115,8 +108,8 @@ func (d adoption) run(ctx context.Context, a *app.App) (err error) {
 			return errors.New("nothing was taken in")
 		}
 	}
-	done, err := d.Run(ctx, func(int) {})
-	if d.Follow && ctx.Err() != nil {
+	done, err := sys.Adopt(ctx, d.Request, d.follow)
+	if d.follow && ctx.Err() != nil {
 		err = nil
 	}
 	if err == nil || done.Failures > 0 {
@@ -125,7 +118,7 @@ func (d adoption) run(ctx context.Context, a *app.App) (err error) {
 	return err
 }
 
-func (d adoption) print(verb string, r adopt.Result) {
+func (d adoptArgs) print(verb string, r adopt.Result) {
 	fmt.Fprintf(d.Out, "%s %s\n", verb, wording.Plural(r.Failures, "failure"))
 	if len(r.Groups) > 0 {
 		table := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
@@ -137,6 +130,6 @@ func (d adoption) print(verb string, r adopt.Result) {
 	}
 	if r.Unreadable > 0 {
 		fmt.Fprintf(d.Out, "%s cannot be read as %s and stays in queue %s: %s\n",
-			wording.Plural(r.Unreadable, "message"), d.Format.Name, terminal.Cell(d.Queue, 120), terminal.Cell(r.Reason, 300))
+			wording.Plural(r.Unreadable, "message"), d.Format, terminal.Cell(d.Queue, 120), terminal.Cell(r.Reason, 300))
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/adopt"
+	"github.com/watershipmq/watership/internal/adoption"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/config"
@@ -98,6 +100,14 @@ func (r remote) Resume(ctx context.Context, job replayer.Job, progress func(repl
 // FollowTo implements subscriber.
 func (r remote) FollowTo(context.Context, string, string, func(subscription.Checkpoint)) error {
 	return usagef("--follow cannot go through --server, since it runs in the command: use watership subscribe")
+}
+
+// Adopt implements adopter.
+func (r remote) Adopt(ctx context.Context, request adoption.Request, follow bool) (adopt.Result, error) {
+	if follow {
+		return adopt.Result{}, usagef("--follow cannot go through --server, since it runs in the command: run it where amqp.url is configured")
+	}
+	return r.Client.Adopt(ctx, request)
 }
 
 // Queues implements system.

@@ -30,8 +30,6 @@ func withoutServer(cmd *cobra.Command) string {
 		return "it runs a server itself"
 	case "setup", "import", "quarantine":
 		return "it changes RabbitMQ and the store themselves: run it where they are configured (amqp.url, store.url)"
-	case "adopt":
-		return "it consumes a queue of RabbitMQ: run it where amqp.url is configured"
 	case "token":
 		return "it changes the tokens of the server: run it where the file http.auth.tokens_file is"
 	case "healthcheck":

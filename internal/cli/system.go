@@ -7,6 +7,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/adopt"
+	"github.com/watershipmq/watership/internal/adoption"
 	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
@@ -32,6 +34,7 @@ type system interface {
 	decider
 	replays
 	subscriber
+	adopter
 
 	// Publish publishes messages in order, at most so many per second (0: no limit),
 	// and returns how many are confirmed.
@@ -141,6 +144,12 @@ type subscriber interface {
 	FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error
 
 	ChangeParked(ctx context.Context, name string, drop bool, positions []string, by subscriptions.Caller) (int, error)
+}
+
+// adopter takes in the failed messages of other systems.
+type adopter interface {
+	PreviewAdoption(ctx context.Context, r adoption.Request) (adopt.Result, error)
+	Adopt(ctx context.Context, r adoption.Request, follow bool) (adopt.Result, error)
 }
 
 // replays plans and runs jobs.

@@ -1,0 +1,53 @@
+// Package adoption has what commands and the HTTP API do with the error queues of other
+// systems, and runs the adoptions that requests of the API start.
+package adoption
+
+import (
+	"context"
+
+	"github.com/watershipmq/watership/internal/adopt"
+	"github.com/watershipmq/watership/internal/app"
+)
+
+// Request describes an adoption: the messages of an error queue become failures.
+type Request struct {
+	Queue       string `json:"queue" minLength:"1" maxLength:"255" doc:"Error queue"`
+	Format      string `json:"format" enum:"celery,dead-letter,kicks,masstransit,nservicebus,spring,watermill,wolverine" doc:"Format of its failures"`
+	FailedQueue string `json:"failed_queue,omitempty" maxLength:"255" doc:"Queue in which the messages failed, if they do not say it"`
+	Limit       int    `json:"limit,omitempty" minimum:"0" doc:"Most messages to take in; 0: those that are in the queue"`
+}
+
+// Service adopts by the servers of an App.
+type Service struct{ App *app.App }
+
+// Preview reads the first messages of the error queue, up to 1,000, and returns them to it.
+func (s Service) Preview(ctx context.Context, r Request) (adopt.Result, error) {
+	adopter, err := s.adopter(ctx, r)
+	if err != nil {
+		return adopt.Result{}, err
+	}
+	return adopter.Look(ctx)
+}
+
+// Adopt takes in the messages that are in the error queue or, to follow it, each new message
+// until ctx ends.
+func (s Service) Adopt(ctx context.Context, r Request, follow bool) (adopt.Result, error) {
+	adopter, err := s.adopter(ctx, r)
+	if err != nil {
+		return adopt.Result{}, err
+	}
+	adopter.Follow = follow
+	return adopter.Run(ctx, func(int) {})
+}
+
+func (s Service) adopter(ctx context.Context, r Request) (a adopt.Adopter, err error) {
+	if a.Format, err = adopt.FormatNamed(r.Format); err != nil {
+		return a, app.InputError{Err: err}
+	}
+	if a.Connection, err = s.App.Dial(ctx); err != nil {
+		return a, err
+	}
+	a.Queue, a.Of, a.Limit, a.Topology = r.Queue, r.FailedQueue, r.Limit, s.App.Topology()
+	a.Publisher, err = s.App.Publisher(ctx)
+	return a, err
+}
