@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/routepage"
 )
 
 // files has the pages, and the styles and scripts that they load.
@@ -97,6 +98,7 @@ func New(cfg Config) (*Console, error) {
 	} {
 		c.Handle(pattern, show)
 	}
+	routepage.Register(made, c.client)
 	return c, nil
 }
 

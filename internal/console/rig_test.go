@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,11 +41,15 @@ type system struct {
 	broken *atomic.Bool
 }
 
-// newSystem starts a system with more settings, as environment variables.
+// newSystem starts a system with more settings, as environment variables. With WATERSHIP_AMQP_URL it is
+// on that broker.
 func newSystem(t testing.TB, settings ...string) system {
 	t.Helper()
+	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "WATERSHIP_AMQP_URL=") }) {
+		settings = append(settings, "WATERSHIP_AMQP_URL="+config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0")
+	}
 	environ := append([]string{
-		"WATERSHIP_AMQP_URL=" + config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_HTTP_LISTEN=127.0.0.1:0",
+		"WATERSHIP_HTTP_LISTEN=127.0.0.1:0",
 		"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"), "WATERSHIP_DATA=" + t.TempDir(),
 	}, settings...)
 	cfg, err := config.Load(config.Sources{Environ: environ})
@@ -71,6 +76,7 @@ func newSystem(t testing.TB, settings ...string) system {
 	go func() {
 		ended <- a.Serve(ctx, app.Extension{
 			API: served, Pages: pages, Alerts: role,
+			Reload: func() (config.Config, error) { return config.Load(config.Sources{Environ: environ}) },
 			Taps:   []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
 			Routes: []pipeline.Route{{Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Handler: s.handle}},
 			Run: func(ctx context.Context, server *app.Server) error {

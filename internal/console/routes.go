@@ -20,7 +20,7 @@ type routesPage struct {
 	Wait     string
 	Routes   *frame.Part[systempage.Routes]
 	Failures *frame.Part[systempage.OpenFailures]
-	Queues   *frame.Part[[]routes.Queue] // Watership's own
+	Queues   *frame.Part[[]routes.Queue]
 	Key      string                      // of the next action
 	Done     string                      // the result of the last action
 	Refused  *problem.Problem            // of an action
@@ -39,7 +39,7 @@ func (c *Console) showRoutes(r *http.Request) (frame.Response, error) {
 func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
 	p := frame.NewParts(r)
 	data.Wait, data.Key = "/routes?"+frame.WaitParameter+"=1", rand.Text()
-	data.Routes, data.Failures, data.Queues = frame.Ask(p, c.routes), frame.Ask(p, c.openFailures), frame.Ask(p, c.ownQueues)
+	data.Routes, data.Failures, data.Queues = frame.Ask(p, c.routes), frame.Ask(p, c.openFailures), frame.Ask(p, c.queues)
 	p.Wait()
 	made := systemPage("Routes", "/routes", "routes.html", data)
 	made.Refresh = routesRefresh
@@ -55,19 +55,15 @@ func (c *Console) routes(ctx context.Context) (systempage.Routes, error) {
 	return systempage.NewRoutes(found), err
 }
 
-func (c *Console) ownQueues(ctx context.Context) (own []routes.Queue, err error) {
+func (c *Console) queues(ctx context.Context) (all []routes.Queue, err error) {
 	for cursor := ""; ; {
 		var found routes.QueuePage
 		if err := c.client.Get(ctx, "/queues", url.Values{"cursor": {cursor}}, &found); err != nil {
 			return nil, err
 		}
-		for _, q := range found.Queues {
-			if q.Own {
-				own = append(own, q)
-			}
-		}
+		all = append(all, found.Queues...)
 		if cursor = found.Cursor; cursor == "" {
-			return own, nil
+			return all, nil
 		}
 	}
 }
