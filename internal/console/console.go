@@ -91,6 +91,7 @@ func New(cfg Config) (*Console, error) {
 
 		"GET /messages/{id}":          c.message,
 		"GET /messages/{id}/image":    c.messageImage,
+		"GET /messages/{id}/explain":  c.explainMessage,
 		"GET /messages/{id}/discard":  c.messageDiscardForm,
 		"POST /messages/{id}/discard": c.discardMessage,
 		"GET /messages/{id}/copy":     c.messageCopyForm,

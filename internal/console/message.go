@@ -115,6 +115,13 @@ func (c *Console) findMessage(r *http.Request) (messageView, api.Message, error)
 	return v, found.Messages[selected], nil
 }
 
+// HasFailed reports whether an attempt at the message has failed.
+func (v messageView) HasFailed() bool {
+	return slices.ContainsFunc(v.Life, func(s lifeStep) bool {
+		return s.Action == schemas.RetryScheduled || s.Action == schemas.Poisoned
+	})
+}
+
 // messagePath returns the path of the page of an event's message alone.
 func messagePath(e schemas.Event) string {
 	return "/messages/" + url.PathEscape(cmp.Or(e.Fingerprint, e.EventID))

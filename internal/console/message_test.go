@@ -95,7 +95,9 @@ func TestMessageThatFailed(t *testing.T) {
 	page := s.get(t, "/messages/m-1")
 	page.want(t, http.StatusOK, "Message m-1", "orders failed given up", "Fingerprint v1:", "to exchange shop with routing key order.placed",
 		"poisoned at queue orders , attempt 1", "no table for order m-1", "tenant string acme", "n int32 7", "deep array", "message_id m-1", "content_type application/json",
-		`"item" : "violin"`, "No other message belongs to this one", "Replay to the queue that failed", "Discard")
+		`"item" : "violin"`, "No other message belongs to this one", "Replay to the queue that failed", "Discard", "Class, rule and further attempts")
+	s.get(t, "/messages/m-1/explain").want(t, http.StatusOK, "Retries of m-1", "Queue orders", "Class default", "Attempt 1 of 4 failed", "Then given up")
+	s.get(t, "/messages/nobody/explain").want(t, http.StatusNotFound, "nobody")
 	e := s.only(t, "action: poisoned")
 	for _, link := range []string{
 		"/replays/new?" + url.Values{"ids": {e.EventID}, "target": {"failed_queue"}, "since": {"all"}}.Encode(),

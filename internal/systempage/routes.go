@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/routes"
 )
 
@@ -84,10 +85,10 @@ func (r Route) Badge() string {
 }
 
 // Median is the time that half of the latest messages took at most.
-func (r Route) Median() time.Duration { return Seconds(r.Recent.Median) }
+func (r Route) Median() time.Duration { return frame.Seconds(r.Recent.Median) }
 
 // P95 is exceeded by one of 20 messages.
-func (r Route) P95() time.Duration { return Seconds(r.Recent.P95) }
+func (r Route) P95() time.Duration { return frame.Seconds(r.Recent.P95) }
 
 // Attempts is the number of attempts for errors of most classes; 0: it is not known.
 func (r Route) Attempts() int {

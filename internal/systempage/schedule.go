@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/routestate"
 )
 
@@ -41,17 +42,17 @@ const (
 
 // NewSchedule draws a schedule.
 func NewSchedule(s routestate.Schedule) Schedule {
-	made := Schedule{Schedule: s, Total: Seconds(s.Total), Hidden: s.Attempts - 1 - len(s.Delays), End: percent(axisEnd + 4.5)}
+	made := Schedule{Schedule: s, Total: frame.Seconds(s.Total), Hidden: s.Attempts - 1 - len(s.Delays), End: percent(axisEnd + 4.5)}
 	axis := axis{made.Total, time.Second}
 	if len(s.Delays) > 0 && s.Delays[0] > 0 {
-		axis.unit = Seconds(s.Delays[0])
+		axis.unit = frame.Seconds(s.Delays[0])
 	}
 	after, labelled := time.Duration(0), axisBegin
 	made.Attempts = []Attempt{{Number: 1, X: percent(axisBegin), Labelled: true}}
 	for i, delay := range s.Delays {
-		after += Seconds(delay)
+		after += frame.Seconds(delay)
 		share := axis.position(after)
-		next := Attempt{Number: i + 2, Delay: Seconds(delay), After: after, X: percent(share), Labelled: share-labelled >= labelRoom}
+		next := Attempt{Number: i + 2, Delay: frame.Seconds(delay), After: after, X: percent(share), Labelled: share-labelled >= labelRoom}
 		if next.Labelled {
 			labelled = share
 		}
@@ -92,9 +93,4 @@ func percent(share float64) string { return strconv.FormatFloat(share, 'f', 2, 6
 func (s Schedule) JitterPercent() int { return int(math.Round(100 * s.Jitter)) }
 
 // GiveUpWithin is the time since the first failure after which there is no attempt.
-func (s Schedule) GiveUpWithin() time.Duration { return Seconds(s.GiveUpAfter) }
-
-// Seconds returns a duration of the API.
-func Seconds(s float64) time.Duration {
-	return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
-}
+func (s Schedule) GiveUpWithin() time.Duration { return frame.Seconds(s.GiveUpAfter) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/doctor"
 )
 
@@ -58,7 +59,7 @@ func NewServer(of app.Status) Server {
 		if q.Lag == nil {
 			continue
 		}
-		if lag := Seconds(*q.Lag); s.Lag == nil || lag > *s.Lag {
+		if lag := frame.Seconds(*q.Lag); s.Lag == nil || lag > *s.Lag {
 			s.Lag = &lag
 		}
 	}
