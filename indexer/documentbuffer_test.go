@@ -15,7 +15,7 @@ func TestDocumentsStayValidUntilReset(t *testing.T) {
 	for round := range 3 {
 		var got, want [][]byte
 		total := 0
-		for n, size := range []int{0, 10, 1 << 10, 50 << 10, 1 << 10, 200 << 10, 1 << 20, 1 << 10, 100 << 10, 10} {
+		for n, size := range []int{0, 10, 1 << 10, 50 << 10, 1 << 10, 200 << 10, 300 << 10, 1 << 10, 100 << 10, 10} {
 			for _, char := range []string{"x", "\x00", "é", `"`} { // some documents are larger than expected
 				event := schemas.Event{Envelope: schemas.Envelope{Body: bytes.Repeat([]byte(char), size)}}
 				event.EventID, event.Action, event.BodyIn = fmt.Sprint(round, n), schemas.Published, schemas.BodyHere

@@ -23,7 +23,9 @@ import (
 // each is stored completely, searchable or with the reason why not, can be replayed, and
 // does not delay others.
 func TestHardCases(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
 		h := &hardCases{system: newSystem(t, b), store: newStore(t, b)}
 		if _, err := h.store.CreateJob(patient(t), "job", []byte("{}")); err != nil {
 			t.Fatal(err)

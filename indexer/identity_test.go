@@ -237,6 +237,7 @@ func TestEqualRedeliveredMessagesInTwoBatchesStayTwo(t *testing.T) {
 // A consumer that changes its prefetch requeues messages that it has not collected. They
 // are redelivered, and are not the equal messages that are stored.
 func TestEqualMessagesInABacklogStayApart(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for name, ids := range map[string]int{"300 of one id": 1, "64 ids twice": 64} {
 			t.Run(name, func(t *testing.T) {

@@ -26,7 +26,11 @@ import (
 // at random, and bulk requests of the killed ones are written late. Readers read every
 // event once and in order, and no event becomes visible where a reader has been.
 func TestReadersSkipNothing(t *testing.T) {
-	rounds := 5
+	t.Parallel()
+	rounds := 2
+	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+		rounds = 20
+	}
 	if n, err := strconv.Atoi(os.Getenv("WATERSHIP_TEST_ROUNDS")); err == nil {
 		rounds = n
 	}

@@ -68,6 +68,7 @@ func TestAssignFreeSequencesKeepsTheOrder(t *testing.T) {
 
 // An indexer is killed when a bulk request is stored and an earlier one is not.
 func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, message := range map[string]func(*system, int) rabbit.Message{
 		"of messages": func(s *system, n int) rabbit.Message {
 			e := s.message("order", n)
@@ -108,7 +109,7 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 // An indexer is killed with more unacknowledged messages than the first prefetch of the
 // next one.
 func TestTheOrderIsKeptAcrossACrashInABacklog(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		const before, count = 600, 1900
 		c := newCrash(t, b)

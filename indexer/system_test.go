@@ -290,11 +290,13 @@ func (s *system) selection(text string) eventstore.Selection {
 func (s *system) wait(store testStore, want int) []schemas.Event {
 	s.t.Helper()
 	var got []schemas.Event
-	for deadline := time.Now().Add(2 * rabbittest.Timeout); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * rabbittest.Timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if s.count(store) < int64(want) {
+			continue
+		}
 		if got = s.events(store, ""); len(got) >= want {
 			return got
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	for _, queue := range s.topology.Indexed() {
 		s.t.Logf("%d messages wait in %s", s.Len(s.t, queue), queue)
@@ -306,15 +308,8 @@ func (s *system) wait(store testStore, want int) []schemas.Event {
 // counted waits until the store has want documents, and fails if it has more.
 func (s *system) counted(store testStore, want int) {
 	s.t.Helper()
-	selection := s.selection("")
-	for deadline := time.Now().Add(4 * rabbittest.Timeout); ; time.Sleep(20 * time.Millisecond) {
-		if err := store.Refresh(patient(s.t)); err != nil {
-			s.t.Fatal(err)
-		}
-		got, err := store.Count(patient(s.t), selection)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+	for deadline := time.Now().Add(4 * rabbittest.Timeout); ; time.Sleep(50 * time.Millisecond) {
+		got := s.count(store)
 		if got == int64(want) {
 			return
 		}
@@ -322,6 +317,19 @@ func (s *system) counted(store testStore, want int) {
 			s.t.Fatalf("%d documents, want %d\n%s", got, want, s.log)
 		}
 	}
+}
+
+// count returns how many documents of this test the store has.
+func (s *system) count(store testStore) int64 {
+	s.t.Helper()
+	if err := store.Refresh(patient(s.t)); err != nil {
+		s.t.Fatal(err)
+	}
+	got, err := store.Count(patient(s.t), s.selection(""))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
 }
 
 // finish waits for want events, stops the indexers, and fails if there are more events or
