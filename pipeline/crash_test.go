@@ -65,7 +65,7 @@ func TestCrashingProcess(t *testing.T) {
 func TestCrashLoop(t *testing.T) {
 	b := rabbittest.Newest(t)
 	for _, kind := range []QueueType{Quorum, Classic} {
-		t.Run(string(kind), func(t *testing.T) { testCrashLoop(t, b, kind, 8) })
+		t.Run(string(kind), func(t *testing.T) { testCrashLoop(t, b, kind, 8, 10, 1) })
 	}
 }
 
@@ -76,7 +76,7 @@ func TestSoakCrashLoop(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []QueueType{Quorum, Classic} {
 			for _, concurrency := range []int{1, 8} {
-				t.Run(fmt.Sprint(kind, concurrency), func(t *testing.T) { testCrashLoop(t, b, kind, concurrency) })
+				t.Run(fmt.Sprint(kind, concurrency), func(t *testing.T) { testCrashLoop(t, b, kind, concurrency, 20, 2) })
 			}
 		}
 	})
@@ -145,14 +145,14 @@ func testManyCrashes(t *testing.T, b rabbittest.Broker, kind QueueType, processe
 	t.Logf("%d processes ended", ends.Load())
 }
 
-func testCrashLoop(t *testing.T, b rabbittest.Broker, kind QueueType, concurrency int) {
+func testCrashLoop(t *testing.T, b rabbittest.Broker, kind QueueType, concurrency, good, bad int) {
 	t.Parallel() // most of it is waiting
-	const good, bad, mostProcesses = 20, 2, 30
+	const mostProcesses = 30
 	r := start(t, b, nil) // has the roles
 	queue := b.Queue(t, amqp.Table{"x-queue-type": string(kind)})
 	for i := range good + bad {
 		body := fmt.Sprint("good ", i)
-		if i == 2 || i == 9 {
+		if i%7 == 2 && i/7 < bad {
 			body = fmt.Sprint("crash ", i)
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint(i), Body: []byte(body)})

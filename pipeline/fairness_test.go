@@ -187,7 +187,7 @@ func TestOrderAfterALostConnection(t *testing.T) {
 func TestOrderOverRestarts(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const messages, keys = 120, 3
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		var mu sync.Mutex
 		tries, handled := map[string]int{}, map[string][]string{}

@@ -90,7 +90,8 @@ func TestOutageLosesNoAttempt(t *testing.T) {
 		"time-out": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+			t.Parallel()
+			rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
 				var over atomic.Bool
 				service := newService(t, func(w http.ResponseWriter, r *http.Request) {
 					if over.Load() {
