@@ -103,6 +103,7 @@ type State struct {
 		Assignee string
 		Until    time.Time // muted up to this time; zero: without an end
 		Count    int       // muted for so many further failures; 0: for any number
+		UpTo     int64     // resolved up to the failure with this sequence
 	}
 }
 

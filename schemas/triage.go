@@ -18,6 +18,7 @@ func (s State) writeTriage(h typedTable) {
 	t.setText("assignee", shorten(s.Triage.Assignee, longestName))
 	t.setTime("until", s.Triage.Until)
 	t.setInt("count", int64(s.Triage.Count))
+	t.setInt("up-to", s.Triage.UpTo)
 	h[headerTriage] = amqp.Table(t)
 }
 
@@ -28,6 +29,7 @@ func (s *State) readTriage(headers amqp.Table) {
 	t := typedTable(table)
 	s.Triage.Group, s.Triage.Decision, s.Triage.Assignee = t.text("group"), t.text("decision"), t.text("assignee")
 	s.Triage.Until, s.Triage.Count = storable(t.time("until")), int(min(max(0, t.int("count")), mostCounted))
+	s.Triage.UpTo = min(max(0, t.int("up-to")), MaxSequence)
 }
 
 // appendTriage appends its fields that failures do not have.
@@ -38,6 +40,7 @@ func appendTriage(o *jsonappend.Object, e *Event) {
 	o.String("assignee", e.Triage.Assignee)
 	o.Time("until", storable(e.Triage.Until))
 	o.Positive("count", int64(e.Triage.Count))
+	o.Positive("up_to", e.Triage.UpTo)
 	o.Close(triage)
 }
 
@@ -54,6 +57,8 @@ func readTriageFields(r *jsonscan.Reader, s *State) {
 			s.Triage.Until = r.Time()
 		case "count":
 			s.Triage.Count = int(r.Int(64))
+		case "up_to":
+			s.Triage.UpTo = r.Int(64)
 		}
 	})
 }

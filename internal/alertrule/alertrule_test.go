@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/alertrule"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/schemas"
@@ -178,6 +179,48 @@ func TestOpenGroupDoesNotRegress(t *testing.T) {
 	r.event(schemas.Discarded, "orders", "old", "")
 	r.event(schemas.Poisoned, "orders", "m5", "stock is low")
 	r.expect(again(), "failures again, after all were resolved, in queue orders: stock is low")
+}
+
+// A muted group has no alert. When its time or its count has passed, it has one again.
+func TestMutedGroups(t *testing.T) {
+	r := newRig(t)
+	fresh, again := r.rule("on: new_group"), r.rule("on: regressed")
+	r.expect(fresh())
+	r.expect(again())
+	const isNew = "new failures in queue orders: price is wrong"
+	r.event(schemas.Poisoned, "orders", "m1", "price is wrong")
+	r.expect(fresh(), isNew)
+	kind := history.Kind{Queue: "orders", Class: "price", Type: "error", Group: "price is wrong"}
+	decide := func(c failuregroup.Change) {
+		r.event(schemas.Triaged, "orders", "", "", func(e *schemas.Event) { e.State = c.Event(kind, "ada", time.Now()) })
+	}
+	decide(failuregroup.Change{Decision: failuregroup.Muted, Count: 2, Reason: "few"})
+	r.expect(fresh())
+	r.event(schemas.Poisoned, "orders", "m2", "price is wrong")
+	r.expect(fresh())
+	r.event(schemas.Poisoned, "orders", "m3", "price is wrong")
+	r.expect(fresh(), isNew)
+	decide(failuregroup.Change{Decision: failuregroup.Muted, Until: time.Now().Add(time.Hour), Reason: "late"})
+	r.expect(fresh())
+	decide(failuregroup.Change{Decision: failuregroup.Unmuted})
+	r.expect(fresh(), isNew)
+	r.expect(again())
+}
+
+// A group that an operator has resolved regresses with the next failure, even if one of the
+// failures before is open.
+func TestResolvedGroupRegresses(t *testing.T) {
+	r := newRig(t)
+	again := r.rule("on: regressed")
+	r.expect(again())
+	r.event(schemas.Poisoned, "orders", "m1", "price is wrong")
+	r.expect(again())
+	resolved := failuregroup.Change{Decision: failuregroup.Resolved, Reason: "fixed", UpTo: r.sequence}
+	kind := history.Kind{Queue: "orders", Class: "price", Type: "error", Group: "price is wrong"}
+	r.event(schemas.Triaged, "orders", "", "", func(e *schemas.Event) { e.State = resolved.Event(kind, "ada", time.Now()) })
+	r.expect(again())
+	r.event(schemas.Poisoned, "orders", "m2", "price is wrong")
+	r.expect(again(), "failures again, after all were resolved, in queue orders: price is wrong")
 }
 
 // An evaluation reads no further than the record is complete.

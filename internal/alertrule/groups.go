@@ -6,15 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
 )
 
 // groupRule finds groups of failures that are new, or that fail again after all of their
-// failures were resolved. The alert of a group holds until its failures are resolved.
+// failures were resolved. The alert of a group holds until its failures are resolved; while an
+// operator has muted the group, there is none.
 type groupRule struct {
 	System
 	query     kql.Node
@@ -48,6 +51,11 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 	if err != nil {
 		return nil, nil, err
 	}
+	states, err := failuregroup.Read(ctx, r.Store, r.ofSource(kql.All{}), time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	failures.Resolved = states.Resolutions()
 	m := groupMemory{Sequence: complete} // groups that exist at the first evaluation are not new
 	if memory != nil {
 		if err := json.Unmarshal(memory, &m); err != nil {
@@ -64,9 +72,11 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 	}
 	m.Groups = m.Groups[:min(len(m.Groups), maxGroups)]
 	next, err := json.Marshal(m)
-	found := make([]alert.Alert, len(m.Groups))
-	for i, g := range m.Groups {
-		found[i] = r.alert(g)
+	found := []alert.Alert{}
+	for _, g := range m.Groups {
+		if !states.IsMuted(g.Kind) {
+			found = append(found, r.alert(g))
+		}
 	}
 	return found, next, err
 }

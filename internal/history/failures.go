@@ -16,7 +16,7 @@ type Failures struct {
 	Reporters Reporters
 	UpTo      int64 // the sequence up to which events count; 0: all events
 
-	// Resolved has the sequences of the latest events by which operators resolved groups.
+	// Resolved has the sequences up to which operators resolved the failures of groups.
 	Resolved map[Kind]int64
 }
 

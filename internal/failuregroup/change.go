@@ -1,0 +1,110 @@
+// Package failuregroup has the decisions of operators about groups of failures, and the state
+// of a group, which follows from the events of these decisions.
+package failuregroup
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Decision is what an operator decided about a group.
+type Decision string
+
+// The decisions. Resolved follows after the failures of the group were discarded.
+const (
+	Assigned   Decision = "assigned"
+	Unassigned Decision = "unassigned"
+	Muted      Decision = "muted"
+	Unmuted    Decision = "unmuted"
+	Noted      Decision = "noted"
+	Resolved   Decision = "resolved"
+)
+
+// Bounds of a Change. Longer texts would be cut in the event.
+const (
+	MaxText     = 1000 // bytes
+	MaxAssignee = 200  // bytes
+	MaxCount    = 1_000_000
+)
+
+// Change is a decision about a group with its details.
+type Change struct {
+	Decision Decision
+	Assignee string
+	Until    time.Time // Muted: up to this time; zero: Count alone ends it
+	Count    int       // Muted: for so many further failures; 0: Until alone ends it
+	Reason   string    // of Noted: the note
+	UpTo     int64     // Resolved: sequence of the newest failure that it is about
+}
+
+// Check reports a mistake in a change.
+func (c Change) Check(now time.Time) error {
+	switch c.Decision {
+	case Assigned:
+		if strings.TrimSpace(c.Assignee) == "" {
+			return errors.New("expected the name of the assignee")
+		}
+	case Muted:
+		if err := c.checkEnd(now); err != nil {
+			return err
+		}
+	case Unassigned, Unmuted, Noted, Resolved:
+	default:
+		return fmt.Errorf("decision %q: expected assigned, unassigned, muted, unmuted or noted", c.Decision)
+	}
+	if strings.TrimSpace(c.Reason) == "" {
+		switch c.Decision {
+		case Muted, Resolved:
+			return errors.New("expected a reason")
+		case Noted:
+			return errors.New("expected the text of the note")
+		}
+	}
+	return c.checkTexts()
+}
+
+func (c Change) checkEnd(now time.Time) error {
+	switch {
+	case c.Until.IsZero() && c.Count == 0:
+		return errors.New("expected a time or a number of failures at which the group is no longer muted")
+	case c.Count < 0 || c.Count > MaxCount:
+		return fmt.Errorf("%d failures: expected 1 to %d", c.Count, MaxCount)
+	case !c.Until.IsZero() && !c.Until.After(now):
+		return fmt.Errorf("muted until %s, which has passed", c.Until.UTC().Format(time.RFC3339))
+	case c.Until.Year() > 9999:
+		return fmt.Errorf("muted until the year %d", c.Until.Year())
+	}
+	return nil
+}
+
+func (c Change) checkTexts() error {
+	switch {
+	case len(c.Assignee) > MaxAssignee || !utf8.ValidString(c.Assignee) || strings.ContainsFunc(c.Assignee, unicode.IsControl):
+		return fmt.Errorf("the assignee: expected a name of at most %d bytes", MaxAssignee)
+	case len(c.Reason) > MaxText:
+		return fmt.Errorf("the text has %d bytes: expected at most %d", len(c.Reason), MaxText)
+	case !utf8.ValidString(c.Reason):
+		return errors.New("the text is not UTF-8")
+	}
+	return nil
+}
+
+// Event returns the state of a `triaged` event of an operator's change of a group.
+func (c Change) Event(of history.Kind, operator string, now time.Time) schemas.State {
+	s := schemas.State{
+		EventID: "triage:" + rand.Text(), Fingerprint: schemas.Envelope{}.Fingerprint(), Time: now, Queue: of.Queue,
+		Failure: schemas.Failure{Type: of.Type, Class: of.Class, Message: of.Group},
+	}
+	s.Audit.User, s.Audit.Reason = operator, strings.TrimSpace(c.Reason)
+	s.Triage.Group, s.Triage.Decision, s.Triage.Assignee = of.ID(), string(c.Decision), strings.TrimSpace(c.Assignee)
+	s.Triage.Until, s.Triage.Count, s.Triage.UpTo = c.Until.UTC(), c.Count, c.UpTo
+	return s
+}
