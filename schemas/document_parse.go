@@ -10,9 +10,8 @@ import (
 
 // ParseDocument converts the source of a document back to its event. It refuses
 // JSON that is no document of Watership, and documents with a newer version.
-func ParseDocument(source []byte) (Event, error) {
+func ParseDocument(source []byte) (event Event, err error) {
 	r := jsonscan.New(source)
-	var event Event
 	event.ReadDocument(r)
 	if err := r.End(); err != nil {
 		return Event{}, fmt.Errorf("reading document %q: %w", event.EventID, err)
@@ -23,26 +22,26 @@ func ParseDocument(source []byte) (Event, error) {
 // ReadDocument replaces an event by that of a document inside a larger JSON value, as
 // ParseDocument does.
 func (e *Event) ReadDocument(r *jsonscan.Reader) {
-	event := Event{State: State{Version: WireVersion}}
+	*e = Event{State: State{Version: WireVersion}}
 	version := 0
 	outcome := ""
 	var exact exactParts
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "@timestamp":
-			event.Time = r.Time()
+			e.Time = r.Time()
 		case "event":
-			outcome = readEventFields(r, &event)
+			outcome = readEventFields(r, e)
 		case "user":
-			event.Audit.User = readText(r, "name")
+			e.Audit.User = readText(r, "name")
 		case "client":
-			event.Audit.Address = readText(r, "address")
+			e.Audit.Address = readText(r, "address")
 		case "messaging":
-			exact.readMessaging(r, &event)
+			exact.readMessaging(r, e)
 		case "error":
-			readError(r, &event.Failure)
+			readError(r, &e.Failure)
 		case "watership":
-			version = readWatership(r, &event)
+			version = readWatership(r, e)
 		case "amqp":
 			exact.readAMQP(r)
 		case "headers":
@@ -51,15 +50,14 @@ func (e *Event) ReadDocument(r *jsonscan.Reader) {
 			exact.body = readBody(r)
 		}
 	})
-	event.Envelope = exact.envelope()
-	event.Audit.Refused = event.Action == Audited && outcome == Poisoned.Outcome()
-	if event.QuarantinedAction != "" { // event.action is for searches
-		event.Action = Quarantined
+	e.Envelope = exact.envelope()
+	e.Audit.Refused = e.Action == Audited && outcome == Poisoned.Outcome()
+	if e.QuarantinedAction != "" { // event.action is for searches
+		e.Action = Quarantined
 	}
 	if err := checkVersion(version); err != nil {
 		r.Fail(err)
 	}
-	*e = event
 }
 
 func checkVersion(version int) error {
