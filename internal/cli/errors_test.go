@@ -30,6 +30,9 @@ func TestBadInput(t *testing.T) {
 		also string
 	}{
 		{"serch", 2, `unknown command "serch": expected one of`, "search"},
+		{"serch --limit 1", 2, `unknown command "serch": expected one of`, "search"},
+		{"discard --yes x", 2, `unknown command "discard": expected one of`, "did you mean 'watership failed discard'?"},
+		{"config nonsense --verbose", 2, `unknown command "nonsense": expected one of check, show`, ""},
 		{"search --nope", 2, "unknown flag: --nope", "--help"},
 		{"search (action:", 2, "found", "\n          ^\n"},
 		{"search acton:|poisoned", 2, `no field "acton"`, "event.action"},

@@ -103,6 +103,11 @@ With --server and --token-file, commands go through the HTTP API of a running
 	root.SetOut(t.Out)
 	root.SetErr(t.Err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && cmd.Args != nil { // a flag of an unknown command is unknown
+			if unknown := cmd.Args(cmd, args); unknown != nil {
+				return unknown
+			}
+		}
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	from := addSettings(root.PersistentFlags(), environ)
@@ -155,12 +160,18 @@ func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	names := make([]string, 0, len(cmd.Commands()))
+	elsewhere := ""
 	for _, command := range cmd.Commands() {
 		if command.IsAvailableCommand() {
 			names = append(names, command.Name())
 		}
+		for _, sub := range command.Commands() {
+			if sub.Name() == args[0] && elsewhere == "" {
+				elsewhere = fmt.Sprintf("; did you mean '%s'?", sub.CommandPath())
+			}
+		}
 	}
-	return usagef("unknown command %q: expected one of %s", args[0], strings.Join(names, ", "))
+	return usagef("unknown command %q: expected one of %s%s", args[0], strings.Join(names, ", "), elsewhere)
 }
 
 // exactArgs requires n arguments; its error describes them.
