@@ -230,6 +230,15 @@ func TestHiddenPagesAskForNothing(t *testing.T) {
 // widths are those of a phone, a tablet and a large screen.
 func widths() []int64 { return []int64{360, 800, 1600} }
 
+// screens are the color schemes and widths in which a page is checked. The layout of a page
+// depends on its width, and its contrasts on its scheme.
+func screens() map[string][]int64 {
+	if os.Getenv("WATERSHIP_TEST_SOAK") != "" || os.Getenv("WATERSHIP_TEST_PICTURES") != "" {
+		return map[string][]int64{"light": widths(), "dark": widths()}
+	}
+	return map[string][]int64{"light": {360, 1600}, "dark": {800}}
+}
+
 // Each page has no serious barrier, in light and dark, and no page scrolls sideways.
 func TestPagesHaveNoBarriers(t *testing.T) {
 	s := newSystem(t)
@@ -239,8 +248,8 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 		"/?wait=1", "/messages", "/messages/order-3", "/messages/order-3/copy", "/messages/order-3/discard", "/failures", "/failures?view=list",
 		"/failures/discard?q=queue%3A+orders", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/doctor?wait=1", "/nothing",
 	} {
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range widths() {
+		for scheme, widths := range screens() {
+			for _, width := range widths {
 				b.look(t, width, scheme)
 				b.open(t, path)
 				if wide := value[int64](t, b, "document.documentElement.scrollWidth"); wide > width {

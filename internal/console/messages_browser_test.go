@@ -250,8 +250,8 @@ func TestMessagesInEachState(t *testing.T) {
 		"messages-empty":   "/messages?q=message.id%3A+nobody",
 		"messages-columns": "/messages?fields=message.id,headers.tenant,headers,fingerprint,duration&live=1",
 	} {
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range widths() {
+		for scheme, widths := range screens() {
+			for _, width := range widths {
 				b.look(t, width, scheme)
 				b.open(t, path)
 				b.do(t, "opening the menus", chromedp.Evaluate(`document.querySelectorAll("[data-menu]").forEach((m) => (m.open = true))`, nil))

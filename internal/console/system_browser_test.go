@@ -48,8 +48,8 @@ func TestRoutesInTheBrowser(t *testing.T) {
 	b.sees(t, "p.done", "The route of orders is paused.")
 	b.sees(t, "#states", "by an operator")
 	for _, path := range []string{"/?wait=1", "/routes?wait=1", "/doctor?wait=1", "/alerts?wait=1"} {
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range widths() {
+		for scheme, widths := range screens() {
+			for _, width := range widths {
 				b.look(t, width, scheme)
 				b.open(t, path)
 				if wide := value[int64](t, b, "document.documentElement.scrollWidth"); wide > width {
