@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,7 +65,8 @@ func TestDoctorManagementURLWithoutLogin(t *testing.T) {
 	}
 	address.User = nil
 	r := call(t.Context(), strings.NewReader(""), []string{
-		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + address.String(), "WATERSHIP_STORE_URL=http://127.0.0.1:1",
+		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + address.String(),
+		"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"),
 	}, "doctor", "-o", "json")
 	var list []doctor.Finding
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
@@ -273,12 +275,12 @@ func TestDoctorWithoutServers(t *testing.T) {
 // A broker that answers and does not let us in is not to be started.
 func TestDoctorIsNotLetIn(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	url := rabbittest.Newest(t).URL
+	url, store := rabbittest.Newest(t).URL, "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(t.TempDir(), "store.db")
 	for address, remedy := range map[string]string{
 		strings.Replace(url, "guest:guest", "guest:wrong", 1): "→ correct the user and the password in amqp.url",
 		url + "nobody-made-this":                              "→ rabbitmqctl add_vhost nobody-made-this && rabbitmqctl set_permissions --vhost nobody-made-this guest",
 	} {
-		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
+		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, store}, "doctor")
 		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
 			t.Errorf("%+v, want %s", got, remedy)
 		}

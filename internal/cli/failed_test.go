@@ -238,7 +238,7 @@ func testFailedGroups(t *testing.T, seed seeder) {
 func TestManyFailures(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	a := newest(t).seed(t)
-	const many = 20_000
+	const many = 11_000 // more than a response of Elasticsearch has
 	var events []schemas.Event
 	for n := range many {
 		events = append(events, a.event(2*n+1, schemas.Poisoned, poisonedAt("orders", fmt.Sprint("order ", n, " is lost")), instance(fmt.Sprint("i-", n))))

@@ -44,10 +44,10 @@ func newest(t *testing.T) parts {
 }
 
 // onEvery tells a story on the embedded parts, which are always there, and on
-// each RabbitMQ of the tests with their store, one after the other.
+// the newest RabbitMQ, or each one in make soak, with their store.
 func onEvery(t *testing.T, story func(t *testing.T, p parts)) {
 	t.Parallel() // most of it is waiting
-	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		t.Parallel()
 		story(t, around(t, broker))
 	})

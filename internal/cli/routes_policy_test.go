@@ -16,7 +16,7 @@ import (
 // them by another.
 func TestRouteOfAnExistingQueue(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		i := install(t, broker, "http://127.0.0.1:9/")
 		i.serve(t)
 		queue := broker.Queue(t, amqp.Table{"x-queue-type": "quorum"})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -55,19 +56,25 @@ func testShowIsBounded(t *testing.T, seed seeder) {
 }
 
 // Equal messages without an id are one to show, however many there were.
-func TestShowManyEqualMessages(t *testing.T) { bothWays(t, testShowManyEqualMessages) }
+func TestShowManyEqualMessages(t *testing.T) {
+	inEachStore(t, func(t *testing.T, seed seeder) { testShowManyEqualMessages(t, seed, 120_000) })
+	t.Run("api", func(t *testing.T) { // serve reads as show does
+		t.Parallel()
+		testShowManyEqualMessages(t, newSeededServer, 1_000)
+	})
+}
 
-func testShowManyEqualMessages(t *testing.T, seed seeder) {
+func testShowManyEqualMessages(t *testing.T, seed seeder, size int) {
 	a := seed(t)
 	var events []schemas.Event
 	for n := range history.MaxEvents + 100 {
-		events = append(events, a.event(n+1, schemas.Published, sameMessage(1), body(strings.Repeat("x", 200_000))))
+		events = append(events, a.event(n+1, schemas.Published, sameMessage(1), body(strings.Repeat("x", size))))
 	}
 	for some := range slices.Chunk(events, 100) {
 		a.keep(t, some...)
 	}
 	out, used := a.measured(t, "show", "m-1")
-	if got := strings.Count(out, "published"); got != history.MaxEvents || !strings.Contains(out, "the newest 500 are shown") || !strings.Contains(out, "body (200000 bytes)") {
+	if got := strings.Count(out, "published"); got != history.MaxEvents || !strings.Contains(out, "the newest 500 are shown") || !strings.Contains(out, fmt.Sprintf("body (%d bytes)", size)) {
 		t.Errorf("%d events are shown", got)
 	}
 	if used > 50 {
