@@ -25,11 +25,15 @@ RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/li
 # first: an Elasticsearch with the indices of all other tests takes minutes to start.
 ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
+# The packages whose tests take longest begin first, so that none of them is the last.
+LONGEST = $(if $(filter ./...,$(PKG)),./internal/cli ./indexer ./pipeline ./internal/console ./replayer ./subscription ./broker ./projection)
+
+# The build runs while servers and test data are fetched. make lint runs vet.
 test: ## Run every test with the race detector, on real servers (stop them with scripts/services down)
 	@.ci/tools
-	$(WITH_SERVERS) && \
+	$(GO) build $(RACE) $(PKG) & $(WITH_SERVERS) && wait && \
 		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/cli; fi && \
-		$(GO) test $(RACE) -p 2 -parallel 4 -timeout $(TEST_TIMEOUT) $(PKG)
+		$(GO) test $(RACE) -vet=off -p 3 -parallel 3 -timeout $(TEST_TIMEOUT) $(LONGEST) $(PKG)
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 	$(GO) vet ./...
@@ -42,11 +46,14 @@ lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 bench: ## Run every benchmark on real servers
 	$(WITH_SERVERS) && $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 2h $(PKG)
 
-soak: ## Run the long forms of the fault and load tests, and whole installations on every RabbitMQ
+soak: ## Run the long forms of the fault and load tests, and all on every RabbitMQ
 	@.ci/tools
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
-		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h ./internal/api ./internal/cli
+		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(EVERY_RABBITMQ)
+
+# Packages with tests that run on the newest RabbitMQ, and in make soak on every one.
+EVERY_RABBITMQ = ./indexer ./internal/api ./internal/cli ./internal/console ./pipeline ./replayer
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose
