@@ -146,8 +146,9 @@ func TestDevelopmentInterruptedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.says(t, "Another Ctrl-C ends it at once.")
+	client := http.Client{Timeout: 5 * time.Second} // a server that ends may accept a connection and not answer
 	until(t, "the end to begin", func() bool {
-		answer, err := http.Get(health)
+		answer, err := client.Get(health)
 		if err == nil {
 			answer.Body.Close()
 		}
