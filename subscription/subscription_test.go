@@ -496,8 +496,8 @@ func TestDeliveriesDoNotExpire(t *testing.T) {
 // more events are stored.
 func TestAbsentConsumerTakesNoMemory(t *testing.T) {
 	r := newRig(t, rabbittest.Newest(t))
-	const events, size, limit = 15_000, 8 << 10, 64 << 20
-	body := bytes.Repeat([]byte("x"), size) // 120 MB in all
+	const events, size, limit = 6_000, 8 << 10, 32 << 20
+	body := bytes.Repeat([]byte("x"), size) // 48 MB in all
 	for first := int64(1); first <= events; first += 500 {
 		var documents []schemas.Document
 		for n := first; n < first+500; n++ {
