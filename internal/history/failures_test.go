@@ -23,7 +23,7 @@ import (
 // of them, as a model that reads all events and knows from the beginning which consumers report.
 func TestOpenFailuresAreThoseOfTheModel(t *testing.T) {
 	resolved := 0
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		lives := &generatedLives{Rand: rand.New(rand.NewPCG(seed, 1))}
 		for range 60 {
 			lives.addMessage()
