@@ -74,6 +74,7 @@ func (r role) without(lacking, stream string) string {
 // doctor says whether states are signed, and which other logins may write where they
 // could forge them.
 func TestDoctorNamesForgers(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		broker = broker.VHost(t)
 		i := around(t, broker).install(t, nobody)
@@ -112,6 +113,7 @@ func TestDoctorNamesForgers(t *testing.T) {
 // doctor lists logins that may report on messages of every queue, and gives the command
 // that limits them.
 func TestDoctorNamesReporters(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		broker = broker.VHost(t)
 		i := around(t, broker).install(t, nobody)
@@ -146,6 +148,7 @@ func TestDoctorNamesReporters(t *testing.T) {
 // What doctor recommends to a login without rights is enough for setup, and lets the
 // login write nowhere else.
 func TestDoctorGrantsNoMoreThanIsNeeded(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, admin rabbittest.Broker) {
 		admin = admin.VHost(t)
 		login := admin.Login(t, rabbittest.Rights{}, "monitoring")

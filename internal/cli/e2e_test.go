@@ -210,7 +210,11 @@ func (i *installation) must(t *testing.T, args ...string) string {
 // search returns the documents that a query finds.
 func (i *installation) search(t *testing.T, query string) []schemas.Event {
 	t.Helper()
-	r := i.run(t, "search", query, "--limit", "0", "-o", "ndjson")
+	var r result
+	until(t, "the store to search "+query, func() bool {
+		r = i.run(t, "search", query, "--limit", "0", "-o", "ndjson")
+		return r.code == 0 || !strings.Contains(r.err, "missing shards") // of an index that was created just now
+	})
 	if r.code != 0 {
 		t.Fatalf("search %s: %s", query, r.err)
 	}

@@ -86,6 +86,7 @@ func TestDropOldest(t *testing.T) {
 // Without the management API nobody can say how many copies are missing: the gap
 // is found all the same, and says so.
 func TestGapWithoutManagement(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	p := newest(t)
 	broker := p.broker
 	i := p.install(t, newService(t, func(post, int) int { return 200 }).url)

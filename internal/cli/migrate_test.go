@@ -16,6 +16,7 @@ import (
 // configuration runs: it changes nothing. Nor does a setup that was cut short after
 // it unbound the former queue lose what is in it.
 func TestSetupWaitsForTheFormerServe(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
 	i := install(t, broker, newService(t, func(post, int) int { return 200 }).url)
 	former, now := schemas.Topology{Prefix: i.prefix}, schemas.Topology{Prefix: i.prefix, IndexLimit: 1000}
