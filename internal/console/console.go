@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/watershipmq/watership/internal/adoptionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routepage"
@@ -99,6 +100,7 @@ func New(cfg Config) (*Console, error) {
 	} {
 		c.Handle(pattern, show)
 	}
+	adoptionpage.Register(made, c.client)
 	routepage.Register(made, c.client)
 	return c, nil
 }
