@@ -31,6 +31,7 @@ const validateSilence = 10 * time.Second
 type validateInput struct {
 	QueryFilter
 	Queue string `query:"queue" required:"true" minLength:"1" maxLength:"255" doc:"Queue of the route, whose schema is read anew"`
+	Limit int    `query:"limit" minimum:"0" doc:"Most messages to check; 0: all"`
 }
 
 // Validation is a line of the response.
@@ -63,12 +64,13 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 			}
 			return to.Flush()
 		}
-		summary, err := validation.Stored(ctx, a.app, schema, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) }, func() error {
+		cfg := validation.Config{Schema: schema, Limit: in.Limit, Checked: func() error {
 			if time.Since(written) < validateSilence {
 				return nil
 			}
 			return write(Validation{})
-		})
+		}}
+		summary, err := validation.Stored(ctx, a.app, cfg, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) })
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue 
 			return validation.Summary{}, err
 		}
 	}
-	return validation.Stored(ctx, d.App, schema, sel, each, nil)
+	return validation.Stored(ctx, d.App, validation.Config{Schema: schema}, sel, each)
 }
 
 // Follow implements reader.

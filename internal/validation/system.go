@@ -29,9 +29,9 @@ func RouteSchema(a *app.App, queue string) (*bodyschema.Schema, error) {
 	return schema, nil
 }
 
-// Stored checks the bodies of the messages of a selection of an App's store. checked is called
-// after each; it may be nil.
-func Stored(ctx context.Context, a *app.App, schema *bodyschema.Schema, sel eventstore.Selection, each func(Failure) error, checked func() error) (Summary, error) {
+// Stored checks the bodies of the messages of a selection of an App's store with the rest of a
+// Config.
+func Stored(ctx context.Context, a *app.App, cfg Config, sel eventstore.Selection, each func(Failure) error) (Summary, error) {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return Summary{}, err
@@ -40,5 +40,6 @@ func Stored(ctx context.Context, a *app.App, schema *bodyschema.Schema, sel even
 	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
 		return Summary{}, err
 	}
-	return Run(ctx, Config{Store: store, Fingerprints: a.Settings().Fingerprint, Schema: schema, Checked: checked}, sel, each)
+	cfg.Store, cfg.Fingerprints = store, a.Settings().Fingerprint
+	return Run(ctx, cfg, sel, each)
 }

@@ -30,6 +30,7 @@ type Summary struct {
 	Messages int    `json:"messages" doc:"Messages that were checked"`
 	Failed   int    `json:"failed" doc:"Messages that do not fit"`
 	Unknown  int    `json:"unknown" doc:"Messages that were not checked, as no event has their body"`
+	More     bool   `json:"more,omitempty" doc:"There are more messages than the limit"`
 	Schema   string `json:"schema" doc:"Name of the file of the schema"`
 }
 
@@ -38,6 +39,8 @@ type Config struct {
 	Store        bodies.Store // its events have their bodies
 	Fingerprints schemas.Fingerprints
 	Schema       *bodyschema.Schema
+
+	Limit int // most messages; 0: all
 
 	// Checked is called after each message. Its error ends the run. Nil: no call.
 	Checked func() error
@@ -58,6 +61,9 @@ func Run(ctx context.Context, cfg Config, sel eventstore.Selection, each func(Fa
 		if err != nil || e.RecordedAction().OfNoMessage() || !r.seen.Add(keyset.Of(e.Fingerprint)) {
 			continue
 		}
+		if r.summary.More = cfg.Limit > 0 && r.taken == cfg.Limit; r.summary.More {
+			break
+		}
 		if err := r.take(ctx, e); err != nil {
 			return r.summary, err
 		}
@@ -70,11 +76,13 @@ type run struct {
 	summary Summary
 	each    func(Failure) error
 	seen    keyset.Set
+	taken   int
 	lacking []schemas.Event
 }
 
 // take checks an event, or keeps it until others without a body are looked up.
 func (r *run) take(ctx context.Context, e schemas.Event) error {
+	r.taken++
 	if e.BodyIn == schemas.BodyHere {
 		return r.check(e)
 	}

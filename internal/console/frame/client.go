@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/idempotency"
@@ -52,8 +53,25 @@ func (c Client) do(ctx context.Context, method, path string, query url.Values, k
 		request.Header.Set(idempotency.Header, key)
 	}
 	got := &answer{header: http.Header{}}
-	c.api.ServeHTTP(got, request)
+	if err := c.serve(got, request); err != nil {
+		return err
+	}
 	return got.read(out)
+}
+
+// serve returns an error if the API cuts a response off.
+func (c Client) serve(to *answer, request *http.Request) (err error) {
+	defer func() {
+		switch cause := recover(); {
+		case cause == nil:
+		case cause == http.ErrAbortHandler:
+			err = &problem.Problem{Status: http.StatusGatewayTimeout, Detail: "the response was not completed in time", Remedy: "Narrow the query or its period, or see doctor."}
+		default:
+			panic(cause)
+		}
+	}()
+	c.api.ServeHTTP(to, request)
+	return nil
 }
 
 // Download passes the response of a path on as a file. The page shows an error instead.
@@ -112,6 +130,11 @@ func (a *answer) WriteHeader(status int) {
 		a.status = status
 	}
 }
+
+// Flush and SetWriteDeadline are for responses that grow.
+func (a *answer) Flush() {}
+
+func (a *answer) SetWriteDeadline(time.Time) error { return nil }
 
 func (a *answer) Write(content []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
