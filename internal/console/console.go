@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routepage"
+	"github.com/watershipmq/watership/internal/subscriptionpage"
 	"github.com/watershipmq/watership/internal/validationpage"
 )
 
@@ -103,6 +104,7 @@ func New(cfg Config) (*Console, error) {
 	}
 	adoptionpage.Register(made, c.client)
 	routepage.Register(made, c.client)
+	subscriptionpage.Register(made, c.client)
 	validationpage.Register(made, c.client)
 	return c, nil
 }

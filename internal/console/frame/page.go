@@ -51,6 +51,7 @@ func sections() []section {
 		{"/waiting", "Waiting", "w"},
 		{"/replays", "Replays", "r"},
 		{"/routes", "Routes", "q"},
+		{"/subscriptions", "Subscriptions", "s"},
 		{"/alerts", "Alerts", "a"},
 		{"/doctor", "Doctor", "d"},
 	}
