@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/watershipmq/watership/internal/subscriptions"
 )
 
 // browser is a tab of a headless Chromium.
@@ -243,10 +246,16 @@ func screens() map[string][]int64 {
 func TestPagesHaveNoBarriers(t *testing.T) {
 	s := newSystem(t)
 	job := s.fill(t)
+	adopted := s.post(t, "/adoptions", url.Values{"queue": {"orders"}, "format": {"spring"}}).Request.URL.Path
+	request := subscriptions.Request{Name: "index", Query: "action: replayed", From: "now", Queue: "orders"}
+	if _, err := (subscriptions.Service{App: s.App}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
+		t.Fatal(err)
+	}
 	b := newBrowser(t, s)
 	for _, path := range []string{
 		"/?wait=1", "/messages", "/messages/order-3", "/messages/order-3/copy", "/messages/order-3/discard", "/failures", "/failures?view=list",
 		"/failures/discard?q=queue%3A+orders", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/doctor?wait=1", "/nothing",
+		"/messages/validate?queue=orders", "/routes/policy?queue=orders&action=add", "/routes/reload", "/adoptions", adopted, "/subscriptions", "/subscriptions/index",
 	} {
 		for scheme, widths := range screens() {
 			for _, width := range widths {
@@ -258,7 +267,7 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 				for _, barrier := range b.barriers(t) {
 					t.Errorf("%s, %s, %d pixels: %s", path, scheme, width, barrier)
 				}
-				b.picture(t, fmt.Sprintf("%s-%s-%d", pictureName(strings.ReplaceAll(path, job, "job")), scheme, width))
+				b.picture(t, fmt.Sprintf("%s-%s-%d", pictureName(strings.NewReplacer(job, "job", adopted, "adoption").Replace(path)), scheme, width))
 			}
 		}
 	}
