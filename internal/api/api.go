@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/triage"
 )
 
 // Prefix begins the path of each operation.
@@ -76,6 +77,7 @@ func New(a *app.App) *API {
 	subscriptions.Register(api.operations, a)
 	alerts.Register(api.operations, a)
 	adoption.Register(api.operations, api.adoptions)
+	triage.Register(api.operations, a)
 	api.registerVersion()
 	api.document = api.describe()
 	return api

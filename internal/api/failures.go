@@ -2,18 +2,17 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
@@ -26,10 +25,6 @@ func (a *API) registerFailures() {
 		Summary: "List unresolved failures, in the order in which they were recorded",
 		Text:    "A failure is a message that was given up. It is unresolved until a replay of it is handled or it is discarded.",
 	}, a.listFailures)
-	register(a, operation.Operation{
-		Method: http.MethodGet, Path: "/failures/groups", ID: "groupFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
-		Summary: "Group unresolved failures by queue and error",
-	}, a.groupFailures)
 	register(a, operation.Operation{
 		Method: http.MethodPost, Path: "/failures/discard", ID: "discardFailures", Tag: "failures", Role: access.Operator, Timeout: 2 * time.Minute,
 		Summary: "Mark failures as resolved, with a reason",
@@ -99,61 +94,6 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 	return &failuresOutput{page}, err
 }
 
-type groupsInput struct {
-	QueryFilter
-	Sort   string `query:"sort" enum:"count,last" default:"count" doc:"The groups with the most failures first, or those with the newest"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of groups"`
-	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
-}
-
-type groupsOutput struct{ Body GroupPage }
-
-// GroupPage is a page of groups of failures.
-type GroupPage struct {
-	Groups   []*history.Group `json:"groups" nullable:"false"`
-	Failures int              `json:"failures" doc:"Number of failures in all groups"`
-	Queues   map[string]int   `json:"queues" nullable:"false" doc:"The same, by queue"`
-	Cursor   string           `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
-}
-
-func (a *API) groupFailures(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
-	sel, err := in.Selection(ctx, a.app)
-	if err != nil {
-		return nil, err
-	}
-	begin := 0
-	if in.Cursor != "" {
-		if begin, err = strconv.Atoi(in.Cursor); err != nil || begin < 0 {
-			return nil, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
-		}
-	}
-	failures, err := a.app.Failures(ctx)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := failures.Groups(ctx, sel.Query)
-	if err == nil && len(groups) == 0 {
-		err = a.app.CheckStore(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if in.Sort == "last" {
-		history.SortByLast(groups)
-	}
-	page := GroupPage{Groups: []*history.Group{}, Queues: map[string]int{}}
-	for _, g := range groups {
-		page.Failures += g.Count
-		page.Queues[g.Queue] += g.Count
-	}
-	rest := groups[min(begin, len(groups)):]
-	page.Groups = append(page.Groups, rest[:min(in.Limit, len(rest))]...)
-	if len(rest) > in.Limit {
-		page.Cursor = strconv.Itoa(begin + in.Limit)
-	}
-	return &groupsOutput{page}, nil
-}
-
 type discardInput struct {
 	IdempotencyKey
 	Body Discard
@@ -221,7 +161,7 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 			Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "body.reason", Message: "expected a reason"}},
 		}
 	}
-	node, err := d.Node(ctx, a.app, textOfDSL(d.DSL))
+	node, err := d.Node(ctx, a.app, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {
 		return nil, err
 	}
@@ -297,13 +237,4 @@ func (d Discard) object() string {
 		return wording.Plural(len(d.IDs), "id")
 	}
 	return d.Query
-}
-
-// textOfDSL returns the JSON of a query in DSL; "" for none.
-func textOfDSL(dsl map[string]any) string {
-	if len(dsl) == 0 {
-		return ""
-	}
-	text, _ := json.Marshal(dsl) // it came from JSON
-	return string(text)
 }

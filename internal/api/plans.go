@@ -153,7 +153,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		},
 	}
 	r.Schedule.Apply(&request.Job)
-	if text := textOfDSL(r.DSL); text != "" {
+	if text := eventfilter.TextOfDSL(r.DSL); text != "" {
 		raw, err := eventfilter.ParseDSL(ctx, text)
 		if err != nil {
 			return replayer.Job{}, err

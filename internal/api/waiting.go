@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/waiting"
@@ -206,7 +207,7 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 // selectWaiting returns the waiting messages of a decision that the caller may see, and
 // whose queue it may use.
 func (a *API) selectWaiting(ctx context.Context, d WaitingDecision) ([]waiting.Message, []string, error) {
-	node, err := d.Node(ctx, a.app, textOfDSL(d.DSL))
+	node, err := d.Node(ctx, a.app, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {
 		return nil, nil, err
 	}

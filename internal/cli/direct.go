@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/doctor"
@@ -112,15 +111,6 @@ func (d *direct) Body(ctx context.Context, id string) ([]byte, error) {
 
 // MayReadBodies implements reader.
 func (d *direct) MayReadBodies() bool { return true }
-
-// Groups implements discarder.
-func (d *direct) Groups(ctx context.Context, node kql.Node) ([]*history.Group, error) {
-	open, err := d.Failures(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return open.Groups(ctx, node)
-}
 
 // FindFailures implements discarder.
 func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (failures, error) {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,14 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
 func newFailed(from *settings) *cobra.Command {
 	var filter filter
 	var format outputFormat
+	var list failedList
 	cmd := &cobra.Command{
 		Use:   "failed [QUERY]",
 		Short: "List unresolved failures, grouped by queue and error",
@@ -26,8 +30,13 @@ replaced by #.
 
 A failure is resolved when a replay of it is handled, or when it is discarded. If
 the consumer of the queue does not report to Watership, the replay itself resolves
-it. A message whose replay failed again is listed once, with the newer failure.`,
+it. A message whose replay failed again is listed once, with the newer failure.
+
+Each group has a short name, by which it is assigned, muted, noted and resolved. A group
+that fails again after it was resolved has regressed. Muted groups are left out.`,
 		Example: `  watership failed
+  watership failed --by headers.tenant,queue
+  watership failed mute k3f9q2xa --for 2h --reason 'the supplier is closed'
   watership failed 'queue: orders' --since 12h -o json
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,
@@ -37,50 +46,110 @@ it. A message whose replay failed again is listed once, with the newer failure.`
 				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, sys, sel.Query, format)
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, sys, sel.Query, list, format)
 			})
 		},
 	}
 	filter.addFlags(cmd)
+	cmd.Flags().StringSliceVar(&list.by, "by", nil, "group by the values of fields, such as headers.tenant,queue")
+	cmd.Flags().BoolVar(&list.muted, "muted", false, "list muted groups, too")
 	format.addFlag(cmd, "table", "json", "ndjson")
-	cmd.AddCommand(newDiscard(from), newFailedRetry(from), newFailedEdit(from))
+	cmd.MarkFlagsMutuallyExclusive("by", "muted")
+	cmd.AddCommand(newDiscard(from), newFailedRetry(from), newFailedEdit(from), newFailedShow(from), newFailedResolve(from))
+	cmd.AddCommand(newFailedAssign(from), newFailedUnassign(from), newFailedMute(from), newFailedUnmute(from), newFailedNote(from))
 	return cmd
 }
 
-func (p printer) failed(ctx context.Context, sys system, node kql.Node, format outputFormat) error {
+// failedList holds the flags of the list of failures.
+type failedList struct {
+	by    []string // fields; nil: the groups that can be triaged
+	muted bool     // list groups that are muted, too
+}
+
+func (p printer) failed(ctx context.Context, sys system, node kql.Node, list failedList, format outputFormat) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	groups, err := sys.Groups(ctx, node)
+	if len(list.by) > 0 {
+		return p.failedBy(ctx, sys, node, list.by, format)
+	}
+	found, err := sys.Groups(ctx, node, list.muted)
 	if err != nil {
 		return err
 	}
-	if len(groups) == 0 && format.is("table") {
+	if len(found.Groups) > 0 || !format.is("table") {
+		return writeItems(p.Out, format, found.Groups, func() error { return p.groups(found) })
+	}
+	if found.Muted == 0 {
 		return p.printNothingFound(ctx, sys.Check, format, "[]")
 	}
-	return writeItems(p.Out, format, groups, func() error { return p.groups(groups) })
+	return p.mutedGroups(found.Muted)
 }
 
-func (p printer) groups(groups []*history.Group) error {
-	t := terminal.NewTable(p.Out, p.screen, failedColumns()...)
+func (p printer) groups(found triage.Groups) error {
+	columns := failedColumns(found.Groups)
+	t := terminal.NewTable(p.Out, p.screen, columns...)
 	total := 0
-	for _, g := range groups {
+	for _, g := range found.Groups {
 		total += g.Count
-		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example); err != nil {
+		row := []string{strconv.Itoa(g.Count), g.ID, g.Queue, g.Class, g.Type, g.Group.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example}
+		if len(columns) > len(row) {
+			row = append(row, groupState(g))
+		}
+		if err := t.Row(row...); err != nil {
 			return err
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printf("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(groups), "group"))
+	if err := p.printf("%s in %s", wording.Plural(total, "failure"), wording.Plural(len(found.Groups), "group")); err != nil || found.Muted == 0 {
+		return err
+	}
+	return p.mutedGroups(found.Muted)
+}
+
+func (p printer) mutedGroups(n int) error {
+	return p.printf("%s more, muted: --muted lists muted groups", wording.Plural(n, "group"))
+}
+
+// groupState tells what is to be known about a group besides its failures.
+func groupState(g *triage.Group) string {
+	var parts []string
+	if g.Regressed {
+		parts = append(parts, "regressed")
+	}
+	if g.Muted != nil {
+		parts = append(parts, "muted"+muteEnd(g.Muted))
+	}
+	if g.Assignee != "" {
+		parts = append(parts, g.Assignee)
+	}
+	if n := len(g.Notes); n > 0 {
+		parts = append(parts, wording.Plural(n, "note"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// muteEnd tells when a mute ends.
+func muteEnd(m *failuregroup.Mute) string {
+	text := ""
+	if m.Until != nil {
+		text = " until " + toTheSecond(*m.Until)
+	}
+	if m.Count > 0 {
+		text += fmt.Sprintf(" for %d more", m.Count-m.Failures)
+	}
+	return text
 }
 
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-func failedColumns() []terminal.Column {
-	return []terminal.Column{
+// failedColumns returns the columns of groups; the state only if a group has one.
+func failedColumns(groups []*triage.Group) []terminal.Column {
+	columns := []terminal.Column{
 		{Title: "COUNT", Fixed: true, Right: true},
+		{Title: "GROUP", Fixed: true},
 		{Title: "QUEUE"},
 		{Title: "CLASS", DropOrder: 3},
 		{Title: "TYPE", DropOrder: 1},
@@ -89,4 +158,8 @@ func failedColumns() []terminal.Column {
 		{Title: "LAST", Fixed: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}
+	if slices.ContainsFunc(groups, func(g *triage.Group) bool { return groupState(g) != "" }) {
+		columns = append(columns, terminal.Column{Title: "STATE"})
+	}
+	return columns
 }

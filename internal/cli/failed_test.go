@@ -213,10 +213,10 @@ func testFailedGroups(t *testing.T, seed seeder) {
 		a.event(5, schemas.Poisoned, poisonedAt("orders", "no stock of item 9")),
 		a.event(6, schemas.Poisoned, poisonedAt("mails", "no stock of item 9")))
 	wantLines(t, a.must(t, "failed"), `
-		COUNT QUEUE CLASS TYPE ERROR FIRST LAST EXAMPLE
-		2 orders server http.Status no stock of item # 2026-05-04 03:00:04 2026-05-04 03:00:05 m-5
-		1 mails server http.Status no stock of item # 2026-05-04 03:00:06 2026-05-04 03:00:06 m-6
-		1 orders server http.Status no such table: violins 2026-05-04 03:00:03 2026-05-04 03:00:03 m-3
+		COUNT GROUP QUEUE CLASS TYPE ERROR FIRST LAST EXAMPLE
+		2 stm5gyhz orders server http.Status no stock of item # 2026-05-04 03:00:04 2026-05-04 03:00:05 m-5
+		1 vndb62mu mails server http.Status no stock of item # 2026-05-04 03:00:06 2026-05-04 03:00:06 m-6
+		1 cnqdltjz orders server http.Status no such table: violins 2026-05-04 03:00:03 2026-05-04 03:00:03 m-3
 		4 failures in 3 groups`)
 	wantLines(t, a.must(t, "failed", "queue: nowhere"), "nothing found")
 	if got := a.must(t, "failed", "queue: nowhere", "-o", "json"); strings.TrimSpace(got) != "[]" {

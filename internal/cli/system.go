@@ -14,10 +14,12 @@ import (
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/explain"
+	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/internal/validation"
 	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
@@ -31,6 +33,7 @@ import (
 type system interface {
 	reader
 	discarder
+	triager
 	decider
 	replays
 	subscriber
@@ -86,9 +89,35 @@ type reader interface {
 	MayReadBodies() bool
 }
 
-// discarder lists and discards unresolved failures.
+// triager lists groups of unresolved failures, and records decisions about them.
+type triager interface {
+	Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error)
+	Group(ctx context.Context, id string) (*triage.Group, error)
+	FailuresBy(ctx context.Context, node kql.Node, fields []string) (triage.ByFields, error)
+	Triage(ctx context.Context, id string, change failuregroup.Change) (missing int, err error)
+	FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error)
+	Resolve(ctx context.Context, found resolvable, reason string) (resolved, error)
+}
+
+// resolvable are unresolved failures that a query or groups select.
+type resolvable struct {
+	client.Resolve
+	count  int
+	groups []triage.ResolvableGroup
+	found  triage.Resolvable // empty: the server knows them
+}
+
+// resolved is the result of a Resolve.
+type resolved struct {
+	failures int                // whose events are confirmed
+	groups   []string           // ids of groups that are resolved
+	open     []string           // ids of groups with other failures
+	missing  int                // events that the store does not have yet
+	parked   []app.ParkedCopies // which stay there
+}
+
+// discarder finds and discards unresolved failures.
 type discarder interface {
-	Groups(ctx context.Context, node kql.Node) ([]*history.Group, error)
 	FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error)
 	Discard(ctx context.Context, found failures, reason string) (discarded, error)
 }

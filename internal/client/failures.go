@@ -2,35 +2,34 @@ package client
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/triage"
 )
 
-// Groups returns the unresolved failures that match a query by their kinds, the most
-// frequent first.
-func (c *Client) Groups(ctx context.Context, node kql.Node) (groups []*history.Group, err error) {
-	query, dsl, err := split(node)
-	if err != nil {
-		return nil, err
+// Groups returns the groups of the unresolved failures that match a query, the most
+// frequent first; those that are muted only if withMuted is set.
+func (c *Client) Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error) {
+	found := triage.Groups{Groups: []*triage.Group{}}
+	values, err := pageOf(node)
+	if withMuted {
+		values.Set("muted", "true")
 	}
-	values := url.Values{}
-	set(values, "query", query)
-	set(values, "dsl", dsl)
-	setInt(values, "limit", maxPage)
-	for {
-		var page api.GroupPage
-		if err := c.get(ctx, listTimeout, "/failures/groups", values, &page); err != nil {
-			return nil, err
+	for err == nil {
+		var page triage.GroupPage
+		if err = c.get(ctx, listTimeout, "/failures/groups", values, &page); err != nil {
+			break
 		}
-		groups = append(groups, page.Groups...)
-		if page.Cursor == "" {
-			return groups, nil
+		for _, g := range page.Groups {
+			found.Groups = append(found.Groups, (*triage.Group)(&g))
+		}
+		if found.Muted = page.Muted; page.Cursor == "" {
+			return found, nil
 		}
 		values.Set("cursor", page.Cursor)
 	}
+	return found, err
 }
 
 // Failures selects unresolved failures: those that match a query and, unless there are no

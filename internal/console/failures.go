@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/triage"
 )
 
 // failuresView is the page of failures: groups of them, or each one.
@@ -36,7 +37,7 @@ type failuresView struct {
 
 // failureGroup is a group with its links.
 type failureGroup struct {
-	*history.Group
+	triage.FailureGroup
 	Bars                              []sparkBar
 	Most                              int // failures in one step
 	Within                            string
@@ -127,7 +128,7 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 	}
 	values.Set("limit", fmt.Sprint(groupsPerPage))
 	values.Set("sort", v.Sort)
-	var found api.GroupPage
+	var found triage.GroupPage
 	err := from.Get(r.Context(), "/failures/groups", values, &found)
 	if v.Count = found.Failures; found.Cursor != "" {
 		v.Next = v.URL("cursor", found.Cursor)
@@ -137,7 +138,7 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 }
 
 // addGroups adds groups with sparklines on one axis.
-func (v *failuresView) addGroups(groups []*history.Group) {
+func (v *failuresView) addGroups(groups []triage.FailureGroup) {
 	histograms := make([]history.Histogram, len(groups))
 	for i, g := range groups {
 		histograms[i] = g.Histogram
@@ -149,7 +150,7 @@ func (v *failuresView) addGroups(groups []*history.Group) {
 			found = within(v.Filter.Query, found)
 		}
 		g := failureGroup{
-			Group: groups[i], Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
+			FailureGroup: groups[i], Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
 			Replay: v.replayLink(found), Discard: v.discardLink(found),
 		}
 		g.Bars, g.Most = sparkline(h.Counts)

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/systempage"
+	"github.com/watershipmq/watership/internal/triage"
 )
 
 // overview is the data of its template.
@@ -79,8 +80,8 @@ func (c *Console) alerts(ctx context.Context) (alerts.View, error) {
 }
 
 func (c *Console) openFailures(ctx context.Context) (systempage.OpenFailures, error) {
-	var groups api.GroupPage
-	err := c.client.Get(ctx, "/failures/groups", url.Values{"limit": {"1"}}, &groups)
+	var groups triage.GroupPage
+	err := c.client.Get(ctx, "/failures/groups", url.Values{"limit": {"1"}, "muted": {"true"}}, &groups)
 	return systempage.NewOpenFailures(groups), err
 }
 

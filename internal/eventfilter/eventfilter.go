@@ -3,6 +3,7 @@ package eventfilter
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -102,4 +103,13 @@ func ParseDSL(ctx context.Context, text string) (kql.Raw, error) {
 		return raw, problem.BadRequest("dsl: "+err.Error(), "")
 	}
 	return raw, nil
+}
+
+// TextOfDSL returns the JSON of a query in DSL; "" for none.
+func TextOfDSL(dsl map[string]any) string {
+	if len(dsl) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(dsl) // it came from JSON
+	return string(text)
 }

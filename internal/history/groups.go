@@ -87,11 +87,6 @@ func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
 	}), nil
 }
 
-// SortByLast sorts groups, those with the newest failures first.
-func SortByLast(groups []*Group) {
-	slices.SortStableFunc(groups, func(a, b *Group) int { return b.Last.Compare(a.Last) })
-}
-
 func (g *Group) add(failure eventstore.EventSummary) {
 	g.Count++
 	g.lastSequence = max(g.lastSequence, failure.Sequence)

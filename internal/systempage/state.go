@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/triage"
 )
 
 // OpenFailures are unresolved failures by queue.
@@ -29,7 +30,7 @@ type QueueFailures struct {
 const maxQueues = 12 // of OpenFailures
 
 // NewOpenFailures sorts the numbers of failures of the API.
-func NewOpenFailures(of api.GroupPage) OpenFailures {
+func NewOpenFailures(of triage.GroupPage) OpenFailures {
 	failures := OpenFailures{Total: of.Failures, counts: of.Queues}
 	queues := slices.SortedFunc(maps.Keys(of.Queues), func(a, b string) int {
 		return cmp.Or(cmp.Compare(of.Queues[b], of.Queues[a]), cmp.Compare(a, b))

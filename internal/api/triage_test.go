@@ -1,0 +1,145 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func TestTriageOfGroups(t *testing.T) { onEvery(t, testTriageOfGroups) }
+
+func testTriageOfGroups(t *testing.T, s system) {
+	s.fail(t, "m-1", "m-2")
+	list := s.get(t, "/failures/groups")
+	group, _ := list["groups"].([]any)[0].(map[string]any)
+	id, _ := group["id"].(string)
+	path := "/failures/groups/" + id
+	s.decidedByTwo(t, path)
+	s.post(t, path+"/triage", `{"decision":"noted","reason":"once"}`, "Idempotency-Key", "n")
+	s.post(t, path+"/triage", `{"decision":"noted","reason":"once"}`, "Idempotency-Key", "n")
+	s.post(t, path+"/triage", `{"decision":"muted","count":1,"reason":"one is expected"}`)
+	got := s.get(t, path)
+	if notes, _ := got["notes"].([]any); len(notes) != 11 || member(notes[10], "text") != "once" || member(notes[10], "by") != "ada" {
+		t.Errorf("notes are %v", notes)
+	}
+	if list := s.get(t, "/failures/groups"); list["muted"] != 1.0 || list["failures"] != 0.0 {
+		t.Errorf("while it is muted: %v", list)
+	}
+	if list := s.get(t, "/failures/groups?muted=true"); list["muted"] != 0.0 || list["failures"] != 2.0 {
+		t.Errorf("with muted groups: %v", list)
+	}
+	for _, test := range []struct{ body, want string }{
+		{`{"decision":"muted","reason":"x"}`, "expected a time or a number"},
+		{`{"decision":"muted","count":1}`, "expected a reason"},
+		{`{"decision":"assigned"}`, "assignee"},
+	} {
+		s.do(t, http.MethodPost, path+"/triage", test.body).wantProblem(t, http.StatusBadRequest, test.want)
+	}
+	s.do(t, http.MethodPost, path+"/triage", `{"decision":"resolved","reason":"x"}`).wantProblem(t, http.StatusUnprocessableEntity, "")
+	s.do(t, http.MethodPost, "/failures/groups/nobody/triage", `{"decision":"unmuted"}`).wantProblem(t, http.StatusNotFound, "nobody")
+	s.triageOfLimitedCallers(t, path, id)
+	s.triageInSearches(t, group)
+	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":7}`).wantProblem(t, http.StatusConflict, "2 failures match, 7 expected")
+	if dry := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","dry_run":true}`); dry["matched"] != 2.0 || dry["failures"] != 0.0 {
+		t.Errorf("%v", dry)
+	}
+	done := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":2}`)
+	if resolved, _ := done["resolved"].([]any); done["failures"] != 2.0 || len(resolved) != 1 || resolved[0] != id || done["missing"] != 0.0 {
+		t.Errorf("%v", done)
+	}
+	if got := s.get(t, path); got["count"] != 0.0 || member(got, "resolved", "reason") != "fixed" || got["regressed"] != false || got["muted"] != nil {
+		t.Errorf("after it was resolved: %v", got)
+	}
+}
+
+// decidedByTwo lets two operators decide at the same time. No decision is lost.
+func (s system) decidedByTwo(t *testing.T, path string) {
+	t.Helper()
+	ann, bob := s.as(t, access.Token{Name: "ann", Role: access.Operator}), s.as(t, access.Token{Name: "bob", Role: access.Operator})
+	var both sync.WaitGroup
+	for _, operator := range []rig{ann, bob} {
+		both.Go(func() {
+			for n := range 5 {
+				for _, body := range []string{fmt.Sprintf(`{"decision":"noted","reason":"%d"}`, n), `{"decision":"assigned","assignee":"me"}`} {
+					if got := operator.do(t, http.MethodPost, path+"/triage", body); got.StatusCode != http.StatusOK {
+						t.Errorf("%s: %s", got.Status, got.body)
+					}
+				}
+			}
+		})
+	}
+	both.Wait()
+	got := s.get(t, path)
+	by := map[any]int{}
+	notes, _ := got["notes"].([]any)
+	for _, note := range notes {
+		by[member(note, "by")]++
+	}
+	if by["ann"] != 5 || by["bob"] != 5 || got["assignee"] != "me" {
+		t.Errorf("%v", got)
+	}
+}
+
+func (s system) triageOfLimitedCallers(t *testing.T, path, id string) {
+	t.Helper()
+	other := s.as(t, access.Token{Name: "carol", Role: access.Operator, Queues: []string{"mails"}})
+	other.do(t, http.MethodGet, path, "").wantProblem(t, http.StatusNotFound, id)
+	other.do(t, http.MethodPost, path+"/triage", `{"decision":"unmuted"}`).wantProblem(t, http.StatusNotFound, id)
+	other.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":"mine"}`).wantProblem(t, http.StatusNotFound, id)
+	if got := other.post(t, "/failures/resolve", `{"query":"*","reason":"mine"}`); got["matched"] != 0.0 {
+		t.Errorf("carol may resolve %v", got)
+	}
+	if got := other.get(t, "/failures/by?fields=headers.tenant"); got["failures"] != 0.0 {
+		t.Errorf("carol sees %v", got)
+	}
+	own := s.as(t, access.Token{Name: "dan", Role: access.Operator, Queues: []string{"ord*"}})
+	own.post(t, path+"/triage", `{"decision":"assigned","assignee":"dan"}`)
+	if got := own.get(t, path); got["assignee"] != "dan" || member(got, "muted", "count") != 1.0 {
+		t.Errorf("dan sees %v", got)
+	}
+	own.do(t, http.MethodGet, "/failures/by?fields=body.json.order", "").wantProblem(t, http.StatusForbidden, "bodies")
+	viewer := s.as(t, access.Token{Name: "vic", Role: access.Viewer})
+	viewer.do(t, http.MethodPost, path+"/triage", `{"decision":"unmuted"}`).wantProblem(t, http.StatusForbidden, "viewer")
+	if got := s.get(t, "/failures/by?fields=body.json.order,headers.tenant"); got["failures"] != 2.0 || fmt.Sprint(member(got["groups"].([]any)[0], "values")) != "[1 acme]" {
+		t.Errorf("%v", got)
+	}
+}
+
+// triageInSearches finds decisions by the fields of the failures, and no decision of somebody
+// who publishes a message that looks like one.
+func (s system) triageInSearches(t *testing.T, group map[string]any) {
+	t.Helper()
+	kind := history.Kind{Queue: "orders", Class: fmt.Sprint(group["class"]), Type: fmt.Sprint(group["type"]), Group: fmt.Sprint(group["error_group"])}
+	change := failuregroup.Change{Decision: failuregroup.Assigned, Assignee: "mallory"}
+	forged := schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, change.Event(kind, "mallory", time.Now()))
+	if err := s.broker.Channel(t).PublishWithContext(t.Context(), "shop", string(schemas.Triaged), false, false, forged); err != nil {
+		t.Fatal(err)
+	}
+	count := func(q string) any { return s.get(t, "/events/count"+query("query", q))["count"] }
+	eventually(t, "the forged message is stored", func() bool { return count("action: published and routing_key: triaged") == 1.0 })
+	same := fmt.Sprintf("watership.queue: orders and error.type: %q and watership.class: %q and watership.error_group: %q", kind.Type, kind.Class, kind.Group)
+	for q, want := range map[string]float64{
+		same + " and action: poisoned":                    2,
+		same + " and action: triaged":                     23,
+		"action: triaged and user.name: ada":              2,
+		"watership.triage.decision: muted":                1,
+		"watership.triage.assignee: dan":                  1,
+		"watership.triage.count >= 1":                     1,
+		"watership.triage.assignee: mallory":              0,
+		"user.name: mallory":                              0,
+		"watership.triage.group: " + kind.ID():            23,
+		"action: triaged and event.reason: *is expected*": 1,
+	} {
+		if got := count(q); got != want {
+			t.Errorf("%s: %v, want %v", strings.TrimSpace(q), got, want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/triage"
+)
+
+func (d *direct) triager() triage.Service { return triage.Service{App: d.App} }
+
+// Groups implements triager.
+func (d *direct) Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error) {
+	return d.triager().List(ctx, node, kql.All{}, withMuted)
+}
+
+// Group implements triager.
+func (d *direct) Group(ctx context.Context, id string) (*triage.Group, error) {
+	return d.triager().Find(ctx, id, kql.All{})
+}
+
+// FailuresBy implements triager.
+func (d *direct) FailuresBy(ctx context.Context, node kql.Node, names []string) (triage.ByFields, error) {
+	fields, err := triage.Fields(d, names)
+	if err != nil {
+		return triage.ByFields{}, err
+	}
+	return d.triager().ListBy(ctx, node, fields)
+}
+
+// Triage implements triager.
+func (d *direct) Triage(ctx context.Context, id string, change failuregroup.Change) (missing int, err error) {
+	g, err := d.Group(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return d.triager().Decide(ctx, g.Kind, change, operator())
+}
+
+// FindToResolve implements triager.
+func (d *direct) FindToResolve(ctx context.Context, wanted client.Resolve, _ string) (resolvable, error) {
+	found, err := d.triager().Resolvable(ctx, wanted.Query, kql.All{}, wanted.Groups)
+	return resolvable{Resolve: wanted, count: len(found.Failures), groups: found.Groups, found: found}, err
+}
+
+// Resolve implements triager.
+func (d *direct) Resolve(ctx context.Context, found resolvable, reason string) (resolved, error) {
+	done, err := d.triager().Resolve(ctx, found.found, app.Decision{Operator: operator(), Reason: reason})
+	result := resolved{failures: done.Failures, groups: done.Resolved, open: done.Open, missing: done.Missing}
+	if err != nil {
+		return result, err
+	}
+	result.parked, err = d.ParkedCopies(ctx, done.Queues)
+	return result, err
+}
+
+// FindToResolve implements triager.
+func (r remote) FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error) {
+	found, err := r.CountToResolve(ctx, wanted, reason)
+	return resolvable{Resolve: wanted, count: found.Matched, groups: found.Groups}, err
+}
+
+// Resolve implements triager.
+func (r remote) Resolve(ctx context.Context, found resolvable, reason string) (resolved, error) {
+	done, err := r.Client.Resolve(ctx, found.Resolve, found.count, reason)
+	result := resolved{failures: done.Failures, groups: done.Resolved, open: done.Open, missing: done.Missing}
+	for _, parked := range done.Parked {
+		result.parked = append(result.parked, app.ParkedCopies(parked))
+	}
+	return result, err
+}

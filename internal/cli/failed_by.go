@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// failedBy lists failures by the values of fields.
+func (p printer) failedBy(ctx context.Context, sys system, node kql.Node, fields []string, format outputFormat) error {
+	by, err := sys.FailuresBy(ctx, node, fields)
+	if err != nil {
+		return err
+	}
+	if len(by.Groups) == 0 && format.is("table") {
+		return p.printNothingFound(ctx, sys.Check, format, "[]")
+	}
+	return writeItems(p.Out, format, by.Groups, func() error { return p.fieldGroups(by) })
+}
+
+func (p printer) fieldGroups(by triage.ByFields) error {
+	columns := []terminal.Column{{Title: "COUNT", Fixed: true, Right: true}}
+	for _, name := range by.Fields {
+		columns = append(columns, terminal.Column{Title: name})
+	}
+	columns = append(columns, terminal.Column{Title: "FIRST", Fixed: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, DropOrder: 1}, terminal.Column{Title: "EXAMPLE"})
+	t := terminal.NewTable(p.Out, p.screen, columns...)
+	for _, g := range by.Groups {
+		row := append([]string{strconv.Itoa(g.Count)}, g.Values...)
+		if err := t.Row(append(row, toTheSecond(g.First), toTheSecond(g.Last), g.Example)...); err != nil {
+			return err
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	more := ""
+	if by.Total > len(by.Groups) {
+		more = ", of which these have most"
+	}
+	return p.printf("%s in %s%s", wording.Plural(by.Failures, "failure"), wording.Plural(by.Total, "group"), more)
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// resolve holds the arguments of `failed resolve`.
+type resolve struct {
+	terminal.Streams
+	filter filter
+	query  string
+	groups []string
+	reason string
+	yes    bool
+}
+
+// newFailedResolve returns `failed resolve`.
+func newFailedResolve(from *settings) *cobra.Command {
+	var r resolve
+	cmd := &cobra.Command{
+		Use:   "resolve [GROUP...]",
+		Short: "Resolve groups of failures, with a reason",
+		Long: `Discard every unresolved failure of some groups, or those that match --query, and record
+that their groups are resolved. A group that fails again after that has regressed. A
+group stays open if some of its failures do not match.
+
+Nothing is deleted: each failure can still be replayed.`,
+		Example: `  watership failed resolve k3f9q2xa --reason 'fixed in 1.4.2: OPS-12'
+  watership failed resolve --query 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.Streams, r.groups = streamsOf(cmd), args
+			if err := r.validate(); err != nil {
+				return err
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				node, err := r.filter.node(sys, r.query, r.In)
+				if err != nil {
+					return err
+				}
+				return r.run(ctx, sys, node)
+			})
+		},
+	}
+	r.filter.addFlags(cmd)
+	addNonEmpty(cmd.Flags(), &r.query, "query", "resolve the groups of the failures that match")
+	addReason(cmd, &r.reason, "why (required)")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
+	return cmd
+}
+
+func (r resolve) validate() error {
+	switch {
+	case strings.TrimSpace(r.reason) == "":
+		return usagef("--reason is required")
+	case len(r.groups) == 0 && r.query == "" && r.filter.dsl == "":
+		return usagef("expected groups or --query; --query '*' resolves every group there is")
+	case !r.yes && (!terminal.IsTerminal(r.In) || r.filter.dsl == "-"):
+		return usagef("resolve asks first, and there is no terminal to ask: give --yes")
+	}
+	return nil
+}
+
+func (r resolve) run(ctx context.Context, sys system, node kql.Node) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	found, err := sys.FindToResolve(ctx, client.Resolve{Query: node, Groups: r.groups}, r.reason)
+	if err != nil {
+		return err
+	}
+	if found.count == 0 {
+		return errors.New("no unresolved failure matches")
+	}
+	for _, g := range found.groups {
+		if _, err := fmt.Fprintf(r.Out, "  %6d  %s  queue %s: %s\n", g.Count, g.ID, terminal.Cell(g.Queue, 60), terminal.Cell(g.Group, 120)); err != nil {
+			return fmt.Errorf("cannot print the preview, so nothing was resolved: %w", err)
+		}
+	}
+	if agreed, err := r.confirm(ctx, found); !agreed {
+		return err
+	}
+	done, err := sys.Resolve(ctx, found, r.reason)
+	if done.failures > 0 {
+		fmt.Fprintf(r.Out, "discarded %s, resolved %s\n", wording.Plural(done.failures, "failure"), wording.Plural(len(done.groups), "group"))
+	}
+	if len(done.open) > 0 {
+		fmt.Fprintf(r.Out, "open, with other failures: %s\n", strings.Join(done.open, ", "))
+	}
+	printParkedCopies(r.Out, done.parked)
+	if err == nil && done.missing > 0 {
+		fmt.Fprintf(r.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(done.missing, "event"))
+	}
+	return err
+}
+
+func (r resolve) confirm(ctx context.Context, found resolvable) (bool, error) {
+	if r.yes {
+		return true, nil
+	}
+	yes, err := r.Ask(ctx, fmt.Sprintf("Discard %s and resolve %s?", wording.Plural(found.count, "failure"), wording.Plural(len(found.groups), "group")))
+	if err == nil && !yes {
+		err = errors.New("nothing was resolved")
+	}
+	return yes, err
+}

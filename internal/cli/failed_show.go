@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/triage"
+)
+
+// newFailedShow returns `failed show`.
+func newFailedShow(from *settings) *cobra.Command {
+	var format outputFormat
+	cmd := &cobra.Command{
+		Use:     "show GROUP",
+		Short:   "Show a group of failures, with the decisions about it",
+		Example: "  watership failed show k3f9q2xa",
+		Args:    exactArgs(1, "a group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+				if err := sys.OpenStore(ctx); err != nil {
+					return err
+				}
+				g, err := sys.Group(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				if format.is("json") {
+					return terminal.WriteIndentedJSON(to.Out, g)
+				}
+				return to.group(g)
+			})
+		},
+	}
+	format.addFlag(cmd, "text", "json")
+	return cmd
+}
+
+func (p printer) group(g *triage.Group) error {
+	pair := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(p.Out, "%-9s  %s\n", name, terminal.Cell(value, 0))
+		}
+	}
+	pair("group", g.ID)
+	pair("queue", g.Queue)
+	pair("class", g.Class)
+	pair("type", g.Type)
+	pair("error", g.Group.Group)
+	pair("failures", fmt.Sprint(g.Count))
+	if g.Count > 0 {
+		pair("first", toTheSecond(g.First))
+		pair("last", toTheSecond(g.Last))
+		pair("example", g.Example)
+	}
+	if g.Regressed {
+		pair("regressed", "since it was resolved")
+	}
+	pair("assignee", g.Assignee)
+	if m := g.Muted; m != nil {
+		pair("muted", fmt.Sprintf("%s by %s: %s", (muteEnd(m) + ",")[1:], m.By, m.Reason))
+	}
+	if r := g.Resolved; r != nil {
+		pair("resolved", fmt.Sprintf("%s by %s: %s", toTheSecond(r.Time), r.By, r.Reason))
+	}
+	for _, note := range g.Notes {
+		pair("note", fmt.Sprintf("%s %s: %s", toTheSecond(note.Time), note.By, note.Text))
+	}
+	return p.printf("%-9s  %s", "query", g.Query)
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/failuregroup"
+)
+
+// newFailedAssign returns `failed assign`.
+func newFailedAssign(from *settings) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "assign GROUP USER",
+		Short:   "Assign a group of failures to somebody",
+		Long:    `Assign a group of failures, by its name in watership failed, to somebody: any name.`,
+		Example: `  watership failed assign k3f9q2xa ada`,
+		Args:    exactArgs(2, "a group and a name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Assigned, Assignee: args[1], Reason: reason})
+		},
+	}
+	addReason(cmd, &reason, "why")
+	return cmd
+}
+
+// newFailedUnassign returns `failed unassign`.
+func newFailedUnassign(from *settings) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "unassign GROUP",
+		Short:   "Assign a group of failures to nobody",
+		Example: `  watership failed unassign k3f9q2xa`,
+		Args:    exactArgs(1, "a group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Unassigned, Reason: reason})
+		},
+	}
+	addReason(cmd, &reason, "why")
+	return cmd
+}
+
+// newFailedMute returns `failed mute`.
+func newFailedMute(from *settings) *cobra.Command {
+	change := failuregroup.Change{Decision: failuregroup.Muted}
+	var until string
+	var pause time.Duration
+	cmd := &cobra.Command{
+		Use:   "mute GROUP",
+		Short: "Leave a group of failures out of the list and of alerts, for a time",
+		Long: `Leave a group of failures out of watership failed and of alerts about groups, up to a
+time or for a number of further failures. After that it is back by itself. With both,
+the first ends it. A group that is resolved is not muted any more.`,
+		Example: `  watership failed mute k3f9q2xa --for 2h --reason 'the supplier is closed'
+  watership failed mute k3f9q2xa --until 2026-05-04T06:00:00Z --reason 'fixed by the release of Monday'
+  watership failed mute k3f9q2xa --count 100 --reason 'a few are expected'`,
+		Args: exactArgs(1, "a group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			now := time.Now()
+			var err error
+			switch {
+			case strings.TrimSpace(change.Reason) == "":
+				return usagef("--reason is required")
+			case pause != 0:
+				change.Until = now.Add(pause)
+			case until != "":
+				if change.Until, err = time.Parse(time.RFC3339, until); err != nil {
+					return usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", until)
+				}
+			case change.Count == 0:
+				return usagef("expected --for, --until or --count")
+			}
+			return from.triage(cmd, args[0], change)
+		},
+	}
+	cmd.Flags().DurationVar(&pause, "for", 0, "time from now until the group is back, such as 90m")
+	addNonEmpty(cmd.Flags(), &until, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z")
+	cmd.Flags().IntVar(&change.Count, "count", 0, "number of further failures after which the group is back")
+	addReason(cmd, &change.Reason, "why (required)")
+	cmd.MarkFlagsMutuallyExclusive("for", "until")
+	return cmd
+}
+
+// newFailedUnmute returns `failed unmute`.
+func newFailedUnmute(from *settings) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "unmute GROUP",
+		Short:   "List a muted group of failures again",
+		Example: `  watership failed unmute k3f9q2xa`,
+		Args:    exactArgs(1, "a group"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Unmuted, Reason: reason})
+		},
+	}
+	addReason(cmd, &reason, "why")
+	return cmd
+}
+
+// newFailedNote returns `failed note`.
+func newFailedNote(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "note GROUP TEXT",
+		Short:   "Add a note to a group of failures",
+		Example: `  watership failed note k3f9q2xa 'The supplier answers 410 since Monday: OPS-12'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usagef("expected a group and a text, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Noted, Reason: strings.Join(args[1:], " ")})
+		},
+	}
+}
+
+func addReason(cmd *cobra.Command, reason *string, usage string) {
+	cmd.Flags().StringVar(reason, "reason", "", usage)
+}
+
+// triage records a decision about a group of failures.
+func (s *settings) triage(cmd *cobra.Command, group string, change failuregroup.Change) error {
+	if err := change.Check(time.Now()); err != nil {
+		return usagef("%w", err)
+	}
+	return s.withSystem(cmd, func(ctx context.Context, sys system) error {
+		if err := sys.OpenStore(ctx); err != nil {
+			return err
+		}
+		missing, err := sys.Triage(ctx, group, change)
+		if err != nil {
+			return err
+		}
+		out := streamsOf(cmd).Out
+		fmt.Fprintf(out, "%s group %s\n", change.Decision, group)
+		if missing > 0 {
+			fmt.Fprintln(out, "the store does not have the event of this yet: run watership serve")
+		}
+		return nil
+	})
+}

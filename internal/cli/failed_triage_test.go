@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/triage"
+)
+
+// fail publishes messages of a tenant that fail, until there are so many failures.
+func (w withServe) fail(t *testing.T, tenant, count string, want int) {
+	t.Helper()
+	order := writeFile(t, "order.json", `{"order": 1}`)
+	w.must(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant="+tenant, "--count", count, order)
+	w.eventually(t, "action: poisoned", want)
+}
+
+// groups returns the groups that a command lists.
+func (w withServe) groups(t *testing.T, args ...string) (found []triage.Group) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(w.must(t, append([]string{"failed", "-o", "json"}, args...)...)), &found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// A group is assigned, noted, muted for some failures, back by itself, resolved and
+// regressed, by an operator on the servers and by another through serve, who see the same.
+// A restart of serve changes nothing.
+func TestTriage(t *testing.T) {
+	t.Parallel()
+	w := newWithServe(t)
+	ann, vic := w.token(t, "ann", access.Operator, true), w.token(t, "vic", access.Viewer, true)
+	w.fail(t, "acme", "2", 2)
+	w.fail(t, "bolt", "1", 3)
+	groups := w.groups(t)
+	if len(groups) != 1 || groups[0].Count != 3 || len(groups[0].ID) != 8 {
+		t.Fatalf("%+v", groups)
+	}
+	id := groups[0].ID
+	same := func(want ...string) {
+		t.Helper()
+		for _, args := range [][]string{
+			{"failed"},
+			{"failed", "-o", "json"},
+			{"failed", "--muted"},
+			{"failed", "show", id},
+			{"failed", "show", id, "-o", "json"},
+			{"failed", "show", "nobody"},
+			{"failed", "--by", "headers.tenant,queue"},
+			{"failed", "--by", "tenant", "-o", "ndjson"},
+			{"failed", "--by", "error.message"},
+			{"search", "action: triaged"},
+			{"search", "action: triaged", "--fields", "user.name,event.reason,watership.triage.decision,watership.error_group,error.type", "-o", "csv"},
+		} {
+			direct, viewed := w.run(t, args...), w.through(t, vic, args...)
+			if direct.out != viewed.out || direct.code != viewed.code {
+				t.Errorf("%q: %d, %s%s\nwant %d, %s%s", args, viewed.code, viewed.out, viewed.err, direct.code, direct.out, direct.err)
+			}
+		}
+		wantWords(t, w.must(t, "failed")+w.must(t, "failed", "show", id), want...)
+	}
+	decide := func(environ []string, want string, args ...string) {
+		t.Helper()
+		if got := w.through(t, environ, append([]string{"failed"}, args...)...); got.code != exitOK || !strings.Contains(got.out, want) {
+			t.Fatalf("%q: %+v", args, got)
+		}
+	}
+	decide(ann, "assigned group "+id, "assign", id, "bob")
+	decide(nil, "noted group "+id, "note", id, "OPS-12:", "the service refuses")
+	same("assignee   bob", "OPS-12: the service refuses", "failures   3")
+	decide(ann, "muted group "+id, "mute", id, "--count", "2", "--reason", "expected")
+	same("1 group more, muted", "for 2 more, by ann: expected")
+	w.fail(t, "acme", "1", 4)
+	same("1 group more, muted", "for 1 more, by ann: expected")
+	w.process.stop(t)
+	w.process = w.serve(t)
+	ann, vic = w.token(t, "ann2", access.Operator, true), w.token(t, "vic2", access.Viewer, true)
+	same("1 group more, muted", "assignee   bob")
+	w.fail(t, "acme", "1", 5)
+	same("5 failures in 1 group")
+	if got := w.must(t, "failed", "--by", "headers.tenant"); !strings.Contains(got, "headers.tenant") {
+		t.Error(got)
+	} else {
+		wantWords(t, got, "4  acme", "1  bolt", "5 failures in 2 groups")
+	}
+	decide(ann, "muted group "+id, "mute", id, "--until", time.Now().Add(time.Hour).Format(time.RFC3339), "--reason", "later")
+	same("1 group more, muted")
+	decide(nil, "unmuted group "+id, "unmute", id)
+	w.resolves(t, ann, id)
+	same("bob")
+	if g := w.groups(t); len(g) != 1 || !g[0].Regressed || g[0].Count != 1 || g[0].Resolved == nil || g[0].Resolved.Reason != "fixed" {
+		t.Errorf("after it was resolved and failed again: %+v", g)
+	}
+	decide(ann, "unassigned group "+id, "unassign", id)
+	same("regressed")
+	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.code == exitOK || !strings.Contains(got.err, "role viewer") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// resolves resolves some failures of a group, which leaves it open, then the others, and
+// lets it fail again.
+func (w withServe) resolves(t *testing.T, operator []string, id string) {
+	t.Helper()
+	got := w.run(t, "failed", "resolve", "--query", "headers.tenant: acme", "--reason", "tests", "--yes")
+	if got.code != exitOK || !strings.Contains(got.out, "discarded 4 failures, resolved 0 groups") || !strings.Contains(got.out, "open, with other failures: "+id) {
+		t.Fatalf("%+v", got)
+	}
+	if g := w.groups(t); len(g) != 1 || g[0].Regressed || g[0].Count != 1 || g[0].Resolved != nil {
+		t.Fatalf("%+v", g)
+	}
+	got = w.through(t, operator, "failed", "resolve", id, "--reason", "fixed", "--yes")
+	if got.code != exitOK || !strings.Contains(got.out, "1  "+id+"  queue ") || !strings.Contains(got.out, "discarded 1 failure, resolved 1 group") {
+		t.Fatalf("%+v", got)
+	}
+	if g := w.groups(t, "--muted"); len(g) != 0 {
+		t.Fatalf("%+v", g)
+	}
+	want := w.run(t, "failed", "resolve", id, "--reason", "again", "--yes")
+	if got := w.through(t, operator, "failed", "resolve", id, "--reason", "again", "--yes"); got != want || !strings.Contains(got.err, "no unresolved failure matches") {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	w.fail(t, "acme", "1", 6)
+}
+
+func TestTriageMistakes(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--reason is required":        {"failed", "mute", "abc", "--for", "1h"},
+		"expected --for, --until or":  {"failed", "mute", "abc", "--reason", "x"},
+		"expected a time such as":     {"failed", "mute", "abc", "--reason", "x", "--until", "tomorrow"},
+		"which has passed":            {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},
+		"a group and a name":          {"failed", "assign", "abc"},
+		"expected a group and a text": {"failed", "note", "abc"},
+		"expected groups or --query":  {"failed", "resolve", "--reason", "x"},
+		"there is no terminal to ask": {"failed", "resolve", "abc", "--reason", "x"},
+	} {
+		if got := call(t.Context(), strings.NewReader(""), nil, args...); got.code != exitUsage || !strings.Contains(got.err, want) {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package triage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Resolvable are unresolved failures that can be resolved together.
+type Resolvable struct {
+	Failures []eventstore.EventSummary
+	Groups   []ResolvableGroup // the largest first
+}
+
+// ResolvableGroup has those of a group.
+type ResolvableGroup struct {
+	ID string `json:"id"`
+	history.Kind
+	Count int `json:"count"`
+
+	upTo int64 // sequence of the newest
+}
+
+// Resolved is the result of a Resolve.
+type Resolved struct {
+	Failures int      // that were discarded
+	Resolved []string // ids of groups that have no other failures
+	Open     []string // ids of groups that have
+	Queues   []string // of the failures
+	Missing  int      // events that the store does not have yet
+}
+
+// Resolvable finds the unresolved failures that match a query and that are in one of some
+// groups; without groups, all that match.
+func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups []string) (Resolvable, error) {
+	var kinds kql.Or
+	for _, id := range groups {
+		g, err := s.Find(ctx, id, visible)
+		if err != nil {
+			return Resolvable{}, err
+		}
+		kinds = append(kinds, g.Kind.Query())
+	}
+	if len(kinds) > 0 {
+		node = kql.And{node, kinds}
+	}
+	failures, err := s.App.Failures(ctx)
+	if err != nil {
+		return Resolvable{}, err
+	}
+	found := Resolvable{Groups: []ResolvableGroup{}}
+	if found.Failures, err = failures.OpenByID(ctx, node, nil); err != nil {
+		return found, err
+	}
+	places := map[history.Kind]int{}
+	for _, f := range found.Failures {
+		kind := history.KindOf(f)
+		at, known := places[kind]
+		if !known {
+			at = len(found.Groups)
+			places[kind] = at
+			found.Groups = append(found.Groups, ResolvableGroup{ID: kind.ID(), Kind: kind})
+		}
+		g := &found.Groups[at]
+		g.Count++
+		g.upTo = max(g.upTo, f.Sequence)
+	}
+	slices.SortFunc(found.Groups, func(a, b ResolvableGroup) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.ID, b.ID))
+	})
+	return found, nil
+}
+
+// Resolve discards the failures and then records that their groups are resolved, except for
+// groups that have other, older failures. A failure that is newer than those that were found
+// brings its group back.
+func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) (Resolved, error) {
+	change := failuregroup.Change{Decision: failuregroup.Resolved, Reason: d.Reason}
+	if err := change.Check(time.Now()); err != nil {
+		return Resolved{}, app.InputError{Err: err}
+	}
+	ids := history.EventIDs(found.Failures)
+	done, err := s.App.Discard(ctx, ids, d)
+	result := Resolved{Failures: done.Failures, Resolved: []string{}, Open: []string{}, Queues: done.Queues}
+	if err != nil {
+		return result, err
+	}
+	if result.Missing, err = s.App.AwaitDiscarded(ctx, ids); err != nil {
+		return result, err
+	}
+	failures, err := s.App.Failures(ctx)
+	if err != nil {
+		return result, err
+	}
+	discarded := map[string]bool{}
+	for _, id := range ids {
+		discarded[id] = true
+	}
+	var events []schemas.State
+	for _, g := range found.Groups {
+		hasOthers, err := g.hasOthers(ctx, failures, discarded)
+		if err != nil {
+			return result, err
+		}
+		if hasOthers {
+			result.Open = append(result.Open, g.ID)
+			continue
+		}
+		change.UpTo = g.upTo
+		events = append(events, change.Event(g.Kind, d.Operator, time.Now()))
+		result.Resolved = append(result.Resolved, g.ID)
+	}
+	missing, err := s.record(ctx, events)
+	result.Missing += missing
+	return result, err
+}
+
+// hasOthers reports whether a group has open failures besides the discarded ones, up to the
+// newest of these.
+func (g ResolvableGroup) hasOthers(ctx context.Context, failures history.Failures, discarded map[string]bool) (bool, error) {
+	for f, err := range failures.Open(ctx, g.Kind.Query()) {
+		if err != nil {
+			return false, err
+		}
+		if !discarded[f.EventID] && f.Sequence <= g.upTo {
+			return true, nil
+		}
+	}
+	return false, nil
+}

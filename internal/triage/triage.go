@@ -1,0 +1,137 @@
+// Package triage has what commands and the HTTP API do with groups of failures: they are
+// listed, assigned, muted, noted and resolved.
+package triage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Service does the work for one App.
+type Service struct{ App *app.App }
+
+// Group is a group of unresolved failures, with what operators decided about it.
+type Group struct {
+	history.Group
+	failuregroup.State
+}
+
+// Groups are groups of unresolved failures.
+type Groups struct {
+	Groups []*Group
+	Muted  int // groups that are left out, since they are muted
+}
+
+// List returns the groups of the unresolved failures that match a query, the most frequent
+// first. Without withMuted it leaves out those that are muted. Decisions count as far as
+// their events match visible.
+func (s Service) List(ctx context.Context, node, visible kql.Node, withMuted bool) (Groups, error) {
+	failures, states, err := s.read(ctx, visible)
+	if err != nil {
+		return Groups{}, err
+	}
+	all, err := failures.Groups(ctx, node)
+	found := Groups{Groups: []*Group{}}
+	for _, g := range all {
+		if !withMuted && states.IsMuted(g.Kind) {
+			found.Muted++
+			continue
+		}
+		found.Groups = append(found.Groups, &Group{*g, states.Of(g.Kind)})
+	}
+	return found, err
+}
+
+// read returns the finder of failures and the states of groups.
+func (s Service) read(ctx context.Context, visible kql.Node) (failures history.Failures, states failuregroup.States, err error) {
+	if failures, err = s.App.Failures(ctx); err != nil {
+		return failures, nil, err
+	}
+	events, err := s.App.Store(ctx)
+	if err != nil {
+		return failures, nil, err
+	}
+	states, err = failuregroup.Read(ctx, events, visible, time.Now())
+	failures.Resolved = states.Resolutions()
+	return failures, states, err
+}
+
+// NotFoundError reports that no group has an id.
+type NotFoundError struct{ ID string }
+
+// Error implements error.
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("no group of failures has the id %q: watership failed --muted lists them", e.ID)
+}
+
+// Find returns the group with an id. It may have no unresolved failures if operators decided
+// about it before.
+func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*Group, error) {
+	failures, states, err := s.read(ctx, visible)
+	if err != nil {
+		return nil, err
+	}
+	for kind, state := range states {
+		if kind.ID() != id {
+			continue
+		}
+		open, err := failures.Groups(ctx, kql.And{kind.Query(), visible})
+		if err != nil {
+			return nil, err
+		}
+		if len(open) > 0 {
+			return &Group{*open[0], *state}, nil
+		}
+		return &Group{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}, nil
+	}
+	open, err := failures.Groups(ctx, visible)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range open {
+		if g.ID == id {
+			return &Group{*g, states.Of(g.Kind)}, nil
+		}
+	}
+	return nil, &NotFoundError{id}
+}
+
+// Decide records a change of a group, and waits until the store has its event. After ten
+// seconds it returns 1: probably no server stores events.
+func (s Service) Decide(ctx context.Context, of history.Kind, change failuregroup.Change, operator string) (missing int, err error) {
+	if err := change.Check(time.Now()); err != nil {
+		return 0, app.InputError{Err: err}
+	}
+	return s.record(ctx, []schemas.State{change.Event(of, operator, time.Now())})
+}
+
+// record publishes `triaged` events, and waits until the store has them.
+func (s Service) record(ctx context.Context, states []schemas.State) (missing int, err error) {
+	publisher, err := s.App.Publisher(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var ids []string
+	for _, state := range states {
+		err := publisher.Publish(ctx, s.App.Sign(rabbit.Message{
+			Exchange: s.App.Topology().Events(), RoutingKey: string(schemas.Triaged), Publishing: schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, state),
+		}))
+		if err != nil {
+			return 0, fmt.Errorf("publishing the %s event: %w", schemas.Triaged, err)
+		}
+		ids = append(ids, state.EventID)
+	}
+	events, err := s.App.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return history.AwaitStored(ctx, events, ids)
+}
