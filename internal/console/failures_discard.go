@@ -16,9 +16,6 @@ import (
 	"github.com/watershipmq/watership/internal/replaypage"
 )
 
-// typedAbove is the number of messages above which an operator types the number.
-const typedAbove = 100
-
 // discardView is the preview of a discard.
 type discardView struct {
 	Filter  frame.Filter
@@ -73,7 +70,7 @@ func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.P
 	} else if refused != nil {
 		v.Problem, shown.Status = refused, refused.Status
 	}
-	v.Queues, v.Typed = slices.Sorted(maps.Keys(v.Found.Queues)), v.Found.Matched > typedAbove
+	v.Queues, v.Typed = slices.Sorted(maps.Keys(v.Found.Queues)), v.Found.Matched > frame.TypedAbove
 	shown.Data = v
 	return shown, nil
 }
@@ -82,12 +79,12 @@ func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.P
 func (c *Console) discard(r *http.Request) (frame.Response, error) {
 	v := readDiscard(r, r.PostForm)
 	request := v.request()
-	count, mistake := shownCount(r.PostForm, "failure")
+	count, mistake := frame.ShownCount(r.PostForm, "failure")
 	if mistake == nil {
-		mistake = checkTyped(r.PostForm, count, "failure")
+		mistake = frame.CheckTyped(r.PostForm, count, "failure")
 	}
 	if mistake == nil && v.Reason == "" {
-		mistake = unprocessable("a discard needs a reason", "Say why nothing more is to be done.")
+		mistake = frame.Unprocessable("a discard needs a reason", "Say why nothing more is to be done.")
 	}
 	if mistake != nil {
 		return c.showDiscard(r, v, mistake)
@@ -136,15 +133,6 @@ func (c *Console) discardDone(r *http.Request) *discardDone {
 	return done
 }
 
-// shownCount returns the number of messages that an operator was shown.
-func shownCount(form url.Values, what string) (int, *problem.Problem) {
-	count, err := strconv.Atoi(form.Get("expect"))
-	if err != nil || count < 0 {
-		return 0, unprocessable("the form has no number of "+what+"s", "Open the page again.")
-	}
-	return count, nil
-}
-
 // shownBefore returns a query without the events that were recorded after an operator was
 // shown the others: where failures go on, their number would change all the time.
 func shownBefore(form url.Values, query string) string {
@@ -153,17 +141,4 @@ func shownBefore(form url.Values, query string) string {
 		return limited
 	}
 	return query
-}
-
-// checkTyped refuses a large number of messages that the operator has not typed.
-func checkTyped(form url.Values, count int, what string) *problem.Problem {
-	typed := form.Get("count")
-	if count > typedAbove && strings.NewReplacer(",", "", " ", "").Replace(typed) != strconv.Itoa(count) {
-		return unprocessable(fmt.Sprintf("%q is not the number of %ss", typed, what), fmt.Sprintf("Type %d to confirm.", count))
-	}
-	return nil
-}
-
-func unprocessable(detail, remedy string) *problem.Problem {
-	return (problem.Problem{Status: http.StatusUnprocessableEntity, Detail: detail, Remedy: remedy}).Complete()
 }

@@ -137,7 +137,7 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 			v.Outcomes, v.Problem = nil, frame.ProblemOf(err)
 		}
 	}
-	v.Pending, v.Typed = v.pendingLink(), v.Job.Left() > typedAbove
+	v.Pending, v.Typed = v.pendingLink(), v.Job.Left() > frame.TypedAbove
 	if done, at := c.DoneBefore(r); done.Has("resumed") {
 		v.Resumed = at
 	}
@@ -185,18 +185,18 @@ func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
 	if err := c.client.Get(r.Context(), path, nil, &job.Job); err != nil {
 		return nil, err
 	}
-	left, refused := shownCount(form, "message")
+	left, refused := frame.ShownCount(form, "message")
 	switch {
 	case refused != nil:
 	case form.Get("more") != "":
 		var err error
 		if more.StopAfter, err = strconv.Atoi(form.Get("canary")); err != nil || more.StopAfter < 1 {
-			refused = unprocessable("expected a number of messages to send", "")
+			refused = frame.Unprocessable("expected a number of messages to send", "")
 		}
 	case job.CanResume && left != job.Left():
 		refused = (problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the number has changed: %d now, %d before; nothing was sent", job.Left(), left)}).Complete()
 	default:
-		refused = checkTyped(form, left, "message")
+		refused = frame.CheckTyped(form, left, "message")
 	}
 	if refused != nil {
 		return c.showJob(r, refused)

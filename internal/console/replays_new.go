@@ -53,7 +53,7 @@ func readPlanForm(r *http.Request, values url.Values) planView {
 	v := planView{Filter: frame.ReadFilter(values, zone, frame.AllTime)}
 	var err error
 	if v.Form, err = replaypage.ReadForm(values, v.Filter.Body()); err != nil {
-		v.Problem = unprocessable(err.Error(), "")
+		v.Problem = frame.Unprocessable(err.Error(), "")
 	}
 	return v
 }
@@ -86,7 +86,7 @@ func (c *Console) showPlan(r *http.Request, v planView) (frame.Response, error) 
 		v.Events = append(v.Events, event)
 	}
 	v.Plan.Problem = namesOfForm(v.Plan.Problem)
-	v.Command, v.Typed, v.Key = v.Form.Command(v.Total), v.Total > typedAbove, rand.Text()
+	v.Command, v.Typed, v.Key = v.Form.Command(v.Total), v.Total > frame.TypedAbove, rand.Text()
 	shown := frame.Page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}
 	if v.Problem != nil {
 		shown.Status = v.Problem.Status
@@ -108,16 +108,16 @@ func (planView) RouteName(r api.PlanRoute) string {
 // startReplay starts a replay after its plan: all of it, or its first messages.
 func (c *Console) startReplay(r *http.Request) (frame.Response, error) {
 	v := readPlanForm(r, r.PostForm)
-	count, uncounted := shownCount(r.PostForm, "message")
+	count, uncounted := frame.ShownCount(r.PostForm, "message")
 	first := r.PostForm.Get("first") != ""
 	switch {
 	case v.Problem != nil:
 	case uncounted != nil:
 		v.Problem = uncounted
 	case !first:
-		v.Problem = checkTyped(r.PostForm, count, "message")
+		v.Problem = frame.CheckTyped(r.PostForm, count, "message")
 	case v.Form.Canary < 1:
-		v.Problem = unprocessable("a canary needs a number of messages", "")
+		v.Problem = frame.Unprocessable("a canary needs a number of messages", "")
 	}
 	if v.Problem != nil {
 		return c.showPlan(r, v)

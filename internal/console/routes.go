@@ -80,7 +80,7 @@ func (c *Console) resumeRoute(r *http.Request) (frame.Response, error) {
 func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Response, error) {
 	queue, reason := r.PostForm.Get("queue"), strings.TrimSpace(r.PostForm.Get("reason"))
 	if action == "pause" && reason == "" {
-		refused := unprocessable("a pause needs a reason", "Say why: others see it at the route.")
+		refused := frame.Unprocessable("a pause needs a reason", "Say why: others see it at the route.")
 		return c.routesPage(r, routesPage{Refused: refused, Queue: queue}), nil
 	}
 	path := "/routes/" + url.PathEscape(queue) + "/" + action

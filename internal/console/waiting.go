@@ -128,7 +128,7 @@ func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.P
 	} else if refused != nil {
 		v.Problem, shown.Status = refused, refused.Status
 	}
-	v.Queues, v.Typed = slices.Sorted(maps.Keys(v.Found.Queues)), v.Found.Matched > typedAbove
+	v.Queues, v.Typed = slices.Sorted(maps.Keys(v.Found.Queues)), v.Found.Matched > frame.TypedAbove
 	shown.Data = v
 	return shown, nil
 }
@@ -137,17 +137,17 @@ func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.P
 func (c *Console) decide(r *http.Request) (frame.Response, error) {
 	v := readDecision(r, r.PostForm)
 	request := api.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Action(v.Action), Reason: v.Reason}
-	count, mistake := shownCount(r.PostForm, "message")
+	count, mistake := frame.ShownCount(r.PostForm, "message")
 	if mistake == nil {
-		mistake = checkTyped(r.PostForm, count, "message")
+		mistake = frame.CheckTyped(r.PostForm, count, "message")
 	}
 	if mistake == nil && v.Reason == "" {
-		mistake = unprocessable("a decision needs a reason", "Say why: others see it at the messages.")
+		mistake = frame.Unprocessable("a decision needs a reason", "Say why: others see it at the messages.")
 	}
 	if mistake == nil && request.Action == waiting.Postpone {
 		minutes, err := strconv.ParseFloat(v.Minutes, 64)
 		if err != nil || minutes <= 0 || minutes > waiting.MaxPostponement.Minutes() {
-			mistake = unprocessable("expected the minutes until the next attempt", "Give a number up to 43200, which is 30 days.")
+			mistake = frame.Unprocessable("expected the minutes until the next attempt", "Give a number up to 43200, which is 30 days.")
 		} else {
 			request.NotBefore = time.Now().Add(time.Duration(minutes * float64(time.Minute)))
 		}
