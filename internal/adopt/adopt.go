@@ -35,7 +35,7 @@ type Adopter struct {
 // Result counts messages of an error queue.
 type Result struct {
 	Failures int            `json:"failures" doc:"Messages that were taken in, or would be"`
-	Groups   []FailureGroup `json:"groups" nullable:"false" doc:"The failures by queue, exchange and error type, at most 1000 groups"`
+	Groups   []OriginGroup `json:"groups" nullable:"false" doc:"The failures by queue, exchange and error type, at most 1000 groups"`
 
 	// Unreadable counts messages that are of another form, which stay in the queue; Reason
 	// is the reason for the first of them.
@@ -43,8 +43,8 @@ type Result struct {
 	Reason     string `json:"reason,omitempty" doc:"Why the first of them cannot be read"`
 }
 
-// FailureGroup counts the failures of one queue with one error type.
-type FailureGroup struct {
+// OriginGroup counts the failures of one queue with one error type.
+type OriginGroup struct {
 	Queue     string `json:"queue"`
 	Exchange  string `json:"exchange,omitempty" doc:"Of the origin; none: the queue itself"`
 	ErrorType string `json:"error_type"`
@@ -53,14 +53,14 @@ type FailureGroup struct {
 
 func (r *Result) add(f Failure) {
 	r.Failures++
-	i := slices.IndexFunc(r.Groups, func(g FailureGroup) bool {
+	i := slices.IndexFunc(r.Groups, func(g OriginGroup) bool {
 		return g.Queue == f.Queue && g.Exchange == f.Message.Exchange && g.ErrorType == f.ErrorType
 	})
 	switch {
 	case i >= 0:
 		r.Groups[i].Failures++
 	case len(r.Groups) < maxGroups:
-		r.Groups = append(r.Groups, FailureGroup{f.Queue, f.Message.Exchange, f.ErrorType, 1})
+		r.Groups = append(r.Groups, OriginGroup{f.Queue, f.Message.Exchange, f.ErrorType, 1})
 	}
 }
 
@@ -72,9 +72,9 @@ func (r *Result) unreadable(err error) {
 
 func (r *Result) sort() {
 	if r.Groups == nil {
-		r.Groups = []FailureGroup{}
+		r.Groups = []OriginGroup{}
 	}
-	slices.SortStableFunc(r.Groups, func(a, b FailureGroup) int { return cmp.Compare(b.Failures, a.Failures) })
+	slices.SortStableFunc(r.Groups, func(a, b OriginGroup) int { return cmp.Compare(b.Failures, a.Failures) })
 }
 
 const (

@@ -98,7 +98,7 @@ func TestRun(t *testing.T) {
 		q.publish(t, 250, true)
 		for range 2 { // a look changes nothing
 			if found, err := q.Look(t.Context()); err != nil || found.Failures != 225 || found.Unreadable != 25 ||
-				len(found.Groups) != 1 || found.Groups[0] != (adopt.FailureGroup{Queue: "orders", Exchange: "shop", Failures: 225}) {
+				len(found.Groups) != 1 || found.Groups[0] != (adopt.OriginGroup{Queue: "orders", Exchange: "shop", Failures: 225}) {
 				t.Fatalf("a look finds %+v, %v", found, err)
 			}
 		}

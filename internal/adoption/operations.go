@@ -132,7 +132,7 @@ func (r *Runner) startAdoption(ctx context.Context, in *startInput) (*adoptionOu
 	now := time.Now().UTC()
 	a := Adoption{
 		ID: watermill.NewULID(), Source: source, Operator: access.FromContext(ctx).Name, Request: request, State: Running, Total: ready,
-		Result: adopt.Result{Groups: []adopt.FailureGroup{}}, Created: now, Updated: now,
+		Result: adopt.Result{Groups: []adopt.OriginGroup{}}, Created: now, Updated: now,
 	}
 	version, err := r.records.create(ctx, a)
 	if err != nil {
