@@ -72,9 +72,9 @@ func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 
 // planWith repeats a plan until the store has the `replayed` events of other jobs.
 func (r *Replayer) planWith(ctx context.Context, job Job, broker planbroker.Broker) (Plan, error) {
-	for deadline := r.now().Add(r.recordTimeout); ; {
+	for began := r.now(); ; {
 		plan, err := r.planNow(ctx, job, broker)
-		if err != nil || !plan.outdated() || r.now().After(deadline) {
+		if waited := r.now().Sub(began); err != nil || !plan.outdated(waited) || waited > r.recordTimeout {
 			return plan, err
 		}
 		select {
@@ -85,11 +85,17 @@ func (r *Replayer) planWith(ctx context.Context, job Job, broker planbroker.Brok
 	}
 }
 
-const recordInterval = 250 * time.Millisecond
+const (
+	recordInterval = 250 * time.Millisecond
+
+	// consumerGrace is the time within which an indexer consumes again that has lost its
+	// connection, or the store for a moment.
+	consumerGrace = 2 * time.Second
+)
 
 // outdated reports whether the store is about to get events that change the plan.
-func (p Plan) outdated() bool {
-	stored := p.Log.Unknown || p.Log.Consumers > 0
+func (p Plan) outdated(waited time.Duration) bool {
+	stored := p.Log.Unknown || p.Log.Consumers > 0 || waited < consumerGrace
 	return stored && (p.Log.Events > 0 || p.Unrecorded() > 0)
 }
 

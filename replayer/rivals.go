@@ -108,19 +108,20 @@ func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
 // it counted, and those in the log, since a killed runner could not count its last
 // ones.
 func (r *Replayer) awaitRecord(ctx context.Context, l *lease.Lease, job Job) error {
-	for deadline := r.now().Add(r.recordTimeout); ; {
+	for began := r.now(); ; {
 		missing, err := r.countMissing(ctx, job)
 		if err != nil {
 			return fmt.Errorf("looking up the sent messages: %w", err)
 		}
 		log, err := r.logOf(ctx, l)
-		late := r.now().After(deadline)
+		waited := r.now().Sub(began)
+		late := waited > r.recordTimeout
 		switch {
 		case err != nil:
 			return err
 		case missing == 0 && (log.Events == 0 || late && log.Consumers > 0):
 			return nil
-		case late || log.Consumers == 0:
+		case late || log.Consumers == 0 && waited >= consumerGrace:
 			return &UnrecordedError{job.ID, missing, log.Events}
 		}
 		select {
