@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routepage"
 	"github.com/watershipmq/watership/internal/subscriptionpage"
+	"github.com/watershipmq/watership/internal/triagepage"
 	"github.com/watershipmq/watership/internal/validationpage"
 )
 
@@ -106,6 +107,7 @@ func New(cfg Config) (*Console, error) {
 	routepage.Register(made, c.client)
 	subscriptionpage.Register(made, c.client)
 	validationpage.Register(made, c.client)
+	triagepage.Pages{Frame: made, Client: c.client}.Register()
 	return c, nil
 }
 

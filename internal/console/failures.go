@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/internal/triagepage"
 )
 
 // failuresView is the page of failures: groups of them, or each one.
@@ -29,6 +31,9 @@ type failuresView struct {
 	Failures []api.Failure // of the list
 	Count    int           // of failures in all groups
 
+	WithMuted bool // muted groups are shown
+	Muted     int  // groups that are not
+
 	Later, Next string // links to the first and the next page; "": there is none
 	ReplayAll   string // links for all failures that match
 	DiscardAll  string
@@ -41,6 +46,7 @@ type failureGroup struct {
 	Bars                              []sparkBar
 	Most                              int // failures in one step
 	Within                            string
+	Page                              string // of the group
 	Messages, Single, Replay, Discard string
 }
 
@@ -61,6 +67,7 @@ func (c *Console) failures(r *http.Request) (frame.Response, error) {
 	if query.Get("sort") == "last" {
 		v.Sort = "last"
 	}
+	v.WithMuted = query.Get("muted") == "true"
 	err := v.read(r, c.client)
 	shown := frame.Page{Title: "Failures", Section: "/failures", Template: "failures.html", Styles: []string{"failures.css"}, Scripts: []string{"failures.js"}}
 	if err != nil {
@@ -82,6 +89,9 @@ func (v failuresView) Keep() map[string]string {
 	}
 	if v.Sort != "count" {
 		keep["sort"] = v.Sort
+	}
+	if v.WithMuted {
+		keep["muted"] = "true"
 	}
 	return keep
 }
@@ -128,9 +138,10 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 	}
 	values.Set("limit", fmt.Sprint(groupsPerPage))
 	values.Set("sort", v.Sort)
+	values.Set("muted", strconv.FormatBool(v.WithMuted))
 	var found triage.GroupPage
 	err := from.Get(r.Context(), "/failures/groups", values, &found)
-	if v.Count = found.Failures; found.Cursor != "" {
+	if v.Count, v.Muted = found.Failures, found.Muted; found.Cursor != "" {
 		v.Next = v.URL("cursor", found.Cursor)
 	}
 	v.addGroups(found.Groups)
@@ -150,7 +161,7 @@ func (v *failuresView) addGroups(groups []triage.FailureGroup) {
 			found = within(v.Filter.Query, found)
 		}
 		g := failureGroup{
-			FailureGroup: groups[i], Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
+			FailureGroup: groups[i], Page: triagepage.Path(groups[i].ID), Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
 			Replay: v.replayLink(found), Discard: v.discardLink(found),
 		}
 		g.Bars, g.Most = sparkline(h.Counts)

@@ -1,0 +1,151 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/access"
+)
+
+// An operator assigns, notes, mutes and resolves a group on its page, with forms alone, and
+// sees when it comes back.
+func TestTriage(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(2)...)
+	page := s.get(t, "/failures")
+	group := page.link(t, "/failures/groups/")
+	s.get(t, group).want(t, http.StatusOK, "2 failures", "no table for order #", "nobody", "There are no notes")
+	press := func(button, do string, pairs ...string) document {
+		t.Helper()
+		action, form := s.get(t, group).form(t, button)
+		form.Set("do", do)
+		for i := 0; i < len(pairs); i += 2 {
+			form.Set(pairs[i], pairs[i+1])
+		}
+		return s.post(t, action, form)
+	}
+	press("Assign", "assigned", "assignee", "").want(t, http.StatusBadRequest, "expected the name of the assignee")
+	press("Assign", "assigned", "assignee", "ada <b>").want(t, http.StatusOK, "Assigned.", "ada <b>")
+	press("Add note", "noted", "note", "OPS-12:\nthe table is gone").want(t, http.StatusOK, "Noted.", "local", "the table is gone")
+	press("Mute", "muted", "hours", "soon", "reason", "known").want(t, http.StatusUnprocessableEntity, "expected the hours")
+	press("Mute", "muted", "failures", "1").want(t, http.StatusBadRequest, "expected a reason")
+	press("Mute", "muted", "hours", "2", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.", "for 1 failure", "known")
+	hidden := s.get(t, "/failures")
+	hidden.want(t, http.StatusOK, "1 group muted, and no other failures")
+	s.get(t, hidden.link(t, "muted=true")).want(t, http.StatusOK, "2 failures in 1 group", "ada <b>", "1 note", "muted", "Hide muted groups")
+	press("Mute", "unmuted").want(t, http.StatusOK, "No longer muted.")
+	press("Mute", "muted", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.")
+	s.failAgain(t, 3)
+	s.get(t, "/failures").want(t, http.StatusOK, "3 failures in 1 group")
+
+	press("Resolve 3 failures", "resolved", "reason", " ").want(t, http.StatusUnprocessableEntity, "a resolution needs a reason")
+	action, form := s.get(t, group).form(t, "Resolve 3 failures")
+	form.Set("do", "resolved")
+	form.Set("reason", "fixed")
+	s.failAgain(t, 4) // which the operator does not see
+	s.post(t, action, form).want(t, http.StatusOK, "Resolved: 3 failures discarded.", "1 failure", "regressed", "fixed")
+	s.get(t, "/failures").want(t, http.StatusOK, "1 failure in 1 group", "regressed")
+	press("Assign to nobody", "unassigned").want(t, http.StatusOK, "Assigned to nobody.")
+	if n := s.count(t, "action: triaged and user.name: local"); n != 7 {
+		t.Errorf("%d decisions", n)
+	}
+	s.get(t, "/failures/groups/nobody").want(t, http.StatusNotFound, "no group of failures has the id")
+}
+
+// failAgain publishes one more message that fails.
+func (s system) failAgain(t *testing.T, failures int64) {
+	t.Helper()
+	s.broken.Store(true)
+	s.publish(t, "order-99", `{}`, nil)
+	s.await(t, failures, "action: poisoned")
+	s.broken.Store(false)
+}
+
+func TestFailuresByFields(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(3)...)
+	page := s.get(t, "/failures?q=queue%3A+orders")
+	action, form := page.form(t, "Group")
+	form.Set("fields", "queue, headers.nothing")
+	by := s.get(t, action+"?"+form.Encode())
+	by.want(t, http.StatusOK, "3 failures in 1 group", "watership.queue", "orders", "(none)")
+	s.get(t, by.link(t, "not+headers.nothing")).want(t, http.StatusOK, "3 failures in 1 group")
+	s.get(t, "/failures/by?fields=error.message").want(t, http.StatusBadRequest, "has texts")
+	s.get(t, "/failures/by").want(t, http.StatusBadRequest, "expected fields to group by")
+}
+
+// Viewers see decisions, and make none; callers with limits see no other groups.
+func TestTriageOfViewers(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	secret := map[string]string{}
+	for _, token := range []access.Token{{Name: "vera", Role: access.Viewer}, {Name: "lou", Role: access.Operator, Queues: []string{"mail"}}} {
+		made, err := access.OpenTokenFile(tokens).Create(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret[token.Name] = made
+	}
+	s := newSystem(t, "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	s.fail(t, orders(2)...)
+	as := func(name, path string) document {
+		return s.get(t, path, "Authorization", "Bearer "+secret[name])
+	}
+	group := as("vera", "/failures").link(t, "/failures/groups/")
+	page := as("vera", group)
+	page.want(t, http.StatusOK, "2 failures", "nobody")
+	if buttons := page.values(t, "name"); slices.Contains(buttons, "do") {
+		t.Errorf("%q", buttons)
+	}
+	as("lou", group).want(t, http.StatusNotFound, "no group of failures has the id")
+	for name, status := range map[string]int{"vera": http.StatusForbidden, "lou": http.StatusNotFound} {
+		for _, do := range []string{"unmuted", "resolved"} {
+			form := url.Values{"do": {do}, "expect": {"2"}, "reason": {"x"}}
+			got := s.do(t, http.MethodPost, group, form, "Authorization", "Bearer "+secret[name], "Content-Type", "application/x-www-form-urlencoded")
+			if got.StatusCode != status {
+				t.Errorf("%s: %s as %s", got.Status, do, name)
+			}
+		}
+	}
+	if n := s.count(t, "action: triaged"); n != 0 {
+		t.Errorf("%d decisions", n)
+	}
+}
+
+// An operator triages a group in a browser, and its pages have no barriers.
+func TestTriageInTheBrowser(t *testing.T) {
+	s := newSystem(t)
+	s.fail(t, orders(2)...)
+	b := newBrowser(t, s)
+	b.look(t, 1600, "light")
+	b.open(t, "/failures")
+	b.click(t, `a[href^="/failures/groups/"]`)
+	b.enter(t, "input[name=assignee]", "ada")
+	b.click(t, "button[value=assigned]")
+	b.sees(t, ".done", "Assigned.")
+	b.enter(t, "input[name=hours]", "2")
+	b.enter(t, "form:has(button[value=muted]) input[name=reason]", "the supplier is closed")
+	b.click(t, "button[value=muted]")
+	b.sees(t, ".done", "Muted.")
+	for _, path := range []string{value[string](t, b, "location.pathname"), "/failures?muted=true", "/failures/by?fields=queue"} {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range widths() {
+				b.look(t, width, scheme)
+				b.open(t, path)
+				if wide := value[int64](t, b, "document.documentElement.scrollWidth"); wide > width {
+					t.Errorf("%s is %d pixels wide on a screen of %d", path, wide, width)
+				}
+				for _, barrier := range b.barriers(t) {
+					t.Errorf("%s, %s, %d pixels: %s", path, scheme, width, barrier)
+				}
+				b.picture(t, fmt.Sprintf("triage-%s-%s-%d", pictureName(path[:min(len(path), 20)]), scheme, width))
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package triagepage
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/triage"
+)
+
+// byView is the page of failures by the values of fields.
+type byView struct {
+	Filter  frame.Filter
+	Fields  string // as the user wrote them
+	Found   triage.FailuresBy
+	Groups  []fieldGroup
+	Problem *problem.Problem
+}
+
+// fieldGroup is a group with its link.
+type fieldGroup struct {
+	triage.FieldGroup
+	Link string // to its failures; "": no query finds the values
+}
+
+// Keep are the parameters of the page besides the filter.
+func (v byView) Keep() map[string]string { return map[string]string{"fields": v.Fields} }
+
+// by shows the unresolved failures that match a filter by the values of fields.
+func (p Pages) by(r *http.Request) (frame.Response, error) {
+	query := r.URL.Query()
+	zone, _ := frame.ZoneOf(r)
+	v := byView{Filter: frame.ReadFilter(query, zone, frame.AllTime), Fields: strings.TrimSpace(query.Get("fields"))}
+	if v.Fields == "" {
+		return nil, problem.BadRequest("expected fields to group by", "Go back to the failures and name some, such as headers.tenant.")
+	}
+	values := v.Filter.API()
+	values.Set("fields", v.Fields)
+	shown := frame.Page{Title: "Failures by " + v.Fields, Section: "/failures", Template: "failures_by.html", Styles: []string{"failures.css"}}
+	if err := p.Client.Get(r.Context(), "/failures/by", values, &v.Found); err != nil {
+		v.Problem = frame.ProblemOf(err)
+		shown.Status = v.Problem.Status
+	}
+	for _, g := range v.Found.Groups {
+		v.Groups = append(v.Groups, fieldGroup{g, v.link(g)})
+	}
+	shown.Data = v
+	return shown, nil
+}
+
+// link returns the address of the failures of a group. Lists and objects are no values that a
+// query finds.
+func (v byView) link(g triage.FieldGroup) string {
+	var all kql.And
+	for i, name := range v.Found.Fields {
+		value := g.Values[i]
+		switch {
+		case value == "":
+			all = append(all, kql.Not{Node: kql.Exists{Field: kql.Pattern{name}}})
+		case strings.HasPrefix(value, "[") || strings.HasPrefix(value, "{"):
+			return ""
+		default:
+			all = append(all, kql.FieldIs(name, value))
+		}
+	}
+	text := all.String()
+	if v.Filter.Query != "" && v.Filter.Query != "*" {
+		text = "(" + v.Filter.Query + ") and (" + text + ")"
+	}
+	values := v.Filter.URL()
+	values.Set("q", text)
+	return "/failures?" + url.Values(values).Encode()
+}

@@ -1,0 +1,172 @@
+// Package triagepage has the console's pages of groups of failures: a group with the decisions
+// about it, and groups by any fields.
+package triagepage
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/eventfilter"
+	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/triage"
+)
+
+// Pages makes the pages from responses of the API.
+type Pages struct {
+	Frame  *frame.Frame
+	Client frame.Client
+}
+
+// Register adds the pages to the frame.
+func (p Pages) Register() {
+	p.Frame.Handle("GET /failures/by", p.by)
+	p.Frame.Handle("GET /failures/groups/{group}", p.group)
+	p.Frame.Handle("POST /failures/groups/{group}", p.decide)
+}
+
+// Path returns the address of the page of a group.
+func Path(id string) string { return "/failures/groups/" + url.PathEscape(id) }
+
+// groupView is the page of a group.
+type groupView struct {
+	triage.FailureGroup
+	Path               string
+	Messages, Failures string     // links to its events, and to its unresolved failures
+	Replay             string     // link
+	refused            url.Values // the form that was refused
+	Problem            *problem.Problem
+	Done               *done
+	Typed              bool // the operator must type the number of failures
+	Key                string
+}
+
+// Given returns a text of the form with a decision, if it was refused.
+func (v groupView) Given(decision, name string) string {
+	if v.refused.Get("do") != decision {
+		return ""
+	}
+	return v.refused.Get(name)
+}
+
+// UpTo is the time of the newest failure that is shown.
+func (v groupView) UpTo() string { return v.Last.UTC().Format(time.RFC3339Nano) }
+
+// done is the result of the form that led to the page.
+type done struct {
+	Decision          string
+	Failures, Missing int // of a resolution: that were discarded; events that the store does not have yet
+}
+
+func (p Pages) group(r *http.Request) (frame.Response, error) { return p.show(r, nil, nil) }
+
+// show shows a group, and the problem of a form that was refused.
+func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem) (frame.Response, error) {
+	v := groupView{refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
+	if err := p.Client.Get(r.Context(), "/failures/groups/"+url.PathEscape(r.PathValue("group")), nil, &v.FailureGroup); err != nil {
+		return nil, err
+	}
+	query := url.Values{"q": {v.Query}, "since": {frame.AllTime}}
+	v.Path, v.Typed = Path(v.ID), v.Count > frame.TypedAbove
+	v.Messages, v.Failures = "/messages?"+query.Encode(), "/failures?view=list&"+query.Encode()
+	query.Set("target", "failed_queue")
+	v.Replay = "/replays/new?" + query.Encode()
+	shown := frame.Page{Title: "Group of failures", Section: "/failures", Template: "failures_group.html", Styles: []string{"failures.css"}, Data: v}
+	if refused != nil {
+		shown.Status = refused.Status
+	}
+	return shown, nil
+}
+
+func (p Pages) done(r *http.Request) *done {
+	query, _ := p.Frame.DoneBefore(r)
+	if query == nil {
+		return nil
+	}
+	d := &done{Decision: query.Get("decision")}
+	d.Failures, _ = strconv.Atoi(query.Get("failures"))
+	d.Missing, _ = strconv.Atoi(query.Get("missing"))
+	return d
+}
+
+// decide carries out the form whose button was pressed.
+func (p Pages) decide(r *http.Request) (frame.Response, error) {
+	form, path := r.PostForm, "/failures/groups/"+url.PathEscape(r.PathValue("group"))
+	if form.Get("do") == string(failuregroup.Resolved) {
+		return p.resolve(r)
+	}
+	request, mistake := decisionOf(form, time.Now())
+	if mistake != nil {
+		return p.show(r, form, mistake)
+	}
+	var decided triage.GroupDecided
+	if err := p.Client.Post(r.Context(), path+"/triage", form.Get("key"), request, &decided); err != nil {
+		return p.show(r, form, frame.ProblemOf(err))
+	}
+	return p.Frame.Done(Path(r.PathValue("group")), url.Values{"decision": {form.Get("do")}, "missing": {strconv.Itoa(decided.Missing)}}), nil
+}
+
+// decisionOf reads the decision of a form.
+func decisionOf(form url.Values, now time.Time) (triage.GroupDecision, *problem.Problem) {
+	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	d := triage.GroupDecision{Decision: failuregroup.Decision(form.Get("do")), Reason: text("reason")}
+	switch d.Decision {
+	case failuregroup.Assigned:
+		d.Assignee = text("assignee")
+	case failuregroup.Noted:
+		d.Reason = text("note")
+	case failuregroup.Muted:
+		if hours := text("hours"); hours != "" {
+			n, err := strconv.ParseFloat(hours, 64)
+			if err != nil || n <= 0 || n > maxHours {
+				return d, frame.Unprocessable("expected the hours until the group is back", fmt.Sprintf("Give a number up to %d.", maxHours))
+			}
+			d.Until = now.Add(time.Duration(n * float64(time.Hour))).Truncate(time.Second)
+		}
+		if failures := text("failures"); failures != "" {
+			n, err := strconv.Atoi(failures)
+			if err != nil || n < 1 {
+				return d, frame.Unprocessable("expected the number of failures after which the group is back", "Give a whole number.")
+			}
+			d.Count = n
+		}
+	}
+	return d, nil
+}
+
+const maxHours = 24 * 366
+
+// resolve resolves the failures of the group that the operator was shown. Later ones bring it
+// back.
+func (p Pages) resolve(r *http.Request) (frame.Response, error) {
+	form := r.PostForm
+	count, mistake := frame.ShownCount(form, "failure")
+	if mistake == nil {
+		mistake = frame.CheckTyped(form, count, "failure")
+	}
+	reason := strings.TrimSpace(form.Get("reason"))
+	if mistake == nil && reason == "" {
+		mistake = frame.Unprocessable("a resolution needs a reason", "Say why nothing more is to be done.")
+	}
+	if mistake != nil {
+		return p.show(r, form, mistake)
+	}
+	request := triage.Resolve{Groups: []string{r.PathValue("group")}, Reason: reason, Expect: &count}
+	if last, err := time.Parse(time.RFC3339Nano, form.Get("last")); err == nil {
+		request.Filter = eventfilter.Filter{Query: fmt.Sprintf("@timestamp < %q", last.Add(time.Millisecond).UTC().Format(kql.InstantLayout))}
+	}
+	var resolved triage.GroupsResolved
+	if err := p.Client.Post(r.Context(), "/failures/resolve", form.Get("key"), request, &resolved); err != nil {
+		return p.show(r, form, frame.ProblemOf(err))
+	}
+	return p.Frame.Done(Path(r.PathValue("group")), url.Values{
+		"decision": {form.Get("do")}, "failures": {strconv.Itoa(resolved.Failures)}, "missing": {strconv.Itoa(resolved.Missing)},
+	}), nil
+}
