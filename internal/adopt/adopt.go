@@ -34,7 +34,7 @@ type Adopter struct {
 
 // Result counts messages of an error queue.
 type Result struct {
-	Failures int            `json:"failures" doc:"Messages that were taken in, or would be"`
+	Failures int           `json:"failures" doc:"Messages that were taken in, or would be"`
 	Groups   []OriginGroup `json:"groups" nullable:"false" doc:"The failures by queue, exchange and error type, at most 1000 groups"`
 
 	// Unreadable counts messages that are of another form, which stay in the queue; Reason

@@ -21,11 +21,11 @@ type routesPage struct {
 	Routes   *frame.Part[systempage.Routes]
 	Failures *frame.Part[systempage.OpenFailures]
 	Queues   *frame.Part[[]routes.Queue]
-	Key      string                      // of the next action
-	Done     string                      // the result of the last action
-	Refused  *problem.Problem            // of an action
-	Queue    string                      // of the action
-	Reason   string                      // likewise
+	Key      string           // of the next action
+	Done     string           // the result of the last action
+	Refused  *problem.Problem // of an action
+	Queue    string           // of the action
+	Reason   string           // likewise
 }
 
 const routesRefresh = 5 * time.Second
