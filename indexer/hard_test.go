@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -117,10 +118,12 @@ func (h *hardCases) headers() map[string]amqp091.Table {
 		"dots and empty names":      {"": "x", ".": "y", "..": amqp091.Table{"": "z", "a.b": "c"}, "a.b": "c", "a": amqp091.Table{"b": "d"}, "a_b": "e"},
 		"CC and BCC":                {"CC": []any{"copy", "\xff"}},
 		"times of year 0 and later": {"year 0": time.Unix(-62167219200, 0), "year 292277026596": time.Unix(1<<63-1, 0), "tenant": time.Unix(1<<62, 0)},
-		"headers like the broker's": {"x-death": "mine", "x-delivery-count": "three", "x-first-death-queue": int64(1)},
+		"headers like the broker's": {"x-death": "mine", deliveryCount: "three", "x-first-death-queue": int64(1)},
 		"a label of every type":     {"tenant": []any{"x"}, "a.b": amqp091.Table{"a": "b"}},
 	}
 }
+
+const deliveryCount = "x-delivery-count"
 
 // test publishes a message between two ordinary ones and wants all three.
 func (h *hardCases) test(t *testing.T, hard schemas.Envelope, want schemas.Action) schemas.Event {
@@ -141,6 +144,10 @@ func (h *hardCases) test(t *testing.T, hard schemas.Envelope, want schemas.Actio
 	}
 	if got.Action == schemas.Quarantined && got.Failure.Message == "" {
 		t.Error("it is quarantined without a reason")
+	}
+	if _, kept := got.Envelope.Headers[deliveryCount]; !kept { // a quorum queue replaces it if the store was busy and the message came again
+		hard.Headers = maps.Clone(hard.Headers)
+		delete(hard.Headers, deliveryCount)
 	}
 	if diff := diff(hard, got.Envelope); diff != "" {
 		t.Errorf("it cannot be restored (-want +got):\n%.4000s", diff)

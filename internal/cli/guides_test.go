@@ -304,6 +304,7 @@ func (r *guideReader) alike(text string) string {
 	text = alike(r.printed.Replace(text))
 	for _, variable := range []struct{ pattern, name string }{
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b`, "TIME"},
+		{`(?m)^ ?1 [a-z2-7]{8} `, " 1 GROUP "},
 		{`\b\d\d:\d\d:\d\d\.\d{3}`, "TIME"},
 		{`(guest@127\.0\.0\.1):\d+`, "$1:PORT"},
 		{`(took|failed after) [0-9.]+(ns|µs|ms|s)\b`, "$1 AWHILE"},

@@ -70,9 +70,12 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 			places[kind] = at
 			found.Groups = append(found.Groups, ResolvableGroup{ID: kind.ID(), Kind: kind})
 		}
-		g := &found.Groups[at]
-		g.Count++
-		g.upTo = max(g.upTo, f.Sequence)
+		found.Groups[at].Count++
+	}
+	for i := range found.Groups {
+		if err := found.Groups[i].bound(ctx, failures); err != nil {
+			return found, err
+		}
 	}
 	slices.SortFunc(found.Groups, func(a, b ResolvableGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.ID, b.ID))
@@ -124,8 +127,19 @@ func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) 
 	return result, err
 }
 
-// hasOthers reports whether a group has open failures besides the discarded ones, up to the
-// newest of these.
+// bound sets upTo to the newest open failure of the group, of those that match and the others.
+func (g *ResolvableGroup) bound(ctx context.Context, failures history.Failures) error {
+	for f, err := range failures.Open(ctx, g.Kind.Query()) {
+		if err != nil {
+			return err
+		}
+		g.upTo = max(g.upTo, f.Sequence)
+	}
+	return nil
+}
+
+// hasOthers reports whether a group has open failures besides the discarded ones, of those that
+// were there when it was found.
 func (g ResolvableGroup) hasOthers(ctx context.Context, failures history.Failures, discarded map[string]bool) (bool, error) {
 	for f, err := range failures.Open(ctx, g.Kind.Query()) {
 		if err != nil {
