@@ -74,7 +74,7 @@ func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 func (r *Replayer) planWith(ctx context.Context, job Job, broker planbroker.Broker) (Plan, error) {
 	for began := r.now(); ; {
 		plan, err := r.planNow(ctx, job, broker)
-		if waited := r.now().Sub(began); err != nil || !plan.outdated(waited) || waited > r.recordTimeout {
+		if waited := r.now().Sub(began); err != nil || !plan.outdated(waited) || waited >= r.recordTimeout {
 			return plan, err
 		}
 		select {

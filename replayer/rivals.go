@@ -115,7 +115,7 @@ func (r *Replayer) awaitRecord(ctx context.Context, l *lease.Lease, job Job) err
 		}
 		log, err := r.logOf(ctx, l)
 		waited := r.now().Sub(began)
-		late := waited > r.recordTimeout
+		late := waited >= r.recordTimeout
 		switch {
 		case err != nil:
 			return err
