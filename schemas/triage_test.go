@@ -15,7 +15,7 @@ func triageState() State {
 	s := State{Version: WireVersion, EventID: "triage:1", Fingerprint: none.Fingerprint(), Time: time.UnixMilli(1_700_000_000_000).UTC(), Queue: "orders"}
 	s.Failure = Failure{Type: "http.Status", Class: "default", Message: "no stock of item # at 10:30"} // 10:30 would be folded
 	s.Audit.User, s.Audit.Reason = "ada", "OPS-12: the supplier is closed"
-	s.Triage.Group, s.Triage.Decision, s.Triage.Assignee = "k3f9q2xa", "muted", "bob"
+	s.Triage.Group, s.Triage.Decision, s.Triage.Assignee = "k3f7q2xa", "muted", "bob"
 	s.Triage.Until, s.Triage.Count, s.Triage.UpTo = time.UnixMilli(1_700_000_360_000).UTC(), 100, 1_700_000_000_000_000
 	return s
 }
@@ -35,7 +35,7 @@ func TestTriagedEventTravels(t *testing.T) {
 	for _, want := range []string{
 		`"action":"triaged","outcome":"unknown","reason":"OPS-12: the supplier is closed"`, `"user":{"name":"ada"}`,
 		`"queue":"orders","class":"default","error_group":"no stock of item # at 10:30"`, `"error":{"type":"http.Status",`,
-		`"triage":{"group":"k3f9q2xa","decision":"muted","assignee":"bob","until":"2023-11-14T22:19:20.000000Z","count":100,"up_to":1700000000000000}`,
+		`"triage":{"group":"k3f7q2xa","decision":"muted","assignee":"bob","until":"2023-11-14T22:19:20.000000Z","count":100,"up_to":1700000000000000}`,
 	} {
 		if !strings.Contains(string(document.Source), want) {
 			t.Errorf("%s has no %s", document.Source, want)

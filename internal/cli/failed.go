@@ -36,7 +36,7 @@ Each group has a short name, by which it is assigned, muted, noted and resolved.
 that fails again after it was resolved has regressed. Muted groups are left out.`,
 		Example: `  watership failed
   watership failed --by headers.tenant,queue
-  watership failed mute k3f9q2xa --for 2h --reason 'the supplier is closed'
+  watership failed mute k3f7q2xa --for 2h --reason 'the supplier is closed'
   watership failed 'queue: orders' --since 12h -o json
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,

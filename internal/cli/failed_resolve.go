@@ -35,7 +35,7 @@ that their groups are resolved. A group that fails again after that has regresse
 group stays open if some of its failures do not match.
 
 Nothing is deleted: each failure can still be replayed.`,
-		Example: `  watership failed resolve k3f9q2xa --reason 'fixed in 1.4.2: OPS-12'
+		Example: `  watership failed resolve k3f7q2xa --reason 'fixed in 1.4.2: OPS-12'
   watership failed resolve --query 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

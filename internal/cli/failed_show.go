@@ -16,7 +16,7 @@ func newFailedShow(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show GROUP",
 		Short:   "Show a group of failures, with the decisions about it",
-		Example: "  watership failed show k3f9q2xa",
+		Example: "  watership failed show k3f7q2xa",
 		Args:    exactArgs(1, "a group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {

@@ -18,7 +18,7 @@ func newFailedAssign(from *settings) *cobra.Command {
 		Use:     "assign GROUP USER",
 		Short:   "Assign a group of failures to somebody",
 		Long:    `Assign a group of failures, by its name in watership failed, to somebody: any name.`,
-		Example: `  watership failed assign k3f9q2xa ada`,
+		Example: `  watership failed assign k3f7q2xa ada`,
 		Args:    exactArgs(2, "a group and a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Assigned, Assignee: args[1], Reason: reason})
@@ -34,7 +34,7 @@ func newFailedUnassign(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "unassign GROUP",
 		Short:   "Assign a group of failures to nobody",
-		Example: `  watership failed unassign k3f9q2xa`,
+		Example: `  watership failed unassign k3f7q2xa`,
 		Args:    exactArgs(1, "a group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Unassigned, Reason: reason})
@@ -55,9 +55,9 @@ func newFailedMute(from *settings) *cobra.Command {
 		Long: `Leave a group of failures out of watership failed and of alerts about groups, up to a
 time or for a number of further failures. After that it is back by itself. With both,
 the first ends it. A group that is resolved is not muted any more.`,
-		Example: `  watership failed mute k3f9q2xa --for 2h --reason 'the supplier is closed'
-  watership failed mute k3f9q2xa --until 2026-05-04T06:00:00Z --reason 'fixed by the release of Monday'
-  watership failed mute k3f9q2xa --count 100 --reason 'a few are expected'`,
+		Example: `  watership failed mute k3f7q2xa --for 2h --reason 'the supplier is closed'
+  watership failed mute k3f7q2xa --until 2026-05-04T06:00:00Z --reason 'fixed by the release of Monday'
+  watership failed mute k3f7q2xa --count 100 --reason 'a few are expected'`,
 		Args: exactArgs(1, "a group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
@@ -91,7 +91,7 @@ func newFailedUnmute(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "unmute GROUP",
 		Short:   "List a muted group of failures again",
-		Example: `  watership failed unmute k3f9q2xa`,
+		Example: `  watership failed unmute k3f7q2xa`,
 		Args:    exactArgs(1, "a group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Unmuted, Reason: reason})
@@ -106,7 +106,7 @@ func newFailedNote(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:     "note GROUP TEXT",
 		Short:   "Add a note to a group of failures",
-		Example: `  watership failed note k3f9q2xa 'The supplier answers 410 since Monday: OPS-12'`,
+		Example: `  watership failed note k3f7q2xa 'The supplier answers 410 since Monday: OPS-12'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usagef("expected a group and a text, got %d", len(args))

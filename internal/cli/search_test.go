@@ -238,7 +238,7 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 			"2026-05-04 03:00:03.000", "retry_scheduled", "a-long-exchange", "order.created", "注文注文注文注文", "12", "order-0123456789", "注文は失敗しました",
 		}, "TIME ACTION ROUTING… QUEUE MESSAGE ERROR", "TIME ACTION MESSAGE"},
 		"failed": {failedColumns(nil), []string{
-			"12345", "k3f9q2xa", "orders-of-europe", "default", "*webhook.StatusError", "no such table", "2026-05-04 03:00:03", "2026-05-04 03:00:03", "order-0123456789",
+			"12345", "k3f7q2xa", "orders-of-europe", "default", "*webhook.StatusError", "no such table", "2026-05-04 03:00:03", "2026-05-04 03:00:03", "order-0123456789",
 		}, "COUNT GROUP QUEUE TYPE ERROR LAST EXAMPLE", "COUNT GROUP QUEUE ERROR EXAMPLE"},
 		"jobs": {jobColumns(), []string{
 			"01M7Z3ATW9WRXS3FNYKEP3SJ8P", "2026-05-04 03:00:03.000", "interrupted", "100000", "10000", "1000000", "root@somewhere", "the queue that failed", "event.action: poisoned",
