@@ -32,6 +32,8 @@ func TestBadInput(t *testing.T) {
 		{"serch", 2, `unknown command "serch": expected one of`, "search"},
 		{"serch --limit 1", 2, `unknown command "serch": expected one of`, "search"},
 		{"discard --yes x", 2, `unknown command "discard": expected one of`, "did you mean 'watership failed discard'?"},
+		{"adopt orders_error", 2, `required flag(s) "as" not set`, "watership adopt --help"},
+		{"failed --by queue --muted", 2, "[by muted]", "watership failed --help"},
 		{"config nonsense --verbose", 2, `unknown command "nonsense": expected one of check, show`, ""},
 		{"search --nope", 2, "unknown flag: --nope", "--help"},
 		{"search (action:", 2, "found", "\n          ^\n"},

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +112,12 @@ With --server and --token-file, commands go through the HTTP API of a running
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	from := addSettings(root.PersistentFlags(), environ)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return from.refuseServer(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cmp.Or(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
+			return usagef("%w (see '%s --help')", err, cmd.CommandPath())
+		}
+		return from.refuseServer(cmd)
+	}
 	root.AddGroup(groups()...)
 	for _, command := range []struct {
 		group string
