@@ -77,6 +77,7 @@ func TestFailedRetry(t *testing.T) { played(t, testFailedRetry) }
 func testFailedRetry(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Published, 3), a.event(schemas.Poisoned, 4))
 	wantRun(t, a.run(t, "failed", "retry", "message.id: m-*", "--dry-run"), exitOK, "3 messages to send")
+	wantRun(t, a.run(t, "failed", "retry", "--to-queue", "other", "--yes"), exitUsage, "use 'watership replay' for another target")
 	wantRun(t, a.run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
 	if job := a.onlyJob(t); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job: %+v", job)

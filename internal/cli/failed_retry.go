@@ -14,15 +14,17 @@ func ofFailures(query string) string {
 	return "(" + query + ") and action: poisoned"
 }
 
-// selectFailures restricts the replay to failures, and sends to their queues if no other target
-// is given.
-func (r *replay) selectFailures(cmd *cobra.Command) {
+// selectFailures restricts the replay to failures. A replay to another target does not leave out
+// those that are resolved, and would send them again.
+func (r *replay) selectFailures() error {
+	if r.toQueue != "" || r.toExchange != "" {
+		return usagef("failed retry sends failures to the queues where they failed: use 'watership replay' for another target, " +
+			"which also sends failures that are resolved")
+	}
 	if r.ids == "" && r.group == "" {
 		r.query = ofFailures(r.query)
 	}
-	if !cmd.Flags().Changed("to-failed-queue") && (r.toQueue != "" || r.toExchange != "") {
-		r.toFailedQueue = false
-	}
+	return nil
 }
 
 // newFailedRetry returns `failed retry`: a replay of failures with other defaults.
@@ -33,7 +35,8 @@ func newFailedRetry(from *settings) *cobra.Command {
 	cmd.Long = `Replay the unresolved failures that match a query to the queue that failed. One message is
 sent first: if its consumer handles it, the rest follows. A terminal prompts in between.
 
-It is "replay --to-failed-queue --canary 1" for failures, with the same flags.`
+It is "replay --to-failed-queue --canary 1" for failures, with the same flags but those of
+other targets.`
 	cmd.Example = `  watership failed retry 'queue: orders and error.type: timeout'
   watership failed retry 'queue: orders' --canary 10 --rate 50 --yes`
 	r.failuresAlone = true
@@ -42,7 +45,7 @@ It is "replay --to-failed-queue --canary 1" for failures, with the same flags.`
 		_ = flag.Value.Set(value) // of the type of the flag
 		flag.DefValue = value
 	}
-	for _, name := range []string{"shadow", "follow", "sample", "order", "on-failure"} {
+	for _, name := range []string{"shadow", "follow", "sample", "order", "on-failure", "to-queue", "to-exchange"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil {
 			flag.Hidden = true
 		}

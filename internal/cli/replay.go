@@ -75,7 +75,9 @@ failure that it replays, since it carries the id of the failure's event.`,
 			r.Streams = streamsOf(cmd)
 			r.query = strings.TrimSpace(strings.Join(args, " "))
 			if r.failuresAlone {
-				r.selectFailures(cmd)
+				if err := r.selectFailures(); err != nil {
+					return err
+				}
 			}
 			r.keyGiven = cmd.Flags().Changed("key")
 			r.expecting = cmd.Flags().Changed("expect")
