@@ -111,7 +111,17 @@ func newRig(t *testing.T, storeURL string, settings ...string) rig {
 			t.Error(err)
 		}
 	})
+	r.awaitShards(t)
 	return r
+}
+
+// awaitShards waits until the store can be searched: a busy Elasticsearch answers 503 while the
+// shards of a new index start.
+func (r rig) awaitShards(t *testing.T) {
+	t.Helper()
+	eventually(t, "the store can be searched", func() bool {
+		return r.do(t, http.MethodGet, "/events?limit=1", "").StatusCode != http.StatusServiceUnavailable
+	})
 }
 
 func openStore(t *testing.T, url, stream string) testStore {

@@ -121,6 +121,7 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 		ended <- err
 		t.Fatal(err)
 	}
+	s.awaitShards(t)
 	return s
 }
 
