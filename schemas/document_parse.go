@@ -19,7 +19,7 @@ func ParseDocument(source []byte) (event Event, err error) {
 	return event, nil
 }
 
-// ReadDocument replaces an event by that of a document inside a larger JSON value, as
+// ReadDocument replaces an event by the event of a document inside a larger JSON value, as
 // ParseDocument does.
 func (e *Event) ReadDocument(r *jsonscan.Reader) {
 	*e = Event{State: State{Version: WireVersion}}

@@ -90,7 +90,7 @@ type run struct {
 	version  string
 }
 
-// errCancelled ends a run that somebody has cancelled.
+// errCancelled ends a run that was cancelled.
 var errCancelled = errors.New("cancelled")
 
 type outcome struct {

@@ -33,7 +33,8 @@ the consumer of the queue does not report to Watership, the replay itself resolv
 it. A message whose replay failed again is listed once, with the newer failure.
 
 Each group has a short name, by which it is assigned, muted, noted and resolved. A group
-that fails again after it was resolved has regressed. Muted groups are left out.`,
+that fails again after it was resolved has regressed. Muted groups are left out, but
+counted with --by.`,
 		Example: `  watership failed
   watership failed --by headers.tenant,queue
   watership failed mute k3f7q2xa --for 2h --reason 'the supplier is closed'
@@ -41,6 +42,9 @@ that fails again after it was resolved has regressed. Muted groups are left out.
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("by") && len(list.by) == 0 {
+				return usagef("--by: expected fields, such as headers.tenant,queue")
+			}
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
 				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
@@ -113,7 +117,7 @@ func (p printer) mutedGroups(n int) error {
 	return p.printf("%s more, muted: --muted lists muted groups", wording.Plural(n, "group"))
 }
 
-// groupState tells what is to be known about a group besides its failures.
+// groupState describes the assignee, the mute and the notes of a group.
 func groupState(g *triage.Group) string {
 	var parts []string
 	if g.Regressed {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -67,6 +69,9 @@ func (r resolve) validate() error {
 		return usagef("expected groups or --query; --query '*' resolves every group there is")
 	case !r.yes && (!terminal.IsTerminal(r.In) || r.filter.dsl == "-"):
 		return usagef("resolve asks first, and there is no terminal to ask: give --yes")
+	}
+	if err := (failuregroup.Change{Decision: failuregroup.Resolved, Reason: r.reason}).Check(time.Now()); err != nil {
+		return usagef("--reason: %w", err)
 	}
 	return nil
 }

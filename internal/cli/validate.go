@@ -129,7 +129,7 @@ func (v *validate) print(to printer, summary validation.Summary, list []validati
 	return to.printf("%s", text)
 }
 
-// unfit prints a message that does not fit, with its own id, if it has one, and that of an event.
+// unfit prints a message that does not fit, with its id, if it has one, and the id of an event.
 func (p printer) unfit(f validation.Failure) error {
 	id := "event " + terminal.Cell(f.Event, 100)
 	if f.MessageID != "" {

@@ -23,7 +23,7 @@ func (c *Console) showAlerts(r *http.Request) (frame.Response, error) {
 	return c.alertsPage(r, alertsPage{}), nil
 }
 
-// testAlerts sends a test to a receiver, or to all, and shows what they answer.
+// testAlerts sends a test to a receiver, or to all, and shows the answers.
 func (c *Console) testAlerts(r *http.Request) (frame.Response, error) {
 	var tested alerts.TestAnswers
 	err := c.client.Post(r.Context(), "/alerts/test", r.PostForm.Get("key"), map[string]string{"receiver": r.PostForm.Get("receiver")}, &tested)

@@ -85,10 +85,16 @@ func (c Change) checkEnd(now time.Time) error {
 	return nil
 }
 
+// isInvisible reports whether a character changes how others are shown, such as a bidirectional
+// override.
+func isInvisible(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }
+
 func (c Change) checkTexts() error {
 	switch {
-	case len(c.Assignee) > MaxAssignee || !utf8.ValidString(c.Assignee) || strings.ContainsFunc(c.Assignee, unicode.IsControl):
-		return fmt.Errorf("the assignee: expected a name of at most %d bytes", MaxAssignee)
+	case len(c.Assignee) > MaxAssignee:
+		return fmt.Errorf("the assignee has %d bytes: expected at most %d", len(c.Assignee), MaxAssignee)
+	case !utf8.ValidString(c.Assignee) || strings.ContainsFunc(c.Assignee, isInvisible):
+		return errors.New("the assignee: expected a name without control characters")
 	case len(c.Reason) > MaxText:
 		return fmt.Errorf("the text has %d bytes: expected at most %d", len(c.Reason), MaxText)
 	case !utf8.ValidString(c.Reason):

@@ -109,7 +109,7 @@ func (s *State) apply(e schemas.Event) {
 		s.Notes = s.Notes[max(0, len(s.Notes)-maxNotes):]
 	case Resolved:
 		s.Resolved = &Resolution{By: e.Audit.User, Time: e.Time, Reason: e.Audit.Reason, upTo: cmp.Or(e.Triage.UpTo, e.Sequence)}
-		s.Muted = nil // a group that comes back after that is to be seen
+		s.Muted = nil // a group that fails again after that is listed
 	}
 }
 

@@ -81,7 +81,7 @@ func readPolicy(values url.Values) Policy {
 	return v
 }
 
-// Title says what is changed.
+// Title names the change.
 func (v Policy) Title() string {
 	if v.Action == routes.RemoveRoute {
 		return "No more retries for " + v.Queue

@@ -125,7 +125,7 @@ func (p pages) showOne(r *http.Request, v One) (frame.Response, error) {
 	return page("Subscription "+v.Name, "subscription.html", v, v.Refused), nil
 }
 
-// act does what a form says. A refusal is shown with the form.
+// act carries out the action of a form. A refusal is shown with the form.
 func (p pages) act(r *http.Request) (frame.Response, error) {
 	v := One{Form: Form{To: strings.TrimSpace(r.PostForm.Get("to")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}}
 	count, err := p.post(r, v.Form)

@@ -21,7 +21,7 @@ type Resolvable struct {
 	Groups   []ResolvableGroup // the largest first
 }
 
-// ResolvableGroup has those of a group.
+// ResolvableGroup counts the failures of a group that can be resolved.
 type ResolvableGroup struct {
 	ID string `json:"id"`
 	history.Kind

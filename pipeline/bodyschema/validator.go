@@ -40,7 +40,7 @@ func newValidator(compiled *jsonschema.Schema) *validator {
 	return v
 }
 
-// validate returns what the library does, or errTooManySteps.
+// validate returns the error of the library, or errTooManySteps.
 func (v *validator) validate(value any, maxSteps int) (invalid, err error) {
 	v.steps = maxSteps
 	invalid = v.compiled.Validate(value)

@@ -85,8 +85,8 @@ func NackBackoff(low, high time.Duration) Option {
 // OnRequeue sets a function that a Subscriber calls, from any goroutine, with the number of
 // messages that it requeues although no handler has had them: prefetched ones at the end
 // of a subscription or of a larger prefetch. If a channel is lost, it is called before the
-// messages come again, with the most that the broker may have delivered on that channel without
-// an acknowledgement, those of handlers included. The broker marks them as redelivered.
+// messages are delivered once more, with the most that the broker may have delivered on that channel without
+// an acknowledgement, including messages of handlers. The broker marks them as redelivered.
 func OnRequeue(f func(messages int)) Option {
 	return func(o *options) { o.onRequeue = f }
 }
