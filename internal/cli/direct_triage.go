@@ -60,6 +60,7 @@ func (d *direct) Resolve(ctx context.Context, found resolvable, reason string) (
 // FindToResolve implements triager.
 func (r remote) FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error) {
 	found, err := r.CountToResolve(ctx, wanted, reason)
+	wanted.Query = upTo(wanted.Query, found.UpTo)
 	return resolvable{Resolve: wanted, count: found.Matched, groups: found.Groups}, err
 }
 

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/triage"
 )
 
@@ -99,6 +101,41 @@ func TestTriage(t *testing.T) {
 	same("regressed")
 	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.code == exitOK || !strings.Contains(got.err, "role viewer") {
 		t.Errorf("%+v", got)
+	}
+	w.decidesWhileFailuresArrive(t, id)
+}
+
+// decidesWhileFailuresArrive resolves and discards what was found through the server, after other
+// failures came.
+func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
+	t.Helper()
+	secret, err := access.OpenTokenFile(w.tokens).Create(access.Token{Name: "ida", Role: access.Operator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Connect(t.Context(), client.Config{URL: "http://" + w.listen, Token: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys := remote{c}
+	found, err := sys.FindToResolve(t.Context(), client.Resolve{Groups: []string{id}}, "late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.fail(t, "acme", "1", 7)
+	if done, err := sys.Resolve(t.Context(), found, "late"); err != nil || done.failures != 1 || len(done.open) != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	some, err := sys.FindFailures(t.Context(), client.Failures{Query: kql.All{}}, "late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.fail(t, "acme", "1", 8)
+	if done, err := sys.Discard(t.Context(), some, "late"); err != nil || done.failures != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if g := w.groups(t); len(g) != 1 || g[0].Count != 1 {
+		t.Errorf("%+v", g)
 	}
 }
 

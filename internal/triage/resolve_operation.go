@@ -47,6 +47,7 @@ type GroupsResolved struct {
 	Failures int               `json:"failures" doc:"Failures whose events RabbitMQ has confirmed"`
 	Resolved []string          `json:"resolved" nullable:"false" doc:"Ids of the groups that are resolved"`
 	Open     []string          `json:"open" nullable:"false" doc:"Ids of the groups that have other failures"`
+	UpTo     int64             `json:"up_to" doc:"Highest event.sequence of the failures that matched"`
 	Missing  int               `json:"missing" doc:"Events that the store does not have yet"`
 	Parked   []ParkedCopies    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
@@ -74,6 +75,9 @@ func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutp
 			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was resolved", wording.Plural(len(found.Failures), "failure"), *r.Expect),
 			Remedy: "Look at the failures, and send their number.",
 		}
+	}
+	for _, f := range found.Failures {
+		body.UpTo = max(body.UpTo, f.Sequence)
 	}
 	queues := map[string]int{}
 	for _, g := range found.Groups {
