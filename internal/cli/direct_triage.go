@@ -42,7 +42,7 @@ func (d *direct) Triage(ctx context.Context, id string, change failuregroup.Chan
 
 // FindToResolve implements triager.
 func (d *direct) FindToResolve(ctx context.Context, wanted client.Resolve, _ string) (resolvable, error) {
-	found, err := d.triager().Resolvable(ctx, wanted.Query, kql.All{}, wanted.Groups)
+	found, err := d.triager().Resolvable(ctx, wanted.Query, kql.All{}, wanted.Groups, 0)
 	return resolvable{Resolve: wanted, count: len(found.Failures), groups: found.Groups, found: found}, err
 }
 
@@ -60,7 +60,7 @@ func (d *direct) Resolve(ctx context.Context, found resolvable, reason string) (
 // FindToResolve implements triager.
 func (r remote) FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error) {
 	found, err := r.CountToResolve(ctx, wanted, reason)
-	wanted.Query = upTo(wanted.Query, found.UpTo)
+	wanted.UpTo = found.UpTo
 	return resolvable{Resolve: wanted, count: found.Matched, groups: found.Groups}, err
 }
 

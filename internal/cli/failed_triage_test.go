@@ -123,8 +123,11 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 		t.Fatal(err)
 	}
 	w.fail(t, "acme", "1", 7)
-	if done, err := sys.Resolve(t.Context(), found, "late"); err != nil || done.failures != 1 || len(done.open) != 1 {
+	if done, err := sys.Resolve(t.Context(), found, "late"); err != nil || done.failures != 1 || len(done.groups) != 1 {
 		t.Fatalf("%+v, %v", done, err)
+	}
+	if g := w.groups(t); len(g) != 1 || g[0].Count != 1 || !g[0].Regressed {
+		t.Errorf("%+v", g)
 	}
 	some, err := sys.FindFailures(t.Context(), client.Failures{Query: kql.All{}}, "late")
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"iter"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/internal/tlsfiles"
 	"github.com/watershipmq/watership/internal/validation"
@@ -72,20 +72,8 @@ func (r remote) Whole(ctx context.Context, of schemas.Event) (schemas.Event, err
 // FindFailures implements discarder.
 func (r remote) FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error) {
 	found, err := r.CountFailures(ctx, wanted, reason)
-	wanted.Query = upTo(wanted.Query, found.UpTo)
+	wanted.Query = kql.And{wanted.Query, history.UpTo(found.UpTo)} // later failures do not change the number
 	return failures{Failures: wanted, count: found.Matched, unknown: found.Unknown}, err
-}
-
-// upTo restricts a query to the events that were counted, so that failures which arrive
-// afterwards do not change their number.
-func upTo(node kql.Node, sequence int64) kql.Node {
-	bound := kql.Range{
-		Field: kql.Pattern{"event.sequence"}, Op: kql.LessOrEqual, Value: kql.Value{Pattern: kql.Pattern{strconv.FormatInt(sequence, 10)}, Quoted: true},
-	}
-	if node == nil {
-		return bound
-	}
-	return kql.And{node, bound}
 }
 
 // Discard implements discarder.

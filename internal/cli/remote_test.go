@@ -527,18 +527,27 @@ func TestReplayThroughServerStartsOnce(t *testing.T) {
 	}
 }
 
-// What happens after the preview changes nothing that was not shown: a replay leaves newer
-// messages out, and a discard of another number of failures does nothing.
+// What happens after the preview changes nothing that was not shown: a replay and a discard
+// leave newer failures out, and a discard of fewer than were shown does nothing.
 func TestActionsThroughServerAreThoseShown(t *testing.T) {
 	t.Parallel()
 	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
-	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
+	first := a.event(schemas.Poisoned, 1)
+	a.keep(first, a.event(schemas.Poisoned, 2))
 	s := serveAPI(t, config.Sources{File: a.installation.config})
-	var discards atomic.Int32
+	var discards atomic.Int32 // each command counts, and then acts
 	changing := handle(t, func(w http.ResponseWriter, r *http.Request) {
-		starts := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replays")
-		if starts || strings.HasSuffix(r.URL.Path, "/discard") && discards.Add(1) == 2 {
-			a.keep(a.event(schemas.Poisoned, int(a.sequence)+1))
+		path := r.URL.Path
+		switch {
+		case r.Method == http.MethodPost && strings.HasSuffix(path, "/replays"):
+			a.keep(a.event(schemas.Poisoned, 3))
+		case !strings.HasSuffix(path, "/discard"):
+		case discards.Add(1) == 2:
+			other := a.event(schemas.Discarded, 1)
+			other.Message, other.ReplayOf = first.Message, first.EventID
+			a.keep(other)
+		case discards.Load() == 4:
+			a.keep(a.event(schemas.Poisoned, 4))
 		}
 		s.Config.Handler.ServeHTTP(w, r)
 	})
@@ -546,7 +555,11 @@ func TestActionsThroughServerAreThoseShown(t *testing.T) {
 	if got := call(t.Context(), strings.NewReader(""), environ, "replay", "action: poisoned", "--again", "--yes"); got.code != exitOK || !strings.Contains(got.out, "sent 2 of 2, job ") {
 		t.Errorf("%+v", got)
 	}
-	if got := call(t.Context(), strings.NewReader(""), environ, "failed", "discard", "*", "--reason", "x", "--yes"); got.code != exitFailed || !strings.Contains(got.err, "expected: nothing was discarded") {
+	discard := []string{"failed", "discard", "*", "--reason", "x", "--yes"}
+	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.code != exitFailed || !strings.Contains(got.err, "expected: nothing was discarded") {
+		t.Errorf("%+v", got)
+	}
+	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.code != exitOK || !strings.Contains(got.out, "discarded 2 failures") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -32,6 +32,7 @@ func (c *Client) Triage(ctx context.Context, id string, change failuregroup.Chan
 type Resolve struct {
 	Query  kql.Node
 	Groups []string // ids
+	UpTo   int64    // sequence after which failures have not come yet; 0: no limit
 }
 
 // CountToResolve counts the failures that Resolve with the same reason would discard.
@@ -52,7 +53,7 @@ func (c *Client) resolve(ctx context.Context, wanted Resolve, r triage.Resolve) 
 	if r.DSL, err = objectOf(dsl); err != nil {
 		return done, err
 	}
-	r.Groups, r.Query = wanted.Groups, query
+	r.Groups, r.Query, r.UpTo = wanted.Groups, query, wanted.UpTo
 	if len(wanted.Groups) == 0 {
 		r.Query = everything(query, dsl)
 	}

@@ -106,7 +106,7 @@ func TestTriageOfViewers(t *testing.T) {
 	as("lou", group).want(t, http.StatusNotFound, "no group of failures has the id")
 	for name, status := range map[string]int{"vera": http.StatusForbidden, "lou": http.StatusNotFound} {
 		for _, do := range []string{"unmuted", "resolved"} {
-			form := url.Values{"do": {do}, "expect": {"2"}, "reason": {"x"}}
+			form := url.Values{"do": {do}, "expect": {"2"}, "up_to": {"1"}, "reason": {"x"}}
 			got := s.do(t, http.MethodPost, group, form, "Authorization", "Bearer "+secret[name], "Content-Type", "application/x-www-form-urlencoded")
 			if got.StatusCode != status {
 				t.Errorf("%s: %s as %s", got.Status, do, name)

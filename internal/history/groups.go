@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ type Group struct {
 
 	Histogram Histogram `json:"histogram"`
 
-	lastSequence int64 // of its newest failure
+	UpTo int64 `json:"up_to" doc:"event.sequence of its newest failure"`
 }
 
 // Groups returns the unresolved failures that match a query by their kinds, the most
@@ -89,7 +90,7 @@ func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
 
 func (g *Group) add(failure eventstore.EventSummary) {
 	g.Count++
-	g.lastSequence = max(g.lastSequence, failure.Sequence)
+	g.UpTo = max(g.UpTo, failure.Sequence)
 	g.Histogram.add(failure.Time, 1)
 	if failure.Time.Before(g.First) {
 		g.First = failure.Time
@@ -97,6 +98,13 @@ func (g *Group) add(failure eventstore.EventSummary) {
 	if !failure.Time.Before(g.Last) {
 		g.Last = failure.Time
 		g.Example = cmp.Or(failure.MessageID, failure.Message, failure.EventID)
+	}
+}
+
+// UpTo returns a query for the events up to a sequence.
+func UpTo(sequence int64) kql.Node {
+	return kql.Range{
+		Field: kql.Pattern{"event.sequence"}, Op: kql.LessOrEqual, Value: kql.Value{Pattern: kql.Pattern{strconv.FormatInt(sequence, 10)}, Quoted: true},
 	}
 }
 

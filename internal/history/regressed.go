@@ -26,7 +26,7 @@ func (p *past) add(f failure) {
 // resolution. p has the failures of the group that match a query; others count, too.
 func (f Failures) hasRegressed(ctx context.Context, g *Group, p *past, within kql.Node) (bool, error) {
 	if resolved := f.Resolved[g.Kind]; resolved > 0 {
-		return g.lastSequence > resolved, nil
+		return g.UpTo > resolved, nil
 	}
 	if isAll(within) {
 		return p.cameBack, nil

@@ -106,7 +106,7 @@ func TestResolutionsOfOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, g := range groups {
-		newest := g.lastSequence
+		newest := g.UpTo
 		for resolved, want := range map[int64]bool{newest - 1: true, newest: false, newest + 1: false} {
 			failures.Resolved = map[Kind]int64{g.Kind: resolved}
 			for _, within := range []kql.Node{kql.All{}, g.Kind.Query()} {

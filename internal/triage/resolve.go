@@ -19,6 +19,7 @@ import (
 type Resolvable struct {
 	Failures []eventstore.EventSummary
 	Groups   []ResolvableGroup // the largest first
+	UpTo     int64             // highest sequence of the open failures of the groups, those that do not match, too
 }
 
 // ResolvableGroup counts the failures of a group that can be resolved.
@@ -27,7 +28,7 @@ type ResolvableGroup struct {
 	history.Kind
 	Count int `json:"count"`
 
-	upTo int64 // sequence of the newest
+	upTo int64 // sequence of the newest open failure, of those that match and the others
 }
 
 // Resolved is the result of a Resolve.
@@ -40,8 +41,9 @@ type Resolved struct {
 }
 
 // Resolvable finds the unresolved failures that match a query and that are in one of some
-// groups; without groups, all that match.
-func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups []string) (Resolvable, error) {
+// groups; without groups, all that match. Failures after the sequence upTo have not come yet;
+// 0 is no limit.
+func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups []string, upTo int64) (Resolvable, error) {
 	var kinds kql.Or
 	for _, id := range groups {
 		g, err := s.Find(ctx, id, visible)
@@ -52,6 +54,9 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 	}
 	if len(kinds) > 0 {
 		node = kql.And{node, kinds}
+	}
+	if upTo > 0 {
+		node = kql.And{node, history.UpTo(upTo)}
 	}
 	failures, err := s.App.Failures(ctx)
 	if err != nil {
@@ -68,14 +73,17 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 		if !known {
 			at = len(found.Groups)
 			places[kind] = at
-			found.Groups = append(found.Groups, ResolvableGroup{ID: kind.ID(), Kind: kind})
+			found.Groups = append(found.Groups, ResolvableGroup{ID: kind.ID(), Kind: kind, upTo: upTo})
 		}
 		found.Groups[at].Count++
 	}
 	for i := range found.Groups {
-		if err := found.Groups[i].bound(ctx, failures); err != nil {
-			return found, err
+		if upTo == 0 {
+			if err := found.Groups[i].bound(ctx, failures); err != nil {
+				return found, err
+			}
 		}
+		found.UpTo = max(found.UpTo, found.Groups[i].upTo)
 	}
 	slices.SortFunc(found.Groups, func(a, b ResolvableGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.ID, b.ID))
@@ -84,8 +92,8 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 }
 
 // Resolve discards the failures and then records that their groups are resolved, except for
-// groups that have other, older failures. A failure that is newer than those that were found
-// brings its group back.
+// groups that have other failures up to the newest one that was there when they were found. A
+// later failure brings its group back.
 func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) (Resolved, error) {
 	change := failuregroup.Change{Decision: failuregroup.Resolved, Reason: d.Reason}
 	if err := change.Check(time.Now()); err != nil {
@@ -127,7 +135,7 @@ func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) 
 	return result, err
 }
 
-// bound sets upTo to the newest open failure of the group, of those that match and the others.
+// bound sets upTo to the newest open failure of the group.
 func (g *ResolvableGroup) bound(ctx context.Context, failures history.Failures) error {
 	for f, err := range failures.Open(ctx, g.Kind.Query()) {
 		if err != nil {

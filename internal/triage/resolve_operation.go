@@ -27,6 +27,7 @@ type Resolve struct {
 	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
 	Groups []string       `json:"groups,omitempty" maxItems:"100" nullable:"false" doc:"Ids of groups"`
 	Reason string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why nothing more is to be done"`
+	UpTo   int64          `json:"up_to,omitempty" minimum:"0" doc:"Highest event.sequence that the caller knows, such as up_to of a dry run; later failures stay unresolved and bring their groups back; 0: all failures"`
 	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Change nothing unless exactly this many failures match"`
 	DryRun bool           `json:"dry_run,omitempty" doc:"Change nothing"`
 }
@@ -47,7 +48,7 @@ type GroupsResolved struct {
 	Failures int               `json:"failures" doc:"Failures whose events RabbitMQ has confirmed"`
 	Resolved []string          `json:"resolved" nullable:"false" doc:"Ids of the groups that are resolved"`
 	Open     []string          `json:"open" nullable:"false" doc:"Ids of the groups that have other failures"`
-	UpTo     int64             `json:"up_to" doc:"Highest event.sequence of the failures that matched"`
+	UpTo     int64             `json:"up_to" doc:"Highest event.sequence of the unresolved failures of the groups"`
 	Missing  int               `json:"missing" doc:"Events that the store does not have yet"`
 	Parked   []ParkedCopies    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
@@ -69,15 +70,12 @@ func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutp
 	if err != nil {
 		return nil, err
 	}
-	body := GroupsResolved{Matched: len(found.Failures), Groups: found.Groups, Resolved: []string{}, Open: []string{}, Parked: []ParkedCopies{}}
+	body := GroupsResolved{Matched: len(found.Failures), Groups: found.Groups, UpTo: found.UpTo, Resolved: []string{}, Open: []string{}, Parked: []ParkedCopies{}}
 	if r.Expect != nil && *r.Expect != len(found.Failures) {
 		return nil, &problem.Problem{
 			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was resolved", wording.Plural(len(found.Failures), "failure"), *r.Expect),
 			Remedy: "Look at the failures, and send their number.",
 		}
-	}
-	for _, f := range found.Failures {
-		body.UpTo = max(body.UpTo, f.Sequence)
 	}
 	queues := map[string]int{}
 	for _, g := range found.Groups {
@@ -110,6 +108,6 @@ func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, erro
 	if err != nil {
 		return Resolvable{}, err
 	}
-	found, err := o.Resolvable(ctx, node, may, r.Groups)
+	found, err := o.Resolvable(ctx, node, may, r.Groups, r.UpTo)
 	return found, problemOf(err)
 }

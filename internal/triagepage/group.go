@@ -11,9 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/triage"
@@ -55,9 +53,6 @@ func (v groupView) Given(decision, name string) string {
 	}
 	return v.refused.Get(name)
 }
-
-// UpTo is the time of the newest failure that is shown.
-func (v groupView) UpTo() string { return v.Last.UTC().Format(time.RFC3339Nano) }
 
 // done is the result of the form that led to the page.
 type done struct {
@@ -159,8 +154,9 @@ func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 		return p.show(r, form, mistake)
 	}
 	request := triage.Resolve{Groups: []string{r.PathValue("group")}, Reason: reason, Expect: &count}
-	if last, err := time.Parse(time.RFC3339Nano, form.Get("last")); err == nil {
-		request.Filter = eventfilter.Filter{Query: fmt.Sprintf("@timestamp < %q", last.Add(time.Millisecond).UTC().Format(kql.InstantLayout))}
+	var err error
+	if request.UpTo, err = strconv.ParseInt(form.Get("up_to"), 10, 64); err != nil || request.UpTo < 1 {
+		return nil, problem.BadRequest("up_to cannot be read", "Go back to the group, and resolve it there.")
 	}
 	var resolved triage.GroupsResolved
 	if err := p.Client.Post(r.Context(), "/failures/resolve", form.Get("key"), request, &resolved); err != nil {
