@@ -158,6 +158,10 @@ func TestGroups(t *testing.T) {
 	check(nil, []string{isOld})
 	r.event(schemas.Discarded, "orders", "m8", "")
 	check(nil, nil)
+	r.event(schemas.Poisoned, "orders", "m9", "mail bounced")
+	r.event(schemas.Discarded, "orders", "m9", "")
+	r.event(schemas.Poisoned, "orders", "m10", "mail bounced")
+	r.expect(again(), "failures again, after all were resolved, in queue orders: mail bounced")
 }
 
 // A group that is open does not regress, however old its open failure is. Failures of another
@@ -221,6 +225,41 @@ func TestResolvedGroupRegresses(t *testing.T) {
 	r.expect(again())
 	r.event(schemas.Poisoned, "orders", "m2", "price is wrong")
 	r.expect(again(), "failures again, after all were resolved, in queue orders: price is wrong")
+}
+
+// A group regresses with a failure that came while an operator resolved it, wherever the
+// evaluations are among the failure, the discards and the resolution.
+func TestFailureDuringAResolution(t *testing.T) {
+	kind := history.Kind{Queue: "orders", Class: "price", Type: "error", Group: "price is wrong"}
+	for evaluated := range 1 << 4 { // after which of the four events
+		r := newRig(t)
+		again := r.rule("on: regressed")
+		r.expect(again())
+		evaluate := func(place int, want ...string) {
+			t.Helper()
+			if evaluated&(1<<place) != 0 {
+				r.expect(again(), want...)
+			}
+		}
+		r.event(schemas.Poisoned, "orders", "m1", "price is wrong")
+		resolved := failuregroup.Change{Decision: failuregroup.Resolved, Reason: "fixed", UpTo: r.sequence}
+		evaluate(0)
+		r.event(schemas.Poisoned, "orders", "m2", "price is wrong")
+		evaluate(1)
+		r.event(schemas.Discarded, "orders", "m1", "")
+		evaluate(2)
+		r.event(schemas.Triaged, "orders", "", "", func(e *schemas.Event) { e.State = resolved.Event(kind, "ada", time.Now()) })
+		isBack := "failures again, after all were resolved, in queue orders: price is wrong"
+		evaluate(3, isBack)
+		r.event(schemas.Poisoned, "orders", "m3", "price is wrong")
+		r.expect(again(), isBack)
+		r.event(schemas.Discarded, "orders", "m2", "")
+		r.expect(again(), isBack)
+		r.event(schemas.Discarded, "orders", "m3", "")
+		r.expect(again())
+		r.event(schemas.Triaged, "orders", "", "", func(e *schemas.Event) { e.State = resolved.Event(kind, "bob", time.Now()) })
+		r.expect(again())
+	}
 }
 
 // An evaluation reads no further than the record is complete.

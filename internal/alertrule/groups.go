@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -62,6 +63,13 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 			return nil, nil, fmt.Errorf("its memory cannot be read: %w", err)
 		}
 	}
+	if r.regressed {
+		back, err := r.resolvedTooLate(ctx, failures, states.ResolutionsAfter(m.Sequence), m.kinds())
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Groups = append(m.Groups, back...)
+	}
 	fresh, err := r.read(ctx, failures, &m, complete)
 	if err != nil {
 		return nil, nil, err
@@ -81,16 +89,48 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 	return found, next, err
 }
 
+// resolvedTooLate returns the groups that operators resolved since the latest evaluation and that
+// failed again before its event. Such a failure was no regression when it came: a resolution is
+// about the failures that the operator saw, and its event is later.
+func (r groupRule) resolvedTooLate(ctx context.Context, failures history.Failures, resolutions map[history.Kind]int64, seen map[history.Kind]bool) ([]group, error) {
+	var found []group
+	for kind, upTo := range resolutions {
+		if seen[kind] {
+			continue
+		}
+		query := r.ofSource(kql.And{r.query, kind.Query()})
+		for failure, err := range failures.OpenAfter(ctx, query, eventstore.Cursor{Sequence: upTo + 1}) {
+			if err != nil {
+				return nil, err
+			}
+			g := group{Kind: kind, First: failure.Sequence}
+			if g.Error, err = r.errorOf(ctx, g); err != nil {
+				return nil, err
+			}
+			found = append(found, g)
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b group) int { return cmp.Compare(a.First, b.First) })
+	return found, nil
+}
+
+// kinds returns the groups with an alert.
+func (m groupMemory) kinds() map[history.Kind]bool {
+	kinds := map[history.Kind]bool{}
+	for _, g := range m.Groups {
+		kinds[g.Kind] = true
+	}
+	return kinds
+}
+
 // read reads the failures since the latest evaluation, and returns the groups among them that
 // the rule is about.
 func (r groupRule) read(ctx context.Context, failures history.Failures, m *groupMemory, complete int64) ([]group, error) {
 	if complete <= m.Sequence {
 		return nil, nil
 	}
-	seen := map[history.Kind]bool{}
-	for _, g := range m.Groups {
-		seen[g.Kind] = true
-	}
+	seen := m.kinds()
 	var fresh []group
 	selection := eventstore.Selection{
 		Query: r.ofSource(kql.And{r.query, history.GivenUp()}), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: m.Sequence + 1}, UpTo: complete,
@@ -108,14 +148,15 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 			fresh = append(fresh, group{Kind: kind, First: failure.Sequence})
 		}
 	}
-	m.Sequence = complete
+	after := m.Sequence
+	m.Sequence, failures.UpTo = complete, complete
 	var found []group
 	for _, g := range fresh {
-		is, err := r.isMeant(ctx, failures, g)
-		if err != nil {
+		var err error
+		if g.First, err = r.firstMeant(ctx, failures, g, after); err != nil {
 			return nil, err
 		}
-		if !is {
+		if g.First == 0 {
 			continue
 		}
 		if g.Error, err = r.errorOf(ctx, g); err != nil {
@@ -126,13 +167,16 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 	return found, nil
 }
 
-// isMeant reports whether a group is new, or has regressed, with its first failure since the
-// latest evaluation.
-func (r groupRule) isMeant(ctx context.Context, failures history.Failures, g group) (bool, error) {
+// firstMeant returns the sequence of the failure with which a group is new, or has regressed,
+// after the latest evaluation; 0: with none.
+func (r groupRule) firstMeant(ctx context.Context, failures history.Failures, g group, after int64) (int64, error) {
 	if r.regressed {
-		return failures.CameBack(ctx, g.Kind, r.ofSource(g.Query()), g.First)
+		return failures.FirstBack(ctx, g.Kind, r.ofSource(g.Query()), after)
 	}
-	return failures.IsFirst(ctx, r.ofSource(g.Query()), g.First)
+	if isFirst, err := failures.IsFirst(ctx, r.ofSource(g.Query()), g.First); err != nil || !isFirst {
+		return 0, err
+	}
+	return g.First, nil
 }
 
 // hasAny reports whether a sequence has an element.

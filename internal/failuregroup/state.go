@@ -38,7 +38,8 @@ type Resolution struct {
 	Time   time.Time `json:"time"`
 	Reason string    `json:"reason"`
 
-	upTo int64 // sequence of the newest failure that it is about
+	sequence int64 // of the event
+	upTo     int64 // sequence of the newest failure that it is about
 }
 
 // Note is a text about a group.
@@ -108,7 +109,7 @@ func (s *State) apply(e schemas.Event) {
 		s.Notes = append(s.Notes, Note{By: e.Audit.User, Time: e.Time, Text: e.Audit.Reason})
 		s.Notes = s.Notes[max(0, len(s.Notes)-maxNotes):]
 	case Resolved:
-		s.Resolved = &Resolution{By: e.Audit.User, Time: e.Time, Reason: e.Audit.Reason, upTo: cmp.Or(e.Triage.UpTo, e.Sequence)}
+		s.Resolved = &Resolution{By: e.Audit.User, Time: e.Time, Reason: e.Audit.Reason, sequence: e.Sequence, upTo: cmp.Or(e.Triage.UpTo, e.Sequence)}
 		s.Muted = nil // a group that fails again after that is listed
 	}
 }
@@ -154,10 +155,14 @@ func (s States) Of(kind history.Kind) State {
 }
 
 // Resolutions returns the sequences up to which operators resolved the failures of groups.
-func (s States) Resolutions() map[history.Kind]int64 {
+func (s States) Resolutions() map[history.Kind]int64 { return s.ResolutionsAfter(0) }
+
+// ResolutionsAfter returns the sequences of Resolutions, of those whose events come after a
+// sequence.
+func (s States) ResolutionsAfter(sequence int64) map[history.Kind]int64 {
 	found := map[history.Kind]int64{}
 	for kind, state := range s {
-		if state.Resolved != nil {
+		if state.Resolved != nil && state.Resolved.sequence > sequence {
 			found[kind] = state.Resolved.upTo
 		}
 	}

@@ -87,6 +87,26 @@ func (f Failures) CameBack(ctx context.Context, k Kind, node kql.Node, sequence 
 	return true, nil
 }
 
+// FirstBack returns the sequence of the first failure with which a group came back, of those
+// after a sequence and up to f.UpTo; 0: with none of them.
+func (f Failures) FirstBack(ctx context.Context, k Kind, node kql.Node, after int64) (int64, error) {
+	var since past
+	for failure, err := range f.all(ctx, node, eventstore.Cursor{Sequence: after + 1}) {
+		if err != nil {
+			return 0, err
+		}
+		if !since.any || since.until < failure.Sequence {
+			if cameBack, err := f.CameBack(ctx, k, node, failure.Sequence); err != nil || cameBack {
+				return failure.Sequence, err
+			}
+		}
+		if since.add(failure); !failure.Resolved() { // it keeps all later ones from coming back
+			break
+		}
+	}
+	return 0, nil
+}
+
 // hasAny reports whether a sequence has an element.
 func hasAny(list iter.Seq2[eventstore.EventSummary, error]) (bool, error) {
 	for _, err := range list {

@@ -2,6 +2,7 @@ package history
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -59,10 +60,11 @@ func (g *generatedLives) putInOrder() {
 	}
 }
 
-// modelRegressed returns the groups that came back, and compares CameBack with that.
+// modelRegressed returns the groups that came back, and compares CameBack and FirstBack with that.
 func modelRegressed(t *testing.T, failures Failures) map[Kind]bool {
 	t.Helper()
-	before, regressed := map[Kind]bool{}, map[Kind]bool{}
+	before, regressed, back := map[Kind]bool{}, map[Kind]bool{}, map[Kind][]int64{}
+	var sequences []int64
 	all := failures.Store.Summaries(t.Context(), eventstore.Selection{Query: GivenUp()})
 	for f, err := range all {
 		if err != nil {
@@ -87,6 +89,22 @@ func modelRegressed(t *testing.T, failures Failures) map[Kind]bool {
 		}
 		regressed[kind] = regressed[kind] || cameBack && before[kind]
 		before[kind] = true
+		sequences = append(sequences, f.Sequence)
+		if cameBack {
+			back[kind] = append(back[kind], f.Sequence)
+		}
+	}
+	for kind := range before {
+		for i := 0; i < len(sequences); i += 5 {
+			after := sequences[i]
+			want := int64(0)
+			if later := slices.IndexFunc(back[kind], func(s int64) bool { return s > after }); later >= 0 {
+				want = back[kind][later]
+			}
+			if got, err := failures.FirstBack(t.Context(), kind, kind.Query(), after); err != nil || got != want {
+				t.Fatalf("first back after %d: %d, want %d, %v", after, got, want, err)
+			}
+		}
 	}
 	return regressed
 }
