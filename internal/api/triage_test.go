@@ -40,11 +40,15 @@ func testTriageOfGroups(t *testing.T, s system) {
 		{`{"decision":"muted","reason":"x"}`, "expected a time or a number"},
 		{`{"decision":"muted","count":1}`, "expected a reason"},
 		{`{"decision":"assigned"}`, "assignee"},
+		{`{"decision":"assigned","assignee":"ada","count":1}`, "assigned has no count"},
+		{`{"decision":"assigned","assignee":"ada","until":"2999-01-01T00:00:00Z"}`, "assigned has no time"},
+		{`{"decision":"muted","count":1,"reason":"x","assignee":"ada"}`, "muted has no assignee"},
 	} {
 		s.do(t, http.MethodPost, path+"/triage", test.body).wantProblem(t, http.StatusBadRequest, test.want)
 	}
 	s.do(t, http.MethodPost, path+"/triage", `{"decision":"resolved","reason":"x"}`).wantProblem(t, http.StatusUnprocessableEntity, "")
 	s.do(t, http.MethodPost, "/failures/groups/nobody/triage", `{"decision":"unmuted"}`).wantProblem(t, http.StatusNotFound, "nobody")
+	s.nothingToDecide(t, path)
 	s.triageOfLimitedCallers(t, path, id)
 	s.triageInSearches(t, group)
 	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":7}`).wantProblem(t, http.StatusConflict, "2 failures match, 7 expected")
@@ -57,6 +61,27 @@ func testTriageOfGroups(t *testing.T, s system) {
 	}
 	if got := s.get(t, path); got["count"] != 0.0 || member(got, "resolved", "reason") != "fixed" || got["regressed"] != false || got["muted"] != nil {
 		t.Errorf("after it was resolved: %v", got)
+	}
+}
+
+// nothingToDecide records no event of a decision that changes nothing. The group is muted and
+// assigned.
+func (s system) nothingToDecide(t *testing.T, path string) {
+	t.Helper()
+	own := s.get(t, path)
+	for _, decision := range []string{"unmuted", "unassigned"} {
+		for n, unchanged := range []bool{false, true, true} {
+			if got := s.post(t, path+"/triage", `{"decision":"`+decision+`"}`); got["unchanged"] != unchanged || got["missing"] != 0.0 {
+				t.Errorf("%s, time %d: %v", decision, n+1, got)
+			}
+		}
+		if n := s.get(t, "/events/count"+query("query", "watership.triage.decision: "+decision))["count"]; n != 1.0 {
+			t.Errorf("%v events of %s", n, decision)
+		}
+	}
+	s.post(t, path+"/triage", fmt.Sprintf(`{"decision":"assigned","assignee":%q}`, own["assignee"]))
+	if got := s.post(t, path+"/triage", `{"decision":"muted","count":1,"reason":"one is expected"}`); got["unchanged"] != false {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -128,15 +153,15 @@ func (s system) triageInSearches(t *testing.T, group map[string]any) {
 	same := fmt.Sprintf("watership.queue: orders and error.type: %q and watership.class: %q and watership.error_group: %q", kind.Type, kind.Class, kind.Group)
 	for q, want := range map[string]float64{
 		same + " and action: poisoned":                    2,
-		same + " and action: triaged":                     23,
-		"action: triaged and user.name: ada":              2,
-		"watership.triage.decision: muted":                1,
+		same + " and action: triaged":                     27,
+		"action: triaged and user.name: ada":              6,
+		"watership.triage.decision: muted":                2,
 		"watership.triage.assignee: dan":                  1,
-		"watership.triage.count >= 1":                     1,
+		"watership.triage.count >= 1":                     2,
 		"watership.triage.assignee: mallory":              0,
 		"user.name: mallory":                              0,
-		"watership.triage.group: " + kind.ID():            23,
-		"action: triaged and event.reason: *is expected*": 1,
+		"watership.triage.group: " + kind.ID():            27,
+		"action: triaged and event.reason: *is expected*": 2,
 	} {
 		if got := count(q); got != want {
 			t.Errorf("%s: %v, want %v", strings.TrimSpace(q), got, want)

@@ -32,12 +32,12 @@ func (d *direct) FailuresBy(ctx context.Context, node kql.Node, names []string) 
 }
 
 // Triage implements triager.
-func (d *direct) Triage(ctx context.Context, id string, change failuregroup.Change) (missing int, err error) {
+func (d *direct) Triage(ctx context.Context, id string, change failuregroup.Change) (triage.GroupDecided, error) {
 	g, err := d.Group(ctx, id)
 	if err != nil {
-		return 0, err
+		return triage.GroupDecided{}, err
 	}
-	return d.triager().Decide(ctx, g.Kind, change, operator())
+	return d.triager().Decide(ctx, g, change, operator())
 }
 
 // FindToResolve implements triager.

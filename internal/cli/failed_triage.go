@@ -132,13 +132,17 @@ func (s *settings) triage(cmd *cobra.Command, group string, change failuregroup.
 		if err := sys.OpenStore(ctx); err != nil {
 			return err
 		}
-		missing, err := sys.Triage(ctx, group, change)
+		done, err := sys.Triage(ctx, group, change)
 		if err != nil {
 			return err
 		}
 		out := streamsOf(cmd).Out
+		if done.Unchanged {
+			fmt.Fprintf(out, "nothing to do: group %s %s\n", group, change.WhyUnchanged())
+			return nil
+		}
 		fmt.Fprintf(out, "%s group %s\n", change.Decision, group)
-		if missing > 0 {
+		if done.Missing > 0 {
 			fmt.Fprintln(out, "the store does not have the event of this yet: run watership serve")
 		}
 		return nil

@@ -92,12 +92,14 @@ func TestTriage(t *testing.T) {
 	decide(ann, "muted group "+id, "mute", id, "--until", time.Now().Add(time.Hour).Format(time.RFC3339), "--reason", "later")
 	same("1 group more, muted")
 	decide(nil, "unmuted group "+id, "unmute", id)
+	decide(nil, "nothing to do: group "+id+" is not muted", "unmute", id)
 	w.resolves(t, ann, id)
 	same("bob")
 	if g := w.groups(t); len(g) != 1 || !g[0].Regressed || g[0].Count != 1 || g[0].Resolved == nil || g[0].Resolved.Reason != "fixed" {
 		t.Errorf("after it was resolved and failed again: %+v", g)
 	}
 	decide(ann, "unassigned group "+id, "unassign", id)
+	decide(ann, "nothing to do: group "+id+" has no assignee", "unassign", id)
 	same("regressed")
 	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.code == exitOK || !strings.Contains(got.err, "role viewer") {
 		t.Errorf("%+v", got)

@@ -94,7 +94,7 @@ type triager interface {
 	Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error)
 	Group(ctx context.Context, id string) (*triage.Group, error)
 	FailuresBy(ctx context.Context, node kql.Node, fields []string) (triage.ByFields, error)
-	Triage(ctx context.Context, id string, change failuregroup.Change) (missing int, err error)
+	Triage(ctx context.Context, id string, change failuregroup.Change) (triage.GroupDecided, error)
 	FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error)
 	Resolve(ctx context.Context, found resolvable, reason string) (resolved, error)
 }

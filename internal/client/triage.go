@@ -17,14 +17,12 @@ func (c *Client) Group(ctx context.Context, id string) (*triage.Group, error) {
 	return (*triage.Group)(&g), err
 }
 
-// Triage records a decision about a group of failures. It returns the number of events that
-// the store does not have yet.
-func (c *Client) Triage(ctx context.Context, id string, change failuregroup.Change) (missing int, err error) {
-	var done triage.GroupDecided
+// Triage records a decision about a group of failures.
+func (c *Client) Triage(ctx context.Context, id string, change failuregroup.Change) (done triage.GroupDecided, err error) {
 	err = c.post(ctx, actTimeout, "/failures/groups/"+url.PathEscape(id)+"/triage", newKey(), triage.GroupDecision{
 		Decision: change.Decision, Assignee: change.Assignee, Until: change.Until, Count: change.Count, Reason: change.Reason,
 	}, &done)
-	return done.Missing, err
+	return done, err
 }
 
 // Resolve selects unresolved failures: those that match a query and, unless there are no

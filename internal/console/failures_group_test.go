@@ -39,6 +39,7 @@ func TestTriage(t *testing.T) {
 	hidden.want(t, http.StatusOK, "1 group muted, and no other failures")
 	s.get(t, hidden.link(t, "muted=true")).want(t, http.StatusOK, "2 failures in 1 group", "ada <b>", "1 note", "muted", "Hide muted groups")
 	press("Mute", "unmuted").want(t, http.StatusOK, "No longer muted.")
+	press("Mute", "unmuted").want(t, http.StatusOK, "Nothing to do: the group is not muted.")
 	press("Mute", "muted", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.")
 	s.failAgain(t, 3)
 	s.get(t, "/failures").want(t, http.StatusOK, "3 failures in 1 group")

@@ -38,7 +38,7 @@ const (
 // Change is a decision about a group with its details.
 type Change struct {
 	Decision Decision
-	Assignee string
+	Assignee string    // of Assigned
 	Until    time.Time // Muted: up to this time; zero: Count alone ends it
 	Count    int       // Muted: for so many further failures; 0: Until alone ends it
 	Reason   string    // of Noted: the note
@@ -68,7 +68,29 @@ func (c Change) Check(now time.Time) error {
 			return errors.New("expected the text of the note")
 		}
 	}
+	if err := c.checkDetails(); err != nil {
+		return err
+	}
 	return c.checkTexts()
+}
+
+// checkDetails refuses details of other decisions.
+func (c Change) checkDetails() error {
+	for _, detail := range []struct {
+		isGiven bool
+		name    string
+		of      Decision
+	}{
+		{c.Assignee != "", "assignee", Assigned},
+		{!c.Until.IsZero(), "time at which it ends", Muted},
+		{c.Count != 0, "count", Muted},
+		{c.UpTo != 0, "sequence of the newest failure", Resolved},
+	} {
+		if detail.isGiven && c.Decision != detail.of {
+			return fmt.Errorf("%s has no %s: only %s has one", c.Decision, detail.name, detail.of)
+		}
+	}
+	return nil
 }
 
 func (c Change) checkEnd(now time.Time) error {
@@ -101,6 +123,26 @@ func (c Change) checkTexts() error {
 		return errors.New("the text is not UTF-8")
 	}
 	return nil
+}
+
+// Changes reports whether a change is one for a group in a state: only a group that is muted
+// can be unmuted, and only one with an assignee unassigned.
+func (c Change) Changes(s State) bool {
+	switch c.Decision {
+	case Unmuted:
+		return s.Muted != nil
+	case Unassigned:
+		return s.Assignee != ""
+	}
+	return true
+}
+
+// WhyUnchanged tells about a group for which Changes is false.
+func (c Change) WhyUnchanged() string {
+	if c.Decision == Unmuted {
+		return "is not muted"
+	}
+	return "has no assignee"
 }
 
 // Event returns the state of a `triaged` event of an operator's change of a group.

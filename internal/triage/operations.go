@@ -167,11 +167,6 @@ type GroupDecision struct {
 
 type triageOutput struct{ Body GroupDecided }
 
-// GroupDecided is the result of a GroupDecision.
-type GroupDecided struct {
-	Missing int `json:"missing" doc:"Events that the store does not have yet"`
-}
-
 func (o operations) triage(ctx context.Context, in *triageInput) (*triageOutput, error) {
 	d, caller := in.Body, access.FromContext(ctx)
 	access.Describe(ctx, access.Action{Name: "group " + string(d.Decision), Object: "group " + in.Group, Reason: d.Reason})
@@ -186,6 +181,6 @@ func (o operations) triage(ctx context.Context, in *triageInput) (*triageOutput,
 	if !caller.MayQueue(g.Queue) {
 		return nil, problem.Forbidden(caller.Name+" may not use the queue "+g.Queue, "Ask for a token for it.")
 	}
-	missing, err := o.Decide(ctx, g.Kind, change, caller.Name)
-	return &triageOutput{GroupDecided{missing}}, err
+	decided, err := o.Decide(ctx, g, change, caller.Name)
+	return &triageOutput{decided}, err
 }

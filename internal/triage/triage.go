@@ -104,13 +104,24 @@ func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*Group,
 	return nil, &NotFoundError{id}
 }
 
+// GroupDecided is the result of a decision about a group.
+type GroupDecided struct {
+	Unchanged bool `json:"unchanged" doc:"The group was not muted, or had no assignee: nothing was recorded"`
+	Missing   int  `json:"missing" doc:"Events that the store does not have yet"`
+}
+
 // Decide records a change of a group, and waits until the store has its event. After ten
-// seconds it returns 1: probably no server stores events.
-func (s Service) Decide(ctx context.Context, of history.Kind, change failuregroup.Change, operator string) (missing int, err error) {
+// seconds it is missing: probably no server stores events. A change that ends nothing is not
+// recorded.
+func (s Service) Decide(ctx context.Context, g *Group, change failuregroup.Change, operator string) (GroupDecided, error) {
 	if err := change.Check(time.Now()); err != nil {
-		return 0, app.InputError{Err: err}
+		return GroupDecided{}, app.InputError{Err: err}
 	}
-	return s.record(ctx, []schemas.State{change.Event(of, operator, time.Now())})
+	if !change.Changes(g.State) {
+		return GroupDecided{Unchanged: true}, nil
+	}
+	missing, err := s.record(ctx, []schemas.State{change.Event(g.Kind, operator, time.Now())})
+	return GroupDecided{Missing: missing}, err
 }
 
 // record publishes `triaged` events, and waits until the store has them.

@@ -57,6 +57,7 @@ func (v groupView) Given(decision, name string) string {
 // done is the result of the form that led to the page.
 type done struct {
 	Decision          string
+	Unchanged         bool // there was nothing to do
 	Failures, Missing int // of a resolution: that were discarded; events that the store does not have yet
 }
 
@@ -85,7 +86,7 @@ func (p Pages) done(r *http.Request) *done {
 	if query == nil {
 		return nil
 	}
-	d := &done{Decision: query.Get("decision")}
+	d := &done{Decision: query.Get("decision"), Unchanged: query.Get("unchanged") == "true"}
 	d.Failures, _ = strconv.Atoi(query.Get("failures"))
 	d.Missing, _ = strconv.Atoi(query.Get("missing"))
 	return d
@@ -105,7 +106,7 @@ func (p Pages) decide(r *http.Request) (frame.Response, error) {
 	if err := p.Client.Post(r.Context(), path+"/triage", form.Get("key"), request, &decided); err != nil {
 		return p.show(r, form, frame.ProblemOf(err))
 	}
-	return p.Frame.Done(Path(r.PathValue("group")), url.Values{"decision": {form.Get("do")}, "missing": {strconv.Itoa(decided.Missing)}}), nil
+	return p.Frame.Done(Path(r.PathValue("group")), url.Values{"decision": {form.Get("do")}, "unchanged": {strconv.FormatBool(decided.Unchanged)}, "missing": {strconv.Itoa(decided.Missing)}}), nil
 }
 
 // decisionOf reads the decision of a form.
