@@ -44,15 +44,15 @@ type Resolved struct {
 // groups; without groups, all that match. Failures after the sequence upTo have not come yet;
 // 0 is no limit.
 func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups []string, upTo int64) (Resolvable, error) {
-	var kinds kql.Or
-	for _, id := range groups {
-		g, err := s.Find(ctx, id, visible)
+	if len(groups) > 0 {
+		wanted, err := s.FindAll(ctx, groups, visible)
 		if err != nil {
 			return Resolvable{}, err
 		}
-		kinds = append(kinds, g.Kind.Query())
-	}
-	if len(kinds) > 0 {
+		var kinds kql.Or
+		for _, g := range wanted {
+			kinds = append(kinds, g.Kind.Query())
+		}
 		node = kql.And{node, kinds}
 	}
 	if upTo > 0 {

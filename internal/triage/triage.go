@@ -5,6 +5,7 @@ package triage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -75,33 +76,46 @@ func (e *NotFoundError) Error() string {
 // Find returns the group with an id. It may have no unresolved failures if operators decided
 // about it before.
 func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*Group, error) {
+	groups, err := s.FindAll(ctx, []string{id}, visible)
+	if err != nil {
+		return nil, err
+	}
+	return groups[0], nil
+}
+
+// FindAll returns the groups with some ids, as Find does, in their order. It reads the failures
+// once.
+func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([]*Group, error) {
 	failures, states, err := s.read(ctx, visible)
 	if err != nil {
 		return nil, err
 	}
+	found := map[string]*Group{}
+	var decided kql.Or // the kinds among the ids that operators decided about
 	for kind, state := range states {
-		if kind.ID() != id {
-			continue
+		if id := kind.ID(); slices.Contains(ids, id) {
+			found[id] = &Group{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}
+			decided = append(decided, kind.Query())
 		}
-		open, err := failures.Groups(ctx, kql.And{kind.Query(), visible})
-		if err != nil {
-			return nil, err
-		}
-		if len(open) > 0 {
-			return &Group{*open[0], *state}, nil
-		}
-		return &Group{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}, nil
 	}
-	open, err := failures.Groups(ctx, visible)
+	within := visible
+	if !slices.ContainsFunc(ids, func(id string) bool { return found[id] == nil }) {
+		within = kql.And{decided, visible}
+	}
+	open, err := failures.Groups(ctx, within)
 	if err != nil {
 		return nil, err
 	}
 	for _, g := range open {
-		if g.ID == id {
-			return &Group{*g, states.Of(g.Kind)}, nil
+		found[g.ID] = &Group{*g, states.Of(g.Kind)}
+	}
+	groups := make([]*Group, len(ids))
+	for i, id := range ids {
+		if groups[i] = found[id]; groups[i] == nil {
+			return nil, &NotFoundError{id}
 		}
 	}
-	return nil, &NotFoundError{id}
+	return groups, nil
 }
 
 // GroupDecided is the result of a decision about a group.

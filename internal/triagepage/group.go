@@ -58,7 +58,7 @@ func (v groupView) Given(decision, name string) string {
 type done struct {
 	Decision          string
 	Unchanged         bool // there was nothing to do
-	Failures, Missing int // of a resolution: that were discarded; events that the store does not have yet
+	Failures, Missing int  // of a resolution: that were discarded; events that the store does not have yet
 }
 
 func (p Pages) group(r *http.Request) (frame.Response, error) { return p.show(r, nil, nil) }
