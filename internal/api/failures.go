@@ -157,9 +157,7 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
 	}
 	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
-		return nil, &problem.Problem{
-			Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "body.reason", Message: "expected a reason"}},
-		}
+		return nil, problem.Invalid("body.reason", "expected a reason")
 	}
 	node, err := d.Node(ctx, a.app, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {

@@ -52,9 +52,10 @@ func testTriageOfGroups(t *testing.T, s system) {
 	s.triageOfLimitedCallers(t, path, id)
 	s.triageInSearches(t, group)
 	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":7}`).wantProblem(t, http.StatusConflict, "2 failures match, 7 expected")
-	if dry := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","dry_run":true}`); dry["matched"] != 2.0 || dry["failures"] != 0.0 {
+	if dry := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"dry_run":true}`); dry["matched"] != 2.0 || dry["failures"] != 0.0 {
 		t.Errorf("%v", dry)
 	}
+	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":" ","expect":2}`).wantProblem(t, http.StatusUnprocessableEntity, "validation failed")
 	done := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":2}`)
 	if resolved, _ := done["resolved"].([]any); done["failures"] != 2.0 || len(resolved) != 1 || resolved[0] != id || done["missing"] != 0.0 {
 		t.Errorf("%v", done)

@@ -75,7 +75,6 @@ func New(cfg Config) (*Console, error) {
 		"GET /":               c.notFound,
 
 		"GET /failures":             c.failures,
-		"GET /failures/selected":    c.failuresSelected,
 		"GET /failures/discard":     c.discardPreview,
 		"POST /failures/discard":    c.discard,
 		"GET /waiting":              c.waiting,

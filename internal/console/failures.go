@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
@@ -38,6 +37,7 @@ type failuresView struct {
 	ReplayAll   string // links for all failures that match
 	DiscardAll  string
 	Done        *discardDone
+	Resolved    *triagepage.Resolved
 }
 
 // failureGroup is a group with its links.
@@ -63,7 +63,7 @@ const (
 func (c *Console) failures(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
-	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: c.discardDone(r)}
+	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: c.discardDone(r), Resolved: triagepage.ResolvedBefore(c.Frame, r)}
 	if query.Get("sort") == "last" {
 		v.Sort = "last"
 	}
@@ -125,8 +125,8 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 		values.Set("cursor", cursor)
 		v.Later = v.URL()
 	}
-	v.ReplayAll = v.replayLink(within(v.Filter.Query, history.GivenUp().String()))
-	v.DiscardAll = v.discardLink(within(v.Filter.Query, ""))
+	v.ReplayAll = v.replayLink(frame.Within(v.Filter.Query, history.GivenUp().String()))
+	v.DiscardAll = v.discardLink(frame.Within(v.Filter.Query, ""))
 	if v.List {
 		values.Set("limit", fmt.Sprint(failuresPerPage))
 		var found api.FailurePage
@@ -158,7 +158,7 @@ func (v *failuresView) addGroups(groups []triage.FailureGroup) {
 		v.From, v.To, v.Step, v.Width = h.Begin, h.End(), time.Duration(h.Step)*time.Second, 4*len(h.Counts)
 		found := groups[i].Query
 		if v.Filter.Query != "" {
-			found = within(v.Filter.Query, found)
+			found = frame.Within(v.Filter.Query, found)
 		}
 		g := failureGroup{
 			FailureGroup: groups[i], Page: triagepage.Path(groups[i].ID), Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
@@ -189,44 +189,6 @@ func (v failuresView) replayLink(query string) string {
 
 func (v failuresView) discardLink(query string) string {
 	return linkTo("/failures/discard", v.Filter.URL(), "q", query)
-}
-
-// within returns a query for the events that match two queries. The star for all events
-// matches texts where it is not alone.
-func within(query, other string) string {
-	query = strings.TrimSpace(query)
-	switch {
-	case query == "" || query == "*":
-		if other == "" {
-			return "*"
-		}
-		return other
-	case other == "":
-		return query
-	}
-	return "(" + query + ") and (" + other + ")"
-}
-
-// maxQuery is the longest query that the API reads.
-const maxQuery = 4000
-
-// failuresSelected leads to the action for groups that were selected on the page.
-func (c *Console) failuresSelected(r *http.Request) (frame.Response, error) {
-	query := r.URL.Query()
-	zone, _ := frame.ZoneOf(r)
-	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime)}
-	selected := query["kind"]
-	if len(selected) == 0 {
-		return nil, problem.BadRequest("no group is selected", "Go back and select some.")
-	}
-	text := within(v.Filter.Query, "("+strings.Join(selected, ") or (")+")")
-	if len(text) > maxQuery {
-		return nil, problem.BadRequest(fmt.Sprintf("the selected groups make a query of %d characters, and %d are possible", len(text), maxQuery), "Go back and select fewer, or narrow the query and use all that match.")
-	}
-	if query.Get("do") == "discard" {
-		return frame.Redirect(v.discardLink(text)), nil
-	}
-	return frame.Redirect(v.replayLink(text)), nil
 }
 
 // needOperator refuses a page of an action to callers who may not act.

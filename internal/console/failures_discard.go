@@ -137,7 +137,7 @@ func (c *Console) discardDone(r *http.Request) *discardDone {
 // shown the others: where failures go on, their number would change all the time.
 func shownBefore(form url.Values, query string) string {
 	last, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
-	if limited := within(query, fmt.Sprintf("event.sequence <= %d", last)); err == nil && len(limited) <= maxQuery {
+	if limited := frame.Within(query, fmt.Sprintf("event.sequence <= %d", last)); err == nil && frame.FitsQuery(limited) {
 		return limited
 	}
 	return query

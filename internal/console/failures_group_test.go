@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/access"
@@ -134,7 +135,12 @@ func TestTriageInTheBrowser(t *testing.T) {
 	b.enter(t, "form:has(button[value=muted]) input[name=reason]", "the supplier is closed")
 	b.click(t, "button[value=muted]")
 	b.sees(t, ".done", "Muted.")
-	for _, path := range []string{value[string](t, b, "location.pathname"), "/failures?muted=true", "/failures/by?fields=queue"} {
+	group := value[string](t, b, "location.pathname")
+	b.open(t, "/failures?muted=true")
+	b.enterButton(t, "button[data-select-all]")
+	b.enterButton(t, "button[value=resolve]")
+	b.sees(t, "h1", "Resolve 1 group")
+	for _, path := range []string{group, "/failures?muted=true", "/failures/resolve?group=" + group[strings.LastIndex(group, "/")+1:], "/failures/by?fields=queue"} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range widths() {
 				b.look(t, width, scheme)
@@ -149,4 +155,10 @@ func TestTriageInTheBrowser(t *testing.T) {
 			}
 		}
 	}
+	b.open(t, "/failures?muted=true")
+	b.click(t, "input[name=kind]")
+	b.enterButton(t, "button[value=resolve]")
+	b.enter(t, "input[name=reason]", "fixed")
+	b.click(t, "form.card button.danger")
+	b.sees(t, ".done", "Resolved 1 group: 2 failures discarded.")
 }

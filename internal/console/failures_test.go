@@ -169,12 +169,13 @@ func TestSelectedGroups(t *testing.T) {
 	if len(kinds) != 3 || fields.Get("q") != "queue: orders" {
 		t.Fatalf("%q, %v", kinds, fields)
 	}
-	for action, want := range map[string]string{"replay": "Plan: 2 messages to send", "discard": "Discard 2 failures"} {
+	for action, want := range map[string]string{"replay": "Plan: 2 messages to send", "discard": "Discard 2 failures", "resolve": "Resolve 2 groups"} {
 		s.get(t, "/failures/selected?"+url.Values{"q": {"queue: orders"}, "kind": kinds[:2], "do": {action}}.Encode()).want(t, http.StatusOK, want)
 	}
+	s.get(t, "/failures/selected?do=resolve").want(t, http.StatusBadRequest, "no group is selected")
 	s.get(t, "/failures/selected?do=replay").want(t, http.StatusBadRequest, "no group is selected")
 	long := url.Values{"do": {"replay"}, "kind": slices.Repeat(kinds, 20)}
-	s.get(t, "/failures/selected?"+long.Encode()).want(t, http.StatusBadRequest, "4000 are possible", "select fewer")
+	s.get(t, "/failures/selected?"+long.Encode()).want(t, http.StatusBadRequest, "more than 4000 characters", "select fewer")
 }
 
 // kinds are the queries of the groups that can be selected.
@@ -265,6 +266,72 @@ func TestDiscard(t *testing.T) {
 	s.get(t, "/failures/discard").want(t, http.StatusBadRequest, "no failure is selected")
 }
 
+// Selected groups are resolved together, with a preview, a reason and the number. What happens is
+// what was shown: failures that come later bring their groups back.
+func TestResolveSelected(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, append(orders(101), "a", "b")...)
+	page := s.get(t, "/failures")
+	kinds := page.kinds(t) // of the orders, and one each of a and b
+	if len(kinds) != 3 {
+		t.Fatalf("%q", kinds)
+	}
+	action, form := page.form(t, "Resolve selected…")
+	form["kind"], form["do"] = kinds[:2], []string{"resolve"}
+	preview := s.get(t, action+"?"+form.Encode())
+	preview.want(t, http.StatusOK, "Resolve 2 groups", "102 failures in 2 groups", "Type 102 to confirm", "no table for order #")
+	action, form = preview.form(t, "Resolve 102 failures")
+	form.Set("reason", "fixed")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, `"" is not the number of failures`, "Resolve 102 failures")
+	form.Set("count", "102")
+	form.Set("reason", " ")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "a resolution needs a reason")
+	form.Set("reason", "fixed")
+	if n := s.count(t, "action: discarded or action: triaged"); n != 0 {
+		t.Errorf("%d events", n)
+	}
+
+	// Somebody else discards one meanwhile: nothing is done, and the new number is shown.
+	other, one := s.get(t, "/failures/discard?ids=order-7").form(t, "Discard 1 failure")
+	one.Set("reason", "paid by hand")
+	s.post(t, other, one).want(t, http.StatusOK, "Discarded 1 failure.")
+	changed := s.post(t, action, form)
+	changed.want(t, http.StatusConflict, "The number has changed: 101 failures now.", "Nothing was resolved.", "Resolve 101 failures")
+	action, form = changed.form(t, "Resolve 101 failures")
+	form.Set("count", "101")
+	s.failAgain(t, 104) // an order, which the operator does not see
+	for range 2 {       // the same key acts once
+		s.post(t, action, form).want(t, http.StatusOK, "Resolved 2 groups: 101 failures discarded.", "2 failures in 2 groups", "regressed")
+	}
+	if n := s.count(t, `action: triaged and event.reason: "fixed" and user.name: local`); n != 2 {
+		t.Errorf("%d decisions", n)
+	}
+	s.get(t, "/failures/resolve?"+url.Values{"group": form["group"], "q": {"queue: nowhere"}}.Encode()).want(t, http.StatusOK, "No unresolved failure matches")
+	s.get(t, "/failures/resolve?group=nobody").want(t, http.StatusNotFound, "no group of failures has the id")
+	s.get(t, "/failures/resolve").want(t, http.StatusBadRequest, "no group is selected")
+	form.Del("up_to")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "no up_to")
+
+	// A group with failures that the query does not find stays unresolved.
+	s.failAgain(t, 105)
+	id, _, _ := strings.Cut(kinds[0], " ")
+	action, form = s.get(t, "/failures/resolve?"+url.Values{"group": {id}, "q": {"event.sequence <= " + s.newestBut(t, 1)}}.Encode()).form(t, "Resolve 1 failure")
+	form.Set("reason", "the first")
+	s.post(t, action, form).want(t, http.StatusOK, "Resolved 0 groups: 1 failure discarded.", "1 group with other failures stays unresolved.")
+}
+
+// newestBut returns the sequence of the failure before the newest n.
+func (s system) newestBut(t *testing.T, n int) string {
+	t.Helper()
+	var sequences []int64
+	for _, e := range s.events(t, "action: poisoned") {
+		sequences = append(sequences, e.Sequence)
+	}
+	slices.Sort(sequences)
+	return fmt.Sprint(sequences[len(sequences)-1-n])
+}
+
 // count returns the number of events that match a query.
 func (s system) count(t *testing.T, query string) int {
 	t.Helper()
@@ -301,23 +368,26 @@ func TestFailuresOfViewers(t *testing.T) {
 	for _, path := range []string{"/failures", "/failures?view=list"} {
 		page := as(secret, path)
 		page.want(t, http.StatusOK, "orders", "no table for order")
-		page.without(t, "Replay…", "Replay all", "Replay selected", "Discard")
+		page.without(t, "Replay…", "Replay all", "Replay selected", "Discard", "Resolve")
 		if kinds := page.values(t, "type"); slices.Contains(kinds, "checkbox") {
 			t.Errorf("%s: %q", path, kinds)
 		}
 	}
+	group := strings.TrimPrefix(as(secret, "/failures").link(t, "/failures/groups/"), "/failures/groups/")
 	as(secret, "/replays").want(t, http.StatusOK, "Nothing was replayed yet")
 	as(secret, "/replays").without(t, "New replay")
 	for _, path := range []string{"/replays/new", "/failures/discard?q=*", "/replays/x/cancel"} {
 		as(secret, path).want(t, http.StatusForbidden, "vera has the role viewer", "Ask an operator.")
 	}
-	for _, path := range []string{"/failures/discard", "/replays/new", "/replays/x/cancel", "/replays/x/resume"} {
+	as(secret, "/failures/resolve?group=x").want(t, http.StatusForbidden, "vera has the role viewer")
+	for _, path := range []string{"/failures/discard", "/failures/resolve?group=x", "/replays/new", "/replays/x/cancel", "/replays/x/resume"} {
 		refused := s.do(t, http.MethodPost, path, nil, "Authorization", "Bearer "+secret, "Content-Type", "application/x-www-form-urlencoded")
 		if refused.StatusCode != http.StatusForbidden {
 			t.Errorf("POST %s: %s", path, refused.Status)
 		}
 	}
 	as(limited, "/failures").want(t, http.StatusOK, "No unresolved failures")
+	as(limited, "/failures/resolve?group="+group).want(t, http.StatusNotFound, "no group of failures has the id")
 	as(limited, "/failures/discard?q=*").want(t, http.StatusOK, "No unresolved failure matches")
 	as(limited, "/replays/new?q=*&target=queue&queue=orders").want(t, http.StatusForbidden, "lou may not use the queue orders")
 }

@@ -25,7 +25,7 @@ func (j replayJob) Link() string { return "/replays/" + url.PathEscape(j.ID) }
 
 // Messages returns a link to the events of the job that match a query; "" for all.
 func (j replayJob) Messages(query string) string {
-	return messagesLink(within("replay.job: "+strconv.Quote(j.ID), query))
+	return messagesLink(frame.Within("replay.job: "+strconv.Quote(j.ID), query))
 }
 
 func messagesLink(query string) string {
@@ -34,7 +34,7 @@ func messagesLink(query string) string {
 
 // QueryLink is a link to the messages that the job has selected; "" if its query is too long.
 func (j replayJob) QueryLink() string {
-	if len(j.Query) > maxQuery {
+	if !frame.FitsQuery(j.Query) {
 		return ""
 	}
 	return messagesLink(j.Query)

@@ -54,9 +54,9 @@ func (c *Console) waiting(r *http.Request) (frame.Response, error) {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 	}
-	v.Count, v.All = found.Messages, v.link(within(v.Filter.Query, "*"))
+	v.Count, v.All = found.Messages, v.link(frame.Within(v.Filter.Query, "*"))
 	for _, g := range found.Groups {
-		v.Groups = append(v.Groups, waitingGroup{g, v.link(within(v.Filter.Query, g.Query))})
+		v.Groups = append(v.Groups, waitingGroup{g, v.link(frame.Within(v.Filter.Query, g.Query))})
 	}
 	if found.Cursor != "" {
 		v.Next = linkTo("/waiting", v.Filter.URL(), "cursor", found.Cursor)

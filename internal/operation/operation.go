@@ -125,9 +125,7 @@ func problemResponse(schemas huma.Registry) *huma.Response {
 func (op *Operation) CheckEmptyValues(r *http.Request) *problem.Problem {
 	for name, values := range r.URL.Query() {
 		if slices.Contains(values, "") && slices.Contains(op.valued, name) {
-			return &problem.Problem{
-				Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []problem.Mistake{{Location: "query." + name, Message: "expected a value, or no such parameter"}},
-			}
+			return problem.Invalid("query."+name, "expected a value, or no such parameter")
 		}
 	}
 	return nil

@@ -52,6 +52,11 @@ func newPosition(query string, offset int) *Position {
 	return &Position{query, offset}
 }
 
+// Invalid is the problem of a request with a value that does not fit.
+func Invalid(location, message string) *Problem {
+	return &Problem{Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []Mistake{{location, message}}}
+}
+
 // Mistake is a value of a request that does not fit its schema.
 type Mistake struct {
 	Location string `json:"location,omitempty" doc:"Such as query.limit or body.reason"`

@@ -26,7 +26,7 @@ type Resolve struct {
 	eventfilter.Filter
 	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
 	Groups []string       `json:"groups,omitempty" maxItems:"100" nullable:"false" doc:"Ids of groups"`
-	Reason string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why nothing more is to be done"`
+	Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"Why nothing more is to be done; required unless dry_run is set"`
 	UpTo   int64          `json:"up_to,omitempty" minimum:"0" doc:"Highest event.sequence that the caller knows, such as up_to of a dry run; later failures stay unresolved and bring their groups back; 0: all failures"`
 	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Change nothing unless exactly this many failures match"`
 	DryRun bool           `json:"dry_run,omitempty" doc:"Change nothing"`
@@ -66,6 +66,9 @@ func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutp
 		name = "resolve (dry run)"
 	}
 	access.Describe(ctx, access.Action{Name: name, Object: r.object(), Reason: r.Reason})
+	if strings.TrimSpace(r.Reason) == "" && !r.DryRun {
+		return nil, problem.Invalid("body.reason", "expected a reason")
+	}
 	found, err := o.resolvable(ctx, r)
 	if err != nil {
 		return nil, err

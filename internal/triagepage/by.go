@@ -2,7 +2,6 @@ package triagepage
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -66,11 +65,5 @@ func (v byView) link(g triage.FieldGroup) string {
 			all = append(all, kql.FieldIs(name, value))
 		}
 	}
-	text := all.String()
-	if v.Filter.Query != "" && v.Filter.Query != "*" {
-		text = "(" + v.Filter.Query + ") and (" + text + ")"
-	}
-	values := v.Filter.URL()
-	values.Set("q", text)
-	return "/failures?" + url.Values(values).Encode()
+	return v.Filter.With("/failures", frame.Within(v.Filter.Query, all.String()))
 }

@@ -1,5 +1,5 @@
 // Package triagepage has the console's pages of groups of failures: a group with the decisions
-// about it, and groups by any fields.
+// about it, selected groups that are resolved together, and groups by any fields.
 package triagepage
 
 import (
@@ -26,6 +26,9 @@ type Pages struct {
 // Register adds the pages to the frame.
 func (p Pages) Register() {
 	p.Frame.Handle("GET /failures/by", p.by)
+	p.Frame.Handle("GET /failures/selected", p.selected)
+	p.Frame.Handle("GET /failures/resolve", p.resolvePreview)
+	p.Frame.Handle("POST /failures/resolve", p.resolveSelected)
 	p.Frame.Handle("GET /failures/groups/{group}", p.group)
 	p.Frame.Handle("POST /failures/groups/{group}", p.decide)
 }
@@ -143,21 +146,10 @@ const maxHours = 24 * 366
 // back.
 func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 	form := r.PostForm
-	count, mistake := frame.ShownCount(form, "failure")
-	if mistake == nil {
-		mistake = frame.CheckTyped(form, count, "failure")
-	}
-	reason := strings.TrimSpace(form.Get("reason"))
-	if mistake == nil && reason == "" {
-		mistake = frame.Unprocessable("a resolution needs a reason", "Say why nothing more is to be done.")
-	}
-	if mistake != nil {
+	request := triage.Resolve{Groups: []string{r.PathValue("group")}, Reason: strings.TrimSpace(form.Get("reason"))}
+	var mistake *problem.Problem
+	if request.Expect, request.UpTo, mistake = readShown(form); mistake != nil {
 		return p.show(r, form, mistake)
-	}
-	request := triage.Resolve{Groups: []string{r.PathValue("group")}, Reason: reason, Expect: &count}
-	var err error
-	if request.UpTo, err = strconv.ParseInt(form.Get("up_to"), 10, 64); err != nil || request.UpTo < 1 {
-		return nil, problem.BadRequest("up_to cannot be read", "Go back to the group, and resolve it there.")
 	}
 	var resolved triage.GroupsResolved
 	if err := p.Client.Post(r.Context(), "/failures/resolve", form.Get("key"), request, &resolved); err != nil {
