@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/internal/access"
 )
@@ -34,6 +35,8 @@ func TestTriage(t *testing.T) {
 	press("Assign", "assigned", "assignee", "ada <b>").want(t, http.StatusOK, "Assigned.", "ada <b>")
 	press("Add note", "noted", "note", "OPS-12:\nthe table is gone").want(t, http.StatusOK, "Noted.", "local", "the table is gone")
 	press("Mute", "muted", "hours", "soon", "reason", "known").want(t, http.StatusUnprocessableEntity, "expected the hours")
+	s.mutesUntil(t, group)
+	press("Mute", "muted", "hours", "NaN", "reason", "known").want(t, http.StatusUnprocessableEntity, "expected the hours")
 	press("Mute", "muted", "failures", "1").want(t, http.StatusBadRequest, "expected a reason")
 	press("Mute", "muted", "hours", "2", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.", "for 1 failure", "known")
 	hidden := s.get(t, "/failures")
@@ -53,10 +56,41 @@ func TestTriage(t *testing.T) {
 	s.post(t, action, form).want(t, http.StatusOK, "Resolved: 3 failures discarded.", "1 failure", "regressed", "fixed")
 	s.get(t, "/failures").want(t, http.StatusOK, "1 failure in 1 group", "regressed")
 	press("Assign to nobody", "unassigned").want(t, http.StatusOK, "Assigned to nobody.")
-	if n := s.count(t, "action: triaged and user.name: local"); n != 7 {
+	if n := s.count(t, "action: triaged and user.name: local"); n != 9 {
 		t.Errorf("%d decisions", n)
 	}
 	s.get(t, "/failures/groups/nobody").want(t, http.StatusNotFound, "no group of failures has the id")
+}
+
+// mutesUntil mutes a group up to a time in the zone of the page, and ends that.
+func (s system) mutesUntil(t *testing.T, group string) {
+	t.Helper()
+	at := time.Now().Add(26 * time.Hour).Truncate(time.Minute)
+	zone := time.FixedZone("UTC+5", 5*60*60) // in a zone whose name has the sign of POSIX
+	field := func(at time.Time) string { return at.In(zone).Format("2006-01-02T15:04") }
+	mute := func(pairs ...string) document {
+		t.Helper()
+		form := url.Values{"do": {"muted"}, "reason": {"known"}}
+		for i := 0; i < len(pairs); i += 2 {
+			form.Set(pairs[i], pairs[i+1])
+		}
+		return s.do(t, http.MethodPost, group, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", s.url, "Cookie", "watership-zone=Etc/GMT-5")
+	}
+	refused := mute("until", field(time.Now().Add(-2*time.Minute)))
+	refused.want(t, http.StatusUnprocessableEntity, "has passed", "in Etc/GMT-5")
+	if values := refused.values(t, "value"); !slices.Contains(values, field(time.Now().Add(-2*time.Minute))) && !slices.Contains(values, field(time.Now().Add(-3*time.Minute))) {
+		t.Errorf("the time is lost: %q", values)
+	}
+	mute("until", "soon").want(t, http.StatusUnprocessableEntity, `"soon" is no time`, "in Etc/GMT-5")
+	mute("until", field(at), "hours", "2").want(t, http.StatusUnprocessableEntity, "expected hours or a time, not both")
+	if n := s.count(t, "watership.triage.decision: muted"); n != 0 {
+		t.Errorf("muted %d times", n)
+	}
+	mute("until", field(at)).want(t, http.StatusOK, "Muted.")
+	s.get(t, group).want(t, http.StatusOK, "until "+at.UTC().Format("2006-01-02 15:04:05"))
+	action, form := s.get(t, group).form(t, "Unmute")
+	form.Set("do", "unmuted")
+	s.post(t, action, form).want(t, http.StatusOK, "No longer muted.")
 }
 
 // failAgain publishes one more message that fails.
@@ -131,10 +165,17 @@ func TestTriageInTheBrowser(t *testing.T) {
 	b.enter(t, "input[name=assignee]", "ada")
 	b.click(t, "button[value=assigned]")
 	b.sees(t, ".done", "Assigned.")
-	b.enter(t, "input[name=hours]", "2")
+	at := value[string](t, b, `(() => {
+		const at = new Date(Date.now() + 36e5);
+		const field = document.querySelector("input[name=until][type=datetime-local]");
+		const two = (n) => String(n).padStart(2, "0");
+		field.value = `+"`${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}T${two(at.getHours())}:${two(at.getMinutes())}`"+`;
+		return field.value.replace("T", " ");
+	})()`)
 	b.enter(t, "form:has(button[value=muted]) input[name=reason]", "the supplier is closed")
 	b.click(t, "button[value=muted]")
 	b.sees(t, ".done", "Muted.")
+	b.sees(t, ".card dd", "until "+at)
 	group := value[string](t, b, "location.pathname")
 	b.open(t, "/failures?muted=true")
 	b.enterButton(t, "button[data-select-all]")

@@ -101,7 +101,8 @@ func (p Pages) decide(r *http.Request) (frame.Response, error) {
 	if form.Get("do") == string(failuregroup.Resolved) {
 		return p.resolve(r)
 	}
-	request, mistake := decisionOf(form, time.Now())
+	zone, _ := frame.ZoneOf(r)
+	request, mistake := decisionOf(form, zone, time.Now())
 	if mistake != nil {
 		return p.show(r, form, mistake)
 	}
@@ -113,7 +114,7 @@ func (p Pages) decide(r *http.Request) (frame.Response, error) {
 }
 
 // decisionOf reads the decision of a form.
-func decisionOf(form url.Values, now time.Time) (triage.GroupDecision, *problem.Problem) {
+func decisionOf(form url.Values, zone *time.Location, now time.Time) (triage.GroupDecision, *problem.Problem) {
 	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	d := triage.GroupDecision{Decision: failuregroup.Decision(form.Get("do")), Reason: text("reason")}
 	switch d.Decision {
@@ -122,12 +123,9 @@ func decisionOf(form url.Values, now time.Time) (triage.GroupDecision, *problem.
 	case failuregroup.Noted:
 		d.Reason = text("note")
 	case failuregroup.Muted:
-		if hours := text("hours"); hours != "" {
-			n, err := strconv.ParseFloat(hours, 64)
-			if err != nil || n <= 0 || n > maxHours {
-				return d, frame.Unprocessable("expected the hours until the group is back", fmt.Sprintf("Give a number up to %d.", maxHours))
-			}
-			d.Until = now.Add(time.Duration(n * float64(time.Hour))).Truncate(time.Second)
+		var mistake *problem.Problem
+		if d.Until, mistake = muteEnd(text("hours"), text("until"), zone, now); mistake != nil {
+			return d, mistake
 		}
 		if failures := text("failures"); failures != "" {
 			n, err := strconv.Atoi(failures)
@@ -141,6 +139,24 @@ func decisionOf(form url.Values, now time.Time) (triage.GroupDecision, *problem.
 }
 
 const maxHours = 24 * 366
+
+// muteEnd reads the time at which a group is no longer muted: after some hours, or a time in a
+// zone; zero: neither is given.
+func muteEnd(hours, until string, zone *time.Location, now time.Time) (end time.Time, mistake *problem.Problem) {
+	switch {
+	case hours != "" && until != "":
+		return end, frame.Unprocessable("expected hours or a time, not both", "Clear one of them.")
+	case until != "":
+		return frame.FutureTime(until, zone, now)
+	case hours == "":
+		return end, nil
+	}
+	n, err := strconv.ParseFloat(hours, 64)
+	if err != nil || !(n > 0 && n <= maxHours) {
+		return end, frame.Unprocessable("expected the hours until the group is back", fmt.Sprintf("Give a number up to %d.", maxHours))
+	}
+	return now.Add(time.Duration(n * float64(time.Hour))).Truncate(time.Second), nil
+}
 
 // resolve resolves the failures of the group that the operator was shown. Later ones bring it
 // back.
