@@ -39,7 +39,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.writeNoOperation(w, r)
 		return
 	}
-	if refused := op.CheckEmptyValues(r); refused != nil {
+	r, refused := op.ReadQuery(r)
+	if refused != nil {
 		problem.Write(w, *refused)
 		return
 	}

@@ -132,6 +132,9 @@ func (s system) triageOfLimitedCallers(t *testing.T, path, id string) {
 		t.Errorf("dan sees %v", got)
 	}
 	own.do(t, http.MethodGet, "/failures/by?fields=body.json.order", "").wantProblem(t, http.StatusForbidden, "bodies")
+	if got := own.get(t, "/failures/by?fields=queue&fields=headers.tenant"); fmt.Sprint(got["fields"]) != "[watership.queue headers.tenant]" {
+		t.Errorf("%v", got)
+	}
 	viewer := s.as(t, access.Token{Name: "vic", Role: access.Viewer})
 	viewer.do(t, http.MethodPost, path+"/triage", `{"decision":"unmuted"}`).wantProblem(t, http.StatusForbidden, "viewer")
 	if got := s.get(t, "/failures/by?fields=body.json.order,headers.tenant"); got["failures"] != 2.0 || fmt.Sprint(member(got["groups"].([]any)[0], "values")) != "[1 acme]" {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
@@ -51,7 +52,7 @@ type csvExport struct {
 
 func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
-	m := messages{Filter: frame.ReadFilter(r.URL.Query(), zone, messagesSince), Fields: r.URL.Query().Get("fields")}
+	m := messages{Filter: frame.ReadFilter(r.URL.Query(), zone, messagesSince), Fields: strings.Join(r.URL.Query()["fields"], ",")}
 	var err error
 	if m.Known, err = c.knownFields(r.Context()); err != nil {
 		return nil, err

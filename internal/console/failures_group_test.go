@@ -112,6 +112,7 @@ func TestFailuresByFields(t *testing.T) {
 	by := s.get(t, action+"?"+form.Encode())
 	by.want(t, http.StatusOK, "3 failures in 1 group", "watership.queue", "orders", "(none)")
 	s.get(t, by.link(t, "not+headers.nothing")).want(t, http.StatusOK, "3 failures in 1 group")
+	s.get(t, "/failures/by?fields=queue&fields=headers.tenant").want(t, http.StatusOK, "watership.queue", "headers.tenant")
 	s.get(t, "/failures/by?fields=error.message").want(t, http.StatusBadRequest, "has texts")
 	s.get(t, "/failures/by").want(t, http.StatusBadRequest, "expected fields to group by")
 }

@@ -68,7 +68,7 @@ func (c *Console) messages(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	m.Filter = frame.ReadFilter(asked, zone, messagesSince)
 	m.Live = asked.Get("live") == "1" && m.Filter.To == ""
-	m.Fields, m.Paged = asked.Get("fields"), asked.Get("cursor") != ""
+	m.Fields, m.Paged = strings.Join(asked["fields"], ","), asked.Get("cursor") != ""
 	var err error
 	if m.Known, err = c.knownFields(ctx); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -47,7 +48,7 @@ type Operation struct {
 	Stream        bool          // the response ends with the client, or is long
 	Responses     map[string]*huma.Response
 
-	valued []string // query parameters that are no texts
+	parameters []*huma.Param // of the query
 }
 
 const (
@@ -99,7 +100,7 @@ func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I
 	path := s.huma.OpenAPI().Paths[op.Path]
 	for _, registered := range []*huma.Operation{path.Get, path.Post} {
 		if registered != nil && registered.OperationID == op.ID {
-			op.valued = valuedParameters(registered)
+			op.parameters = queryParameters(registered)
 		}
 	}
 	s.operations[op.Method+" "+s.prefix+op.Path] = &op
@@ -120,23 +121,38 @@ func problemResponse(schemas huma.Registry) *huma.Response {
 	return &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
 }
 
-// CheckEmptyValues refuses a number or a boolean without a value, which huma takes for
-// one that is not there.
-func (op *Operation) CheckEmptyValues(r *http.Request) *problem.Problem {
-	for name, values := range r.URL.Query() {
-		if slices.Contains(values, "") && slices.Contains(op.valued, name) {
-			return problem.Invalid("query."+name, "expected a value, or no such parameter")
+// ReadQuery returns a request whose query huma reads as a whole: it would take an empty number
+// for one that is not there, and the first of several values for all. A list that is repeated
+// has all values; anything else is refused.
+func (op *Operation) ReadQuery(r *http.Request) (*http.Request, *problem.Problem) {
+	query, isChanged := r.URL.Query(), false
+	for _, p := range op.parameters {
+		values, place := query[p.Name], "query."+p.Name
+		isList := p.Schema.Type == huma.TypeArray
+		switch {
+		case !isList && p.Schema.Type != huma.TypeString && slices.Contains(values, ""):
+			return nil, problem.Invalid(place, "expected a value, or no such parameter")
+		case !isList && len(values) > 1:
+			return nil, problem.Invalid(place, "expected one value")
+		case isList && len(values) > 1 && !*p.Explode:
+			query[p.Name], isChanged = []string{strings.Join(values, ",")}, true
 		}
 	}
-	return nil
+	if !isChanged {
+		return r, nil
+	}
+	read, address := r.WithContext(r.Context()), *r.URL
+	address.RawQuery = query.Encode()
+	read.URL = &address
+	return read, nil
 }
 
-// valuedParameters returns the parameters that are no texts.
-func valuedParameters(of *huma.Operation) (names []string) {
+// queryParameters returns the parameters of a query.
+func queryParameters(of *huma.Operation) (parameters []*huma.Param) {
 	for _, p := range of.Parameters {
-		if p.In == "query" && p.Schema.Type != huma.TypeString && p.Schema.Type != huma.TypeArray {
-			names = append(names, p.Name)
+		if p.In == "query" {
+			parameters = append(parameters, p)
 		}
 	}
-	return names
+	return parameters
 }

@@ -32,7 +32,7 @@ func (v byView) Keep() map[string]string { return map[string]string{"fields": v.
 func (p Pages) by(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
-	v := byView{Filter: frame.ReadFilter(query, zone, frame.AllTime), Fields: strings.TrimSpace(query.Get("fields"))}
+	v := byView{Filter: frame.ReadFilter(query, zone, frame.AllTime), Fields: strings.TrimSpace(strings.Join(query["fields"], ","))}
 	if v.Fields == "" {
 		return nil, problem.BadRequest("expected fields to group by", "Go back to the failures and name some, such as headers.tenant.")
 	}
