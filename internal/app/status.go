@@ -90,6 +90,11 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	if cfg.Publisher, err = a.Publisher(ctx); err != nil {
 		return nil, err
 	}
+	for _, route := range a.configured().Routes {
+		if route.Schema != "" {
+			cfg.Checked = append(cfg.Checked, route.Queue)
+		}
+	}
 	cfg.Management, _ = a.Management() // RabbitMQ may not have it
 	return cfg.List(ctx, recent)
 }

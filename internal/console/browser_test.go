@@ -244,7 +244,11 @@ func screens() map[string][]int64 {
 
 // Each page has no serious barrier, in light and dark, and no page scrolls sideways.
 func TestPagesHaveNoBarriers(t *testing.T) {
-	s := newSystem(t)
+	schema := filepath.Join(t.TempDir(), "order.json")
+	if err := os.WriteFile(schema, []byte(`{"required": ["total"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSystem(t, `WATERSHIP_ROUTES=[{queue: checked, schema: `+schema+`, handler: {http: {url: "http://127.0.0.1:9/"}}}]`)
 	job := s.fill(t)
 	adopted := s.post(t, "/adoptions", url.Values{"queue": {"orders"}, "format": {"spring"}}).Request.URL.Path
 	request := subscriptions.Request{Name: "index", Query: "action: replayed", From: "now", Queue: "orders"}
@@ -255,7 +259,7 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 	for _, path := range []string{
 		"/?wait=1", "/messages", "/messages/order-3", "/messages/order-3/copy", "/messages/order-3/discard", "/failures", "/failures?view=list",
 		"/failures/discard?q=queue%3A+orders", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/doctor?wait=1", "/nothing",
-		"/messages/validate?queue=orders", "/routes/policy?queue=orders&action=add", "/routes/reload", "/adoptions", adopted, "/subscriptions", "/subscriptions/index",
+		"/messages/validate?queue=orders", "/messages/validate?queue=checked&since=all", "/routes/policy?queue=orders&action=add", "/routes/reload", "/adoptions", adopted, "/subscriptions", "/subscriptions/index",
 	} {
 		for scheme, widths := range screens() {
 			for _, width := range widths {

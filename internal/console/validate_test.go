@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,13 +30,16 @@ func TestValidate(t *testing.T) {
 	form := s.get(t, s.get(t, "/messages?q=action%3A+published").link(t, "/messages/validate"))
 	form.want(t, http.StatusOK, "Which messages do not fit a schema?")
 	form.without(t, "checked,")
-	if !strings.Contains(form.text, `value="action: published"`) || !strings.Contains(form.text, `<option value="checked">`) {
-		t.Errorf("the form has lost the query, or offers no route: %s", form.text)
+	if !strings.Contains(form.text, `value="action: published"`) || !strings.Contains(form.text, `<option value="checked">`) || strings.Contains(form.text, `<option value="plain"`) {
+		t.Errorf("the form has lost the query, or offers other routes than those with a schema: %s", form.text)
 	}
 	check := func(queue, query string) string {
 		return "/messages/validate?" + url.Values{"q": {query}, "since": {"all"}, "queue": {queue}}.Encode()
 	}
 	page := s.get(t, check("checked", "action: published"))
+	if !strings.Contains(page.text, `<option value="checked" selected>`) {
+		t.Errorf("the form has lost the route: %s", page.text)
+	}
 	page.want(t, http.StatusOK, "2 messages checked, 1 of them does not fit order.json", "order-<b>1", `expected member "total" (#/required)`)
 	if strings.Contains(page.text, "order-<b>") {
 		t.Error("the id of a message is markup")
@@ -59,4 +63,27 @@ func TestValidate(t *testing.T) {
 	}
 	s.await(t, 2003, "action: published")
 	s.get(t, check("checked", "action: published")).want(t, http.StatusOK, "2,000 messages checked, 1,999 of them do not fit", "The first 100 of 1,999", "There are more messages")
+}
+
+// Where no route has a schema, the page says how to get one.
+func TestValidateWithoutSchema(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, `WATERSHIP_ROUTES=[{queue: plain, handler: {http: {url: "http://127.0.0.1:9/"}}}]`)
+	page := s.get(t, "/messages/validate?q=queue%3A+plain")
+	page.want(t, http.StatusOK, "No route has a schema", "routes[].schema", "watership validate 'queue: plain' --schema FILE")
+	if buttons := page.values(t, "class"); slices.Contains(buttons, "main") {
+		t.Errorf("the page has a form: %s", page.text)
+	}
+	s.get(t, "/messages/validate?queue=plain").want(t, http.StatusBadRequest, "the route of queue plain has no schema", "No route has a schema")
+	b := newBrowser(t, s)
+	for scheme, widths := range screens() {
+		for _, width := range widths {
+			b.look(t, width, scheme)
+			b.open(t, "/messages/validate")
+			for _, barrier := range b.barriers(t) {
+				t.Errorf("%s, %d pixels: %s", scheme, width, barrier)
+			}
+			b.picture(t, fmt.Sprintf("validate-%s-%d", scheme, width))
+		}
+	}
 }

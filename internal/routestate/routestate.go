@@ -30,6 +30,7 @@ type State struct {
 	ByHand    bool       `json:"paused_by_hand,omitempty" doc:"An operator has paused it, and has to resume it"`
 	WithAll   bool       `json:"paused_with_all,omitempty" doc:"An operator has paused all routes, and has to resume all"`
 	Retry     []Schedule `json:"retry,omitempty" nullable:"false" doc:"Retry policy for errors of each class; none: the server does not know it"`
+	Schema    bool       `json:"schema,omitempty" doc:"The configuration names a JSON Schema for its bodies"`
 	Recent    *Recent    `json:"recent,omitempty" doc:"How the latest messages fared, on request"`
 }
 
@@ -44,6 +45,7 @@ type Config struct {
 	Events     Events
 	Routes     []pipeline.Route
 	Foreign    []string      // queues of Routes that other programs consume
+	Checked    []string      // queues of routes that have a schema
 	Default    *retry.Policy // of routes that have none
 }
 
@@ -73,7 +75,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		if err != nil {
 			return nil, err
 		}
-		state.Processes = processes[queue]
+		state.Processes, state.Schema = processes[queue], slices.Contains(cfg.Checked, queue)
 		if n, counted := unacknowledged[queue]; counted {
 			state.InFlight = &n
 		}

@@ -4,6 +4,7 @@ package validationpage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // pages are the pages, which ask the API.
@@ -37,11 +39,17 @@ const (
 // View is the page, with a result if a route was chosen.
 type View struct {
 	Filter   frame.Filter
-	Queue    string // of the route
-	Queues   []string
+	Queue    string              // of the route
+	Queues   []string            // of routes with a schema
+	Known    bool                // these are all
 	Summary  *validation.Summary // nil: nothing was checked
 	Failures []validation.Failure
 	Problem  *problem.Problem
+}
+
+// Command returns the command that checks the same messages with another schema.
+func (v View) Command() string {
+	return "watership validate " + wording.Quoted(cmp.Or(v.Filter.Query, "*")) + " --schema FILE"
 }
 
 // show shows the form, and which messages do not fit.
@@ -50,8 +58,11 @@ func (p pages) show(r *http.Request) (frame.Response, error) {
 	v := View{Filter: frame.ReadFilter(r.URL.Query(), zone, "24h"), Queue: strings.TrimSpace(r.URL.Query().Get("queue"))}
 	var found routes.Routes // without it, a queue can be typed
 	if p.client.Get(r.Context(), "/routes", nil, &found) == nil {
+		v.Known = true
 		for _, route := range found.Routes {
-			v.Queues = append(v.Queues, route.Queue)
+			if route.Schema {
+				v.Queues = append(v.Queues, route.Queue)
+			}
 		}
 	}
 	made := frame.Page{Title: "Check messages", Section: "/messages", Template: "messages_validate.html", Styles: []string{"failures.css"}}
