@@ -114,7 +114,10 @@ func (p printer) groups(found triage.Groups) error {
 }
 
 func (p printer) mutedGroups(n int) error {
-	return p.printf("%s more, muted: --muted lists muted groups", wording.Plural(n, "group"))
+	if n == 1 {
+		return p.printf("1 group is muted: --muted shows it")
+	}
+	return p.printf("%d groups are muted: --muted shows them", n)
 }
 
 // groupState describes the assignee, the mute and the notes of a group.

@@ -13,35 +13,32 @@ import (
 
 // newFailedAssign returns `failed assign`.
 func newFailedAssign(from *settings) *cobra.Command {
-	var reason string
+	change := failuregroup.Change{Decision: failuregroup.Assigned}
 	cmd := &cobra.Command{
 		Use:     "assign GROUP USER",
 		Short:   "Assign a group of failures to somebody",
 		Long:    `Assign a group of failures, by its name in watership failed, to somebody: any name.`,
 		Example: `  watership failed assign k3f7q2xa ada`,
 		Args:    exactArgs(2, "a group and a name"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Assigned, Assignee: args[1], Reason: reason})
-		},
 	}
-	addReason(cmd, &reason, "why")
-	return cmd
+	addReason(cmd, &change.Reason, "why")
+	return from.decides(cmd, func(args []string) (failuregroup.Change, error) {
+		change.Assignee = args[1]
+		return change, nil
+	})
 }
 
 // newFailedUnassign returns `failed unassign`.
 func newFailedUnassign(from *settings) *cobra.Command {
-	var reason string
+	change := failuregroup.Change{Decision: failuregroup.Unassigned}
 	cmd := &cobra.Command{
 		Use:     "unassign GROUP",
 		Short:   "Assign a group of failures to nobody",
 		Example: `  watership failed unassign k3f7q2xa`,
 		Args:    exactArgs(1, "a group"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Unassigned, Reason: reason})
-		},
 	}
-	addReason(cmd, &reason, "why")
-	return cmd
+	addReason(cmd, &change.Reason, "why")
+	return from.decides(cmd, func([]string) (failuregroup.Change, error) { return change, nil })
 }
 
 // newFailedMute returns `failed mute`.
@@ -59,51 +56,47 @@ the first ends it. A group that is resolved is not muted any more.`,
   watership failed mute k3f7q2xa --until 2026-05-04T06:00:00Z --reason 'fixed by the release of Monday'
   watership failed mute k3f7q2xa --count 100 --reason 'a few are expected'`,
 		Args: exactArgs(1, "a group"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			now := time.Now()
-			var err error
-			switch {
-			case strings.TrimSpace(change.Reason) == "":
-				return usagef("--reason is required")
-			case pause != 0:
-				change.Until = now.Add(pause)
-			case until != "":
-				if change.Until, err = time.Parse(time.RFC3339, until); err != nil {
-					return usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", until)
-				}
-			case change.Count == 0:
-				return usagef("expected --for, --until or --count")
-			}
-			return from.triage(cmd, args[0], change)
-		},
 	}
 	cmd.Flags().DurationVar(&pause, "for", 0, "time from now until the group is back, such as 90m")
 	addNonEmpty(cmd.Flags(), &until, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z")
 	cmd.Flags().IntVar(&change.Count, "count", 0, "number of further failures after which the group is back")
 	addReason(cmd, &change.Reason, "why (required)")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
-	return cmd
+	return from.decides(cmd, func([]string) (failuregroup.Change, error) {
+		now := time.Now()
+		var err error
+		switch {
+		case strings.TrimSpace(change.Reason) == "":
+			return change, usagef("--reason is required")
+		case pause != 0:
+			change.Until = now.Add(pause)
+		case until != "":
+			if change.Until, err = time.Parse(time.RFC3339, until); err != nil {
+				return change, usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", until)
+			}
+		case change.Count == 0:
+			return change, usagef("expected --for, --until or --count")
+		}
+		return change, nil
+	})
 }
 
 // newFailedUnmute returns `failed unmute`.
 func newFailedUnmute(from *settings) *cobra.Command {
-	var reason string
+	change := failuregroup.Change{Decision: failuregroup.Unmuted}
 	cmd := &cobra.Command{
 		Use:     "unmute GROUP",
 		Short:   "List a muted group of failures again",
 		Example: `  watership failed unmute k3f7q2xa`,
 		Args:    exactArgs(1, "a group"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Unmuted, Reason: reason})
-		},
 	}
-	addReason(cmd, &reason, "why")
-	return cmd
+	addReason(cmd, &change.Reason, "why")
+	return from.decides(cmd, func([]string) (failuregroup.Change, error) { return change, nil })
 }
 
 // newFailedNote returns `failed note`.
 func newFailedNote(from *settings) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "note GROUP TEXT",
 		Short:   "Add a note to a group of failures",
 		Example: `  watership failed note k3f7q2xa 'The supplier answers 410 since Monday: OPS-12'`,
@@ -113,38 +106,47 @@ func newFailedNote(from *settings) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.triage(cmd, args[0], failuregroup.Change{Decision: failuregroup.Noted, Reason: strings.Join(args[1:], " ")})
-		},
 	}
+	return from.decides(cmd, func(args []string) (failuregroup.Change, error) {
+		return failuregroup.Change{Decision: failuregroup.Noted, Reason: strings.Join(args[1:], " ")}, nil
+	})
 }
 
 func addReason(cmd *cobra.Command, reason *string, usage string) {
 	cmd.Flags().StringVar(reason, "reason", "", usage)
 }
 
-// triage records a decision about a group of failures.
-func (s *settings) triage(cmd *cobra.Command, group string, change failuregroup.Change) error {
-	if err := change.Check(time.Now()); err != nil {
-		return usagef("%w", err)
-	}
-	return s.withSystem(cmd, func(ctx context.Context, sys system) error {
-		if err := sys.OpenStore(ctx); err != nil {
-			return err
-		}
-		done, err := sys.Triage(ctx, group, change)
+// decides makes a command record a decision about the group that is its first argument.
+func (s *settings) decides(cmd *cobra.Command, change func(args []string) (failuregroup.Change, error)) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		change, err := change(args)
 		if err != nil {
 			return err
 		}
-		out := streamsOf(cmd).Out
-		if done.Unchanged {
-			fmt.Fprintf(out, "nothing to do: group %s %s\n", group, change.WhyUnchanged())
-			return nil
+		if err := change.Check(time.Now()); err != nil {
+			return usagef("%w", err)
 		}
-		fmt.Fprintf(out, "%s group %s\n", change.Decision, group)
-		if done.Missing > 0 {
-			fmt.Fprintln(out, "the store does not have the event of this yet: run watership serve")
-		}
+		return s.withSystem(cmd, func(ctx context.Context, sys system) error { return decideGroup(ctx, cmd, sys, args[0], change) })
+	}
+	return cmd
+}
+
+func decideGroup(ctx context.Context, cmd *cobra.Command, sys system, group string, change failuregroup.Change) error {
+	if err := sys.OpenStore(ctx); err != nil {
+		return err
+	}
+	done, err := sys.Triage(ctx, group, change)
+	if err != nil {
+		return err
+	}
+	out := streamsOf(cmd).Out
+	if done.Unchanged {
+		fmt.Fprintf(out, "nothing to do: group %s %s\n", group, change.WhyUnchanged())
 		return nil
-	})
+	}
+	fmt.Fprintf(out, "%s group %s\n", change.Decision, group)
+	if done.Missing > 0 {
+		fmt.Fprintln(out, "the store does not have the event of this yet: run watership serve")
+	}
+	return nil
 }

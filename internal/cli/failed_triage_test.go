@@ -71,17 +71,20 @@ func TestTriage(t *testing.T) {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
+	decide(ann, "nothing to do: group "+id+" is not muted", "unmute", id)
+	decide(nil, "nothing to do: group "+id+" has no assignee", "unassign", id)
 	decide(ann, "assigned group "+id, "assign", id, "bob")
+	decide(nil, "nothing to do: group "+id+" is assigned to bob", "assign", id, "bob")
 	decide(nil, "noted group "+id, "note", id, "OPS-12:", "the service refuses")
 	same("assignee   bob", "OPS-12: the service refuses", "failures   3")
 	decide(ann, "muted group "+id, "mute", id, "--count", "2", "--reason", "expected")
-	same("1 group more, muted", "for 2 more, by ann: expected")
+	same("1 group is muted: --muted shows it", "for 2 more, by ann: expected")
 	w.fail(t, "acme", "1", 4)
-	same("1 group more, muted", "for 1 more, by ann: expected")
+	same("1 group is muted: --muted shows it", "for 1 more, by ann: expected")
 	w.process.stop(t)
 	w.process = w.serve(t)
 	ann, vic = w.token(t, "ann2", access.Operator, true), w.token(t, "vic2", access.Viewer, true)
-	same("1 group more, muted", "assignee   bob")
+	same("1 group is muted: --muted shows it", "assignee   bob")
 	w.fail(t, "acme", "1", 5)
 	same("5 failures in 1 group")
 	if got := w.must(t, "failed", "--by", "headers.tenant"); !strings.Contains(got, "headers.tenant") {
@@ -90,7 +93,7 @@ func TestTriage(t *testing.T) {
 		wantWords(t, got, "4  acme", "1  bolt", "5 failures in 2 groups")
 	}
 	decide(ann, "muted group "+id, "mute", id, "--until", time.Now().Add(time.Hour).Format(time.RFC3339), "--reason", "later")
-	same("1 group more, muted")
+	same("1 group is muted: --muted shows it")
 	decide(nil, "unmuted group "+id, "unmute", id)
 	decide(nil, "nothing to do: group "+id+" is not muted", "unmute", id)
 	w.resolves(t, ann, id)
@@ -101,6 +104,9 @@ func TestTriage(t *testing.T) {
 	decide(ann, "unassigned group "+id, "unassign", id)
 	decide(ann, "nothing to do: group "+id+" has no assignee", "unassign", id)
 	same("regressed")
+	if n := strings.Count(w.must(t, "search", "action: triaged", "-o", "ndjson"), "\n"); n != 7 {
+		t.Errorf("%d events of decisions, want 7: those that change nothing have none", n)
+	}
 	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.code == exitOK || !strings.Contains(got.err, "role viewer") {
 		t.Errorf("%+v", got)
 	}

@@ -125,12 +125,13 @@ func (c Change) checkTexts() error {
 	return nil
 }
 
-// Changes reports whether a change is one for a group in a state: only a group that is muted
-// can be unmuted, and only one with an assignee unassigned.
+// Changes reports whether a change makes a difference to a group in a state.
 func (c Change) Changes(s State) bool {
 	switch c.Decision {
 	case Unmuted:
 		return s.Muted != nil
+	case Assigned:
+		return s.Assignee != strings.TrimSpace(c.Assignee)
 	case Unassigned:
 		return s.Assignee != ""
 	}
@@ -139,8 +140,11 @@ func (c Change) Changes(s State) bool {
 
 // WhyUnchanged tells about a group for which Changes is false.
 func (c Change) WhyUnchanged() string {
-	if c.Decision == Unmuted {
+	switch c.Decision {
+	case Unmuted:
 		return "is not muted"
+	case Assigned:
+		return "is assigned to " + strings.TrimSpace(c.Assignee)
 	}
 	return "has no assignee"
 }

@@ -120,7 +120,7 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 
 // GroupDecided is the result of a decision about a group.
 type GroupDecided struct {
-	Unchanged bool `json:"unchanged" doc:"The group was not muted, or had no assignee: nothing was recorded"`
+	Unchanged bool `json:"unchanged" doc:"The group was in this state before: nothing was recorded"`
 	Missing   int  `json:"missing" doc:"Events that the store does not have yet"`
 }
 
