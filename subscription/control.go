@@ -26,8 +26,8 @@ type From struct {
 	Now      bool              // the events that are not in the store yet
 }
 
-// ParseFrom parses start, now, a position or a time. Times are as in KQL; those without a
-// zone are in the zone of now.
+// ParseFrom parses start, now, a position or a time. Times are as in KQL, or have a
+// space in place of the T; those without a zone are in the zone of now.
 func ParseFrom(text string, now time.Time) (From, error) {
 	switch text {
 	case "", "start":
@@ -38,7 +38,7 @@ func ParseFrom(text string, now time.Time) (From, error) {
 	if position, err := ParsePosition(text); err == nil {
 		return From{Position: position}, nil
 	}
-	at, err := kql.Instant(text, now, kql.First)
+	at, err := kql.Instant(kql.DateTime(text), now, kql.First)
 	switch {
 	case err == nil && at.After(now):
 		return From{}, mistakef("%q is in the future: expected start, now, a position or a time of the past", text)

@@ -372,13 +372,13 @@ func TestFrom(t *testing.T) {
 	storeEvents(t, r.store, source, base, base+1_000_000, base+2_000_000)
 	s := subscription.New(r.cfg)
 	for text, want := range map[string]int64{
-		"start": 0, "now": base + 2_000_001, "2026-01-31T12:00:01Z": base + 1_000_000, "2026-01-31T13:00:00Z": base + 2_000_001, "7": 7, "1764000000000000:a": 1764000000000000,
+		"start": 0, "now": base + 2_000_001, "2026-01-31T12:00:01Z": base + 1_000_000, "2026-01-31T13:00:00Z": base + 2_000_001, "2026-01-31 12:00:01Z": base + 1_000_000, "7": 7, "1764000000000000:a": 1764000000000000,
 	} {
 		from, err := subscription.ParseFrom(text, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		sub, err := s.Create(t.Context(), toHandler(strings.NewReplacer(":", "-").Replace("s"+text)), from)
+		sub, err := s.Create(t.Context(), toHandler(strings.NewReplacer(":", "-", " ", "T-").Replace("s"+text)), from)
 		if err != nil || sub.Start.Sequence != want {
 			t.Errorf("%s: position %v, %v, want %d", text, sub.Start, err, want)
 		}

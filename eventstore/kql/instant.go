@@ -48,6 +48,10 @@ func Instant(text string, now time.Time, end End) (time.Time, error) {
 	return bounded(instantOf(text, end, now.Location())), nil
 }
 
+// DateTime returns a time in the form of ISO 8601 if it has a space between date and time, as
+// people write it.
+func DateTime(text string) string { return strings.Replace(text, " ", "T", 1) }
+
 // bounded limits a time to the range that [InstantLayout] can write.
 func bounded(at time.Time) time.Time {
 	at = at.UTC()

@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -82,7 +81,7 @@ func (p Period) Bounds() (begin, end time.Time, err error) {
 		if bound.text == "" {
 			continue
 		}
-		if *bound.at, err = kql.Instant(dateTime(bound.text), p.now(), kql.First); err != nil {
+		if *bound.at, err = kql.Instant(kql.DateTime(bound.text), p.now(), kql.First); err != nil {
 			return begin, end, err
 		}
 	}
@@ -123,10 +122,6 @@ func (p Period) steps(n int, first func() (time.Time, error)) (eventstore.Steps,
 // longestPeriod is the longest period that histograms show as a whole.
 const longestPeriod = 20 * 365 * 24 * time.Hour
 
-// dateTime returns a time in the form of ISO 8601. The commands print times with a
-// space.
-func dateTime(text string) string { return strings.Replace(text, " ", "T", 1) }
-
 // ago returns date math for a duration, in which several amounts may follow one
 // another, as Go writes them: 1h30m.
 func ago(duration string) string {
@@ -141,7 +136,7 @@ func timeBound(op kql.Op, text string, now time.Time) (kql.Node, error) {
 	}
 	compared, err := kql.Resolve(kql.Range{
 		Field: kql.Pattern{"@timestamp"}, Op: op,
-		Value: kql.Value{Pattern: kql.Pattern{dateTime(text)}, Quoted: true},
+		Value: kql.Value{Pattern: kql.Pattern{kql.DateTime(text)}, Quoted: true},
 	}, fields)
 	if err != nil {
 		return nil, err

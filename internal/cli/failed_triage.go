@@ -44,7 +44,6 @@ func newFailedUnassign(from *settings) *cobra.Command {
 // newFailedMute returns `failed mute`.
 func newFailedMute(from *settings) *cobra.Command {
 	change := failuregroup.Change{Decision: failuregroup.Muted}
-	var until string
 	var pause time.Duration
 	cmd := &cobra.Command{
 		Use:   "mute GROUP",
@@ -53,28 +52,23 @@ func newFailedMute(from *settings) *cobra.Command {
 time or for a number of further failures. After that it is back by itself. With both,
 the first ends it. A group that is resolved is not muted any more.`,
 		Example: `  watership failed mute k3f7q2xa --for 2h --reason 'the supplier is closed'
-  watership failed mute k3f7q2xa --until 2026-05-04T06:00:00Z --reason 'fixed by the release of Monday'
+  watership failed mute k3f7q2xa --until '2026-05-04 08:00' --reason 'fixed by the release of Monday'
   watership failed mute k3f7q2xa --count 100 --reason 'a few are expected'`,
 		Args: exactArgs(1, "a group"),
 	}
-	cmd.Flags().DurationVar(&pause, "for", 0, "time from now until the group is back, such as 90m")
-	addNonEmpty(cmd.Flags(), &until, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z")
+	addDuration(cmd.Flags(), &pause, "for", 0, "time from now until the group is back, such as 90m or 2d")
+	cmd.Flags().Var(instant{&change.Until}, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z, '2026-05-04 08:00' or now+1d/d")
 	cmd.Flags().IntVar(&change.Count, "count", 0, "number of further failures after which the group is back")
 	addReason(cmd, &change.Reason, "why (required)")
 	cmd.MarkFlagsMutuallyExclusive("for", "until")
 	return from.decides(cmd, func([]string) (failuregroup.Change, error) {
-		now := time.Now()
-		var err error
+		if pause != 0 {
+			change.Until = time.Now().Add(pause)
+		}
 		switch {
 		case strings.TrimSpace(change.Reason) == "":
 			return change, usagef("--reason is required")
-		case pause != 0:
-			change.Until = now.Add(pause)
-		case until != "":
-			if change.Until, err = time.Parse(time.RFC3339, until); err != nil {
-				return change, usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", until)
-			}
-		case change.Count == 0:
+		case change.Until.IsZero() && change.Count == 0:
 			return change, usagef("expected --for, --until or --count")
 		}
 		return change, nil

@@ -92,7 +92,18 @@ func TestTriage(t *testing.T) {
 	} else {
 		wantWords(t, got, "4  acme", "1  bolt", "5 failures in 2 groups")
 	}
-	decide(ann, "muted group "+id, "mute", id, "--until", time.Now().Add(time.Hour).Format(time.RFC3339), "--reason", "later")
+	decide(ann, "muted group "+id, "mute", id, "--until", "now+2h", "--reason", "later")
+	if m := w.groups(t, "--muted")[0].Muted; m == nil || time.Until(*m.Until).Round(time.Hour) != 2*time.Hour {
+		t.Errorf("muted up to now+2h: %+v", m)
+	}
+	decide(ann, "muted group "+id, "mute", id, "--until", time.Now().Add(time.Hour).Format(time.DateTime), "--reason", "later")
+	if m := w.groups(t, "--muted")[0].Muted; m == nil || time.Until(*m.Until).Round(time.Hour) != time.Hour {
+		t.Errorf("muted up to a local time: %+v", m)
+	}
+	decide(ann, "muted group "+id, "mute", id, "--for", "2d", "--reason", "later")
+	if m := w.groups(t, "--muted")[0].Muted; m == nil || time.Until(*m.Until).Round(time.Hour) != 48*time.Hour {
+		t.Errorf("muted for two days: %+v", m)
+	}
 	same("1 group is muted: --muted shows it")
 	decide(nil, "unmuted group "+id, "unmute", id)
 	decide(nil, "nothing to do: group "+id+" is not muted", "unmute", id)
@@ -104,8 +115,8 @@ func TestTriage(t *testing.T) {
 	decide(ann, "unassigned group "+id, "unassign", id)
 	decide(ann, "nothing to do: group "+id+" has no assignee", "unassign", id)
 	same("regressed")
-	if n := strings.Count(w.must(t, "search", "action: triaged", "-o", "ndjson"), "\n"); n != 7 {
-		t.Errorf("%d events of decisions, want 7: those that change nothing have none", n)
+	if n := strings.Count(w.must(t, "search", "action: triaged", "-o", "ndjson"), "\n"); n != 9 {
+		t.Errorf("%d events of decisions, want 9: those that change nothing have none", n)
 	}
 	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.code == exitOK || !strings.Contains(got.err, "role viewer") {
 		t.Errorf("%+v", got)
@@ -180,6 +191,7 @@ func TestTriageMistakes(t *testing.T) {
 		"--reason is required":        {"failed", "mute", "abc", "--for", "1h"},
 		"expected --for, --until or":  {"failed", "mute", "abc", "--reason", "x"},
 		"expected a time such as":     {"failed", "mute", "abc", "--reason", "x", "--until", "tomorrow"},
+		"expected a duration such as": {"failed", "mute", "abc", "--reason", "x", "--for", "-2h"},
 		"which has passed":            {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},
 		"a group and a name":          {"failed", "assign", "abc"},
 		"expected a group and a text": {"failed", "note", "abc"},

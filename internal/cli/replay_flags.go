@@ -39,13 +39,13 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&r.uncheckedRoutes, "unchecked-routes", false, "send even if it cannot be checked that the messages reach a queue")
 	flags.Float64Var(&r.rate, "rate", 0, "maximum messages per second; 0: no limit")
 	flags.Var(&r.pace, "pace", "keep the spacing of the events, such as 1x, 2x (twice as fast) or 0.5x")
-	flags.DurationVar(&r.maxGap, "max-gap", 0, "maximum pause between two messages of --pace; 0: no maximum")
+	addDuration(flags, &r.maxGap, "max-gap", 0, "maximum pause between two messages of --pace; 0: no maximum")
 	flags.IntVar(&r.inFlight, "at-most-in-flight", 0, "maximum number of sent messages about which no consumer has reported; 0: no limit")
 	flags.Var(newChoice(&r.order, "stream"), "order", "stream: send a message of a stream when the one before it was handled")
 	flags.Var(newChoice(&r.onFailure, "stop", "continue"), "on-failure", "of --order stream: stop a stream at a message that fails (default), or continue")
 	flags.IntVar(&r.limit, "limit", 0, "maximum number of messages; 0: no limit")
 	flags.IntVar(&r.canary, "canary", 0, "send this many first, wait for their outcome, and ask; with --yes, go on only if all were handled")
-	flags.DurationVar(&r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
+	addDuration(flags, &r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
 	flags.BoolVar(&r.follow, "follow", false, "send each match in order, then each new one until Ctrl-C; with --to-queue")
 	flags.StringVar(&r.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	flags.StringVar(&r.reason, "reason", "", "reason in the job's record")
@@ -73,8 +73,8 @@ func (r *replay) validate() error {
 		return usagef("--rate %g: expected 0 (no limit) or more", r.rate)
 	case r.inFlight < 0 || r.inFlight > replayer.MaxInFlight:
 		return usagef("--at-most-in-flight %d: expected 1 to %d, or 0 (no limit)", r.inFlight, replayer.MaxInFlight)
-	case r.maxGap < 0 || r.maxGap > 0 && r.pace == 0:
-		return usagef("--max-gap %s: expected 0 or more, and --pace", r.maxGap)
+	case r.maxGap > 0 && r.pace == 0:
+		return usagef("--max-gap is for --pace")
 	case r.onFailure != "" && r.order == "":
 		return usagef("--on-failure is for --order stream")
 	case r.limit < 0:

@@ -48,6 +48,8 @@ func testReplayWithoutReports(t *testing.T, a *playback) {
 		{"--pace", "0"},
 		{"--pace", "fast"},
 		{"--max-gap", "1s"},
+		{"--max-gap", "-1s", "--pace", "1x"},
+		{"--canary-wait", "soon"},
 		{"--at-most-in-flight", "-1"},
 		{"--at-most-in-flight", "9999"},
 		{"--order", "time"},

@@ -44,7 +44,7 @@ func (s *shadowFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&s.queues, "queue", nil, "of --shadow: queue whose handler the candidate is (default: every queue that has reported)")
 	flags.Var(&s.sample, "sample", "of --shadow: part of the messages, such as 10%; the same messages in each run")
 	flags.IntVar(&s.concurrency, "concurrency", 4, "of --shadow: requests at a time")
-	flags.DurationVar(&s.timeout, "timeout", 30*time.Second, "of --shadow: time of a request, with its response")
+	addDuration(flags, &s.timeout, "timeout", 30*time.Second, "of --shadow: time of a request, with its response")
 	addNonEmpty(flags, &s.state, "state", "of --shadow: file by which an interrupted comparison is resumed")
 	flags.StringArrayVar(&s.ignore, "ignore", nil, "of --shadow: path of outgoing messages that always differs, such as .body.created_at")
 	s.output.addFlag(cmd, "text", "json")

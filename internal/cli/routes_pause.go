@@ -83,7 +83,7 @@ the exit code is 1, and the route stays paused.`,
 	}
 	choice.addFlags(cmd, "why (required)")
 	cmd.Flags().BoolVar(&drain, "drain", false, "wait until no message is in flight")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "of --drain: the longest wait")
+	addDuration(cmd.Flags(), &timeout, "timeout", time.Minute, "of --drain: the longest wait")
 	return cmd
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -40,7 +39,8 @@ func (s *settings) tokens() (*access.TokenFile, error) {
 }
 
 func newTokenCreate(from *settings) *cobra.Command {
-	var role, expires string
+	var role string
+	var lifetime time.Duration
 	var token access.Token
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -57,10 +57,6 @@ Each role includes the lower ones:
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if token.Role, err = access.ParseRole(role); err != nil {
 				return usagef("--role: %w", err)
-			}
-			lifetime, err := quantity.ParseDuration(expires)
-			if err != nil || lifetime < 0 {
-				return usagef("--expires %q: expected a duration such as 90d or 12h, or 0 for never", expires)
 			}
 			token.Name, token.Created = args[0], time.Now().UTC().Truncate(time.Second)
 			if lifetime > 0 {
@@ -80,7 +76,7 @@ Each role includes the lower ones:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&role, "role", "", "viewer, operator or admin (required)")
-	flags.StringVar(&expires, "expires", "90d", "lifetime of the token, such as 12h; 0: for ever")
+	addDuration(flags, &lifetime, "expires", 90*24*time.Hour, "lifetime of the token, such as 12h; 0: for ever")
 	flags.StringSliceVar(&token.Queues, "queues", nil, "queues that the token is limited to, with * for any text")
 	flags.StringSliceVar(&token.Exchanges, "exchanges", nil, "exchanges that the token is limited to, with * for any text")
 	flags.BoolVar(&token.Bodies, "bodies", false, "permit to read and to search the bodies of messages")

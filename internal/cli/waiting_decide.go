@@ -26,8 +26,7 @@ type waitingDecision struct {
 	file   string // of ids; "": none
 	yes    bool
 
-	pause time.Duration // of postpone; 0: until has the time
-	until string
+	pause time.Duration // of postpone; 0: --until has the time
 }
 
 func newWaitingNow(from *settings) *cobra.Command {
@@ -51,10 +50,10 @@ func newWaitingPostpone(from *settings) *cobra.Command {
 match a query, or that are listed by id. The attempt follows at that time or up to a second
 later, also if it was to follow later before.`,
 		Example: `  watership waiting postpone 'queue: invoices' --for 2h --reason 'maintenance'
-  watership waiting postpone 'queue: invoices' --until 2026-05-04T06:00:00Z --reason 'maintenance' --yes`,
+  watership waiting postpone 'queue: invoices' --until '2026-05-04 08:00' --reason 'maintenance' --yes`,
 	})
-	cmd.Flags().DurationVar(&d.pause, "for", 0, "time from now until the next attempt, such as 90m")
-	addNonEmpty(cmd.Flags(), &d.until, "until", "time of the next attempt, such as 2026-05-04T06:00:00Z")
+	addDuration(cmd.Flags(), &d.pause, "for", 0, "time from now until the next attempt, such as 90m or 2d")
+	cmd.Flags().Var(instant{&d.NotBefore}, "until", "time of the next attempt, such as 2026-05-04T06:00:00Z, '2026-05-04 08:00' or now+1d/d")
 	return cmd
 }
 
@@ -112,16 +111,11 @@ func (d *waitingDecision) validate(args []string) error {
 	if d.Action != waiting.Postpone {
 		return nil
 	}
-	switch {
-	case (d.pause == 0) == (d.until == ""):
+	if (d.pause == 0) == d.NotBefore.IsZero() {
 		return usagef("expected either --for or --until")
-	case d.pause != 0:
+	}
+	if d.pause != 0 {
 		d.NotBefore = time.Now().Add(d.pause)
-	default:
-		var err error
-		if d.NotBefore, err = time.Parse(time.RFC3339, d.until); err != nil {
-			return usagef("--until %q: expected a time such as 2026-05-04T06:00:00Z or 2026-05-04T08:00:00+02:00", d.until)
-		}
 	}
 	if err := d.Check(time.Now()); err != nil {
 		return usagef("%w", err)

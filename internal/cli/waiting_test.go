@@ -66,6 +66,9 @@ func TestWaiting(t *testing.T) {
 	wantRun(t, w.run(t, "waiting", "now", "*", "--reason", "x"), exitUsage)
 	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes"), exitUsage)
 	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--for", "800h"), exitUsage)
+	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--for", "31d"), exitUsage, "30 days")
+	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--until", "now-1d"), exitUsage)
+	wantRun(t, w.run(t, "waiting", "postpone", "queue: nobody", "--reason", "x", "--yes", "--until", time.Now().Add(time.Hour).Format(time.DateTime)), 1)
 	wantRun(t, w.run(t, "waiting", "cancel", "queue: nobody", "--reason", "x", "--yes"), 1)
 	if got := w.through(t, viewer, "waiting", "cancel", "*", "--reason", "x", "--yes"); got.code == 0 {
 		t.Errorf("a viewer may cancel: %+v", got)
@@ -73,7 +76,7 @@ func TestWaiting(t *testing.T) {
 
 	one := func(m waiting.Message) string { return writeFile(t, "id", m.ID) }
 	wantRun(t, w.run(t, "waiting", "cancel", "--ids", one(list[0]), "--reason", "a test order", "--yes"), 0, "1  wait for queue "+w.queue+"\n", "cancelled 1 message\n")
-	wantRun(t, w.through(t, operator, "waiting", "postpone", "--ids", one(list[1]), "--for", "3h", "--reason", "maintenance", "--yes"), 0, "postponed 1 message\n")
+	wantRun(t, w.through(t, operator, "waiting", "postpone", "--ids", one(list[1]), "--for", "0d3h", "--reason", "maintenance", "--yes"), 0, "postponed 1 message\n")
 	wantRun(t, w.through(t, operator, "waiting", "now", "--ids", one(list[2]), "--reason", "it is back", "--yes"), 0, "retried 1 message\n")
 	if e := w.eventually(t, "action: discarded", 1)[0]; e.Message != list[0].ID || !strings.HasPrefix(e.Failure.Message, "a test order (") {
 		t.Errorf("%+v", e)
