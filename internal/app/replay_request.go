@@ -112,8 +112,12 @@ func CheckPlan(plan replayer.Plan, uncheckedRoutes, unattended bool) error {
 	case plan.Total == 0:
 		return nil
 	case unroutable > 0 && !uncheckedRoutes:
-		return fmt.Errorf("%s would reach no queue: bring the routes back, narrow the query, or go on with --unchecked-routes",
-			wording.Plural(unroutable, "message"))
+		narrow := ""
+		if unroutable < plan.Total {
+			narrow = "narrow the query, "
+		}
+		return fmt.Errorf("%s would reach no queue: bring the routes back, %sor go on with --unchecked-routes",
+			wording.Plural(unroutable, "message"), narrow)
 	case unattended && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !plan.Job.Again:
 		return fmt.Errorf("nothing was sent: failures may have been handled or discarded in %s that the store does not have; "+
 			"run watership serve, and repeat this", wording.Plural(plan.Log.Events, "event"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -37,7 +38,7 @@ func newFailedEdit(from *settings) *cobra.Command {
 		Long: `Open the headers, properties and body of a failed message in $VISUAL or $EDITOR, as JSON, and
 send the edited message to the queue that failed. It names the failure that it replaces, which
 is resolved when the edited message is handled. If the exchange or the routing key is edited,
-the message is sent there.
+the message is sent there. A failure that is resolved, or replayed already, is refused.
 
 Members that are not edited stay as they are, bytes and AMQP types included. For many
 messages, use "failed retry --transform FILE".`,
@@ -58,6 +59,8 @@ messages, use "failed retry --transform FILE".`,
 	addNonEmpty(cmd.Flags(), &e.file, "file", "file with the edited message, in place of an editor; - reads standard input")
 	cmd.Flags().StringVar(&e.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	cmd.Flags().StringVar(&e.reason, "reason", "", "reason in the job's record")
+	cmd.Flags().BoolVar(&e.dropReplyTo, "drop-reply-to", true, "remove reply_to, so that no client gets a second reply")
+	cmd.Flags().BoolVar(&e.uncheckedRoutes, "unchecked-routes", false, "send even if it cannot be checked that the message reaches a queue")
 	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
@@ -69,8 +72,11 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	if !sys.MayReadBodies() {
 		return errors.New("the token may not read bodies, so no message can be edited: ask for a token with --bodies")
 	}
-	message, failure, err := failedMessage(ctx, sys, id)
+	message, failures, err := failedMessage(ctx, sys, id)
 	if err != nil {
+		return err
+	}
+	if err := e.findOpen(ctx, sys, id, failures); err != nil {
 		return err
 	}
 	before, err := transform.JSON(message)
@@ -91,12 +97,58 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	if err := tryProgram(ctx, e.program, message); err != nil {
 		return fmt.Errorf("the edited message cannot be sent: %w%s", err, kept)
 	}
-	e.names, e.dropReplyTo, e.expecting, e.expect = []string{failure}, true, true, 1
 	e.toFailedQueue = !routed
-	if err := e.replay.run(ctx, sys); err != nil {
+	if err := e.sendEdited(ctx, sys, id); err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
 	return e.removeFile()
+}
+
+// findOpen selects the first of some failures that is neither resolved nor replayed.
+func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failures []string) (err error) {
+	e.toFailedQueue = true
+	for _, failure := range failures {
+		e.names = []string{failure}
+		if _, problem := e.planOpen(ctx, sys, id); problem == nil {
+			return nil
+		} else if err == nil {
+			err = problem
+		}
+	}
+	return err
+}
+
+// planOpen plans to send the message in place of its failure, which must be open.
+func (e *failureEdit) planOpen(ctx context.Context, sys system, id string) (client.Plan, error) {
+	plan, err := e.plan(ctx, sys)
+	if err != nil || plan.Total > 0 || plan.Bodiless > 0 {
+		return plan, err
+	}
+	if err := app.CheckPlan(plan.Plan, e.uncheckedRoutes, e.yes); err != nil {
+		return plan, err
+	}
+	why := "it is not in the store"
+	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
+		why, _, _ = strings.Cut(reason, " (") // flags of replay
+	}
+	return plan, fmt.Errorf("message %s has no open failure: %s", id, why)
+}
+
+// sendEdited sends the edited message, unless its failure was resolved or replayed in the
+// meantime.
+func (e *failureEdit) sendEdited(ctx context.Context, sys system, id string) error {
+	plan, err := e.planOpen(ctx, sys, id)
+	if err != nil {
+		return err
+	}
+	job, err := e.send(ctx, sys, plan)
+	switch {
+	case err != nil || job.Sent > 0:
+		return err
+	case job.Skipped > 0:
+		return fmt.Errorf("another job has replayed the failure of message %s in the meantime: nothing was sent", id)
+	}
+	return fmt.Errorf("message %s was not sent", id)
 }
 
 // removeFile removes the file of the editor, which has the body of the message.
@@ -107,32 +159,36 @@ func (e *failureEdit) removeFile() error {
 	return os.RemoveAll(e.folder)
 }
 
-// failedMessage returns the message with an id, and the id of the event of its latest failure.
-func failedMessage(ctx context.Context, sys system, id string) (schemas.Envelope, string, error) {
+// failedMessage returns the message with an id, and the ids of the events of its failures.
+func failedMessage(ctx context.Context, sys system, id string) (schemas.Envelope, []string, error) {
 	found, _, err := sys.Messages(ctx, id)
 	if err != nil {
-		return schemas.Envelope{}, "", err
+		return schemas.Envelope{}, nil, err
 	}
-	found = slices.DeleteFunc(found, func(m client.Message) bool { return latestFailure(m.Events) == "" })
+	found = slices.DeleteFunc(found, func(m client.Message) bool { return len(latestFailures(m.Events)) == 0 })
 	switch {
 	case len(found) == 0:
-		return schemas.Envelope{}, "", fmt.Errorf("no message %q has failed for good", id)
+		return schemas.Envelope{}, nil, fmt.Errorf("no message %q has failed for good", id)
 	case len(found) > 1:
-		return schemas.Envelope{}, "", fmt.Errorf("%q names %d failed messages: give the fingerprint of one (watership show %s lists them)", id, len(found), id)
+		return schemas.Envelope{}, nil, fmt.Errorf("%q names %d failed messages: give the fingerprint of one (watership show %s lists them)", id, len(found), id)
 	case found[0].Event.BodyIn != schemas.BodyHere:
-		return schemas.Envelope{}, "", fmt.Errorf("the body of message %s is not in the store", id)
+		return schemas.Envelope{}, nil, fmt.Errorf("the body of message %s is not in the store", id)
 	}
-	return found[0].Event.Envelope, latestFailure(found[0].Events), nil
+	return found[0].Event.Envelope, latestFailures(found[0].Events), nil
 }
 
-func latestFailure(events []schemas.Event) (id string) {
-	var latest schemas.Event
-	for _, event := range events {
-		if event.Action == schemas.Poisoned && !event.Time.Before(latest.Time) {
-			latest = event
+// latestFailures returns the latest failure at each queue, the newest first.
+func latestFailures(events []schemas.Event) (ids []string) {
+	failed := slices.DeleteFunc(slices.Clone(events), func(e schemas.Event) bool { return e.Action != schemas.Poisoned })
+	slices.SortStableFunc(failed, func(a, b schemas.Event) int { return b.Time.Compare(a.Time) })
+	queues := map[string]bool{}
+	for _, event := range failed {
+		if !queues[event.Queue] {
+			queues[event.Queue] = true
+			ids = append(ids, event.EventID)
 		}
 	}
-	return latest.EventID
+	return ids
 }
 
 // edited returns the message as the user has edited it. kept says in which file it is, for

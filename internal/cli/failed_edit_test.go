@@ -2,6 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -60,15 +64,77 @@ func TestFailedEditInAnEditor(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
 	a.keep(a.event(schemas.Poisoned, 1))
-	s := a.terminal(t, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
+	s := a.terminal(t, []string{"EDITOR=false"}, "failed", "edit", "m-1")
+	wantWords(t, s.end(exitFailed), `the editor "false": exit status 1`)
+	s = a.terminal(t, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
 	s.expect("Send 1 message? [y/N]")
 	s.press("y\n")
 	wantWords(t, s.end(exitOK), "sent 1 of 1")
 	if d := a.broker.Take(t, a.queue, 1)[0]; string(d.Body) != `{"order":42}` {
 		t.Errorf("arrived: %s", d.Body)
 	}
-	s = a.terminal(t, []string{"EDITOR=false"}, "failed", "edit", "m-1")
-	wantWords(t, s.end(exitFailed), `the editor "false": exit status 1`)
+}
+
+// Two people edit a failure: the one who sends later learns that nothing was sent, and keeps the
+// edited message.
+func TestFailedEditOfWhatIsSentInTheMeantime(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	failed := a.event(schemas.Poisoned, 1)
+	a.keep(failed)
+	edited := withOrder(t, failed, 7)
+	s := a.terminal(t, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
+	s.expect("Send 1 message? [y/N]")
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", edited, "--yes"), exitOK, "sent 1 of 1")
+	s.press("y\n")
+	screen := s.end(exitFailed)
+	wantWords(t, screen, "nothing was sent", "failed edit --file takes it")
+	kept := regexp.MustCompile(`the edited message is in (\S+):`).FindStringSubmatch(screen)
+	if kept == nil {
+		t.Fatal(screen)
+	}
+	if text, err := os.ReadFile(kept[1]); err != nil || !strings.Contains(string(text), `"order": 42`) {
+		t.Errorf("%v: %s", err, text)
+	}
+	_ = os.RemoveAll(filepath.Dir(kept[1]))
+	if d := a.broker.Take(t, a.queue, 1)[0]; string(d.Body) != `{"order":7}` {
+		t.Errorf("arrived: %s", d.Body)
+	}
+}
+
+// withOrder returns a file with the message of an event, with another body.
+func withOrder(t *testing.T, e schemas.Event, order int) string {
+	t.Helper()
+	e.Envelope.Body = fmt.Appendf(nil, `{"order":%d}`, order)
+	text, err := transform.JSON(e.Envelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "edited.json", string(text))
+}
+
+// A failure that is resolved is refused before the editor opens, and no text names a flag that
+// the command does not have.
+func TestFailedEditOfWhatIsResolved(t *testing.T) { played(t, testFailedEditOfWhatIsResolved) }
+
+func testFailedEditOfWhatIsResolved(t *testing.T, a *playback) {
+	failed := a.event(schemas.Poisoned, 1)
+	discarded := a.event(schemas.Discarded, 1)
+	discarded.ReplayOf = failed.EventID
+	elsewhere := a.event(schemas.Poisoned, 2)
+	elsewhere.Queue = "gone"
+	a.keep(failed, discarded, elsewhere)
+	for _, args := range [][]string{{"--file", "there is none", "--yes"}, {"--file", "-", "--yes"}} {
+		got := a.run(t, append([]string{"failed", "edit", "m-1"}, args...)...)
+		if wantRun(t, got, exitFailed, "message m-1 has no open failure: failed and discarded since"); strings.Contains(got.err, "--") {
+			t.Error(got.err)
+		}
+	}
+	edited := withOrder(t, elsewhere, 7)
+	got := a.run(t, "failed", "edit", "m-2", "--file", edited, "--yes")
+	wantRun(t, got, exitFailed, "would reach no queue: bring the routes back, or go on with --unchecked-routes")
+	got = a.run(t, "failed", "edit", "m-2", "--file", edited, "--yes", "--unchecked-routes")
+	wantRun(t, got, exitFailed, "1 message could not be sent")
 }
 
 // One failure is sent first; a replay with --yes goes on only if it was handled.
@@ -77,6 +143,9 @@ func TestFailedRetry(t *testing.T) { played(t, testFailedRetry) }
 func testFailedRetry(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Published, 3), a.event(schemas.Poisoned, 4))
 	wantRun(t, a.run(t, "failed", "retry", "message.id: m-*", "--dry-run"), exitOK, "3 messages to send")
+	for _, args := range [][]string{{"retry", "queue: nobody", "--yes"}, {"retry", "queue: nobody", "--dry-run"}, {"resolve", "--query", "queue: nobody", "--reason", "x", "--yes"}, {"discard", "queue: nobody", "--reason", "x", "--yes"}} {
+		wantRun(t, a.run(t, append([]string{"failed"}, args...)...), exitFailed, "no unresolved failure matches")
+	}
 	wantRun(t, a.run(t, "failed", "retry", "--to-queue", "other", "--yes"), exitUsage, "use 'watership replay' for another target")
 	wantRun(t, a.run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
 	if job := a.onlyJob(t); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,33 +143,43 @@ func (r *replay) run(ctx context.Context, sys system) error {
 	if err := r.orderAsPublished(ctx, sys); err != nil {
 		return err
 	}
+	plan, err := r.plan(ctx, sys)
+	if err != nil {
+		return err
+	}
+	_, err = r.send(ctx, sys, plan)
+	return err
+}
+
+func (r *replay) plan(ctx context.Context, sys system) (client.Plan, error) {
 	request, err := r.request()
 	if err != nil {
-		return err
+		return client.Plan{}, err
 	}
-	plan, err := sys.Plan(ctx, request, r.uncheckedRoutes)
-	if err != nil {
-		return err
-	}
+	return sys.Plan(ctx, request, r.uncheckedRoutes)
+}
+
+// send shows a plan, asks, and runs its job. It returns no job if there was none.
+func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replayer.Job, error) {
 	if err := r.preview(plan); err != nil {
-		return err
+		return replayer.Job{}, err
 	}
 	if agreed, err := r.confirm(ctx, plan.Plan); !agreed {
-		return err
+		return replayer.Job{}, err
 	}
 	return r.execute(ctx, sys, plan)
 }
 
-// confirmed reports whether to run a plan. If not, the error has the reason; --dry-run
-// and an empty plan have none.
+// confirm reports whether to run a plan. If not, the error has the reason; --dry-run
+// and an empty plan have none, unless it is one of failures.
 func (r *replay) confirm(ctx context.Context, plan replayer.Plan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
 	case r.dryRun:
-		return false, nil
+		return false, r.checkFound(plan)
 	}
-	if err := app.CheckPlan(plan, r.uncheckedRoutes, r.yes); err != nil || plan.Total == 0 {
+	if err := cmp.Or(app.CheckPlan(plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
 		return false, err
 	}
 	if r.yes {
@@ -179,6 +190,15 @@ func (r *replay) confirm(ctx context.Context, plan replayer.Plan) (bool, error) 
 		err = errors.New("nothing was sent")
 	}
 	return yes, err
+}
+
+// checkFound returns an error if no failure is sent again. Nothing to replay is none: a query for
+// messages may match none.
+func (r *replay) checkFound(plan replayer.Plan) error {
+	if r.failuresAlone && plan.Total == 0 {
+		return errors.New("no unresolved failure matches")
+	}
+	return nil
 }
 
 // preview shows a plan. A plan that could not be shown is not sent, so a closed pipe

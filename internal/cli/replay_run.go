@@ -13,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// execute runs the job of a plan, the canaries first.
-func (r *replay) execute(ctx context.Context, jobs replays, plan client.Plan) error {
+// execute runs the job of a plan, the canaries first. It returns the job up to them.
+func (r *replay) execute(ctx context.Context, jobs replays, plan client.Plan) (replayer.Job, error) {
 	stopAfter := 0
 	if r.canary > 0 && r.canary < plan.Total {
 		stopAfter = r.canary
@@ -24,14 +24,14 @@ func (r *replay) execute(ctx context.Context, jobs replays, plan client.Plan) er
 	})
 	switch {
 	case ran.ID == "":
-		return err
+		return ran, err
 	case err != nil || stopAfter == 0 || ran.State != replayer.Paused:
-		return reportJob(r.Streams, ran, err)
+		return ran, reportJob(r.Streams, ran, err)
 	}
 	if err := r.confirmCanary(ctx, jobs, ran); err != nil {
-		return reportJob(r.Streams, ran, err)
+		return ran, reportJob(r.Streams, ran, err)
 	}
-	return resumeJob(ctx, r.Streams, jobs, ran)
+	return ran, resumeJob(ctx, r.Streams, jobs, ran)
 }
 
 // resumeJob runs the rest of a job, and reports how it ended.
