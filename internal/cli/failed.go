@@ -40,7 +40,7 @@ counted with --by.`,
   watership failed mute k3f7q2xa --for 2h --reason 'the supplier is closed'
   watership failed 'queue: orders' --since 12h -o json
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
-		Args: cobra.ArbitraryArgs,
+		Args: queryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("by") && len(list.by) == 0 {
 				return usagef("--by: expected fields, such as headers.tenant,queue")

@@ -166,24 +166,30 @@ func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	names := make([]string, 0, len(cmd.Commands()))
-	elsewhere := ""
+	meant := misspelled(cmd, args)
 	for _, command := range cmd.Commands() {
 		if command.IsAvailableCommand() {
 			names = append(names, command.Name())
 		}
 		for _, sub := range command.Commands() {
-			if sub.Name() == args[0] && elsewhere == "" {
-				elsewhere = fmt.Sprintf("; did you mean '%s'?", sub.CommandPath())
+			if sub.Name() == args[0] && meant == "" {
+				meant = sub.CommandPath()
 			}
 		}
 	}
-	return usagef("unknown command %q: expected one of %s%s", args[0], strings.Join(names, ", "), elsewhere)
+	if meant != "" {
+		meant = fmt.Sprintf("; did you mean '%s'?", meant)
+	}
+	return usagef("unknown command %q: expected one of %s%s", args[0], strings.Join(names, ", "), meant)
 }
 
 // exactArgs requires n arguments; its error describes them.
 func exactArgs(n int, expected string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
+			if meant := misspelled(cmd, args); meant != "" {
+				return usagef("unknown command %q; did you mean '%s'?", args[0], meant)
+			}
 			return usagef("expected %s, got %d arguments (see '%s --help')", expected, len(args), cmd.CommandPath())
 		}
 		for _, arg := range args {

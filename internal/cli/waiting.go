@@ -32,7 +32,7 @@ A query matches the latest event of a message, which says since when it waits.`,
   watership waiting now 'queue: orders and error.type: timeout' --reason 'the database is back'
   watership waiting postpone 'queue: invoices' --for 2h --reason 'maintenance' --yes
   watership waiting cancel --ids orders.txt --reason 'test orders' --yes`,
-		Args: cobra.ArbitraryArgs,
+		Args: queryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
 				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
