@@ -13,6 +13,8 @@ import (
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	w := newWithServe(t)
+	w.fail(t, "acme", "1", 1)
+	failed := w.search(t, "action: poisoned")[0].EventID
 	w.process.stop(t)
 	w.environ = append(w.environ, `WATERSHIP_RETRY_RULES=[{name: no-stock, text: "no stock", class: stock}, {name: gold, headers: {tier: gold}, class: urgent}]`,
 		`WATERSHIP_RETRY_POLICIES={default: {delays: [1h, 2h], give_up_after: 4h, classes: {stock: {delays: [5m]}, urgent: {delays: []}}}}`)
@@ -32,6 +34,10 @@ func TestExplain(t *testing.T) {
 		{[]string{"--error", "x"}, []string{"expected the queue of the error"}},
 		{[]string{"id", "--error", "x"}, []string{"expected either the id of a message, or an error"}},
 		{[]string{"nobody"}, []string{"nobody"}},
+		{[]string{failed}, []string{"answered 422", "then      poison: permanent, by the answer 422 Unprocessable Entity\n"}},
+		{[]string{"--error", "x", "--queue", "orders", "--attempt", "10001"}, []string{"attempt 10001: expected 1 to 10000"}},
+		{[]string{"--error", "x", "--queue", "orders", "--attempt", "-1"}, []string{"attempt -1: expected 1 to 10000"}},
+		{[]string{"--error", "x", "--queue", "orders", "--attempt", "10000"}, []string{"poison: failed 10000 of 3 attempts"}},
 	} {
 		args := append([]string{"explain"}, test.args...)
 		got := w.run(t, args...)

@@ -5,7 +5,9 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -202,8 +204,24 @@ func (cfg Config) recorded(e, failure schemas.Event, handled bool) Explanation {
 		ex.Action = string(schemas.Handled)
 		return ex
 	}
+	if next.Action == retry.Poison {
+		next.Reason = whyPoison(failure, policy.Count(retry.Failure{Err: err, Attempt: ex.Attempt, First: failure.FirstFailed, Now: failure.Time}, nil))
+	}
 	ex.decide(policy, next, err, failure.FirstFailed)
 	return ex
+}
+
+// whyPoison returns the reason of a `poisoned` event. If the policy, which does not know whether
+// the error was permanent, would go on, it was.
+func whyPoison(failure schemas.Event, byPolicy retry.Decision) string {
+	if byPolicy.Action == retry.Poison {
+		return byPolicy.Reason
+	}
+	// As webhook.StatusError writes it.
+	if answered := regexp.MustCompile(`^https?://\S+ answered (\d{3}[^:]*)`).FindStringSubmatch(failure.Failure.Message); answered != nil {
+		return "permanent, by the answer " + strings.TrimSpace(answered[1])
+	}
+	return "permanent, by its error"
 }
 
 // counts reports whether the failure of a `retry_scheduled` event used an attempt.

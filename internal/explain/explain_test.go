@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -114,6 +115,21 @@ func TestMessagesAreExplained(t *testing.T) {
 			t.Errorf("%s: %v, got\n%s\nwant\n%s", name, err, text(got[0]), test.want)
 		}
 	}
+	status := at(schemas.Poisoned, "orders", "stock", 0)
+	status.Failure.Message = (&webhook.StatusError{Status: 422, URL: "https://shop.example.com:8443", Body: "sold: out"}).Error()
+	teapot := at(schemas.Poisoned, "orders", "stock", 0)
+	teapot.Failure.Message = (&webhook.StatusError{Status: 418, URL: "http://[::1]"}).Error()
+	for want, l := range map[string]Life{
+		"permanent, by the answer 422 Unprocessable Entity": life(status),
+		"permanent, by the answer 418 I'm a teapot":         life(again, teapot),
+		"permanent, by its error":                           life(at(schemas.Poisoned, "orders", "stock", 0)),
+		"failed 3 of 3 attempts":                            life(again, again, status),
+		"":                                                  life(again),
+	} {
+		if got, err := policies().Message(l.Event, l.Events, ""); err != nil || got.Reason != want {
+			t.Errorf("%v: poison by %q, want %q", err, got.Reason, want)
+		}
+	}
 	got := policies().recorded(schemas.Event{}, life(again).Events[0], false)
 	if diff := cmp.Diff(&Recorded{"retry_scheduled", "stock", "former"}, got.Recorded); diff != "" {
 		t.Error(diff)
@@ -130,6 +146,8 @@ func TestRequestsAreChecked(t *testing.T) {
 		"expected the queue of the error":                  {Error: Error{"", "x"}},
 		"expected the id of a message, or an error":        {Queue: "a"},
 		"expected either the id of a message, or an error": {ID: "a", Error: Error{"", "x"}},
+		"attempt -1: expected 1 to 10000":                  {Queue: "a", Error: Error{"", "x"}, Attempt: -1},
+		"attempt 10001: expected 1 to 10000":               {Queue: "a", Error: Error{"", "x"}, Attempt: 10001},
 		`header "a": expected NAME=VALUE`:                  {Queue: "a", Error: Error{"", "x"}, Headers: []string{"a"}},
 	} {
 		if err := r.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -16,9 +16,12 @@ type Request struct {
 	Queue   string // of the failure; with an ID it may be ""
 	Error   Error
 	Class   string // that the error names
-	Attempt int
+	Attempt int      // that fails with the error; 0: the first
 	Headers []string // of the message of an error, as NAME=VALUE
 }
+
+// MaxAttempt bounds the attempt of a Request.
+const MaxAttempt = 10_000
 
 // Check returns the mistake in a request.
 func (r Request) Check() error {
@@ -29,6 +32,9 @@ func (r Request) Check() error {
 		return errors.New("expected the queue of the error")
 	case r.ID != "" && (r.Error != Error{} || r.Class != "" || r.Attempt != 0 || len(r.Headers) > 0):
 		return errors.New("expected either the id of a message, or an error with its class, attempt and headers")
+	}
+	if r.Attempt < 0 || r.Attempt > MaxAttempt {
+		return fmt.Errorf("attempt %d: expected 1 to %d", r.Attempt, MaxAttempt)
 	}
 	_, err := r.headers()
 	return err
