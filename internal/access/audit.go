@@ -41,8 +41,9 @@ type Recorder interface {
 type audit struct {
 	recorder Recorder
 
-	mu     sync.Mutex // of action; a handler may use several goroutines
-	action Action
+	mu      sync.Mutex // of action and problem; a handler may use several goroutines
+	action  Action
+	problem string
 }
 
 type auditKey struct{}
@@ -63,6 +64,16 @@ func Describe(ctx context.Context, action Action) {
 		if *field.from != "" {
 			*field.to = *field.from
 		}
+	}
+}
+
+// Refuse gives the audit event of a request, if it has one, the reason for which it is refused
+// or has failed.
+func Refuse(ctx context.Context, problem string) {
+	if a, ok := ctx.Value(auditKey{}).(*audit); ok {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.problem = shortened(problem)
 	}
 }
 

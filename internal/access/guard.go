@@ -238,7 +238,7 @@ func (g *Guard) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 		if !action && status != http.StatusForbidden {
 			return nil
 		}
-		return g.record(r.Context(), Record{Identity: FromContext(r.Context()), Action: a.describe(r), Status: status})
+		return g.record(r.Context(), Record{Identity: FromContext(r.Context()), Action: a.describe(r), Status: status, Problem: a.problemAt(status)})
 	}
 	defer recorded.end()
 	next.ServeHTTP(recorded, r)

@@ -43,6 +43,16 @@ func (g *Guard) recordRefusal(r *http.Request, who Identity, err error) {
 	_ = g.record(r.Context(), Record{Identity: who, Action: a.describe(r), Status: statusOf(err), Problem: err.Error()})
 }
 
+// problemAt returns the reason for a response of a status.
+func (a *audit) problemAt(status int) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if status < http.StatusBadRequest {
+		return ""
+	}
+	return a.problem
+}
+
 // describe returns the action of a request. Without a description by its handler, it is
 // the method and the route.
 func (a *audit) describe(r *http.Request) Action {

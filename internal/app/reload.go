@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,12 +17,22 @@ import (
 
 // Reloaded is the result of a reload of the configuration.
 type Reloaded struct {
-	Time    time.Time `json:"time"`
-	Changed []string  `json:"changed" nullable:"false" doc:"Settings that have taken effect"`
-	Restart []string  `json:"restart" nullable:"false" doc:"Settings that have changed since the start, and take effect at the next one"`
-	Routes  []string  `json:"routes" nullable:"false" doc:"Queues of routes that were added, removed or changed, by a setting or by a file that they name"`
-	Problem string    `json:"problem,omitempty" doc:"Why nothing was changed"`
+	Time    time.Time    `json:"time"`
+	Changed []string     `json:"changed" nullable:"false" doc:"Settings that have taken effect"`
+	Restart []string     `json:"restart" nullable:"false" doc:"Settings that have changed since the start, and take effect at the next one"`
+	Routes  RouteChanges `json:"routes" doc:"Queues of the routes that are not as before"`
+	Problem string       `json:"problem,omitempty" doc:"Why nothing was changed"`
 }
+
+// RouteChanges are the queues of routes that a reload has changed.
+type RouteChanges struct {
+	Added   []string `json:"added" nullable:"false"`
+	Changed []string `json:"changed" nullable:"false" doc:"By a setting, or by a file that they name"`
+	Removed []string `json:"removed" nullable:"false"`
+}
+
+// IsEmpty reports whether all routes are as before.
+func (c RouteChanges) IsEmpty() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
 
 // reloading are the parts of a Server that Reload replaces.
 type reloading struct {
@@ -48,7 +60,7 @@ func reloadable(key string) bool {
 func (a *App) Reload(ctx context.Context) (Reloaded, error) {
 	s := a.server.Load()
 	if s == nil || s.reloading.load == nil {
-		return Reloaded{}, inputErrorf("this process has a configuration that cannot be reloaded")
+		return Reloaded{}, inputErrorf("the program that runs this server reads its configuration only when it starts: restart it")
 	}
 	result := make(chan reloadResult, 1)
 	select {
@@ -95,7 +107,8 @@ func (s *Server) reload(ctx context.Context) (Reloaded, error) {
 		r.Problem = err.Error()
 		s.logger.Error("the configuration was not reloaded, and the running one stays", "error", err)
 	} else {
-		s.logger.Info("configuration reloaded", "changed", r.Changed, "routes", r.Routes)
+		s.logger.Info("configuration reloaded", "changed", r.Changed,
+			slog.Group("routes", "added", r.Routes.Added, "changed", r.Routes.Changed, "removed", r.Routes.Removed))
 	}
 	if len(r.Restart) > 0 {
 		s.logger.Warn("changed settings need a restart to take effect", "settings", strings.Join(r.Restart, ", "))
@@ -105,7 +118,7 @@ func (s *Server) reload(ctx context.Context) (Reloaded, error) {
 }
 
 func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
-	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: []string{}}
+	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: RouteChanges{Added: []string{}, Changed: []string{}, Removed: []string{}}}
 	loaded, err := s.reloading.load()
 	if err != nil {
 		return r, InputError{err}
@@ -120,8 +133,8 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 		return r, InputError{err}
 	}
 	next := routeconfig.State{Settings: settings, Files: files}
-	same := func(queue string) bool { return s.reloading.routes.Same(next, queue) }
-	handlers := withRoles(s.pipelineWith(settings, files), settings.Roles)
+	same := func(queue string) bool { return s.extends(queue) || s.reloading.routes.Same(next, queue) }
+	handlers := s.handlersWith(settings, files)
 	if s.reloading.alerts != nil {
 		if err := s.reloading.alerts.Check(settings.Alerts); err != nil {
 			return r, err
@@ -136,7 +149,7 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 		}
 	}
 	r.Changed = slices.AppendSeq(r.Changed, keysOf(s.reloading.loaded.Differences(loaded), reloadable))
-	r.Routes = append(r.Routes, differing(s.reloading.routes.Settings.Routes, settings.Routes, same)...)
+	r.Routes.add(s.reloading.routes.Settings.Routes, settings.Routes, same)
 	s.reloading.loaded, s.reloading.routes = loaded, next
 	s.current.Store(&settings)
 	s.config.Store(&handlers)
@@ -153,13 +166,28 @@ func keysOf(keys []string, match func(string) bool) func(yield func(string) bool
 	}
 }
 
-// differing returns the queues of routes that are not the same, sorted.
-func differing(before, after []config.Route, same func(queue string) bool) (queues []string) {
-	for _, route := range slices.Concat(before, after) {
-		if !same(route.Queue) {
-			queues = append(queues, route.Queue)
+// add adds the queues of routes that are not the same, sorted.
+func (c *RouteChanges) add(before, after []config.Route, same func(queue string) bool) {
+	was, is := queuesOf(before), queuesOf(after)
+	for _, queue := range slices.Sorted(maps.Keys(was)) {
+		switch {
+		case !is[queue]:
+			c.Removed = append(c.Removed, queue)
+		case !same(queue):
+			c.Changed = append(c.Changed, queue)
 		}
 	}
-	slices.Sort(queues)
-	return slices.Compact(queues)
+	for _, queue := range slices.Sorted(maps.Keys(is)) {
+		if !was[queue] {
+			c.Added = append(c.Added, queue)
+		}
+	}
+}
+
+func queuesOf(routes []config.Route) map[string]bool {
+	queues := map[string]bool{}
+	for _, route := range routes {
+		queues[route.Queue] = true
+	}
+	return queues
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,7 +129,7 @@ func (s *Server) tuneGC(ctx context.Context) error {
 }
 
 func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err error) {
-	s := &Server{App: a, api: with.API, pages: with.Pages, registry: prometheus.NewRegistry(), started: time.Now()}
+	s := &Server{App: a, more: routesAndTaps{with.Routes, with.Taps}, api: with.API, pages: with.Pages, registry: prometheus.NewRegistry(), started: time.Now()}
 	files, err := routeconfig.Read(a.settings.Routes, a.settings.Roles)
 	if err != nil {
 		return nil, InputError{err}
@@ -136,15 +137,12 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 	s.reloading = reloading{
 		load: with.Reload, alerts: with.Alerts, started: a.settings, loaded: a.settings, routes: routeconfig.State{Settings: a.settings, Files: files}, requests: make(chan chan<- reloadResult),
 	}
-	handlers := a.pipelineWith(a.settings, files)
+	handlers := s.handlersWith(a.settings, files)
 	if s.has(role.Index) {
 		if s.events, err = a.Store(ctx); err != nil {
 			return nil, err
 		}
 	}
-	handlers.Tap = append(handlers.Tap, with.Taps...)
-	handlers.Routes = append(handlers.Routes, with.Routes...)
-	handlers = withRoles(handlers, a.settings.Roles)
 	handlers.Registerer = s.registry
 	s.config.Store(&handlers)
 	if s.handlers, err = pipeline.New(handlers); err != nil {
@@ -160,6 +158,25 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 	s.http, err = listen(a.settings.HTTP.Listen, with.FreePort)
 	a.server.Store(s)
 	return s, err
+}
+
+// routesAndTaps are those of the extension, beside the ones of the configuration.
+type routesAndTaps struct {
+	routes []pipeline.Route
+	taps   []pipeline.Tap
+}
+
+// handlersWith returns the pipeline of the roles, with the taps and routes of the extension.
+func (s *Server) handlersWith(settings config.Config, files routeconfig.Files) pipeline.Config {
+	handlers := s.pipelineWith(settings, files)
+	handlers.Tap = append(handlers.Tap, s.more.taps...)
+	handlers.Routes = append(handlers.Routes, s.more.routes...)
+	return withRoles(handlers, settings.Roles)
+}
+
+// extends reports whether the route of a queue is one of the extension.
+func (s *Server) extends(queue string) bool {
+	return slices.ContainsFunc(s.more.routes, func(r pipeline.Route) bool { return r.Queue == queue })
 }
 
 // handle runs the handlers, unless setup has to run first.

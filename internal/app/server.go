@@ -30,6 +30,7 @@ import (
 // serves its metrics.
 type Server struct {
 	*App
+	more     routesAndTaps
 	api      API   // nil: none
 	pages    Pages // nil: none
 	config   atomic.Pointer[pipeline.Config]

@@ -32,6 +32,7 @@ type dev struct {
 	shop     *shop.Shop    // nil: --empty
 	console  string        // URL; "": http.listen is off
 	limits   broker.Limits
+	load     func() (config.Config, error)
 
 	empty bool
 	seed  uint64
@@ -63,7 +64,8 @@ store.url or a password is configured. A folder can have one dev at a time.`,
 			if !(d.rate > 0 && d.rate <= maxOrders) {
 				return usagef("--rate %v: expected orders a second, above 0 and up to %d", d.rate, maxOrders)
 			}
-			cfg, err := devConfig(from)
+			d.load = func() (config.Config, error) { return devConfig(from) }
+			cfg, err := d.load()
 			if err != nil {
 				return err
 			}
@@ -125,7 +127,7 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	more.Run, more.FreePort = d.run, !cfg.IsSet("http.listen")
+	more.Run, more.Reload, more.FreePort = d.run, d.load, !cfg.IsSet("http.listen")
 	if !d.empty {
 		first, err := d.firstOrder(ctx)
 		if err != nil {

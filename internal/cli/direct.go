@@ -320,7 +320,7 @@ func (d *direct) RouteStates(ctx context.Context) ([]routestate.State, error) {
 
 // Reload implements system.
 func (d *direct) Reload(context.Context) (app.Reloaded, error) {
-	return app.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to the process")
+	return app.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
 }
 
 // PauseRoute implements system.

@@ -70,9 +70,20 @@ Each process of a system reads its own configuration: reload each.`,
 
 func (p printer) reloaded(r app.Reloaded) error {
 	text := "reloaded: nothing has changed"
-	if len(r.Changed) > 0 || len(r.Routes) > 0 {
-		text = "reloaded: " + wording.Plural(len(r.Routes), "route") + " changed"
-		for _, queue := range r.Routes {
+	switch {
+	case !r.Routes.IsEmpty():
+		text = "reloaded:"
+	case len(r.Changed) > 0:
+		text = "reloaded: " + strings.Join(r.Changed, ", ")
+	}
+	for _, changes := range []struct {
+		name   string
+		queues []string
+	}{{"added", r.Routes.Added}, {"changed", r.Routes.Changed}, {"removed", r.Routes.Removed}} {
+		if len(changes.queues) > 0 {
+			text += "\n" + wording.Plural(len(changes.queues), "route") + " " + changes.name
+		}
+		for _, queue := range changes.queues {
 			text += "\n  " + terminal.Cell(queue, 255)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,7 +54,7 @@ func TestReloadOfServe(t *testing.T) {
 	})
 	for n := range reloads {
 		i.rewrite(t, services[n%2].url, services[(n+1)%2].url)
-		p.hangUp(t, `msg="configuration reloaded" changed=[routes] routes=[`+i.queue+`]`)
+		p.hangUp(t, `msg="configuration reloaded" changed=[routes] routes.added=[] routes.changed=[`+i.queue+`] routes.removed=[]`)
 	}
 	publishing.Wait()
 	until(t, "all messages to be handled", func() bool { return len(services[0].got())+len(services[1].got()) >= messages })
@@ -76,14 +77,24 @@ func TestReloadOfServe(t *testing.T) {
 	wantRun(t, w.through(t, operator, "doctor"), 0, "configuration", `routes[0].concurrency: "many"`)
 	wantRun(t, w.through(t, operator, "reload"), 1, "this needs admin")
 	wantRun(t, w.through(t, admin, "reload"), 2, `routes[0].concurrency: "many"`)
+	for _, want := range []string{`status=403 problem="[^"]*this needs admin`, `status=400 problem="[^"\n]*concurrency`} {
+		if !regexp.MustCompile(want).MatchString(p.logs.String()) {
+			t.Errorf("the log has no %s", want)
+		}
+	}
 
 	i.rewrite(t, "concurrency: many", "concurrency: 16")
+	for _, want := range []string{"needs admin", "concurrency"} {
+		w.eventually(t, "action: audited and error.message: "+want, 1)
+	}
 	i.rewrite(t, "source: test", "source: other\nstop_timeout: 20s")
-	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded: 1 route changed\n  "+i.queue, "need a restart to take effect: source, stop_timeout")
+	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route changed\n  "+i.queue, "need a restart to take effect: source, stop_timeout")
 	if !strings.Contains(p.logs.String(), `msg="changed settings need a restart to take effect" settings="source, stop_timeout"`) {
 		t.Error("the log does not name the settings")
 	}
-	wantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":[]`)
+	wantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":{"added":[],"changed":[],"removed":[]}`)
+	i.rewrite(t, "queue: "+i.queue+"\n", "queue: "+i.queue+"-2\n")
+	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route added\n  "+i.queue+"-2\n1 route removed\n  "+i.queue+"\n")
 	wantRun(t, i.run(t, "reload"), 2, "give --server, or send SIGHUP")
 	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 1 {
 		t.Errorf("metric %v", got)
@@ -99,7 +110,7 @@ func TestReloadOfAlerts(t *testing.T) {
 	p := i.serve(t)
 	const rules = "rules: [{name: fresh, on: new_group}]"
 	i.rewrite(t, "\nretry:", "\nalerts: {interval: 1s, group_wait: 1s, group_interval: 1s, "+rules+", receivers: [{name: hook, webhook: {url: \""+n.url+"\"}}]}\nretry:")
-	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.group_interval alerts.group_wait alerts.interval alerts.receivers alerts.rules]" routes=[]`)
+	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.group_interval alerts.group_wait alerts.interval alerts.receivers alerts.rules]" routes.added=[] routes.changed=[] routes.removed=[]`)
 	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-1"})
 	n.await(t, "fresh", "firing")
 
@@ -111,5 +122,5 @@ func TestReloadOfAlerts(t *testing.T) {
 	n.await(t, "fresh", "firing firing")
 	i.rewrite(t, failing.url, failing.url+"other")
 	i.rewrite(t, "{exchange: "+i.exchange+"-none}", "{exchange: "+i.exchange+`, key: "#"}`)
-	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.rules routes]" routes=[`+i.queue+`]`)
+	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.rules routes]" routes.added=[] routes.changed=[`+i.queue+`] routes.removed=[]`)
 }

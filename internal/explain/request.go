@@ -15,7 +15,7 @@ type Request struct {
 	ID      string // of a message; "": the error counts
 	Queue   string // of the failure; with an ID it may be ""
 	Error   Error
-	Class   string // that the error names
+	Class   string   // that the error names
 	Attempt int      // that fails with the error; 0: the first
 	Headers []string // of the message of an error, as NAME=VALUE
 }

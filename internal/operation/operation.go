@@ -93,7 +93,9 @@ func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I
 		}
 		out, err := do(ctx, in)
 		if err != nil {
-			return nil, problem.New(ctx, err)
+			p := problem.New(ctx, err)
+			access.Refuse(ctx, p.Detail)
+			return nil, p
 		}
 		return out, nil
 	})
@@ -109,7 +111,9 @@ func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I
 func (s *Set) checkRole(role access.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if caller := access.FromContext(ctx.Context()); !caller.May(role) {
-			_ = huma.WriteErr(s.huma, ctx, http.StatusForbidden, fmt.Sprintf("%s has the role %s, and this needs %s", caller.Name, caller.Role, role))
+			p := fmt.Sprintf("%s has the role %s, and this needs %s", caller.Name, caller.Role, role)
+			access.Refuse(ctx.Context(), p)
+			_ = huma.WriteErr(s.huma, ctx, http.StatusForbidden, p)
 			return
 		}
 		next(ctx)

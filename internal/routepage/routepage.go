@@ -136,7 +136,7 @@ func (p pages) reloadForm(r *http.Request) (frame.Response, error) {
 	}
 	v := Reload{Key: rand.Text()}
 	if done, at := p.frame.DoneBefore(r); done != nil {
-		v.Reloaded = &app.Reloaded{Time: at, Changed: done["changed"], Restart: done["restart"], Routes: done["route"]}
+		v.Reloaded = &app.Reloaded{Time: at, Changed: done["changed"], Restart: done["restart"], Routes: app.RouteChanges{Added: done["added"], Changed: done["route"], Removed: done["removed"]}}
 	}
 	return page("Reload the configuration", "reload.html", v, nil), nil
 }
@@ -147,5 +147,7 @@ func (p pages) reload(r *http.Request) (frame.Response, error) {
 		v := Reload{Key: rand.Text(), Problem: frame.ProblemOf(err)}
 		return page("Reload the configuration", "reload.html", v, v.Problem), nil
 	}
-	return p.frame.Done("/routes/reload", url.Values{"changed": done.Changed, "restart": done.Restart, "route": done.Routes}), nil
+	return p.frame.Done("/routes/reload", url.Values{
+		"changed": done.Changed, "restart": done.Restart, "added": done.Routes.Added, "route": done.Routes.Changed, "removed": done.Routes.Removed,
+	}), nil
 }
