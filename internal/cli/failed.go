@@ -42,8 +42,11 @@ counted with --by.`,
   watership failed discard 'queue: orders and error.type: validation' --reason 'test orders' --yes`,
 		Args: queryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("by") && len(list.by) == 0 {
+			switch {
+			case cmd.Flags().Changed("by") && len(list.by) == 0:
 				return usagef("--by: expected fields, such as headers.tenant,queue")
+			case len(list.by) > 0 && list.muted:
+				return usagef("--by and --muted cannot be combined: muted groups are counted with --by")
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
 				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
@@ -58,7 +61,6 @@ counted with --by.`,
 	cmd.Flags().StringSliceVar(&list.by, "by", nil, "group by the values of fields, such as headers.tenant,queue")
 	cmd.Flags().BoolVar(&list.muted, "muted", false, "list muted groups, too")
 	format.addFlag(cmd, "table", "json", "ndjson")
-	cmd.MarkFlagsMutuallyExclusive("by", "muted")
 	cmd.AddCommand(newDiscard(from), newFailedRetry(from), newFailedEdit(from), newFailedShow(from), newFailedResolve(from))
 	cmd.AddCommand(newFailedAssign(from), newFailedUnassign(from), newFailedMute(from), newFailedUnmute(from), newFailedNote(from))
 	return cmd

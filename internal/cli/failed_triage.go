@@ -60,9 +60,11 @@ the first ends it. A group that is resolved is not muted any more.`,
 	cmd.Flags().Var(instant{&change.Until}, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z, '2026-05-04 08:00' or now+1d/d")
 	cmd.Flags().IntVar(&change.Count, "count", 0, "number of further failures after which the group is back")
 	addReason(cmd, &change.Reason, "why (required)")
-	cmd.MarkFlagsMutuallyExclusive("for", "until")
 	return from.decides(cmd, func([]string) (failuregroup.Change, error) {
-		if pause != 0 {
+		switch {
+		case pause != 0 && !change.Until.IsZero():
+			return change, usagef("--for and --until cannot be combined")
+		case pause != 0:
 			change.Until = time.Now().Add(pause)
 		}
 		switch {

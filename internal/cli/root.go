@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +112,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 	})
 	from := addSettings(root.PersistentFlags(), environ)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cmp.Or(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
+		if err := cmd.ValidateRequiredFlags(); err != nil {
 			return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 		}
 		return from.refuseServer(cmd)
