@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,22 +16,12 @@ import (
 
 // Reloaded is the result of a reload of the configuration.
 type Reloaded struct {
-	Time    time.Time    `json:"time"`
-	Changed []string     `json:"changed" nullable:"false" doc:"Settings that have taken effect"`
-	Restart []string     `json:"restart" nullable:"false" doc:"Settings that have changed since the start, and take effect at the next one"`
-	Routes  RouteChanges `json:"routes" doc:"Queues of the routes that are not as before"`
-	Problem string       `json:"problem,omitempty" doc:"Why nothing was changed"`
+	Time    time.Time                `json:"time"`
+	Changed []string                 `json:"changed" nullable:"false" doc:"Settings that have taken effect"`
+	Restart []string                 `json:"restart" nullable:"false" doc:"Settings that have changed since the start, and take effect at the next one"`
+	Routes  routeconfig.RouteChanges `json:"routes" doc:"Queues of the routes that are not as before"`
+	Problem string                   `json:"problem,omitempty" doc:"Why nothing was changed"`
 }
-
-// RouteChanges are the queues of routes that a reload has changed.
-type RouteChanges struct {
-	Added   []string `json:"added" nullable:"false"`
-	Changed []string `json:"changed" nullable:"false" doc:"By a setting, or by a file that they name"`
-	Removed []string `json:"removed" nullable:"false"`
-}
-
-// IsEmpty reports whether all routes are as before.
-func (c RouteChanges) IsEmpty() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
 
 // reloading are the parts of a Server that Reload replaces.
 type reloading struct {
@@ -118,7 +107,7 @@ func (s *Server) reload(ctx context.Context) (Reloaded, error) {
 }
 
 func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
-	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: RouteChanges{Added: []string{}, Changed: []string{}, Removed: []string{}}}
+	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: routeconfig.NoChanges()}
 	loaded, err := s.reloading.load()
 	if err != nil {
 		return r, InputError{err}
@@ -149,7 +138,7 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 		}
 	}
 	r.Changed = slices.AppendSeq(r.Changed, keysOf(s.reloading.loaded.Differences(loaded), reloadable))
-	r.Routes.add(s.reloading.routes.Settings.Routes, settings.Routes, same)
+	r.Routes = s.reloading.routes.Changes(next)
 	s.reloading.loaded, s.reloading.routes = loaded, next
 	s.current.Store(&settings)
 	s.config.Store(&handlers)
@@ -164,30 +153,4 @@ func keysOf(keys []string, match func(string) bool) func(yield func(string) bool
 			}
 		}
 	}
-}
-
-// add adds the queues of routes that are not the same, sorted.
-func (c *RouteChanges) add(before, after []config.Route, same func(queue string) bool) {
-	was, is := queuesOf(before), queuesOf(after)
-	for _, queue := range slices.Sorted(maps.Keys(was)) {
-		switch {
-		case !is[queue]:
-			c.Removed = append(c.Removed, queue)
-		case !same(queue):
-			c.Changed = append(c.Changed, queue)
-		}
-	}
-	for _, queue := range slices.Sorted(maps.Keys(is)) {
-		if !was[queue] {
-			c.Added = append(c.Added, queue)
-		}
-	}
-}
-
-func queuesOf(routes []config.Route) map[string]bool {
-	queues := map[string]bool{}
-	for _, route := range routes {
-		queues[route.Queue] = true
-	}
-	return queues
 }

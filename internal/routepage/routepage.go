@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/routeconfig"
 	"github.com/watershipmq/watership/internal/routes"
 )
 
@@ -136,7 +137,7 @@ func (p pages) reloadForm(r *http.Request) (frame.Response, error) {
 	}
 	v := Reload{Key: rand.Text()}
 	if done, at := p.frame.DoneBefore(r); done != nil {
-		v.Reloaded = &app.Reloaded{Time: at, Changed: done["changed"], Restart: done["restart"], Routes: app.RouteChanges{Added: done["added"], Changed: done["route"], Removed: done["removed"]}}
+		v.Reloaded = &app.Reloaded{Time: at, Changed: done["changed"], Restart: done["restart"], Routes: routeconfig.RouteChanges{Added: done["added"], Changed: done["route"], Removed: done["removed"]}}
 	}
 	return page("Reload the configuration", "reload.html", v, nil), nil
 }
