@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -38,12 +39,10 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 	}
 	if state.Undecided, state.NotBefore = false, d.NotBefore; found {
 		err = r.publishDecision(ctx, e, state, d)
+		state.Delay = 0 // the delay of the policy is over
 	}
 	if err != nil || d.Cancel {
 		return err
-	}
-	if found {
-		state.Delay = 0 // the delay of the policy is over
 	}
 	return r.returnInTime(ctx, e, state)
 }
@@ -51,7 +50,7 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 func (r *retrier) publishDecision(ctx context.Context, e schemas.Envelope, state schemas.State, d OperatorDecision) error {
 	state.EventID, state.Time, state.Delay = d.EventID, r.now(), max(0, d.NotBefore.Sub(r.now()))
 	if d.Cancel {
-		state.Failure = schemas.Failure{Type: string(schemas.Discarded), Message: d.Reason + " (" + d.Operator + ")"}
+		state.Failure = schemas.Failure{Type: string(schemas.Discarded), Message: reason.By(d.Operator, d.Reason)}
 		return r.publishEvent(ctx, schemas.Discarded, e, state)
 	}
 	state.Audit.User, state.Audit.Reason = d.Operator, d.Reason

@@ -18,7 +18,7 @@ func (s State) writeAudit(h typedTable) {
 	t.setText("address", shorten(s.Audit.Address, longestName))
 	t.setText("operation", shorten(s.Audit.Operation, longestName))
 	t.setText("object", shorten(s.Audit.Object, errorBudget))
-	t.setText("reason", shorten(s.Audit.Reason, errorBudget))
+	t.setText("reason", shorten(s.Audit.Reason, 4*errorBudget)) // 1,000 characters
 	t.setFlag("refused", s.Audit.Refused)
 	h[headerAudit] = amqp.Table(t)
 }

@@ -15,7 +15,7 @@ func (s State) writeTriage(h typedTable) {
 	t := typedTable{}
 	t.setText("group", shorten(s.Triage.Group, longestName))
 	t.setText("decision", shorten(s.Triage.Decision, longestName))
-	t.setText("assignee", shorten(s.Triage.Assignee, longestName))
+	t.setText("assignee", shorten(s.Triage.Assignee, errorBudget))
 	t.setTime("until", s.Triage.Until)
 	t.setInt("count", int64(s.Triage.Count))
 	t.setInt("up-to", s.Triage.UpTo)

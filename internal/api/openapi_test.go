@@ -2,12 +2,14 @@ package api_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/reason"
 )
 
 const openapi = "../../docs/openapi.json"
@@ -34,5 +36,38 @@ func TestOpenAPIDocument(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Error("docs/openapi.json does not describe the API: go test ./internal/api -run OpenAPI with WATERSHIP_TEST_UPDATE=1 writes it")
+	}
+}
+
+// Each reason of a request has the length that commands allow.
+func TestReasonsHaveOneLength(t *testing.T) {
+	content, err := os.ReadFile(openapi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document any
+	if err := json.Unmarshal(content, &document); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	var look func(place string, value any)
+	look = func(place string, value any) {
+		object, isObject := value.(map[string]any)
+		if properties, ok := object["properties"].(map[string]any); ok {
+			if text, ok := properties["reason"].(map[string]any); ok && text["maxLength"] != nil {
+				if found++; text["maxLength"] != float64(reason.Max) {
+					t.Errorf("%s: %v", place, text)
+				}
+			}
+		}
+		if isObject {
+			for name, member := range object {
+				look(place+"/"+name, member)
+			}
+		}
+	}
+	look("", document)
+	if found < 9 {
+		t.Errorf("%d reasons", found)
 	}
 }

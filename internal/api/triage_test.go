@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -49,6 +50,7 @@ func testTriageOfGroups(t *testing.T, s system) {
 	s.do(t, http.MethodPost, path+"/triage", `{"decision":"resolved","reason":"x"}`).wantProblem(t, http.StatusUnprocessableEntity, "")
 	s.do(t, http.MethodPost, "/failures/groups/nobody/triage", `{"decision":"unmuted"}`).wantProblem(t, http.StatusNotFound, "nobody")
 	s.nothingToDecide(t, path)
+	s.longTexts(t, path)
 	s.triageOfLimitedCallers(t, path, id)
 	s.triageInSearches(t, group)
 	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":7}`).wantProblem(t, http.StatusConflict, "2 failures match, 7 expected")
@@ -84,6 +86,20 @@ func (s system) nothingToDecide(t *testing.T, path string) {
 	if got := s.post(t, path+"/triage", `{"decision":"muted","count":1,"reason":"one is expected"}`); got["unchanged"] != false {
 		t.Errorf("%v", got)
 	}
+}
+
+// longTexts keeps texts of as many characters as the schema allows, whatever their bytes.
+func (s system) longTexts(t *testing.T, path string) {
+	t.Helper()
+	note, name := strings.Repeat("🐇", reason.Max), strings.Repeat("ö", 200)
+	s.post(t, path+"/triage", fmt.Sprintf(`{"decision":"noted","reason":%q}`, note))
+	s.post(t, path+"/triage", fmt.Sprintf(`{"decision":"assigned","assignee":%q}`, name))
+	got := s.get(t, path)
+	notes, _ := got["notes"].([]any)
+	if text := member(notes[len(notes)-1], "text"); text != note || got["assignee"] != name {
+		t.Errorf("%v, %v", text, got["assignee"])
+	}
+	s.do(t, http.MethodPost, path+"/triage", fmt.Sprintf(`{"decision":"noted","reason":%q}`, note+"x")).wantProblem(t, http.StatusUnprocessableEntity, "validation failed")
 }
 
 // decidedByTwo lets two operators decide at the same time. No decision is lost.
@@ -157,14 +173,14 @@ func (s system) triageInSearches(t *testing.T, group map[string]any) {
 	same := fmt.Sprintf("watership.queue: orders and error.type: %q and watership.class: %q and watership.error_group: %q", kind.Type, kind.Class, kind.Group)
 	for q, want := range map[string]float64{
 		same + " and action: poisoned":                    2,
-		same + " and action: triaged":                     27,
-		"action: triaged and user.name: ada":              6,
+		same + " and action: triaged":                     29,
+		"action: triaged and user.name: ada":              8,
 		"watership.triage.decision: muted":                2,
 		"watership.triage.assignee: dan":                  1,
 		"watership.triage.count >= 1":                     2,
 		"watership.triage.assignee: mallory":              0,
 		"user.name: mallory":                              0,
-		"watership.triage.group: " + kind.ID():            27,
+		"watership.triage.group: " + kind.ID():            29,
 		"action: triaged and event.reason: *is expected*": 2,
 	} {
 		if got := count(q); got != want {

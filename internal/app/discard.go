@@ -5,13 +5,13 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -19,7 +19,7 @@ import (
 type Decision struct{ Operator, Reason string }
 
 // text returns the reason with the operator.
-func (d Decision) text() string { return strings.TrimSpace(d.Reason + " (" + d.Operator + ")") }
+func (d Decision) text() string { return reason.By(d.Operator, d.Reason) }
 
 // discardChunk is the number of failures that one query finds by their ids.
 const discardChunk = 500
@@ -33,6 +33,9 @@ type Discarded struct {
 
 // Discard publishes a `discarded` event for each failure, by event id.
 func (a *App) Discard(ctx context.Context, ids []string, decision Decision) (Discarded, error) {
+	if err := reason.Need(decision.Reason); err != nil {
+		return Discarded{}, InputError{err}
+	}
 	events, err := a.Store(ctx)
 	if err != nil {
 		return Discarded{}, err

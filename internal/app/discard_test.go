@@ -5,11 +5,15 @@ import (
 	"errors"
 	"iter"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,6 +29,42 @@ func (s stopping) Events(ctx context.Context, sel eventstore.Selection) iter.Seq
 			}
 		}
 		yield(schemas.Event{}, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "reading"})
+	}
+}
+
+// Each decision of an operator has a reason of a length that the HTTP API takes, too.
+func TestDecisionsHaveReasons(t *testing.T) {
+	settings, err := config.Load(config.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(Config{Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{" ": "expected a reason", strings.Repeat("é", 1001): "the reason has 1001 characters: expected at most 1000", "\xff": "the reason is not UTF-8"} {
+		d, long := Decision{Operator: "ann", Reason: text}, text != " "
+		for name, decide := range map[string]func() error{
+			"discard":    func() error { _, err := a.Discard(t.Context(), []string{"x"}, d); return err },
+			"pause":      func() error { return a.PauseRoute(t.Context(), "orders", d) },
+			"pause all":  func() error { return a.PauseAll(t.Context(), d) },
+			"resume":     func() error { return a.ResumeRoute(t.Context(), "orders", d) },
+			"resume all": func() error { return a.ResumeAll(t.Context(), d) },
+			"replay":     func() error { _, err := a.ReplayJob(ReplayRequest{Job: replayer.Job{Reason: text}}); return err },
+			"waiting": func() error {
+				_, _, err := a.DecideWaiting(t.Context(), waiting.Decision{Action: waiting.Cancel, Reason: text}, nil)
+				return err
+			},
+		} {
+			isOptional := name == "replay" || strings.HasPrefix(name, "resume")
+			if isOptional && !long {
+				continue
+			}
+			var input InputError
+			if err := decide(); !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/routestate"
 )
 
@@ -12,11 +13,11 @@ import (
 // the messages that their handlers have. The event of a route that is paused again has the
 // new reason.
 func (a *App) PauseRoute(ctx context.Context, queue string, d Decision) error {
-	if _, err := a.routeState(ctx, queue); err != nil {
+	control, err := a.pauseControl(ctx, reason.Need(d.Reason))
+	if err != nil {
 		return err
 	}
-	control, err := a.pauseControl(ctx)
-	if err != nil {
+	if _, err := a.routeState(ctx, queue); err != nil {
 		return err
 	}
 	return control.Pause(ctx, queue, d.text())
@@ -25,7 +26,7 @@ func (a *App) PauseRoute(ctx context.Context, queue string, d Decision) error {
 // PauseAll pauses all routes in all processes, also those that do not exist yet, until
 // ResumeAll.
 func (a *App) PauseAll(ctx context.Context, d Decision) error {
-	control, err := a.pauseControl(ctx)
+	control, err := a.pauseControl(ctx, reason.Need(d.Reason))
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (a *App) PauseAll(ctx context.Context, d Decision) error {
 
 // ResumeAll ends PauseAll. Routes that are paused themselves stay so.
 func (a *App) ResumeAll(ctx context.Context, d Decision) error {
-	control, err := a.pauseControl(ctx)
+	control, err := a.pauseControl(ctx, reason.Check(d.Reason))
 	if err != nil {
 		return err
 	}
@@ -47,6 +48,10 @@ func (a *App) ResumeAll(ctx context.Context, d Decision) error {
 
 // ResumeRoute resumes a route that an operator has paused.
 func (a *App) ResumeRoute(ctx context.Context, queue string, d Decision) error {
+	control, err := a.pauseControl(ctx, reason.Check(d.Reason))
+	if err != nil {
+		return err
+	}
 	state, err := a.routeState(ctx, queue)
 	switch {
 	case err != nil:
@@ -58,14 +63,14 @@ func (a *App) ResumeRoute(ctx context.Context, queue string, d Decision) error {
 	case !state.ByHand:
 		return nil
 	}
-	control, err := a.pauseControl(ctx)
-	if err != nil {
-		return err
-	}
 	return control.Resume(ctx, queue, d.text())
 }
 
-func (a *App) pauseControl(ctx context.Context) (pause.Control, error) {
+// pauseControl returns what pauses and resumes routes, unless there is a mistake in the reason.
+func (a *App) pauseControl(ctx context.Context, mistake error) (pause.Control, error) {
+	if mistake != nil {
+		return pause.Control{}, InputError{mistake}
+	}
 	conn, err := a.Connection()
 	if err != nil {
 		return pause.Control{}, err

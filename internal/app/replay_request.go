@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -39,6 +40,9 @@ const maxReplayIDs = 10_000
 // InputErrors.
 func (a *App) ReplayJob(request ReplayRequest) (replayer.Job, error) {
 	job := request.Job
+	if err := reason.Check(job.Reason); err != nil {
+		return job, InputError{err}
+	}
 	node, err := a.replayQuery(request)
 	if err != nil {
 		return job, err

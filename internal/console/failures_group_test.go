@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/reason"
 )
 
 // An operator assigns, notes, mutes and resolves a group on its page, with forms alone, and
@@ -34,6 +35,9 @@ func TestTriage(t *testing.T) {
 	press("Assign", "assigned", "assignee", "").want(t, http.StatusBadRequest, "expected the name of the assignee")
 	press("Assign", "assigned", "assignee", "ada <b>").want(t, http.StatusOK, "Assigned.", "ada <b>")
 	press("Add note", "noted", "note", "OPS-12:\nthe table is gone").want(t, http.StatusOK, "Noted.", "local", "the table is gone")
+	long := strings.Repeat("🐇\r\n", reason.Max/2-1) + "🐇🐇"
+	press("Add note", "noted", "note", long).want(t, http.StatusOK, "Noted.")
+	press("Add note", "noted", "note", long+"x").want(t, http.StatusUnprocessableEntity, "expected length <= 1000")
 	press("Mute", "muted", "hours", "soon", "reason", "known").want(t, http.StatusUnprocessableEntity, "expected the hours")
 	s.mutesUntil(t, group)
 	press("Mute", "muted", "hours", "NaN", "reason", "known").want(t, http.StatusUnprocessableEntity, "expected the hours")
@@ -41,7 +45,7 @@ func TestTriage(t *testing.T) {
 	press("Mute", "muted", "hours", "2", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.", "for 1 failure", "known")
 	hidden := s.get(t, "/failures")
 	hidden.want(t, http.StatusOK, "1 group muted, and no other failures")
-	s.get(t, hidden.link(t, "muted=true")).want(t, http.StatusOK, "2 failures in 1 group", "ada <b>", "1 note", "muted", "Hide muted groups")
+	s.get(t, hidden.link(t, "muted=true")).want(t, http.StatusOK, "2 failures in 1 group", "ada <b>", "2 notes", "muted", "Hide muted groups")
 	press("Mute", "unmuted").want(t, http.StatusOK, "No longer muted.")
 	press("Mute", "unmuted").want(t, http.StatusOK, "Nothing to do: the group is not muted.")
 	press("Mute", "muted", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.")
@@ -56,7 +60,7 @@ func TestTriage(t *testing.T) {
 	s.post(t, action, form).want(t, http.StatusOK, "Resolved: 3 failures discarded.", "1 failure", "regressed", "fixed")
 	s.get(t, "/failures").want(t, http.StatusOK, "1 failure in 1 group", "regressed")
 	press("Assign to nobody", "unassigned").want(t, http.StatusOK, "Assigned to nobody.")
-	if n := s.count(t, "action: triaged and user.name: local"); n != 9 {
+	if n := s.count(t, "action: triaged and user.name: local"); n != 10 {
 		t.Errorf("%d decisions", n)
 	}
 	s.get(t, "/failures/groups/nobody").want(t, http.StatusNotFound, "no group of failures has the id")

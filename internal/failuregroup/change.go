@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -28,10 +29,9 @@ const (
 	Resolved   Decision = "resolved"
 )
 
-// Bounds of a Change. Longer texts would be cut in the event.
+// Bounds of a Change, besides reason.Max.
 const (
-	MaxText     = 1000 // bytes
-	MaxAssignee = 200  // bytes
+	MaxAssignee = 200 // characters
 	MaxCount    = 1_000_000
 )
 
@@ -60,13 +60,13 @@ func (c Change) Check(now time.Time) error {
 	default:
 		return fmt.Errorf("decision %q: expected assigned, unassigned, muted, unmuted or noted", c.Decision)
 	}
-	if strings.TrimSpace(c.Reason) == "" {
-		switch c.Decision {
-		case Muted, Resolved:
-			return errors.New("expected a reason")
-		case Noted:
-			return errors.New("expected the text of the note")
+	switch {
+	case c.Decision == Muted || c.Decision == Resolved:
+		if err := reason.Need(c.Reason); err != nil {
+			return err
 		}
+	case c.Decision == Noted && strings.TrimSpace(c.Reason) == "":
+		return errors.New("expected the text of the note")
 	}
 	if err := c.checkDetails(); err != nil {
 		return err
@@ -113,16 +113,14 @@ func isInvisible(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicod
 
 func (c Change) checkTexts() error {
 	switch {
-	case len(c.Assignee) > MaxAssignee:
-		return fmt.Errorf("the assignee has %d bytes: expected at most %d", len(c.Assignee), MaxAssignee)
+	case utf8.RuneCountInString(c.Assignee) > MaxAssignee:
+		return fmt.Errorf("the assignee has %d characters: expected at most %d", utf8.RuneCountInString(c.Assignee), MaxAssignee)
 	case !utf8.ValidString(c.Assignee) || strings.ContainsFunc(c.Assignee, isInvisible):
 		return errors.New("the assignee: expected a name without control characters")
-	case len(c.Reason) > MaxText:
-		return fmt.Errorf("the text has %d bytes: expected at most %d", len(c.Reason), MaxText)
-	case !utf8.ValidString(c.Reason):
-		return errors.New("the text is not UTF-8")
+	case c.Decision == Noted:
+		return reason.CheckText("note", c.Reason)
 	}
-	return nil
+	return reason.Check(c.Reason)
 }
 
 // Changes reports whether a change makes a difference to a group in a state.

@@ -228,6 +228,7 @@ func TestMistakes(t *testing.T) {
 		"has passed":                     {Decision: Muted, Until: now, Reason: "late"},
 		"year":                           {Decision: Muted, Until: now.AddDate(9000, 0, 0), Reason: "late"},
 		"at most 1000":                   {Decision: Noted, Reason: strings.Repeat("x", 1001)},
+		"has 1001 char":                  {Decision: Muted, Count: 5, Reason: strings.Repeat("é", 1001)},
 		"is not UTF-8":                   {Decision: Noted, Reason: "\xff"},
 		"expected a reaso":               {Decision: Resolved},
 		"assigned has no count":          {Decision: Assigned, Assignee: "ada", Count: 5},
@@ -241,6 +242,14 @@ func TestMistakes(t *testing.T) {
 	} {
 		if err := c.Check(now); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+	// Characters count, not bytes.
+	for _, c := range []Change{
+		{Decision: Noted, Reason: strings.Repeat("🐇", 1000)}, {Decision: Assigned, Assignee: strings.Repeat("é", 200)},
+	} {
+		if err := c.Check(now); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/subscriptionrole"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -186,7 +187,9 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 	var sub subscription.Subscription
 	switch c.Action {
 	case Pause:
-		sub, err = all.Pause(ctx, name, by.Name, c.Reason)
+		if err = reason.Need(c.Reason); err == nil {
+			sub, err = all.Pause(ctx, name, by.Name, c.Reason)
+		}
 	case Resume:
 		sub, err = all.Resume(ctx, name, by.Name)
 	case Rewind:

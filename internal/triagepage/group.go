@@ -121,7 +121,7 @@ func decisionOf(form url.Values, zone *time.Location, now time.Time) (triage.Gro
 	case failuregroup.Assigned:
 		d.Assignee = text("assignee")
 	case failuregroup.Noted:
-		d.Reason = text("note")
+		d.Reason = strings.ReplaceAll(text("note"), "\r\n", "\n") // as it was typed: its length counts
 	case failuregroup.Muted:
 		var mistake *problem.Problem
 		if d.Until, mistake = muteEnd(text("hours"), text("until"), zone, now); mistake != nil {

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -39,8 +39,6 @@ func (d Decision) Check(now time.Time) error {
 	switch {
 	case d.Action != Now && d.Action != Cancel && !postpones:
 		return fmt.Errorf("action %q: expected now, postpone or cancel", d.Action)
-	case strings.TrimSpace(d.Reason) == "":
-		return errors.New("expected a reason")
 	case !postpones && !d.NotBefore.IsZero():
 		return fmt.Errorf("%s has no time: only an attempt that is postponed has one", d.Action)
 	case postpones && !d.NotBefore.After(now):
@@ -48,7 +46,7 @@ func (d Decision) Check(now time.Time) error {
 	case postpones && d.NotBefore.Sub(now) > MaxPostponement:
 		return fmt.Errorf("attempts can be postponed by up to %d days", int(MaxPostponement/(24*time.Hour)))
 	}
-	return nil
+	return reason.Need(d.Reason)
 }
 
 // event returns the action of the events that record a decision.

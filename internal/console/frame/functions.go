@@ -11,22 +11,24 @@ import (
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
 // functions are the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"count":    func(n any) (string, error) { return FormatCount(n) },
-		"duration": wording.Duration,
-		"seconds":  func(s float64) string { return wording.Duration(Seconds(s)) },
-		"bytes":    FormatBytes,
-		"plural":   Plural,
-		"oneline":  func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
-		"lines":    formatLines,
-		"dict":     dict,
-		"join":     strings.Join,
-		"mistake":  newMistake,
+		"count":     func(n any) (string, error) { return FormatCount(n) },
+		"duration":  wording.Duration,
+		"seconds":   func(s float64) string { return wording.Duration(Seconds(s)) },
+		"bytes":     FormatBytes,
+		"plural":    Plural,
+		"maxReason": func() int { return reason.Max },
+		"oneline":   func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
+		"lines":     formatLines,
+		"dict":      dict,
+		"join":      strings.Join,
+		"mistake":   newMistake,
 
 		"messageURL": MessageURL,
 	}
