@@ -32,6 +32,10 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 			}
 		}
 		same(0, "dead-letter-exchange: "+i.prefix+".retry", "route", "add", queue, "--dry-run")
+		same(0, "a route of the configuration consumes queue "+i.queue, "route", "add", i.queue, "--dry-run")
+		if got := through("route", "add", queue, "--dry-run"); strings.Contains(got.out, "consumes") {
+			t.Error(got.out)
+		}
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
 		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
 		same(0, "has policy", "route", "add", queue, "--yes")

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/idempotency"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
@@ -53,6 +55,10 @@ func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (
 	if err != nil {
 		return PolicyChange{}, err
 	}
+	if action == AddRoute && p.consumes(queue) {
+		change.Notes = append(change.Notes, fmt.Sprintf("a route of the configuration consumes queue %s, and retries its messages without a policy: "+
+			"only those that other consumers of the queue reject need one", queue))
+	}
 	content, err := json.Marshal(change)
 	return PolicyChange{Change: change, Digest: idempotency.Digest(string(content))}, err
 }
@@ -64,6 +70,11 @@ func (p Policies) Apply(ctx context.Context, c PolicyChange) error {
 		return err
 	}
 	return editor.Apply(ctx, c.Change)
+}
+
+// consumes reports whether a route of the configuration handles the messages of a queue.
+func (p Policies) consumes(queue string) bool {
+	return slices.ContainsFunc(p.App.Settings().Routes, func(r config.Route) bool { return r.Queue == queue && r.HasHandler() })
 }
 
 func (p Policies) editor(queue string) (queuepolicy.Editor, error) {
