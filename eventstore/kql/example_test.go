@@ -43,6 +43,12 @@ func ExampleParse() {
 	//                     ^
 }
 
+func ExampleDateTime() {
+	at, err := kql.Instant(kql.DateTime("2026-05-04 08:00"), time.Now().UTC(), kql.First)
+	fmt.Println(at, err)
+	// Output: 2026-05-04 08:00:00 +0000 UTC <nil>
+}
+
 func ExampleEqual() {
 	a, _ := kql.Parse("a: 1 and (b: 2)")
 	b, _ := kql.Parse("a:1 and b:2")
