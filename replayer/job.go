@@ -82,15 +82,17 @@ type Job struct {
 	Reason   string `json:"reason,omitempty"`
 	Total    int    `json:"total"` // messages to send, by the plan
 
-	// LeaveOut are the ids of competing jobs whose messages this job leaves out.
+	// LeaveOut are the ids of competing jobs whose messages this job leaves out by its plan, and
+	// LeftTo those whose messages its latest run leaves out.
 	LeaveOut []string `json:"leave_out,omitempty"`
+	LeftTo   []string `json:"left_to,omitempty"`
 
 	State   State  `json:"state"`
 	Runner  string `json:"runner,omitempty"`  // id of the current or last run
 	Problem string `json:"problem,omitempty"` // why it does not run
 
 	Sent     int       `json:"sent"`               // confirmed, with their `replayed` events
-	Skipped  int       `json:"skipped"`            // replayed by another job since this one was planned
+	Skipped  int       `json:"skipped"`            // left to another job, or replayed by one since this one was planned
 	Stopped  int       `json:"stopped,omitempty"`  // left out after a failure in their stream
 	Filtered int       `json:"filtered,omitempty"` // left out by Transform; not in Total
 	Failed   int       `json:"failed"`

@@ -147,12 +147,13 @@ func (e *UnrecordedError) Error() string {
 }
 
 // rivalsOf returns the rivals of a job at the start of a run: the rivals of its plan
-// and newer ones.
-func (r *Replayer) rivalsOf(ctx context.Context, l *lease.Lease, job Job) ([]*Rival, error) {
+// and newer ones. It saves them in the job, so that none of them leaves the same messages to
+// this one. Jobs start one after another.
+func (r *Replayer) rivalsOf(ctx context.Context, l *lease.Lease, job *Job) ([]*Rival, error) {
 	if job.Again {
 		return nil, nil
 	}
-	rivals, err := r.plannedRivals(ctx, job)
+	rivals, err := r.plannedRivals(ctx, *job)
 	if err != nil {
 		return nil, err
 	}
@@ -160,18 +161,20 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *lease.Lease, job Job) ([]*Ri
 	if err != nil {
 		return nil, err
 	}
-	others, _, err := r.findRivals(ctx, job, log, func(other Job) (bool, error) {
+	others, _, err := r.findRivals(ctx, *job, log, func(other Job) (bool, error) {
 		if other.State != Running || other.Running(r.now()) {
 			return other.State == Running, nil
 		}
 		return l.IsHeld(ctx, JobQueue(r.cfg.Topology, other.ID))
 	})
+	job.LeftTo = nil
 	for _, other := range others {
-		if !slices.Contains(job.LeaveOut, other.Job.ID) {
-			rivals = append(rivals, other)
+		id := other.Job.ID
+		if !slices.Contains(job.LeaveOut, id) && !slices.Contains(slices.Concat(other.Job.LeaveOut, other.Job.LeftTo), job.ID) {
+			rivals, job.LeftTo = append(rivals, other), append(job.LeftTo, id)
 		}
 	}
-	return rivals, err
+	return rivals, errors.Join(err, r.saveOrAdopt(ctx, job))
 }
 
 // plannedRivals reads the jobs to which the plan of a job leaves messages.

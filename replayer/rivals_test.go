@@ -72,6 +72,37 @@ func TestReplayedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestRivalsLeaveNothingToEachOther: a job that is paused after its first messages sends the
+// rest, while another one runs that left all of them to it.
+func TestRivalsLeaveNothingToEachOther(t *testing.T) {
+	for name, isPlannedLater := range map[string]bool{"planned at once": false, "planned later": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.storePublished(6)
+			first := f.create(f.job(""))
+			second := first
+			if !isPlannedLater {
+				second = f.create(f.job(""))
+			}
+			first = f.resume(first, RunOptions{StopAfter: 1}) // its event is not stored yet
+			if isPlannedLater {
+				second = f.create(f.job(""))
+			}
+			ran := f.resume(second, RunOptions{})
+			wantJob(t, ran, Done, 0, 0)
+			ran.State = Running // as if it still ran
+			if err := f.save(t.Context(), &ran); err != nil {
+				t.Fatal(err)
+			}
+			f.indexLog()
+			wantJob(t, f.resume(first, RunOptions{}), Done, 6, 0)
+			if got := f.receivedIDs(f.queue); got != "m-1 m-2 m-3 m-4 m-5 m-6" {
+				t.Errorf("arrived: %s", got)
+			}
+		})
+	}
+}
+
 // TestRivalWithManyEqualMessages: the common messages with a rival are found in
 // bounded memory, however many equal messages without an id there are.
 func TestRivalWithManyEqualMessages(t *testing.T) {

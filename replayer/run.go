@@ -112,7 +112,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease.Lease, id, runner string,
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
-	rivals, err := r.rivalsOf(ctx, l, job)
+	rivals, err := r.rivalsOf(ctx, l, &job)
 	if err = errors.Join(err, release(ctx)); err == nil {
 		err = r.execute(ctx, l, &job, rivals, o)
 	}

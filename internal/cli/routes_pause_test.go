@@ -50,7 +50,7 @@ func TestAllRoutesPaused(t *testing.T) {
 
 	later := i.queue + "-later"
 	i.rewrite(t, "\nretry:", "\n  - {queue: "+later+", handler: {http: {url: \""+slow+"\"}}}\nretry:")
-	p.hangUp(t, `msg="configuration reloaded" changed=[routes] routes=[`+later+`]`)
+	p.hangUp(t, `msg="configuration reloaded" changed=[routes] routes.added=[`+later+`]`)
 	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-2"})
 	i.send(t, "", later, amqp.Publishing{MessageId: "m-3"})
 	if _, ready := i.ask(t, "/readyz"); strings.Count(ready, "is paused by an operator") != 2 {
