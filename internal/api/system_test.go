@@ -167,7 +167,7 @@ func (s system) fail(t *testing.T, ids ...string) {
 		s.post(t, "/messages", `{"exchange":"shop","routing_key":"order.created","text":"{\"order\":1}","headers":{"tenant":"acme","n":7},"properties":{"message_id":"`+id+`"}}`)
 	}
 	eventually(t, "the failures are stored", func() bool {
-		return s.get(t, "/events/count"+query("query", "action: poisoned"))["count"] == float64(len(ids))
+		return s.get(t, "/events/count"+query("query", "action: poisoned and message.id: ("+strings.Join(ids, " or ")+")"))["count"] == float64(len(ids))
 	})
 	s.broken.Store(false)
 }

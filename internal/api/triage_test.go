@@ -58,12 +58,16 @@ func testTriageOfGroups(t *testing.T, s system) {
 		t.Errorf("%v", dry)
 	}
 	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":" ","expect":2}`).wantProblem(t, http.StatusUnprocessableEntity, "validation failed")
-	done := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":2}`)
+	done := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":2,"up_to":9007199254740992}`)
 	if resolved, _ := done["resolved"].([]any); done["failures"] != 2.0 || len(resolved) != 1 || resolved[0] != id || done["missing"] != 0.0 {
 		t.Errorf("%v", done)
 	}
 	if got := s.get(t, path); got["count"] != 0.0 || member(got, "resolved", "reason") != "fixed" || got["regressed"] != false || got["muted"] != nil {
 		t.Errorf("after it was resolved: %v", got)
+	}
+	s.fail(t, "m-3")
+	if got := s.get(t, path); got["count"] != 1.0 || got["regressed"] != true {
+		t.Errorf("after it failed again: %v", got)
 	}
 }
 
@@ -107,10 +111,10 @@ func (s system) decidedByTwo(t *testing.T, path string) {
 	t.Helper()
 	ann, bob := s.as(t, access.Token{Name: "ann", Role: access.Operator}), s.as(t, access.Token{Name: "bob", Role: access.Operator})
 	var both sync.WaitGroup
-	for _, operator := range []rig{ann, bob} {
+	for name, operator := range map[string]rig{"ann": ann, "bob": bob} {
 		both.Go(func() {
 			for n := range 5 {
-				for _, body := range []string{fmt.Sprintf(`{"decision":"noted","reason":"%d"}`, n), `{"decision":"assigned","assignee":"me"}`} {
+				for _, body := range []string{fmt.Sprintf(`{"decision":"noted","reason":"%d"}`, n), fmt.Sprintf(`{"decision":"assigned","assignee":"%s-%d"}`, name, n)} {
 					if got := operator.do(t, http.MethodPost, path+"/triage", body); got.StatusCode != http.StatusOK {
 						t.Errorf("%s: %s", got.Status, got.body)
 					}
@@ -125,7 +129,7 @@ func (s system) decidedByTwo(t *testing.T, path string) {
 	for _, note := range notes {
 		by[member(note, "by")]++
 	}
-	if by["ann"] != 5 || by["bob"] != 5 || got["assignee"] != "me" {
+	if by["ann"] != 5 || by["bob"] != 5 || got["assignee"] != "ann-4" && got["assignee"] != "bob-4" {
 		t.Errorf("%v", got)
 	}
 }

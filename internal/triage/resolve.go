@@ -73,15 +73,13 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 		if !known {
 			at = len(found.Groups)
 			places[kind] = at
-			found.Groups = append(found.Groups, ResolvableGroup{ID: kind.ID(), Kind: kind, upTo: upTo})
+			found.Groups = append(found.Groups, ResolvableGroup{ID: kind.ID(), Kind: kind})
 		}
 		found.Groups[at].Count++
 	}
 	for i := range found.Groups {
-		if upTo == 0 {
-			if err := found.Groups[i].bound(ctx, failures); err != nil {
-				return found, err
-			}
+		if err := found.Groups[i].bound(ctx, failures, upTo); err != nil {
+			return found, err
 		}
 		found.UpTo = max(found.UpTo, found.Groups[i].upTo)
 	}
@@ -135,13 +133,15 @@ func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) 
 	return result, err
 }
 
-// bound sets upTo to the newest open failure of the group.
-func (g *ResolvableGroup) bound(ctx context.Context, failures history.Failures) error {
+// bound sets upTo to the newest open failure of the group, of those up to a sequence; 0: of all.
+func (g *ResolvableGroup) bound(ctx context.Context, failures history.Failures, limit int64) error {
 	for f, err := range failures.Open(ctx, g.Kind.Query()) {
 		if err != nil {
 			return err
 		}
-		g.upTo = max(g.upTo, f.Sequence)
+		if limit == 0 || f.Sequence <= limit {
+			g.upTo = max(g.upTo, f.Sequence)
+		}
 	}
 	return nil
 }
