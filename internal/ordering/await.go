@@ -53,7 +53,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 // wait is one call of Await.
 type wait struct {
 	*Ticket
-	began       time.Time
+	began       time.Time // or of the latest change
 	end, memory time.Time
 	asked       time.Time // when Open was called
 	open        bool      // its latest result
@@ -74,7 +74,8 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 		}
 		timer := time.NewTimer(min(again, w.end.Sub(now), w.memory.Sub(now)))
 		select {
-		case <-changed:
+		case <-changed: // the store will know it in a moment
+			w.began, w.asked = l.now(), time.Time{}
 		case <-timer.C:
 		case <-paused: // its attempt counts as an outcome, or it would look like a crash
 			timer.Stop()
@@ -99,7 +100,7 @@ func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct
 	if w.line.cfg.Open == nil || blocked && !unsure {
 		return blocked, changed, again
 	}
-	if now.Sub(w.asked) >= max(openEvery, now.Sub(w.began)/10) {
+	if now.Sub(w.asked) >= min(max(openEvery, now.Sub(w.began)/10), openAtMost) {
 		open, err := w.line.cfg.Open(ctx, w.key, w.fingerprint)
 		if w.asked = now; err == nil {
 			w.open = open

@@ -25,10 +25,11 @@ const (
 	// consumer_timeout.
 	memoryWait = 5 * time.Minute
 
-	// openEvery is how often Open is called for a message that waits, at first, and openAfter
-	// how long after a failure its event is surely stored.
-	openEvery = 5 * time.Second
-	openAfter = 30 * time.Second
+	// openEvery is how often Open is called for a message that waits, at first, openAtMost how
+	// often in the end, and openAfter how long after a failure its event is surely stored.
+	openEvery  = 5 * time.Second
+	openAtMost = 10 * time.Second
+	openAfter  = 30 * time.Second
 
 	// returnGrace is how long after its time a message that waits for its next attempt is
 	// waited for, and lostGrace for how long one that went back to the queue.

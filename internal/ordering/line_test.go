@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,28 @@ func wantOutcome(t *testing.T, end func() (Outcome, time.Duration), want Outcome
 	if got, took := end(); got != want || took != after {
 		t.Errorf("outcome %d after %s, want %d after %s", got, took, want, after)
 	}
+}
+
+// A message that has waited for long for an open failure goes soon after that is replayed: the
+// store has the event a moment later.
+func TestReplayedFailureReleasesSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isOpen atomic.Bool
+		isOpen.Store(true)
+		l := newLine(func(context.Context, string, string) (bool, error) { return isOpen.Load(), nil })
+		first, second := l.arrive("a", "1", 0), l.arrive("a", "2", 0)
+		first.GivenUp()
+		first.Leave()
+		end := await(t, second, time.Now(), nil)
+		time.Sleep(4 * time.Minute)
+		again := l.arrive("a", "1", 0)
+		time.Sleep(time.Second)
+		again.Handled()
+		again.Leave()
+		time.Sleep(time.Second)
+		isOpen.Store(false)
+		wantOutcome(t, end, Go, 4*time.Minute+time.Second+openEvery)
+	})
 }
 
 // A message waits for an earlier one of its key alone, and goes at once when that is handled:
