@@ -112,6 +112,9 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 	if err != nil {
 		return r, InputError{err}
 	}
+	if s.reloading.loaded.UsesFile() && !loaded.UsesFile() {
+		return r, inputErrorf("the configuration file has no settings: it may be half written")
+	}
 	r.Restart = slices.AppendSeq(r.Restart, keysOf(s.reloading.started.Differences(loaded), func(key string) bool { return !reloadable(key) }))
 	settings := s.configured().Clone()
 	unchanged := settings.Retry.Return

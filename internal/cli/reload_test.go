@@ -99,6 +99,10 @@ func TestReloadOfServe(t *testing.T) {
 	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 1 {
 		t.Errorf("metric %v", got)
 	}
+	if err := os.Truncate(i.config, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantRun(t, w.through(t, admin, "reload"), 2, "the configuration file has no settings")
 	p.stop(t)
 }
 
