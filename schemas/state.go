@@ -102,7 +102,7 @@ type State struct {
 		Decision string // such as muted
 		Assignee string
 		Until    time.Time // muted up to this time; zero: without an end
-		Count    int       // muted for so many further failures; 0: for any number
+		Count    int       // the further failure that ends the mute; 0: none does
 		UpTo     int64     // resolved up to the failure with this sequence
 	}
 }

@@ -49,8 +49,8 @@ func newFailedMute(from *settings) *cobra.Command {
 		Use:   "mute GROUP",
 		Short: "Leave a group of failures out of the list and of alerts, for a time",
 		Long: `Leave a group of failures out of watership failed and of alerts about groups, up to a
-time or for a number of further failures. After that it is back by itself. With both,
-the first ends it. A group that is resolved is not muted any more.`,
+time or to the Nth further failure, with which it is back by itself. With both, the
+first ends it. A group that is resolved is not muted any more.`,
 		Example: `  watership failed mute k3f7q2xa --for 2h --reason 'the supplier is closed'
   watership failed mute k3f7q2xa --until '2026-05-04 08:00' --reason 'fixed by the release of Monday'
   watership failed mute k3f7q2xa --count 100 --reason 'a few are expected'`,
@@ -58,10 +58,14 @@ the first ends it. A group that is resolved is not muted any more.`,
 	}
 	addDuration(cmd.Flags(), &pause, "for", 0, "time from now until the group is back, such as 90m or 2d")
 	cmd.Flags().Var(instant{&change.Until}, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z, '2026-05-04 08:00' or now+1d/d")
-	cmd.Flags().IntVar(&change.Count, "count", 0, "number of further failures after which the group is back")
+	cmd.Flags().IntVar(&change.Count, "count", 0, "the group is back with this further failure: 2 with the second")
 	addReason(cmd, &change.Reason, "why (required)")
 	return from.decides(cmd, func([]string) (failuregroup.Change, error) {
 		switch {
+		case cmd.Flags().Changed("for") && pause == 0:
+			return change, usagef("--for must be more than 0")
+		case cmd.Flags().Changed("count") && change.Count == 0:
+			return change, usagef("--count must be more than 0")
 		case pause != 0 && !change.Until.IsZero():
 			return change, usagef("--for and --until cannot be combined")
 		case pause != 0:

@@ -190,6 +190,8 @@ func TestTriageMistakes(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--reason is required":        {"failed", "mute", "abc", "--for", "1h"},
 		"expected --for, --until or":  {"failed", "mute", "abc", "--reason", "x"},
+		"--for must be more than 0":   {"failed", "mute", "abc", "--reason", "x", "--for", "0s"},
+		"--count must be more than 0": {"failed", "mute", "abc", "--reason", "x", "--count", "0", "--for", "1h"},
 		"expected a time such as":     {"failed", "mute", "abc", "--reason", "x", "--until", "tomorrow"},
 		"expected a duration such as": {"failed", "mute", "abc", "--reason", "x", "--for", "-2h"},
 		"which has passed":            {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},

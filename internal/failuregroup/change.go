@@ -40,7 +40,7 @@ type Change struct {
 	Decision Decision
 	Assignee string    // of Assigned
 	Until    time.Time // Muted: up to this time; zero: Count alone ends it
-	Count    int       // Muted: for so many further failures; 0: Until alone ends it
+	Count    int       // Muted: the further failure that ends it; 0: Until alone ends it
 	Reason   string    // of Noted: the note
 	UpTo     int64     // Resolved: sequence of the newest failure that it is about
 }

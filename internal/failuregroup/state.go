@@ -26,7 +26,7 @@ type Mute struct {
 	Since    time.Time  `json:"since"`
 	Reason   string     `json:"reason"`
 	Until    *time.Time `json:"until,omitempty" doc:"Time at which it ends"`
-	Count    int        `json:"count,omitempty" doc:"Number of failures after which it ends"`
+	Count    int        `json:"count,omitempty" doc:"It ends with this further failure: 2 with the second"`
 	Failures int        `json:"failures,omitempty" doc:"Failures of the group since then, if count is set"`
 
 	sequence int64 // of the event
@@ -62,7 +62,7 @@ type Store interface {
 }
 
 // Read returns the states of groups, from the stored events that match a query. Groups that
-// were muted up to a time before now, or for fewer failures than there were, are not muted.
+// were muted up to a time before now, or to a number of failures that there were, are not muted.
 func Read(ctx context.Context, store Store, within kql.Node, now time.Time) (States, error) {
 	states := States{}
 	selection := eventstore.Selection{

@@ -115,7 +115,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// A mute ends by itself, with its time or with the failure that is one too many. Failures
+// A mute ends by itself, with its time or with the Nth further failure. Failures
 // before it, and those of other groups, do not count.
 func TestMutesEnd(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { testMutesEnd(t, embedded(t)) })

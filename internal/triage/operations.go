@@ -161,7 +161,7 @@ type GroupDecision struct {
 	Decision failuregroup.Decision `json:"decision" enum:"assigned,unassigned,muted,unmuted,noted"`
 	Assignee string                `json:"assignee,omitempty" maxLength:"200" doc:"Of assigned: who cares for the group"`
 	Until    time.Time             `json:"until,omitzero" doc:"Of muted: time at which it ends"`
-	Count    int                   `json:"count,omitempty" minimum:"0" maximum:"1000000" doc:"Of muted: number of further failures after which it ends"`
+	Count    int                   `json:"count,omitempty" minimum:"0" maximum:"1000000" doc:"Of muted: it ends with this further failure: 2 with the second"`
 	Reason   string                `json:"reason,omitempty" maxLength:"1000" doc:"Why, or the text of the note; muted and noted need it"`
 }
 
