@@ -227,6 +227,24 @@ func TestResolvedGroupRegresses(t *testing.T) {
 	r.expect(again(), "failures again, after all were resolved, in queue orders: price is wrong")
 }
 
+// An alert has the text of the failure that made it, not of a newer one.
+func TestTextOfAGroup(t *testing.T) {
+	r := newRig(t)
+	fresh, again := r.rule("on: new_group"), r.rule("on: regressed")
+	r.expect(fresh())
+	r.expect(again())
+	r.event(schemas.Poisoned, "orders", "m1", "item 1 is lost")
+	r.event(schemas.Poisoned, "orders", "m2", "item 2 is lost")
+	r.event(schemas.Handled, "orders", "m2", "")
+	r.expect(fresh(), "new failures in queue orders: item 1 is lost")
+	r.event(schemas.Discarded, "orders", "m1", "")
+	r.expect(again())
+	r.event(schemas.Poisoned, "orders", "m3", "item 3 is lost")
+	r.event(schemas.Poisoned, "orders", "m4", "item 4 is lost")
+	r.event(schemas.Handled, "orders", "m4", "")
+	r.expect(again(), "failures again, after all were resolved, in queue orders: item 3 is lost")
+}
+
 // A group regresses with a failure that came while an operator resolved it, wherever the
 // evaluations are among the failure, the discards and the resolution.
 func TestFailureDuringAResolution(t *testing.T) {

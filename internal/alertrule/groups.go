@@ -202,9 +202,11 @@ func (r groupRule) open(ctx context.Context, failures history.Failures, groups [
 	return open, nil
 }
 
-// errorOf returns the error text of the newest failure of a group.
+// errorOf returns the error text of the failure that made the alert of a group.
 func (r groupRule) errorOf(ctx context.Context, g group) (string, error) {
-	selection := eventstore.Selection{Query: r.ofSource(g.Query()), Limit: 1, WithoutBody: true}
+	selection := eventstore.Selection{
+		Query: r.ofSource(g.Query()), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: g.First}, UpTo: g.First, Limit: 1, WithoutBody: true,
+	}
 	for event, err := range r.Store.Events(ctx, selection) {
 		return firstRunes(event.Failure.Message, maxText), err
 	}
