@@ -44,6 +44,10 @@ type Config struct {
 	// Queries are patterns, as of http.ServeMux, of requests that change nothing although
 	// their method may, such as searches with POST. Viewers may send them.
 	Queries []string
+
+	// Role returns the role that a request needs, for the text of a refusal: handlers may need
+	// more than Operator. nil: no handler does.
+	Role func(*http.Request) Role
 }
 
 // Guard authenticates requests, refuses those that are not allowed, and records actions.
@@ -56,6 +60,7 @@ type Guard struct {
 	public   *url.URL
 	trusted  []netip.Prefix
 	queries  *http.ServeMux
+	role     func(*http.Request) Role
 	signIn   *http.ServeMux
 	style    string // URL of the style of its pages
 
@@ -86,7 +91,7 @@ func New(cfg Config) (*Guard, error) {
 	g := &Guard{
 		logger: cfg.Logger, recorder: cfg.Recorder, tokens: cfg.Tokens, public: cfg.URL, style: cfg.Stylesheet, trusted: cfg.TrustedProxies,
 		sessions: &sessions{sealer: sealer, secure: secure, ended: map[string]time.Time{}},
-		queries:  http.NewServeMux(),
+		queries:  http.NewServeMux(), role: cfg.Role,
 		attempts: newLimiters(attemptRate, attemptBurst), requests: newLimiters(requestRate, requestBurst),
 		refusals: newLimiters(refusalRate, refusalBurst),
 		running:  &concurrency{each: maxRunning, all: maxRunningAll, running: map[string]int{}},
@@ -268,6 +273,9 @@ func (g *Guard) admit(r *http.Request) (Identity, error) {
 		return who, err
 	}
 	if needed := g.neededRole(r); !who.May(needed) {
+		if g.role != nil {
+			needed = max(needed, g.role(r))
+		}
 		return who, &Error{Status: http.StatusForbidden, Problem: who.Name + " has the role " + who.Role.String() + ", and this needs " + needed.String()}
 	}
 	return who, nil

@@ -24,6 +24,15 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
+// Role returns the role that a request needs.
+func (a *API) Role(r *http.Request) access.Role {
+	_, pattern := a.mux.Handler(r)
+	if op, known := a.operations.Find(pattern); known {
+		return op.Role
+	}
+	return access.Viewer
+}
+
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")

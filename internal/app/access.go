@@ -13,12 +13,15 @@ import (
 	"github.com/watershipmq/watership/internal/tlsfiles"
 )
 
-// newGuard makes the guard of http.listen. pages may be nil.
-func (a *App) newGuard(recorder access.Recorder, pages Pages) (*access.Guard, error) {
+// newGuard makes the guard of http.listen.
+func (a *App) newGuard(recorder access.Recorder, with Extension) (*access.Guard, error) {
 	h := a.settings.HTTP
 	cfg := access.Config{Logger: a.logger, Recorder: recorder, TLS: h.TLS.Cert != "", TrustedProxies: h.TrustedProxies}
-	if pages != nil {
-		cfg.Stylesheet = pages.Stylesheet()
+	if with.API != nil {
+		cfg.Role = with.API.Role
+	}
+	if with.Pages != nil {
+		cfg.Stylesheet = with.Pages.Stylesheet()
 	}
 	var err error
 	if !h.URL.IsZero() {

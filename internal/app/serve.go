@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/overflow"
@@ -62,9 +63,11 @@ type Pages interface {
 	Stylesheet() string
 }
 
-// API is an HTTP API. Run runs what its requests started until ctx ends.
+// API is an HTTP API. Role returns the role that a request needs. Run runs what its requests
+// started until ctx ends.
 type API interface {
 	http.Handler
+	Role(r *http.Request) access.Role
 	Run(ctx context.Context) error
 }
 
@@ -149,7 +152,7 @@ func (a *App) newServer(ctx context.Context, with Extension) (_ *Server, err err
 		return nil, err
 	}
 	s.audit = &auditor{App: a}
-	if s.guard, err = a.newGuard(s.audit, with.Pages); err != nil {
+	if s.guard, err = a.newGuard(s.audit, with); err != nil {
 		return nil, err
 	}
 	if s.tls, err = a.serverTLS(); err != nil {

@@ -41,6 +41,7 @@ func TestReloadOfServe(t *testing.T) {
 	w := withServe{i, nil, tokens}
 	admin := w.token(t, "ada", access.Admin, true)
 	operator := w.token(t, "ann", access.Operator, true)
+	viewer := w.token(t, "vic", access.Viewer, true)
 	p := i.serve(t)
 	var publishing sync.WaitGroup
 	ch := i.broker.Channel(t)
@@ -76,6 +77,7 @@ func TestReloadOfServe(t *testing.T) {
 	}
 	wantRun(t, w.through(t, operator, "doctor"), 0, "configuration", `routes[0].concurrency: "many"`)
 	wantRun(t, w.through(t, operator, "reload"), 1, "this needs admin")
+	wantRun(t, w.through(t, viewer, "reload"), 1, "this needs admin")
 	wantRun(t, w.through(t, admin, "reload"), 2, `routes[0].concurrency: "many"`)
 	for _, want := range []string{`status=403 problem="[^"]*this needs admin`, `status=400 problem="[^"\n]*concurrency`} {
 		if !regexp.MustCompile(want).MatchString(p.logs.String()) {
@@ -84,8 +86,8 @@ func TestReloadOfServe(t *testing.T) {
 	}
 
 	i.rewrite(t, "concurrency: many", "concurrency: 16")
-	for _, want := range []string{"needs admin", "concurrency"} {
-		w.eventually(t, "action: audited and error.message: "+want, 1)
+	for want, n := range map[string]int{"needs admin": 2, "concurrency": 1} {
+		w.eventually(t, "action: audited and error.message: "+want, n)
 	}
 	i.rewrite(t, "source: test", "source: other\nstop_timeout: 20s")
 	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route changed\n  "+i.queue, "need a restart to take effect: source, stop_timeout")
