@@ -31,6 +31,7 @@ or the default one, and poisoned when their attempts are over. The program stays
 
 RabbitMQ applies one policy to a queue. If one applies already, its keys are repeated in the
 new one. A queue whose dead letters go elsewhere is refused. "routes remove" undoes it.
+Messages that expire in the queue, or that it drops when it is full, become failures.
 
 The change is shown before anything is changed. A terminal prompts for confirmation; a
 script needs --yes. The login of amqp.management_url needs the tag policymaker, and a token

@@ -36,6 +36,8 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 		if got := through("route", "add", queue, "--dry-run"); strings.Contains(got.out, "consumes") {
 			t.Error(got.out)
 		}
+		same(0, "messages that expire by message-ttl were dropped, and become failures from now on",
+			"route", "add", broker.Queue(t, amqp.Table{"x-message-ttl": 60_000}), "--dry-run")
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
 		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
 		same(0, "has policy", "route", "add", queue, "--yes")

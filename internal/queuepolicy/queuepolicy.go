@@ -94,7 +94,10 @@ func (e Editor) Add(ctx context.Context, name string) (Change, error) {
 	} else if has {
 		return Change{Queue: name, Notes: []string{fmt.Sprintf("policy %q sends the dead letters of queue %s to Watership already", base.Name, name)}}, nil
 	}
-	c := e.change(queue, base)
+	c, err := e.change(queue, base)
+	if err != nil {
+		return Change{}, err
+	}
 	if own != nil && samePolicy(*own, *c.Save) {
 		return Change{Queue: name, Merged: base.Name, Notes: []string{fmt.Sprintf("queue %s has policy %q already", name, own.Name)}}, nil
 	}
@@ -173,12 +176,16 @@ func appliesTo(p rabbit.Policy, queue rabbit.Queue) (bool, error) {
 }
 
 // change returns the policy with the keys of the one that applies now.
-func (e Editor) change(queue rabbit.Queue, base rabbit.Policy) Change {
+func (e Editor) change(queue rabbit.Queue, base rabbit.Policy) (Change, error) {
 	c := Change{Queue: queue.Name, Merged: base.Name, Notes: []string{}}
 	definition := maps.Clone(base.Definition)
 	if definition == nil {
 		definition = map[string]any{}
 	}
+	if err := checkOverflow(queue, base); err != nil {
+		return Change{}, err
+	}
+	c.Notes = append(c.Notes, dropped(queue, definition)...)
 	definition[deadLetterExchange] = e.Topology.Retry()
 	if queue.Type == "quorum" {
 		c.Notes = append(c.Notes, strategy(queue, definition))
@@ -191,7 +198,59 @@ func (e Editor) change(queue rabbit.Queue, base rabbit.Policy) Change {
 	c.Save = &rabbit.Policy{
 		Name: e.policyName(queue.Name), Pattern: "^" + regexp.QuoteMeta(queue.Name) + "$", ApplyTo: "queues", Priority: priority, Definition: definition,
 	}
-	return c
+	return c, nil
+}
+
+// setting returns the value of a key for a queue with a policy. An argument overrides the
+// policy; an operator policy adds limits.
+func setting(queue rabbit.Queue, definition map[string]any, key string) (value any, has bool) {
+	if value, has = queue.Arguments["x-"+key]; has {
+		return value, true
+	}
+	if value, has = definition[key]; !has && queue.OperatorPolicy != "" {
+		value, has = queue.Effective[key]
+	}
+	return value, has
+}
+
+// lengthLimits returns the keys that limit the length of a queue.
+func lengthLimits(queue rabbit.Queue, definition map[string]any) []string {
+	return slices.DeleteFunc([]string{"max-length", "max-length-bytes"}, func(key string) bool {
+		_, has := setting(queue, definition, key)
+		return !has
+	})
+}
+
+// checkOverflow refuses a queue that dead-letters the messages which it rejects: their
+// publisher sends them again, and a replay of the failure would be a second copy.
+func checkOverflow(queue rabbit.Queue, base rabbit.Policy) error {
+	const overflow, twice = "overflow", "reject-publish-dlx"
+	if value, _ := setting(queue, base.Definition, overflow); value != twice || len(lengthLimits(queue, base.Definition)) == 0 {
+		return nil
+	}
+	remedy := "its owner has to declare it again, with overflow reject-publish"
+	if _, declared := queue.Arguments["x-"+overflow]; !declared {
+		remedy = fmt.Sprintf("change overflow to reject-publish in policy %q, which is the same without a dead-letter exchange, and try again",
+			cmp.Or(base.Name, queue.OperatorPolicy))
+	}
+	return refusef(remedy, "queue %s has overflow %s: when it is full, its publisher would get a nack and the message would be a failure as well, "+
+		"so that it arrives twice when both send it again", queue.Name, twice)
+}
+
+// dropped has a note for each setting that drops messages of a queue without a dead-letter
+// exchange (https://www.rabbitmq.com/docs/dlx#overview).
+func dropped(queue rabbit.Queue, definition map[string]any) []string {
+	var notes []string
+	if _, has := setting(queue, definition, "message-ttl"); has {
+		notes = append(notes, "messages that expire by message-ttl were dropped, and become failures from now on")
+	}
+	if overflow, has := setting(queue, definition, "overflow"); has && overflow != "drop-head" {
+		return notes
+	}
+	for _, key := range lengthLimits(queue, definition) {
+		notes = append(notes, fmt.Sprintf("messages that the queue drops by %s when it is full become failures from now on", key))
+	}
+	return notes
 }
 
 // strategy adds dead-lettering at least once where it changes nothing else: it needs
@@ -199,11 +258,7 @@ func (e Editor) change(queue rabbit.Queue, base rabbit.Policy) Change {
 // (https://www.rabbitmq.com/docs/quorum-queues#activating-at-least-once-dead-lettering).
 func strategy(queue rabbit.Queue, definition map[string]any) (note string) {
 	for _, key := range []string{"max-length", "max-length-bytes", "overflow", "dead-letter-strategy"} {
-		value, has := definition[key]
-		if !has {
-			value, has = queue.Arguments["x-"+key]
-		}
-		if has {
+		if value, has := setting(queue, definition, key); has {
 			return fmt.Sprintf("the queue has %s %v, so its dead letters move at most once: a crash of RabbitMQ can lose one", key, value)
 		}
 	}

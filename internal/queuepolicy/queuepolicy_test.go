@@ -137,6 +137,62 @@ func TestPoliciesAreMerged(t *testing.T) {
 	})
 }
 
+// Messages that a queue dropped without a dead-letter exchange become failures with one.
+func TestDroppedMessagesBecomeFailures(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		const expired, full = "messages that expire by message-ttl", "messages that the queue drops by "
+		for name, test := range map[string]struct {
+			args   amqp.Table
+			policy map[string]any
+			notes  []string
+		}{
+			"argument message-ttl":     {args: amqp.Table{"x-message-ttl": 60_000}, notes: []string{expired}},
+			"policy message-ttl":       {policy: map[string]any{"message-ttl": 60_000}, notes: []string{expired}},
+			"argument max-length":      {args: amqp.Table{"x-max-length": 9}, notes: []string{full + "max-length "}},
+			"all limits":               {args: amqp.Table{"x-max-length-bytes": 9_000}, policy: map[string]any{"max-length": 9, "message-ttl": 60_000}, notes: []string{expired, full + "max-length ", full + "max-length-bytes "}},
+			"drop-head":                {args: amqp.Table{"x-overflow": "drop-head"}, policy: map[string]any{"overflow": "reject-publish", "max-length": 9}, notes: []string{full + "max-length "}},
+			"reject-publish":           {policy: map[string]any{"overflow": "reject-publish", "max-length": 9}},
+			"reject-publish, argument": {args: amqp.Table{"x-overflow": "reject-publish", "x-max-length": 9}},
+			"expiry of the queue":      {args: amqp.Table{"x-expires": 600_000}},
+			"overflow without a limit": {policy: map[string]any{"overflow": "reject-publish-dlx"}},
+		} {
+			queue := r.Queue(t, test.args)
+			if test.policy != nil {
+				r.policy(t, rabbit.Policy{Name: queue + "-other", Pattern: "^" + queue + "$", ApplyTo: "queues", Definition: test.policy})
+			}
+			change, err := r.Add(t.Context(), queue)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			for _, note := range test.notes {
+				if !strings.Contains(change.Text(), note) {
+					t.Errorf("%s: %q is not in\n%s", name, note, change.Text())
+				}
+			}
+			if got := strings.Count(change.Text(), "failures from now on"); got != len(test.notes) {
+				t.Errorf("%s: %d remarks in\n%s", name, got, change.Text())
+			}
+		}
+	})
+}
+
+// A rejected publish is repeated by the publisher, so a failure of it would arrive twice.
+func TestRejectedPublishesAreNoFailures(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		declared := r.Queue(t, amqp.Table{"x-overflow": "reject-publish-dlx", "x-max-length": 9})
+		r.wantRefusal(t, declared, "reject-publish-dlx", "twice", "its owner has to declare it again, with overflow reject-publish")
+		queue := r.Queue(t, amqp.Table{"x-max-length-bytes": 9_000})
+		other := rabbit.Policy{Name: queue + "-other", Pattern: "^" + queue + "$", ApplyTo: "queues", Definition: map[string]any{"overflow": "reject-publish-dlx"}}
+		r.policy(t, other)
+		r.wantRefusal(t, queue, "reject-publish-dlx", "twice", `change overflow to reject-publish in policy "`+other.Name+`"`)
+		other.Definition["overflow"] = "reject-publish"
+		r.policy(t, other)
+		if _, err := r.Add(t.Context(), queue); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestQueuesThatAreRefused(t *testing.T) {
 	eachServer(t, func(t *testing.T, r rig) {
 		r.wantRefusal(t, "absent", "does not exist", "start the program")

@@ -93,7 +93,7 @@ func (o operations) registerPolicies(set *operation.Set) {
 		Method: http.MethodPost, Path: "/routes/{queue}/add", ID: "addRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
 		Summary: "Retry what the consumer of an existing queue rejects",
 		Text: "A policy of RabbitMQ gives the queue of another program Watership's dead-letter exchange. A policy that applies already is repeated in the new one, " +
-			"and a queue whose dead letters go elsewhere is refused. The login of amqp.management_url needs the tag policymaker.",
+			"and a queue whose dead letters go elsewhere is refused. Messages that expire in the queue, or that it drops when it is full, become failures: notes say so. The login of amqp.management_url needs the tag policymaker.",
 	}, o.addRoute)
 	operation.Register(set, operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/remove", ID: "removeRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
