@@ -14,7 +14,7 @@ func readCelery(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	h := header(arrived.Headers)
 	task := h.text("task")
 	if task == "" {
-		return Failure{}, missing("Celery", "task")
+		return Failure{}, missing(h, "Celery", "task")
 	}
 	f, err := readDeadLetter(arrived, errorQueue)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 func readDeadLetter(arrived schemas.Envelope, _ string) (Failure, error) {
 	before, newest, dead := arrived.DeadLetter(func(_, _ schemas.Death) bool { return true })
 	if !dead {
-		return Failure{}, missing("RabbitMQ", "x-death")
+		return Failure{}, missing(arrived.Headers, "RabbitMQ", "x-death")
 	}
 	f := Failure{
 		Message: withoutHeaders(before, func(string) bool { return false }),

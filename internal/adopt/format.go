@@ -78,7 +78,16 @@ func (f Format) Read(arrived schemas.Envelope, errorQueue, of string, owned sche
 	return failure, nil
 }
 
-// missing is the error of a message without a header of its format.
-func missing(system string, names ...string) error {
+// missing is the error of a message without a header of its format, or with one that cannot be
+// read.
+func missing(headers map[string]any, system string, names ...string) error {
+	for _, name := range names {
+		switch value, has := headers[name]; {
+		case value == "":
+			return fmt.Errorf("its header %s is empty: it is none of %s's failed messages", name, system)
+		case has:
+			return fmt.Errorf("its header %s has another type: it is none of %s's failed messages", name, system)
+		}
+	}
 	return fmt.Errorf("it has no header %s: it is none of %s's failed messages", strings.Join(names, " or "), system)
 }

@@ -136,6 +136,31 @@ func id(e schemas.Envelope, id string) schemas.Envelope {
 	return e
 }
 
+// A header that is there and cannot be read is not called missing.
+func TestUnreadableHeaders(t *testing.T) {
+	for name, test := range map[string]struct {
+		format  string
+		headers amqp.Table
+		want    string
+	}{
+		"none":         {"spring", nil, "it has no header x-exception-message or x-exception-stacktrace"},
+		"a number":     {"spring", amqp.Table{"x-exception-message": int32(1)}, "its header x-exception-message has another type"},
+		"no value":     {"spring", amqp.Table{"x-exception-stacktrace": nil}, "its header x-exception-stacktrace has another type"},
+		"an empty one": {"watermill", amqp.Table{"reason_poisoned": ""}, "its header reason_poisoned is empty"},
+		"dead letter":  {"dead-letter", amqp.Table{"x-death": "orders"}, "its header x-death has another type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			format, err := adopt.FormatNamed(test.format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := format.Read(schemas.Envelope{Headers: test.headers}, "orders.dlq", "", schemas.Topology{}); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
 func TestFormatNames(t *testing.T) {
 	if _, err := adopt.FormatNamed("rails"); err == nil || !strings.Contains(err.Error(), "celery, dead-letter, kicks, masstransit, nservicebus, spring, watermill, wolverine") {
 		t.Errorf("%v", err)

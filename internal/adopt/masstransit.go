@@ -18,7 +18,7 @@ func readMassTransit(arrived schemas.Envelope, errorQueue string) (Failure, erro
 	h := header(arrived.Headers)
 	reason := h.text("MT-Reason")
 	if reason == "" && h.text("MT-Fault-ExceptionType") == "" {
-		return Failure{}, missing("MassTransit", "MT-Reason", "MT-Fault-ExceptionType")
+		return Failure{}, missing(h, "MassTransit", "MT-Reason", "MT-Fault-ExceptionType")
 	}
 	f := Failure{
 		Message: withoutHeaders(arrived, func(name string) bool {

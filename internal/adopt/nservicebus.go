@@ -22,7 +22,7 @@ func readNServiceBus(arrived schemas.Envelope, _ string) (Failure, error) {
 	h := header(arrived.Headers)
 	queue := h.text(serviceBusQueue)
 	if queue == "" {
-		return Failure{}, missing("NServiceBus", serviceBusQueue)
+		return Failure{}, missing(h, "NServiceBus", serviceBusQueue)
 	}
 	queue, _, _ = strings.Cut(queue, "@") // of another transport: the machine
 	f := Failure{

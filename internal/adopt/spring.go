@@ -23,7 +23,7 @@ func readSpring(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	h := header(arrived.Headers)
 	text, stack := h.text(springMessage), h.text(springStack)
 	if text == "" && stack == "" {
-		return Failure{}, missing("Spring", springMessage, springStack)
+		return Failure{}, missing(h, "Spring", springMessage, springStack)
 	}
 	f := Failure{
 		Message: withoutHeaders(arrived, func(string) bool { return false }), // they begin with "x-"

@@ -22,7 +22,7 @@ func readWatermill(arrived schemas.Envelope, _ string) (Failure, error) {
 	h := header(arrived.Headers)
 	text := h.text(watermillReason)
 	if text == "" {
-		return Failure{}, missing("Watermill", watermillReason)
+		return Failure{}, missing(h, "Watermill", watermillReason)
 	}
 	f := Failure{
 		Message: withoutHeaders(arrived, func(name string) bool {

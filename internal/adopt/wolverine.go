@@ -25,7 +25,7 @@ func readWolverine(arrived schemas.Envelope, errorQueue string) (Failure, error)
 	dead, err := readDeadLetter(arrived, errorQueue)
 	if h.text(wolverineType) == "" {
 		if err != nil {
-			return Failure{}, missing("Wolverine", wolverineType, "x-death")
+			return Failure{}, missing(h, "Wolverine", wolverineType, "x-death")
 		}
 		dead.Attempts = max(dead.Attempts, h.number(wolverineAttempts))
 		return dead, nil

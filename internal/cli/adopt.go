@@ -129,7 +129,11 @@ func (d adoptArgs) print(verb string, r adopt.Result) {
 		_ = table.Flush() // as any write to the output
 	}
 	if r.Unreadable > 0 {
-		fmt.Fprintf(d.Out, "%s cannot be read as %s and stays in queue %s: %s\n",
-			wording.Plural(r.Unreadable, "message"), d.Format, terminal.Cell(d.Queue, 120), terminal.Cell(r.Reason, 300))
+		stay := "stay"
+		if r.Unreadable == 1 {
+			stay = "stays"
+		}
+		fmt.Fprintf(d.Out, "%s cannot be read as %s and %s in queue %s: %s\n",
+			wording.Plural(r.Unreadable, "message"), d.Format, stay, terminal.Cell(d.Queue, 120), terminal.Cell(r.Reason, 300))
 	}
 }
