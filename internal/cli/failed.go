@@ -43,7 +43,7 @@ counted with --by.`,
 		Args: queryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case cmd.Flags().Changed("by") && len(list.by) == 0:
+			case cmd.Flags().Changed("by") && strings.Trim(strings.Join(list.by, ""), " ") == "":
 				return usagef("--by: expected fields, such as headers.tenant,queue")
 			case len(list.by) > 0 && list.muted:
 				return usagef("--by and --muted cannot be combined: muted groups are counted with --by")

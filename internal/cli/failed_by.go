@@ -19,7 +19,24 @@ func (p printer) failedBy(ctx context.Context, sys system, node kql.Node, fields
 	if len(by.Groups) == 0 && format.is("table") {
 		return p.printNothingFound(ctx, sys.Check, format, "[]")
 	}
-	return writeItems(p.Out, format, by.Groups, func() error { return p.fieldGroups(by) })
+	return writeItems(p.Out, format, namedValues(by), func() error { return p.fieldGroups(by) })
+}
+
+// namedGroup is a group for programs, which need not know the order of the fields.
+type namedGroup struct {
+	Values map[string]string `json:"values"` // by the full names of fields
+	triage.FieldGroup
+}
+
+func namedValues(by triage.ByFields) []namedGroup {
+	groups := make([]namedGroup, len(by.Groups))
+	for i, g := range by.Groups {
+		groups[i] = namedGroup{map[string]string{}, g}
+		for n, name := range by.Fields {
+			groups[i].Values[name] = g.Values[n]
+		}
+	}
+	return groups
 }
 
 func (p printer) fieldGroups(by triage.ByFields) error {

@@ -87,6 +87,11 @@ func TestTriage(t *testing.T) {
 	same("1 group is muted: --muted shows it", "assignee   bob")
 	w.fail(t, "acme", "1", 5)
 	same("5 failures in 1 group")
+	if got := w.must(t, "failed", "--by", "headers.tenant,queue", "-o", "ndjson"); !strings.HasPrefix(got, `{"values":{"headers.tenant":"`) || !strings.Contains(got, `"watership.queue":"`) {
+		t.Errorf("%s", got)
+	}
+	wantRun(t, w.run(t, "failed", "--by", "queue,watership.queue"), exitUsage, "watership.queue is given twice")
+	wantRun(t, w.run(t, "failed", "--by", "queue,"), exitUsage, "expected fields, such as headers.tenant,queue")
 	if got := w.must(t, "failed", "--by", "headers.tenant"); !strings.Contains(got, "headers.tenant") {
 		t.Error(got)
 	} else {
@@ -192,6 +197,7 @@ func TestTriageMistakes(t *testing.T) {
 		"expected --for, --until or":  {"failed", "mute", "abc", "--reason", "x"},
 		"--for must be more than 0":   {"failed", "mute", "abc", "--reason", "x", "--for", "0s"},
 		"--count must be more than 0": {"failed", "mute", "abc", "--reason", "x", "--count", "0", "--for", "1h"},
+		"--by: expected fields":       {"failed", "--by", ","},
 		"expected a time such as":     {"failed", "mute", "abc", "--reason", "x", "--until", "tomorrow"},
 		"expected a duration such as": {"failed", "mute", "abc", "--reason", "x", "--for", "-2h"},
 		"which has passed":            {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},

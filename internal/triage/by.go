@@ -87,9 +87,15 @@ func Fields(lang interface {
 }, names []string,
 ) (fields []kql.Field, err error) {
 	for _, name := range names {
+		if strings.TrimSpace(name) == "" {
+			return nil, app.InputError{Err: errors.New("expected fields, such as headers.tenant,queue")}
+		}
 		field, err := lang.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(fields, func(f kql.Field) bool { return f.Name == field.Name }) {
+			return nil, app.InputError{Err: fmt.Errorf("%s is given twice: expected each field once", field.Name)}
 		}
 		if field.Type == kql.Text {
 			return nil, app.InputError{Err: fmt.Errorf("%s has texts, and failures cannot be grouped by it", field.Name)}
