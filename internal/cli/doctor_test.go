@@ -323,11 +323,12 @@ func TestDoctorLeavesQueuesOfOthersAlone(t *testing.T) {
 		deadLetters string // "": none; "-": the queue is missing
 		verdict     doctor.Verdict
 		detail      string
+		remedy      string
 	}{
-		{"-", doctor.Warning, "queue " + invoices + " is missing"},
-		{"", doctor.Warning, "queue " + invoices + " has no dead-letter exchange"},
-		{other, doctor.Warning, "queue " + invoices + " has the dead-letter exchange " + other},
-		{retry, doctor.OK, "1 queue"},
+		{"-", doctor.Warning, "queue " + invoices + " is missing", "give it the dead-letter exchange " + retry},
+		{"", doctor.Warning, "queue " + invoices + " has no dead-letter exchange", "run watership routes add " + invoices},
+		{other, doctor.Warning, "queue " + invoices + " has the dead-letter exchange " + other, "give it the dead-letter exchange " + retry},
+		{retry, doctor.OK, "1 queue", ""},
 	} {
 		if state.deadLetters != "-" {
 			arguments := amqp.Table{"x-queue-type": "quorum"}
@@ -343,11 +344,7 @@ func TestDoctorLeavesQueuesOfOthersAlone(t *testing.T) {
 		}
 		i.must(t, "setup")
 		list, code := i.findings(t)
-		remedy := ""
-		if state.verdict != doctor.OK {
-			remedy = "the dead-letter exchange " + retry
-		}
-		wantFinding(t, list, state.verdict, remedy, "routes: "+state.detail)
+		wantFinding(t, list, state.verdict, state.remedy, "routes: "+state.detail)
 		if code != exitOK {
 			t.Errorf("%s: doctor exits with %d: %+v", state.detail, code, list)
 		}

@@ -169,18 +169,19 @@ func (d *doctor) checkRouteQueues() {
 func (d *doctor) checkForeignQueue(name string, queue rabbit.Queue, there bool) {
 	exchange, has := queue.DeadLetterExchange()
 	var problem string
+	remedy := "give it the dead-letter exchange " + d.Topology.Retry()
 	switch {
 	case !there:
 		problem = "is missing, which the program that consumes it declares"
 	case !has:
 		problem = "has no dead-letter exchange, so that its messages are not retried"
+		remedy = "run watership routes add " + wording.Quoted(name)
 	case exchange != d.Topology.Retry():
 		problem = fmt.Sprintf("has the dead-letter exchange %s, so that Watership does not retry its messages", exchange)
 	default:
 		return
 	}
-	d.report("routes", Warning, fmt.Sprintf("queue %s %s", name, problem),
-		fmt.Sprintf("give it the dead-letter exchange %s, or take it out of routes", d.Topology.Retry()))
+	d.report("routes", Warning, fmt.Sprintf("queue %s %s", name, problem), remedy+", or take it out of routes")
 }
 
 // deliveryLimit returns the lower limit of argument and policy; the default of quorum
