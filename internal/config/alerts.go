@@ -237,6 +237,10 @@ func (l *loader) checkAlerts(a Alerts) {
 		names[r.Name] = true
 		l.checkReceiver(at, r)
 	}
+	expected := "a receiver of alerts.receivers, of which there are none"
+	if len(names) > 0 {
+		expected = "a receiver of alerts.receivers: " + strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	}
 	rules := map[string]bool{}
 	for i, r := range a.Rules {
 		at := element("alerts.rules", i)
@@ -245,7 +249,7 @@ func (l *loader) checkAlerts(a Alerts) {
 		rules[r.Name] = true
 		l.checkRule(at, r)
 		for j, name := range r.Receivers {
-			l.rejectIf(element(at+".receivers", j), !names[name], "a receiver of alerts.receivers: "+strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+			l.rejectIf(element(at+".receivers", j), !names[name], expected)
 		}
 		l.rejectIf(at+".receivers", r.Receivers != nil && len(r.Receivers) == 0, "at least one receiver, or none of the setting for all")
 	}

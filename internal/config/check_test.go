@@ -59,6 +59,9 @@ func TestSettingsThatContradict(t *testing.T) {
 		"alert rules without a receiver": {
 			"alerts.rules: [{name: r, on: gap}]", "default: alerts.receivers: expected at least one receiver, since there are rules",
 		},
+		"a receiver of a rule with none configured": {
+			"alerts.rules: [{name: r, on: gap, receivers: [b]}]", "default: alerts.receivers: expected at least one receiver, since there are rules\nw.yaml:1: alerts.rules[0].receivers[0]: expected a receiver of alerts.receivers, of which there are none",
+		},
 		"a receiver of two kinds": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}, mail: {server: 'h:25', from: a@b, to: [a@b]}}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack and mail",
 		},
