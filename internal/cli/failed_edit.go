@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,6 +27,7 @@ import (
 type failureEdit struct {
 	replay
 	file    string // with the edited message; "": an editor opens it
+	print   bool   // the message as an editor would open it, and send nothing
 	environ []string
 	folder  string // of the file of the editor; "": none
 }
@@ -41,13 +43,19 @@ is resolved when the edited message is handled. If the exchange or the routing k
 the message is sent there. A failure that is resolved, or replayed already, is refused.
 
 Members that are not edited stay as they are, bytes and AMQP types included. For many
-messages, use "failed retry --transform FILE".`,
+messages, use "failed retry --transform FILE".
+
+--file takes the whole message in the form that the editor opens, which --print prints.`,
 		Example: `  watership failed edit order-7
+  watership failed edit order-7 --print > fixed.json
   watership failed edit order-7 --file fixed.json --reason 'the currency was missing' --yes`,
 		Args: exactArgs(1, "an id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Streams, e.environ = streamsOf(cmd), from.environ
 			switch {
+			case e.print && e.file != "":
+				return usagef("--print and --file cannot be combined")
+			case e.print:
 			case e.file == "" && !terminal.IsTerminal(e.In):
 				return usagef("failed edit opens an editor, and there is no terminal: give --file")
 			case !e.yes && !terminal.IsTerminal(e.In):
@@ -56,7 +64,8 @@ messages, use "failed retry --transform FILE".`,
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return e.run(ctx, sys, args[0]) })
 		},
 	}
-	addNonEmpty(cmd.Flags(), &e.file, "file", "file with the edited message, in place of an editor; - reads standard input")
+	addNonEmpty(cmd.Flags(), &e.file, "file", "file with the edited message, as --print prints it, in place of an editor; - reads standard input")
+	cmd.Flags().BoolVar(&e.print, "print", false, "print the message as JSON, as the editor opens it, and send nothing")
 	cmd.Flags().StringVar(&e.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	cmd.Flags().StringVar(&e.reason, "reason", "", "reason in the job's record")
 	cmd.Flags().BoolVar(&e.dropReplyTo, "drop-reply-to", true, "remove reply_to, so that no client gets a second reply")
@@ -76,12 +85,19 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.findOpen(ctx, sys, id, failures); err != nil {
-		return err
-	}
 	before, err := transform.JSON(message)
 	if err != nil {
 		return fmt.Errorf("message %s: %w", id, err)
+	}
+	if e.print {
+		text, err := indented(before)
+		if err == nil {
+			_, err = e.Out.Write(text)
+		}
+		return err
+	}
+	if err := e.findOpen(ctx, sys, id, failures); err != nil {
+		return err
 	}
 	after, kept, err := e.edited(ctx, before)
 	if err != nil {
@@ -200,15 +216,15 @@ func (e *failureEdit) edited(ctx context.Context, before []byte) (after []byte, 
 		}
 		return after, "", err
 	}
-	var text bytes.Buffer
-	if err := json.Indent(&text, before, "", "  "); err != nil {
+	text, err := indented(before)
+	if err != nil {
 		return nil, "", err
 	}
 	if e.folder, err = os.MkdirTemp("", "watership-edit-"); err != nil {
 		return nil, "", err
 	}
 	file := filepath.Join(e.folder, "message.json")
-	if err := os.WriteFile(file, append(text.Bytes(), '\n'), 0o600); err != nil {
+	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, "", err
 	}
 	if err := e.openEditor(ctx, file); err != nil {
@@ -216,6 +232,13 @@ func (e *failureEdit) edited(ctx context.Context, before []byte) (after []byte, 
 	}
 	after, err = os.ReadFile(file)
 	return after, "\nthe edited message is in " + file + ": failed edit --file takes it", err
+}
+
+// indented returns a message for people, with a newline at its end.
+func indented(message []byte) ([]byte, error) {
+	var text bytes.Buffer
+	err := json.Indent(&text, message, "", "  ")
+	return append(text.Bytes(), '\n'), err
 }
 
 // openEditor runs the editor of the environment, which may have arguments.
@@ -290,8 +313,18 @@ func tryProgram(ctx context.Context, text string, message schemas.Envelope) erro
 	return err
 }
 
-// sameJSON compares two values without the white space between their parts.
+// sameJSON compares two values, however programs write them: with other white space and escapes,
+// and members in another order.
 func sameJSON(a, b json.RawMessage) bool {
-	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+	x, errX := decoded(a)
+	y, errY := decoded(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+// decoded returns a value with its numbers as they are written.
+func decoded(text json.RawMessage) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
 }
