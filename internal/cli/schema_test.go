@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -82,6 +83,13 @@ func TestValidate(t *testing.T) {
 	same(3, []string{"(1 are printed: see --limit)"}, "validate", "*", "--schema", schema, "--limit", "1")
 	same(3, []string{`"failed": 1`, `"message_id": "m-01"`, `"exchange": "` + i.exchange + `"`}, "validate", "messaging.message.id: m-01", "--schema", schema, "-o", "json")
 	same(0, []string{"1 message checked, 0 of them"}, "validate", "messaging.message.id: m-69", "--schema", schema)
+	piped := i.run(t, "validate", "action: handled", "--schema", schema)
+	piped.out = strings.ReplaceAll(piped.out, "order.json", "standard input")
+	piped.err = strings.ReplaceAll(piped.err, "order.json", "standard input")
+	if got := call(t.Context(), strings.NewReader(orderSchema), viewer, "validate", "action: handled", "--schema", "-"); got != piped {
+		t.Errorf("%+v\nof the file: %+v", got, piped)
+	}
+	wantRun(t, call(t.Context(), strings.NewReader("{"), viewer, "validate", "*", "--schema", "-", "--dsl", "-"), exitUsage, "cannot both be standard input")
 	same(2, []string{"expected either"}, "validate", "*")
 	same(2, []string{`/type: `}, "validate", "*", "--schema", writeFile(t, "broken.json", `{"type": 1}`))
 	same(2, []string{"schema nosuch.json: no such file"}, "validate", "*", "--schema", "nosuch.json")

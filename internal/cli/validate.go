@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,7 @@ The exit code is 0 if all fit, and 3 if some do not.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := requireQuery(args, "checks")
 			if err == nil {
-				err = v.check()
+				err = v.check(cmd.InOrStdin())
 			}
 			if err != nil {
 				return err
@@ -53,14 +54,14 @@ The exit code is 0 if all fit, and 3 if some do not.`,
 		},
 	}
 	v.filter.addFlags(cmd)
-	addNonEmpty(cmd.Flags(), &v.file, "schema", "file with the JSON Schema")
+	addNonEmpty(cmd.Flags(), &v.file, "schema", "file with the JSON Schema; - reads standard input")
 	addNonEmpty(cmd.Flags(), &v.queue, "route", "queue of the route whose schema is used")
 	cmd.Flags().IntVarP(&v.limit, "limit", "n", 100, "maximum number of failures to print; 0: no limit")
 	v.format.addFlag(cmd, "text", "json", "ndjson")
 	return cmd
 }
 
-func (v *validate) check() (err error) {
+func (v *validate) check(in io.Reader) (err error) {
 	switch {
 	case (v.file == "") == (v.queue == ""):
 		return usagef("expected either --schema or --route")
@@ -68,11 +69,25 @@ func (v *validate) check() (err error) {
 		return usagef("--limit %d: expected 0 (no limit) or more", v.limit)
 	case v.file == "":
 		return nil
+	case v.file == "-" && v.filter.dsl == "-":
+		return usagef("--schema and --dsl cannot both be standard input: give one of them a file")
 	}
-	if v.schema, err = bodyschema.Load(v.file); err != nil {
+	if v.schema, err = loadSchema(v.file, in); err != nil {
 		return app.InputError{Err: err}
 	}
 	return nil
+}
+
+// loadSchema reads a schema; "-" is standard input, which refers to files of the working directory.
+func loadSchema(file string, in io.Reader) (*bodyschema.Schema, error) {
+	if file != "-" {
+		return bodyschema.Load(file)
+	}
+	content, err := io.ReadAll(in)
+	if err != nil {
+		return nil, err
+	}
+	return bodyschema.Parse("standard input", content)
 }
 
 func (v *validate) run(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {

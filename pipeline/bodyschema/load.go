@@ -19,7 +19,15 @@ import (
 
 // Load reads and compiles the JSON Schema in a file, with the files in its directory and
 // beneath it to which it refers.
-func Load(file string) (*Schema, error) {
+func Load(file string) (*Schema, error) { return load(file, map[string][]byte{}) }
+
+// Parse compiles a JSON Schema, as Load does one in a file of the working directory.
+func Parse(name string, content []byte) (*Schema, error) {
+	return load(name, map[string][]byte{name: content})
+}
+
+// load compiles the JSON Schema in a file, unless it is known.
+func load(file string, known map[string][]byte) (*Schema, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", file, err)
@@ -29,7 +37,7 @@ func Load(file string) (*Schema, error) {
 		return nil, fmt.Errorf("schema %s: %w", file, withoutPath(err))
 	}
 	defer directory.Close()
-	files := &loader{directory: directory, path: filepath.Dir(path), contents: map[string][]byte{}}
+	files := &loader{directory: directory, path: filepath.Dir(path), contents: known}
 	compiled, err := compile(files, path)
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %s", file, files.explain(err, fileURL(path)))
