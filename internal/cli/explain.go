@@ -33,6 +33,9 @@ uses no attempts, and jitter are left out.`,
 			if request.Error = explain.ParseError(failure); len(args) > 0 {
 				request.ID = args[0]
 			}
+			if cmd.Flags().Changed("attempt") && request.Attempt == 0 {
+				return usagef("attempt 0: expected 1 to %d", explain.MaxAttempt)
+			}
 			if err := request.Check(); err != nil {
 				return usagef("%w", err)
 			}
@@ -42,7 +45,7 @@ uses no attempts, and jitter are left out.`,
 					return err
 				}
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-				return writeItems(to.Out, format, list, func() error { return to.explanations(list) })
+				return writeItems(to.Out, format, list, func() error { return to.explanations(list, request.ID) })
 			})
 		},
 	}
@@ -71,7 +74,12 @@ func (d *direct) Explain(ctx context.Context, r explain.Request) ([]explain.Expl
 	}, time.Now())
 }
 
-func (p printer) explanations(list []explain.Explanation) error {
+// explanations prints what becomes of the messages with an id. Several are told apart by their
+// fingerprints.
+func (p printer) explanations(list []explain.Explanation, id string) error {
+	if len(list) == 1 {
+		list[0].Message = id
+	}
 	page := page{screen: p.screen}
 	for i, explanation := range list {
 		if i > 0 {

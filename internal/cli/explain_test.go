@@ -34,8 +34,9 @@ func TestExplain(t *testing.T) {
 		{[]string{"--error", "x"}, []string{"expected the queue of the error"}},
 		{[]string{"id", "--error", "x"}, []string{"expected either the id of a message, or an error"}},
 		{[]string{"nobody"}, []string{"nobody"}},
-		{[]string{failed}, []string{"answered 422", "then      poison: permanent, by the answer 422 Unprocessable Entity\n"}},
+		{[]string{failed}, []string{"message   " + failed + "\n", "answered 422", "then      poison: permanent, by the answer 422 Unprocessable Entity\n"}},
 		{[]string{"--error", "x", "--queue", "orders", "--attempt", "10001"}, []string{"attempt 10001: expected 1 to 10000"}},
+		{[]string{"--error", "x", "--queue", "orders", "--attempt", "0"}, []string{"attempt 0: expected 1 to 10000"}},
 		{[]string{"--error", "x", "--queue", "orders", "--attempt", "-1"}, []string{"attempt -1: expected 1 to 10000"}},
 		{[]string{"--error", "x", "--queue", "orders", "--attempt", "10000"}, []string{"poison: failed 10000 of 3 attempts"}},
 	} {
