@@ -40,17 +40,7 @@ func testFailedEdit(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "same.json", indented.String()), "--yes"), exitFailed, "was not edited: nothing was sent")
 	printed := a.run(t, "failed", "edit", "m-1", "--print")
 	wantRun(t, printed, exitOK, "\n  \"exchange\": ")
-	var members map[string]any
-	decoder := json.NewDecoder(strings.NewReader(strings.ReplaceAll(printed.out, "acme", `\u0061cme`)))
-	decoder.UseNumber()
-	if err := decoder.Decode(&members); err != nil {
-		t.Fatal(err)
-	}
-	rewritten, err := json.Marshal(members) // in another order
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, same := range []string{printed.out, string(rewritten)} {
+	for _, same := range []string{printed.out, strings.ReplaceAll(printed.out, "acme", `\u0061cme`)} {
 		wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "same.json", same), "--yes"), exitFailed, "was not edited: nothing was sent")
 	}
 	wantRun(t, a.run(t, "failed", "edit", "m-1", "--print", "--file", "x"), exitUsage, "--print and --file cannot be combined")
