@@ -29,7 +29,7 @@ func WithRunning(settings config.Config) (config.Config, error) {
 // configures both from the data folder, if that has them; after dev has ended, only the
 // store. An error refuses the folder.
 func findRunning(settings config.Config) (config.Config, running, error) {
-	configured := namesServers(settings)
+	configured := settings.NamesServers()
 	if configured && !settings.AMQP.URL.IsEmbedded() {
 		return settings, running{}, nil
 	}
@@ -38,7 +38,7 @@ func findRunning(settings config.Config) (config.Config, running, error) {
 	switch {
 	case errors.As(err, &unsafe):
 		return settings, running{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder with --data", unsafe)
-	case nothingRuns(err) && !configured && !hasStore(settings.Data):
+	case nothingRuns(err) && !configured && !settings.AMQP.URL.IsEmbedded() && !hasStore(settings.Data):
 		return settings, running{}, nil
 	case err != nil:
 		noBroker := notRunning(settings.Data, err)
@@ -47,17 +47,6 @@ func findRunning(settings config.Config) (config.Config, running, error) {
 	}
 	settings, err = withProcess(settings, process, configured)
 	return settings, running{instance: process.Instance}, err
-}
-
-// namesServers reports whether the configuration names servers, or a secret for servers at
-// their default addresses.
-func namesServers(settings config.Config) bool {
-	for _, key := range []string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"} {
-		if settings.IsSet(key) {
-			return true
-		}
-	}
-	return false
 }
 
 func hasStore(data string) bool {

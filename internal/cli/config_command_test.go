@@ -33,7 +33,7 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 		got := call(t.Context(), strings.NewReader(""), environ, append([]string{"config", "show"}, args...)...)
 		shown := columnsOf(got.out)
 		for _, line := range want {
-			if !strings.Contains(shown, line+"\n") {
+			if !strings.Contains(shown+"\n", line+"\n") {
 				t.Errorf("%q is not in\n%s%s", line, shown, got.err)
 			}
 		}
@@ -52,6 +52,27 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 		show(t, []string{
 			"amqp.url amqp://guest@rabbit --amqp-url", "amqp.management_url http://guest@rabbit:15672 from amqp.url", "store.url http://localhost:9200 default",
 		}, "--amqp-url", "amqp://guest@rabbit")
+	})
+	own, other := writeFile(t, "own.yaml", "source: own\namqp: {url: 'amqp://rabbit', management_url: 'http://rabbit', listen: ':5999'}\nstore: {url: 'sqlite:a.db'}\ndata: b\n"), writeFile(t, "other.yaml", "source: other\n")
+	running.Config = own
+	if err := folder.Announce(running); err != nil {
+		t.Fatal(err)
+	}
+	servers := []string{
+		"amqp.url amqp://guest:xxxxx@127.0.0.1:5999 from " + data,
+		"amqp.management_url http://guest:xxxxx@127.0.0.1:15999 from " + data,
+		"store.url sqlite:" + file + " from " + data,
+	}
+	t.Run("the process has a configuration", func(t *testing.T) {
+		show(t, append(servers, "source own "+own+":1"))
+		show(t, append(servers, "source flag --source"), "--source", "flag")
+	})
+	t.Run("the command has another", func(t *testing.T) {
+		show(t, append(servers, "source other "+other+":1"), "--config", other)
+		environ = append(environ, "WATERSHIP_CONFIG="+other)
+		show(t, append(servers, "source other "+other+":1"))
+		environ = environ[:1]
+		show(t, []string{"amqp.url amqp://guest@rabbit --amqp-url", "store.url http://localhost:9200 default"}, "--amqp-url", "amqp://guest@rabbit")
 	})
 	if err := folder.Release(); err != nil {
 		t.Fatal(err)

@@ -56,8 +56,9 @@ Without --empty, dev runs an example shop: orders, payments and shipments on top
 direct and fanout exchanges. Some fail for a while, some arrive too early, and some
 can never succeed.
 
-Other commands in the same folder connect to it automatically, unless amqp.url,
-store.url or a password is configured. A folder can have one dev at a time.`,
+Other commands in the same folder connect to it automatically, and have its
+configuration file unless --config or WATERSHIP_CONFIG names another. They do neither
+if amqp.url, store.url or a password is configured. A folder can have one dev at a time.`,
 		Example: "  watership dev\n  watership dev --empty --config watership.yaml\n  watership dev --data /tmp/shop --amqp-listen 127.0.0.1:5673 --rate 50",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,7 +92,7 @@ const devListen = "127.0.0.1:8181"
 // devConfig returns the configuration with the embedded broker and store as defaults. It
 // refuses any other broker, since the example would publish there.
 func devConfig(from *settings) (config.Config, error) {
-	cfg, err := from.loadOver(map[string]string{"amqp.url": config.Embedded, "log.level": "error"})
+	cfg, err := config.Load(from.sources(map[string]string{"amqp.url": config.Embedded, "log.level": "error"}))
 	if err != nil {
 		return cfg, err
 	}

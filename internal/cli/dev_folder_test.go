@@ -35,6 +35,66 @@ func TestKilledDevelopmentIsNotMistaken(t *testing.T) {
 	}
 }
 
+// Commands in the folder of a dev have its configuration, which names topology, policies,
+// routes, receivers and the store.
+func TestCommandsHaveTheConfigurationOfDevelopment(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"dev.yaml": `
+topology: {prefix: mine}
+amqp: {listen: "127.0.0.1:0"}
+store: {url: "sqlite:mine.db"}
+retry: {policies: {default: {delays: [7s]}}}
+routes: [{queue: invoices, park: true, schema: invoices.json}]
+alerts: {receivers: [{name: chat, webhook: {url: "http://127.0.0.1:9/"}}]}
+`, "invoices.json": `{"type": "object"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := developIn(t, dir, nil, "--empty", "--config", "dev.yaml")
+	d.says(t, "Try, in a second terminal")
+	for _, file := range []string{"", " --config dev.yaml"} {
+		command := func(line string) string { return d.binary + " " + line + file }
+		d.must(t, command("setup"))
+		for line, want := range map[string]string{
+			"explain --error a:b --queue q": "after 7 s", "validate --route invoices 'action: published'": "0 ",
+			"config show": "mine.db", "config check": "in order", "routes": "invoices",
+		} {
+			if out := d.must(t, command(line)); !strings.Contains(out, want) {
+				t.Errorf("%s: %q is not in\n%s", command(line), want, out)
+			}
+		}
+		for line, want := range map[string]string{"doctor": "mine.", "alerts test": "chat"} {
+			if out, _ := d.sh(command(line)); !strings.Contains(out, want) || strings.Contains(out, "watership.retry") {
+				t.Errorf("%s: %q is not in\n%s", command(line), want, out)
+			}
+		}
+	}
+}
+
+// A file for dev alone, with amqp.listen and no amqp.url, is for the other commands, too. serve
+// would connect to RabbitMQ, and not listen.
+func TestListenAddressWithoutABroker(t *testing.T) {
+	d := inFolder(t, t.TempDir())
+	file := filepath.Join(d.dir, "dev.yaml")
+	for text, wants := range map[string]map[string]string{
+		"amqp: {listen: '127.0.0.1:0'}\n": {
+			"config check": "in order", "config show": "embedded://",
+			"serve": "amqp.listen: \"127.0.0.1:0\": expected nothing unless amqp.url is embedded://", "doctor": "no watership is running here",
+		},
+		"amqp: {listen: '127.0.0.1:0', url: 'amqp://rabbit'}\n": {"doctor": "expected nothing unless amqp.url is embedded://", "serve": "expected nothing unless amqp.url is embedded://"},
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for command, want := range wants {
+			if out, _ := d.sh(d.binary + " " + command + " --config dev.yaml"); !strings.Contains(out, want) {
+				t.Errorf("%s with %s: %q is not in\n%s", command, text, want, out)
+			}
+		}
+	}
+}
+
 // Of several dev that are started in a folder at once, one runs.
 func TestOneDevelopmentRunsInAFolder(t *testing.T) {
 	dir := t.TempDir()

@@ -90,7 +90,7 @@ what fails, sets aside what cannot succeed, and replays any of it to where it
 came from.
 
 In the folder of a running "watership dev", every command connects to it
-automatically.
+automatically, and loads its configuration file unless --config names another.
 
 With --server and --token-file, commands go through the HTTP API of a running
 "watership serve", and need no login of RabbitMQ and Elasticsearch.`,

@@ -28,7 +28,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 		Example: "  watership serve --config watership.yaml",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			cfg, err := from.load()
+			cfg, err := from.loadOwn()
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 			if err != nil {
 				return err
 			}
-			with.Reload, with.Run = from.load, reloadOnHangups
+			with.Reload, with.Run = from.loadOwn, reloadOnHangups
 			err = a.Serve(cmd.Context(), with)
 			if loss := lossText(a); loss != "" {
 				logger.Warn(loss)

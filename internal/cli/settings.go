@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/runfile"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -36,18 +38,52 @@ func addSettings(flags *pflag.FlagSet, environ []string) *settings {
 	return s
 }
 
-// load reads the configuration; its error lists every mistake.
+// load reads the configuration; its error lists every mistake. Without a file of its own, it
+// reads the one of the process that runs on the data folder.
 func (s *settings) load() (config.Config, error) { return s.loadOver(nil) }
 
 // loadOver is load with other defaults, by key.
 func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
+	sources := s.sources(defaults)
+	cfg, err := config.Load(sources)
+	if err != nil || cfg.File() != "" || cfg.NamesServers() || !cfg.Server.URL.IsZero() {
+		return cfg, err
+	}
+	process, err := runfile.Read(cfg.Data)
+	if err != nil || process.Config == "" { // an App reports the error
+		return cfg, nil
+	}
+	return config.Load(sourcesOf(process, sources))
+}
+
+// sourcesOf returns the sources with the configuration file of a process, without the keys
+// that its run file replaces: flags of the process may have replaced them, too.
+func sourcesOf(process runfile.Running, sources config.Sources) config.Sources {
+	defaults := map[string]string{"amqp.url": config.Embedded}
+	maps.Copy(defaults, sources.Default)
+	sources.File, sources.Default, sources.Omit = process.Config, defaults, []string{"data", "amqp.url", "amqp.management_url"}
+	if process.Store != "" {
+		sources.Omit = append(sources.Omit, "store.url")
+	}
+	return sources
+}
+
+// loadOwn is load for serve, which runs a server, and so has only its own configuration.
+func (s *settings) loadOwn() (config.Config, error) {
+	sources := s.sources(nil)
+	sources.Serve = true
+	return config.Load(sources)
+}
+
+// sources returns the sources with other defaults, by key.
+func (s *settings) sources(defaults map[string]string) config.Sources {
 	given := map[string]string{}
 	for _, key := range s.keys {
 		if flag := s.flags.Lookup(key.Flag()); flag.Changed {
 			given[key.Name] = flag.Value.String()
 		}
 	}
-	return config.Load(config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults})
+	return config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults}
 }
 
 // open makes the App of a command that uses running servers. The command prints its

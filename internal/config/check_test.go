@@ -33,7 +33,7 @@ func TestSettingsThatContradict(t *testing.T) {
 			`w.yaml:1: amqp.password_file: "/pw": expected nothing beside embedded://, whose login is guest with the password guest`,
 		},
 		"a listener of RabbitMQ": {
-			"amqp.listen: ':5672'", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
+			"amqp: {listen: ':5672', url: 'amqp://rabbit'}", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},
 		"an alert rule without a condition": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r}]", "w.yaml:2: alerts.rules[0].on: expected the condition: new_group, regressed, poisoned, paused, lag, gap or doctor",

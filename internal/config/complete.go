@@ -24,6 +24,14 @@ func (l *loader) complete(c *Config) {
 	}
 }
 
+// completeBroker sets amqp.url to the embedded broker, if only its listen address is set.
+func (l *loader) completeBroker(c *Config) {
+	if c.AMQP.Listen != "" && l.seen["amqp.url"].Origin.Place == Default {
+		c.AMQP.URL = NewURL(Embedded)
+		l.derive("amqp.url", Embedded, "amqp.listen")
+	}
+}
+
 func (l *loader) completeRetry(c *Retry) {
 	if c.Policies == nil {
 		c.Policies = map[string]retry.Policy{}

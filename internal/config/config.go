@@ -63,6 +63,7 @@ type Config struct {
 
 	settings []Setting
 	keysSet  []string                     // sorted
+	file     string                       // "": none
 	digests  map[string][sha256.Size]byte // of the values as they are written, by key; never changed
 }
 

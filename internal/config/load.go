@@ -10,9 +10,14 @@ import (
 // defaults.
 type Sources struct {
 	File    string            // a YAML file; empty: the one FileVariable names, if any
+	Omit    []string          // keys of the file that count as not set
 	Environ []string          // NAME=value, as of os.Environ; only WATERSHIP_* is read
 	Default map[string]string // by key: instead of the usual defaults
 	Flags   map[string]string // by key, as in a flag; an empty value counts
+
+	// Serve refuses amqp.listen without amqp.url, which is enough for dev. Other commands
+	// then use the embedded broker that runs on the data folder.
+	Serve bool
 }
 
 // Load reads a configuration: flags before environment before file before
@@ -22,7 +27,7 @@ func Load(from Sources) (Config, error) {
 	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}}
 	sources, err := newLayers(
 		l.defaults(from.Default),
-		l.file(fileName(from)),
+		l.file(fileName(from), from.Omit),
 		l.environment(from.Environ),
 		l.flags(from.Flags),
 	)
@@ -40,13 +45,16 @@ func Load(from Sources) (Config, error) {
 			c.digests[key.Name] = n.digest()
 		}
 	}
+	if !from.Serve {
+		l.completeBroker(&c)
+	}
 	l.complete(&c)
 	l.check(&c)
 	if len(l.mistakes) > 0 {
 		l.mistakes.sort()
 		return Config{}, l.mistakes
 	}
-	c.settings, c.keysSet = l.describe(), sources.keysSet()
+	c.settings, c.keysSet, c.file = l.describe(), sources.keysSet(), fileName(from)
 	return c, nil
 }
 

@@ -43,6 +43,9 @@ func (c Config) IsSet(key string) bool {
 	return found
 }
 
+// File returns the name of the configuration file; "" without one.
+func (c Config) File() string { return c.file }
+
 // Setting is one value with its origin.
 type Setting struct {
 	Key    string // routes[0].queue

@@ -63,7 +63,7 @@ func TestValues(t *testing.T) {
 		{"retry.policies", "{a: {delays: [0s]}}", "from 1ms"},
 		{"retry.policies", "{a: {delays: [1.5ms]}}", "whole milliseconds"},
 	} {
-		_, err := Load(Sources{Flags: map[string]string{test.key: test.value}})
+		_, err := Load(Sources{Serve: true, Flags: map[string]string{test.key: test.value}})
 		switch {
 		case test.problem == "" && err != nil:
 			t.Errorf("%s: %v", test.value, err)

@@ -10,6 +10,12 @@ type Servers struct {
 	Store      URL // empty: as configured
 }
 
+// NamesServers reports whether the sources name servers, or a secret for servers at their
+// default addresses.
+func (c Config) NamesServers() bool {
+	return slices.ContainsFunc([]string{"amqp.url", "store.url", "amqp.password_file", "store.username", "store.password_file", "store.api_key_file"}, c.IsSet)
+}
+
 // WithServers returns a configuration with other servers. Describe lists them with
 // the folder that they come from; IsSet reports only keys that the sources set.
 func (c Config) WithServers(s Servers, folder string) Config {

@@ -35,8 +35,8 @@ func (l *loader) defaults(overrides map[string]string) values {
 	return settings
 }
 
-// file reads a YAML file. Without a name, it returns no values.
-func (l *loader) file(name string) values {
+// file reads a YAML file, without some of its keys. Without a name, it returns no values.
+func (l *loader) file(name string, omit []string) values {
 	settings := values{}
 	if name == "" {
 		return settings
@@ -53,6 +53,7 @@ func (l *loader) file(name string) values {
 		return settings
 	}
 	l.flatten("", root, settings)
+	maps.DeleteFunc(settings, func(key string, _ any) bool { return slices.Contains(omit, key) })
 	return settings
 }
 

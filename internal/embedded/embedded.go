@@ -84,6 +84,11 @@ func (e *Broker) start(settings *config.Config, instance string) error {
 		}
 		process.Store = "sqlite:" + path
 	}
+	if path := settings.File(); path != "" {
+		if process.Config, err = filepath.Abs(path); err != nil {
+			return fmt.Errorf("finding the configuration file: %w", err)
+		}
+	}
 	return e.folder.Announce(process)
 }
 

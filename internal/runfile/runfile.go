@@ -23,6 +23,7 @@ type Running struct {
 	AMQP       string `json:"amqp"`       // a URL with login
 	Management string `json:"management"` // a URL with login
 	Store      string `json:"store"`      // sqlite:PATH; "": not in a file, so commands need store.url
+	Config     string `json:"config"`     // absolute path of its configuration file; "": it has none
 }
 
 const (
@@ -96,6 +97,9 @@ func parse(text []byte) (Running, error) {
 	path, isFile := strings.CutPrefix(r.Store, "sqlite:")
 	if r.Store != "" && (!isFile || !filepath.IsAbs(path) || strings.ContainsFunc(path, unicode.IsControl)) {
 		return Running{}, errors.New("store: expected sqlite: and the path of a file")
+	}
+	if r.Config != "" && (!filepath.IsAbs(r.Config) || strings.ContainsFunc(r.Config, unicode.IsControl)) {
+		return Running{}, errors.New("config: expected the path of a file")
 	}
 	return r, nil
 }

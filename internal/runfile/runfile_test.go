@@ -11,7 +11,7 @@ import (
 )
 
 func here() Running {
-	return Running{PID: os.Getpid(), Instance: "a", AMQP: "amqp://guest:guest@127.0.0.1:5672", Management: "http://guest:guest@127.0.0.1:15672", Store: "sqlite:/x/store.db"}
+	return Running{PID: os.Getpid(), Instance: "a", AMQP: "amqp://guest:guest@127.0.0.1:5672", Management: "http://guest:guest@127.0.0.1:15672", Store: "sqlite:/x/store.db", Config: "/x/watership.yaml"}
 }
 
 // A process is found by its folder, while it runs.
@@ -156,6 +156,7 @@ func TestParse(t *testing.T) {
 		`{"instance": "a", "amqp": "amqp://127.0.0.1:5672", "management": "http://198.51.100.7:1"}`,
 		`{"instance": "a", "amqp": "amqp://127.0.0.1:5672", "management": "http://127.0.0.1:1", "store": "http://127.0.0.1:9200"}`,
 		`{"instance": "a", "amqp": "amqp://127.0.0.1:5672", "management": "http://127.0.0.1:1", "store": "sqlite:store.db"}`,
+		`{"instance": "a", "amqp": "amqp://127.0.0.1:5672", "management": "http://127.0.0.1:1", "config": "watership.yaml"}`,
 		`{"amqp": "amqp://127.0.0.1:5672", "management": "http://127.0.0.1:1"}`,
 		`{"instance": "a", "amqp": "amqps://127.0.0.1:5672", "management": "http://127.0.0.1:1"}`,
 		`{"instance": "a", "amqp": "amqp://127.0.0.1", "management": "http://127.0.0.1:1"}`,
