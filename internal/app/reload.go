@@ -112,7 +112,7 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 	if err != nil {
 		return r, InputError{err}
 	}
-	if s.reloading.loaded.UsesFile() && !loaded.UsesFile() {
+	if usesFile(s.reloading.loaded) && !usesFile(loaded) {
 		return r, inputErrorf("the configuration file has no settings: it may be half written")
 	}
 	r.Restart = slices.AppendSeq(r.Restart, keysOf(s.reloading.started.Differences(loaded), func(key string) bool { return !reloadable(key) }))
@@ -146,6 +146,11 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 	s.current.Store(&settings)
 	s.config.Store(&handlers)
 	return r, nil
+}
+
+// usesFile reports whether settings are from a configuration file.
+func usesFile(c config.Config) bool {
+	return slices.ContainsFunc(c.Describe(), func(s config.Setting) bool { return s.Origin.Place == config.File })
 }
 
 func keysOf(keys []string, match func(string) bool) func(yield func(string) bool) {

@@ -53,10 +53,5 @@ type Setting struct {
 	Origin Origin
 }
 
-// UsesFile reports whether settings are from a configuration file.
-func (c Config) UsesFile() bool {
-	return slices.ContainsFunc(c.settings, func(s Setting) bool { return s.Origin.Place == File })
-}
-
 // Describe lists the settings in force, without empty values.
 func (c Config) Describe() []Setting { return slices.Clone(c.settings) }
