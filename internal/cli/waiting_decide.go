@@ -155,6 +155,9 @@ func (d *waitingDecision) run(ctx context.Context, sys system, node kql.Node, id
 	if err == nil && done.missing > 0 {
 		fmt.Fprintf(d.Out, "the store does not have %s of these yet: see watership waiting, and run watership serve\n", wording.Plural(done.missing, "event"))
 	}
+	if err == nil && done.decided == 0 {
+		return errors.New("no message was changed")
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -115,4 +117,28 @@ func (w withServe) messages(t *testing.T) (list []waiting.Message) {
 		t.Fatalf("%+v: %v", got, err)
 	}
 	return list
+}
+
+// due is a system whose message is due before it is decided about.
+type due struct{ system }
+
+func (due) OpenStore(context.Context) error { return nil }
+
+func (due) FindWaiting(context.Context, client.Waiting, waiting.Decision) (waitingFound, error) {
+	return waitingFound{count: 1}, nil
+}
+
+func (due) DecideWaiting(context.Context, waitingFound, waiting.Decision) (waitingDecided, error) {
+	return waitingDecided{gone: 1}, nil
+}
+
+// A decision that changes no message fails, as one that finds none.
+func TestDecisionThatChangesNothing(t *testing.T) {
+	var out strings.Builder
+	d := waitingDecision{yes: true, Decision: waiting.Decision{Action: waiting.Cancel}}
+	d.Out = &out
+	err := d.run(t.Context(), due{}, nil, nil)
+	if err == nil || err.Error() != "no message was changed" || out.String() != "cancelled 0 messages\n1 message did not wait any more\n" {
+		t.Errorf("%v, %s", err, out.String())
+	}
 }
