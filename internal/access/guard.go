@@ -45,9 +45,13 @@ type Config struct {
 	// their method may, such as searches with POST. Viewers may send them.
 	Queries []string
 
-	// Role returns the role that a request needs, for the text of a refusal: handlers may need
-	// more than Operator. nil: no handler does.
-	Role func(*http.Request) Role
+	// Needs tells which requests need more than Operator, for the text of a refusal. nil: none.
+	Needs Needs
+}
+
+// Needs tells the role that a request needs.
+type Needs interface {
+	Role(r *http.Request) Role
 }
 
 // Guard authenticates requests, refuses those that are not allowed, and records actions.
@@ -60,7 +64,7 @@ type Guard struct {
 	public   *url.URL
 	trusted  []netip.Prefix
 	queries  *http.ServeMux
-	role     func(*http.Request) Role
+	needs    Needs
 	signIn   *http.ServeMux
 	style    string // URL of the style of its pages
 
@@ -91,7 +95,7 @@ func New(cfg Config) (*Guard, error) {
 	g := &Guard{
 		logger: cfg.Logger, recorder: cfg.Recorder, tokens: cfg.Tokens, public: cfg.URL, style: cfg.Stylesheet, trusted: cfg.TrustedProxies,
 		sessions: &sessions{sealer: sealer, secure: secure, ended: map[string]time.Time{}},
-		queries:  http.NewServeMux(), role: cfg.Role,
+		queries:  http.NewServeMux(), needs: cfg.Needs,
 		attempts: newLimiters(attemptRate, attemptBurst), requests: newLimiters(requestRate, requestBurst),
 		refusals: newLimiters(refusalRate, refusalBurst),
 		running:  &concurrency{each: maxRunning, all: maxRunningAll, running: map[string]int{}},
@@ -273,8 +277,8 @@ func (g *Guard) admit(r *http.Request) (Identity, error) {
 		return who, err
 	}
 	if needed := g.neededRole(r); !who.May(needed) {
-		if g.role != nil {
-			needed = max(needed, g.role(r))
+		if g.needs != nil {
+			needed = max(needed, g.needs.Role(r))
 		}
 		return who, &Error{Status: http.StatusForbidden, Problem: who.Name + " has the role " + who.Role.String() + ", and this needs " + needed.String()}
 	}

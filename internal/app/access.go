@@ -16,10 +16,7 @@ import (
 // newGuard makes the guard of http.listen.
 func (a *App) newGuard(recorder access.Recorder, with Extension) (*access.Guard, error) {
 	h := a.settings.HTTP
-	cfg := access.Config{Logger: a.logger, Recorder: recorder, TLS: h.TLS.Cert != "", TrustedProxies: h.TrustedProxies}
-	if with.API != nil {
-		cfg.Role = with.API.Role
-	}
+	cfg := access.Config{Logger: a.logger, Recorder: recorder, TLS: h.TLS.Cert != "", TrustedProxies: h.TrustedProxies, Needs: with.API}
 	if with.Pages != nil {
 		cfg.Stylesheet = with.Pages.Stylesheet()
 	}

@@ -63,11 +63,10 @@ type Pages interface {
 	Stylesheet() string
 }
 
-// API is an HTTP API. Role returns the role that a request needs. Run runs what its requests
-// started until ctx ends.
+// API is an HTTP API. Run runs what its requests started until ctx ends.
 type API interface {
 	http.Handler
-	Role(r *http.Request) access.Role
+	access.Needs
 	Run(ctx context.Context) error
 }
 
