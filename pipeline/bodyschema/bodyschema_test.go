@@ -28,7 +28,7 @@ func write(t *testing.T, files ...string) string {
 	return filepath.Join(dir, files[0])
 }
 
-func load(t *testing.T, files ...string) *Schema {
+func mustLoad(t *testing.T, files ...string) *Schema {
 	t.Helper()
 	s, err := Load(write(t, files...))
 	if err != nil {
@@ -53,7 +53,7 @@ const order = `{
 const parts = `{"$defs": {"id": {"type": "string", "pattern": "^o-[0-9]+$", "maxLength": 10}}}`
 
 func TestCheck(t *testing.T) {
-	s := load(t, "order.json", order, "parts/id.json", parts)
+	s := mustLoad(t, "order.json", order, "parts/id.json", parts)
 	for body, want := range map[string]string{
 		`{"id": "o-1", "total": 0.1, "count": 9007199254740993, "state": "paid", "lines": [{"sku": 1}], "via": null}`: "",
 		`{"id": "o-1", "total": 1e-2}`:            "",
@@ -101,7 +101,7 @@ func TestCheck(t *testing.T) {
 
 // The text is bounded, the same for each delivery, and has no values of the body.
 func TestTextOfManyFaults(t *testing.T) {
-	s := load(t, "s.json", `{"additionalProperties": {"type": "integer"}}`)
+	s := mustLoad(t, "s.json", `{"additionalProperties": {"type": "integer"}}`)
 	var members []string
 	for i := range 900 {
 		members = append(members, fmt.Sprintf(`"%s-%03d": "secret"`, strings.Repeat("é", 400), i))
@@ -123,7 +123,7 @@ func TestDrafts(t *testing.T) {
 		"https://json-schema.org/draft/2020-12/schema": false, "https://json-schema.org/draft/2019-09/schema": false,
 		"http://json-schema.org/draft-07/schema#": true, "http://json-schema.org/draft-06/schema#": true, "http://json-schema.org/draft-04/schema#": true,
 	} {
-		s := load(t, "s.json", fmt.Sprintf(`{"$schema": %q, "format": "ipv4", "maxLength": 20}`, draft))
+		s := mustLoad(t, "s.json", fmt.Sprintf(`{"$schema": %q, "format": "ipv4", "maxLength": 20}`, draft))
 		if err := s.Check([]byte(`"localhost"`)); (err != nil) != format {
 			t.Errorf("%s: %v", draft, err)
 		}
@@ -186,7 +186,7 @@ func TestDigest(t *testing.T) {
 
 // The largest body with nothing but faults takes little memory.
 func TestBounds(t *testing.T) {
-	s := load(t, "s.json", `{"items": {"type": "string", "minLength": 2}}`)
+	s := mustLoad(t, "s.json", `{"items": {"type": "string", "minLength": 2}}`)
 	body := []byte("[" + strings.Repeat("1,", 99_990) + "1]")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -210,7 +210,7 @@ func TestSlowSchema(t *testing.T) {
 		"draft 7": `{"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"x": {"oneOf": [{"properties": {"a": {"$ref": "#/definitions/x"}}, "required": ["b"]}, {"dependencies": {"a": {"additionalProperties": {"$ref": "#/definitions/x"}}}, "required": ["c"]}]}}, "$ref": "#/definitions/x"}`,
 		"items":   `{"anyOf": [{"prefixItems": [{"$ref": "#"}], "minItems": 2}, {"items": {"$ref": "#"}, "contains": {"$ref": "#"}, "minItems": 2}]}`,
 	} {
-		s := load(t, "s.json", alternatives)
+		s := mustLoad(t, "s.json", alternatives)
 		open, end := `{"a":`, "}"
 		if name == "items" {
 			open, end = "[", "]"
