@@ -246,7 +246,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { p.reconciler.Reconcile(reconciling) })
 	work.Go(func() {
-		role.Watcher{Topology: p.cfg.Topology, Connection: p.sending, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, role.Retry, role.Due, role.Poison)
+		role.Watcher{Topology: p.cfg.Topology, Connection: p.sending, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, func(r role.Role) bool { return p.cfg.has(Role(r)) })
 	})
 	work.Go(func() { p.pauses.Watch(ctx) })
 	running, end := context.WithCancel(ctx)

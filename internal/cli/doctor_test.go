@@ -77,6 +77,7 @@ func TestDoctorManagementURLWithoutLogin(t *testing.T) {
 
 func TestDoctor(t *testing.T) {
 	onEvery(t, func(t *testing.T, p parts) {
+		p.broker = p.broker.VHost(t) // without queues of other tests, of which doctor names only some
 		broker := p.broker
 		i := p.install(t, "http://127.0.0.1:1/")
 		list, code := i.findings(t)
@@ -240,7 +241,7 @@ func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
 func policy(t *testing.T, broker rabbittest.Broker, name, definition string) {
 	t.Helper()
 	send := func(method, body string) {
-		request, err := http.NewRequest(method, broker.ManagementURL+"/api/policies/%2F/"+name, strings.NewReader(body))
+		request, err := http.NewRequest(method, broker.ManagementURL+"/api/policies/"+url.PathEscape(broker.VHostName(t))+"/"+name, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

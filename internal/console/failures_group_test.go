@@ -42,7 +42,7 @@ func TestTriage(t *testing.T) {
 	s.mutesUntil(t, group)
 	press("Mute", "muted", "hours", "NaN", "reason", "known").want(t, http.StatusUnprocessableEntity, "expected the hours")
 	press("Mute", "muted", "failures", "1").want(t, http.StatusBadRequest, "expected a reason")
-	press("Mute", "muted", "hours", "2", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.", "for 1 failure", "known")
+	press("Mute", "muted", "hours", "2", "failures", "1", "reason", "known").want(t, http.StatusOK, "Muted.", "until 1 further failure", "known")
 	hidden := s.get(t, "/failures")
 	hidden.want(t, http.StatusOK, "1 group muted, and no other failures")
 	s.get(t, hidden.link(t, "muted=true")).want(t, http.StatusOK, "2 failures in 1 group", "ada <b>", "2 notes", "muted", "Hide muted groups")

@@ -3,6 +3,7 @@ package role
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -22,9 +23,11 @@ type Watcher struct {
 // missingLooks is the number of looks in a row that find no consumer until that is logged.
 const missingLooks = 2
 
-// Watch logs when no process has one of the roles, until ctx ends. A process that restarts is
-// no reason for a log.
-func (w Watcher) Watch(ctx context.Context, roles ...Role) {
+// Watch logs when no process has a role that messages of routes need, until ctx ends. A process
+// that restarts is no reason for a log, and this one knows its own roles, whose consumers may
+// still be starting.
+func (w Watcher) Watch(ctx context.Context, isOwn func(Role) bool) {
+	others := slices.DeleteFunc([]Role{Retry, Due, Poison}, isOwn)
 	ticker := time.NewTicker(w.Every)
 	defer ticker.Stop()
 	for missing := map[Role]int{}; ; { // looks in a row
@@ -33,7 +36,7 @@ func (w Watcher) Watch(ctx context.Context, roles ...Role) {
 		case <-ctx.Done():
 			return
 		}
-		for _, r := range roles {
+		for _, r := range others {
 			w.look(ctx, r, missing)
 		}
 	}
