@@ -77,11 +77,14 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 		}
 		found.Groups[at].Count++
 	}
-	for i := range found.Groups {
-		if err := found.Groups[i].bound(ctx, failures, upTo); err != nil {
-			return found, err
+	err = eachOpen(ctx, failures, found.Groups, func(g *ResolvableGroup, f eventstore.EventSummary) {
+		if upTo == 0 || f.Sequence <= upTo {
+			g.upTo = max(g.upTo, f.Sequence)
+			found.UpTo = max(found.UpTo, f.Sequence)
 		}
-		found.UpTo = max(found.UpTo, found.Groups[i].upTo)
+	})
+	if err != nil {
+		return found, err
 	}
 	slices.SortFunc(found.Groups, func(a, b ResolvableGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.ID, b.ID))
@@ -114,13 +117,16 @@ func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) 
 	for _, id := range ids {
 		discarded[id] = true
 	}
+	hasOthers := map[string]bool{} // by id of a group
+	err = eachOpen(ctx, failures, found.Groups, func(g *ResolvableGroup, f eventstore.EventSummary) {
+		hasOthers[g.ID] = hasOthers[g.ID] || !discarded[f.EventID] && f.Sequence <= g.upTo
+	})
+	if err != nil {
+		return result, err
+	}
 	var events []schemas.State
 	for _, g := range found.Groups {
-		hasOthers, err := g.hasOthers(ctx, failures, discarded)
-		if err != nil {
-			return result, err
-		}
-		if hasOthers {
+		if hasOthers[g.ID] {
 			result.Open = append(result.Open, g.ID)
 			continue
 		}
@@ -133,29 +139,30 @@ func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) 
 	return result, err
 }
 
-// bound sets upTo to the newest open failure of the group, of those up to a sequence; 0: of all.
-func (g *ResolvableGroup) bound(ctx context.Context, failures history.Failures, limit int64) error {
-	for f, err := range failures.Open(ctx, g.Kind.Query()) {
+// maxKinds bounds the groups of one query. More are read with the open failures of all groups.
+const maxKinds = 100
+
+// eachOpen calls do for each open failure of some groups.
+func eachOpen(ctx context.Context, failures history.Failures, groups []ResolvableGroup, do func(*ResolvableGroup, eventstore.EventSummary)) error {
+	places, kinds := map[history.Kind]*ResolvableGroup{}, kql.Or{}
+	for i := range groups {
+		g := &groups[i]
+		places[g.Kind], kinds = g, append(kinds, g.Kind.Query())
+	}
+	node := kql.Node(kinds)
+	switch {
+	case len(kinds) == 0:
+		return nil
+	case len(kinds) > maxKinds:
+		node = kql.All{}
+	}
+	for f, err := range failures.Open(ctx, node) {
 		if err != nil {
 			return err
 		}
-		if limit == 0 || f.Sequence <= limit {
-			g.upTo = max(g.upTo, f.Sequence)
+		if g := places[history.KindOf(f)]; g != nil {
+			do(g, f)
 		}
 	}
 	return nil
-}
-
-// hasOthers reports whether a group has open failures besides the discarded ones, of those that
-// were there when it was found.
-func (g ResolvableGroup) hasOthers(ctx context.Context, failures history.Failures, discarded map[string]bool) (bool, error) {
-	for f, err := range failures.Open(ctx, g.Kind.Query()) {
-		if err != nil {
-			return false, err
-		}
-		if !discarded[f.EventID] && f.Sequence <= g.upTo {
-			return true, nil
-		}
-	}
-	return false, nil
 }
