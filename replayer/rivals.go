@@ -40,8 +40,8 @@ const (
 	recordLag   = time.Hour           // the longest delay of events between broker and store while the log is empty
 )
 
-// findRivals looks for rivals among the jobs of the last weeks. running reports
-// whether a job has a runner.
+// findRivals looks for rivals among the jobs of the last weeks, without those that leave the
+// messages to this one. running reports whether a job has a runner.
 func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running func(Job) (bool, error)) (rivals []*Rival, unreadable int, err error) {
 	for other, err := range r.Jobs(ctx) {
 		if storeretry.EndsRead(err) {
@@ -50,7 +50,7 @@ func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running fun
 		if err == nil && r.now().Sub(other.Created) > maxRivalAge {
 			break
 		}
-		if err == nil && (other.ID == job.ID || !other.Target.Equal(job.Target)) {
+		if err == nil && (other.ID == job.ID || !other.Target.Equal(job.Target) || slices.Contains(slices.Concat(other.LeaveOut, other.LeftTo), job.ID)) {
 			continue
 		}
 		rival := &Rival{Job: other}
@@ -167,14 +167,16 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *lease.Lease, job *Job) ([]*R
 		}
 		return l.IsHeld(ctx, JobQueue(r.cfg.Topology, other.ID))
 	})
+	if err != nil {
+		return nil, err
+	}
 	job.LeftTo = nil
 	for _, other := range others {
-		id := other.Job.ID
-		if !slices.Contains(job.LeaveOut, id) && !slices.Contains(slices.Concat(other.Job.LeaveOut, other.Job.LeftTo), job.ID) {
-			rivals, job.LeftTo = append(rivals, other), append(job.LeftTo, id)
+		if !slices.Contains(job.LeaveOut, other.Job.ID) {
+			rivals, job.LeftTo = append(rivals, other), append(job.LeftTo, other.Job.ID)
 		}
 	}
-	return rivals, errors.Join(err, r.saveOrAdopt(ctx, job))
+	return rivals, r.saveHeartbeat(ctx, job)
 }
 
 // plannedRivals reads the jobs to which the plan of a job leaves messages.

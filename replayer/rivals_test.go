@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,6 +102,37 @@ func TestRivalsLeaveNothingToEachOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCancelledWhileItStarts: a cancellation while a job looks for others ends it.
+func TestCancelledWhileItStarts(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(6)
+	first, second := f.create(f.job("")), f.create(f.job(""))
+	f.resume(first, RunOptions{StopAfter: 1})
+	f.cfg.Jobs = &cancellingJobs{jobStore: f.cfg.Jobs, cancel: func() {
+		if _, err := f.Cancel(context.WithoutCancel(t.Context()), second.ID, "bob"); err != nil {
+			t.Error(err)
+		}
+	}}
+	job, err := f.Run(t.Context(), second.ID, RunOptions{})
+	if job.State != Cancelled || job.Skipped > 0 || err == nil || !strings.Contains(err.Error(), "was cancelled") {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+type jobStore = Jobs
+
+// cancellingJobs does something when jobs are listed for the first time.
+type cancellingJobs struct {
+	jobStore
+	once   sync.Once
+	cancel func()
+}
+
+func (j *cancellingJobs) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
+	j.once.Do(j.cancel)
+	return j.jobStore.Jobs(ctx)
 }
 
 // TestRivalWithManyEqualMessages: the common messages with a rival are found in
