@@ -74,8 +74,8 @@ func (d *direct) Explain(ctx context.Context, r explain.Request) ([]explain.Expl
 	}, time.Now())
 }
 
-// explanations prints what becomes of the messages with an id. Several are told apart by their
-// fingerprints.
+// explanations prints the explanations of the messages with an id. Several have their
+// fingerprints as names.
 func (p printer) explanations(list []explain.Explanation, id string) error {
 	if len(list) == 1 {
 		list[0].Message = id

@@ -125,8 +125,8 @@ type GroupDecided struct {
 }
 
 // Decide records a change of a group, and waits until the store has its event. After ten
-// seconds it is missing: probably no server stores events. A change that ends nothing is not
-// recorded.
+// seconds it is missing: probably no server stores events. A change that makes no difference is
+// not recorded.
 func (s Service) Decide(ctx context.Context, g *Group, change failuregroup.Change, operator string) (GroupDecided, error) {
 	if err := change.Check(time.Now()); err != nil {
 		return GroupDecided{}, app.InputError{Err: err}
