@@ -72,8 +72,8 @@ func TestOverviewOfAlerts(t *testing.T) {
 	s.get(t, link.RequestURI()).want(t, http.StatusOK, "no table for order")
 
 	s.get(t, whole("/alerts")).want(t, http.StatusOK, "1 alert", "firing", "fresh", "evaluates the rules", "1 rule", "1 receiver", "Send a test")
-	s.post(t, "/alerts/test", url.Values{"receiver": {"hook"}, "key": {"k-1"}}).want(t, http.StatusOK, "webhook", "taken", "1 alert")
-	s.post(t, "/alerts/test", url.Values{"receiver": {"other"}, "key": {"k-2"}}).want(t, http.StatusBadRequest, "there is no receiver other", "1 receiver")
+	s.post(t, whole("/alerts/test"), url.Values{"receiver": {"hook"}, "key": {"k-1"}}).want(t, http.StatusOK, "webhook", "taken", "1 alert")
+	s.post(t, whole("/alerts/test"), url.Values{"receiver": {"other"}, "key": {"k-2"}}).want(t, http.StatusBadRequest, "there is no receiver other", "1 receiver")
 	receiver.Close()
 	s.post(t, "/alerts/test", url.Values{"key": {"k-3"}}).want(t, http.StatusOK, "not taken", "connection refused")
 }
@@ -275,12 +275,13 @@ func TestPauseAllRoutes(t *testing.T) {
 	form := url.Values{"queue": {""}, "key": {"k-1"}, "reason": {""}}
 	s.post(t, "/routes/pause", form).want(t, http.StatusUnprocessableEntity, "a pause needs a reason")
 	form.Set("reason", "the brokers move")
-	s.post(t, "/routes/pause", form).want(t, http.StatusOK, "All routes are paused.", "Resume all routes")
+	s.post(t, "/routes/pause", form).want(t, http.StatusOK, "All routes are paused.")
 	s.await(t, 1, "action: paused and error.type: operator and not watership.queue: *")
-	s.get(t, whole("/routes")).want(t, http.StatusOK, "1 route, 1 paused", "with all routes, by an operator", "the brokers move (local)")
+	s.get(t, whole("/routes")).want(t, http.StatusOK, "1 route, 1 paused", "with all routes, by an operator", "the brokers move (local)", "Resume all routes")
 	for range 2 {
-		s.post(t, "/routes/resume", url.Values{"queue": {""}, "key": {"k-2"}}).want(t, http.StatusOK, "All routes are resumed.", "Pause all routes")
+		s.post(t, "/routes/resume", url.Values{"queue": {""}, "key": {"k-2"}}).want(t, http.StatusOK, "All routes are resumed.")
 	}
+	s.get(t, whole("/routes")).want(t, http.StatusOK, "Pause all routes")
 	s.await(t, 1, "action: resumed and error.type: operator")
 }
 
