@@ -67,6 +67,8 @@ func stub(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"template":{"mappings":{"_meta":{"managed_by":"watership","version":1}}}}`)
 	case strings.HasSuffix(r.URL.Path, "_mget"): // of the handover, which is not there
 		fmt.Fprint(w, `{"docs":[{"_index":"jobs","_id":"handover","found":false}]}`)
+	case strings.Contains(r.URL.Path, "/_create/"), strings.Contains(r.URL.Path, "/_doc/"): // the watermarks
+		fmt.Fprint(w, `{"_seq_no":1,"_primary_term":1}`)
 	case strings.HasSuffix(r.URL.Path, "_search"):
 		fmt.Fprint(w, `{"hits":{"hits":[]}}`)
 	default:
