@@ -99,6 +99,9 @@ func (p *page) explanation(ex explain.Explanation) {
 	}
 	field("message", ex.Message)
 	field("queue", ex.Queue)
+	if !ex.Route {
+		field("", "no route has this queue: the default policy counts")
+	}
 	field("error", ex.Error.Text)
 	field("type", ex.Error.Type)
 	field("class", chosenBy(ex.Class, ex.Rule))

@@ -31,6 +31,7 @@ func TestExplain(t *testing.T) {
 		{[]string{"--error", "x", "--queue", "orders", "--header", "tier=gold"}, []string{"class     urgent, by rule gold", "then      poison: failed 1 of 1 attempts"}},
 		{[]string{"--error", "x", "--queue", "orders", "--class", "stock", "-o", "json"}, []string{`"class": "stock"`, `"delay_seconds": 300`}},
 		{[]string{"--error", "x", "--queue", "orders", "--attempt", "2"}, []string{"class     default\n", "attempt   2 of 3 failed", "then      retried after 2h"}},
+		{[]string{"--error", "x", "--queue", "nosuch"}, []string{"queue     nosuch\n          no route has this queue: the default policy counts\n"}},
 		{[]string{"--error", "x"}, []string{"expected the queue of the error"}},
 		{[]string{"id", "--error", "x"}, []string{"expected either the id of a message, or an error"}},
 		{[]string{"nobody"}, []string{"nobody"}},

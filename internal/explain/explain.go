@@ -51,6 +51,7 @@ func (e Error) ErrorType() string { return e.Type }
 type Explanation struct {
 	Message  string    `json:"message,omitempty" doc:"Fingerprint of the message; none: the error was given"`
 	Queue    string    `json:"queue"`
+	Route    bool      `json:"route" doc:"Whether a route has the queue; false: the default policy counts"`
 	Error    Error     `json:"error"`
 	Class    string    `json:"class" doc:"By the rules of now"`
 	Rule     string    `json:"rule,omitempty" doc:"Rule that chooses the class; none: the error names it, or no rule matches"`
@@ -92,7 +93,7 @@ func (cfg Config) Failure(f Failure) Explanation {
 // classify returns the policy and the error of a failure, as the headers of its message change
 // them, and the facts known before a decision.
 func (cfg Config) classify(f Failure) (ex Explanation, policy retry.Policy, err error) {
-	route, policy := cfg.route(f.Queue)
+	route, policy, found := cfg.route(f.Queue)
 	classifier, _ := retry.NewClassifier(slices.Concat(route.Rules, cfg.Rules)...) // the configuration has checked them
 	err = f.Error
 	if f.Class != "" {
@@ -101,7 +102,7 @@ func (cfg Config) classify(f Failure) (ex Explanation, policy retry.Policy, err 
 	rule, err := classifier.Classify(f.Queue, f.Headers, err)
 	policy, before, err := route.Headers.Apply(f.Headers, policy, max(f.Attempt, 1)-1, err)
 	return Explanation{
-		Queue: f.Queue, Error: f.Error, Class: retry.ClassOf(err), Rule: rule, Attempt: before + 1, Failed: f.Time.UTC(),
+		Queue: f.Queue, Route: found, Error: f.Error, Class: retry.ClassOf(err), Rule: rule, Attempt: before + 1, Failed: f.Time.UTC(),
 		Attempts: policy.ForClass(retry.ClassOf(err)).MaxAttempts(), Schedule: []Attempt{},
 	}, policy, err
 }
@@ -132,17 +133,17 @@ func (ex *Explanation) follow(policy retry.Policy, next retry.Decision, err erro
 	ex.GivenUp = failed
 }
 
-// route returns the route of a queue and its policy.
-func (cfg Config) route(queue string) (pipeline.Route, retry.Policy) {
+// route returns the route of a queue and its policy, and whether there is a route.
+func (cfg Config) route(queue string) (pipeline.Route, retry.Policy, bool) {
 	i := slices.IndexFunc(cfg.Routes, func(r pipeline.Route) bool { return r.Queue == queue })
 	route := pipeline.Route{Queue: queue}
 	if i >= 0 {
 		route = cfg.Routes[i]
 	}
 	if policy := cmp.Or(route.Policy, cfg.Default); policy != nil {
-		return route, *policy
+		return route, *policy, i >= 0
 	}
-	return route, retry.Default()
+	return route, retry.Default(), i >= 0
 }
 
 // Message explains the latest failure of a message at a queue ("": the queue that failed

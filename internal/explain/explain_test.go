@@ -34,7 +34,11 @@ func policies() Config {
 
 // text is an explanation on one line.
 func text(ex Explanation) string {
-	line := fmt.Sprintf("%s by %q: %d of %d, %s", ex.Class, ex.Rule, ex.Attempt, ex.Attempts, ex.Action)
+	line := ""
+	if !ex.Route {
+		line = "no route: "
+	}
+	line += fmt.Sprintf("%s by %q: %d of %d, %s", ex.Class, ex.Rule, ex.Attempt, ex.Attempts, ex.Action)
 	for _, attempt := range ex.Schedule {
 		line += fmt.Sprintf(", %d at %s", attempt.Number, attempt.Time.Format("15:04:05"))
 	}
@@ -53,7 +57,7 @@ func TestErrorsAreExplained(t *testing.T) {
 		`gold by "gold": 1 of 1, poison, given up at 22:00:00`:                                {Queue: "orders", Error: stock, Headers: []string{"tier=gold"}},
 		`default by "": 1 of 3, retry, 2 at 22:00:01, 3 at 22:01:01, given up at 22:01:01`:    {Queue: "orders", Error: Error{"", "other"}},
 		`own by "": 1 of 3, retry, 2 at 22:00:01, 3 at 22:01:01, given up at 22:01:01`:        {Queue: "orders", Error: stock, Class: "own"},
-		`stock by "stock": 1 of 2, retry, 2 at 22:00:01, given up at 22:00:01`:                {Queue: "elsewhere", Error: stock},
+		`no route: stock by "stock": 1 of 2, retry, 2 at 22:00:01, given up at 22:00:01`:      {Queue: "elsewhere", Error: stock},
 		`default by "": 1 of 3, retry, 2 at 22:00:01, 3 at 22:00:02, given up at 22:00:02`:    {Queue: "foreign", Error: Error{"", "x"}, Headers: []string{"limit=2"}},
 	} {
 		if err := r.Check(); err != nil {
@@ -105,7 +109,7 @@ func TestMessagesAreExplained(t *testing.T) {
 		"poison":                 {life(again, at(schemas.Poisoned, "orders", "stock", 0)), "", `stock by "": 2 of 3, poison, given up at 23:00:00`},
 		"it was handled":         {life(again, at(schemas.Handled, "orders", "", 0)), "", `stock by "stock": 1 of 3, handled`},
 		"handled elsewhere":      {life(again, at(schemas.Handled, "mail", "", 0)), "", `stock by "stock": 1 of 3, retry, 2 at 22:01:00, 3 at 03:00:01, given up at 03:00:01`},
-		"the queue failed last":  {life(again, at(schemas.RetryScheduled, "mail", "own", time.Second)), "", `own by "": 2 of 2, retry, 3 at 23:00:01, given up at 23:00:01`},
+		"the queue failed last":  {life(again, at(schemas.RetryScheduled, "mail", "own", time.Second)), "", `no route: own by "": 2 of 2, retry, 3 at 23:00:01, given up at 23:00:01`},
 		"another queue":          {life(again, at(schemas.RetryScheduled, "mail", "own", time.Second)), "orders", `stock by "stock": 1 of 3, retry, 2 at 22:01:00, 3 at 03:00:01, given up at 03:00:01`},
 		"a class that was named": {life(at(schemas.RetryScheduled, "orders", "gold", time.Hour)), "", `gold by "": 1 of 1, retry, 2 at 23:00:00, given up at 23:00:00`},
 	} {
