@@ -24,7 +24,8 @@ const (
 
 func allRoles() []Role { return []Role{RoleRetry, RoleDue, RolePoison} }
 
-func (c Config) has(r Role) bool { return c.Standalone || slices.Contains(c.Roles, r) }
+// has reads only fields that Reload does not replace: it is called while that runs.
+func (c *Config) has(r Role) bool { return c.Standalone || slices.Contains(c.Roles, r) }
 
 func (c Config) validateRoles() error {
 	for _, r := range c.Roles {
