@@ -131,9 +131,10 @@ func (f *messageFlow) publishEvent(ctx context.Context, action schemas.Action, e
 	if state.EventID == "" {
 		state.EventID = f.newID()
 	}
-	state.Route, state.Park, state.Progress = false, false, "" // they concern only the way of the message
+	tapped := !state.Untapped && f.bodyIsTapped(action, e)
+	state.Route, state.Park, state.Progress, state.Untapped = false, false, "", false // they concern only the way of the message
 	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
-	if f.bodyIsTapped(action, e) {
+	if tapped {
 		return f.publishEventWithoutBody(ctx, action, e, state, omitted)
 	}
 	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action)})

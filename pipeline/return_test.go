@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -460,4 +461,37 @@ func rejectOne(t *testing.T, b rabbittest.Broker, queue string) {
 	if err := ch.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The events of a message that the tap has not seen have its body, over its attempts.
+func TestEventsOfAnUntappedMessage(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		exchange, queue := topicExchange(t, b), rabbittest.Name(t)
+		var calls atomic.Int32
+		r := start(t, b, func(c *Config) {
+			c.Tap = []Tap{{Exchange: exchange, Type: "topic"}}
+			c.Default = attemptsAfter(5 * time.Millisecond)
+			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error {
+				if calls.Add(1)%2 == 1 {
+					return errBroken
+				}
+				return nil
+			})}}
+		})
+		for untapped, size := range map[bool]int{true: len("edited"), false: 0} {
+			e := schemas.Envelope{Exchange: exchange, RoutingKey: "a", Body: []byte("edited")}
+			state := schemas.State{Fingerprint: e.Fingerprint(), Queue: queue, Replay: "job", ReplayOf: fmt.Sprint(untapped), Untapped: untapped}
+			r.publish(r.topology.Direct(), queue, schemas.DefaultFrameMax.WrapForQueue(e, state, "guest"))
+			for _, action := range []schemas.Action{schemas.RetryScheduled, schemas.Handled} {
+				var found []event
+				rabbittest.Eventually(t, string(action), func() bool {
+					found = r.all(func(e event) bool { return e.Action == action && e.ReplayOf == fmt.Sprint(untapped) })
+					return len(found) == 1
+				})
+				if found[0].Body != size {
+					t.Errorf("untapped %v: %s has a body of %d bytes", untapped, action, found[0].Body)
+				}
+			}
+		}
+	})
 }

@@ -95,10 +95,10 @@ func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, 
 		}
 		m.sent = sent
 	}
-	queue := job.Target.queue(*e)
+	queue, fingerprint := job.Target.queue(*e), r.fingerprint(e, m.sent, job)
 	m.bytes = min(int64(len(m.sent.Body))+1, maxUnconfirmedBytes)
 	m.state = schemas.State{
-		Fingerprint: r.fingerprint(e, m.sent, job), Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
+		Fingerprint: fingerprint, Untapped: queue != "" && fingerprint != e.Fingerprint, Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
 		Replay: job.ID, ReplayOf: e.EventID, Time: r.now(), OriginClaimed: e.OriginClaimed,
 	}
 	return m, nil

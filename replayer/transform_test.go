@@ -74,7 +74,7 @@ func TestTransformOfRoutes(t *testing.T) {
 	}
 	job.Transform = `.headers.a = 1`
 	wantJob(t, f.run(job), Done, 1, 0)
-	if d := f.drain(f.queue); len(d) != 1 || d[0].Headers["a"] != int64(1) {
+	if d := f.drain(f.queue); len(d) != 1 || d[0].Headers["a"] != int64(1) || d[0].Headers["watership-untapped"] != int64(1) {
 		t.Errorf("arrived: %+v", d)
 	}
 	if n := len(f.drain(f.cfg.Topology.Log())); n != 1 {

@@ -30,8 +30,8 @@ func replayedEvents() []Event {
 	for n, e := range []Envelope{everyEnvelope(), {RoutingKey: "orders", Body: []byte("x")}, nearlyFull(frameMax)} {
 		state := fullState(e.Fingerprint())
 		state.EventID = string(rune('a' + n))
-		state.MissingSince, state.NotBefore, state.Undecided = time.Time{}, time.Time{}, false // no document has them
-		state.Time = state.Time.Truncate(time.Microsecond)                                     // the precision of documents
+		state.MissingSince, state.NotBefore, state.Undecided, state.Untapped = time.Time{}, time.Time{}, false, false // no document has them
+		state.Time = state.Time.Truncate(time.Microsecond)                                                            // the precision of documents
 		state.FirstFailed = state.FirstFailed.Truncate(time.Microsecond)
 		for i := range state.Attempts {
 			state.Attempts[i].Time = state.Attempts[i].Time.Truncate(time.Microsecond)

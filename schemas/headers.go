@@ -48,6 +48,7 @@ const (
 	headerParent       = "watership-parent"
 	headerProgress     = "watership-progress"
 	headerClaimed      = "watership-origin-claimed"
+	headerUntapped     = "watership-untapped"
 	headerReplay       = "watership-replay"
 	headerSubscription = "watership-subscription"
 	headerSubscribedAt = "watership-subscription-position"

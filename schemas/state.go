@@ -63,6 +63,11 @@ type State struct {
 	// its consumer, which may not be allowed to publish there.
 	OriginClaimed bool
 
+	// Untapped is whether the tap has not seen the message, though it copies what is published
+	// to the origin: a replay has changed the message and sent it to the queue. Its events
+	// have its body.
+	Untapped bool
+
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
 	Delay    time.Duration // until the next attempt; whole milliseconds
@@ -176,6 +181,7 @@ func (s State) write(h typedTable) {
 	h.setFlag(headerPark, s.Park)
 	h.setText(headerProgress, wholeOrNothing(s.Progress, progressBudget))
 	h.setFlag(headerClaimed, s.OriginClaimed)
+	h.setFlag(headerUntapped, s.Untapped)
 	h.setInt(headerDuration, s.Duration.Nanoseconds())
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
@@ -215,6 +221,7 @@ func readState(h typedTable) State {
 		Stream:   readMessageStream(h),
 
 		OriginClaimed: h.int(headerClaimed) == 1,
+		Untapped:      h.int(headerUntapped) == 1,
 
 		Waits:      int(h.int(headerWaits)),
 		WaitsSince: h.time(headerWaitsSince),

@@ -277,7 +277,7 @@ func fullTable() amqp.Table {
 }
 
 func TestOurHeadersAreAllThere(t *testing.T) {
-	if n := len(fullTable()); n != 34 {
+	if n := len(fullTable()); n != 35 {
 		t.Errorf("there are %d headers of Watership", n)
 	}
 }

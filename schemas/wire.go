@@ -105,7 +105,7 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 	if !f.LeavesRoom(e) {
 		s = State{
 			Fingerprint: s.Fingerprint, Queue: s.Queue, Waits: s.Waits, WaitsSince: s.WaitsSince,
-			Replay: s.Replay, ReplayOf: s.ReplayOf, OriginClaimed: s.OriginClaimed, Subscription: s.Subscription,
+			Replay: s.Replay, ReplayOf: s.ReplayOf, OriginClaimed: s.OriginClaimed, Untapped: s.Untapped, Subscription: s.Subscription,
 		}
 	}
 	p := f.shortened(wrapInHeaders(e, s))

@@ -39,8 +39,8 @@ func fullState(fingerprint string) State {
 	s := State{
 		Version: WireVersion, Fingerprint: fingerprint, Message: "01J", EventID: strings.Repeat("e", longestID),
 		Delay: 10 * time.Second, Waits: 3, WaitsSince: at, MissingSince: at, NotBefore: at, Undecided: true, Parent: "v1:" + strings.Repeat("p", 64),
-		OriginClaimed: true,
-		Replay:        strings.Repeat("j", longestJob), ReplayOf: strings.Repeat("o", longestID),
+		OriginClaimed: true, Untapped: true,
+		Replay: strings.Repeat("j", longestJob), ReplayOf: strings.Repeat("o", longestID),
 	}
 	long := func(c string, size int) string { return strings.Repeat(c, size) }
 	for range maxAttempts {
