@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
@@ -81,7 +83,7 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	if !sys.MayReadBodies() {
 		return errors.New("the token may not read bodies, so no message can be edited: ask for a token with --bodies")
 	}
-	message, failures, err := failedMessage(ctx, sys, id)
+	message, err := e.choose(ctx, sys, id)
 	if err != nil {
 		return err
 	}
@@ -94,9 +96,6 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 		if err == nil {
 			_, err = e.Out.Write(text)
 		}
-		return err
-	}
-	if err := e.findOpen(ctx, sys, id, failures); err != nil {
 		return err
 	}
 	after, kept, err := e.edited(ctx, before)
@@ -120,18 +119,51 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	return e.removeFile()
 }
 
-// findOpen selects the first of some failures that is neither resolved nor replayed.
-func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failures []string) (err error) {
-	e.toFailedQueue = true
-	for _, failure := range failures {
-		e.names = []string{failure}
-		if _, problem := e.planOpen(ctx, sys, id); problem == nil {
-			return nil
+// choose selects the open failure of a message, and returns the message as it failed there: a
+// replay may have changed it. To print, a message without an open failure is enough.
+func (e *failureEdit) choose(ctx context.Context, sys system, id string) (schemas.Envelope, error) {
+	found, _, err := sys.Messages(ctx, id)
+	if err != nil {
+		return schemas.Envelope{}, err
+	}
+	found = slices.DeleteFunc(found, func(m client.Message) bool { return len(latestFailures(m.Events)) == 0 })
+	if len(found) == 0 {
+		return schemas.Envelope{}, fmt.Errorf("no message %q has failed for good", id)
+	}
+	var open []schemas.Event
+	for _, m := range found {
+		failure, problem := e.findOpen(ctx, sys, id, latestFailures(m.Events))
+		if problem == nil {
+			open = append(open, failure)
 		} else if err == nil {
 			err = problem
 		}
 	}
-	return err
+	if n := max(len(open), len(found)); n > 1 && len(open) != 1 {
+		return schemas.Envelope{}, fmt.Errorf("%q names %d failed messages: give the fingerprint of one (watership show %s lists them)", id, n, id)
+	}
+	switch {
+	case len(open) == 1:
+		e.names = []string{open[0].EventID}
+		return failedMessage(ctx, sys, id, open[0], found)
+	case e.print:
+		return failedMessage(ctx, sys, id, latestFailures(found[0].Events)[0], found)
+	}
+	return schemas.Envelope{}, err
+}
+
+// findOpen returns the first of some failures that is neither resolved nor replayed.
+func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failures []schemas.Event) (_ schemas.Event, err error) {
+	e.toFailedQueue = true
+	for _, failure := range failures {
+		e.names = []string{failure.EventID}
+		if _, problem := e.planOpen(ctx, sys, id); problem == nil {
+			return failure, nil
+		} else if err == nil {
+			err = problem
+		}
+	}
+	return schemas.Event{}, err
 }
 
 // planOpen plans to send the message in place of its failure, which must be open.
@@ -175,36 +207,38 @@ func (e *failureEdit) removeFile() error {
 	return os.RemoveAll(e.folder)
 }
 
-// failedMessage returns the message with an id, and the ids of the events of its failures.
-func failedMessage(ctx context.Context, sys system, id string) (schemas.Envelope, []string, error) {
-	found, _, err := sys.Messages(ctx, id)
-	if err != nil {
-		return schemas.Envelope{}, nil, err
+// failedMessage returns the message of a failure, whose body the event or another one of the
+// same message has.
+func failedMessage(ctx context.Context, sys system, id string, failure schemas.Event, found []client.Message) (schemas.Envelope, error) {
+	for whole, err := range sys.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", failure.EventID), Limit: 1}) {
+		if err != nil {
+			return schemas.Envelope{}, err
+		}
+		failure = whole
 	}
-	found = slices.DeleteFunc(found, func(m client.Message) bool { return len(latestFailures(m.Events)) == 0 })
-	switch {
-	case len(found) == 0:
-		return schemas.Envelope{}, nil, fmt.Errorf("no message %q has failed for good", id)
-	case len(found) > 1:
-		return schemas.Envelope{}, nil, fmt.Errorf("%q names %d failed messages: give the fingerprint of one (watership show %s lists them)", id, len(found), id)
-	case found[0].Event.BodyIn != schemas.BodyHere:
-		return schemas.Envelope{}, nil, fmt.Errorf("the body of message %s is not in the store", id)
+	if failure.BodyIn == schemas.BodyHere {
+		return failure.Envelope, nil
 	}
-	return found[0].Event.Envelope, latestFailures(found[0].Events), nil
+	for _, m := range found {
+		if m.Event.Fingerprint == failure.Fingerprint && m.Event.BodyIn == schemas.BodyHere {
+			return m.Event.Envelope, nil
+		}
+	}
+	return schemas.Envelope{}, fmt.Errorf("the body of message %s is not in the store", id)
 }
 
 // latestFailures returns the latest failure at each queue, the newest first.
-func latestFailures(events []schemas.Event) (ids []string) {
+func latestFailures(events []schemas.Event) (latest []schemas.Event) {
 	failed := slices.DeleteFunc(slices.Clone(events), func(e schemas.Event) bool { return e.Action != schemas.Poisoned })
 	slices.SortStableFunc(failed, func(a, b schemas.Event) int { return b.Time.Compare(a.Time) })
 	queues := map[string]bool{}
 	for _, event := range failed {
 		if !queues[event.Queue] {
 			queues[event.Queue] = true
-			ids = append(ids, event.EventID)
+			latest = append(latest, event)
 		}
 	}
-	return ids
+	return latest
 }
 
 // edited returns the message as the user has edited it. kept says in which file it is, for

@@ -65,6 +65,34 @@ func testFailedEdit(t *testing.T, a *playback) {
 	}
 }
 
+// A failure is edited as it failed, after each of its edits.
+func TestFailedEditAgain(t *testing.T) { played(t, testFailedEditAgain) }
+
+func testFailedEditAgain(t *testing.T, a *playback) {
+	failed := a.event(schemas.Poisoned, 1)
+	a.keep(failed)
+	for attempt := 1; attempt <= 3; attempt++ {
+		printed := a.run(t, "failed", "edit", "m-1", "--print")
+		wantRun(t, printed, exitOK, fmt.Sprintf(`"order": %d`, attempt))
+		edited := strings.ReplaceAll(printed.out, fmt.Sprintf(`"order": %d`, attempt), fmt.Sprintf(`"order": %d`, attempt+1))
+		wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1")
+		d := a.broker.Take(t, a.queue, 1)[0]
+		if want := fmt.Sprintf(`{"order":%d}`, attempt+1); string(d.Body) != want {
+			t.Fatalf("arrived: %s, want %s", d.Body, want)
+		}
+		replayed, again := a.event(schemas.Replayed, attempt), a.event(schemas.Poisoned, attempt+1)
+		replayed.Envelope.Properties.MessageID, again.Envelope.Properties.MessageID = "m-1", "m-1"
+		replayed.Failure, replayed.BodyIn, replayed.Envelope.Body = schemas.Failure{}, schemas.BodyInPublished, nil
+		again.Fingerprint = again.Envelope.Fingerprint()
+		for _, e := range []*schemas.Event{&replayed, &again} {
+			e.Replay, e.ReplayOf = d.Headers["watership-replay"].(string), d.Headers["watership-replay-of"].(string)
+		}
+		replayed.EventID = schemas.DerivedID(replayed.Replay, replayed.ReplayOf)
+		a.broker.Take(t, schemas.Topology{Prefix: a.prefix}.Log(), 1) // the event is in the store
+		a.keep(replayed, again)
+	}
+}
+
 // The editor of the environment gets the message, and the edited one is sent after a question.
 func TestFailedEditInAnEditor(t *testing.T) {
 	t.Parallel() // most of it is waiting

@@ -95,27 +95,47 @@ func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary)
 	if err := l.read(ctx, store, own); err != nil {
 		return Life{}, err
 	}
-	replays := eventstore.FieldIn{Field: "watership.replay.of"}
-	for _, e := range l.Events {
-		replays.Values = append(replays.Values, e.EventID)
-	}
-	var others kql.Or
-	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: kql.Not{Node: own}}, replays) {
-		if err != nil {
-			return Life{}, err
-		}
-		if others = append(others, kql.FieldIs("event.id", summary.EventID)); len(others) == MaxEvents {
-			l.More = true
-			break
-		}
-	}
-	if len(others) > 0 {
-		if err := l.read(ctx, store, others); err != nil {
+	for generation := l.Events; len(generation) > 0; {
+		if generation, err = l.readReplays(ctx, store, kql.Not{Node: own}, generation); err != nil {
 			return Life{}, err
 		}
 	}
 	l.Events = inOrder(l.Events)
 	return l, nil
+}
+
+// readReplays adds the events of a query that replays of some events have, and returns those
+// that are new: a replay may fail and be replayed again.
+func (l *Life) readReplays(ctx context.Context, store EventStore, node kql.Node, of []schemas.Event) (added []schemas.Event, err error) {
+	known := map[string]bool{}
+	for _, e := range l.Events {
+		known[e.EventID] = true
+	}
+	replays := eventstore.FieldIn{Field: "watership.replay.of"}
+	for _, e := range of {
+		replays.Values = append(replays.Values, e.EventID)
+	}
+	var others kql.Or
+	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: node}, replays) {
+		switch {
+		case err != nil:
+			return nil, err
+		case known[summary.EventID]:
+			continue
+		case len(others) == MaxEvents || len(l.Events)+len(others) == 2*MaxEvents:
+			l.More = true
+		default:
+			others = append(others, kql.FieldIs("event.id", summary.EventID))
+			continue
+		}
+		break
+	}
+	if len(others) == 0 {
+		return nil, nil
+	}
+	before := len(l.Events)
+	err = l.read(ctx, store, others)
+	return l.Events[before:], err
 }
 
 // read adds the newest events of a query, without bodies, headers and stack traces:
