@@ -214,28 +214,23 @@ func readState(h typedTable) State {
 		Delay:    time.Duration(min(max(0, h.int(headerDelay)), longestDelay.Milliseconds())) * time.Millisecond,
 		Duration: time.Duration(h.int(headerDuration)),
 		Parent:   h.text(headerParent),
-		Replay:   h.text(headerReplay),
-		ReplayOf: h.text(headerReplayOf),
+		Replay:   h.text(headerReplay), ReplayOf: h.text(headerReplayOf),
 		Attempts: readAttempts(h[headerAttempts]),
 		Progress: h.text(headerProgress),
 		Stream:   readMessageStream(h),
 
-		OriginClaimed: h.int(headerClaimed) == 1,
-		Untapped:      h.int(headerUntapped) == 1,
+		OriginClaimed: h.int(headerClaimed) == 1, Untapped: h.int(headerUntapped) == 1,
 
-		Waits:      int(h.int(headerWaits)),
-		WaitsSince: h.time(headerWaitsSince),
+		Waits: int(h.int(headerWaits)), WaitsSince: h.time(headerWaitsSince),
 
 		Deliveries: int(h.int(headerDeliveries)),
 		Suspect:    h.int(headerSuspect) == 1,
 		Position:   h.int(headerPosition),
 
 		MissingSince: h.time(headerMissing),
-		NotBefore:    h.time(headerNotBefore),
-		Undecided:    h.int(headerUndecided) == 1,
+		NotBefore:    h.time(headerNotBefore), Undecided: h.int(headerUndecided) == 1,
 
-		Route: h.int(headerRoute) == 1,
-		Park:  h.int(headerPark) == 1,
+		Route: h.int(headerRoute) == 1, Park: h.int(headerPark) == 1,
 	})
 	s := &state.Subscription
 	s.Name, s.Position = wholeOrNothing(h.text(headerSubscription), longestName), wholeOrNothing(h.text(headerSubscribedAt), longestName+longestID)

@@ -58,7 +58,7 @@ type Explanation struct {
 	Attempt  int       `json:"attempt" doc:"Attempt that failed"`
 	Attempts int       `json:"attempts" doc:"Attempts that the policy allows"`
 	Failed   time.Time `json:"failed" doc:"When the attempt failed"`
-	Action   string    `json:"action" doc:"retry, defer (no attempt is lost), poison, or handled if the message was handled since"`
+	Action   string    `json:"action" doc:"retry, defer (no attempt is lost), poison, or handled or discarded if the message was since"`
 	Reason   string    `json:"reason,omitempty" doc:"Why it is poison"`
 	Delay    float64   `json:"delay_seconds,omitempty" doc:"Until the next attempt, without jitter and spread if the error was given"`
 	Schedule []Attempt `json:"schedule" nullable:"false" doc:"Attempts that would follow, if each fails at once with this error; at most 100"`
@@ -75,7 +75,7 @@ type Attempt struct {
 
 // Recorded is a failure as its event has it.
 type Recorded struct {
-	Action string `json:"action" doc:"retry_scheduled or poisoned, or handled"`
+	Action string `json:"action" doc:"retry_scheduled or poisoned, or handled or discarded"`
 	Class  string `json:"class,omitempty"`
 	Rule   string `json:"rule,omitempty"`
 }
@@ -150,23 +150,23 @@ func (cfg Config) route(queue string) (pipeline.Route, retry.Policy, bool) {
 // last). events are the events of the message, in order; e has its headers.
 func (cfg Config) Message(e schemas.Event, events []schemas.Event, queue string) (Explanation, error) {
 	at := -1
-	handled := map[string]bool{} // by queue, since its failure
+	since := map[string]schemas.Event{} // what happened to the message at each queue, after its failure
 	for i, event := range events {
 		switch event.Action {
 		case schemas.RetryScheduled, schemas.Poisoned:
-			handled[event.Queue] = false
+			delete(since, event.Queue)
 			if queue == "" || event.Queue == queue {
 				at = i
 			}
-		case schemas.Handled:
-			handled[event.Queue] = true
+		case schemas.Handled, schemas.Discarded, schemas.Rescheduled:
+			since[event.Queue] = event
 		}
 	}
 	if at < 0 {
 		return Explanation{}, &NoFailureError{Message: e.Fingerprint, Queue: queue}
 	}
 	failure := events[at]
-	return cfg.recorded(e, failure, handled[failure.Queue]), nil
+	return cfg.recorded(e, failure, since[failure.Queue]), nil
 }
 
 // NoFailureError reports that a message did not fail.
@@ -179,9 +179,10 @@ func (e *NoFailureError) Error() string {
 	return fmt.Sprintf("message %s has no failure", e.Message)
 }
 
-// recorded explains a failure by its event. The decision of the event counts, and the policy
-// for the attempts after the next.
-func (cfg Config) recorded(e, failure schemas.Event, handled bool) Explanation {
+// recorded explains a failure by its event. The decision of the event counts, or of an operator
+// since, and the policy for the attempts after the next. The action of since is empty if nothing
+// has happened since.
+func (cfg Config) recorded(e, failure, since schemas.Event) Explanation {
 	f := Failure{
 		Queue: failure.Queue, Error: Error{failure.Failure.Type, failure.Failure.Message}, Attempt: failure.Attempt,
 		Headers: e.Envelope.Headers, First: failure.FirstFailed, Time: failure.Time,
@@ -192,6 +193,9 @@ func (cfg Config) recorded(e, failure schemas.Event, handled bool) Explanation {
 	next := retry.Decision{Action: retry.Poison}
 	if failure.Action == schemas.RetryScheduled {
 		next = retry.Decision{Action: retry.Retry, Delay: failure.Delay}
+		if since.Action == schemas.Rescheduled {
+			next.Delay = since.Time.Add(since.Delay).Sub(failure.Time)
+		}
 		if !counts(failure) {
 			next.Action = retry.Defer
 			f.Attempt++
@@ -200,9 +204,8 @@ func (cfg Config) recorded(e, failure schemas.Event, handled bool) Explanation {
 	ex, policy, err := cfg.classify(f)
 	ex.Message = e.Fingerprint
 	ex.Recorded = &Recorded{string(failure.Action), failure.Failure.Class, failure.Failure.Rule}
-	if handled {
-		ex.Recorded.Action = string(schemas.Handled)
-		ex.Action = string(schemas.Handled)
+	if since.Action == schemas.Handled || since.Action == schemas.Discarded {
+		ex.Recorded.Action, ex.Action = string(since.Action), string(since.Action)
 		return ex
 	}
 	if next.Action == retry.Poison {

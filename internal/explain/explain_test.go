@@ -77,7 +77,7 @@ func life(steps ...schemas.Event) Life {
 	for i, step := range steps {
 		at := now.Add(time.Duration(i) * time.Hour)
 		e := schemas.Event{State: state, Action: step.Action}
-		if step.Action != schemas.Handled {
+		if step.Action == schemas.RetryScheduled || step.Action == schemas.Poisoned {
 			state = state.Failed(at, 0, step.Queue, step.Failure)
 			if step.Waits > 0 { // it used no attempt
 				state.Attempt, state.Attempts = e.Attempt, e.Attempts
@@ -108,6 +108,8 @@ func TestMessagesAreExplained(t *testing.T) {
 		"an outage":              {life(again, waits), "", `stock by "stock": 2 of 3, defer, 2 at 23:01:00, 3 at 03:00:01, given up at 03:00:01`},
 		"poison":                 {life(again, at(schemas.Poisoned, "orders", "stock", 0)), "", `stock by "": 2 of 3, poison, given up at 23:00:00`},
 		"it was handled":         {life(again, at(schemas.Handled, "orders", "", 0)), "", `stock by "stock": 1 of 3, handled`},
+		"it was cancelled":       {life(again, at(schemas.Discarded, "orders", "", 0)), "", `stock by "stock": 1 of 3, discarded`},
+		"it was postponed":       {life(again, at(schemas.Rescheduled, "orders", "", 2*time.Hour)), "", `stock by "stock": 1 of 3, retry, 2 at 01:00:00, 3 at 03:00:01, given up at 03:00:01`},
 		"handled elsewhere":      {life(again, at(schemas.Handled, "mail", "", 0)), "", `stock by "stock": 1 of 3, retry, 2 at 22:01:00, 3 at 03:00:01, given up at 03:00:01`},
 		"the queue failed last":  {life(again, at(schemas.RetryScheduled, "mail", "own", time.Second)), "", `no route: own by "": 2 of 2, retry, 3 at 23:00:01, given up at 23:00:01`},
 		"another queue":          {life(again, at(schemas.RetryScheduled, "mail", "own", time.Second)), "orders", `stock by "stock": 1 of 3, retry, 2 at 22:01:00, 3 at 03:00:01, given up at 03:00:01`},
@@ -134,7 +136,7 @@ func TestMessagesAreExplained(t *testing.T) {
 			t.Errorf("%v: poison by %q, want %q", err, got.Reason, want)
 		}
 	}
-	got := policies().recorded(schemas.Event{}, life(again).Events[0], false)
+	got := policies().recorded(schemas.Event{}, life(again).Events[0], schemas.Event{})
 	if diff := cmp.Diff(&Recorded{"retry_scheduled", "stock", "former"}, got.Recorded); diff != "" {
 		t.Error(diff)
 	}

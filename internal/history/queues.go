@@ -138,7 +138,7 @@ func (l Life) after(failure schemas.Event, outcome Outcome, latest schemas.Event
 	sent, isReplayed := l.replayOf(failure)
 	switch {
 	case outcome == Waiting:
-		until := failure.Time.Add(failure.Delay)
+		until := l.nextAttempt(failure)
 		at.State, at.Until = QueueWaiting, &until
 	case outcome == Open:
 		at.State, at.Failures = QueueFailed, []string{failure.EventID}
@@ -157,6 +157,17 @@ func (l Life) after(failure schemas.Event, outcome Outcome, latest schemas.Event
 		at.State, at.Time, at.Attempt = QueueHandled, latest.Time, latest.Attempt
 	}
 	return at
+}
+
+// nextAttempt returns the time of the attempt after a failure, which an operator may have moved.
+func (l Life) nextAttempt(failure schemas.Event) time.Time {
+	next := failure
+	for _, e := range l.bySequence() {
+		if e.Sequence > failure.Sequence && e.RecordedAction() == schemas.Rescheduled && e.Queue == failure.Queue && e.Message == failure.Message {
+			next = e
+		}
+	}
+	return next.Time.Add(next.Delay)
 }
 
 // replayOf returns the latest replay of a failure, to its queue or to an exchange. Without a

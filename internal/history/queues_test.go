@@ -48,3 +48,29 @@ func TestReplayThatFailsAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v", queues, err)
 	}
 }
+
+// A message waits for the attempt to which an operator has moved it, until it fails again.
+func TestWaitingUntilAnOperatorSays(t *testing.T) {
+	begin := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+	at := func(minute int, action schemas.Action, instance string, delay time.Duration) schemas.Event {
+		e := schemas.Event{Action: action, Sequence: int64(minute)}
+		e.Queue, e.Message, e.Time, e.Delay = "orders", instance, begin.Add(time.Duration(minute)*time.Minute), delay
+		return e
+	}
+	failed, postponed := at(1, schemas.RetryScheduled, "i", time.Hour), at(2, schemas.Rescheduled, "i", 5*time.Hour)
+	for name, test := range map[string]struct {
+		since []schemas.Event
+		want  time.Duration
+	}{
+		"nothing":            {nil, 61 * time.Minute},
+		"postponed":          {[]schemas.Event{postponed}, 302 * time.Minute},
+		"then at once":       {[]schemas.Event{postponed, at(3, schemas.Rescheduled, "i", 0)}, 3 * time.Minute},
+		"another copy":       {[]schemas.Event{at(3, schemas.Rescheduled, "other", 0)}, 61 * time.Minute},
+		"an earlier attempt": {[]schemas.Event{at(0, schemas.Rescheduled, "i", 9*time.Hour)}, 61 * time.Minute},
+	} {
+		l := Life{Events: append([]schemas.Event{failed}, test.since...)}
+		if got := l.after(failed, Waiting, failed); got.State != QueueWaiting || !got.Until.Equal(begin.Add(test.want)) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
