@@ -340,9 +340,10 @@ func TestPaused(t *testing.T) {
 	r.routes = []routestate.State{
 		{Queue: "orders", State: "paused", ByHand: true, Error: "the database moves"},
 		{Queue: "mails", State: "running"},
+		{Queue: "tills", State: "paused", WithAll: true, Error: "the database moves"},
 		{Queue: "bills", State: "paused", Since: &at, Error: "connection refused"},
 	}
-	r.expect(paused(), "the route of queue orders is paused by an operator", "the route of queue bills is paused since its messages fail")
+	r.expect(paused(), "the route of queue orders is paused by an operator", "the route of queue tills is paused with all routes, by an operator", "the route of queue bills is paused since its messages fail")
 }
 
 // Errors of doctor are alerts, those of a check together; warnings are none.

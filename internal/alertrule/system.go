@@ -24,8 +24,11 @@ func (s System) evaluatePaused(ctx context.Context, _ json.RawMessage) ([]alert.
 			continue
 		}
 		by := "since its messages fail"
-		if route.ByHand {
+		switch {
+		case route.ByHand:
 			by = "by an operator"
+		case route.WithAll:
+			by = "with all routes, by an operator"
 		}
 		a := alert.Alert{
 			Labels: map[string]string{"queue": route.Queue}, Summary: "the route of queue " + route.Queue + " is paused " + by,

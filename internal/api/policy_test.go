@@ -23,6 +23,7 @@ func TestRoutePolicies(t *testing.T) {
 	limited.do(t, http.MethodPost, "/routes/"+url.PathEscape(taken)+"/add", `{"dry_run":true}`).wantProblem(t, http.StatusForbidden, "may not use the queue "+taken)
 	limited.do(t, http.MethodPost, remove, `{}`).wantProblem(t, http.StatusConflict, "there is no policy")
 
+	limited.do(t, http.MethodPost, "/reload", "{}").wantProblem(t, http.StatusForbidden, "lim may not use all queues, and the configuration has the routes of all")
 	preview := limited.post(t, add, `{"dry_run":true}`)
 	digest, _ := preview["digest"].(string)
 	if member(preview, "save", "definition", "dead-letter-exchange") != "watership.retry" || digest == "" || preview["done"] != false {

@@ -48,8 +48,8 @@ func TestDecisionsHaveReasons(t *testing.T) {
 			"discard":    func() error { _, err := a.Discard(t.Context(), []string{"x"}, d); return err },
 			"pause":      func() error { return a.PauseRoute(t.Context(), "orders", d) },
 			"pause all":  func() error { return a.PauseAll(t.Context(), d) },
-			"resume":     func() error { return a.ResumeRoute(t.Context(), "orders", d) },
-			"resume all": func() error { return a.ResumeAll(t.Context(), d) },
+			"resume":     func() error { _, err := a.ResumeRoute(t.Context(), "orders", d); return err },
+			"resume all": func() error { _, err := a.ResumeAll(t.Context(), d); return err },
 			"replay":     func() error { _, err := a.ReplayJob(ReplayRequest{Job: replayer.Job{Reason: text}}); return err },
 			"waiting": func() error {
 				_, _, err := a.DecideWaiting(t.Context(), waiting.Decision{Action: waiting.Cancel, Reason: text}, nil)

@@ -33,37 +33,42 @@ func (a *App) PauseAll(ctx context.Context, d Decision) error {
 	return control.Pause(ctx, pause.All, d.text())
 }
 
+// Resumed tells what a resume has changed.
+type Resumed struct {
+	Changed bool `json:"changed" doc:"false: no operator had paused it"`
+	WithAll bool `json:"paused" doc:"It is still paused by an operator, with all routes"`
+}
+
 // ResumeAll ends PauseAll. Routes that are paused themselves stay so.
-func (a *App) ResumeAll(ctx context.Context, d Decision) error {
+func (a *App) ResumeAll(ctx context.Context, d Decision) (r Resumed, err error) {
 	control, err := a.pauseControl(ctx, reason.Check(d.Reason))
-	if err != nil {
-		return err
+	if err == nil {
+		r.Changed, err = pause.Paused(ctx, control.Publisher, a.topology, pause.All)
 	}
-	paused, err := pause.Paused(ctx, control.Publisher, a.topology, pause.All)
-	if err != nil || !paused {
-		return err
+	if err != nil || !r.Changed {
+		return r, err
 	}
-	return control.Resume(ctx, pause.All, d.text())
+	return r, control.Resume(ctx, pause.All, d.text())
 }
 
 // ResumeRoute resumes a route that an operator has paused.
-func (a *App) ResumeRoute(ctx context.Context, queue string, d Decision) error {
+func (a *App) ResumeRoute(ctx context.Context, queue string, d Decision) (Resumed, error) {
 	control, err := a.pauseControl(ctx, reason.Check(d.Reason))
 	if err != nil {
-		return err
+		return Resumed{}, err
 	}
 	state, err := a.routeState(ctx, queue)
 	switch {
 	case err != nil:
-		return err
+		return Resumed{}, err
 	case !state.ByHand && state.WithAll:
-		return inputErrorf("all routes are paused, the one of queue %s among them: resume all", queue)
+		return Resumed{}, inputErrorf("all routes are paused, the one of queue %s among them: resume all", queue)
 	case !state.ByHand && state.State == "paused":
-		return inputErrorf("the circuit breaker has paused the route of queue %s: it resumes by itself when a message succeeds", queue)
+		return Resumed{}, inputErrorf("the circuit breaker has paused the route of queue %s: it resumes by itself when a message succeeds", queue)
 	case !state.ByHand:
-		return nil
+		return Resumed{}, nil
 	}
-	return control.Resume(ctx, queue, d.text())
+	return Resumed{true, state.WithAll}, control.Resume(ctx, queue, d.text())
 }
 
 // pauseControl returns what pauses and resumes routes, unless there is a mistake in the reason.

@@ -342,7 +342,7 @@ func (d *direct) ChangeRoute(ctx context.Context, change routes.PolicyChange) er
 }
 
 // ResumeRoute implements system.
-func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) error {
+func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) (app.Resumed, error) {
 	if queue == pause.All {
 		return d.ResumeAll(ctx, app.Decision{Operator: operator(), Reason: reason})
 	}

@@ -103,10 +103,18 @@ paused by themselves stay so.`,
 				return err
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
-				if err := sys.ResumeRoute(ctx, queue, choice.reason); err != nil {
+				resumed, err := sys.ResumeRoute(ctx, queue, choice.reason)
+				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("%s no longer paused by hand", subjectOf(queue))
+				text := "no longer paused by hand"
+				switch {
+				case !resumed.Changed:
+					text = "not paused by hand: there is nothing to do"
+				case resumed.WithAll:
+					text = "still paused, with all routes: resume all"
+				}
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("%s %s", subjectOf(queue), text)
 			})
 		},
 	}

@@ -57,10 +57,14 @@ func TestAllRoutesPaused(t *testing.T) {
 		t.Errorf("ready: %s", ready)
 	}
 	wantRun(t, i.run(t, "routes", "resume", later), 2, "all routes are paused, the one of queue "+later+" among them: resume all")
+	wantRun(t, i.run(t, "routes", "pause", i.queue, "--reason", "night"), 0, "is paused")
+	wantRun(t, w.through(t, operator, "routes", "resume", i.queue), 0, "the route of queue "+i.queue+" is still paused, with all routes: resume all\n")
 	if got := service.got(); len(got) != 1 {
 		t.Errorf("handled %d messages while all routes were paused", len(got))
 	}
 	wantRun(t, w.through(t, operator, "routes", "resume", "--all"), 0, "all routes are no longer paused by hand")
+	wantRun(t, i.run(t, "routes", "resume", "--all"), 0, "all routes are not paused by hand: there is nothing to do\n")
+	wantRun(t, i.run(t, "routes", "resume", i.queue), 0, "the route of queue "+i.queue+" is not paused by hand: there is nothing to do\n")
 	until(t, "all messages to be handled", func() bool { return len(service.got()) == 3 })
 	wantRun(t, i.run(t, "doctor"), 0, "no route is paused")
 }

@@ -48,7 +48,7 @@ type system interface {
 	RouteStates(ctx context.Context) ([]routestate.State, error)
 	Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error)
 	PauseRoute(ctx context.Context, queue, reason string) error // of pause.All: all routes
-	ResumeRoute(ctx context.Context, queue, reason string) error
+	ResumeRoute(ctx context.Context, queue, reason string) (app.Resumed, error)
 	PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error)
 	ChangeRoute(ctx context.Context, change routes.PolicyChange) error
 	Alerts(ctx context.Context) (alerts.View, error)

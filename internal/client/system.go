@@ -43,8 +43,9 @@ func routePath(queue string) string {
 }
 
 // ResumeRoute resumes the route of a queue that an operator has paused; "": all routes.
-func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) error {
-	return c.post(ctx, actTimeout, routePath(queue)+"/resume", newKey(), map[string]string{"reason": reason}, nil)
+func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) (resumed app.Resumed, err error) {
+	err = c.post(ctx, actTimeout, routePath(queue)+"/resume", newKey(), map[string]string{"reason": reason}, &resumed)
+	return resumed, err
 }
 
 // PlanRoute returns the change of the policies of a queue by which it gets retries, or loses them.

@@ -119,7 +119,7 @@ type resumeAllInput struct {
 
 type pauseOutput struct{ Body PausedRoute }
 
-// PausedRoute is a route that was paused or resumed.
+// PausedRoute is a route that was paused.
 type PausedRoute struct {
 	Queue  string `json:"queue"`
 	Paused bool   `json:"paused" doc:"An operator has paused it"`
@@ -133,17 +133,26 @@ func (o operations) pauseRoute(ctx context.Context, in *pauseInput) (*pauseOutpu
 	return &pauseOutput{PausedRoute{in.Queue, true}}, err
 }
 
-func (o operations) resumeRoute(ctx context.Context, in *resumeRouteInput) (*pauseOutput, error) {
+type resumeOutput struct{ Body ResumedRoute }
+
+// ResumedRoute is a route that was resumed.
+type ResumedRoute struct {
+	Queue string `json:"queue"`
+	app.Resumed
+}
+
+func (o operations) resumeRoute(ctx context.Context, in *resumeRouteInput) (*resumeOutput, error) {
 	decision, err := decisionAbout(ctx, "resume", in.Queue, in.Body.Reason)
+	out := &resumeOutput{ResumedRoute{Queue: in.Queue}}
 	if err == nil {
-		err = o.app.ResumeRoute(ctx, in.Queue, decision)
+		out.Body.Resumed, err = o.app.ResumeRoute(ctx, in.Queue, decision)
 	}
-	return &pauseOutput{PausedRoute{in.Queue, false}}, err
+	return out, err
 }
 
 type pauseAllOutput struct{ Body PausedRoutes }
 
-// PausedRoutes are all routes, which were paused or resumed.
+// PausedRoutes are all routes, which were paused.
 type PausedRoutes struct {
 	Paused bool `json:"paused" doc:"An operator has paused all routes"`
 }
@@ -156,12 +165,15 @@ func (o operations) pauseAll(ctx context.Context, in *pauseAllInput) (*pauseAllO
 	return &pauseAllOutput{PausedRoutes{true}}, err
 }
 
-func (o operations) resumeAll(ctx context.Context, in *resumeAllInput) (*pauseAllOutput, error) {
+type resumeAllOutput struct{ Body app.Resumed }
+
+func (o operations) resumeAll(ctx context.Context, in *resumeAllInput) (*resumeAllOutput, error) {
+	out := &resumeAllOutput{}
 	decision, err := decisionAboutAll(ctx, "resume", in.Body.Reason)
 	if err == nil {
-		err = o.app.ResumeAll(ctx, decision)
+		out.Body, err = o.app.ResumeAll(ctx, decision)
 	}
-	return &pauseAllOutput{PausedRoutes{false}}, err
+	return out, err
 }
 
 // decisionAboutAll describes an action on all routes, for which a caller needs all queues.

@@ -8,6 +8,7 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/problem"
 )
 
 func (o operations) registerReload(set *operation.Set) {
@@ -25,6 +26,9 @@ type reloadOutput struct{ Body app.Reloaded }
 
 func (o operations) reload(ctx context.Context, _ *reloadInput) (*reloadOutput, error) {
 	access.Describe(ctx, access.Action{Name: "reload", Object: "configuration"})
+	if caller := access.FromContext(ctx); caller.Limited() {
+		return nil, problem.Forbidden(caller.Name+" may not use all queues, and the configuration has the routes of all", "Ask for a token without limits.")
+	}
 	reloaded, err := o.app.Reload(ctx)
 	if err != nil {
 		return nil, err
