@@ -62,7 +62,8 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 
 // addDelivery adds a message and reports whether the batch is complete.
 func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) bool {
-	if len(b.items) == 0 {
+	first := len(b.items) == 0
+	if first {
 		b.startsRedelivered = d.Redelivered
 		timer.Reset(s.cfg.Batch.Wait)
 		s.watermarks.begin(s.claim, b)
@@ -73,6 +74,9 @@ func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) boo
 	s.add(b, d)
 	b.countMessage(d)
 	s.state.lastSequence = b.items[len(b.items)-1].event.Sequence
+	if first {
+		s.progress[s.queue].begin(b.items[0].event.Time)
+	}
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)
 		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || b.documents.bytes >= s.cfg.Memory/2

@@ -11,6 +11,7 @@ type queueProgress struct {
 	mu             sync.Mutex // guards the fields below
 	indexedUntil   time.Time  // every message published earlier is in the store
 	unacknowledged int        // messages
+	read           bool       // the first of these, so that indexedUntil counts it
 	lastChange     time.Time  // when messages were last acknowledged, or the first one came
 }
 
@@ -18,9 +19,23 @@ func (p *queueProgress) receive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unacknowledged == 0 {
-		p.lastChange = time.Now()
+		p.lastChange, p.read = time.Now(), false
 	}
 	p.unacknowledged++
+}
+
+// begin is told when the first message of a batch was published. If no earlier message is
+// unacknowledged, what was published earlier is in the store.
+func (p *queueProgress) begin(published time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.read {
+		return
+	}
+	p.read = true
+	if published.After(p.indexedUntil) {
+		p.indexedUntil = published
+	}
 }
 
 func (p *queueProgress) acknowledge(messages int, newest time.Time) {
@@ -38,7 +53,7 @@ func (p *queueProgress) requeue() {
 }
 
 // Lag returns the age of the newest indexed message of a queue: the time since it was
-// published, or since Lag found the queue empty, or since New. Waiting is the number of
+// published, or since the queue was found empty, or since New. Waiting is the number of
 // ready messages that the broker reports. Lag is 0 if no message is ready or
 // unacknowledged, and for queues that Run does not consume.
 func (x *Indexer) Lag(queue string, waiting int) time.Duration {
@@ -48,9 +63,12 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if waiting == 0 && p.unacknowledged == 0 {
+	switch {
+	case waiting == 0 && p.unacknowledged == 0:
 		p.indexedUntil = time.Now()
 		return 0
+	case waiting == 0 && !p.read:
+		return time.Since(p.lastChange)
 	}
 	return max(0, time.Since(p.indexedUntil))
 }

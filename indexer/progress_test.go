@@ -42,6 +42,33 @@ func TestLagAndStalled(t *testing.T) {
 	run.stop()
 }
 
+// The time in which nothing was published is no lag of the next message.
+func TestLagAfterAnIdleTime(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Newest(t))
+	store := &hangingStore{fakeStore: newFakeStore(func(schemas.Document) bool { return false }), release: make(chan struct{}, 1)}
+	store.release <- struct{}{}
+	run := s.start(store, nil)
+	index, earlier := s.topology.Index(), s.message("m", 0)
+	earlier.Properties.Timestamp = time.Now().Add(-time.Hour)
+	s.publish(earlier)
+	rabbittest.Eventually(t, "it is acknowledged", func() bool { return len(store.release) == 0 && unacknowledged(run, index) == 0 })
+	s.publish(s.message("m", 1))
+	rabbittest.Eventually(t, "the next is written", func() bool { return unacknowledged(run, index) == 1 && run.Lag(index, 0) > 0 })
+	if lag := run.Lag(index, 0); lag > time.Hour/2 {
+		t.Errorf("a message that was just published lags by %s", lag)
+	}
+	close(store.release)
+	run.stop()
+}
+
+func unacknowledged(run *running, queue string) int {
+	p := run.progress[queue]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unacknowledged
+}
+
 // Requeued messages are no longer unacknowledged.
 func TestRequeuedMessagesDoNotStall(t *testing.T) {
 	t.Parallel()
