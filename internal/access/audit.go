@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -89,7 +88,7 @@ func ReadBodies(ctx context.Context, of string) error {
 	action := Action{Name: "read bodies", Object: of}
 	if !i.May(Viewer) || !i.Bodies {
 		Describe(ctx, action) // the answer is recorded
-		return &Error{Status: http.StatusForbidden, Problem: fmt.Sprintf("%s may not read bodies: it needs a token of token create --bodies, or a claim of http.auth.oidc.bodies", i.Name)}
+		return &Error{Status: http.StatusForbidden, Problem: i.Name + " may not read bodies", Remedy: bodiesRemedy}
 	}
 	err := a.recorder.Record(ctx, Record{Identity: i, Action: action, Time: time.Now(), Status: http.StatusOK})
 	if err != nil {
@@ -101,7 +100,8 @@ func ReadBodies(ctx context.Context, of string) error {
 // Error is a refusal with the status of its response.
 type Error struct {
 	Status  int
-	Problem string        // and how to mend it
+	Problem string        // and how to mend it, unless Remedy says that
+	Remedy  string        // may be empty
 	Cause   error         // for the log; may be nil
 	After   time.Duration // until the next attempt can succeed; 0: unknown
 
@@ -116,6 +116,14 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // GetStatus returns the status of the response, as huma.StatusError does.
 func (e *Error) GetStatus() int { return e.Status }
+
+// NeedsRole returns the refusal of an identity without a role.
+func NeedsRole(i Identity, needed Role) *Error {
+	return &Error{
+		Status: http.StatusForbidden, Problem: i.Name + " has the role " + i.Role.String() + ", and this needs " + needed.String(),
+		Remedy: "Ask an administrator for the role.",
+	}
+}
 
 // isMissing reports whether a request was refused as it has no credentials.
 func isMissing(err error) bool {

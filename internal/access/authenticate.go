@@ -98,5 +98,5 @@ func tokenRefusal(err error) error {
 	case errors.As(err, &unreadable):
 		return &Error{Status: http.StatusServiceUnavailable, Problem: "the server cannot read its tokens: see its log", Cause: err}
 	}
-	return &Error{Status: http.StatusUnauthorized, Problem: err.Error()}
+	return &Error{Status: http.StatusUnauthorized, Problem: err.Error(), Remedy: "Ask an administrator for another token, which watership token create makes."}
 }

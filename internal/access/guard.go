@@ -280,7 +280,7 @@ func (g *Guard) admit(r *http.Request) (Identity, error) {
 		if g.needs != nil {
 			needed = max(needed, g.needs.Role(r))
 		}
-		return who, &Error{Status: http.StatusForbidden, Problem: who.Name + " has the role " + who.Role.String() + ", and this needs " + needed.String()}
+		return who, NeedsRole(who, needed)
 	}
 	return who, nil
 }

@@ -39,7 +39,7 @@ func (g *Guard) signInRoutes() *http.ServeMux {
 	}
 	routes.HandleFunc("POST "+pathLogout, g.recorded("sign out", g.logout))
 	routes.HandleFunc("GET "+pathLoggedOut, func(w http.ResponseWriter, _ *http.Request) {
-		writePage(w, problem{"Signed out", http.StatusOK, "The session has ended."}, g.signInPage("/"))
+		writePage(w, problem{Title: "Signed out", Status: http.StatusOK, Detail: "The session has ended."}, g.signInPage("/"))
 	})
 	return routes
 }

@@ -10,26 +10,31 @@ import (
 
 // problem is the body of a refusal (RFC 9457).
 type problem struct {
+	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // refuse writes the response to a refused request: a page if a browser shows it, else
 // a problem.
 func refuse(w http.ResponseWriter, r *http.Request, err error, signIn signInPage) {
 	var refusal *Error
-	if errors.As(err, &refusal) && refusal.After > 0 {
-		w.Header().Set("Retry-After", retryAfter(refusal.After))
-	}
 	p := problem{Status: statusOf(err), Detail: err.Error()}
+	if errors.As(err, &refusal) {
+		p.Remedy = refusal.Remedy
+		if refusal.After > 0 {
+			w.Header().Set("Retry-After", retryAfter(refusal.After))
+		}
+	}
 	p.Title = http.StatusText(p.Status)
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="watership"`)
 	}
 	if wantsPage(r) {
 		if isMissing(err) {
-			p.Title, p.Detail = "Sign in to Watership", signIn.help()
+			p.Title, p.Detail, p.Remedy = "Sign in to Watership", signIn.help(), ""
 		}
 		writePage(w, p, signIn)
 		return
@@ -40,6 +45,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, signIn signInPage
 func writeProblem(w http.ResponseWriter, p problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
+	p.Type = "about:blank"
 	_ = json.NewEncoder(w).Encode(p)
 }
 
@@ -74,6 +80,7 @@ const pageText = `<!doctype html>
 <main class="card">
 <h1>{{.Title}}</h1>
 <p>{{.Detail}}</p>
+{{with .Remedy}}<p>{{.}}</p>{{end}}
 {{if .SignIn.Provider}}<p><a class="button main" href="/auth/login?return={{.SignIn.Return}}">Sign in</a></p>{{end}}
 {{if .SignIn.Token}}<form method="post" action="/auth/token">
 <input type="hidden" name="return" value="{{.SignIn.Return}}">

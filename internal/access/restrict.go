@@ -76,7 +76,7 @@ func checkBodies(query kql.Node) error {
 		return nil
 	case kql.Is:
 		if n.Field == nil {
-			return &BodySearchError{fmt.Sprintf("%q searches all fields, with bodies: name a field, such as error.message", n.Value.Pattern.Text())}
+			return &BodySearchError{fmt.Sprintf("%q searches all fields, bodies among them, which the caller may not read: name a field, such as error.message", n.Value.Pattern.Text())}
 		}
 		return checkField(n.Field)
 	case kql.Exists:
@@ -84,7 +84,7 @@ func checkBodies(query kql.Node) error {
 	case kql.Range:
 		return checkField(n.Field)
 	}
-	return &BodySearchError{"the query is not KQL, so it may search bodies"}
+	return &BodySearchError{"the query is not KQL, so it may search bodies, which the caller may not read"}
 }
 
 func firstError(nodes []kql.Node) error {
@@ -101,7 +101,7 @@ func checkField(name kql.Pattern) error {
 	body := first == bodyObject || strings.HasPrefix(first, bodyObject+".") ||
 		name.Wild() && (strings.HasPrefix(bodyObject, first) || strings.HasPrefix(first, bodyObject))
 	if body {
-		return &BodySearchError{fmt.Sprintf("%s searches bodies", name.Text())}
+		return &BodySearchError{fmt.Sprintf("%s searches bodies, which the caller may not read", name.Text())}
 	}
 	return nil
 }
@@ -112,5 +112,10 @@ type BodySearchError struct{ Problem string }
 
 // Error implements error.
 func (e *BodySearchError) Error() string {
-	return e.Problem + "; bodies need the permission to read them (token create --bodies, or http.auth.oidc.bodies)"
+	return e.Problem
 }
+
+// Remedy returns what the caller can do.
+func (e *BodySearchError) Remedy() string { return bodiesRemedy }
+
+const bodiesRemedy = "Ask an administrator for a token of token create --bodies, or for bodies in http.auth.oidc.roles."

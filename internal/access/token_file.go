@@ -69,7 +69,7 @@ func (f *TokenFile) findHash(hash [sha256.Size]byte, now time.Time) (Token, erro
 	case !found:
 		return Token{}, errNoToken
 	case token.Expired(now):
-		return token, fmt.Errorf("the token %s expired on %s", token.Name, token.Expires.UTC().Format(time.DateOnly))
+		return token, fmt.Errorf("the token %s expired at %s", token.Name, token.Expires.UTC().Format(time.RFC3339))
 	}
 	return token, nil
 }

@@ -248,13 +248,17 @@ func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamRespon
 
 type cancelInput struct {
 	ID   string `path:"id" maxLength:"100" doc:"Id of the job"`
-	Body struct {
+	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 	}
 }
 
 func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, error) {
-	access.Describe(ctx, access.Action{Name: "cancel", Object: "job " + in.ID, Reason: in.Body.Reason})
+	reason := ""
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	access.Describe(ctx, access.Action{Name: "cancel", Object: "job " + in.ID, Reason: reason})
 	replays, job, err := a.job(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -263,8 +267,8 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 		return &jobOutput{replayjson.NewJob(job)}, nil
 	}
 	why := "by " + access.FromContext(ctx).Name
-	if in.Body.Reason != "" {
-		why += ": " + in.Body.Reason
+	if reason != "" {
+		why += ": " + reason
 	}
 	if job.Finished() {
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
@@ -276,7 +280,7 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 type resumeInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
 	IdempotencyKey
-	Body struct {
+	Body *struct {
 		StopAfter int `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job again after this many messages"`
 	}
 }
@@ -296,5 +300,9 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {
 		return nil, err
 	}
-	return &jobOutput{replayjson.NewJob(job)}, a.runs.Start(ctx, job, in.Body.StopAfter)
+	stopAfter := 0
+	if in.Body != nil {
+		stopAfter = in.Body.StopAfter
+	}
+	return &jobOutput{replayjson.NewJob(job)}, a.runs.Start(ctx, job, stopAfter)
 }

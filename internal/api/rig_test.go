@@ -252,5 +252,8 @@ func (r response) wantProblem(t *testing.T, status int, detail string) map[strin
 	if r.StatusCode != status || r.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(text, detail) {
 		t.Errorf("%s %s: %s %s %s, want %d %q", r.Request.Method, r.Request.URL, r.Status, r.Header.Get("Content-Type"), r.body, status, detail)
 	}
+	if refused := status == http.StatusUnauthorized || status == http.StatusForbidden; problem["type"] != "about:blank" || refused && problem["remedy"] == nil {
+		t.Errorf("%s %s does not say what to do: %s", r.Request.Method, r.Request.URL, r.body)
+	}
 	return problem
 }

@@ -159,7 +159,7 @@ func parseCursor[T any](text string) (c T, err error) {
 	if err == nil {
 		err = json.Unmarshal(data, &c)
 	}
-	if err != nil {
+	if err != nil || formatCursor(c) != text { // another object would be the beginning
 		return c, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
 	}
 	return c, nil

@@ -47,7 +47,9 @@ func testStreams(t *testing.T, r rig) {
 	other := r.as(t, access.Token{Name: "eve", Role: access.Viewer, Exchanges: []string{"mail"}})
 	other.do(t, http.MethodGet, path, "").wantProblem(t, http.StatusNotFound, `no message is of the stream "order/42 ü"`)
 	r.do(t, http.MethodGet, "/streams/nobody", "").wantProblem(t, http.StatusNotFound, `"nobody"`)
-	r.do(t, http.MethodGet, path+"?cursor=e", "").wantProblem(t, http.StatusBadRequest, "cursor")
+	for _, cursor := range []string{"e", "eyJ4IjoxfQ"} { // the second is {"x":1}
+		r.do(t, http.MethodGet, path+"?cursor="+cursor, "").wantProblem(t, http.StatusBadRequest, "the cursor cannot be read")
+	}
 	r.do(t, http.MethodGet, path+"?limit=501", "").wantProblem(t, http.StatusUnprocessableEntity, "")
 }
 

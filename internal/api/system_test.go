@@ -209,8 +209,10 @@ func testReplays(t *testing.T, s system) {
 	if groups := s.get(t, "/failures/groups"); groups["failures"] != 0.0 {
 		t.Errorf("unresolved: %v", groups)
 	}
-	s.do(t, http.MethodPost, "/replays/"+id+"/resume", "{}").wantProblem(t, http.StatusConflict, "nothing left")
-	s.do(t, http.MethodPost, "/replays/"+id+"/cancel", "{}").wantProblem(t, http.StatusConflict, "nothing left")
+	for _, body := range []string{"{}", ""} {
+		s.do(t, http.MethodPost, "/replays/"+id+"/resume", body).wantProblem(t, http.StatusConflict, "nothing left")
+		s.do(t, http.MethodPost, "/replays/"+id+"/cancel", body).wantProblem(t, http.StatusConflict, "nothing left")
+	}
 	s.do(t, http.MethodGet, "/replays/nobody", "").wantProblem(t, http.StatusNotFound, "nobody")
 }
 

@@ -121,11 +121,11 @@ func (c *Client) problem(p problem.Problem) *Error {
 	}
 	remedy := p.Remedy
 	switch {
-	case remedy != "":
 	case p.Status == http.StatusUnauthorized && c.token == "":
 		remedy = "Name the file with your token: --token-file FILE."
 	case p.Status == http.StatusUnauthorized:
 		remedy = "Ask an administrator for a new token (watership token create), and write it into the file of --token-file."
+	case remedy != "":
 	case p.Status == http.StatusForbidden:
 		remedy = "Ask an administrator for a token that may do this."
 	case p.Status == http.StatusTooManyRequests:

@@ -4,6 +4,7 @@ package operation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -111,9 +112,12 @@ func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I
 func (s *Set) checkRole(role access.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if caller := access.FromContext(ctx.Context()); !caller.May(role) {
-			p := fmt.Sprintf("%s has the role %s, and this needs %s", caller.Name, caller.Role, role)
-			access.Refuse(ctx.Context(), p)
-			_ = huma.WriteErr(s.huma, ctx, http.StatusForbidden, p)
+			refused := access.NeedsRole(caller, role)
+			access.Refuse(ctx.Context(), refused.Problem)
+			p := problem.New(ctx.Context(), refused)
+			ctx.SetHeader("Content-Type", p.ContentType(""))
+			ctx.SetStatus(p.Status)
+			_ = json.NewEncoder(ctx.BodyWriter()).Encode(p)
 			return
 		}
 		next(ctx)

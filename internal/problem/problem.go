@@ -117,9 +117,9 @@ func New(ctx context.Context, err error) *Problem {
 	var noSubscription *subscription.NotFoundError
 	switch {
 	case errors.As(err, &refused):
-		p.Status = refused.Status
+		p.Status, p.Remedy = refused.Status, refused.Remedy
 	case errors.As(err, &bodies):
-		p.Status = http.StatusForbidden
+		p.Status, p.Remedy = http.StatusForbidden, bodies.Remedy()
 	case errors.As(err, &syntax):
 		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, fmt.Sprintf("found %s, expected %s", syntax.Found, syntax.Expected), syntax.Hint
 		p.Position = newPosition(syntax.Query, syntax.Offset)

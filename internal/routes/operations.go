@@ -112,9 +112,16 @@ type resumeRouteInput struct {
 
 type resumeAllInput struct {
 	IdempotencyKey
-	Body struct {
+	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is resumed"`
 	}
+}
+
+func (in *resumeAllInput) reason() string {
+	if in.Body == nil {
+		return ""
+	}
+	return in.Body.Reason
 }
 
 type pauseOutput struct{ Body PausedRoute }
@@ -142,7 +149,7 @@ type ResumedRoute struct {
 }
 
 func (o operations) resumeRoute(ctx context.Context, in *resumeRouteInput) (*resumeOutput, error) {
-	decision, err := decisionAbout(ctx, "resume", in.Queue, in.Body.Reason)
+	decision, err := decisionAbout(ctx, "resume", in.Queue, in.reason())
 	out := &resumeOutput{ResumedRoute{Queue: in.Queue}}
 	if err == nil {
 		out.Body.Resumed, err = o.app.ResumeRoute(ctx, in.Queue, decision)
@@ -169,7 +176,7 @@ type resumeAllOutput struct{ Body app.Resumed }
 
 func (o operations) resumeAll(ctx context.Context, in *resumeAllInput) (*resumeAllOutput, error) {
 	out := &resumeAllOutput{}
-	decision, err := decisionAboutAll(ctx, "resume", in.Body.Reason)
+	decision, err := decisionAboutAll(ctx, "resume", in.reason())
 	if err == nil {
 		out.Body, err = o.app.ResumeAll(ctx, decision)
 	}
