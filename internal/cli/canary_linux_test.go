@@ -61,6 +61,19 @@ func TestCanaryInATerminal(t *testing.T) {
 	}
 }
 
+// The outcome of a single failure is waited for, as that of canaries.
+func TestRetryOfOneFailure(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
+	i := install(t, rabbittest.Embedded(t), service.url)
+	i.serve(t)
+	i.must(t, "publish", "--exchange", i.exchange, "--message-id", "m-1", writeFile(t, "order.json", "{}"))
+	i.eventually(t, "action: poisoned", 1)
+	wantRun(t, i.run(t, "failed", "retry", "--yes"), exitFailed, "sent 1 of 1", "of 1 message: 0 handled, 1 failed, 0 not reported", "1 message failed again")
+	service.mend()
+	wantRun(t, i.run(t, "failed", "retry", "--yes"), exitOK, "sent 1 of 1", "of 1 message: 1 handled, 0 failed, 0 not reported")
+}
+
 // Ctrl-C at a question ends the command, and nothing was sent.
 func TestInterruptAtAQuestion(t *testing.T) { played(t, testInterruptAtAQuestion) }
 

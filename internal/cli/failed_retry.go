@@ -33,7 +33,8 @@ func newFailedRetry(from *settings) *cobra.Command {
 	cmd := r.command(from)
 	cmd.Use, cmd.Short = "retry [QUERY]", "Replay failures: one first, then the rest"
 	cmd.Long = `Replay the unresolved failures that match a query to the queue that failed. One message is
-sent first: if its consumer handles it, the rest follows. A terminal prompts in between.
+sent first: if its consumer handles it, the rest follows. A terminal prompts in between. The
+outcome of a single failure is waited for, too.
 
 It is "replay --to-failed-queue --canary 1" for failures, with the same flags but those of
 other targets.`

@@ -25,6 +25,8 @@ func (r *replay) execute(ctx context.Context, jobs replays, plan client.Plan) (r
 	switch {
 	case ran.ID == "":
 		return ran, err
+	case err == nil && r.canary > 0 && ran.State == replayer.Done:
+		return ran, errors.Join(reportJob(r.Streams, ran, nil), r.reportCanaries(ctx, jobs, ran))
 	case err != nil || stopAfter == 0 || ran.State != replayer.Paused:
 		return ran, reportJob(r.Streams, ran, err)
 	}
@@ -63,12 +65,30 @@ func (r *replay) confirmCanary(ctx context.Context, jobs replays, job replayer.J
 	return err
 }
 
+// reportCanaries waits for the outcomes of a job that has no more messages than canaries. It
+// returns an error if any failed again.
+func (r *replay) reportCanaries(ctx context.Context, jobs replays, job replayer.Job) error {
+	outcomes, err := app.AwaitOutcomes(ctx, jobs, job, r.canaryWait)
+	if err != nil || job.Sent == 0 {
+		return err
+	}
+	r.printOutcomes(outcomes, job)
+	if outcomes.Failed > 0 {
+		return fmt.Errorf("%s failed again", wording.Plural(outcomes.Failed, "message"))
+	}
+	return nil
+}
+
 func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
 	unsent := ""
 	if n := job.Processed() - job.Sent; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
 	}
-	fmt.Fprintf(r.Out, "of the first %s: %d handled, %d failed, %d not reported%s\n", wording.Plural(job.Processed(), "message"),
+	first := "the first "
+	if job.Finished() {
+		first = ""
+	}
+	fmt.Fprintf(r.Out, "of %s%s: %d handled, %d failed, %d not reported%s\n", first, wording.Plural(job.Processed(), "message"),
 		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
 	for _, problem := range outcomes.Problems {
 		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
