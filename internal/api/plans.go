@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -175,7 +176,7 @@ func (a *API) checkReplay(caller access.Identity, r Replay) error {
 	case t.Kind != string(replayer.ToExchange) && (t.Exchange != "" || t.Key != nil):
 		return problem.BadRequest("target.exchange and target.routing_key are for the kind exchange", "")
 	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
-		return problem.BadRequest("the target is one of Watership's own", "Choose a queue or an exchange of your system.")
+		return problem.BadRequest(cmp.Or(t.Queue, t.Exchange)+" is one of Watership's own", "Choose a queue or an exchange of your system.")
 	case t.Queue != "" && !caller.MayQueue(t.Queue):
 		return notAllowed(caller, "queue", t.Queue)
 	case t.Kind == string(replayer.ToExchange):

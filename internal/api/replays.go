@@ -292,7 +292,7 @@ func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, er
 	case err != nil:
 		return nil, err
 	case job.Finished():
-		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)}
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: replayjson.EndedText(job)}
 	case job.Running(time.Now()):
 		return nil, &replayer.BusyError{ID: job.ID}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -95,7 +96,7 @@ func resume(ctx context.Context, t terminal.Streams, jobs replays, id string, ye
 		return err
 	}
 	if job.Finished() {
-		return fmt.Errorf("job %s is %s: there is nothing left to do", job.ID, job.State)
+		return errors.New(replayjson.EndedText(job))
 	}
 	if agreed, err := confirmResume(ctx, t, job, yes); !agreed {
 		return err

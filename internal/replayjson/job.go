@@ -1,6 +1,7 @@
 package replayjson
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/watershipmq/watership/replayer"
@@ -69,4 +70,12 @@ func NewJob(j replayer.Job) Job {
 		job.Ended = &j.Ended
 	}
 	return job
+}
+
+// EndedText says why a job that has ended cannot be resumed.
+func EndedText(job replayer.Job) string {
+	if job.State == replayer.Cancelled {
+		return fmt.Sprintf("job %s is cancelled, which cannot be undone: replay the messages that it has not sent by another job", job.ID)
+	}
+	return fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)
 }

@@ -145,7 +145,10 @@ func (o operations) find(ctx context.Context, id string) (*Group, error) {
 func problemOf(err error) error {
 	var unknown *NotFoundError
 	if errors.As(err, &unknown) {
-		return problem.NotFound(fmt.Sprintf("no group of failures has the id %q", unknown.ID))
+		return &problem.Problem{
+			Status: http.StatusNotFound, Detail: fmt.Sprintf("no group of failures has the id %q", unknown.ID),
+			Remedy: "GET /failures/groups?muted=true lists them (watership failed --muted).",
+		}
 	}
 	return err
 }
