@@ -115,6 +115,9 @@ func (d adoptArgs) run(ctx context.Context, sys system) error {
 	if err == nil || done.Failures > 0 {
 		d.print("took in", done)
 	}
+	if err == nil && done.Failures == 0 && done.Unreadable > 0 && !d.follow {
+		return errors.New("nothing was taken in")
+	}
 	return err
 }
 

@@ -60,6 +60,7 @@ func TestAdoptThroughServer(t *testing.T) {
 	if got.out = strings.ReplaceAll(got.out, other, one); got != directly {
 		t.Errorf("through the server: %+v\ndirectly: %+v", got, directly)
 	}
+	wantRun(t, through("adopt", other, "--as", "spring", "--queue", "orders", "--yes"), 1, "took in 0 failures", "1 message cannot be read", "nothing was taken in")
 	wantRun(t, through("adopt", other, "--as", "spring", "--follow", "--yes"), 2, "--follow cannot go through --server")
 }
 
