@@ -155,7 +155,7 @@ func TestCancelReplay(t *testing.T) {
 	s.post(t, action, form).want(t, http.StatusOK, "cancelled", "by local: wrong orders")
 	s.get(t, path).without(t, "Send the rest")
 	resume, rest := page.form(t, "Send the rest (2)")
-	s.post(t, resume, rest).want(t, http.StatusConflict, "is cancelled: there is nothing left to do")
+	s.post(t, resume, rest).want(t, http.StatusConflict, "is cancelled, which cannot be undone")
 }
 
 // A job that runs is followed until it is cancelled.
