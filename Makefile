@@ -49,7 +49,6 @@ bench: ## Run every benchmark on real servers
 soak: ## Run the long forms of the fault and load tests, and all on every RabbitMQ
 	@.ci/tools
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
-		WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout 1h ./internal/rabbit ./internal/cli && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
 		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(EVERY_RABBITMQ)
 

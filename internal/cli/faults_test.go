@@ -23,17 +23,10 @@ import (
 )
 
 const (
-	faultTime   = 50 * time.Second // of publishing, so that faults fall among the messages
-	faultRounds = 2
+	faultMessages = 20_000
+	faultPace     = 400 // messages a second, so that faults fall among them
+	faultRounds   = 2
 )
-
-// faultMessages returns how many messages a site gets.
-func faultMessages() int {
-	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
-		return 20_000
-	}
-	return 8_000
-}
 
 // TestNothingLost publishes while serve is killed, RabbitMQ is restarted and
 // Elasticsearch is stopped and started, twice each. Every message is
@@ -117,9 +110,9 @@ func faultID(n int) string { return fmt.Sprintf("m-%05d", n) }
 // publish sends every message until the broker has confirmed it.
 func (s *site) publish(t *testing.T) {
 	publisher := s.publisher(t)
-	pace := rate.NewLimiter(rate.Limit(float64(faultMessages())/faultTime.Seconds()), 1)
+	pace := rate.NewLimiter(faultPace, 1)
 	var unconfirmed sync.WaitGroup
-	for n := range faultMessages() {
+	for n := range faultMessages {
 		if err := pace.Wait(t.Context()); err != nil {
 			t.Error(err)
 			return
@@ -159,18 +152,18 @@ func (s *site) check(t *testing.T) {
 	for {
 		seen = countEvents(t, store)
 		ended := seen.ended()
-		if len(seen.events[schemas.Published]) == faultMessages() && ended == faultMessages() {
+		if len(seen.events[schemas.Published]) == faultMessages && ended == faultMessages {
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: of %d messages, %d are in the store and %d are handled or poisoned",
-				s.name, faultMessages(), len(seen.events[schemas.Published]), ended)
+				s.name, faultMessages, len(seen.events[schemas.Published]), ended)
 		}
 		time.Sleep(time.Second)
 	}
 	posts := s.service.got()
 	twice := 0
-	for n := range faultMessages() {
+	for n := range faultMessages {
 		if len(posts[faultID(n)]) == 0 {
 			t.Errorf("%s: the service never got %s", s.name, faultID(n))
 		}
@@ -179,7 +172,7 @@ func (s *site) check(t *testing.T) {
 		}
 	}
 	t.Logf("%s: %d messages, %d crashes of serve: none lost; duplicates: %d posts, %d handled, %d poisoned, %d published events",
-		s.name, faultMessages(), s.crashes, twice, seen.more(schemas.Handled), seen.more(schemas.Poisoned), seen.more(schemas.Published))
+		s.name, faultMessages, s.crashes, twice, seen.more(schemas.Handled), seen.more(schemas.Poisoned), seen.more(schemas.Published))
 }
 
 // eventCounts counts events by action and message id.
