@@ -24,13 +24,14 @@ import (
 func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
 	results := make([]eventstore.Result, len(docs))
 	documents := make(map[int]parsedDocument, len(docs))
+	compressor := s.compressor.Load()
 	for i, doc := range docs {
 		parsed, err := s.layout.parse(doc)
 		if err != nil {
 			results[i] = eventstore.Result{Status: eventstore.Refused, Reason: oneLineError{err}.Error()}
 			continue
 		}
-		documents[i] = parsed
+		documents[i] = parsed.compressedBy(compressor) // here, since others can write meanwhile
 	}
 	if len(documents) == 0 {
 		return results, nil
@@ -135,7 +136,10 @@ func (l layout) eventRow(n int64, e parsedDocument) []any {
 
 // insertParts writes an event to all tables but event.
 func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument) error {
-	if _, err := w.insertDocument.ExecContext(ctx, n, w.compressor.Compress(e.head), w.compressor.Compress(e.body)); err != nil {
+	if e.compressed.by != w.compressor {
+		e = e.compressedBy(w.compressor)
+	}
+	if _, err := w.insertDocument.ExecContext(ctx, n, e.compressed.head, e.compressed.body); err != nil {
 		return err
 	}
 	if e.hasText() {

@@ -29,6 +29,20 @@ type compressor struct {
 	dictionary int64 // its n; 0 for none
 }
 
+// compressedDocument is the head and the body of a document.
+type compressedDocument struct {
+	by         *compressor // nil: not compressed yet
+	head, body []byte
+}
+
+// compressedBy returns the document compressed by c, or as it is if c is nil.
+func (e parsedDocument) compressedBy(c *compressor) parsedDocument {
+	if c != nil {
+		e.compressed = compressedDocument{c, c.Compress(e.head), c.Compress(e.body)}
+	}
+	return e
+}
+
 // decompressors has the decompressors of the dictionaries that were read last.
 type decompressors struct {
 	mu     sync.Mutex // guards opened

@@ -14,6 +14,7 @@ import (
 type parsedDocument struct {
 	id, stream string
 	head, body []byte
+	compressed compressedDocument
 	values     []any // in the order of layout.columns
 	words      []any // in the order of layout.texts
 	terms      []term
