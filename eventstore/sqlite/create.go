@@ -136,10 +136,8 @@ func (l layout) eventRow(n int64, e parsedDocument) []any {
 
 // insertParts writes an event to all tables but event.
 func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument) error {
-	if e.compressed.by != w.compressor {
-		e = e.compressedBy(w.compressor)
-	}
-	if _, err := w.insertDocument.ExecContext(ctx, n, e.compressed.head, e.compressed.body); err != nil {
+	stored := e.compressedBy(w.compressor).compressed
+	if _, err := w.insertDocument.ExecContext(ctx, n, stored[0], stored[1]); err != nil {
 		return err
 	}
 	if e.hasText() {

@@ -29,16 +29,10 @@ type compressor struct {
 	dictionary int64 // its n; 0 for none
 }
 
-// compressedDocument is the head and the body of a document.
-type compressedDocument struct {
-	by         *compressor // nil: not compressed yet
-	head, body []byte
-}
-
-// compressedBy returns the document compressed by c, or as it is if c is nil.
+// compressedBy returns the document compressed by c, or as it is if c is nil or has done so.
 func (e parsedDocument) compressedBy(c *compressor) parsedDocument {
-	if c != nil {
-		e.compressed = compressedDocument{c, c.Compress(e.head), c.Compress(e.body)}
+	if c != nil && c != e.compressor {
+		e.compressor, e.compressed = c, [2][]byte{c.Compress(e.head), c.Compress(e.body)}
 	}
 	return e
 }

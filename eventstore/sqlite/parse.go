@@ -14,9 +14,10 @@ import (
 type parsedDocument struct {
 	id, stream string
 	head, body []byte
-	compressed compressedDocument
-	values     []any // in the order of layout.columns
-	words      []any // in the order of layout.texts
+	compressor *compressor // nil: not compressed yet
+	compressed [2][]byte   // head and body
+	values     []any       // in the order of layout.columns
+	words      []any       // in the order of layout.texts
 	terms      []term
 }
 
