@@ -18,7 +18,7 @@ type Status struct {
 	Problem string       `json:"problem,omitempty" doc:"Why it is not ready"`
 	Index   []IndexQueue `json:"index" nullable:"false" doc:"Queues of copies and events on their way to the store"`
 
-	Reload *Reloaded `json:"reload,omitempty" doc:"The latest reload of the configuration; none since the start"`
+	Reload *Reloaded `json:"reload,omitempty" doc:"The latest reload of the configuration; none: none since the start, or the caller is limited to some queues"`
 
 	Watermark *Watermark `json:"watermark,omitempty" doc:"How far readers of new events may read; none: up to the newest stored event"`
 }

@@ -130,6 +130,9 @@ func (e *failureEdit) choose(ctx context.Context, sys system, id string) (schema
 	if len(found) == 0 {
 		return schemas.Envelope{}, fmt.Errorf("no message %q has failed for good", id)
 	}
+	if e.print && len(found) == 1 && len(latestFailures(found[0].Events)) == 1 { // RabbitMQ is not needed
+		return failedMessage(ctx, sys, id, latestFailures(found[0].Events)[0], found)
+	}
 	var open []schemas.Event
 	for _, m := range found {
 		failure, problem := e.findOpen(ctx, sys, id, latestFailures(m.Events))

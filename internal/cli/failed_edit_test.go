@@ -90,6 +90,17 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 		replayed.EventID = schemas.DerivedID(replayed.Replay, replayed.ReplayOf)
 		a.broker.Take(t, schemas.Topology{Prefix: a.prefix}.Log(), 1) // the event is in the store
 		a.keep(replayed, again)
+		wantRun(t, a.run(t, "show", "m-1"), exitOK, "changed by replays", "watership show "+again.Fingerprint)
+	}
+}
+
+// A message is printed while RabbitMQ is away.
+func TestFailedEditPrintsWithoutRabbitMQ(t *testing.T) {
+	a := newPlayback(t)
+	a.keep(a.event(schemas.Poisoned, 1))
+	a.environ = append(a.environ, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
+	if r := a.run(t, "failed", "edit", "m-1", "--print"); r.code != exitOK || !strings.Contains(r.out, `"order": 1`) || r.err != "" {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -98,6 +99,11 @@ func TestReloadOfServe(t *testing.T) {
 	i.rewrite(t, "queue: "+i.queue+"\n", "queue: "+i.queue+"-2\n")
 	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route added\n  "+i.queue+"-2\n1 route removed\n  "+i.queue+"\n")
 	wantRun(t, i.run(t, "reload"), 2, "give --server, or send SIGHUP")
+	for name, names := range map[string]bool{"whole": true, "limited": false} {
+		if got := w.status(t, access.Token{Name: name, Role: access.Viewer, Queues: map[string][]string{"limited": {"other"}}[name]}); strings.Contains(got, i.queue) != names {
+			t.Errorf("%s: the status names queues of the reload: %s", name, got)
+		}
+	}
 	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 1 {
 		t.Errorf("metric %v", got)
 	}
@@ -106,6 +112,30 @@ func TestReloadOfServe(t *testing.T) {
 	}
 	wantRun(t, w.through(t, admin, "reload"), 2, "the configuration file has no settings")
 	p.stop(t)
+}
+
+// status returns the state of the server as the API gives it to a token.
+func (w withServe) status(t *testing.T, token access.Token) string {
+	t.Helper()
+	secret, err := access.OpenTokenFile(w.tokens).Create(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.listen+"/api/v1/status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+secret)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s %v", response.Status, text, err)
+	}
+	return string(text)
 }
 
 // Rules and receivers of alerts take effect with a reload, together with routes or not at all.

@@ -49,12 +49,11 @@ func resumeJob(ctx context.Context, t terminal.Streams, jobs replays, job replay
 // to go on. With --yes there is no question: each of them must have been sent and
 // handled.
 func (r *replay) confirmCanary(ctx context.Context, jobs replays, job replayer.Job) error {
-	outcomes, err := app.AwaitOutcomes(ctx, jobs, job, r.canaryWait)
+	outcomes, err := r.awaitOutcomes(ctx, jobs, job)
 	if err != nil {
 		return err
 	}
 	first := job.Processed()
-	r.printOutcomes(outcomes, job)
 	goOn := outcomes.Handled == first
 	if !r.yes {
 		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
@@ -68,15 +67,27 @@ func (r *replay) confirmCanary(ctx context.Context, jobs replays, job replayer.J
 // reportCanaries waits for the outcomes of a job that has no more messages than canaries. It
 // returns an error if any failed again.
 func (r *replay) reportCanaries(ctx context.Context, jobs replays, job replayer.Job) error {
-	outcomes, err := app.AwaitOutcomes(ctx, jobs, job, r.canaryWait)
-	if err != nil || job.Sent == 0 {
+	if job.Sent == 0 {
+		return nil
+	}
+	outcomes, err := r.awaitOutcomes(ctx, jobs, job)
+	if err != nil {
 		return err
 	}
-	r.printOutcomes(outcomes, job)
 	if outcomes.Failed > 0 {
 		return fmt.Errorf("%s failed again", wording.Plural(outcomes.Failed, "message"))
 	}
 	return nil
+}
+
+// awaitOutcomes waits for the outcomes of the canaries of a job, and prints them.
+func (r *replay) awaitOutcomes(ctx context.Context, jobs replays, job replayer.Job) (replayer.Outcomes, error) {
+	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.canaryWait))
+	outcomes, err := app.AwaitOutcomes(ctx, jobs, job, r.canaryWait)
+	if err == nil {
+		r.printOutcomes(outcomes, job)
+	}
+	return outcomes, err
 }
 
 func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {

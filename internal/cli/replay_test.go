@@ -425,7 +425,7 @@ func testCanary(t *testing.T, a *playback) {
 	}
 	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitUsage, "jobs resume asks before it sends", "--yes")
 	wantRun(t, a.run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
-	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled, which cannot be undone: replay the messages that it has not sent by another job")
+	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled, which cannot be undone: start another replay for the messages that it has not sent")
 	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
 }
 

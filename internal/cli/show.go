@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func newShow(from *settings) *cobra.Command {
@@ -94,7 +96,22 @@ func (p *page) message(ctx context.Context, sys reader, m client.Message) error 
 	}
 	p.headers(m.Event.Envelope.Headers)
 	p.body(m.Event, sys.MayReadBodies())
+	p.changedCopies(m)
 	return nil
+}
+
+// changedCopies names the copies of a message that replays have changed.
+func (p *page) changedCopies(m client.Message) {
+	shown := map[string]bool{"": true, m.Event.Fingerprint: true}
+	title := sync.OnceFunc(func() { p.title("changed by replays") })
+	for _, e := range m.Events {
+		if shown[e.Fingerprint] {
+			continue
+		}
+		shown[e.Fingerprint] = true
+		title()
+		fmt.Fprintf(p, "  %s  watership show %s\n", wording.Time(e.Time), terminal.Cell(e.Fingerprint, 0))
+	}
 }
 
 func (p *page) title(text string) { fmt.Fprintf(p, "\n%s\n", p.screen.Paint(text, terminal.Bold)) }

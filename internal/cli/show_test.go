@@ -19,6 +19,7 @@ func testShowALife(t *testing.T, seed seeder) {
 		e.EventID, e.Attempt, e.Delay = "key", 0, 5*time.Second
 	}
 	took := func(d time.Duration) func(*schemas.Event) { return func(e *schemas.Event) { e.Duration = d } }
+	fixed := a.event(15, schemas.Handled, sameMessage(10), at("orders"), replayOf(a, 13), took(3*time.Millisecond), func(e *schemas.Event) { e.Attempt = 1; e.Envelope.Headers["fixed"] = true })
 	a.keep(t,
 		a.event(10, schemas.Published, sameMessage(10)),
 		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", `waits for key "acme"`), ofKey),
@@ -28,7 +29,7 @@ func testShowALife(t *testing.T, seed seeder) {
 		a.event(11, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", "timeout"), took(1500*time.Microsecond), func(e *schemas.Event) { e.Attempt, e.Delay = 1, 2*time.Second }),
 		a.event(13, schemas.Poisoned, sameMessage(10), poisonedAt("orders", "timeout"), func(e *schemas.Event) { e.Attempt = 2; e.Failure.Stack = "main.go:3\nmain.go:\x1b[31m4" }),
 		a.event(14, schemas.Replayed, sameMessage(10), at("orders"), replayOf(a, 13)),
-		a.event(15, schemas.Handled, sameMessage(10), at("orders"), replayOf(a, 13), took(3*time.Millisecond), func(e *schemas.Event) { e.Attempt = 1; e.Envelope.Headers["fixed"] = true }),
+		fixed,
 		a.event(16, schemas.Discarded, sameMessage(10), at("orders"), func(e *schemas.Event) { e.Failure.Message = "never mind (me@here)" }))
 	page := a.must(t, "show", "m-10")
 	_, page, _ = strings.Cut(page, "life\n")
@@ -54,7 +55,10 @@ func testShowALife(t *testing.T, seed seeder) {
 		body (12 bytes)
 		{
 		"order": 10
-		}`)
+		}
+
+		changed by replays
+		2026-05-04 03:00:15.000 watership show `+fixed.Fingerprint)
 	if r := a.call(t, "show", "nobody"); r.code != exitFailed || !strings.Contains(r.err, `has the id "nobody"`) {
 		t.Errorf("%+v", r)
 	}

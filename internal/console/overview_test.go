@@ -278,11 +278,14 @@ func TestPauseAllRoutes(t *testing.T) {
 	s.post(t, "/routes/pause", form).want(t, http.StatusOK, "All routes are paused.")
 	s.await(t, 1, "action: paused and error.type: operator and not watership.queue: *")
 	s.get(t, whole("/routes")).want(t, http.StatusOK, "1 route, 1 paused", "with all routes, by an operator", "the brokers move (local)", "Resume all routes")
+	s.post(t, "/routes/pause", url.Values{"queue": {"orders"}, "reason": {"the database moves"}}).want(t, http.StatusOK, "The route of orders is paused.")
+	s.post(t, "/routes/resume", url.Values{"queue": {"orders"}}).want(t, http.StatusOK, "The route of orders is still paused, with all routes.")
 	for range 2 {
 		s.post(t, "/routes/resume", url.Values{"queue": {""}, "key": {"k-2"}}).want(t, http.StatusOK, "All routes are resumed.")
 	}
 	s.get(t, whole("/routes")).want(t, http.StatusOK, "Pause all routes")
-	s.await(t, 1, "action: resumed and error.type: operator")
+	s.await(t, 2, "action: resumed and error.type: operator")
+	s.post(t, "/routes/resume", url.Values{"queue": {"orders"}}).want(t, http.StatusOK, "The route of orders was not paused by an operator: nothing has changed.")
 }
 
 func TestViewersPauseNothing(t *testing.T) {

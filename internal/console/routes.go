@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/problem"
@@ -69,15 +70,15 @@ func (c *Console) queues(ctx context.Context) (all []routes.Queue, err error) {
 }
 
 func (c *Console) pauseRoute(r *http.Request) (frame.Response, error) {
-	return c.actOnRoute(r, "pause", "paused")
+	return c.actOnRoute(r, "pause")
 }
 
 func (c *Console) resumeRoute(r *http.Request) (frame.Response, error) {
-	return c.actOnRoute(r, "resume", "resumed")
+	return c.actOnRoute(r, "resume")
 }
 
 // actOnRoute pauses or resumes the route of a form, or all routes. A refusal is shown with the form.
-func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Response, error) {
+func (c *Console) actOnRoute(r *http.Request, action string) (frame.Response, error) {
 	queue, reason := r.PostForm.Get("queue"), strings.TrimSpace(r.PostForm.Get("reason"))
 	if action == "pause" && reason == "" {
 		refused := frame.Unprocessable("a pause needs a reason", "Say why: others see it at the route.")
@@ -87,9 +88,19 @@ func (c *Console) actOnRoute(r *http.Request, action, done string) (frame.Respon
 	if queue == pause.All {
 		path = "/routes/" + action
 	}
-	err := c.client.Post(r.Context(), path, r.PostForm.Get("key"), map[string]string{"reason": reason}, nil)
+	var resumed app.Resumed
+	err := c.client.Post(r.Context(), path, r.PostForm.Get("key"), map[string]string{"reason": reason}, &resumed)
 	if err != nil {
 		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil
+	}
+	done := "resumed"
+	switch {
+	case action == "pause":
+		done = "paused"
+	case !resumed.Changed:
+		done = "unchanged"
+	case resumed.WithAll:
+		done = "paused with all"
 	}
 	return c.Done("/routes", url.Values{"action": {done}, "queue": {queue}}), nil
 }

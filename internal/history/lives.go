@@ -117,18 +117,17 @@ func (l *Life) readReplays(ctx context.Context, store EventStore, node kql.Node,
 	}
 	var others kql.Or
 	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: node}, replays) {
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case known[summary.EventID]:
-			continue
-		case len(others) == MaxEvents || len(l.Events)+len(others) == 2*MaxEvents:
-			l.More = true
-		default:
-			others = append(others, kql.FieldIs("event.id", summary.EventID))
+		}
+		if known[summary.EventID] {
 			continue
 		}
-		break
+		if len(others) == MaxEvents || len(l.Events)+len(others) == 2*MaxEvents {
+			l.More = true
+			break
+		}
+		others = append(others, kql.FieldIs("event.id", summary.EventID))
 	}
 	if len(others) == 0 {
 		return nil, nil

@@ -75,7 +75,7 @@ func NewJob(j replayer.Job) Job {
 // EndedText says why a job that has ended cannot be resumed.
 func EndedText(job replayer.Job) string {
 	if job.State == replayer.Cancelled {
-		return fmt.Sprintf("job %s is cancelled, which cannot be undone: replay the messages that it has not sent by another job", job.ID)
+		return fmt.Sprintf("job %s is cancelled, which cannot be undone: start another replay for the messages that it has not sent", job.ID)
 	}
 	return fmt.Sprintf("job %s is %s: there is nothing left to do", job.ID, job.State)
 }
