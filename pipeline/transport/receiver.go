@@ -24,9 +24,12 @@ type receiver struct {
 	// each consumer of a channel alone (https://www.rabbitmq.com/docs/consumer-prefetch), and
 	// handlers may still have messages of the earlier consumers.
 	earlier int
+
+	restRequeued bool // by requeueRest
 }
 
-// run returns when the session has ended or the subscription is stopped.
+// run returns when the session has ended or the subscription is stopped. In the second case it
+// has requeued the messages that no handler has.
 func (in *receiver) run(ctx context.Context) {
 	for prefetch := in.tuner.prefetch; in.receive(ctx); prefetch = in.tuner.prefetch {
 		in.earlier = prefetch
@@ -34,7 +37,7 @@ func (in *receiver) run(ctx context.Context) {
 			return // the channel is gone
 		}
 	}
-	in.requeueRest(ctx)
+	in.requeueRest()
 }
 
 // mostUnacknowledged returns the number of messages that the broker requeues, at most, if the
@@ -122,13 +125,17 @@ func (in *receiver) receiveOrRequeue(ctx context.Context, d *amqp.Delivery) {
 	}
 }
 
-// requeueRest cancels the consumer and requeues the prefetched messages.
-func (in *receiver) requeueRest(ctx context.Context) {
-	if in.cancel(ctx) {
-		for d := range in.session.Deliveries {
-			in.requeue(in.acks, &d)
-		}
+// requeueRest cancels the consumer and requeues the prefetched messages. It does so also after the
+// context of the session has ended, as it does once no handler has a message: the channel is
+// open, and the broker may have sent others since.
+func (in *receiver) requeueRest() {
+	if in.restRequeued || in.session.Cancel() != nil {
+		return
 	}
+	for d := range in.session.Deliveries {
+		in.requeue(in.acks, &d)
+	}
+	in.restRequeued = true
 }
 
 // cancel cancels the consumer; it returns false if the session has ended. The session's
@@ -149,7 +156,7 @@ func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	case in.opts.settledByHandlers:
 		in.deliver(ctx, h)
 	case in.opts.concurrency == 1:
-		h.onStop = func() { in.requeueRest(ctx) }
+		h.onStop = in.requeueRest
 		in.handle(ctx, h)
 	default:
 		in.handlers.Go(func() { in.handle(ctx, h) })

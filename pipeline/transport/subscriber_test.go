@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -550,4 +551,51 @@ func TestOnRequeueCountsAllThatComeAgain(t *testing.T) {
 			})
 		}
 	})
+}
+
+// OnRequeue is called for a message that the broker sends while a subscription ends after its
+// last ack, in whichever order these meet.
+func TestOnRequeueCountsAMessageThatComesAtTheEnd(t *testing.T) {
+	for name, way := range settling {
+		t.Run(name, func(t *testing.T) {
+			b := rabbittest.Embedded(t)
+			var ending sync.WaitGroup
+			for range 8 {
+				queue, publisher, admin := b.Queue(t, nil), newTestPublisher(t, queueConfig(b)), b.Channel(t)
+				var requeued atomic.Int64
+				s := newTestSubscriber(t, queueConfig(b), append(slices.Clone(way.options), Concurrency(1), OnRequeue(func(n int) { requeued.Add(int64(n)) }))...)
+				ending.Go(func() {
+					for i := range 100 {
+						requeued.Store(0)
+						publish(t, publisher, queue, numbered(2)...)
+						endAfterAck(t, s, queue, way.ack, time.Duration(i)*5*time.Microsecond)
+						left, found, err := admin.Get(queue, true)
+						if err != nil {
+							t.Error(err)
+						}
+						if found && left.Redelivered && requeued.Load() == 0 {
+							t.Error("a message came again, OnRequeue was not called")
+						}
+					}
+				})
+			}
+			ending.Wait()
+		})
+	}
+}
+
+// endAfterAck acks messages, and ends their subscription a time after the first.
+func endAfterAck(t *testing.T, s *Subscriber, queue string, ack func(*message.Message), after time.Duration) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	messages, err := s.Subscribe(ctx, queue)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ack(<-messages)
+	time.AfterFunc(after, stop)
+	for msg := range messages {
+		ack(msg)
+	}
 }

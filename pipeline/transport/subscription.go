@@ -125,6 +125,9 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	select {
 	case <-s.expired.Done():
 	case <-ctx.Done():
+	}
+	lost := context.Cause(ctx)
+	if !in.restRequeued || lost != nil && !errors.Is(lost, context.Canceled) {
 		in.opts.onRequeue(in.mostUnacknowledged())
 	}
 	return nil
