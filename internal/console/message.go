@@ -39,6 +39,7 @@ type messageView struct {
 
 	ReplayFailed, ReplayOrigin string // pages of plans
 	Alike                      string // page of the failures with the same error; "": the message has none
+	CopyForm                   string
 	Copied                     string // fingerprint of the copy that a form has sent
 	Discarded                  *messageDiscarded
 	Done                       time.Time // when a form was sent
@@ -73,7 +74,7 @@ func (c *Console) message(r *http.Request) (frame.Response, error) {
 	v.Family = c.family(r, v)
 	v.Body = c.body(r, v.Event)
 	v.addReplays()
-	v.Alike = alike(found.History)
+	v.addFailure(found.History)
 	v.addDone(c.DoneBefore(r))
 	return frame.Page{
 		Title: "Message " + v.Name, Section: "/messages", Template: "message.html", Data: v, Styles: []string{"message.css"}, Refresh: v.refresh(time.Now()),
@@ -135,17 +136,22 @@ func shortID(id string) string {
 	return id
 }
 
-// alike returns the page of the group of the newest failure in a history.
-func alike(events []api.Document) string {
+// addFailure adds links of the newest failure in a history: to its group, and to the form of a
+// copy. A replay may have changed the message that failed.
+func (v *messageView) addFailure(events []api.Document) {
+	v.CopyForm = v.URL + "/copy"
 	for _, document := range slices.Backward(events) {
 		e, err := schemas.ParseDocument(document)
 		if err != nil || e.RecordedAction() != schemas.Poisoned || e.ErrorGroup() == "" {
 			continue
 		}
 		query := kql.And{kql.FieldIs("queue", e.Queue), kql.FieldIs("error_group", e.ErrorGroup())}
-		return "/failures?" + url.Values{"q": {query.String()}}.Encode()
+		v.Alike = "/failures?" + url.Values{"q": {query.String()}}.Encode()
+		if slices.Contains(v.Failures, e.EventID) {
+			v.CopyForm = messagePath(e) + "/copy"
+		}
+		return
 	}
-	return ""
 }
 
 // addReplays adds links to plans of replays: of the unresolved failures, or of the message

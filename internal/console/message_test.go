@@ -346,6 +346,33 @@ func TestCopyOfAMessage(t *testing.T) {
 	}
 }
 
+// An edit of a message that a replay has changed, and that failed again, begins with the change.
+func TestCopyOfAChangedMessage(t *testing.T) {
+	s := newSystem(t)
+	s.broken.Store(true)
+	s.publish(t, "m-1", `{"customer": null}`, nil)
+	s.await(t, 1, "action: poisoned")
+	s.await(t, 1, "action: published")
+	const replay = `{"query":"action: poisoned","target":{"kind":"failed_queue"},"transform":".body.customer = \"hazel\""}`
+	started, err := http.Post(s.url+"/api/v1/replays", "application/json", strings.NewReader(replay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	started.Body.Close()
+	s.await(t, 2, "action: poisoned")
+	link := regexp.MustCompile(`href="([^"]+)"[^>]*>Edit and send a copy<`).FindStringSubmatch(s.get(t, "/messages/m-1").text)
+	if link == nil {
+		t.Fatal("the page has no link to the form of a copy")
+	}
+	form := s.get(t, link[1]).fields(t)
+	if form.Get("body") != `{"customer":"hazel"}` {
+		t.Errorf("the form has the body %q", form.Get("body"))
+	}
+	if failures := form["failure"]; len(failures) != 1 {
+		t.Errorf("the form resolves %q", failures)
+	}
+}
+
 // A form with a mistake comes back with all that somebody has written.
 func TestMistakesInACopy(t *testing.T) {
 	s := newSystem(t)
