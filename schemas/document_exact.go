@@ -155,7 +155,7 @@ func (x *exactParts) readHeaders(r *jsonscan.Reader) {
 	x.texts = amqp.Table{}
 	r.Object(func(name []byte) {
 		key := string(name)
-		if r.AtText() {
+		if r.Peek() == '"' {
 			x.texts[key] = r.TextValue()
 		}
 	})

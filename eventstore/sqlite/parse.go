@@ -1,13 +1,13 @@
 package sqlite
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
 // parsedDocument is a document, split into its stored bytes and its searchable values.
@@ -69,61 +69,50 @@ func checkIdentity(doc schemas.Document) error {
 type documentParser struct {
 	layout
 	parsedDocument
+	json    *jsonscan.Reader
+	path    []byte // of the value that is read
+	refused error  // of a value
+}
+
+// refuse ends the reading with the error of a value, unless it could not be read.
+func (r *documentParser) refuse(err error) {
+	if err != nil && r.json.Err() == nil {
+		r.refused = err
+		r.json.Fail(err)
+	}
 }
 
 // readDocument reads the members one by one, to find the offset where the body begins if
 // it is the last member, or else where the last member ends.
 func (r *documentParser) readDocument(source []byte) error {
-	d := json.NewDecoder(bytes.NewReader(source))
-	d.UseNumber()
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+	r.json = jsonscan.New(source)
+	if r.json.Peek() != '{' {
 		return errors.New("the document is no JSON object")
 	}
-	var cut int64
-	for d.More() {
-		cut = d.InputOffset()
-		name, err := d.Token()
-		if err != nil {
-			return invalidJSON(err)
+	cut := r.json.Offset() + 1
+	r.json.Object(func(name []byte) {
+		inBody := string(name) == "body"
+		r.readMember(name)
+		if !inBody {
+			cut = r.json.Offset()
 		}
-		if err := r.readMember(d, name.(string)); err != nil {
-			return err
-		}
-		if name != "body" {
-			cut = d.InputOffset()
-		}
+	})
+	if r.json.Err() == nil && r.json.Peek() != 0 {
+		r.json.Fail(errors.New("text follows its end"))
+	}
+	if err := r.json.Err(); err != nil && r.refused == nil {
+		return fmt.Errorf("the document is no JSON: %w", err)
 	}
 	r.head, r.body = source[:cut], source[cut:]
-	return r.expectEnd(d)
-}
-
-// expectEnd returns an error if more follows the end of the document.
-func (r *documentParser) expectEnd(d *json.Decoder) error {
-	if _, err := d.Token(); err != nil {
-		return invalidJSON(err)
-	}
-	if d.More() {
-		return errors.New("the document is no JSON: text follows its end")
-	}
-	return nil
+	return r.refused
 }
 
 // readMember skips amqp, which is not searchable.
-func (r *documentParser) readMember(d *json.Decoder, name string) error {
-	if name == "amqp" {
-		var skipped json.RawMessage
-		return invalidJSON(d.Decode(&skipped))
+func (r *documentParser) readMember(name []byte) {
+	if string(name) != "amqp" {
+		r.path = append(r.path[:0], name...)
+		r.readValue(false)
+	} else if amqp := r.json.Raw(); !json.Valid(amqp) {
+		r.json.Fail(errors.New("amqp is no value"))
 	}
-	var value any
-	if err := d.Decode(&value); err != nil {
-		return invalidJSON(err)
-	}
-	return r.addValue(name, value, false)
-}
-
-func invalidJSON(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("the document is no JSON: %w", err)
 }

@@ -1,96 +1,119 @@
 package sqlite
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
 	"github.com/watershipmq/watership/eventstore/sqlite/internal/scalar"
 )
 
-// addValue adds the value at a path according to the mapping. Fields without a mapping
-// are not searchable. listed marks values in a list.
-func (r *documentParser) addValue(path string, value any, listed bool) error {
-	if field, known := r.mapped[path]; known {
-		return r.addMapped(field, value, listed)
+// readValue adds the value at the path according to the mapping. Fields without a mapping
+// are not searchable and not read. listed marks values in a list.
+func (r *documentParser) readValue(listed bool) {
+	if field, known := r.mapped[string(r.path)]; known {
+		r.readMapped(field, listed)
+		return
 	}
-	switch v := value.(type) {
-	case map[string]any:
-		return r.addObject(path, v, listed)
-	case []any:
-		return r.addList(path, v)
+	switch r.json.Peek() {
+	case '{':
+		r.readObject(listed)
+	case '[':
+		r.json.Array(func() { r.readValue(true) })
 	}
-	return nil
 }
 
-func (r *documentParser) addList(path string, values []any) error {
-	for _, value := range values {
-		if err := r.addValue(path, value, true); err != nil {
-			return err
-		}
+func (r *documentParser) readObject(listed bool) {
+	if template, known := r.dynamic[string(r.path)]; known {
+		r.readDynamic(template)
+		return
 	}
-	return nil
+	r.readMembers(func() { r.readValue(listed) })
 }
 
-func (r *documentParser) addObject(path string, members map[string]any, listed bool) error {
-	if template, known := r.dynamic[path]; known {
-		return r.addDynamic(path, template, members)
-	}
-	for name, member := range members {
-		if err := r.addValue(path+"."+name, member, listed); err != nil {
-			return err
-		}
-	}
-	return nil
+// readMembers calls read for each member of an object, with its path.
+func (r *documentParser) readMembers(read func()) {
+	length := len(r.path)
+	r.json.Object(func(name []byte) {
+		r.path = append(append(r.path[:length], '.'), name...)
+		read()
+	})
+	r.path = r.path[:length]
 }
 
-// addDynamic adds the fields of an object that the mapping creates on first use, such as
+// readDynamic adds the fields of an object that the mapping creates on first use, such as
 // labels.
-func (r *documentParser) addDynamic(root string, template kql.Field, members map[string]any) error {
-	for name, member := range members {
-		template.Name = root + "." + name
-		value, err := scalar.Convert(template, member)
-		if err != nil {
-			return err
+func (r *documentParser) readDynamic(template kql.Field) {
+	root := string(r.path)
+	r.json.Object(func(name []byte) {
+		label := string(name)
+		template.Name = root + "." + label
+		value, err := scalar.Convert(template, r.readScalar())
+		if r.refuse(err); value != nil {
+			r.terms = append(r.terms, term{root, label, value})
 		}
-		if value != nil {
-			r.terms = append(r.terms, term{root, name, value})
-		}
-	}
-	return nil
+	})
 }
 
-func (r *documentParser) addMapped(field kql.Field, value any, listed bool) error {
-	if field.Name == "event.id" { // parse sets it to the id of the document
+func (r *documentParser) readMapped(field kql.Field, listed bool) {
+	switch {
+	case field.Name == "event.id": // parse sets it to the id of the document
+	case field.Type == kql.Flattened:
+		r.readFlattened(field)
+	case r.json.Peek() == '[':
+		r.json.Array(func() { r.readMapped(field, true) })
+	default:
+		value, err := scalar.Convert(field, r.readScalar())
+		if err == nil && value != nil {
+			err = r.addScalar(field, value, listed)
+		}
+		r.refuse(err)
+	}
+}
+
+// readScalar reads a text, a number, a boolean or null. It reads nothing of an object or a
+// list, and returns an empty one.
+func (r *documentParser) readScalar() any {
+	switch r.json.Peek() {
+	case '{':
+		return map[string]any{}
+	case '[':
+		return []any{}
+	case '"':
+		text := r.json.Text()
+		if !utf8.ValidString(text) {
+			text = string([]rune(text))
+		}
+		return text
+	}
+	literal := string(r.json.Token())
+	switch literal {
+	case "null", "":
 		return nil
+	case "true", "false":
+		return literal == "true"
 	}
-	if field.Type == kql.Flattened {
-		return r.addFlattened(field, value)
+	if !json.Valid([]byte(literal)) {
+		r.json.Fail(fmt.Errorf("%.100q is no value", literal))
 	}
-	if values, ok := value.([]any); ok {
-		return r.addList(field.Name, values)
-	}
-	value, err := scalar.Convert(field, value)
-	if err != nil || value == nil {
-		return err
-	}
-	return r.addScalar(field, value, listed)
+	return json.Number(literal)
 }
 
 func (r *documentParser) addScalar(field kql.Field, value any, listed bool) error {
-	if listed && isSingle(field) {
+	index, isColumn := r.columnIndex[field.Name]
+	if listed && isSingle(field) || isColumn && r.values[index] != nil {
 		return fmt.Errorf("%s has a list, but this store allows one value", field.Name)
 	}
 	if hasTerms(field) {
 		r.terms = append(r.terms, term{field.Name, "", value})
 	}
-	index, isColumn := r.columnIndex[field.Name]
-	switch {
-	case !isColumn:
+	if !isColumn {
 		return nil
-	case r.values[index] != nil:
-		return fmt.Errorf("%s has a list, but this store allows one value", field.Name)
-	case field.Type == kql.Text:
+	}
+	if field.Type == kql.Text {
 		r.addWords(field.Name, value)
 		value = 1
 	}
@@ -99,42 +122,35 @@ func (r *documentParser) addScalar(field kql.Field, value any, listed bool) erro
 }
 
 func (r *documentParser) addWords(name string, value any) {
-	for i, column := range r.textColumns {
-		if column == name {
-			r.words[i] = joinWords(analyzer.Words(value.(string)))
-		}
+	if i := slices.Index(r.textColumns, name); i >= 0 {
+		r.words[i] = joinWords(analyzer.Words(value.(string)))
 	}
 }
 
-// addFlattened adds the values of an object by their keys. Keys of nested objects are
+// readFlattened adds the values of an object by their keys. Keys of nested objects are
 // joined with dots. The field exists in an object without values, too.
-func (r *documentParser) addFlattened(field kql.Field, value any) error {
-	members, ok := value.(map[string]any)
-	if !ok && value != nil {
-		return fmt.Errorf("%s is %s, expected an object", field.Name, scalar.Describe(value))
+func (r *documentParser) readFlattened(field kql.Field) {
+	if r.json.Peek() != '{' {
+		if value := r.readScalar(); value != nil {
+			r.refuse(fmt.Errorf("%s is %s, expected an object", field.Name, scalar.Describe(value)))
+		}
+		return
 	}
-	for key, member := range members {
-		r.flatten(field.Name, key, member)
-	}
-	if ok {
-		r.values[r.columnIndex[field.Name]] = 1
-	}
-	return nil
+	r.values[r.columnIndex[field.Name]] = 1
+	root := len(r.path) + len(".")
+	r.readMembers(func() { r.flatten(field.Name, root) })
 }
 
-func (r *documentParser) flatten(field, path string, value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, member := range v {
-			r.flatten(field, path+"."+key, member)
-		}
-	case []any:
-		for _, element := range v {
-			r.flatten(field, path, element)
-		}
+// flatten adds the values at the path, whose key begins at root.
+func (r *documentParser) flatten(field string, root int) {
+	switch r.json.Peek() {
+	case '{':
+		r.readMembers(func() { r.flatten(field, root) })
+	case '[':
+		r.json.Array(func() { r.flatten(field, root) })
 	default:
-		if text, ok := scalar.KeywordText(v); ok {
-			r.terms = append(r.terms, term{field, path, text})
+		if text, ok := scalar.KeywordText(r.readScalar()); ok {
+			r.terms = append(r.terms, term{field, string(r.path[root:]), text})
 		}
 	}
 }

@@ -97,11 +97,17 @@ func (r *Reader) Text() string {
 	return r.often.value(r.quoted()).(string)
 }
 
-// AtText reports whether the next value is a string.
-func (r *Reader) AtText() bool {
-	r.space()
-	return r.at < len(r.data) && r.data[r.at] == '"'
+// Peek returns the first byte of the next value or token without reading it: a quote for a
+// string. It returns 0 at the end.
+func (r *Reader) Peek() byte {
+	if r.space(); r.at < len(r.data) {
+		return r.data[r.at]
+	}
+	return 0
 }
+
+// Offset returns the number of bytes that were read.
+func (r *Reader) Offset() int { return r.at }
 
 // TextValue reads a string as an any, the type of a table's values.
 func (r *Reader) TextValue() any {
