@@ -58,7 +58,7 @@ func TestUseFromAnotherModule(t *testing.T) {
 	}
 	test := exec.CommandContext(t.Context(), "go", "test", "-run", "TestOrders|TestBroker/queues", ".")
 	test.Dir = dir
-	test.Env = append(os.Environ(), "GOFLAGS=-mod=mod -trimpath", "GOPROXY=off", "GOWORK=off")
+	test.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	if out, err := test.CombinedOutput(); err != nil {
 		t.Errorf("go test: %v\n%s", err, out)
 	}

@@ -111,7 +111,7 @@ func TestQueriesBeyondLimits(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	a := newSeeded(t)
 	a.keep(t, a.event(1, schemas.Published), a.event(2, schemas.Poisoned)) // an empty store is not asked
-	words := make([]string, 5_000)
+	words := make([]string, 2_000)
 	for i := range words {
 		words[i] = fmt.Sprint("w", i)
 	}
