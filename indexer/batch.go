@@ -1,24 +1,67 @@
 package indexer
 
 import (
+	"fmt"
+	"time"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
-// item is an event and its document for the store.
+// item is the document of an event for the store. The event is not kept beside it: its headers,
+// its body and itself would take as much memory again, full of pointers for the garbage collector.
 type item struct {
-	event             schemas.Event
 	document          schemas.Document
+	action            schemas.Action
+	time              time.Time
+	sequence          int64
+	idFromContent     bool // see schemas.Event.IDFromContent; false once the id is made unique
 	redelivered       bool
 	earlierDeliveries int64 // if the queue counts them, as quorum queues do
 
+	replay   string               // job of a mark that is not verified
 	unmarked func() schemas.Event // the event without its replay mark; nil: no mark, or a verified one
 }
 
-// replace changes the event of the item and encodes its document again.
+// describe sets the fields of an event.
+func (it *item) describe(e *schemas.Event) {
+	it.action, it.time, it.sequence = e.Action, e.Time, e.Sequence
+}
+
+// event returns the event of the item's document.
+func (it *item) event() (schemas.Event, error) {
+	e, err := schemas.ParseDocument(it.document.Source)
+	if err != nil {
+		return schemas.Event{}, fmt.Errorf("reading an event that was to be stored: %w", err)
+	}
+	return e, nil
+}
+
+// replace replaces the event of the item and its document.
 func (x *Indexer) replace(it *item, event schemas.Event) {
-	it.event, it.document = event, x.cfg.Format.Document(event)
+	it.document = x.cfg.Format.Document(event)
+	it.describe(&event)
+}
+
+// change replaces the event of the item by a changed one.
+func (x *Indexer) change(it *item, change func(schemas.Event) schemas.Event) error {
+	event, err := it.event()
+	if err != nil {
+		return err
+	}
+	x.replace(it, change(event))
+	return nil
+}
+
+// makeUnique gives the item an id that no other message has.
+func (x *Indexer) makeUnique(it *item) error {
+	it.idFromContent = false
+	return x.change(it, schemas.Event.WithUniqueID)
+}
+
+func (x *Indexer) setSequence(it *item, sequence int64) error {
+	return x.change(it, func(e schemas.Event) schemas.Event { return e.WithSequence(sequence) })
 }
 
 // batch is a group of events for one bulk request and one acknowledgement.
@@ -42,15 +85,17 @@ func (b *batch) add(format schemas.DocumentFormat, d *amqp.Delivery, event *sche
 		b.redeliveredEvents++
 	}
 	b.items = append(b.items, item{
-		event: *event, redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
-		document: schemas.Document{ID: event.EventID, Stream: event.Action.Stream(), Source: b.documents.append(format, event)},
+		document:      schemas.Document{ID: event.EventID, Stream: event.Action.Stream(), Source: b.documents.append(format, event)},
+		idFromContent: event.IDFromContent(), redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
 	})
+	b.items[len(b.items)-1].describe(event)
 }
 
-// setUnmarked sets the function that returns the last added event without its replay
-// mark, for the case that the mark is forged.
-func (b *batch) setUnmarked(unmarked func() schemas.Event) {
-	b.items[len(b.items)-1].unmarked = unmarked
+// setUnmarked sets the function that returns the last added event without the mark of a
+// replay, for the case that the mark is forged.
+func (b *batch) setUnmarked(replay string, unmarked func() schemas.Event) {
+	last := &b.items[len(b.items)-1]
+	last.replay, last.unmarked = replay, unmarked
 }
 
 // earlierDeliveries returns the number of earlier deliveries of a message
@@ -77,16 +122,16 @@ func (b *batch) allRedelivered() bool {
 
 func (b *batch) highestSequence() (sequence int64) {
 	for i := range b.items {
-		sequence = max(sequence, b.items[i].event.Sequence)
+		sequence = max(sequence, b.items[i].sequence)
 	}
 	return sequence
 }
 
 // lowestSequence returns the lowest sequence that the batch may add to the store.
 func (b *batch) lowestSequence() int64 {
-	lowest := b.items[0].event.Sequence
+	lowest := b.items[0].sequence
 	for i := range b.items {
-		lowest = min(lowest, b.items[i].event.Sequence)
+		lowest = min(lowest, b.items[i].sequence)
 	}
 	return lowest
 }

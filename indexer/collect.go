@@ -73,9 +73,9 @@ func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) boo
 	}
 	s.add(b, d)
 	b.countMessage(d)
-	s.state.lastSequence = b.items[len(b.items)-1].event.Sequence
+	s.state.lastSequence = b.items[len(b.items)-1].sequence
 	if first {
-		s.progress[s.queue].begin(b.items[0].event.Time)
+		s.progress[s.queue].begin(b.items[0].time)
 	}
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)

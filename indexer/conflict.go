@@ -18,7 +18,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 	var doubtful []conflict
 	var stored []eventstore.DocumentID
 	for _, c := range conflicts {
-		if c.event.IDFromContent() {
+		if c.idFromContent {
 			doubtful = append(doubtful, c)
 			stored = append(stored, c.stored)
 		}
@@ -34,7 +34,9 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 	var duplicates []*item
 	for _, c := range doubtful {
 		if s.isDuplicate(c.item, sequences[c.stored]) {
-			s.replace(c.item, c.event.WithUniqueID())
+			if err := s.makeUnique(c.item); err != nil {
+				return nil, err
+			}
 			duplicates = append(duplicates, c.item)
 		}
 	}
@@ -47,7 +49,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 // wrote this one. A wrong answer should rather store an event twice than lose one.
 func (s *session) isDuplicate(it *item, stored int64) bool {
 	switch {
-	case stored == it.event.Sequence:
+	case stored == it.sequence:
 		return false
 	case it.redelivered:
 		return s.newestStored < stored && stored <= s.sequence.current()

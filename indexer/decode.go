@@ -17,7 +17,7 @@ func (x *Indexer) addTapped(b *batch, d *amqp.Delivery) {
 	b.add(x.cfg.Format, d, &event)
 	if event.Replay != "" {
 		marked := *d // since a closure over d would allocate for every message
-		b.setUnmarked(func() schemas.Event {
+		b.setUnmarked(event.Replay, func() schemas.Event {
 			unmarked := x.cfg.Decoder.TappedUnmarked(marked, now, sequence)
 			unmarked.Ingested = now
 			return unmarked
@@ -45,7 +45,7 @@ func (x *Indexer) addLifecycleEvent(b *batch, d *amqp.Delivery, event schemas.Ev
 	if event.Replay != "" && event.Action != schemas.Replayed {
 		unmarked := event
 		unmarked.Replay, unmarked.ReplayOf = "", ""
-		b.setUnmarked(func() schemas.Event { return unmarked })
+		b.setUnmarked(event.Replay, func() schemas.Event { return unmarked })
 	}
 }
 

@@ -17,7 +17,7 @@ func (x *Indexer) dropWritten(ctx context.Context, budget *retryBudget, items []
 	}
 	stored, err := x.lookupSequences(ctx, budget, ids)
 	for _, it := range items {
-		if stored[it.document.ID] != it.event.Sequence {
+		if stored[it.document.ID] != it.sequence {
 			rest = append(rest, it)
 		}
 	}

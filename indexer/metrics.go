@@ -68,7 +68,7 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 func (m metrics) observeBatch(queue string, b *batch, newest time.Time) {
 	counts := map[schemas.Action]int{}
 	for i := range b.items {
-		counts[b.items[i].event.Action]++
+		counts[b.items[i].action]++
 	}
 	for action, count := range counts {
 		m.events.WithLabelValues(actionLabel(action)).Add(float64(count))

@@ -58,13 +58,19 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 	if b.redeliveredEvents == 0 {
 		return nil
 	}
-	s.sortByDeliveries(b)
+	if err := s.sortByDeliveries(b); err != nil {
+		return err
+	}
 	if b.stored, err = s.lookupStored(ctx, b.items); err != nil {
 		return err
 	}
-	s.separateDuplicates(b.items, b.stored)
+	if err := s.separateDuplicates(b.items, b.stored); err != nil {
+		return err
+	}
 	watermark := s.watermarks.hold(s.claim, b)
-	s.restoreSequences(b, max(watermark, s.newestStored-s.maxSequenceSpan()))
+	if err := s.restoreSequences(b, max(watermark, s.newestStored-s.maxSequenceSpan())); err != nil {
+		return err
+	}
 	s.watermarks.moveOn(s.claim, b, b.lowestSequence()-1)
 	return nil
 }
@@ -91,22 +97,25 @@ const redeliveryWindow = time.Hour
 // An event with the same id is another message if the id occurred before in this
 // session, since a message is redelivered once, if its sequence was acknowledged, or
 // if it is older than any redelivery.
-func (s *session) separateDuplicates(items []item, stored map[string]int64) {
+func (s *session) separateDuplicates(items []item, stored map[string]int64) error {
 	if s.seenIDs == nil {
 		s.seenIDs = map[string]bool{}
 	}
 	for i := range items {
 		it := &items[i]
-		if !it.redelivered || !it.event.IDFromContent() {
+		if !it.redelivered || !it.idFromContent {
 			continue
 		}
 		id := it.document.ID
 		sequence, found := stored[id]
 		if s.seenIDs[id] || found && (sequence < s.oldestRedeliverable() || s.state.acknowledged.contains(sequence)) {
-			s.replace(it, it.event.WithUniqueID())
+			if err := s.makeUnique(it); err != nil {
+				return err
+			}
 		}
 		s.seenIDs[id] = true
 	}
+	return nil
 }
 
 // dropStored returns the items without the redelivered events that the store has.
@@ -126,7 +135,7 @@ func dropStored(items []*item, stored map[string]int64) []*item {
 // mayBeStored reports whether an earlier delivery can have stored the event under the
 // same id.
 func (it *item) mayBeStored() bool {
-	return it.redelivered && (it.event.Action != schemas.Published || it.event.IDFromContent())
+	return it.redelivered && (it.action != schemas.Published || it.idFromContent)
 }
 
 // writeInOrder writes the items in as many requests as their size needs, one by one.

@@ -46,7 +46,7 @@ func (s *session) removeForgedMarks(ctx context.Context, b *batch) error {
 	}
 	for i := range b.items {
 		it := &b.items[i]
-		if it.unmarked != nil && unknown[it.event.Replay] {
+		if it.unmarked != nil && unknown[it.replay] {
 			s.metrics.forgedMarks.Inc()
 			s.replace(it, it.unmarked())
 		}
@@ -60,7 +60,7 @@ func (s *session) unknownJobs(ctx context.Context, b *batch) (map[string]bool, e
 	named := map[string]bool{}
 	for i := range b.items {
 		if it := &b.items[i]; it.unmarked != nil {
-			named[it.event.Replay] = true
+			named[it.replay] = true
 		}
 	}
 	missing := s.jobs.uncached(named)

@@ -28,26 +28,29 @@ import (
 // order that the queue had before messages were requeued. A redelivered event without a
 // count comes from a classic queue, which keeps its order; counts in the headers of other
 // events are then the publisher's.
-func (x *Indexer) sortByDeliveries(b *batch) {
+func (x *Indexer) sortByDeliveries(b *batch) error {
 	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.earlierDeliveries == 0 }) {
-		return
+		return nil
 	}
 	sequences := make([]int64, len(b.items))
 	for i := range b.items {
-		sequences[i] = b.items[i].event.Sequence
+		sequences[i] = b.items[i].sequence
 	}
 	slices.SortStableFunc(b.items, func(a, b item) int { return cmp.Compare(b.earlierDeliveries, a.earlierDeliveries) })
 	for i := range b.items {
-		if it := &b.items[i]; it.event.Sequence != sequences[i] {
-			x.replace(it, it.event.WithSequence(sequences[i]))
+		if it := &b.items[i]; it.sequence != sequences[i] {
+			if err := x.setSequence(it, sequences[i]); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // restoreSequences gives lost events the free sequences right below the next stored
 // event, if these are above a bound. Events after the last stored one get higher
 // sequences than all stored ones.
-func (x *Indexer) restoreSequences(b *batch, above int64) {
+func (x *Indexer) restoreSequences(b *batch, above int64) error {
 	sequences := make([]int64, len(b.items))
 	last := -1
 	for i := range b.items {
@@ -60,25 +63,31 @@ func (x *Indexer) restoreSequences(b *batch, above int64) {
 	}
 	for _, n := range assignFreeSequences(sequences, above) {
 		if it := &b.items[n]; it.mayBeStored() {
-			x.replace(it, it.event.WithSequence(sequences[n]))
+			if err := x.setSequence(it, sequences[n]); err != nil {
+				return err
+			}
 		}
 	}
-	if last >= 0 {
-		x.moveAbove(b.items[last+1:], slices.Max(sequences))
+	if last < 0 {
+		return nil
 	}
+	return x.moveAbove(b.items[last+1:], slices.Max(sequences))
 }
 
 // moveAbove gives new sequences to events that are not above a sequence. The clock has
 // been raised to it.
-func (x *Indexer) moveAbove(items []item, above int64) {
+func (x *Indexer) moveAbove(items []item, above int64) error {
 	for i := range items {
 		it := &items[i]
-		if it.event.Sequence <= above {
+		if it.sequence <= above {
 			sequence, _ := x.sequence.next()
-			x.replace(it, it.event.WithSequence(sequence))
+			if err := x.setSequence(it, sequence); err != nil {
+				return err
+			}
 		}
-		above = it.event.Sequence
+		above = it.sequence
 	}
+	return nil
 }
 
 // assignFreeSequences replaces zeros in the sequences of events, which are in the order of their

@@ -130,7 +130,7 @@ func (s *session) acknowledgeBatches(ctx context.Context) error {
 		if err := b.acknowledger.Ack(b.last, true); err == nil { // else the channel is lost, and the broker redelivers
 			s.acknowledged = max(s.acknowledged, b.highestSequence())
 		}
-		newest := b.items[len(b.items)-1].event.Time
+		newest := b.items[len(b.items)-1].time
 		s.metrics.observeBatch(s.queue, b, newest)
 		s.progress[s.queue].acknowledge(b.messages, newest)
 		b.reset()

@@ -11,18 +11,21 @@ import (
 // unstorable messages, and replaces its document by one without the body, which names
 // that queue.
 func (x *Indexer) moveToUnstorable(ctx context.Context, it *item) error {
-	if it.event.BodyIn != schemas.BodyHere {
-		return fmt.Errorf("event %s is too large for the store even without its body", it.event.EventID)
+	event, err := it.event()
+	if err != nil {
+		return err
+	}
+	if event.BodyIn != schemas.BodyHere {
+		return fmt.Errorf("event %s is too large for the store even without its body", event.EventID)
 	}
 	queue := x.cfg.Decoder.Topology.Unstorable()
-	err := x.cfg.Publisher.Publish(ctx, x.cfg.Decoder.Topology.Direct(), queue, it.event.WrapKept(x.cfg.Now()))
+	err = x.cfg.Publisher.Publish(ctx, x.cfg.Decoder.Topology.Direct(), queue, event.WrapKept(x.cfg.Now()))
 	if err != nil {
-		return fmt.Errorf("moving event %s, which is too large for the store, to queue %s: %w", it.event.EventID, queue, err)
+		return fmt.Errorf("moving event %s, which is too large for the store, to queue %s: %w", event.EventID, queue, err)
 	}
 	x.cfg.Logger.Warn("a message is too large for the store; moved it to a queue",
-		"event", it.event.EventID, "bytes", it.event.BodySize, "queue", queue)
+		"event", event.EventID, "bytes", event.BodySize, "queue", queue)
 	x.metrics.tooLarge.Inc()
-	event := it.event
 	event.BodyIn = schemas.BodyInUnstorable
 	x.replace(it, event)
 	return nil

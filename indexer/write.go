@@ -75,7 +75,7 @@ func (s *session) classifyResults(ctx context.Context, items []*item, results []
 		it := items[i]
 		switch result.Status {
 		case eventstore.Created:
-			if it.event.Action != schemas.Quarantined {
+			if it.action != schemas.Quarantined {
 				s.consecutiveRefusals.Store(0)
 			}
 		case eventstore.Busy:
@@ -129,17 +129,16 @@ func (s *session) writeSmaller(ctx context.Context, budget *retryBudget, items [
 const maxConsecutiveRefusals = 100
 
 func (s *session) quarantine(it *item, reason string) error {
-	if it.event.Action == schemas.Quarantined {
-		return fmt.Errorf("the store refuses even the raw envelope of event %s: %s", it.event.EventID, reason)
+	if it.action == schemas.Quarantined {
+		return fmt.Errorf("the store refuses even the raw envelope of event %s: %s", it.document.ID, reason)
 	}
 	if s.consecutiveRefusals.Add(1) > maxConsecutiveRefusals {
 		s.consecutiveRefusals.Store(0) // they are requeued, and tried again after a pause
 		return fmt.Errorf("the store refused %d documents in a row, the last with: %s", maxConsecutiveRefusals+1, reason)
 	}
 	s.cfg.Logger.Warn("the store refused a document; quarantined its raw envelope",
-		"event", it.event.EventID, "action", it.event.Action, "reason", reason)
-	s.replace(it, it.event.Quarantine(reason))
-	return nil
+		"event", it.document.ID, "action", it.action, "reason", reason)
+	return s.change(it, func(e schemas.Event) schemas.Event { return e.Quarantine(reason) })
 }
 
 // handleFailure returns the items of the next request after a whole request failed.
