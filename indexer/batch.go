@@ -9,8 +9,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// item is the document of an event for the store. The event is not kept beside it: its headers,
-// its body and itself would take as much memory again, full of pointers for the garbage collector.
+// item is the document of an event for the store, with the fields of the event that the indexer
+// needs. The whole event would take as much memory again, full of pointers for the garbage
+// collector; event reads it from the document.
 type item struct {
 	document          schemas.Document
 	action            schemas.Action
@@ -24,7 +25,7 @@ type item struct {
 	unmarked func() schemas.Event // the event without its replay mark; nil: no mark, or a verified one
 }
 
-// describe sets the fields of an event.
+// describe sets the fields that change with the event.
 func (it *item) describe(e *schemas.Event) {
 	it.action, it.time, it.sequence = e.Action, e.Time, e.Sequence
 }
@@ -136,7 +137,7 @@ func (b *batch) lowestSequence() int64 {
 	return lowest
 }
 
-// bytes returns the memory of the bodies and the documents.
+// bytes returns the memory of the bodies, which arrived, and of the documents.
 func (b *batch) bytes() int { return b.bodyBytes + b.documents.bytes }
 
 // reset empties the batch for the next messages.

@@ -232,6 +232,24 @@ func checkEvent(t *testing.T, e Event) {
 		t.Errorf("event %q of %s is event %q of %s in its document",
 			e.EventID, e.Envelope.Fingerprint(), parsed.EventID, parsed.Envelope.Fingerprint())
 	}
+	checkWrittenAgain(t, e)
+	checkWrittenAgain(t, e.Quarantine("refused"))
+}
+
+// checkWrittenAgain checks that the document of an event, read and written again, is the same:
+// the indexer has only the document of an event when it has to change the event.
+func checkWrittenAgain(t *testing.T, e Event) {
+	t.Helper()
+	for _, format := range []DocumentFormat{{}, {NoBodyText: true, NoBodyJSON: true, Labels: []string{"tenant"}, NumericLabels: []string{"int32"}}, {MaxValues: 1}} {
+		first := format.Append(nil, e)
+		read, err := ParseDocument(first)
+		if err != nil {
+			t.Fatalf("%v: %s", err, first)
+		}
+		if diff := cmp.Diff(string(first), string(format.Append(nil, read))); diff != "" {
+			t.Errorf("a document that is written again is another one: %s", diff)
+		}
+	}
 }
 
 var deathHeaders = []string{"queue", "reason", "exchange", "routing-keys", "count", "time", "original-expiration"}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -92,7 +91,8 @@ func (r *documentParser) readDocument(source []byte) error {
 	cut := r.json.Offset() + 1
 	r.json.Object(func(name []byte) {
 		inBody := string(name) == "body"
-		r.readMember(name)
+		r.path = append(r.path[:0], name...)
+		r.readValue(false)
 		if !inBody {
 			cut = r.json.Offset()
 		}
@@ -105,14 +105,4 @@ func (r *documentParser) readDocument(source []byte) error {
 	}
 	r.head, r.body = source[:cut], source[cut:]
 	return r.refused
-}
-
-// readMember skips amqp, which is not searchable.
-func (r *documentParser) readMember(name []byte) {
-	if string(name) != "amqp" {
-		r.path = append(r.path[:0], name...)
-		r.readValue(false)
-	} else if amqp := r.json.Raw(); !json.Valid(amqp) {
-		r.json.Fail(errors.New("amqp is no value"))
-	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // readValue adds the value at the path according to the mapping. Fields without a mapping
-// are not searchable and not read. listed marks values in a list.
+// are not searchable: their texts are skipped. listed marks values in a list.
 func (r *documentParser) readValue(listed bool) {
 	if field, known := r.mapped[string(r.path)]; known {
 		r.readMapped(field, listed)
@@ -23,6 +23,9 @@ func (r *documentParser) readValue(listed bool) {
 		r.readObject(listed)
 	case '[':
 		r.json.Array(func() { r.readValue(true) })
+	case '"':
+	default:
+		r.readScalar()
 	}
 }
 
@@ -89,14 +92,14 @@ func (r *documentParser) readScalar() any {
 		}
 		return text
 	}
-	literal := string(r.json.Token())
-	switch literal {
+	literal := r.json.Token()
+	switch string(literal) {
 	case "null", "":
 		return nil
 	case "true", "false":
-		return literal == "true"
+		return literal[0] == 't'
 	}
-	if !json.Valid([]byte(literal)) {
+	if !json.Valid(literal) {
 		r.json.Fail(fmt.Errorf("%.100q is no value", literal))
 	}
 	return json.Number(literal)

@@ -116,8 +116,10 @@ func TestRefusalsNameTheReason(t *testing.T) {
 	s := installed(t, Config{})
 	for source, want := range map[string]string{
 		`[1]`: "is no JSON object",
-		`{"@timestamp":"2026-05-04T00:00:00Z","event":{"sequence":1}`:                               "is no JSON",
-		`{"@timestamp":"2026-05-04T00:00:00Z","event":{"sequence":1}} {}`:                           "text follows its end",
+		`{"@timestamp":"2026-05-04T00:00:00Z","event":{"sequence":1}`:                              "is no JSON",
+		`{"@timestamp":"2026-05-04T00:00:00Z","event":{"sequence":1}} {}`:                          "text follows its end",
+		`{"@timestamp":"2026-05-04T00:00:00Z","event":{"sequence":1},"amqp":{"headers":{"n":01}}}`: `"01" is no value`,
+		`{"@timestamp":"2026-05-04T00:00:00Z","event":{"sequence":1},"unknown":[truex]}`:           `"truex" is no value`,
 		`{"event":{"sequence":1}}`:                                                                  "has no @timestamp",
 		`{"@timestamp":"2026-05-04T00:00:00Z","event":{}}`:                                          "has no event.sequence",
 		`{"@timestamp":"yesterday","event":{"sequence":1}}`:                                         `@timestamp is "yesterday", expected a date`,

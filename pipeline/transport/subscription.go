@@ -126,7 +126,7 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	case <-s.expired.Done():
 	case <-ctx.Done():
 	}
-	lost := context.Cause(ctx)
+	lost := context.Cause(ctx) // context.Canceled: the subscription was stopped
 	if !in.restRequeued || lost != nil && !errors.Is(lost, context.Canceled) {
 		in.opts.onRequeue(in.mostUnacknowledged())
 	}
