@@ -83,6 +83,12 @@ func testQueuesOfAMessage(t *testing.T, r rig) {
 				r.event(n+3, schemas.Poisoned, at("orders", "j"), replay(n+1)), r.event(n+4, schemas.Replayed, replay(n+3)),
 			}
 		}, "orders replaying 4 open 1"},
+		{func(n int) []schemas.Event { // the replay is stored after the failure in it
+			return []schemas.Event{
+				r.event(n+1, schemas.Poisoned, at("silent", "i")), r.event(n+2, schemas.Poisoned, at("silent", "j"), replay(n+1)),
+				r.event(n+3, schemas.Replayed, at("silent", "i"), replay(n+1)),
+			}
+		}, "silent failed 2 open 1"},
 		{func(n int) []schemas.Event {
 			return []schemas.Event{
 				r.event(n+1, schemas.Poisoned, at("orders", "i"), anonymous), r.event(n+2, schemas.Poisoned, at("orders", "j"), anonymous),

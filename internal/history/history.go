@@ -78,7 +78,7 @@ func (f *followUp) resolution(reports func(queue string) bool) resolution {
 			waits = false
 		case e.Action == schemas.Poisoned && sameQueue:
 			resolve(FailedAgain, e)
-		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && !reports(f.failure.Queue):
+		case e.Action == schemas.Replayed && (sameQueue || e.Queue == "") && !f.failedIn(e) && !reports(f.failure.Queue):
 			resolve(Replayed, e)
 		}
 	}
@@ -86,6 +86,12 @@ func (f *followUp) resolution(reports func(queue string) bool) resolution {
 		r.Outcome = Waiting
 	}
 	return r
+}
+
+// failedIn reports whether the failure happened in the replay of a `replayed` event, which may
+// be stored after it.
+func (f *followUp) failedIn(replayed eventstore.EventSummary) bool {
+	return replayed.Replay == f.failure.Replay && replayed.ReplayOf == f.failure.ReplayOf
 }
 
 // discards reports whether a `discarded` event refers to one of the failures, since
