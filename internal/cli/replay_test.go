@@ -349,7 +349,7 @@ func testReplayWithoutARecord(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, said...)
 	a.keep(a.event(schemas.Poisoned, 3))
 	wantRun(t, a.run(t, replay...), exitFailed, "2  left out: job "+job.ID, "nothing was sent: failures may have been handled or discarded in ", "run watership serve")
-	serving := a.serve(t)
+	_, serving := a.withRoles(t, "index") // a route would add events until it stops, and these may be left in the log
 	a.eventually(t, "action: replayed", 2)
 	wantRun(t, a.run(t, replay...), 0, "sent 1 of 1")
 	a.eventually(t, "action: replayed", 3)
