@@ -90,7 +90,7 @@ func TestConnectionLost(t *testing.T) {
 
 // wantEach checks that every message arrived, and that each crash repeated at most one
 // window.
-func wantEach(t *testing.T, deliveries []amqp.Delivery, messages, crashes int) {
+func wantEach(t testing.TB, deliveries []amqp.Delivery, messages, crashes int) {
 	t.Helper()
 	seen := map[string]int{}
 	for _, d := range deliveries {
