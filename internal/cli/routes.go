@@ -17,8 +17,8 @@ func newRoutes(from *settings) *cobra.Command {
 		Use:     "routes",
 		Aliases: []string{"route"},
 		Short:   "List routes, their queue lengths and which are paused",
-		Long: `List the configured routes, then those of other services, which RabbitMQ's management
-API shows. A route is paused during an outage of its service, when all its messages fail.
+		Long: `List the configured routes, then those of other services and of "routes add", which
+RabbitMQ's management API shows. A route is paused during an outage of its service, when all its messages fail.
 It then tries single messages until one succeeds. An operator can pause a route, too:
 until it is resumed it handles nothing.`,
 		Example: `  watership routes

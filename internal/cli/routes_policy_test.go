@@ -40,6 +40,9 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 			"route", "add", broker.Queue(t, amqp.Table{"x-message-ttl": 60_000}), "--dry-run")
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
 		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
+		i.must(t, "routes", "pause", "--all", "--reason", "test")
+		same(0, queue+"  no consumer", "routes")
+		i.must(t, "routes", "resume", "--all")
 		same(0, "has policy", "route", "add", queue, "--yes")
 		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{RoutingKey: queue, Publishing: amqp.Publishing{MessageId: "m-1"}}); err != nil {
 			t.Fatal(err)

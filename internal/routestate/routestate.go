@@ -49,17 +49,17 @@ type Config struct {
 	Default    *retry.Policy // of routes that have none
 }
 
-// List returns the states of the configured routes, then of routes of other processes: those
-// whose queues are bound as the queues of routes are, or that are paused. An error of the store leaves the states as RabbitMQ
-// has them.
+// List returns the states of the configured routes, then of other queues: those that are bound
+// as the queues of routes are, whose dead letters are retried, or that are paused. An error of the
+// store leaves the states as RabbitMQ has them.
 func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 	paused, problem := cfg.Paused(ctx)
-	others, processes, unacknowledged := cfg.askManagement(ctx)
+	answers := cfg.askManagement(ctx)
 	known := map[string]*pipeline.Route{}
 	for _, route := range cfg.Routes {
 		known[route.Queue] = &route
 	}
-	queues := cfg.queues(slices.AppendSeq(others, maps.Keys(paused)))
+	queues := cfg.queues(slices.AppendSeq(slices.Concat(answers.routes, answers.deadLettering), maps.Keys(paused)))
 	held, err := cfg.pausedByHand(ctx, append(slices.Clone(queues), pause.All))
 	if err != nil {
 		return nil, err
@@ -75,14 +75,14 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		if err != nil {
 			return nil, err
 		}
-		state.Processes, state.Schema = processes[queue], slices.Contains(cfg.Checked, queue)
-		if n, counted := unacknowledged[queue]; counted {
+		state.Processes, state.Schema = answers.processes[queue], slices.Contains(cfg.Checked, queue)
+		if n, counted := answers.unacknowledged[queue]; counted {
 			state.InFlight = &n
 		}
 		if e, is := paused[queue]; is {
 			state.State, state.Since, state.Error = "paused", &e.FirstFailed, e.Failure.Message
 		}
-		if allPaused && !slices.Contains(cfg.Foreign, queue) {
+		if allPaused && !cfg.isForeign(queue, answers) {
 			state.pausedBy(all)
 			state.WithAll = true
 		}
@@ -136,33 +136,50 @@ func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
 	return state, err
 }
 
+// management holds the answers of the management API about the queues of a vhost.
+type management struct {
+	routes         []string // queues of the routes of all processes
+	deadLettering  []string // queues whose dead letters are retried, which any program may consume
+	processes      map[string][]string
+	unacknowledged map[string]int64
+}
+
 // askManagement returns the queues of all routes, the processes that handle each of them,
 // and the numbers of unacknowledged messages of queues. Without the management API, or with
 // a login that may not use it, it returns nothing.
-func (cfg Config) askManagement(ctx context.Context) (routes []string, processes map[string][]string, unacknowledged map[string]int64) {
-	processes, unacknowledged = map[string][]string{}, map[string]int64{}
+func (cfg Config) askManagement(ctx context.Context) management {
+	m := management{processes: map[string][]string{}, unacknowledged: map[string]int64{}}
 	if cfg.Management == nil {
-		return nil, processes, unacknowledged
+		return m
 	}
 	bindings, _ := cfg.Management.Bindings(ctx, cfg.VHost, cfg.Topology.Direct())
 	for _, b := range bindings {
 		if b.DestinationType == "queue" && b.Destination == b.RoutingKey && !cfg.Topology.Owns(b.Destination) {
-			routes = append(routes, b.Destination)
+			m.routes = append(m.routes, b.Destination)
 		}
 	}
-	routes = slices.DeleteFunc(routes, func(queue string) bool { // of parked copies
+	m.routes = slices.DeleteFunc(m.routes, func(queue string) bool { // of parked copies
 		return slices.ContainsFunc(bindings, func(b rabbit.Binding) bool { return cfg.Topology.Parking(b.Destination) == queue })
 	})
 	consumers, _ := cfg.Management.Consumers(ctx, cfg.VHost)
 	for _, consumer := range consumers {
 		name := consumer.Queue.Name
-		if c, ours := role.ParseTag(consumer.Tag); ours && c.Role == role.Routes && !slices.Contains(processes[name], c.Process) {
-			processes[name] = append(processes[name], c.Process)
+		if c, ours := role.ParseTag(consumer.Tag); ours && c.Role == role.Routes && !slices.Contains(m.processes[name], c.Process) {
+			m.processes[name] = append(m.processes[name], c.Process)
 		}
 	}
 	queues, _ := cfg.Management.Queues(ctx, cfg.VHost)
 	for _, queue := range queues {
-		unacknowledged[queue.Name] = queue.Unacked
+		m.unacknowledged[queue.Name] = queue.Unacked
+		if exchange, has := queue.DeadLetterExchange(); has && exchange == cfg.Topology.Retry() && !cfg.Topology.Owns(queue.Name) {
+			m.deadLettering = append(m.deadLettering, queue.Name)
+		}
 	}
-	return routes, processes, unacknowledged
+	return m
+}
+
+// isForeign reports whether only other programs consume a queue: a pause of all routes leaves it.
+func (cfg Config) isForeign(queue string, m management) bool {
+	return slices.Contains(cfg.Foreign, queue) ||
+		slices.Contains(m.deadLettering, queue) && len(m.processes[queue]) == 0 && !slices.ContainsFunc(cfg.Routes, func(r pipeline.Route) bool { return r.Queue == queue })
 }
