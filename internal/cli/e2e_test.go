@@ -28,13 +28,24 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+// TestMain removes the binary after the tests: it has 50 MB.
+func TestMain(m *testing.M) { os.Exit(withBuilds(m)) }
+
+func withBuilds(m *testing.M) int {
+	var err error
+	if builds, err = os.MkdirTemp("", "watership"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(builds)
+	return m.Run()
+}
+
+// builds is the folder of the binary.
+var builds string
+
 // binary is the command under test, built once.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "watership")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "watership")
+	path := filepath.Join(builds, "watership")
 	out, err := exec.Command("go", "build", "-o", path, "../../cmd/watership").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the command: %w\n%s", err, out)
