@@ -116,3 +116,8 @@ func ExampleWatermarks_Bound() {
 	fmt.Println(w.Bound())
 	// Output: 1764000000000000 true
 }
+
+func ExampleByName() {
+	fmt.Println(eventstore.ByName([]string{"order-42"}))
+	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"
+}

@@ -46,3 +46,25 @@ type FieldIn struct {
 	Field  string   // a keyword
 	Values []string // at most 65,536, the limit of Elasticsearch
 }
+
+// ByName returns a query for events by message id, fingerprint, instance id or event
+// id; nil for no names.
+func ByName(names []string) kql.Node {
+	var either kql.Or
+	for _, name := range names {
+		either = append(either, kql.FieldIs("watership.fingerprint", name))
+		if isFingerprint(name) {
+			continue
+		}
+		either[len(either)-1] = kql.FieldIs("messaging.message.id", name)
+		either = append(either, kql.FieldIs("watership.message", name), kql.FieldIs("event.id", name))
+	}
+	if len(either) == 0 {
+		return nil
+	}
+	return either
+}
+
+const fingerprintSize = len("v1:") + 64
+
+func isFingerprint(name string) bool { return len(name) == fingerprintSize && name[:3] == "v1:" }

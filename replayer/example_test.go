@@ -97,11 +97,6 @@ func ExampleJobQueue() {
 	// Output: watership.job.job-1
 }
 
-func ExampleByName() {
-	fmt.Println(replayer.ByName([]string{"order-42"}))
-	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"
-}
-
 // A job without a save for a while counts as not running.
 func ExampleJob_Running() {
 	job := replayer.Job{State: replayer.Running, Updated: time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)}

@@ -92,7 +92,7 @@ type Job struct {
 	Problem string `json:"problem,omitempty"` // why it does not run
 
 	Sent     int       `json:"sent"`               // confirmed, with their `replayed` events
-	Skipped  int       `json:"skipped"`            // left to another job, or replayed by one since this one was planned
+	Skipped  int       `json:"skipped"`            // replayed by another job, handled or discarded since the plan
 	Stopped  int       `json:"stopped,omitempty"`  // left out after a failure in their stream
 	Filtered int       `json:"filtered,omitempty"` // left out by Transform; not in Total
 	Failed   int       `json:"failed"`

@@ -28,7 +28,7 @@ type inFlight struct {
 func (run *run) sendOne(next *candidate, late bool) error {
 	sentBefore := run.sentBy.Len() > 0 && run.sentBy.Has(next.messageKey)
 	switch {
-	case next.leftOut != "" && next.leftOut != replayedSince:
+	case next.leftOut != "" && !next.leftOutSincePlan():
 		return nil
 	case run.initial.Limit > 0 && run.initial.Sent+run.initial.Skipped+run.initial.Failed+run.started >= run.initial.Limit:
 		return errLimitReached
@@ -83,6 +83,9 @@ func (run *run) awaitCapacity(m *inFlight) error {
 func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, error) {
 	r, job, e := run.replayer, &run.initial, &next.event
 	m := &inFlight{candidate: next, late: late, sentBefore: sentBefore, sent: job.message(e.Envelope)}
+	if sentBefore {
+		m.leftOut = "" // the outcome may be that of this job
+	}
 	if m.needsSending() {
 		sent, keep, err := run.messages.convert(run.sending, *e)
 		switch {

@@ -273,3 +273,42 @@ func TestResolvedFailuresInAnArchive(t *testing.T) {
 		t.Errorf("to another exchange: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 }
+
+// TestResolvedWhileTheJobIsPaused: an operator discards failures of a paused job, or a message is
+// handled. The job leaves them out when it goes on.
+func TestResolvedWhileTheJobIsPaused(t *testing.T) {
+	for name, test := range map[string]struct {
+		action  schemas.Action
+		again   bool
+		skipped int
+	}{
+		"discarded":        {schemas.Discarded, false, 2},
+		"handled":          {schemas.Handled, false, 2},
+		"discarded, again": {schemas.Discarded, true, 0},
+		"replayed":         {schemas.Replayed, false, 0}, // by this job
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			failures := []schemas.Event{f.poisoned(1), f.poisoned(2), f.poisoned(3)}
+			f.storeEvents(failures...)
+			order := f.job("event.action: poisoned")
+			order.Target.Kind, order.Again = ToFailedQueue, test.again
+			job := f.resume(f.create(order), RunOptions{StopAfter: 1})
+			if job.State != Paused || job.Sent != 1 {
+				t.Fatalf("the first run: %+v", job)
+			}
+			f.sequence += 10
+			for _, failure := range failures {
+				e := f.event(test.action, failure.Envelope)
+				e.ReplayOf, e.Queue = failure.EventID, failure.Queue
+				if test.action == schemas.Replayed {
+					e.Replay = job.ID
+				}
+				f.storeEvents(e)
+			}
+			if job = f.resume(job, RunOptions{}); job.State != Done || job.Skipped != test.skipped || job.Sent != 3-test.skipped {
+				t.Errorf("the second run: %+v; want %d skipped", job, test.skipped)
+			}
+		})
+	}
+}

@@ -22,8 +22,11 @@ const saveTimeout = 30 * time.Second // of the last save of a run
 
 var (
 	errCancelled = errors.New("the job was cancelled")
-	errStopAfter = errors.New("paused as requested")
+	errStopAfter = errors.New(CanarySent)
 )
+
+// CanarySent is the problem of a job that was paused by RunOptions.StopAfter.
+const CanarySent = "the canary was sent: resume the job to send the rest"
 
 // Run sends the remaining messages of a job in the order of their sequences. A message
 // that the broker returns or refuses counts as failed, and the job continues. The
@@ -167,7 +170,7 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 	case why == nil:
 		job.State, job.Ended = Done, r.now().UTC()
 	case errors.Is(why, errStopAfter):
-		job.State, job.Problem, why = Paused, errStopAfter.Error(), nil
+		job.State, job.Problem, why = Paused, CanarySent, nil
 	case ctx.Err() != nil:
 		job.State, job.Problem = Paused, "stopped by its operator"
 	default:

@@ -127,7 +127,7 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 }
 
 // decide leaves out messages that were replayed or resolved before the job was
-// planned, and selects from the rest.
+// planned, and selects from the rest. A resumed job decides as before.
 func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err := s.r.identify(ctx, s.job.Target, page); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err != nil {
 		return err
 	}
-	resolved, err := s.r.resolvedReasons(ctx, s.job, page)
+	resolved, err := s.r.resolvedReasons(ctx, s.job, page, s.job.UpTo)
 	if err != nil {
 		return err
 	}
@@ -169,6 +169,11 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 		return s.findBodies(ctx, page)
 	}
 	return nil
+}
+
+// leftOutSincePlan reports whether the message is counted as skipped: the plan has it.
+func (c *candidate) leftOutSincePlan() bool {
+	return c.leftOut == replayedSince || c.leftOut == resolvedSince
 }
 
 // rivalReason returns why a selected message is not sent: another job has it, or has

@@ -35,6 +35,7 @@ const (
 	discardedSince       = "failed and discarded since (--again sends them too)"
 	retryScheduled       = "failed and tried again soon (--again sends them too)"
 	replayedSince        = "replayed by another job since"
+	resolvedSince        = "handled or discarded since"
 	filtered             = "left out by the transform"
 	streamStopped        = "an earlier message of its stream failed"
 	beyondLimit          = "beyond the limit"

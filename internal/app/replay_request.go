@@ -61,7 +61,7 @@ func (a *App) replayQuery(request ReplayRequest) (kql.Node, error) {
 	}
 	var all kql.And
 	if len(request.IDs) > 0 {
-		all = append(all, replayer.ByName(request.IDs))
+		all = append(all, eventstore.ByName(request.IDs))
 	}
 	if request.Group != "" { // only permanent failures: attempts with the same error may have succeeded later
 		all = append(all, history.GivenUp(), kql.FieldIs("watership.error_group", request.Group))

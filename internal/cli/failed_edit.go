@@ -197,7 +197,7 @@ func (e *failureEdit) sendEdited(ctx context.Context, sys system, id string) err
 	case err != nil || job.Sent > 0:
 		return err
 	case job.Skipped > 0:
-		return fmt.Errorf("another job has replayed the failure of message %s in the meantime: nothing was sent", id)
+		return fmt.Errorf("the failure of message %s was replayed, handled or discarded in the meantime: nothing was sent", id)
 	}
 	return fmt.Errorf("message %s was not sent", id)
 }

@@ -80,8 +80,9 @@ func newJobsResume(from *settings) *cobra.Command {
 the store may have changed it. A terminal prompts for confirmation; a script needs
 --yes.
 
-Confirmed messages are not sent again. After a crash, up to %d messages that were
-in flight may be sent twice. A job that is running is not resumed.`, replayer.Window),
+Confirmed messages are not sent again, and messages that were handled or discarded since
+the plan are left out. After a crash, up to %d messages that were in flight may be sent
+twice.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
 	}, func(ctx context.Context, t terminal.Streams, jobs replays, id string) error {
 		return resume(ctx, t, jobs, id, yes)

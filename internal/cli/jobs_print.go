@@ -146,7 +146,7 @@ func writeCounts(field func(string, any), job replayer.Job) {
 	field("total", job.Total)
 	field("sent", job.Sent)
 	if job.Skipped > 0 {
-		field("left out", fmt.Sprintf("%d, replayed by other jobs", job.Skipped))
+		field("left out", fmt.Sprintf("%d, replayed by other jobs, handled or discarded since the plan", job.Skipped))
 	}
 	if job.Filtered > 0 {
 		field("filtered", fmt.Sprintf("%d, by the transform", job.Filtered))

@@ -140,7 +140,7 @@ func reportJob(t terminal.Streams, job replayer.Job, err error) error {
 	}
 	fmt.Fprintf(t.Out, "sent %d of %d, job %s\n", job.Sent, job.Total, terminal.Cell(job.ID, 0))
 	if job.Skipped > 0 {
-		fmt.Fprintf(t.Err, "%s left out: other jobs have them\n", wording.Plural(job.Skipped, "message"))
+		fmt.Fprintf(t.Err, "%s left out: replayed by another job, handled or discarded since the plan\n", wording.Plural(job.Skipped, "message"))
 	}
 	if job.Filtered > 0 {
 		fmt.Fprintf(t.Err, "%s left out by the transform\n", wording.Plural(job.Filtered, "message"))

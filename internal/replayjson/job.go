@@ -26,7 +26,7 @@ type Job struct {
 	Reason    string        `json:"reason,omitempty"`
 	Total     int           `json:"total" doc:"Messages to send"`
 	Sent      int           `json:"sent" doc:"Messages that RabbitMQ has confirmed"`
-	Skipped   int           `json:"skipped" doc:"Messages that another job has replayed"`
+	Skipped   int           `json:"skipped" doc:"Messages that another job has replayed, or that were handled or discarded since the plan"`
 	Stopped   int           `json:"stopped,omitempty" doc:"Messages that were left out, since an earlier message of their stream failed"`
 	Filtered  int           `json:"filtered,omitempty" doc:"Messages that the program of transform left out; they are not in total"`
 	Failed    int           `json:"failed" doc:"Messages that could not be sent"`

@@ -71,7 +71,7 @@ func (j Job) IsFinished() bool {
 
 // IsCanary reports whether the job has sent as many messages as was asked for, and waits.
 func (j Job) IsCanary() bool {
-	return j.State == replayer.Paused && j.Problem == "paused as requested"
+	return j.State == replayer.Paused && j.Problem == replayer.CanarySent
 }
 
 // Changed returns the changes of messages in words.
