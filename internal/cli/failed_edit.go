@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,7 +43,7 @@ func newFailedEdit(from *settings) *cobra.Command {
 		Long: `Open the headers, properties and body of a failed message in $VISUAL or $EDITOR, as JSON, and
 send the edited message to the queue that failed. It names the failure that it replaces, which
 is resolved when the edited message is handled. If the exchange or the routing key is edited,
-the message is sent there. A failure that is resolved, or replayed already, is refused.
+the message is sent there, and the failure is discarded. A failure that is resolved, or replayed already, is refused.
 
 Members that are not edited stay as they are, bytes and AMQP types included. For many
 messages, use "failed retry --transform FILE".
@@ -116,7 +117,20 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 	if err := e.sendEdited(ctx, sys, id); err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
-	return e.removeFile()
+	if routed {
+		err = e.discardFailure(ctx, sys)
+	}
+	return errors.Join(err, e.removeFile())
+}
+
+// discardFailure discards the failure of a message that was sent elsewhere: no report about its
+// own queue will resolve it.
+func (e *failureEdit) discardFailure(ctx context.Context, sys system) error {
+	d := discard{Streams: e.Streams, ids: e.names, reason: cmp.Or(e.reason, "edited, and sent elsewhere"), yes: true}
+	if err := d.run(ctx, sys, nil); err != nil {
+		return fmt.Errorf("the edited message was sent, and its failure is not resolved (watership failed discard does that): %w", err)
+	}
+	return nil
 }
 
 // choose selects the open failure of a message, and returns the message as it failed there: a

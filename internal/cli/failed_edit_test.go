@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -91,6 +92,32 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 		a.broker.Take(t, schemas.Topology{Prefix: a.prefix}.Log(), 1) // the event is in the store
 		a.keep(replayed, again)
 		wantRun(t, a.run(t, "show", "m-1"), exitOK, "changed by replays", "watership show "+again.Fingerprint)
+	}
+}
+
+// No report about another queue resolves the failure of a message that was edited to go there: it
+// is discarded.
+func TestFailedEditOfTheRoute(t *testing.T) { played(t, testFailedEditOfTheRoute) }
+
+func testFailedEditOfTheRoute(t *testing.T, a *playback) {
+	failed := a.event(schemas.Poisoned, 1)
+	a.keep(failed)
+	another := a.broker.Queue(t, nil)
+	a.declare(another, "another", nil)
+	printed := a.run(t, "failed", "edit", "m-1", "--print")
+	edited := strings.Replace(printed.out, fmt.Sprintf(`"routing_key": %q`, failed.Envelope.RoutingKey), `"routing_key": "another"`, 1)
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1", "discarded 1 failure")
+	a.broker.Take(t, another, 1)
+	topology := schemas.Topology{Prefix: a.prefix}
+	for {
+		event, err := schemas.Decoder{Topology: topology}.Lifecycle(a.broker.Take(t, topology.Log(), 1)[0], time.Now(), 1)
+		if err != nil || event.Action != schemas.Discarded { // of the tap, replayed or audited
+			continue
+		}
+		if event.ReplayOf != failed.EventID || !strings.Contains(event.Failure.Message, "sent elsewhere") {
+			t.Errorf("the event is %+v", event)
+		}
+		return
 	}
 }
 
