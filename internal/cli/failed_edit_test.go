@@ -218,7 +218,9 @@ func testFailedRetry(t *testing.T, a *playback) {
 	for _, args := range [][]string{{"retry", "queue: nobody", "--yes"}, {"retry", "queue: nobody", "--dry-run"}, {"resolve", "--query", "queue: nobody", "--reason", "x", "--yes"}, {"discard", "queue: nobody", "--reason", "x", "--yes"}} {
 		wantRun(t, a.run(t, append([]string{"failed"}, args...)...), exitFailed, "no unresolved failure matches")
 	}
-	wantRun(t, a.run(t, "failed", "retry", "--to-queue", "other", "--yes"), exitUsage, "use 'watership replay' for another target")
+	for _, target := range []string{"--to-queue=other", "--to-failed-queue=false"} {
+		wantRun(t, a.run(t, "failed", "retry", target, "--yes"), exitUsage, "use 'watership replay' for another target")
+	}
 	wantRun(t, a.run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
 	if job := a.onlyJob(t); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job: %+v", job)

@@ -17,7 +17,7 @@ func ofFailures(query string) string {
 // selectFailures restricts the replay to failures. A replay to another target does not leave out
 // those that are resolved, and would send them again.
 func (r *replay) selectFailures() error {
-	if r.toQueue != "" || r.toExchange != "" {
+	if !r.toFailedQueue || r.toQueue != "" || r.toExchange != "" {
 		return usagef("failed retry sends failures to the queues where they failed: use 'watership replay' for another target, " +
 			"which also sends failures that are resolved")
 	}
@@ -46,10 +46,8 @@ other targets.`
 		_ = flag.Value.Set(value) // of the type of the flag
 		flag.DefValue = value
 	}
-	for _, name := range []string{"shadow", "follow", "sample", "order", "on-failure", "to-queue", "to-exchange"} {
-		if flag := cmd.Flags().Lookup(name); flag != nil {
-			flag.Hidden = true
-		}
+	for _, name := range append(shadowOnly(), "shadow", "follow", "order", "on-failure", "to-failed-queue", "to-queue", "to-exchange", "key") {
+		cmd.Flags().Lookup(name).Hidden = true
 	}
 	return cmd
 }

@@ -164,7 +164,7 @@ func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replay
 	if err := r.preview(plan); err != nil {
 		return replayer.Job{}, err
 	}
-	if agreed, err := r.confirm(ctx, plan.Plan); !agreed {
+	if agreed, err := r.confirm(ctx, plan); !agreed {
 		return replayer.Job{}, err
 	}
 	return r.execute(ctx, sys, plan)
@@ -172,14 +172,14 @@ func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replay
 
 // confirm reports whether to run a plan. If not, the error has the reason; --dry-run
 // and an empty plan have none, unless it is one of failures.
-func (r *replay) confirm(ctx context.Context, plan replayer.Plan) (bool, error) {
+func (r *replay) confirm(ctx context.Context, plan client.Plan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
 	case r.dryRun:
 		return false, r.checkFound(plan)
 	}
-	if err := cmp.Or(app.CheckPlan(plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
+	if err := cmp.Or(app.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
 		return false, err
 	}
 	if r.yes {
@@ -192,11 +192,16 @@ func (r *replay) confirm(ctx context.Context, plan replayer.Plan) (bool, error) 
 	return yes, err
 }
 
-// checkFound returns an error if no failure is sent again, unless --expect says so. Other replays
-// may find nothing.
-func (r *replay) checkFound(plan replayer.Plan) error {
-	if r.failuresAlone && plan.Total == 0 && !r.expecting {
+// checkFound returns an error if no failure is sent again, or none of the ids names a message,
+// unless --expect says so. A query may find nothing.
+func (r *replay) checkFound(plan client.Plan) error {
+	switch {
+	case plan.Total > 0 || r.expecting:
+		return nil
+	case r.failuresAlone:
 		return errors.New("no unresolved failure matches")
+	case len(r.names) > 0 && len(plan.Unknown) == len(r.names):
+		return errors.New("no message of these ids was found: nothing was sent")
 	}
 	return nil
 }

@@ -272,6 +272,9 @@ func testReplaySelections(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, "replay", "--ids", file, "--to-queue", repair, "--yes"), 0, "sent 2 of 2")
 	slips := writeFile(t, "slips.txt", "m-1\nnobody\nm-11\n")
 	wantRun(t, a.run(t, "replay", "--ids", slips, "--to-queue", repair, "--dry-run"), 0, "       2  not found: m-11, nobody\n")
+	none := writeFile(t, "none", "nobody\n")
+	wantRun(t, a.run(t, "replay", "--ids", none, "--to-queue", repair, "--yes"), exitFailed, "not found: nobody", "no message of these ids was found: nothing was sent")
+	wantRun(t, a.run(t, "replay", "--ids", none, "--to-queue", repair, "--yes", "--expect", "0"), exitOK, "not found: nobody")
 	if d := a.broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
 		t.Errorf("arrived: %s %s", d[0].MessageId, d[1].MessageId)
 	}

@@ -34,11 +34,14 @@ func TestReplayOpensTheStoreOnce(t *testing.T) {
 	a := newSeeded(t, "WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL)
 	a.environ = append(a.environ, "WATERSHIP_STORE_URL="+proxy.URL)
 	a.keep(t, a.event(1, schemas.Published))
-	for name, ids := range map[string]string{"nothing is found": "slip\n", "a message is found": "m-1\nslip\n"} {
+	for name, test := range map[string]struct {
+		ids  string
+		code int
+	}{"nothing is found": {"slip\n", exitFailed}, "a message is found": {"m-1\nslip\n", exitOK}} {
 		t.Run(name, func(t *testing.T) {
 			opened.Store(0)
-			r := a.call(t, "replay", "--ids", writeFile(t, "ids", ids), "--to-queue", "orders", "--unchecked-routes", "--dry-run")
-			if r.code != exitOK || !strings.Contains(r.out, "not found: slip") {
+			r := a.call(t, "replay", "--ids", writeFile(t, "ids", test.ids), "--to-queue", "orders", "--unchecked-routes", "--dry-run")
+			if r.code != test.code || !strings.Contains(r.out, "not found: slip") {
 				t.Errorf("%+v", r)
 			}
 			if n := opened.Load(); n != 1 {
