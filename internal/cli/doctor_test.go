@@ -298,6 +298,7 @@ func TestDoctorSeesQueuesThatServeNothing(t *testing.T) {
 	index := schemas.Topology{Prefix: i.prefix}.Index()
 	list, _ := i.findings(t)
 	wantFinding(t, list, doctor.OK, "", "topology: ", "queues are there")
+	wantFinding(t, list, doctor.Warning, "run watership serve with the role routes", "routes: queue "+i.queue+" has no consumer")
 	i.rewrite(t, i.broker.ManagementURL, withQueueStates(t, i.broker.ManagementURL, map[string]string{index: "down", i.queue: "minority"}))
 	list, code := i.findings(t)
 	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+index+" is down")

@@ -122,7 +122,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkManagement(ctx)
 	d.checkServe(ctx)
 	d.checkStore(ctx)
-	d.checkPaused(ctx)
+	d.checkRouteStates(ctx)
 	d.checkQuarantine(ctx)
 	d.checkWatermarks(ctx)
 	d.checkAlerts(ctx)

@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/wording"
+)
+
+// checkRouteStates reports routes that are paused, and those whose messages nobody handles.
+func (d *doctor) checkRouteStates(ctx context.Context) {
+	if d.store == nil || d.conn == nil {
+		return
+	}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	routes, err := d.Routes(ctx)
+	if err != nil {
+		d.report("paused", Warning, err.Error(), "")
+		return
+	}
+	paused := false
+	for _, route := range routes {
+		switch route.State {
+		case "paused":
+			paused = true
+			d.reportPaused(route)
+		case "no consumer":
+			d.reportUnconsumed(route)
+		}
+	}
+	if !paused {
+		d.reportOK("paused", "no route is paused")
+	}
+}
+
+func (d *doctor) reportPaused(route routestate.State) {
+	text, remedy := "the route of queue "+route.Queue+" is paused", "mend its service: the route resumes by itself when a message succeeds"
+	if route.WithAll && !route.ByHand {
+		text, remedy = text+" with all routes", "when the reason is gone: watership routes resume --all"
+	}
+	if route.ByHand {
+		text, remedy = text+" by hand", "when the reason is gone: watership routes resume "+wording.Quoted(route.Queue)
+	}
+	if route.Since != nil {
+		text += fmt.Sprintf(" since %s: %s", wording.Time(*route.Since), route.Error)
+	}
+	d.report("paused", Warning, text, remedy)
+}
+
+// reportUnconsumed leaves out an empty queue of another program, which may take its messages one
+// by one.
+func (d *doctor) reportUnconsumed(route routestate.State) {
+	text, remedy := "queue "+route.Queue+" has no consumer", "start the program that consumes it, or unbind the queue"
+	if slices.ContainsFunc(d.Settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue && r.HasHandler() }) {
+		remedy = "run watership serve with the role routes"
+	} else if route.Messages == 0 {
+		return
+	}
+	if route.Messages > 0 {
+		text += ", and " + wording.Plural(route.Messages, "message") + " in it"
+	}
+	d.report("routes", Warning, text, remedy)
+}
