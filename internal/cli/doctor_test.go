@@ -299,12 +299,40 @@ func TestDoctorSeesQueuesThatServeNothing(t *testing.T) {
 	list, _ := i.findings(t)
 	wantFinding(t, list, doctor.OK, "", "topology: ", "queues are there")
 	wantFinding(t, list, doctor.Warning, "run watership serve with the role routes", "routes: queue "+i.queue+" has no consumer")
-	i.rewrite(t, i.broker.ManagementURL, withQueueStates(t, i.broker.ManagementURL, map[string]string{index: "down", i.queue: "minority"}))
+	states := map[string]string{index: "down", i.queue: "minority"}
+	i.rewrite(t, i.broker.ManagementURL, withManagement(t, i.broker.ManagementURL, func(_ *http.Request, all []map[string]any) []map[string]any {
+		for _, queue := range all {
+			if name, _ := queue["name"].(string); states[name] != "" {
+				queue["state"] = states[name]
+			}
+		}
+		return all
+	}))
 	list, code := i.findings(t)
 	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+index+" is down")
 	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+i.queue+" is minority")
 	if code == 0 {
 		t.Error("doctor ends with 0")
+	}
+}
+
+// The consumers that RabbitMQ lists are up to five seconds old: those of a process that has just
+// started, or reloaded its configuration, are missing.
+func TestDoctorOfAProcessThatHasJustStarted(t *testing.T) {
+	i := install(t, rabbittest.NewestServer(t), nobody)
+	i.serve(t)
+	list, _ := i.findings(t)
+	wantFinding(t, list, doctor.OK, "", "roles: retry runs")
+	i.rewrite(t, i.broker.ManagementURL, withManagement(t, i.broker.ManagementURL, func(r *http.Request, all []map[string]any) []map[string]any {
+		if strings.Contains(r.URL.Path, "/consumers/") {
+			return []map[string]any{}
+		}
+		return all
+	}))
+	list, _ = i.findings(t)
+	wantFinding(t, list, doctor.OK, "", "roles: retry runs, RabbitMQ does not list where yet")
+	if f := saying(list, doctor.Warning, "no process has the role"); f != nil {
+		t.Errorf("%+v", f)
 	}
 }
 
@@ -356,8 +384,8 @@ func TestDoctorLeavesQueuesOfOthersAlone(t *testing.T) {
 	}
 }
 
-// withQueueStates is a management API that reports other states of some queues.
-func withQueueStates(t *testing.T, managementURL string, states map[string]string) string {
+// withManagement returns the URL of a management API whose lists are changed.
+func withManagement(t *testing.T, managementURL string, change func(r *http.Request, list []map[string]any) []map[string]any) string {
 	t.Helper()
 	target, err := url.Parse(managementURL)
 	if err != nil {
@@ -367,18 +395,13 @@ func withQueueStates(t *testing.T, managementURL string, states map[string]strin
 	target.User = nil
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.ModifyResponse = func(r *http.Response) error {
-		var queues []map[string]any
+		var list []map[string]any
 		text, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err
 		}
-		if json.Unmarshal(text, &queues) == nil {
-			for _, queue := range queues {
-				if name, _ := queue["name"].(string); states[name] != "" {
-					queue["state"] = states[name]
-				}
-			}
-			if text, err = json.Marshal(queues); err != nil {
+		if json.Unmarshal(text, &list) == nil {
+			if text, err = json.Marshal(change(r.Request, list)); err != nil {
 				return err
 			}
 		}

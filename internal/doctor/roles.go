@@ -34,8 +34,19 @@ func (d *doctor) checkRoles(ctx context.Context) {
 		return
 	}
 	for _, p := range roles {
+		p.Unconsumed = slices.DeleteFunc(p.Unconsumed, func(queue string) bool { return d.hasConsumer(ctx, queue) })
 		d.reportRole(p)
 	}
+}
+
+// hasConsumer asks the queue itself: the consumers that the management API lists are up to 5 s old
+// (https://www.rabbitmq.com/docs/management#statistics-interval).
+func (d *doctor) hasConsumer(ctx context.Context, queue string) bool {
+	if d.conn == nil {
+		return false
+	}
+	state, _, err := d.conn.QueueState(ctx, queue)
+	return err == nil && state.Consumers > 0
 }
 
 // PoliciesRemedy is the remedy for processes of one role with different policies.
@@ -56,6 +67,8 @@ func (d *doctor) reportRole(p role.Presence) {
 			"run watership serve, or a pipeline with Standalone")
 	case len(p.Consumers) > 0:
 		d.reportOK("roles", "%s runs in %s", p.Role, firstOf(maxNames, processes(p)))
+	case len(p.Strangers) == 0 && len(p.Role.Queues(d.Topology)) > 0:
+		d.reportOK("roles", "%s runs, RabbitMQ does not list where yet", p.Role)
 	}
 }
 
