@@ -162,7 +162,7 @@ func (p *poster) post(ctx context.Context) error {
 	if p.invalid != nil { // which is no fault of the message
 		return retry.Unavailable(fmt.Errorf("the webhook cannot be called as it is configured: %w", p.invalid))
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, timeoutError{p.Timeout})
 	defer cancel()
 	e, _ := schemas.FromContext(ctx)
 	var connected atomic.Bool
@@ -178,10 +178,26 @@ func (p *poster) post(ctx context.Context) error {
 	case errors.As(err, &refused):
 		return targetError("URL", &target.Problem{Kind: refused.Kind, Text: to + " has " + refused.Text})
 	case err != nil:
-		return classifyRequestError(fmt.Errorf("sending to %s: %w", to, withoutURL(err)), connected.Load())
+		return classifyRequestError(fmt.Errorf("sending to %s: %w", to, withoutURL(causeOf(ctx, err))), connected.Load())
 	}
 	defer answered.Body.Close()
 	return p.classify(to, response{answered.StatusCode, header(answered), beginning(answered, p.bodyLimit)})
+}
+
+// timeoutError is the cause of the end of a request without an answer in time. Go's text is that of
+// a context.
+type timeoutError struct{ after time.Duration }
+
+func (e timeoutError) Error() string { return fmt.Sprintf("timeout, no answer within %s", e.after) }
+
+func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+func causeOf(ctx context.Context, err error) error {
+	var timeout timeoutError
+	if errors.Is(err, context.DeadlineExceeded) && errors.As(context.Cause(ctx), &timeout) {
+		return timeout
+	}
+	return err
 }
 
 // beginning reads a response so that its connection can be used again, and returns the

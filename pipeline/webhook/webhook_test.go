@@ -198,7 +198,7 @@ func TestTimeout(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(release) })
 	err := post(Config{URL: server.URL, Timeout: 50 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
-	if err == nil || meaningOf(err) != Retry || retry.TypeOf(err) != "timeout" {
+	if err == nil || meaningOf(err) != Retry || retry.TypeOf(err) != "timeout" || !strings.HasSuffix(err.Error(), ": timeout, no answer within 50ms") {
 		t.Errorf("%v of type %s", err, retry.TypeOf(err))
 	}
 }
@@ -211,7 +211,7 @@ func TestConnectTimeout(t *testing.T) {
 	}
 	t.Cleanup(func() { listener.Close() })
 	err = post(Config{URL: "https://" + listener.Addr().String(), Timeout: 50 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
-	if err == nil || meaningOf(err) != Unavailable || retry.TypeOf(err) != "timeout" {
+	if err == nil || meaningOf(err) != Unavailable || retry.TypeOf(err) != "timeout" || !strings.HasSuffix(err.Error(), ": timeout, no answer within 50ms") {
 		t.Errorf("%v of type %s", err, retry.TypeOf(err))
 	}
 }
