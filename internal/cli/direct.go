@@ -123,7 +123,11 @@ func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ str
 		return failures{}, err
 	}
 	unknown, err := d.unknown(ctx, wanted.IDs)
-	return failures{Failures: wanted, count: len(events), unknown: unknown, events: history.EventIDs(events)}, err
+	found := failures{Failures: wanted, count: len(events), queues: map[string]int{}, unknown: unknown, events: history.EventIDs(events)}
+	for _, e := range events {
+		found.queues[e.Queue]++
+	}
+	return found, err
 }
 
 // unknown returns the ids that name nothing in the store: mistakes in a list.

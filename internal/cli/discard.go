@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,7 @@ type discard struct {
 	file   string // of ids; "": none
 	ids    []string
 	reason string
+	dryRun bool
 	yes    bool
 }
 
@@ -59,19 +62,20 @@ time and the reason, and can still be replayed.`,
 	d.filter.addFlags(cmd)
 	addNonEmpty(cmd.Flags(), &d.file, "ids", "file with message or event ids, one per line; - reads standard input")
 	cmd.Flags().StringVar(&d.reason, "reason", "", "why (required)")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "count the failures and stop")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
 func (d discard) validate(args []string) error {
 	switch {
-	case strings.TrimSpace(d.reason) == "":
+	case strings.TrimSpace(d.reason) == "" && !d.dryRun:
 		return usagef("--reason is required")
 	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.filter.dsl == "":
 		return usagef("expected a query or --ids; '*' discards every failure there is")
 	case d.file == "-" && d.filter.dsl == "-":
 		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
-	case !d.yes && (!terminal.IsTerminal(d.In) || d.file == "-" || d.filter.dsl == "-"):
+	case !d.yes && !d.dryRun && (!terminal.IsTerminal(d.In) || d.file == "-" || d.filter.dsl == "-"):
 		return usagef("discard asks first, and there is no terminal to ask: give --yes")
 	}
 	return nil
@@ -91,6 +95,12 @@ func (d discard) run(ctx context.Context, sys system, node kql.Node) error {
 	if found.count == 0 {
 		return errors.New("no unresolved failure matches")
 	}
+	if err := printQueues(d.Out, "failed at", found.queues); err != nil {
+		return err
+	}
+	if d.dryRun {
+		return nil
+	}
 	if agreed, err := d.confirm(ctx, found.count); !agreed {
 		return err
 	}
@@ -103,6 +113,17 @@ func (d discard) run(ctx context.Context, sys system, node kql.Node) error {
 		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(done.missing, "event"))
 	}
 	return err
+}
+
+// printQueues prints the number of messages of each queue. Without it nothing is changed: the user
+// relies on the preview.
+func printQueues(out io.Writer, verb string, messages map[string]int) error {
+	for _, queue := range slices.Sorted(maps.Keys(messages)) {
+		if _, err := fmt.Fprintf(out, "  %6d  %s queue %s\n", messages[queue], verb, terminal.Cell(queue, 120)); err != nil {
+			return fmt.Errorf("cannot print the preview, so nothing was changed: %w", err)
+		}
+	}
+	return nil
 }
 
 func (d discard) confirm(ctx context.Context, failures int) (bool, error) {

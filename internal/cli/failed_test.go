@@ -283,7 +283,11 @@ func testDiscard(t *testing.T, install installer) {
 		}
 	}
 	paid := writeFile(t, "paid.txt", "m-1\n\n")
-	if got := i.must(t, "failed", "discard", "--ids", paid, "--reason", "paid by hand", "--yes"); got != "discarded 1 failure\n" {
+	const preview = "       1  failed at queue orders\n"
+	if got := i.must(t, "failed", "discard", "--ids", paid, "--dry-run"); got != preview {
+		t.Error(got)
+	}
+	if got := i.must(t, "failed", "discard", "--ids", paid, "--reason", "paid by hand", "--yes"); got != preview+"discarded 1 failure\n" {
 		t.Error(got)
 	}
 	found := i.search(t, "action: discarded") // at once: a replay may follow

@@ -73,7 +73,7 @@ func (r remote) Whole(ctx context.Context, of schemas.Event) (schemas.Event, err
 func (r remote) FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error) {
 	found, err := r.CountFailures(ctx, wanted, reason)
 	wanted.Query = kql.And{wanted.Query, history.UpTo(found.UpTo)} // later failures do not change the number
-	return failures{Failures: wanted, count: found.Matched, unknown: found.Unknown}, err
+	return failures{Failures: wanted, count: found.Matched, queues: found.Queues, unknown: found.Unknown}, err
 }
 
 // Discard implements discarder.

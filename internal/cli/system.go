@@ -126,6 +126,7 @@ type discarder interface {
 type failures struct {
 	client.Failures
 	count   int
+	queues  map[string]int
 	unknown []string // ids that name nothing
 	events  []string // ids of the failures; nil: the server knows them
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -137,10 +135,8 @@ func (d *waitingDecision) run(ctx context.Context, sys system, node kql.Node, id
 	if found.count == 0 {
 		return errors.New("no waiting message matches")
 	}
-	for _, queue := range slices.Sorted(maps.Keys(found.queues)) {
-		if _, err := fmt.Fprintf(d.Out, "  %6d  wait for queue %s\n", found.queues[queue], terminal.Cell(queue, 120)); err != nil {
-			return fmt.Errorf("cannot print the preview, so nothing was changed: %w", err)
-		}
+	if err := printQueues(d.Out, "wait for", found.queues); err != nil {
+		return err
 	}
 	if agreed, err := d.confirm(ctx, found.count); !agreed {
 		return err
