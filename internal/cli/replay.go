@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,10 +165,25 @@ func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replay
 	if err := r.preview(plan); err != nil {
 		return replayer.Job{}, err
 	}
+	r.warnOfPauses(ctx, sys, plan)
 	if agreed, err := r.confirm(ctx, plan); !agreed {
 		return replayer.Job{}, err
 	}
 	return r.execute(ctx, sys, plan)
+}
+
+// warnOfPauses warns of queues whose routes are paused: nobody handles the messages there, and the
+// outcome of a canary does not come. States that cannot be read are no reason to stop.
+func (r *replay) warnOfPauses(ctx context.Context, sys system, plan client.Plan) {
+	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Total == 0 {
+		return
+	}
+	states, _ := sys.RouteStates(ctx)
+	for _, route := range states {
+		if route.State == "paused" && slices.ContainsFunc(plan.Routes, func(to replayer.Route) bool { return to.Queue == route.Queue }) {
+			fmt.Fprintf(r.Out, "WARNING: %s: its messages wait until it is resumed\n", terminal.Cell(route.PauseText(), 0))
+		}
+	}
 }
 
 // confirm reports whether to run a plan. If not, the error has the reason; --dry-run

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -38,17 +37,14 @@ func (d *doctor) checkRouteStates(ctx context.Context) {
 }
 
 func (d *doctor) reportPaused(route routestate.State) {
-	text, remedy := "the route of queue "+route.Queue+" is paused", "mend its service: the route resumes by itself when a message succeeds"
-	if route.WithAll && !route.ByHand {
-		text, remedy = text+" with all routes", "when the reason is gone: watership routes resume --all"
+	remedy := "mend its service: the route resumes by itself when a message succeeds"
+	switch {
+	case route.ByHand:
+		remedy = "when the reason is gone: watership routes resume " + wording.Quoted(route.Queue)
+	case route.WithAll:
+		remedy = "when the reason is gone: watership routes resume --all"
 	}
-	if route.ByHand {
-		text, remedy = text+" by hand", "when the reason is gone: watership routes resume "+wording.Quoted(route.Queue)
-	}
-	if route.Since != nil {
-		text += fmt.Sprintf(" since %s: %s", wording.Time(*route.Since), route.Error)
-	}
-	d.report("paused", Warning, text, remedy)
+	d.report("paused", Warning, route.PauseText(), remedy)
 }
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one

@@ -5,6 +5,7 @@ package routestate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -107,6 +109,21 @@ func (s *State) pausedBy(e schemas.Event) {
 	if !e.Time.IsZero() {
 		s.Since = &e.Time
 	}
+}
+
+// PauseText says since when and why a paused route is paused.
+func (s State) PauseText() string {
+	text := "the route of queue " + s.Queue + " is paused"
+	switch {
+	case s.ByHand:
+		text += " by hand"
+	case s.WithAll:
+		text += " with all routes"
+	}
+	if s.Since != nil {
+		text += fmt.Sprintf(" since %s: %s", wording.Time(*s.Since), s.Error)
+	}
+	return text
 }
 
 // queues returns the queues of the configured routes, then of the others.
