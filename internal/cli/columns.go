@@ -23,7 +23,7 @@ func usualFields() []field {
 	return []field{
 		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return wording.Time(e.Time) }},
 		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", actionText},
-		{terminal.Column{Title: "EXCHANGE", DropOrder: 4}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
+		{terminal.Column{Title: "EXCHANGE", DropOrder: 4}, "messaging.destination.name", exchangeOf},
 		{terminal.Column{Title: "ROUTING KEY", DropOrder: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "ATTEMPT", Fixed: true, DropOrder: 5}, "watership.attempt", attemptText},

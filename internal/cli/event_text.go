@@ -15,6 +15,14 @@ func exchangeName(exchange string) string {
 	return terminal.Cell(exchange, 60)
 }
 
+// exchangeOf returns the exchange of a message, "" for an event of no message.
+func exchangeOf(e schemas.Event) string {
+	if e.Envelope.Exchange == "" && e.RecordedAction().OfNoMessage() {
+		return ""
+	}
+	return exchangeName(e.Envelope.Exchange)
+}
+
 func attemptText(e schemas.Event) string {
 	if e.Attempt == 0 {
 		return ""

@@ -86,7 +86,7 @@ func quarantineFields() []field {
 	return []field{
 		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return wording.Time(e.Time) }},
 		{terminal.Column{Title: "ACTION", Fixed: true, Colours: colours}, "watership.quarantined_action", func(e schemas.Event) string { return string(e.QuarantinedAction) }},
-		{terminal.Column{Title: "EXCHANGE", DropOrder: 2}, "messaging.destination.name", func(e schemas.Event) string { return exchangeName(e.Envelope.Exchange) }},
+		{terminal.Column{Title: "EXCHANGE", DropOrder: 2}, "messaging.destination.name", exchangeOf},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "EVENT"}, "event.id", func(e schemas.Event) string { return e.EventID }},
 		{terminal.Column{Title: "REASON"}, "error.message", func(e schemas.Event) string { return e.Failure.Message }},

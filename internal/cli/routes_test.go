@@ -180,6 +180,9 @@ func TestPausedRouteIsVisible(t *testing.T) {
 			t.Error(text)
 		}
 		wantRun(t, i.run(t, "replay", "action: paused", "--dry-run"), 0, "not about a message")
+		if got := i.must(t, "search", "action: paused"); !strings.Contains(got, "EXCHANGE") || strings.Contains(got, "(default)") {
+			t.Errorf("an event of no message has an exchange:\n%s", got)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -98,10 +99,11 @@ func (p printer) waitingMessages(messages []waiting.Message) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "DUE", Fixed: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "ATTEMPTS", Fixed: true, Right: true, DropOrder: 3},
-		terminal.Column{Title: "CLASS", DropOrder: 2}, terminal.Column{Title: "TYPE", DropOrder: 1}, terminal.Column{Title: "ERROR"}, terminal.Column{Title: "ID"},
+		terminal.Column{Title: "CLASS", DropOrder: 2}, terminal.Column{Title: "TYPE", DropOrder: 1}, terminal.Column{Title: "ERROR"},
+		terminal.Column{Title: "MESSAGE"}, terminal.Column{Title: "ID", DropOrder: 4},
 	)
 	for _, m := range messages {
-		if err := t.Row(toTheSecond(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, m.ID); err != nil {
+		if err := t.Row(toTheSecond(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID); err != nil {
 			return err
 		}
 	}

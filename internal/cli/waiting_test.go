@@ -35,7 +35,8 @@ func TestWaiting(t *testing.T) {
 	w.token(t, "first", access.Viewer, false)
 	w.process = i.serve(t)
 	operator, viewer := w.token(t, "ann", access.Operator, true), w.token(t, "vic", access.Viewer, true)
-	wantRun(t, w.run(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant=acme", "--count", "4", writeFile(t, "order.json", `{"order": 1}`)), 0)
+	wantRun(t, w.run(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant=acme", "--count", "3", writeFile(t, "order.json", `{"order": 1}`)), 0)
+	wantRun(t, w.run(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant=acme", "--message-id", "order-4", writeFile(t, "order.json", `{"order": 4}`)), 0)
 	w.eventually(t, "action: retry_scheduled", 4)
 
 	for _, args := range [][]string{
@@ -56,6 +57,7 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	wantRun(t, w.run(t, "waiting"), 0, w.queue, "4 messages in 1 group")
+	wantRun(t, w.run(t, "waiting", "--each"), 0, "MESSAGE", "order-4", "4 messages")
 	delays := schemas.Topology{Prefix: w.prefix}.Delay(time.Hour)
 	until(t, "the broker has as many", func() bool { return w.broker.Len(t, delays) == 4 })
 	list := w.messages(t)
