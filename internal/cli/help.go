@@ -34,6 +34,10 @@ func groups() []*cobra.Group {
 // hidden no earlier than the help is printed.
 func addHelp(root *cobra.Command, from *settings) {
 	root.AddCommand(newSettingsTopic())
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args, help.Example = rejectUnknownTopic(root), "  watership help failed retry\n  watership help settings"
+	}
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		for _, key := range from.keys {
@@ -42,6 +46,17 @@ func addHelp(root *cobra.Command, from *settings) {
 		printHelp(cmd, args)
 		fmt.Fprintln(cmd.OutOrStdout(), "\nEvery setting is also a flag: see \"watership help settings\".")
 	})
+}
+
+// rejectUnknownTopic is rejectUnknownCommand for the arguments of help.
+func rejectUnknownTopic(root *cobra.Command) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err == nil && found.HasSubCommands() {
+			err = rejectUnknownCommand(found, rest)
+		}
+		return err
+	}
 }
 
 // inHelpOf reports whether the help of a command has the flag of a setting.

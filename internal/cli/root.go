@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
@@ -108,7 +110,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 				return unknown
 			}
 		}
-		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
+		return usagef("%w (see '%s --help')", flagError(err), cmd.CommandPath())
 	})
 	from := addSettings(root.PersistentFlags(), environ)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -158,6 +160,25 @@ With --server and --token-file, commands go through the HTTP API of a running
 	addHelp(root, from)
 	addCompletions(root, from)
 	return root
+}
+
+// flagError says what a flag for a number expects, instead of which function of Go refused it.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	problem := "expected a whole number"
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		problem = "the number is too large"
+	case number.Func == "ParseFloat":
+		problem = "expected a number"
+	case number.Func == "ParseBool":
+		problem = "expected true or false"
+	}
+	return errors.New(strings.Replace(err.Error(), number.Error(), problem, 1))
 }
 
 func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
