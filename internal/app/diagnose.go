@@ -19,11 +19,12 @@ func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 	return doctor.Config{
 		Settings: *a.configured(), Topology: a.topology, Pipeline: handlers, Login: a.login, VHost: a.vhost,
 		StateKeys: a.secrets.StateKeys, Client: a.secrets.ManagementClient(), StoreKind: a.storeKind(), Timeout: RequestTimeout,
-		Connect:    func(ctx context.Context) (*rabbit.Connection, error) { return a.Dial(ctx) },
-		Management: a.Management,
-		OpenStore:  func(ctx context.Context) (doctor.Store, error) { return a.Store(ctx) },
-		Ready:      func(ctx context.Context) (string, error) { return askServer(ctx, a.settings.HTTP, "/readyz") },
-		Routes:     func(ctx context.Context) ([]routestate.State, error) { return a.RouteStates(ctx, false) },
+		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return a.Dial(ctx) },
+		Management:    a.Management,
+		OpenStore:     func(ctx context.Context) (doctor.Store, error) { return a.Store(ctx) },
+		Ready:         func(ctx context.Context) (string, error) { return askServer(ctx, a.settings.HTTP, "/readyz") },
+		Routes:        func(ctx context.Context) ([]routestate.State, error) { return a.RouteStates(ctx, false) },
+		Subscriptions: a.Subscriptions,
 	}
 }
 

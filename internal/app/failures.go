@@ -13,11 +13,5 @@ func (a *App) Failures(ctx context.Context) (history.Failures, error) {
 	if err != nil {
 		return history.Failures{}, err
 	}
-	var routes []string
-	for _, route := range a.configured().Routes {
-		if route.HasHandler() {
-			routes = append(routes, route.Queue)
-		}
-	}
-	return history.NewFailures(ctx, events, routes)
+	return history.NewFailures(ctx, events, a.routeQueues(true))
 }

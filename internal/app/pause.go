@@ -86,7 +86,7 @@ func (a *App) pauseControl(ctx context.Context, mistake error) (pause.Control, e
 
 // routeState returns the state of a route that can be paused.
 func (a *App) routeState(ctx context.Context, queue string) (routestate.State, error) {
-	if slices.Contains(a.foreign(), queue) {
+	if slices.Contains(a.routeQueues(false), queue) {
 		return routestate.State{}, inputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
 	}
 	states, err := a.RouteStates(ctx, false)

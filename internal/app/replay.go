@@ -24,15 +24,9 @@ func (a *App) replayer(ctx context.Context, uncheckedRoutes bool) (*replayer.Rep
 		return nil, err
 	}
 	broker := a.brokerConfig("replay")
-	cfg := replayer.Config{
+	return replayer.New(replayer.Config{
 		Store: events, Jobs: events, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: a.settings.Fingerprint, Retention: a.settings.Store.Retention.Failures,
 		URL: broker.URL, TLS: broker.TLS, Instance: broker.Instance, Logger: a.logger,
-		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes,
-	}
-	for _, route := range a.configured().Routes {
-		if route.HasHandler() {
-			cfg.RouteQueues = append(cfg.RouteQueues, route.Queue)
-		}
-	}
-	return replayer.New(cfg), nil
+		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes, RouteQueues: a.routeQueues(true),
+	}), nil
 }

@@ -79,7 +79,7 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	if s := a.server.Load(); s != nil {
 		handlers = *s.config.Load()
 	}
-	cfg := routestate.Config{Topology: a.topology, VHost: a.vhost, Source: a.settings.Source, Routes: handlers.Routes, Default: handlers.Default, Foreign: a.foreign()}
+	cfg := routestate.Config{Topology: a.topology, VHost: a.vhost, Source: a.settings.Source, Routes: handlers.Routes, Default: handlers.Default, Foreign: a.routeQueues(false)}
 	var err error
 	if cfg.Connection, err = a.Connection(); err != nil {
 		return nil, err
@@ -99,10 +99,10 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	return cfg.List(ctx, recent)
 }
 
-// foreign returns the queues of routes that other programs consume.
-func (a *App) foreign() (queues []string) {
+// routeQueues returns the queues of routes with a handler, or those that other programs consume.
+func (a *App) routeQueues(handled bool) (queues []string) {
 	for _, route := range a.configured().Routes {
-		if !route.HasHandler() {
+		if route.HasHandler() == handled {
 			queues = append(queues, route.Queue)
 		}
 	}

@@ -68,6 +68,13 @@ func TestSubscriptionCommands(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+	wantRun(t, w.run(t, "doctor"), exitOK, "subscriptions  2 subscriptions without a problem")
+	wantRun(t, w.run(t, "subscribe", "gone", "action: published", "--from", "start", "--to-queue", w.prefix+"-gone"), exitOK)
+	until(t, "doctor says that it delivers nothing", func() bool {
+		text := w.run(t, "doctor").out
+		return strings.Contains(text, "subscription gone delivers nothing: ") && strings.Contains(text, "watership subscriptions pause gone")
+	})
+	wantRun(t, w.run(t, "subscriptions", "delete", "gone"), exitOK)
 	direct, through := w.through(t, nil, "subscriptions", "list", "-o", "ndjson"), w.through(t, viewer, "subscriptions", "list", "-o", "ndjson")
 	lags := regexp.MustCompile(`"(lag_seconds|position|checkpoint|caught_up)":[^,}]*`) // change all the time
 	if lags.ReplaceAllString(direct.out, "") != lags.ReplaceAllString(through.out, "") || strings.Count(direct.out, "\n") != 2 {

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // Config describes the system to check and how to connect to its parts.
@@ -35,6 +36,8 @@ type Config struct {
 	OpenStore  func(ctx context.Context) (Store, error)
 	Ready      func(ctx context.Context) (answer string, err error) // of serve
 	Routes     func(ctx context.Context) ([]routestate.State, error)
+
+	Subscriptions func(ctx context.Context) (*subscription.Subscriptions, error)
 }
 
 // Store reads the state of a store.
@@ -123,6 +126,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkServe(ctx)
 	d.checkStore(ctx)
 	d.checkRouteStates(ctx)
+	d.checkSubscriptions(ctx)
 	d.checkQuarantine(ctx)
 	d.checkWatermarks(ctx)
 	d.checkAlerts(ctx)
