@@ -22,7 +22,7 @@ func (r *runner) apply(ctx context.Context, b *batch) error {
 		return nil
 	}
 	if !b.hasUnreadable() {
-		if err := r.commit(ctx, b, nil); err == nil || isFinal(ctx, err) {
+		if done, err := r.applyAtOnce(ctx, b); done || err != nil {
 			return err
 		}
 	}
@@ -35,6 +35,20 @@ func (r *runner) apply(ctx context.Context, b *batch) error {
 		}
 	}
 	return nil
+}
+
+// applyAtOnce handles a batch in one transaction. done is false, without an error, if that failed
+// and has no effect.
+func (r *runner) applyAtOnce(ctx context.Context, b *batch) (done bool, err error) {
+	err = r.commit(ctx, b, nil)
+	if err == nil || isFinal(ctx, err) {
+		return err == nil, err
+	}
+	err = r.insist(ctx, func() (err error) {
+		done, err = r.wasCommitted(ctx)
+		return err
+	})
+	return done, err
 }
 
 // isFinal reports whether a transaction is not to be tried again.
@@ -85,20 +99,31 @@ func (r *runner) giveUp(ctx context.Context, b *batch, why error) error {
 	return &EventError{Projection: r.cfg.Name, Event: b.items[0].Event, Err: why}
 }
 
-// commitOnce commits a batch, unless an earlier attempt has: the answer to a commit may be
-// lost with the connection.
+// commitOnce commits a batch, unless an earlier attempt has.
 func (r *runner) commitOnce(ctx context.Context, b *batch, parked error) error {
+	if done, err := r.wasCommitted(ctx); done || err != nil {
+		return err
+	}
+	return r.commit(ctx, b, parked)
+}
+
+// wasCommitted reports whether the latest attempt to commit succeeded: the answer to a commit may
+// be lost with the connection.
+func (r *runner) wasCommitted(ctx context.Context) (bool, error) {
 	before := r.generation.revision
 	isThere, err := r.reload(ctx)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case !isThere:
-		return fmt.Errorf("generation %d: %w", r.generation.Number, database.ErrLeaseLost)
-	case r.generation.revision == before+1: // no other process changes it while the lease is held
-		return r.fence(ctx)
+		return false, fmt.Errorf("generation %d: %w", r.generation.Number, database.ErrLeaseLost)
+	case r.generation.revision != before+1:
+		return false, nil
 	}
-	return r.commit(ctx, b, parked)
+	if err := r.fence(ctx); isFinal(ctx, err) { // no other process changes it while the lease is held
+		return false, err
+	}
+	return true, nil
 }
 
 func (r *runner) fence(ctx context.Context) error {

@@ -111,12 +111,15 @@ func (c *connection) lead(ctx context.Context, g Generation) (*runner, error) {
 // reload reads the generation again, and reports whether it can still be changed.
 func (r *runner) reload(ctx context.Context) (isThere bool, err error) {
 	all, err := r.readGenerations(ctx, r.cfg.DB)
+	if err != nil {
+		return false, err
+	}
 	for _, g := range all {
 		if g.Number == r.generation.Number && g.State != Retired {
 			r.generation, isThere = g, true
 		}
 	}
-	return isThere, err
+	return isThere, nil
 }
 
 // await repeats try until it returns a runner. It waits while try returns neither that nor an

@@ -9,8 +9,8 @@ import (
 )
 
 // sharedReads lets the readers of a process share the requests that look for new events: any
-// number of subscriptions cost as many as one. An answer that is a little old tells of fewer
-// events, which is harmless.
+// number of subscriptions cost as many as one. Watermarks that are a little old tell of fewer
+// events, which is harmless, but for those that are read to confirm the highest sequence.
 type sharedReads struct {
 	Store
 
@@ -67,10 +67,12 @@ func (s *sharedReads) Refresh(ctx context.Context) error {
 	return err
 }
 
-// HighestSequence may tell of events that not every search finds yet.
+// HighestSequence may tell of events that not every search finds yet, and of those of an indexer
+// that has begun since the watermarks were read.
 func (s *sharedReads) HighestSequence(ctx context.Context) (int64, error) {
 	s.mu.Lock()
-	s.refreshed = time.Time{}
-	s.mu.Unlock()
-	return s.Store.HighestSequence(ctx)
+	defer s.mu.Unlock()
+	highest, err := s.Store.HighestSequence(ctx)
+	s.refreshed, s.records = time.Time{}, nil
+	return highest, err
 }
