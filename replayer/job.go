@@ -98,7 +98,7 @@ type Job struct {
 	Failed   int       `json:"failed"`
 	Failures []Failure `json:"failures,omitempty"` // the first maxFailures
 
-	// Cursor is the last message counted in Sent, Skipped or Failed, and Scanned the
+	// Cursor is the last message that was counted or filtered, and Scanned the
 	// number of events that the query found up to the cursor.
 	Cursor  eventstore.Cursor `json:"cursor"`
 	Scanned int64             `json:"seen"`
@@ -111,8 +111,7 @@ type Job struct {
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"` // start of the first run
 
-	// RunStarted is the start of the current or last run, and RunBegin the number of
-	// messages in Sent, Skipped and Failed then.
+	// RunStarted is the start of the current or last run, and RunBegin is Processed then.
 	RunStarted time.Time `json:"run_started,omitzero"`
 	RunBegin   int       `json:"run_begin,omitempty"`
 

@@ -30,7 +30,7 @@ func (run *run) sendOne(next *candidate, late bool) error {
 	switch {
 	case next.leftOut != "" && !next.leftOutSincePlan():
 		return nil
-	case run.initial.Limit > 0 && run.initial.Sent+run.initial.Skipped+run.initial.Failed+run.started >= run.initial.Limit:
+	case run.initial.Limit > 0 && run.initial.Processed()+run.started >= run.initial.Limit:
 		return errLimitReached
 	case run.options.StopAfter > 0 && run.started >= run.options.StopAfter:
 		return errStopAfter
@@ -74,6 +74,9 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	}
 	if err := run.unconfirmedBytes.Acquire(run.sending, m.bytes); err != nil {
 		return context.Cause(run.sending)
+	}
+	if !m.needsSending() {
+		return nil
 	}
 	return run.limiter.Wait(run.sending)
 }

@@ -432,3 +432,28 @@ func TestSpeedIsThatOfTheLastRun(t *testing.T) {
 		t.Errorf("60 messages in 2 s: %g a second", got)
 	}
 }
+
+// The rate counts the messages that are sent: at one a day, those that the program leaves out do
+// not hold up the last.
+func TestRateCountsWhatIsSent(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(20)
+	order := f.job("")
+	order.Rate, order.Transform = 1.0/(24*60*60), `if .body.order == 19 then . else empty end`
+	wantJob(t, f.run(order), Done, 1, 0)
+}
+
+// A job that is resumed counts the messages of its earlier runs against its limit, also those that
+// it left out as their stream had stopped.
+func TestLimitOfAResumedJob(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(10)
+	order := f.job("")
+	order.Limit, order.Again = 5, true
+	first := f.resume(f.create(order), RunOptions{StopAfter: 3})
+	first.ID, first.Sent, first.Stopped = "stopped", 1, 2
+	f.storeJob(first)
+	if job := f.resume(first, RunOptions{}); job.Sent != 3 || job.Processed() != 5 {
+		t.Errorf("%d sent, %d processed; want 3 of 5", job.Sent, job.Processed())
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -165,6 +167,50 @@ func TestPark(t *testing.T) {
 	if _, err := s.Drop(t.Context(), "orders", []string{"4:shop-4"}); !errors.As(err, &mistake) {
 		t.Error(err)
 	}
+}
+
+// An operator's retry of a parked message outlives an outage of the store.
+func TestParkedRetryDuringAnOutage(t *testing.T) {
+	r := newRig(t, rabbittest.Newest(t))
+	storeEvents(t, r.store, source, numbers(1, 3)...)
+	store := &unavailable{records: r.cfg.Store}
+	r.cfg.Store = store
+	s := subscription.New(r.cfg)
+	r.create(t, s, toHandler("orders"))
+	var repaired atomic.Bool
+	r.run(t, s, "orders", func(_ context.Context, d subscription.Delivery) error {
+		if d.Position.Sequence == 2 && !repaired.Load() {
+			return retry.Permanent(errors.New("no such order"))
+		}
+		return nil
+	})
+	rabbittest.Eventually(t, "one is parked", func() bool { return get(t, s, "orders").Checkpoint.Delivered == 2 })
+	repaired.Store(true)
+	store.failures.Store(1)
+	if n, err := s.RetryParked(t.Context(), "orders", "ada", []string{"2:shop-2"}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	rabbittest.Eventually(t, "nothing is parked", func() bool { list, err := s.Parked(t.Context(), "orders"); return len(list) == 0 && err == nil })
+	if store.failures.Load() >= 0 {
+		t.Error("the store did not fail")
+	}
+}
+
+type records = subscription.Records
+
+// unavailable is a store that is unavailable for some reads of one event.
+type unavailable struct {
+	records
+	failures atomic.Int32
+}
+
+func (u *unavailable) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	if sel.Limit == 1 && u.failures.Add(-1) == 0 {
+		return func(yield func(schemas.Event, error) bool) {
+			yield(schemas.Event{}, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "an outage"})
+		}
+	}
+	return u.records.Events(ctx, sel)
 }
 
 // A poison message stops the subscription, if told so.
