@@ -15,16 +15,15 @@ type deadLetter struct {
 const undeliveredRetry = time.Second // interval at which an at-least-once queue publishes again
 
 // deadLetter dead-letters a message where the queue has a dead-letter exchange.
-// flushDeadLetters publishes the dead letters of a virtual host. Publishing may add
-// others; withoutCycles ends that.
+// deadLetter keeps a message for flushDeadLetters, if the queue has a dead-letter exchange.
 func (q *queue) deadLetter(m *message, reason string) {
 	if q.settings.hasDLX {
 		q.vhost.deadLetters = append(q.vhost.deadLetters, deadLetter{q, m, reason})
 	}
 }
 
-// flushDeadLetters publishes the dead. Publishing can kill again, so it goes on until all are
-// at rest; the cycle rule ends it.
+// flushDeadLetters publishes dead letters until none is left. Publishing may add others, which
+// withoutCycles bounds.
 func (v *vhost) flushDeadLetters() {
 	for len(v.deadLetters) > 0 {
 		d := v.deadLetters[0]

@@ -31,6 +31,9 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 		sequences, err = s.cfg.Store.Sequences(ctx, stored)
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
 	var duplicates []*item
 	for _, c := range doubtful {
 		if s.isDuplicate(c.item, sequences[c.stored]) {
@@ -40,7 +43,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 			duplicates = append(duplicates, c.item)
 		}
 	}
-	return duplicates, err
+	return duplicates, nil
 }
 
 // isDuplicate reports whether an item is another message than the stored one with its

@@ -16,12 +16,15 @@ func (x *Indexer) dropWritten(ctx context.Context, budget *retryBudget, items []
 		ids[i] = it.document.ID
 	}
 	stored, err := x.lookupSequences(ctx, budget, ids)
+	if err != nil {
+		return nil, err
+	}
 	for _, it := range items {
 		if stored[it.document.ID] != it.sequence {
 			rest = append(rest, it)
 		}
 	}
-	return rest, err
+	return rest, nil
 }
 
 // lookupSequences returns the sequences of the events that the store has, by id.
@@ -42,9 +45,12 @@ func (x *Indexer) lookupSequences(ctx context.Context, budget *retryBudget, ids 
 		sequences, err = x.cfg.Store.Sequences(ctx, slices.Collect(maps.Values(found)))
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
 	byID = make(map[string]int64, len(found))
 	for id, stored := range found {
 		byID[id] = sequences[stored]
 	}
-	return byID, err
+	return byID, nil
 }

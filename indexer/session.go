@@ -43,8 +43,8 @@ func (x *Indexer) runSession(ctx context.Context, deliveries <-chan amqp.Deliver
 	return sequenceRanges{{After: s.newestStored, UpTo: s.acknowledged}}, err
 }
 
-// queueState is the state of a queue that outlives a session. Only the goroutine that
-// collects uses it.
+// queueState is the state of a queue that outlives a session: consume uses it between sessions,
+// and collect within one.
 type queueState struct {
 	tuner        *prefetchTuner
 	lastSequence int64          // given to an event of the queue by this process; 0: none yet

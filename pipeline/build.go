@@ -191,7 +191,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	}
 }
 
-// signing returns a publisher that signs states, if there are keys.
+// signingPublisher returns a publisher that signs states, if there are keys.
 func (p *Pipeline) signingPublisher(by *topology.SelfHealingPublisher) signingPublisher {
 	return signingPublisher{by, p.verifier}
 }

@@ -2,7 +2,7 @@
 // which delay, or never.
 //
 //	policy := retry.Policy{Delays: []time.Duration{time.Second, time.Minute}}
-//	outcome := policy.Next(err, 1, rand.Float64)
+//	decision := policy.Next(retry.Failure{Err: err, Attempt: 1}, rand.Float64)
 //
 // Handlers of package pipeline wrap their errors with After, Permanent, Class or
 // Unavailable to choose the outcome.

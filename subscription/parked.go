@@ -31,7 +31,7 @@ const MaxParked = 1000
 
 const maxError = 1 << 10 // bytes of an error in a record
 
-// kind returns the kind of the records with the parked messages of a subscription.
+// parkedKind returns the kind of the records with the parked messages of a subscription.
 func parkedKind(name string) string { return "parked." + name }
 
 // id is the same for a message that is parked again after a crash.

@@ -72,9 +72,9 @@ type API interface {
 
 // Serve runs the configured roles in one process until ctx ends. With all of them:
 //
-//	publishers ─► exchange ─► route's queue ─► business ── ok ────────► `handled` event
+//	publishers ─► exchange ─► route's queue ─► handler ─── ok ────────► `handled` event
 //	                 │            ▲                │ error
-//	                 │ tap        │                ├─ again ─► delay.<ms> ─► due ─┐
+//	                 │ tap        │                ├─ again ─► wait.<ms> ──► due ─┐
 //	                 ▼            └── retry ◄──────┼──────────────────────────────┘
 //	               index                           └─ never ─► poison ─► `poisoned` event
 //	                 │                                                        │
