@@ -72,11 +72,8 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	case <-run.sending.Done():
 		return context.Cause(run.sending)
 	}
-	if err := run.unconfirmedBytes.Acquire(run.sending, m.bytes); err != nil {
-		return context.Cause(run.sending)
-	}
-	if !m.needsSending() {
-		return nil
+	if err := run.unconfirmedBytes.Acquire(run.sending, m.bytes); err != nil || !m.needsSending() {
+		return context.Cause(run.sending) // nil while the run goes on
 	}
 	return run.limiter.Wait(run.sending)
 }
