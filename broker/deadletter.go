@@ -14,7 +14,6 @@ type deadLetter struct {
 
 const undeliveredRetry = time.Second // interval at which an at-least-once queue publishes again
 
-// deadLetter dead-letters a message where the queue has a dead-letter exchange.
 // deadLetter keeps a message for flushDeadLetters, if the queue has a dead-letter exchange.
 func (q *queue) deadLetter(m *message, reason string) {
 	if q.settings.hasDLX {

@@ -217,9 +217,6 @@ func (run *run) sendPages(s *scan, after eventstore.Cursor, late bool) error {
 		if err != nil {
 			return err
 		}
-		if err := s.leaveOutResolved(run.sending, page); err != nil {
-			return err
-		}
 		for i := range page {
 			if err := run.sendOne(&page[i], late); err != nil {
 				return err

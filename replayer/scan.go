@@ -127,7 +127,9 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 }
 
 // decide leaves out messages that were replayed or resolved before the job was
-// planned, and selects from the rest. A resumed job decides as before.
+// planned, and selects from the rest. A resumed job decides as before, but leaves out messages
+// that were handled or discarded since: a job may be paused for days, and an operator who
+// discards a message wants it sent no more.
 func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err := s.r.identify(ctx, s.job.Target, page); err != nil {
 		return err
@@ -136,7 +138,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 	if err != nil {
 		return err
 	}
-	resolved, err := s.r.resolvedReasons(ctx, s.job, page, s.job.UpTo)
+	resolved, err := s.r.resolvedReasons(ctx, s.job, page)
 	if err != nil {
 		return err
 	}
@@ -158,11 +160,14 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 		case known.replayedBeforePlan(c):
 			c.leftOut = alreadyReplayed
 		default:
-			c.leftOut = s.selector.selectMessage(c, resolved[i])
+			c.leftOut = s.selector.selectMessage(c, resolved[i].planned)
 		}
 		if c.leftOut == "" {
 			c.rival = rivals[c.messageKey]
 			c.leftOut = s.rivalReason(c, known)
+		}
+		if c.leftOut == "" && resolved[i].sincePlan() {
+			c.leftOut = resolvedSince
 		}
 	}
 	if s.withBodies {

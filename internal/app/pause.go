@@ -86,12 +86,11 @@ func (a *App) pauseControl(ctx context.Context, mistake error) (pause.Control, e
 
 // routeState returns the state of a route that can be paused.
 func (a *App) routeState(ctx context.Context, queue string) (routestate.State, error) {
-	if slices.Contains(a.routeQueues(false), queue) {
-		return routestate.State{}, inputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
-	}
 	states, err := a.RouteStates(ctx, false)
 	i := slices.IndexFunc(states, func(s routestate.State) bool { return s.Queue == queue })
 	switch {
+	case i >= 0 && states[i].Foreign && !states[i].ByHand:
+		return routestate.State{}, inputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
 	case i >= 0:
 		return states[i], nil // the store is not needed
 	case err != nil:

@@ -43,7 +43,8 @@ func newFailedEdit(from *settings) *cobra.Command {
 		Long: `Open the headers, properties and body of a failed message in $VISUAL or $EDITOR, as JSON, and
 send the edited message to the queue that failed. It names the failure that it replaces, which
 is resolved when the edited message is handled. If the exchange or the routing key is edited,
-the message is sent there, and the failure is discarded. A failure that is resolved, or replayed already, is refused.
+the message is sent there, and the failure is discarded. A failure that is resolved, or
+replayed already, is refused.
 
 Members that are not edited stay as they are, bytes and AMQP types included. For many
 messages, use "failed retry --transform FILE".
@@ -124,13 +125,21 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 }
 
 // discardFailure discards the failure of a message that was sent elsewhere: no report about its
-// own queue will resolve it.
+// own queue resolves it. There is nothing to discard if its queue got the message all the same,
+// and has handled it.
 func (e *failureEdit) discardFailure(ctx context.Context, sys system) error {
-	d := discard{Streams: e.Streams, ids: e.names, reason: cmp.Or(e.reason, "edited, and sent elsewhere"), yes: true}
-	if err := d.run(ctx, sys, nil); err != nil {
+	reason := cmp.Or(e.reason, "edited, and sent elsewhere")
+	found, err := sys.FindFailures(ctx, client.Failures{IDs: e.names}, reason)
+	if err == nil && found.count > 0 {
+		_, err = sys.Discard(ctx, found, reason)
+	}
+	if err != nil {
 		return fmt.Errorf("the edited message was sent, and its failure is not resolved (watership failed discard does that): %w", err)
 	}
-	return nil
+	if found.count > 0 {
+		_, err = fmt.Fprintln(e.Out, "discarded the failure, since the message was sent elsewhere")
+	}
+	return err
 }
 
 // choose selects the open failure of a message, and returns the message as it failed there: a

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,7 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -106,7 +109,7 @@ func testFailedEditOfTheRoute(t *testing.T, a *playback) {
 	a.declare(another, "another", nil)
 	printed := a.run(t, "failed", "edit", "m-1", "--print")
 	edited := strings.Replace(printed.out, fmt.Sprintf(`"routing_key": %q`, failed.Envelope.RoutingKey), `"routing_key": "another"`, 1)
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1", "discarded 1 failure")
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1", "discarded the failure, since the message was sent elsewhere\n")
 	a.broker.Take(t, another, 1)
 	topology := schemas.Topology{Prefix: a.prefix}
 	for {
@@ -242,5 +245,21 @@ func TestEditProgram(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil || routed != (name == "an exchange") {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
+	}
+}
+
+// handled is a system whose failures are all resolved.
+type handled struct{ system }
+
+func (handled) FindFailures(context.Context, client.Failures, string) (failures, error) {
+	return failures{}, nil
+}
+
+// The new routing key may lead to the queue that failed, which has handled the message already.
+func TestFailedEditOfTheRouteThatIsHandled(t *testing.T) {
+	var out strings.Builder
+	e := failureEdit{replay: replay{Streams: terminal.Streams{Out: &out}, names: []string{"test:1"}}}
+	if err := e.discardFailure(t.Context(), handled{}); err != nil || out.Len() > 0 {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

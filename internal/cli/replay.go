@@ -172,8 +172,8 @@ func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replay
 	return r.execute(ctx, sys, plan)
 }
 
-// warnOfPauses warns of queues whose routes are paused: nobody handles the messages there, and the
-// outcome of a canary does not come. States that cannot be read are no reason to stop.
+// warnOfPauses warns of queues whose routes are paused: the messages wait there, and the outcome of a
+// canary does not come. States that cannot be read are no reason to stop.
 func (r *replay) warnOfPauses(ctx context.Context, sys system, plan client.Plan) {
 	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Total == 0 {
 		return
@@ -181,7 +181,7 @@ func (r *replay) warnOfPauses(ctx context.Context, sys system, plan client.Plan)
 	states, _ := sys.RouteStates(ctx)
 	for _, route := range states {
 		if route.State == "paused" && slices.ContainsFunc(plan.Routes, func(to replayer.Route) bool { return to.Queue == route.Queue }) {
-			fmt.Fprintf(r.Out, "WARNING: %s: its messages wait until it is resumed\n", terminal.Cell(route.PauseText(), 0))
+			fmt.Fprintf(r.Out, "WARNING: nothing is handled: %s\n", terminal.Cell(route.PauseText(), 0))
 		}
 	}
 }

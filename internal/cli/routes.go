@@ -18,9 +18,9 @@ func newRoutes(from *settings) *cobra.Command {
 		Aliases: []string{"route"},
 		Short:   "List routes, their queue lengths and which are paused",
 		Long: `List the configured routes, then those of other services and of "routes add", which
-RabbitMQ's management API shows. A route is paused during an outage of its service, when all its messages fail.
-It then tries single messages until one succeeds. An operator can pause a route, too:
-until it is resumed it handles nothing.`,
+RabbitMQ's management API shows. A route is paused during an outage of its service, when all
+its messages fail. It then tries single messages until one succeeds. An operator can pause a
+route, too: until it is resumed it handles nothing.`,
 		Example: `  watership routes
   watership routes -o json
   watership routes pause orders --reason 'the database moves'

@@ -42,6 +42,7 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
 		i.must(t, "routes", "pause", "--all", "--reason", "test")
 		same(0, queue+"  no consumer", "routes")
+		same(2, "another program consumes queue "+queue+": Watership cannot pause it", "routes", "pause", queue, "--reason", "test")
 		i.must(t, "routes", "resume", "--all")
 		same(0, "has policy", "route", "add", queue, "--yes")
 		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{RoutingKey: queue, Publishing: amqp.Publishing{MessageId: "m-1"}}); err != nil {

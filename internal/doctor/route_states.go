@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/wording"
 )
 
-// checkRouteStates reports routes that are paused, and those whose messages nobody handles.
+// checkRouteStates reports routes that are paused, and queues without a consumer.
 func (d *doctor) checkRouteStates(ctx context.Context) {
 	if d.store == nil || d.conn == nil {
 		return
@@ -51,7 +51,7 @@ func (d *doctor) reportPaused(route routestate.State) {
 // by one.
 func (d *doctor) reportUnconsumed(route routestate.State) {
 	text, remedy := "queue "+route.Queue+" has no consumer", "start the program that consumes it, or unbind the queue"
-	if slices.ContainsFunc(d.Settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue && r.HasHandler() }) {
+	if !route.Foreign && slices.ContainsFunc(d.Settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue }) {
 		remedy = "run watership serve with the role routes"
 	} else if route.Messages == 0 {
 		return

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -158,7 +159,7 @@ func (g *generatedLives) open(t *testing.T, within kql.Node, others ...string) (
 		if err := found.read(t.Context(), g, []eventstore.EventSummary{failure}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if !found.followUpOf(failure).resolution(func(queue string) bool { return reporting[queue] }).Resolved() {
+		if !found.followUpOf(failure, math.MaxInt64).resolution(func(queue string) bool { return reporting[queue] }).Resolved() {
 			ids = append(ids, failure.EventID)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -18,14 +19,13 @@ type Store interface {
 	Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 }
 
-// Outcomes returns the outcome of each failure, a thousand or so in one call, by the
-// events up to a sequence (0: by all).
+// Outcomes returns the outcome of each failure, a thousand or so in one call.
 //
 // It reads `poisoned`, `replayed`, `handled` and `discarded` events of the same
 // instances and replays only, so the outcome of a message does not cost more when an
 // equal message was handled a million times.
-func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reporters Reporters) ([]Outcome, error) {
-	found, err := resolutions(ctx, store, failures, upTo, reporters)
+func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSummary, reporters Reporters) ([]Outcome, error) {
+	found, err := resolutions(ctx, store, failures, 0, reporters)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,23 @@ func Outcomes(ctx context.Context, store Store, failures []eventstore.EventSumma
 	return outcomes, nil
 }
 
-// resolutions is Outcomes with the events that resolved the failures.
+// OutcomesSince returns the outcome of each failure by the events up to a sequence, and by all of
+// them. It reads them once. Every consumer counts as one that reports `handled` events.
+func OutcomesSince(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64) (before, now []Outcome, err error) {
+	e := newEventIndex()
+	if err := e.read(ctx, store, failures, 0); err != nil {
+		return nil, nil, fmt.Errorf("looking up which failures are resolved: %w", err)
+	}
+	reports := func(string) bool { return true }
+	for _, failure := range failures {
+		before = append(before, e.followUpOf(failure, upTo).resolution(reports).Outcome)
+		now = append(now, e.followUpOf(failure, math.MaxInt64).resolution(reports).Outcome)
+	}
+	return before, now, nil
+}
+
+// resolutions is Outcomes by the events up to a sequence (0: by all), with the events that resolved
+// the failures.
 func resolutions(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64, reporters Reporters) ([]resolution, error) {
 	e := newEventIndex()
 	err := e.read(ctx, store, failures, upTo)
@@ -51,7 +67,7 @@ func resolutions(ctx context.Context, store Store, failures []eventstore.EventSu
 	}
 	found := make([]resolution, len(failures))
 	for i, failure := range failures {
-		found[i] = e.followUpOf(failure).resolution(reports)
+		found[i] = e.followUpOf(failure, math.MaxInt64).resolution(reports)
 	}
 	return found, nil
 }
@@ -120,13 +136,13 @@ func (e *eventIndex) collect(ctx context.Context, store Store, selection eventst
 	return nil
 }
 
-// followUpOf collects the later events that concern a failure.
-func (e *eventIndex) followUpOf(failure eventstore.EventSummary) *followUp {
+// followUpOf collects the later events that concern a failure, up to a sequence.
+func (e *eventIndex) followUpOf(failure eventstore.EventSummary, upTo int64) *followUp {
 	f, seen := newFollowUp(failure), map[string]bool{failure.EventID: true}
 	var follow func(events []eventstore.EventSummary)
 	follow = func(events []eventstore.EventSummary) {
 		for _, summary := range events {
-			if seen[summary.EventID] {
+			if seen[summary.EventID] || summary.Sequence > upTo {
 				continue
 			}
 			seen[summary.EventID] = true

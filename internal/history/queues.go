@@ -53,7 +53,7 @@ func queuesOf(ctx context.Context, store Store, lives []Life, reporters Reporter
 			failures = append(failures, eventstore.Summarize(e))
 		}
 	}
-	outcomes, err := Outcomes(ctx, store, failures, 0, reporters)
+	outcomes, err := Outcomes(ctx, store, failures, reporters)
 	if err != nil {
 		return nil, err
 	}

@@ -63,9 +63,11 @@ func refusef(remedy, format string, args ...any) error {
 
 const deadLetterExchange = "dead-letter-exchange"
 
-// policyName returns the name of the policy for a queue.
-func (e Editor) policyName(queue string) string {
-	return cmp.Or(e.Topology.Prefix, schemas.DefaultPrefix) + "-route-" + queue
+func (e Editor) policyName(queue string) string { return Name(e.Topology, queue) }
+
+// Name returns the name of the policy that Editor.Add gives a queue.
+func Name(topology schemas.Topology, queue string) string {
+	return cmp.Or(topology.Prefix, schemas.DefaultPrefix) + "-route-" + queue
 }
 
 // Add returns the change that sends the dead letters of a queue to Watership. It changes

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/queuepolicy"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/wording"
@@ -26,6 +27,7 @@ type State struct {
 	Messages  int        `json:"messages" doc:"Messages that are ready"`
 	InFlight  *int64     `json:"in_flight,omitempty" doc:"Messages that consumers have not acknowledged; none: not known"`
 	Consumers int        `json:"consumers"`
+	Foreign   bool       `json:"foreign,omitempty" doc:"Only other programs consume the queue, so Watership cannot pause it"`
 	Processes []string   `json:"processes,omitempty" nullable:"false" doc:"Processes of Watership that handle the route, as HOST:PID"`
 	Since     *time.Time `json:"since,omitempty" doc:"When it was paused"`
 	Error     string     `json:"error,omitempty" doc:"Why it was paused: the reason of an operator, or the error of its messages"`
@@ -52,8 +54,8 @@ type Config struct {
 }
 
 // List returns the states of the configured routes, then of other queues: those that are bound
-// as the queues of routes are, whose dead letters are retried, or that are paused. An error of the
-// store leaves the states as RabbitMQ has them.
+// as the queues of routes are, that have the policy of package queuepolicy, or that are paused.
+// An error of the store leaves the states as RabbitMQ has them.
 func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 	paused, problem := cfg.Paused(ctx)
 	answers := cfg.askManagement(ctx)
@@ -61,7 +63,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 	for _, route := range cfg.Routes {
 		known[route.Queue] = &route
 	}
-	queues := cfg.queues(slices.AppendSeq(slices.Concat(answers.routes, answers.deadLettering), maps.Keys(paused)))
+	queues := cfg.queues(slices.AppendSeq(slices.Concat(answers.routes, answers.added), maps.Keys(paused)))
 	held, err := cfg.pausedByHand(ctx, append(slices.Clone(queues), pause.All))
 	if err != nil {
 		return nil, err
@@ -84,7 +86,9 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 		if e, is := paused[queue]; is {
 			state.State, state.Since, state.Error = "paused", &e.FirstFailed, e.Failure.Message
 		}
-		if allPaused && !cfg.isForeign(queue, answers) {
+		added := slices.Contains(answers.added, queue) && len(state.Processes) == 0 && known[queue] == nil
+		state.Foreign = added || slices.Contains(cfg.Foreign, queue)
+		if allPaused && !state.Foreign {
 			state.pausedBy(all)
 			state.WithAll = true
 		}
@@ -156,7 +160,7 @@ func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
 // management holds the answers of the management API about the queues of a vhost.
 type management struct {
 	routes         []string // queues of the routes of all processes
-	deadLettering  []string // queues whose dead letters are retried, which any program may consume
+	added          []string // queues of other programs, which have the policy of package queuepolicy
 	processes      map[string][]string
 	unacknowledged map[string]int64
 }
@@ -188,15 +192,9 @@ func (cfg Config) askManagement(ctx context.Context) management {
 	queues, _ := cfg.Management.Queues(ctx, cfg.VHost)
 	for _, queue := range queues {
 		m.unacknowledged[queue.Name] = queue.Unacked
-		if exchange, has := queue.DeadLetterExchange(); has && exchange == cfg.Topology.Retry() && !cfg.Topology.Owns(queue.Name) {
-			m.deadLettering = append(m.deadLettering, queue.Name)
+		if queue.Policy == queuepolicy.Name(cfg.Topology, queue.Name) {
+			m.added = append(m.added, queue.Name)
 		}
 	}
 	return m
-}
-
-// isForeign reports whether only other programs consume a queue: a pause of all routes leaves it.
-func (cfg Config) isForeign(queue string, m management) bool {
-	return slices.Contains(cfg.Foreign, queue) ||
-		slices.Contains(m.deadLettering, queue) && len(m.processes[queue]) == 0 && !slices.ContainsFunc(cfg.Routes, func(r pipeline.Route) bool { return r.Queue == queue })
 }
