@@ -53,9 +53,16 @@ func on(day time.Time, minutes int, which occurrence, zone *time.Location) time.
 	return atBefore
 }
 
+// dateOf returns the midnight in UTC of the date of a time. Midnights of time zones in which clocks
+// change at midnight need not exist, so that no date is counted by them.
+func dateOf(t time.Time) time.Time {
+	year, month, date := t.Date()
+	return time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
+}
+
 // nextHour returns the first time after now at which a clock shows an hour.
 func nextHour(now time.Time, minutes int, zone *time.Location) time.Time {
-	day := now.In(zone)
+	day := dateOf(now.In(zone))
 	for {
 		if at := on(day, minutes, firstOccurrence, zone); at.After(now) {
 			return at

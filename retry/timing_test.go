@@ -59,6 +59,9 @@ func TestWindows(t *testing.T) {
 	in := func(windows ...Window) Policy {
 		return Policy{Delays: []time.Duration{time.Hour}, TimeZone: "Europe/Berlin", NoAttempts: windows}
 	}
+	santiago := func(window Window) Policy { // clocks go from 00:00 to 01:00 on 2026-09-06
+		return Policy{Delays: []time.Duration{time.Hour}, TimeZone: "America/Santiago", NoAttempts: []Window{window}}
+	}
 	night := Window{From: "22:00", To: "06:00"}
 	for name, test := range map[string]struct {
 		policy    Policy
@@ -82,6 +85,10 @@ func TestWindows(t *testing.T) {
 		"the change in autumn":      {in(Window{From: "01:00", To: "02:30"}), "2026-10-25 00:30 +0200", "2026-10-25 02:30 +0100"},
 		"an hour within it":         {Policy{At: []string{"23:00"}, NoAttempts: []Window{night}}, "2026-05-08 12:00 +0000", "2026-05-09 06:00 +0000"},
 		"a class has those of all":  {Policy{Classes: map[string]Policy{DefaultClass: {Delays: []time.Duration{time.Hour}}}, NoAttempts: []Window{night}}, "2026-05-08 22:00 +0000", "2026-05-09 06:00 +0000"},
+		"clocks change at midnight": {santiago(night), "2026-09-06 23:30 -0400", "2026-09-07 06:00 -0300"},
+		"an hour after the change":  {santiago(night), "2026-09-06 23:40 -0300", "2026-09-07 06:00 -0300"},
+		"the day before the change": {santiago(Window{Days: []string{"sun"}, From: "22:00", To: "06:00"}), "2026-09-06 23:30 -0400", "2026-09-07 06:00 -0300"},
+		"ends at a left-out hour":   {santiago(Window{From: "22:00", To: "00:30"}), "2026-09-05 22:30 -0400", "2026-09-06 01:30 -0300"},
 		"a repeated day, and no to": {in(Window{From: "22:00", To: "22:00", Days: []string{"fri"}}), "2026-05-08 22:00 +0200", "2026-05-09 22:00 +0200"},
 	} {
 		t.Run(name, func(t *testing.T) {

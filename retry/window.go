@@ -54,16 +54,14 @@ func (w Window) hours() (from, to int, ok bool) {
 	return from, to, okFrom && okTo
 }
 
-// beginsOn reports whether a window begins on the date of a time.
-func (w Window) beginsOn(t time.Time) bool {
-	if len(w.Days) > 0 && !slices.Contains(w.Days, days()[t.Weekday()]) {
+// beginsOn reports whether a window begins on a day.
+func (w Window) beginsOn(day time.Time) bool {
+	if len(w.Days) > 0 && !slices.Contains(w.Days, days()[day.Weekday()]) {
 		return false
 	}
 	if w.Dates == "" {
 		return true
 	}
-	year, month, date := t.Date()
-	day := time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
 	from, to, ok := w.dates()
 	return ok && !day.Before(from) && !day.After(to)
 }
@@ -74,7 +72,7 @@ func (w Window) endAfter(t time.Time, zone *time.Location) (end time.Time, insid
 	if !ok {
 		return t, false
 	}
-	today := t.In(zone)
+	today := dateOf(t.In(zone))
 	for _, day := range []time.Time{today.AddDate(0, 0, -1), today} {
 		if !w.beginsOn(day) {
 			continue
