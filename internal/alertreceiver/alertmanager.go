@@ -54,22 +54,51 @@ func newAlertmanager(key string, cfg config.Alertmanager) (Receiver, error) {
 	}}, nil
 }
 
-// postToAll posts to each member of a cluster, which do not share alerts. One that takes them
-// is enough: the others get the alerts that still fire with the next notice.
+// membersGrace is the time that the other members of a cluster have to answer once one has taken
+// a notice, since the next notice waits for them.
+const membersGrace = 2 * time.Second
+
+var errNoAnswer = errors.New("no answer")
+
+// postToAll posts to each member of a cluster at the same time, since members do not share
+// alerts. One that takes them is enough: the others get the alerts that still fire with the next
+// notice.
 func postToAll(ctx context.Context, members []poster, n alert.Notice) (string, error) {
 	body, err := json.Marshal(postable(n))
 	if err != nil {
 		return "", err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type result struct {
+		answer string
+		err    error
+	}
+	results := make(chan result, len(members))
+	for _, member := range members {
+		go func() {
+			answer, err := member.post(ctx, n.ID, body)
+			if err != nil {
+				if errors.Is(context.Cause(ctx), errNoAnswer) {
+					err = errNoAnswer
+				}
+				err = fmt.Errorf("%s: %w", hostOf(member.url), err)
+			}
+			results <- result{answer, err}
+		}()
+	}
 	var answers []string
 	var failed []error
-	for _, member := range members {
-		answer, err := member.post(ctx, n.ID, body)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", hostOf(member.url), err))
+	for range members {
+		got := <-results
+		if got.err != nil {
+			failed = append(failed, got.err)
 			continue
 		}
-		answers = append(answers, answer)
+		if answers = append(answers, got.answer); len(answers) == 1 {
+			timer := time.AfterFunc(membersGrace, func() { cancel(errNoAnswer) })
+			defer timer.Stop()
+		}
 	}
 	if len(answers) == 0 {
 		return "", errors.Join(failed...)
@@ -90,6 +119,9 @@ func postable(n alert.Notice) []postableAlert {
 		}
 		if item.Ended != nil {
 			p.EndsAt = *item.Ended
+		}
+		if p.EndsAt.Before(p.StartsAt) { // Alertmanager refuses such a notice
+			p.EndsAt = p.StartsAt
 		}
 		if item.Detail != "" {
 			p.Annotations["description"] = item.Detail

@@ -223,6 +223,48 @@ func TestAlertmanagers(t *testing.T) {
 	}
 }
 
+// An Alertmanager refuses alerts that end before they begin, as clocks that disagree tell them.
+func TestAlertmanagerTimes(t *testing.T) {
+	s := newServer(t)
+	r := receiver(t, "alertmanager: {urls: ['"+s.URL+"']}")
+	n := example()
+	n.Alerts[0].Since = n.Time.Add(time.Hour)
+	n.Alerts[1].Since = n.Alerts[1].Ended.Add(time.Minute)
+	if _, err := r.Send(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	var posted []struct{ StartsAt, EndsAt time.Time }
+	if err := json.Unmarshal(s.body, &posted); err != nil || len(posted) != 2 {
+		t.Fatalf("%s, %v", s.body, err)
+	}
+	for _, a := range posted {
+		if a.EndsAt.Before(a.StartsAt) {
+			t.Errorf("an alert from %s to %s", a.StartsAt, a.EndsAt)
+		}
+	}
+}
+
+// Members of a cluster that do not answer hold up neither the member that does nor the notices
+// that follow.
+func TestAlertmanagersThatHang(t *testing.T) {
+	t.Parallel()
+	released, taken := make(chan struct{}), newServer(t)
+	var urls []string
+	for range 2 {
+		hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-released }))
+		defer hanging.Close()
+		urls = append(urls, "'"+hanging.URL+"'")
+	}
+	defer close(released)
+	r := receiver(t, "alertmanager: {urls: ["+strings.Join(urls, ", ")+", '"+taken.URL+"']}")
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // less than the time-out of a request
+	defer cancel()
+	answer, err := r.Send(ctx, example())
+	if err != nil || !strings.Contains(answer, "200 OK") || strings.Count(answer, "no answer") != 2 || taken.body == nil {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
 // Each mistake in the files and templates of a receiver is one clear error at the start.
 func TestMistakes(t *testing.T) {
 	for yaml, want := range map[string]string{
