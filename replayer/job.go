@@ -139,9 +139,10 @@ const maxFailures = 1000
 const heartbeatTimeout = 30 * time.Second
 
 // Running reports whether the job runs, by its state and the time of its last save: a
-// killed runner saves no more.
+// killed runner saves no more. A save that is as much later than now tells nothing either, as it
+// comes from another clock; the lease of the job decides then.
 func (j Job) Running(now time.Time) bool {
-	return j.State == Running && now.Sub(j.Updated) < heartbeatTimeout
+	return j.State == Running && now.Sub(j.Updated).Abs() < heartbeatTimeout
 }
 
 // Processed is the number of messages that the job has sent, skipped, stopped or failed to send.

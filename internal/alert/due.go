@@ -51,7 +51,7 @@ func (s *State) due(now time.Time, receiver string, pace Pace) ([]entry, time.Ti
 	if first.IsZero() {
 		return nil, first
 	}
-	for _, earliest := range []time.Time{to.Retry, to.Sent.Add(pace.Interval)} {
+	for _, earliest := range []time.Time{to.Refused.Add(to.Pause), to.Sent.Add(pace.Interval)} {
 		if first.Before(earliest) {
 			first = earliest
 		}
@@ -94,7 +94,7 @@ func (s *State) taken(now time.Time, receiver string, entries []entry) {
 // refused notes that a receiver has not taken a notice, which is due again after a pause.
 func (s *State) refused(now time.Time, receiver string, err error, pause time.Duration) {
 	to := s.receiver(receiver)
-	to.Sending, to.Failures, to.Error, to.Retry = "", to.Failures+1, firstRunes(err.Error(), maxError), now.Add(pause)
+	to.Sending, to.Failures, to.Error, to.Refused, to.Pause = "", to.Failures+1, firstRunes(err.Error(), maxError), now, pause
 }
 
 const maxError = 500

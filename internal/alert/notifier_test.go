@@ -3,6 +3,7 @@ package alert_test
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -265,6 +266,66 @@ func TestReplace(t *testing.T) {
 		p.replace(alert.Set{Receivers: p.set("", "mail").Receivers})
 		time.Sleep(10 * time.Minute)
 		expect(t, w, "chat: orders firing", "mail: orders firing", "mail: orders resolved", "mail: orders firing", "mail: orders resolved")
+	})
+}
+
+// A clock that was ahead delays nothing once it is right: what its times say later than now counts
+// as now. That is so for what receivers were told, for their pauses and for the rule's `for`.
+func TestClockWasAhead(t *testing.T) {
+	const ahead = time.Hour
+	for name, down := range map[string]bool{"taken": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.change(func(w *world) { w.down["chat"] = down })
+				first := w.start("a", "chat")
+				w.hold("orders")
+				time.Sleep(5 * time.Minute)
+				w.hold("mails") // is pending when the clock is set right
+				time.Sleep(40 * time.Second)
+				first.stop()
+				w.change(func(w *world) {
+					w.down["chat"] = false
+					w.document = later(t, w.document, ahead)
+				})
+				w.hold("bills")
+				second := w.start("b", "chat")
+				defer second.stop()
+				time.Sleep(10 * time.Minute)
+				if told := w.told(); !strings.Contains(told, "bills firing") || !strings.Contains(told, "mails firing") || !strings.Contains(told, "orders firing") {
+					t.Errorf("the receivers were told:\n%s", told)
+				}
+				w.end("orders")
+				time.Sleep(10 * time.Minute)
+				for _, n := range w.taken {
+					for _, item := range n.Alerts {
+						if item.Since.After(n.at) || item.Ended != nil && item.Ended.Before(item.Since) {
+							t.Errorf("at %s %s fires since %s to %s", n.at, item.Summary, item.Since, item.Ended)
+						}
+					}
+				}
+				if told := w.told(); !strings.Contains(told, "orders resolved") {
+					t.Errorf("the receivers were told:\n%s", told)
+				}
+			})
+		})
+	}
+}
+
+// later returns a record as a process with a clock that is ahead would have saved it.
+func later(t *testing.T, document []byte, ahead time.Duration) []byte {
+	t.Helper()
+	times := regexp.MustCompile(`"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[^"]*"`)
+	return times.ReplaceAllFunc(document, func(text []byte) []byte {
+		var at time.Time
+		if err := json.Unmarshal(text, &at); err != nil {
+			t.Fatal(err)
+		}
+		moved, err := json.Marshal(at.Add(ahead))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return moved
 	})
 }
 

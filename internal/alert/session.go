@@ -48,7 +48,7 @@ func (s *session) run(ctx context.Context) {
 	sending, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	s.results = make(chan func())
-	s.start(time.Now())
+	s.start()
 	s.metrics.held.Set(1)
 	defer s.metrics.held.Set(0)
 	defer s.metrics.alerts.Reset()
@@ -83,8 +83,9 @@ func (s *session) await(ctx context.Context) {
 			sooner(s.started[rule.Name].Add(rule.Every))
 		}
 	}
+	now := s.now()
 	for _, r := range s.Receivers {
-		if _, at := s.state.due(time.Now(), r.Name, r.Pace); !at.IsZero() && !s.away {
+		if _, at := s.state.due(now, r.Name, r.Pace); !at.IsZero() && !s.away {
 			sooner(at)
 		}
 	}
@@ -98,9 +99,18 @@ func (s *session) await(ctx context.Context) {
 	}
 }
 
+// now returns the time, which nothing in the state is later than. Times of the state are read by
+// processes with other clocks, so that none of them has the monotonic clock of this one.
+func (s *session) now() time.Time {
+	now := time.Now().UTC().Round(0)
+	s.state.correct(now)
+	return now
+}
+
 // start prepares the state that a former session left.
-func (s *session) start(now time.Time) {
-	s.saved = now
+func (s *session) start() {
+	now := s.now()
+	s.saved = time.Now()
 	for name, to := range s.state.Receivers {
 		if to.Sending != "" {
 			s.Logger.Info("a notice was under way when its process ended: it is sent again, with the same id", "receiver", name, "notice", to.Sending)
@@ -137,7 +147,7 @@ func (s *session) evaluated(rule Rule, found []Alert, memory json.RawMessage, er
 	if errors.Is(err, errReplaced) || errors.Is(err, context.Canceled) {
 		return
 	}
-	now, state := time.Now().UTC(), s.state.rule(rule.Name)
+	now, state := s.now(), s.state.rule(rule.Name)
 	s.dirty = true
 	if err != nil {
 		s.metrics.failed.WithLabelValues(rule.Name).Inc()
@@ -156,7 +166,7 @@ func (s *session) evaluated(rule Rule, found []Alert, memory json.RawMessage, er
 // notify saves the state with the notices that are due, and sends them. It returns false if
 // another process has the lease.
 func (s *session) notify(ctx, sending context.Context) bool {
-	now, due := time.Now().UTC(), map[string][]entry{}
+	now, due := s.now(), map[string][]entry{}
 	for _, r := range s.Receivers {
 		if entries, at := s.state.due(now, r.Name, r.Pace); len(entries) > 0 && !now.Before(at) {
 			due[r.Name] = entries
@@ -248,7 +258,7 @@ func (s *session) send(ctx context.Context, r Receiver, entries []entry, n Notic
 func (s *session) sent(r Receiver, entries []entry, err error) {
 	s.sending--
 	s.dirty = true
-	now := time.Now().UTC()
+	now := s.now()
 	if err == nil {
 		s.metrics.notices.WithLabelValues(r.Name, "taken").Inc()
 		s.state.taken(now, r.Name, entries)

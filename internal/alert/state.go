@@ -33,11 +33,12 @@ type RuleState struct {
 
 // ReceiverState is the state of a receiver.
 type ReceiverState struct {
-	Sent     time.Time `json:"sent,omitzero"`     // the latest notice that was taken
-	Sending  string    `json:"sending,omitempty"` // id of a notice that may have been taken
-	Failures int       `json:"failures,omitempty"`
-	Error    string    `json:"error,omitempty"`
-	Retry    time.Time `json:"retry,omitzero"` // no notice before it, after a failure
+	Sent     time.Time     `json:"sent,omitzero"`     // the latest notice that was taken
+	Sending  string        `json:"sending,omitempty"` // id of a notice that may have been taken
+	Failures int           `json:"failures,omitempty"`
+	Error    string        `json:"error,omitempty"`
+	Refused  time.Time     `json:"refused,omitzero"` // the latest of these attempts
+	Pause    time.Duration `json:"pause,omitempty"`  // after it, until the next one
 }
 
 // tracked is an alert with its life.
@@ -59,6 +60,32 @@ type told struct {
 
 func newState(source string) *State {
 	return &State{Source: source, Rules: map[string]*RuleState{}, Alerts: map[string]*tracked{}, Receivers: map[string]*ReceiverState{}}
+}
+
+// correct replaces the times that are later than now by now. They come from a clock that was
+// ahead, and whatever waits for a time after them would wait as much longer.
+func (s *State) correct(now time.Time) {
+	limit := func(at *time.Time) {
+		if at.After(now) {
+			*at = now
+		}
+	}
+	for _, t := range s.Alerts {
+		for _, at := range []*time.Time{&t.Since, &t.Fired, &t.Resolved, &t.Changed} {
+			limit(at)
+		}
+		for receiver, last := range t.Told {
+			limit(&last.At)
+			t.Told[receiver] = last
+		}
+	}
+	for _, to := range s.Receivers {
+		limit(&to.Sent)
+		limit(&to.Refused)
+	}
+	for _, rule := range s.Rules {
+		limit(&rule.Evaluated)
+	}
 }
 
 func (t *tracked) fires() bool { return !t.Fired.IsZero() && t.Resolved.IsZero() }
@@ -189,6 +216,23 @@ func (s *State) receiver(name string) *ReceiverState {
 		s.Receivers[name] = &ReceiverState{}
 	}
 	return s.Receivers[name]
+}
+
+// Untold returns the number of alerts whose latest change a receiver was not told of, and the time
+// of the earliest of these changes.
+func (s *State) Untold(receiver string) (n int, since time.Time) {
+	for _, t := range s.Alerts {
+		if t.Fired.IsZero() || !slices.Contains(t.Receivers, receiver) {
+			continue
+		}
+		if told, was := t.Told[receiver]; was && told.Firing == t.fires() {
+			continue
+		}
+		if n++; n == 1 || t.Changed.Before(since) {
+			since = t.Changed
+		}
+	}
+	return n, since
 }
 
 // Items returns the alerts that fire, then those that are pending, each the oldest first.

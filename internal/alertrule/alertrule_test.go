@@ -373,6 +373,26 @@ func TestLag(t *testing.T) {
 	r.expect(later())
 }
 
+// A watermark of a time that is still to come, after a clock that was ahead, does not hide that
+// indexing has stopped.
+func TestLagAfterAClockWasAhead(t *testing.T) {
+	r := newRig(t)
+	stopped := r.rule("on: lag, behind: 1ms")
+	r.watermark(time.Now().Add(time.Hour).UnixMicro())
+	r.expect(stopped())
+	r.waiting = map[string]int{"watership.index": 12}
+	r.expect(stopped())
+	var found []string
+	for deadline := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(deadline); {
+		found = stopped()
+	}
+	if len(found) != 1 || !strings.Contains(found[0], "behind") {
+		t.Errorf("found %q", found)
+	}
+	r.watermark(time.Now().Add(time.Hour + time.Minute).UnixMicro())
+	r.expect(stopped())
+}
+
 func TestGap(t *testing.T) {
 	r := newRig(t)
 	gap := r.rule("on: gap, within: 10m")

@@ -21,9 +21,20 @@ type lagRule struct {
 	behind time.Duration
 }
 
-// lagMemory notes since when messages wait that no process indexes.
+// lagMemory notes since when messages wait that no process indexes, or for which the watermark
+// does not move. The time that a watermark stands for hides the latter while it is later than
+// now, as after a clock that was ahead.
 type lagMemory struct {
-	Waiting time.Time `json:"waiting,omitzero"`
+	Waiting  time.Time `json:"waiting,omitzero"`
+	Complete int64     `json:"complete,omitempty"` // watermark at that time; 0: no process indexes
+}
+
+// since notes that messages wait with a watermark, and returns for how long they do.
+func (m *lagMemory) since(now time.Time, complete int64) time.Duration {
+	if m.Waiting.IsZero() || m.Waiting.After(now) || m.Complete != complete {
+		m.Waiting, m.Complete = now, complete
+	}
+	return now.Sub(m.Waiting)
 }
 
 func (r lagRule) evaluate(ctx context.Context, memory json.RawMessage) ([]alert.Alert, json.RawMessage, error) {
@@ -48,16 +59,15 @@ func (r lagRule) evaluate(ctx context.Context, memory json.RawMessage) ([]alert.
 	now, lag, reason := time.Now().UTC(), time.Duration(0), ""
 	complete, isIndexed := watermarks.Bound()
 	switch {
+	case isIndexed && messages > 0:
+		lag, reason = max(now.Sub(time.UnixMicro(complete)), m.since(now, complete)), "indexing is behind"
 	case isIndexed:
-		m.Waiting = time.Time{}
+		m = lagMemory{}
 		lag, reason = now.Sub(time.UnixMicro(complete)), "indexing is behind"
 	case messages == 0:
-		m.Waiting = time.Time{}
+		m = lagMemory{}
 	default:
-		if m.Waiting.IsZero() {
-			m.Waiting = now
-		}
-		lag, reason = now.Sub(m.Waiting), "no process indexes: run watership serve with the role index"
+		lag, reason = m.since(now, 0), "no process indexes: run watership serve with the role index"
 	}
 	next, err := json.Marshal(m)
 	if err != nil || lag <= r.behind {

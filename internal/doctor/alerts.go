@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/alert"
@@ -33,9 +34,17 @@ func (d *doctor) checkAlerts(ctx context.Context) {
 		d.report("alerts", Warning, err.Error(), "")
 		return
 	}
+	d.judgeAlerts(state, time.Now())
+}
+
+// judgeAlerts reports what is wrong with the alerts in a state.
+func (d *doctor) judgeAlerts(state *alert.State, now time.Time) {
 	problems := len(d.findings)
-	if state.Holder == "" || time.Since(state.Saved) > maxAlertsAge {
+	switch age := now.Sub(state.Saved); {
+	case state.Holder == "" || age > maxAlertsAge:
 		d.report("alerts", Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
+	case age < -maxAlertsAge:
+		d.report("alerts", Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Rules)) {
 		if rule := state.Rules[name]; rule.Error != "" {
@@ -43,12 +52,28 @@ func (d *doctor) checkAlerts(ctx context.Context) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Receivers)) {
-		if to := state.Receivers[name]; to.Failures >= maxNoticeFailures {
-			d.report("alerts", Warning, fmt.Sprintf("receiver %s did not take %s: %s", name, wording.Plural(to.Failures, "notice"), to.Error), "mend it, and try watership alerts test "+wording.Quoted(name))
-		}
+		d.judgeReceiver(state, name, now)
 	}
 	if len(d.findings) == problems {
 		d.reportOK("alerts", "%s evaluates %s", state.Holder, wording.Plural(len(d.Settings.Alerts.Rules), "rule"))
+	}
+}
+
+// judgeReceiver reports a receiver that was not told of alerts for longer than its notices wait.
+func (d *doctor) judgeReceiver(state *alert.State, name string, now time.Time) {
+	to := state.Receivers[name]
+	untold, since := state.Untold(name)
+	waits := now.Sub(since)
+	isLate := untold > 0 && waits > d.Settings.Alerts.GroupWait+d.Settings.Alerts.GroupInterval+maxAlertsAge
+	var problems []string
+	if isLate {
+		problems = append(problems, fmt.Sprintf("was not told of %s for %s", wording.Plural(untold, "alert"), wording.Duration(waits.Truncate(time.Second))))
+	}
+	if to.Failures > 0 && (isLate || to.Failures >= maxNoticeFailures) {
+		problems = append(problems, fmt.Sprintf("did not take %s: %s", wording.Plural(to.Failures, "notice"), to.Error))
+	}
+	if len(problems) > 0 {
+		d.report("alerts", Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try watership alerts test "+wording.Quoted(name))
 	}
 }
 
