@@ -377,13 +377,13 @@ func TestLag(t *testing.T) {
 // indexing has stopped.
 func TestLagAfterAClockWasAhead(t *testing.T) {
 	r := newRig(t)
-	stopped := r.rule("on: lag, behind: 1ms")
+	stopped := r.rule("on: lag, behind: 1s")
 	r.watermark(time.Now().Add(time.Hour).UnixMicro())
 	r.expect(stopped())
 	r.waiting = map[string]int{"watership.index": 12}
 	r.expect(stopped())
 	var found []string
-	for deadline := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); len(found) == 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		found = stopped()
 	}
 	if len(found) != 1 || !strings.Contains(found[0], "behind") {
