@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/crashloop"
@@ -168,10 +169,12 @@ func (p *Pipeline) subscriber(r role.Role, logger watermill.LoggerAdapter, opts 
 	return transport.NewSubscriberWithConnection(p.subscription(r), logger, p.consuming, append(opts, transport.SettledByHandlers())...)
 }
 
-// subscription makes every topic the name of a queue.
+// subscription makes every topic the name of a queue. The priority of its consumers is the
+// default one of a queue, and refused by a stream, whose messages a route would skip while it does
+// not run.
 func (p *Pipeline) subscription(r role.Role) wamqp.Config {
 	return wamqp.Config{
-		Consume:         wamqp.ConsumeConfig{Consumer: p.cfg.consumer(r).Tag()},
+		Consume:         wamqp.ConsumeConfig{Consumer: p.cfg.consumer(r).Tag(), Arguments: amqp.Table{"x-priority": int32(0)}},
 		Marshaler:       transport.Marshaler{},
 		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},

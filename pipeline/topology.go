@@ -92,7 +92,7 @@ func (c Config) topology(vhost string) (topology.Config, error) {
 func (r Route) declared() []topology.Route {
 	var queues []topology.Route
 	if r.Handler != nil {
-		bound := topology.Route{Queue: r.Queue, Arguments: r.Arguments, Ordered: r.Fairness.Ordered}
+		bound := topology.Route{Queue: r.Queue, Arguments: r.Arguments, Ordered: r.Fairness.Ordered, Consumed: true}
 		for _, b := range r.Bind {
 			bound.Bind = append(bound.Bind, topology.Bind(b))
 		}

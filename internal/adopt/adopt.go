@@ -208,6 +208,11 @@ func (a Adopter) Ready(ctx context.Context) (int, error) {
 	case state.Locked:
 		return 0, &QueueError{fmt.Sprintf("queue %q is exclusive to another connection", a.Queue)}
 	}
+	if stream, err := a.Connection.IsStream(ctx, a.Queue); err != nil {
+		return 0, err
+	} else if stream {
+		return 0, &QueueError{fmt.Sprintf("queue %q is a stream, which keeps the messages that are taken in; have a consumer publish them to a queue", a.Queue)}
+	}
 	return state.Messages, nil
 }
 

@@ -2,6 +2,7 @@ package adopt_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -214,4 +215,19 @@ func until(t *testing.T, what string, condition func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// A stream keeps the messages that are acknowledged, so nothing of it can be taken in.
+func TestStream(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		q := newErrorQueue(t, broker, broker.URL)
+		q.Queue = broker.Queue(t, amqp.Table{"x-queue-type": "stream"})
+		var refused *adopt.QueueError
+		if found, err := q.Look(t.Context()); !errors.As(err, &refused) || !strings.Contains(refused.Reason, "is a stream") {
+			t.Errorf("a look finds %+v, %v", found, err)
+		}
+		if done, err := q.Run(t.Context(), func(int) {}); !errors.As(err, &refused) || !strings.Contains(refused.Reason, "is a stream") {
+			t.Errorf("a run: %+v, %v", done, err)
+		}
+	})
 }

@@ -114,6 +114,10 @@ func TestSettingsThatContradict(t *testing.T) {
 		"an argument of no queue": {
 			"routes: [{queue: a, arguments: {priority: 5}, " + handler + "}]", `w.yaml:1: routes[0].arguments.priority: expected the name of an argument, such as x-max-priority, and its value`,
 		},
+		"a stream": {
+			"routes: [{queue: a, arguments: {x-queue-type: stream}, " + handler + "}]",
+			`w.yaml:1: routes[0].arguments.x-queue-type: "stream": expected quorum or classic: a route would skip the messages of a stream that are published while it does not run`,
+		},
 		"pauses that shrink": {
 			"retry.breaker: {first: 2m, cap: 1m}", `w.yaml:1: retry.breaker.cap: "1m": expected at least first, 2m0s`,
 		},

@@ -144,6 +144,10 @@ func readArguments(into *map[string]any) read {
 			l.fail(at, node{Origin: f.Value.Origin}, "expected the name of an argument, such as x-max-priority, and its value")
 			return
 		}
+		if f.Name == "x-queue-type" && f.Value.Text == "stream" {
+			l.fail(at, f.Value, "expected quorum or classic: a route would skip the messages of a stream that are published while it does not run")
+			return
+		}
 		l.record(at, f.Value)
 		(*into)[f.Name] = argument(f.Value.Text)
 	})

@@ -150,6 +150,11 @@ func (d *doctor) checkRouteQueues() {
 			d.report("routes", Error, "queue "+route.Queue+" is missing", "run watership setup")
 			continue
 		}
+		if queue.Type == stream {
+			d.report("routes", Error, fmt.Sprintf("queue %s is a stream, whose route would skip what is published while it does not run", route.Queue),
+				"bind a queue of type quorum to the same exchange, and name it in the route")
+			continue
+		}
 		limit := d.deliveryLimit(queue)
 		if limit >= unlimited || hasDeadLetters(queue) {
 			continue
@@ -173,6 +178,8 @@ func (d *doctor) checkForeignQueue(name string, queue rabbit.Queue, there bool) 
 	switch {
 	case !there:
 		problem = "is missing, which the program that consumes it declares"
+	case queue.Type == stream:
+		problem, remedy = "is a stream, which has no dead letters", "name a queue of another type"
 	case !has:
 		problem = "has no dead-letter exchange, so that its messages are not retried"
 		remedy = "run watership routes add " + wording.Quoted(name)
@@ -183,6 +190,9 @@ func (d *doctor) checkForeignQueue(name string, queue rabbit.Queue, there bool) 
 	}
 	d.report("routes", Warning, fmt.Sprintf("queue %s %s", name, problem), remedy+", or take it out of routes")
 }
+
+// stream is the type of a queue that keeps its messages, and has no dead letters.
+const stream = "stream"
 
 // deliveryLimit returns the lower limit of argument and policy; the default of quorum
 // queues is 20 since RabbitMQ 4.0. A negative limit is none there, and zero on 3.x.

@@ -48,8 +48,11 @@ func (d *doctor) reportPaused(route routestate.State) {
 }
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one
-// by one.
+// by one, and streams, whose consumers AMQP does not count.
 func (d *doctor) reportUnconsumed(route routestate.State) {
+	if d.queues[route.Queue].Type == stream {
+		return
+	}
 	text, remedy := "queue "+route.Queue+" has no consumer", "start the program that consumes it, or unbind the queue"
 	if !route.Foreign && slices.ContainsFunc(d.Settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue }) {
 		remedy = "run watership serve with the role routes"

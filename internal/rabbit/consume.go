@@ -25,7 +25,7 @@ type ConsumeConfig struct {
 	Tag       string     // consumer tag, "": the client makes one
 	Exclusive bool       // exclusive consumer; refused while the queue has another
 	NoLocal   bool       // passed on; RabbitMQ ignores it
-	Args      amqp.Table // such as x-stream-offset, x-priority
+	Args      amqp.Table // such as x-stream-offset; with x-priority, which streams refuse: ErrStream
 
 	// Setup runs on the channel of each new session before basic.consume, and declares
 	// queues and bindings again after a reconnect. Nil: no setup.
@@ -86,14 +86,20 @@ func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *report
 	return lost, err
 }
 
-// reporter logs the first consumer failure, and the recovery. It ignores connection
-// losses, which Connection.run logs once for all consumers.
+// reporter logs the first consumer failure, a queue that became a stream, which somebody has to
+// mend, and the recovery. It ignores connection losses, which Connection.run logs once for all
+// consumers.
 type reporter struct {
 	log      *slog.Logger
 	reported bool
+	stream   bool // was reported
 }
 
 func (r *reporter) failed(err error) {
+	if errors.Is(err, ErrStream) && !r.stream {
+		r.log.Error("the queue cannot be consumed; trying again", "error", err)
+		r.reported, r.stream = true, true
+	}
 	if r.reported || errors.Is(err, errConnectionLost) {
 		return
 	}
@@ -105,7 +111,7 @@ func (r *reporter) recovered() {
 	if r.reported {
 		r.log.Info("consuming again")
 	}
-	r.reported = false
+	r.reported, r.stream = false, false
 }
 
 func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session, error) {
@@ -154,6 +160,9 @@ func (s *Session) consume(ch *amqp.Channel, q ConsumeConfig) error {
 	ended, err := ch.Consume(q.Queue, s.tag, false, q.Exclusive, q.NoLocal, false, q.Args)
 	if err != nil {
 		consumer.Close()
+		if refusesPriority(err) {
+			err = ErrStream
+		}
 		return fmt.Errorf("consume queue %q: %w", q.Queue, err)
 	}
 	deliveries := make(chan amqp.Delivery, bufferedDeliveries)

@@ -2,7 +2,9 @@ package rabbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -41,4 +43,36 @@ func (c *Connection) QueueState(ctx context.Context, name string) (state QueueSt
 	}
 	q := <-declared
 	return QueueState{Messages: q.Messages, Consumers: q.Consumers}, true, nil
+}
+
+// ErrStream means that a queue is a stream. Its consumer begins with the next message, so it
+// skips those that are published while it does not run.
+var ErrStream = errors.New("the queue is a stream")
+
+// IsStream reports whether a queue exists and is a stream. AMQP does not say it; but every
+// queue of RabbitMQ refuses a consumer whose x-priority is no number, and a stream refuses
+// any x-priority, in other words.
+func (c *Connection) IsStream(ctx context.Context, name string) (bool, error) {
+	if CheckName(name) != nil {
+		return false, nil
+	}
+	err := c.Do(ctx, func(ch *amqp.Channel) error {
+		if err := ch.Qos(1, 0, false); err != nil { // for a broker that accepts the consumer
+			return err
+		}
+		_, err := ch.Consume(name, "", false, false, false, false, amqp.Table{"x-priority": "none"})
+		return err
+	})
+	if _, refused := reply(err); err == nil || refused {
+		return refusesPriority(err), nil
+	}
+	return false, fmt.Errorf("looking at queue %q: %w", name, err)
+}
+
+// refusesPriority reports whether the broker refused a consumer because its queue is a stream,
+// which has no priorities of consumers.
+func refusesPriority(err error) bool {
+	broker, refused := reply(err)
+	return refused && broker.Code == amqp.PreconditionFailed &&
+		strings.Contains(broker.Reason, "'x-priority'") && strings.Contains(broker.Reason, "rabbit_stream_queue")
 }

@@ -192,6 +192,22 @@ func (d declarer) routeQueue(name string, args amqp.Table) error {
 	return d.queue(queue{name, args})
 }
 
+// stream is the type of queues that no route can have.
+const stream = "stream"
+
+func streamError(queue string) error {
+	return fmt.Errorf("queue %q of a route is a stream: the route would skip what is published while it does not run; "+
+		"bind a queue of type quorum to the same exchange, and name it in the route", queue)
+}
+
+func (d declarer) refuseStream(queue string) error {
+	is, err := d.conn.IsStream(d.ctx, queue)
+	if is {
+		return streamError(queue)
+	}
+	return err
+}
+
 func (d declarer) queueExists(name string) (bool, error) {
 	there, err := d.exists(func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)

@@ -49,6 +49,7 @@ type Route struct {
 	Bind      []Bind
 	Arguments amqp.Table // of the queue, if it does not exist; they precede the arguments of Config
 	Ordered   bool       // it has a queue for the places of its messages
+	Consumed  bool       // here, which a stream cannot be
 }
 
 // Bind binds a route's queue to an exchange, which must exist.
@@ -64,7 +65,7 @@ const noDeliveryLimit = int32(2147483647)
 // Declare declares Watership's exchanges and queues, the delay queues, the taps and the
 // queues of routes. It is idempotent: existing ones stay unchanged. If the arguments of an
 // existing queue of Watership differ it fails with an Error, since a queue's
-// arguments cannot change.
+// arguments cannot change. It fails as well if the queue of a route is a stream.
 func Declare(ctx context.Context, conn *rabbit.Connection, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return err
@@ -96,6 +97,11 @@ func Declare(ctx context.Context, conn *rabbit.Connection, cfg Config) error {
 	for _, route := range cfg.Routes {
 		if err := d.route(route, cfg); err != nil {
 			return err
+		}
+		if route.Consumed {
+			if err := d.refuseStream(route.Queue); err != nil {
+				return err
+			}
 		}
 	}
 	return unanswered
@@ -133,6 +139,9 @@ func (c Config) validate() error {
 func (r Route) validate() error {
 	if err := rabbit.CheckName(r.Queue); err != nil {
 		return fmt.Errorf("route: the queue has %w", err)
+	}
+	if r.Arguments["x-queue-type"] == stream {
+		return streamError(r.Queue)
 	}
 	for _, b := range r.Bind {
 		if err := rabbit.CheckName(b.Exchange); err != nil {

@@ -102,13 +102,13 @@ func (s *subscription) config(ctx context.Context) rabbit.ConsumeConfig {
 	}
 }
 
-// newTuner returns the prefetch tuner of a session. The prefetch stays fixed with consumer
-// arguments, which may set the position of a consumer, and for an exclusive consumer: a
-// cancelled one may find its queue in use.
+// newTuner returns the prefetch tuner of a session. The prefetch stays fixed with an offset of
+// a stream, where each consumer would begin again, and for an exclusive consumer: a cancelled
+// one may find its queue in use.
 func (s *subscription) newTuner() *prefetchTuner {
 	c := s.cfg.Consume
 	bytes := s.opts.maxBytes
-	if c.Exclusive || len(c.Arguments) > 0 {
+	if _, placed := c.Arguments["x-stream-offset"]; c.Exclusive || placed {
 		bytes = 0
 	}
 	return newPrefetchTuner(bytes, max(s.opts.concurrency, c.Qos.PrefetchCount))
