@@ -34,3 +34,13 @@ func ExampleOpen() {
 	fmt.Println(store.Count(context.Background(), eventstore.Selection{Query: query}))
 	// Output: 3 <nil>
 }
+
+func ExampleParseQuery() {
+	query, err := elastic.ParseQuery([]byte(`{"query": {"prefix": {"error.type": "Time"}}, "size": 10}`))
+	fmt.Println(query, err)
+	_, err = elastic.ParseQuery([]byte(`{"bool": {"must": {"regexp": {"error.type": "Time.*"}}}}`))
+	fmt.Println(err)
+	// Output:
+	// {"prefix":{"error.type":"Time"}} <nil>
+	// bool: must: the query "regexp" is not permitted: expected one of bool, boosting, constant_score, dis_max, exists, ids, match, match_all, match_bool_prefix, match_none, match_phrase, match_phrase_prefix, multi_match, prefix, query_string, range, simple_query_string, term, terms, wildcard
+}

@@ -1,6 +1,7 @@
 package kql
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -65,6 +66,9 @@ func (s *scanner) bare() (Pattern, error) {
 	var part strings.Builder
 	for s.begin = s.pos; !s.bareEnds(); {
 		if s.take("*") {
+			if len(parts) == MaxWildcards {
+				return nil, s.fail(s.pos-1, "one more wildcard", fmt.Sprintf("at most %d in a value or a name", MaxWildcards), "")
+			}
 			parts = append(parts, part.String())
 			part.Reset()
 			continue

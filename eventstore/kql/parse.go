@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is the greatest nesting depth of parentheses. Only they make the
-// parser, and functions on a tree, recurse.
-const maxDepth = 200
+// maxDepth is the greatest nesting depth of parentheses. Only they make the parser, and
+// functions on a tree, recurse. Elasticsearch takes 30 conditions within one another, and
+// SQLite needs a minute to prepare a statement with 200.
+const maxDepth = 25
 
 // Parse converts the text of a query to a tree. Its error is a *SyntaxError.
 //

@@ -292,11 +292,27 @@ func TestParseBoundsDepth(t *testing.T) {
 	}
 	_, err := Parse(deep(maxDepth + 1))
 	syntax, ok := err.(*SyntaxError)
-	if !ok || syntax.Offset != maxDepth || syntax.Expected != "at most 200 within one another" {
+	if !ok || syntax.Offset != maxDepth || syntax.Expected != "at most 25 within one another" {
 		t.Errorf("%d levels: %v", maxDepth+1, err)
 	}
 	if _, err := Parse(strings.Repeat("a: (not ", 100_000)); err == nil {
 		t.Error("100,000 levels: no error")
+	}
+}
+
+func TestParseBoundsWildcards(t *testing.T) {
+	stars := func(n int) string { return strings.Repeat("a*", n) }
+	for _, text := range []string{"f: " + stars(MaxWildcards) + "b or g: " + stars(MaxWildcards), stars(MaxWildcards) + ": b", "f: \\*" + stars(MaxWildcards)} {
+		if _, err := Parse(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for text, offset := range map[string]int{"f: " + stars(MaxWildcards+1): 3 + 2*MaxWildcards + 1, stars(1900) + ": b": 2*MaxWildcards + 1, stars(1900): 2*MaxWildcards + 1} {
+		_, err := Parse(text)
+		syntax, ok := err.(*SyntaxError)
+		if !ok || syntax.Offset != offset || syntax.Expected != "at most 32 in a value or a name" {
+			t.Errorf("%.100s: %v", text, err)
+		}
 	}
 }
 

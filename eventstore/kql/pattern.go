@@ -13,6 +13,10 @@ import (
 //	*        Pattern{"", ""}
 type Pattern []string
 
+// MaxWildcards is the maximum number of wildcards in a pattern. SQLite's functions have at most
+// 127 arguments, and Elasticsearch builds an automaton for each pattern.
+const MaxWildcards = 32
+
 // Wild reports whether the pattern has wildcards.
 func (p Pattern) Wild() bool { return len(p) > 1 }
 

@@ -1,9 +1,6 @@
 package app
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -68,20 +65,4 @@ func (l Language) Field(name string) (kql.Field, error) {
 		return kql.Field{}, inputErrorf("%q is an object: name a field of it, such as %s", name, fields.Below(full)[0].Name)
 	}
 	return field, nil
-}
-
-// ParseDSL reads a query of Elasticsearch, or the body of a search that has one, as
-// Kibana's Inspect shows it. It ignores the rest of such a body.
-func ParseDSL(text []byte) (kql.Raw, error) {
-	var body map[string]json.RawMessage
-	if err := json.Unmarshal(text, &body); err != nil {
-		return kql.Raw{}, fmt.Errorf("expected a JSON object such as {\"term\": {\"event.action\": \"poisoned\"}}: %w", err)
-	}
-	if inner, found := body["query"]; found {
-		return kql.Raw{JSON: string(inner)}, nil
-	}
-	if len(body) != 1 {
-		return kql.Raw{}, errors.New("expected one query, or the body of a search with \"query\" in it")
-	}
-	return kql.Raw{JSON: string(text)}, nil
 }

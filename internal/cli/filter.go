@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/terminal"
@@ -59,7 +60,7 @@ func readDSL(name string, in io.Reader) (kql.Raw, error) {
 	if err != nil {
 		return kql.Raw{}, usagef("--dsl: %w", err)
 	}
-	raw, err := app.ParseDSL(text)
+	raw, err := elastic.ParseQuery(text)
 	if err != nil {
 		return kql.Raw{}, usagef("--dsl %s: %w", name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/app"
@@ -98,7 +99,7 @@ func ParseDSL(ctx context.Context, text string) (kql.Raw, error) {
 	if caller := access.FromContext(ctx); caller.Limited() || !caller.Bodies {
 		return kql.Raw{}, problem.Forbidden("a query in Elasticsearch's language needs access to all queues, exchanges and bodies", "Write the query in KQL.")
 	}
-	raw, err := app.ParseDSL([]byte(text))
+	raw, err := elastic.ParseQuery([]byte(text))
 	if err != nil {
 		return raw, problem.BadRequest("dsl: "+err.Error(), "")
 	}
