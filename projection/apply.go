@@ -151,14 +151,17 @@ func (r *runner) commit(ctx context.Context, b *batch, parked error) error {
 // handle returns the generation as it is after the transaction.
 func (r *runner) handle(ctx context.Context, tx *sql.Tx, b *batch, parked error) (Generation, error) {
 	g := r.generation
-	to := checkpoint{position: laterOf(b.position, g.Position), handled: int64(len(b.items))}
+	to := checkpoint{position: laterOf(b.position, g.Position), first: g.First, handled: int64(len(b.items))}
+	if to.first == 0 && g.known() == 0 && len(b.items) > 0 {
+		to.first = b.items[0].Position.Sequence
+	}
 	if parked != nil {
 		to.handled, to.parked = 0, 1
 	}
 	if err := r.advance(ctx, tx, g, to); err != nil {
 		return g, err
 	}
-	g.Position, g.Events, g.Parked, g.Failure = to.position, g.Events+to.handled, g.Parked+to.parked, ""
+	g.Position, g.First, g.Events, g.Parked, g.Failure = to.position, to.first, g.Events+to.handled, g.Parked+to.parked, ""
 	g.revision++
 	if parked != nil {
 		return g, r.park(ctx, tx, b.items[0], to.position, parked)

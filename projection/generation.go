@@ -18,7 +18,7 @@ type State string
 const (
 	Building State = "building" // Rebuild fills its tables
 	Live     State = "live"     // programs read its tables
-	Retired  State = "retired"  // its tables are about to be dropped
+	Retired  State = "retired"  // programs read its tables before a switch-over; Drop drops them
 )
 
 // Generation is one set of the tables of a projection, with its checkpoint.
@@ -26,6 +26,7 @@ type Generation struct {
 	Number   int64
 	Version  int // Config.Version of the program that made it
 	State    State
+	First    int64             // event.sequence of the first event that was handled or parked; 0: none, or not known
 	Position eventstore.Cursor // every matching event before it was handled
 	Events   int64             // handled
 	Parked   int64             // recorded without being handled
@@ -33,8 +34,12 @@ type Generation struct {
 	Updated  time.Time
 
 	tables   []string
-	revision int64 // counts the transactions that changed it
+	reads    string // the source and the query; "": not known
+	revision int64  // counts the transactions that changed it
 }
+
+// known returns the number of events that were handled or parked.
+func (g Generation) known() int64 { return g.Events + g.Parked }
 
 // schema creates the tables of all projections of a database.
 func schema() []string {
@@ -52,12 +57,17 @@ func schema() []string {
 	}
 }
 
-const generationColumns = `generation, version, state, tables, sequence, event_id, events, parked, failure, revision, updated`
+// addedColumns are those of watership_projection that former versions of the table do not have.
+func addedColumns() []string {
+	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''"}
+}
+
+const generationColumns = `generation, version, state, tables, reads, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
 
 func scanGeneration(row interface{ Scan(...any) error }) (g Generation, err error) {
 	var tables string
 	var updated int64
-	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
+	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
 	g.tables, g.Updated = splitNames(tables), time.UnixMicro(updated).UTC()
 	return g, err
 }
@@ -90,12 +100,12 @@ func (c *connection) createGeneration(ctx context.Context, state State) (created
 	err = database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error {
 		// The insert is the first statement, so that SQLite waits for other writers.
 		row := tx.QueryRowContext(ctx, `INSERT INTO watership_projection
-			(name, generation, version, state, tables, sequence, event_id, events, parked, failure, revision, updated)
-			SELECT CAST($1 AS TEXT), COALESCE(MAX(generation), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), 0, '', 0, 0, '', 0, `+c.dialect.Now+`
-			FROM watership_projection WHERE name = $5
-			HAVING COUNT(CASE WHEN state = $6 THEN 1 END) = 0
+			(name, generation, version, state, tables, reads, sequence, event_id, events, parked, failure, revision, updated)
+			SELECT CAST($1 AS TEXT), COALESCE(MAX(generation), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), 0, '', 0, 0, '', 0, `+c.dialect.Now+`
+			FROM watership_projection WHERE name = $6
+			HAVING COUNT(CASE WHEN state = $7 THEN 1 END) = 0
 			ON CONFLICT DO NOTHING RETURNING generation`,
-			c.cfg.Name, c.cfg.Version, string(state), joinNames(c.cfg.Tables), c.cfg.Name, string(state))
+			c.cfg.Name, c.cfg.Version, string(state), joinNames(c.cfg.Tables), c.cfg.reads(), c.cfg.Name, string(state))
 		var number int64
 		if err := row.Scan(&number); errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -144,6 +154,7 @@ func (c *connection) leaseName(g Generation) string {
 // checkpoint is the change of a generation by one transaction.
 type checkpoint struct {
 	position        eventstore.Cursor
+	first           int64 // event.sequence of the first event; 0: there is none
 	handled, parked int64
 }
 
@@ -151,9 +162,9 @@ type checkpoint struct {
 // the generation since it was read.
 func (c *connection) advance(ctx context.Context, tx *sql.Tx, g Generation, to checkpoint) error {
 	result, err := tx.ExecContext(ctx, `UPDATE watership_projection SET sequence = $1, event_id = $2, events = events + $3,
-		parked = parked + $4, failure = '', revision = revision + 1, updated = `+c.dialect.Now+`
-		WHERE name = $5 AND generation = $6 AND revision = $7 AND state <> 'retired'`,
-		to.position.Sequence, to.position.EventID, to.handled, to.parked, c.cfg.Name, g.Number, g.revision)
+		parked = parked + $4, first_sequence = $5, failure = '', revision = revision + 1, updated = `+c.dialect.Now+`
+		WHERE name = $6 AND generation = $7 AND revision = $8 AND state <> 'retired'`,
+		to.position.Sequence, to.position.EventID, to.handled, to.parked, to.first, c.cfg.Name, g.Number, g.revision)
 	if err != nil {
 		return fmt.Errorf("saving the checkpoint: %w", err)
 	}

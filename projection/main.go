@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -13,34 +14,68 @@ import (
 
 const progressInterval = 5 * time.Second
 
-// Main runs a command of a program that keeps the projection: run, rebuild, status or parked.
-// Without arguments it is run. It prints results and the progress of a rebuild to out.
+// Main runs a command of a program that keeps the projection: run, rebuild [--fewer], rollback,
+// drop GENERATION, status or parked. Without arguments it is run. It prints results and the progress
+// of a rebuild to out.
 func (p *Projection) Main(ctx context.Context, args []string, out io.Writer) error {
 	command := "run"
 	if len(args) > 0 {
-		command = args[0]
-	}
-	if len(args) > 1 {
-		return fmt.Errorf("%s has no arguments", command)
+		command, args = args[0], args[1:]
 	}
 	switch command {
-	case "run":
-		return p.Run(ctx)
 	case "rebuild":
-		return p.printRebuild(ctx, out)
-	case "status":
-		return p.printStatus(ctx, out)
-	case "parked":
-		return p.printParked(ctx, out)
+		if len(args) > 0 && args[0] == "--fewer" {
+			return p.printRebuild(ctx, out, args[1:], Fewer)
+		}
+		return p.printRebuild(ctx, out, args)
+	case "drop":
+		return p.printDrop(ctx, out, args)
 	}
-	return fmt.Errorf("there is no command %q: expected run, rebuild, status or parked", command)
+	commands := map[string]func(context.Context, io.Writer) error{
+		"run":      func(ctx context.Context, _ io.Writer) error { return p.Run(ctx) },
+		"rollback": p.printRollback, "status": p.printStatus, "parked": p.printParked,
+	}
+	run := commands[command]
+	switch {
+	case run == nil:
+		return fmt.Errorf("there is no command %q: expected run, rebuild, rollback, drop, status or parked", command)
+	case len(args) > 0:
+		return fmt.Errorf("%s has no arguments", command)
+	}
+	return run(ctx, out)
 }
 
-func (p *Projection) printRebuild(ctx context.Context, out io.Writer) error {
+func (p *Projection) printDrop(ctx context.Context, out io.Writer, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("drop got %d arguments: expected the number of a generation, as status prints it", len(args))
+	}
+	number, err := strconv.ParseInt(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no generation: expected a number, as status prints it", args[0])
+	}
+	if err := p.Drop(ctx, number); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "generation %d is dropped\n", number)
+	return nil
+}
+
+func (p *Projection) printRollback(ctx context.Context, out io.Writer) error {
+	g, err := p.Rollback(ctx)
+	if err == nil {
+		fmt.Fprintf(out, "generation %d is read again: %s, version %d\n", g.Number, wording.Plural(int(g.Events), "event"), g.Version)
+	}
+	return err
+}
+
+func (p *Projection) printRebuild(ctx context.Context, out io.Writer, rest []string, options ...RebuildOption) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("rebuild got %q: expected no argument, or --fewer", rest[0])
+	}
 	reporting, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { p.printProgress(reporting, out) })
-	g, err := p.Rebuild(ctx)
+	g, err := p.Rebuild(ctx, options...)
 	stop()
 	work.Wait()
 	if ctx.Err() != nil {
@@ -49,8 +84,22 @@ func (p *Projection) printRebuild(ctx context.Context, out io.Writer) error {
 	}
 	if err == nil {
 		fmt.Fprintf(out, "generation %d is read now: %s, version %d\n", g.Number, wording.Plural(int(g.Events), "event"), g.Version)
+		p.printFormer(ctx, out)
 	}
 	return err
+}
+
+// printFormer names the generations that take space until they are dropped.
+func (p *Projection) printFormer(ctx context.Context, out io.Writer) {
+	all, err := p.Generations(ctx)
+	if err != nil {
+		return // the rebuild has succeeded
+	}
+	for _, g := range all {
+		if g.State == Retired {
+			fmt.Fprintf(out, "generation %d is kept: rollback goes back to the latest former one, drop %d drops it\n", g.Number, g.Number)
+		}
+	}
 }
 
 func (p *Projection) printProgress(ctx context.Context, out io.Writer) {

@@ -16,8 +16,8 @@
 // tables exactly once, whatever ends or is cut off. Effects outside of the database, such as
 // messages, belong into the transaction as well: see package outbox.
 //
-// Rebuild computes the tables again from the first event, beside those that are read, and
-// switches over to them.
+// Rebuild computes the tables again from the first event, next to those that are read, and
+// switches over to them. The former ones are kept until Drop, and Rollback switches back.
 package projection
 
 import (
@@ -105,6 +105,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// reads names what the reader reads: events at a checkpoint of another source or query are not
+// continued with.
+func (c Config) reads() string {
+	text := c.Reader.Source
+	if c.Reader.Query != nil {
+		text += "\n" + c.Reader.Query.String()
+	}
+	return text
+}
+
 func (c Config) validate() error {
 	name := regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 	var errs []error
@@ -168,7 +178,10 @@ func (p *Projection) connect(ctx context.Context) (*connection, error) {
 		if c.dialect, err = database.DialectOf(ctx, p.cfg.DB); err != nil {
 			return err
 		}
-		return database.Create(ctx, p.cfg.DB, "watership_projection_parked", schema()...)
+		if err := database.Create(ctx, p.cfg.DB, "watership_projection_parked", schema()...); err != nil {
+			return err
+		}
+		return database.AddColumns(ctx, p.cfg.DB, "watership_projection", addedColumns()...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projection %s: preparing the database: %w", p.cfg.Name, err)

@@ -5,26 +5,41 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/database"
 )
 
+// RebuildOption changes what Rebuild does.
+type RebuildOption int
+
+// Fewer lets Rebuild switch over to tables of fewer events than those that are read, as after a
+// retention has removed events, or for a query that selects fewer.
+const Fewer RebuildOption = 1
+
+// ErrFewer is the error of a Rebuild whose tables have fewer events than those that are read. They
+// are complete, and the next Rebuild with Fewer switches over to them.
+var ErrFewer = errors.New("the rebuilt tables have fewer events")
+
 // Rebuild makes the tables again from the first event, in a new generation, while another
 // process may keep those that are read. Once the new ones have every event that the old ones
-// have, it makes the views show the new ones in one transaction, and drops the old ones. A
-// rebuild that was interrupted is continued by the next one of the same Config.Version. Of
-// several at once, one works and the others wait for it.
+// have, it makes the views show the new ones in one transaction. The old ones are kept for
+// Rollback until Drop. A rebuild that was interrupted is continued by the next one of the same
+// Config.Version and reader. Of several at once, one works and the others wait for it.
 //
 // It returns the generation that is read then. A process in Run goes on with it, if its
-// Config.Version is the same.
-func (p *Projection) Rebuild(ctx context.Context) (Generation, error) {
+// Config.Version is the same. Its error is ErrFewer, and nothing is changed for readers, if the new
+// tables have fewer events than the old ones, or if the store no longer has the time in which the
+// old ones begin.
+func (p *Projection) Rebuild(ctx context.Context, options ...RebuildOption) (Generation, error) {
 	c, err := p.connect(ctx)
 	if err != nil {
 		return Generation{}, err
 	}
-	b := rebuild{connection: c}
+	b := rebuild{connection: c, fewer: slices.Contains(options, Fewer)}
+	err = c.checkSource(ctx)
 	for err == nil && b.done.Number == 0 {
 		var r *runner
 		if r, err = await(ctx, c, func() (*runner, error) { return b.next(ctx) }); err == nil && b.done.Number == 0 {
@@ -38,13 +53,30 @@ func (p *Projection) Rebuild(ctx context.Context) (Generation, error) {
 	if err != nil {
 		return b.done, fmt.Errorf("projection %s: rebuilding: %w", c.cfg.Name, err)
 	}
-	c.dropRetired(ctx)
 	return b.done, nil
+}
+
+// checkSource returns an error for a source that nothing has ever been recorded of.
+func (c *connection) checkSource(ctx context.Context) error {
+	var isKnown bool
+	err := c.insist(ctx, func() (err error) {
+		isKnown, err = c.cfg.Reader.KnowsSource(ctx)
+		return err
+	})
+	if err == nil && !isKnown {
+		err = c.unknownSource()
+	}
+	return err
+}
+
+func (c *connection) unknownSource() error {
+	return fmt.Errorf("the store has no event of source %q, and no indexer has recorded any: watership show prints the source of a message", c.cfg.Reader.Source)
 }
 
 // rebuild is one call of Rebuild.
 type rebuild struct {
 	*connection
+	fewer  bool       // switch over to fewer events, too
 	number int64      // of the generation that this or another process makes
 	done   Generation // once it is read
 }
@@ -93,7 +125,7 @@ func (b *rebuild) next(ctx context.Context) (*runner, error) {
 		r.lease.Release(ctx)
 		return nil, nil
 	}
-	if building.Version != b.cfg.Version {
+	if building.Version != b.cfg.Version || building.reads != "" && building.reads != b.cfg.reads() {
 		defer r.lease.Release(ctx)
 		return nil, b.discard(ctx, r)
 	}
@@ -102,13 +134,14 @@ func (b *rebuild) next(ctx context.Context) (*runner, error) {
 	return r, nil
 }
 
-// discard drops a generation that a program of another version began.
-func (b *rebuild) discard(ctx context.Context, r *runner) error {
-	return database.InTx(ctx, b.cfg.DB, func(tx *sql.Tx) error {
+// discard drops the generation of a rebuild, such as one that a program of another version or of
+// another query began.
+func (c *connection) discard(ctx context.Context, r *runner) error {
+	return database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error {
 		if err := r.lease.Fence(ctx, tx); err != nil {
 			return err
 		}
-		return b.dropGeneration(ctx, tx, r.generation)
+		return c.dropGeneration(ctx, tx, r.generation)
 	})
 }
 
@@ -135,6 +168,9 @@ func (b *rebuild) switchOver(ctx context.Context, r *runner) (done bool, err err
 			b.cfg.Logger.Info("no switch-over yet", "reason", err)
 			return false, nil
 		case isFinal(ctx, err):
+			return false, err
+		case errors.Is(err, ErrFewer):
+			r.noteFailure(ctx, err)
 			return false, err
 		}
 		err = fmt.Errorf("switching over: %w", err)
@@ -168,7 +204,11 @@ func (b *rebuild) recheck(ctx context.Context, r *runner) error {
 // trySwitch locks rows of the old generation first, as its runner does.
 func (b *rebuild) trySwitch(ctx context.Context, r *runner) error {
 	after := r.generation
-	err := database.InTx(ctx, b.cfg.DB, func(tx *sql.Tx) error {
+	oldest, err := b.cfg.Reader.OldestSequence(ctx)
+	if err != nil {
+		return err
+	}
+	err = database.InTx(ctx, b.cfg.DB, func(tx *sql.Tx) error {
 		if err := r.lease.Fence(ctx, tx); err != nil {
 			return err
 		}
@@ -177,6 +217,9 @@ func (b *rebuild) trySwitch(ctx context.Context, r *runner) error {
 			return err
 		}
 		if after, err = b.catchUp(ctx, tx, r, former.Position); err != nil {
+			return err
+		}
+		if err := b.compare(former, after, oldest); err != nil {
 			return err
 		}
 		if err := b.enliven(ctx, tx, after); err != nil {
@@ -193,6 +236,27 @@ func (b *rebuild) trySwitch(ctx context.Context, r *runner) error {
 	}
 	return err
 }
+
+// compare returns ErrFewer if a switch-over would lose events. The oldest event is the one of the
+// store.
+func (b *rebuild) compare(former, after Generation, oldest int64) error {
+	if b.fewer || former.Number == 0 {
+		return nil
+	}
+	const remedy = "the tables that are read stay; rebuild --fewer switches over all the same"
+	switch {
+	case after.known() < former.known():
+		return fmt.Errorf("%w: generation %d has %d, and generation %d, which is read, has %d: %s",
+			ErrFewer, after.Number, after.known(), former.Number, former.known(), remedy)
+	case former.First > 0 && oldest > former.First:
+		return fmt.Errorf("%w: generation %d begins in %s, and the oldest event in the store is of %s: %s",
+			ErrFewer, former.Number, sequenceTime(former.First), sequenceTime(oldest), remedy)
+	}
+	return nil
+}
+
+// sequenceTime returns the time of a sequence as text.
+func sequenceTime(sequence int64) string { return time.UnixMicro(sequence).UTC().Format(time.RFC3339) }
 
 // catchUp handles the events that only the old generation has, whose process waits for the
 // transaction. It fails with errBehind if they are many, or one fails.
@@ -236,9 +300,9 @@ func (c *connection) limitLocks(ctx context.Context, tx *sql.Tx) error {
 }
 
 // retire ends the generation that is read, and returns it; the zero value if there is none.
-func (b *rebuild) retire(ctx context.Context, tx *sql.Tx) (Generation, error) {
-	row := tx.QueryRowContext(ctx, `UPDATE watership_projection SET state = 'retired', revision = revision + 1, updated = `+b.dialect.Now+`
-		WHERE name = $1 AND state = 'live' RETURNING `+generationColumns, b.cfg.Name)
+func (c *connection) retire(ctx context.Context, tx *sql.Tx) (Generation, error) {
+	row := tx.QueryRowContext(ctx, `UPDATE watership_projection SET state = 'retired', revision = revision + 1, updated = `+c.dialect.Now+`
+		WHERE name = $1 AND state = 'live' RETURNING `+generationColumns, c.cfg.Name)
 	former, err := scanGeneration(row)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Generation{}, nil
@@ -249,10 +313,10 @@ func (b *rebuild) retire(ctx context.Context, tx *sql.Tx) (Generation, error) {
 	return former, nil
 }
 
-// enliven makes the new generation the one that is read.
-func (b *rebuild) enliven(ctx context.Context, tx *sql.Tx, g Generation) error {
-	result, err := tx.ExecContext(ctx, `UPDATE watership_projection SET state = 'live', failure = '', revision = revision + 1, updated = `+b.dialect.Now+`
-		WHERE name = $1 AND generation = $2 AND revision = $3 AND state = 'building'`, b.cfg.Name, g.Number, g.revision)
+// enliven makes a generation the one that is read.
+func (c *connection) enliven(ctx context.Context, tx *sql.Tx, g Generation) error {
+	result, err := tx.ExecContext(ctx, `UPDATE watership_projection SET state = 'live', failure = '', revision = revision + 1, updated = `+c.dialect.Now+`
+		WHERE name = $1 AND generation = $2 AND revision = $3 AND state <> 'live'`, c.cfg.Name, g.Number, g.revision)
 	if err != nil {
 		return fmt.Errorf("making generation %d the one that is read: %w", g.Number, err)
 	}
@@ -260,18 +324,4 @@ func (b *rebuild) enliven(ctx context.Context, tx *sql.Tx, g Generation) error {
 		return errors.Join(fmt.Errorf("generation %d: %w", g.Number, database.ErrLeaseLost), err)
 	}
 	return nil
-}
-
-// dropRetired drops the tables of former generations. A program may still read them, in a
-// transaction that began before the switch-over; they are dropped the next time then.
-func (c *connection) dropRetired(ctx context.Context) {
-	all, err := c.readGenerations(ctx, c.cfg.DB)
-	for _, g := range all {
-		if g.State == Retired {
-			err = errors.Join(err, database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error { return c.dropGeneration(ctx, tx, g) }))
-		}
-	}
-	if err != nil {
-		c.cfg.Logger.Warn("the tables of a former generation are not dropped yet", "error", err)
-	}
 }

@@ -28,6 +28,7 @@ type orders struct {
 	store  *sqlite.Store
 	path   string
 	n      int64
+	step   int64 // microseconds between two orders
 	totals map[string]total
 }
 
@@ -36,7 +37,7 @@ type total struct{ Orders, Amount int64 }
 func newOrders(t testing.TB) *orders {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.db")
-	return &orders{store: openStore(t, path), path: path, totals: map[string]total{}}
+	return &orders{store: openStore(t, path), path: path, step: 1, totals: map[string]total{}}
 }
 
 func openStore(t testing.TB, path string) *sqlite.Store {
@@ -68,7 +69,7 @@ func (o *orders) add(t testing.TB, count int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		documents = append(documents, document(o.n, body))
+		documents = append(documents, document(o.n, o.n*o.step, body))
 		sum := o.totals[order.Customer]
 		o.totals[order.Customer] = total{sum.Orders + 1, sum.Amount + order.Amount}
 	}
@@ -78,13 +79,29 @@ func (o *orders) add(t testing.TB, count int) {
 	}
 }
 
-func document(n int64, body []byte) schemas.Document {
-	e := schemas.Event{Action: schemas.Published, Sequence: n, Source: source, VHost: "/"}
-	e.Time = time.UnixMicro(n).UTC()
+func document(n, sequence int64, body []byte) schemas.Document {
+	e := schemas.Event{Action: schemas.Published, Sequence: sequence, Source: source, VHost: "/"}
+	e.Time = time.UnixMicro(sequence).UTC()
 	e.Envelope = schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: body}
 	e.Fingerprint = e.Envelope.Fingerprint()
 	e.EventID = fmt.Sprintf("%s-%d", source, n)
 	return schemas.DocumentFormat{}.Document(e)
+}
+
+// retain removes the orders up to the nth one, as the retention of the store does. Their steps are
+// longer than the test.
+func (o *orders) retain(t testing.TB, nth int64) {
+	t.Helper()
+	before := time.UnixMicro(nth*o.step + o.step/2)
+	retention := map[schemas.Stream]time.Duration{schemas.Traffic: time.Since(before)}
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: o.path, Retention: retention})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := store.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // config describes the totals of the customers. The log has a row for each time that an event

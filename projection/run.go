@@ -19,15 +19,17 @@ const (
 
 // Run handles the events until ctx ends, and returns nil then. One process at a time does;
 // others wait, and go on after a switch-over or where a process has died. Run waits while the
-// store or the database does not answer, and while the tables are of an earlier
-// Config.Version. It ends with ErrSuperseded if they are of a later one, and with an
-// *EventError if an event fails for good and Config.Park is false.
+// store or the database does not answer, while nothing was ever recorded of the source, and while
+// the tables are of an earlier Config.Version. It ends with ErrSuperseded if they are of a later
+// one, and with an *EventError if an event fails for good and Config.Park is false.
 func (p *Projection) Run(ctx context.Context) error {
 	c, err := p.connect(ctx)
+	if err == nil {
+		err = c.awaitSource(ctx)
+	}
 	for err == nil {
 		var r *runner
 		if r, err = c.awaitLive(ctx); err == nil {
-			c.dropRetired(ctx)
 			err = r.follow(ctx, nil)
 			r.lease.Release(ctx)
 		}
@@ -43,6 +45,26 @@ func (p *Projection) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// awaitSource waits until the source is known, as it is from the start of its indexer on. The tables
+// of a misspelt one would stay empty without a word.
+func (c *connection) awaitSource(ctx context.Context) error {
+	for warned := false; ; warned = true {
+		isKnown, err := c.cfg.Reader.KnowsSource(ctx)
+		if err == nil && isKnown {
+			return nil
+		}
+		if err == nil {
+			err = c.unknownSource()
+		}
+		if !warned {
+			c.cfg.Logger.Warn("waiting for the source", "error", err)
+		}
+		if err := wait(ctx, idleInterval); err != nil {
+			return err
+		}
+	}
 }
 
 // runner handles events into one generation, whose lease it holds.

@@ -17,22 +17,28 @@ type Tables struct{ generation int64 }
 // Create and Handle work on: customer_totals is customer_totals_g2 in the second one.
 func (t Tables) Name(name string) string { return fmt.Sprintf("%s_g%d", name, t.generation) }
 
-// showViews makes the views of these tables show a generation, and drops those of former
+// showViews makes the views of the configured tables show a generation that has them, and drops
+// those of former names.
+func (c *connection) showViews(ctx context.Context, tx *sql.Tx, generation int64, former []string) error {
+	return c.showViewsOf(ctx, tx, Generation{Number: generation, tables: c.cfg.Tables}, former)
+}
+
+// showViewsOf makes the views of a generation's tables show them, and drops those of former
 // names. In PostgreSQL a view is replaced where the columns allow it, so that privileges and
 // views of it stay.
-func (c *connection) showViews(ctx context.Context, tx *sql.Tx, generation int64, former []string) error {
+func (c *connection) showViewsOf(ctx context.Context, tx *sql.Tx, g Generation, former []string) error {
 	for _, name := range former {
-		if !slices.Contains(c.cfg.Tables, name) || !c.dialect.IsPostgreSQL {
+		if !slices.Contains(g.tables, name) || !c.dialect.IsPostgreSQL {
 			if err := database.Exec(ctx, tx, "DROP VIEW IF EXISTS "+quoted(name)); err != nil {
 				return err
 			}
 		}
 	}
-	for _, name := range c.cfg.Tables {
-		definition := fmt.Sprintf("VIEW %s AS SELECT * FROM %s", quoted(name), Tables{generation}.Name(name))
+	for _, name := range g.tables {
+		definition := fmt.Sprintf("VIEW %s AS SELECT * FROM %s", quoted(name), Tables{g.Number}.Name(name))
 		err := c.createView(ctx, tx, name, definition)
 		if err != nil {
-			return fmt.Errorf("making %s show generation %d: %w", name, generation, err)
+			return fmt.Errorf("making %s show generation %d: %w", name, g.Number, err)
 		}
 	}
 	return nil

@@ -87,6 +87,25 @@ func Create(ctx context.Context, db *sql.DB, last string, statements ...string) 
 	}
 }
 
+// AddColumns adds columns to a table, unless they exist. A column is its name and its definition.
+func AddColumns(ctx context.Context, db *sql.DB, table string, columns ...string) error {
+	for _, column := range columns {
+		name, _, _ := strings.Cut(column, " ")
+		isThere := func() bool {
+			_, err := db.ExecContext(ctx, "SELECT "+name+" FROM "+table+" WHERE 1 = 0")
+			return err == nil
+		}
+		if isThere() {
+			continue
+		}
+		_, err := db.ExecContext(ctx, "ALTER TABLE "+table+" ADD COLUMN "+column)
+		if err != nil && !isThere() { // another process may have added it
+			return fmt.Errorf("adding column %s to table %s: %w", name, table, err)
+		}
+	}
+	return nil
+}
+
 // Exec runs statements without parameters.
 func Exec(ctx context.Context, tx *sql.Tx, statements ...string) error {
 	for _, statement := range statements {

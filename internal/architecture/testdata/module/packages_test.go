@@ -105,9 +105,13 @@ func TestProjectionAndOutbox(t *testing.T) {
 	if err := outbox.Install(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
+	store := newStore(t)
+	if _, err := store.CreateRecord(t.Context(), eventstore.WatermarkRecord, "shop", []byte(`{"source": "shop"}`)); err != nil { // as an indexer does
+		t.Fatal(err)
+	}
 	keys, err := projection.New(projection.Config{
 		Name: "keys", Version: 1, Tables: []string{"keys"}, DB: db,
-		Reader: subscription.Reader{Store: newStore(t), Source: "shop"},
+		Reader: subscription.Reader{Store: store, Source: "shop"},
 		Create: func(ctx context.Context, tx *sql.Tx, tables projection.Tables) error {
 			_, err := tx.ExecContext(ctx, "CREATE TABLE "+tables.Name("keys")+" (name TEXT PRIMARY KEY)")
 			return err
