@@ -159,14 +159,14 @@ func TestAShardOnNoNode(t *testing.T) {
 // checkLimiting lets a catch-all policy limit our queues, and does what doctor says.
 func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	t.Helper()
-	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":100},"priority":4,"apply-to":"queues"}`)
+	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":1000000},"priority":4,"apply-to":"queues"}`)
 	var list []doctor.Finding
 	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
 		list, _ = i.findings(t)
-		return saying(list, doctor.Error, "delivery-limit 3, max-length 100", "in 11 queues") != nil && saying(list, doctor.Error, "routes") != nil
+		return saying(list, doctor.Error, "delivery-limit 3, max-length 1000000", "in 11 queues") != nil && saying(list, doctor.Error, "routes") != nil
 	})
 	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
-		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 100) in `, i.prefix+".log, "+i.prefix+".index, ")
+		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 1000000) in `, i.prefix+".log, "+i.prefix+".index, ")
 	wantFinding(t, list, doctor.Error, `--apply-to queues `+i.queue+`-dead-letters '^`+regexp.QuoteMeta(i.queue)+`$' '{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	i.checkLimitsAreSaid(t)
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
@@ -182,7 +182,7 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 func (i *installation) checkLimitsAreSaid(t *testing.T) {
 	t.Helper()
 	says := func(text string) bool {
-		return strings.Contains(text, "limits what must not be dropped (delivery-limit 3, max-length 100)") &&
+		return strings.Contains(text, "limits what must not be dropped (delivery-limit 3, max-length 1000000)") &&
 			strings.Contains(text, "--priority 5 --apply-to queues watership-unlimited") &&
 			strings.Contains(text, "queue "+i.queue+" drops a message after 3 deliveries")
 	}

@@ -96,7 +96,7 @@ func (d *doctor) limitsOf(queue rabbit.Queue) queueLimits {
 		switch key {
 		case "delivery-limit", "max-length", "max-length-bytes", "message-ttl", "expires", "overflow":
 			if n, isNumber := integer(queue.Effective[key]); !isNumber || n < unlimited {
-				limits = append(limits, fmt.Sprintf("%s %v", key, queue.Effective[key]))
+				limits = append(limits, key+" "+rabbit.SettingText(queue.Effective[key]))
 			}
 		}
 	}

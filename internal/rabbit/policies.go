@@ -3,7 +3,9 @@ package rabbit
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strconv"
 )
 
 // Policy is a policy: arguments for queues or exchanges whose names match a pattern
@@ -14,6 +16,15 @@ type Policy struct {
 	ApplyTo    string           `json:"apply-to"` // queues, quorum_queues, exchanges, all, ...
 	Priority   int              `json:"priority"`
 	Definition policyDefinition `json:"definition"`
+}
+
+// SettingText returns the text of a value of a policy or an argument. The management API's
+// numbers are float64, which package fmt writes with an exponent.
+func SettingText(value any) string {
+	if n, isNumber := value.(float64); isNumber {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
 }
 
 // SavePolicy creates a policy, or replaces the one with its name. Queues have it within
