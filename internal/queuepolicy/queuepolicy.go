@@ -148,11 +148,13 @@ func (e Editor) policiesOf(ctx context.Context, queue rabbit.Queue) (own *rabbit
 			continue
 		}
 		applies, err := appliesTo(p, queue)
-		switch {
-		case p.Name == queue.Policy: // as RabbitMQ says, perhaps some seconds late
+		switch queue.Policy {
+		case p.Name: // as RabbitMQ says, perhaps some seconds late
 			applies = true
-		case err != nil && queue.Policy == e.policyName(queue.Name): // which hides the others
-			return nil, base, err
+		case "", e.policyName(queue.Name): // not known yet, or none; or the one that hides the others
+			if err != nil {
+				return nil, base, err
+			}
 		}
 		if applies && (!found || p.Priority > base.Priority || p.Name == queue.Policy && p.Priority == base.Priority) {
 			base, found = p, true
@@ -169,12 +171,12 @@ func appliesTo(p rabbit.Policy, queue rabbit.Queue) (bool, error) {
 	default:
 		return false, nil
 	}
-	pattern, err := regexp.Compile(p.Pattern)
-	if err != nil { // RabbitMQ has the syntax of PCRE, which Go does not have
+	matches, err := matchPattern(p.Pattern, queue.Name)
+	if err != nil {
 		return false, refusef("give the queue its policy by hand", "the pattern %q of policy %q cannot be read, so it is not known whether it is for queue %s: %v",
 			p.Pattern, p.Name, queue.Name, err)
 	}
-	return pattern.MatchString(queue.Name), nil
+	return matches, nil
 }
 
 // change returns the policy with the keys of the one that applies now.
@@ -261,7 +263,7 @@ func dropped(queue rabbit.Queue, definition map[string]any) []string {
 func strategy(queue rabbit.Queue, definition map[string]any) (note string) {
 	for _, key := range []string{"max-length", "max-length-bytes", "overflow", "dead-letter-strategy"} {
 		if value, has := setting(queue, definition, key); has {
-			return fmt.Sprintf("the queue has %s %v, so its dead letters move at most once: a crash of RabbitMQ can lose one", key, value)
+			return fmt.Sprintf("the queue has %s %s, so its dead letters move at most once: a crash of RabbitMQ can lose one", key, rabbit.SettingText(value))
 		}
 	}
 	definition["dead-letter-strategy"], definition["overflow"] = "at-least-once", "reject-publish"
@@ -361,7 +363,7 @@ func (c Change) Text() string {
 	case c.Save != nil:
 		lines = append(lines, fmt.Sprintf("policy %q for queue %s, with priority %d:", c.Save.Name, c.Queue, c.Save.Priority))
 		for _, key := range slices.Sorted(maps.Keys(c.Save.Definition)) {
-			lines = append(lines, fmt.Sprintf("  %s: %v", key, c.Save.Definition[key]))
+			lines = append(lines, fmt.Sprintf("  %s: %s", key, rabbit.SettingText(c.Save.Definition[key])))
 		}
 	case c.Delete != "":
 		lines = append(lines, fmt.Sprintf("delete policy %q of queue %s", c.Delete, c.Queue))

@@ -213,22 +213,47 @@ func TestQueuesThatAreRefused(t *testing.T) {
 	})
 }
 
-// A pattern that Go cannot read is refused, unless RabbitMQ says that the policy applies.
+// Policies with look-around patterns are merged as any others: into the policy of a queue that is
+// so new that the management API does not tell its policy yet, and again after a change.
 func TestPatternsOfPCRE(t *testing.T) {
 	eachServer(t, func(t *testing.T, r rig) {
+		all := rabbit.Policy{Name: "HA", Pattern: `^(?!amq\.).*`, ApplyTo: "all", Priority: -10, Definition: map[string]any{"max-length": 9.0}}
+		errors := rabbit.Policy{Name: "errors", Pattern: `^.*(?<=error)$`, ApplyTo: "queues", Priority: 1, Definition: map[string]any{"max-length": 1.0}}
+		for _, p := range []rabbit.Policy{all, errors} {
+			r.policy(t, p)
+		}
 		queue := r.Queue(t, nil)
-		other := rabbit.Policy{Name: queue + "-pcre", Pattern: "^(?!other)" + queue + "$", ApplyTo: "queues", Definition: map[string]any{"max-length": 9.0}}
-		r.policy(t, other)
-		for found, err := r.management.Queue(t.Context(), r.Editor.VHost, queue); found.Policy == ""; found, err = r.management.Queue(t.Context(), r.Editor.VHost, queue) {
-			if err != nil {
+		change, found := r.apply(t, r.Add, queue)
+		if exchange, _ := found.DeadLetterExchange(); change.Merged != all.Name || found.Effective["max-length"] != 9.0 || exchange != r.Topology.Retry() {
+			t.Errorf("a new queue has %v, after\n%s", found.Effective, change.Text())
+		}
+		if again, err := r.Add(t.Context(), queue); err != nil || again.Save != nil || again.Merged != all.Name {
+			t.Errorf("added twice: %s, %v", again.Text(), err)
+		}
+		all.Definition["max-length"] = 2_000_000.0 // its owner changes it
+		r.policy(t, all)
+		change, found = r.apply(t, r.Add, queue)
+		if found.Effective["max-length"] != 2_000_000.0 || !strings.Contains(change.Text(), "max-length: 2000000\n") {
+			t.Errorf("after a change of the other policy the queue has %v, after\n%s", found.Effective, change.Text())
+		}
+	})
+}
+
+// A pattern that only RabbitMQ can read is refused, unless RabbitMQ tells which policy applies.
+func TestPatternsThatOnlyRabbitMQReads(t *testing.T) {
+	eachServer(t, func(t *testing.T, r rig) {
+		queue := r.Queue(t, nil)
+		recursive := rabbit.Policy{Name: "recursive", Pattern: `^(?:[^()]|\((?R)\))*`, ApplyTo: "queues", Definition: map[string]any{"max-length": 9.0}}
+		r.policy(t, recursive)
+		r.wantRefusal(t, queue, "cannot be read", "by hand")
+		for found := (rabbit.Queue{}); found.Policy == ""; {
+			var err error
+			if found, err = r.management.Queue(t.Context(), r.Editor.VHost, queue); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if change, _ := r.apply(t, r.Add, queue); change.Merged != other.Name {
-			t.Errorf("%s", change.Text())
-		}
-		if change, err := r.Add(t.Context(), r.Queue(t, nil)); err != nil || change.Merged != "" {
-			t.Errorf("a queue without a policy: %s, %v", change.Text(), err)
+		if change, found := r.apply(t, r.Add, queue); change.Merged != recursive.Name || found.Effective["max-length"] != 9.0 {
+			t.Errorf("the queue has %v, after\n%s", found.Effective, change.Text())
 		}
 		r.wantRefusal(t, queue, "cannot be read", "by hand")
 	})
