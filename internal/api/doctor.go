@@ -38,6 +38,7 @@ type Finding struct {
 	Check   string         `json:"check"`
 	Verdict doctor.Verdict `json:"verdict" enum:"ok,warning,error"`
 	Detail  string         `json:"detail"`
+	Since   *time.Time     `json:"since,omitempty" doc:"When it began, if that is known"`
 	Remedy  string         `json:"remedy,omitempty"`
 }
 

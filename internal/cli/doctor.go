@@ -68,7 +68,11 @@ func (p printer) findings(findings []doctor.Finding, errors, warnings int) error
 	colours := map[doctor.Verdict]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Error: terminal.Red}
 	for _, f := range findings {
 		mark := p.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
-		if err := p.printf("%s  %-12s  %s", mark, f.Check, terminal.Cell(f.Detail, 0)); err != nil {
+		detail := terminal.Cell(f.Detail, 0)
+		if f.Since != nil {
+			detail += ", since " + wording.Time(*f.Since)
+		}
+		if err := p.printf("%s  %-12s  %s", mark, f.Check, detail); err != nil {
 			return err
 		}
 		if f.Remedy != "" {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -105,7 +104,7 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 		return err
 	}
 	routed := false
-	if e.program, routed, err = editProgram(before, after); err != nil {
+	if e.program, routed, err = transform.Difference(before, after); err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
 	if e.program == "" {
@@ -319,47 +318,6 @@ func (e *failureEdit) openEditor(ctx context.Context, file string) error {
 	return nil
 }
 
-// editProgram returns the program that makes one message of another, "" if they are equal, and
-// whether it changes the exchange or the routing key. It has only the members that differ.
-func editProgram(before, after []byte) (program string, routed bool, err error) {
-	var was, is map[string]json.RawMessage
-	if err := json.Unmarshal(before, &was); err != nil {
-		return "", false, err
-	}
-	if err := json.Unmarshal(after, &is); err != nil {
-		return "", false, fmt.Errorf("the edited message is no JSON object: %w", err)
-	}
-	changed := map[string]json.RawMessage{}
-	for name, value := range is {
-		if !sameJSON(was[name], value) {
-			changed[name] = value
-		}
-	}
-	var removed []string
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if _, has := is[name]; !has {
-			removed = append(removed, "."+name)
-		}
-	}
-	program = "."
-	if len(removed) > 0 {
-		program = "del(" + strings.Join(removed, ", ") + ")"
-	}
-	if len(changed) > 0 {
-		text, err := json.Marshal(changed)
-		if err != nil {
-			return "", false, err
-		}
-		program += " + " + string(text)
-	}
-	if program == "." {
-		return "", false, nil
-	}
-	_, exchange := changed["exchange"]
-	_, key := changed["routing_key"]
-	return program, exchange || key, nil
-}
-
 func tryProgram(ctx context.Context, text string, message schemas.Envelope) error {
 	program, err := transform.Parse(text)
 	if err != nil {
@@ -371,20 +329,4 @@ func tryProgram(ctx context.Context, text string, message schemas.Envelope) erro
 		return errors.New(strings.Replace(failed.Problem, "its output", "it", 1))
 	}
 	return err
-}
-
-// sameJSON compares two values, however programs write them: with other white space and escapes,
-// and members in another order.
-func sameJSON(a, b json.RawMessage) bool {
-	x, errX := decoded(a)
-	y, errY := decoded(b)
-	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
-}
-
-// decoded returns a value with its numbers as they are written.
-func decoded(text json.RawMessage) (value any, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	err = decoder.Decode(&value)
-	return value, err
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/client"
@@ -230,21 +229,6 @@ func testFailedRetry(t *testing.T, a *playback) {
 	}
 	if d := a.broker.Take(t, a.queue, 1)[0]; d.MessageId != "m-1" {
 		t.Errorf("arrived: %s", d.MessageId)
-	}
-}
-
-func TestEditProgram(t *testing.T) {
-	for name, test := range map[string]struct{ before, after, want string }{
-		"equal":                {`{"body":{"a":1},"exchange":""}`, "{\n \"exchange\": \"\", \"body\": {\"a\": 1}}", ""},
-		"a member":             {`{"body":{"a":1},"exchange":""}`, `{"body":{"a":2},"exchange":""}`, `. + {"body":{"a":2}}`},
-		"an exchange":          {`{"body":{"a":1},"exchange":""}`, `{"body":{"a":1},"exchange":"shop"}`, `. + {"exchange":"shop"}`},
-		"a body with exchange": {`{"body":{"exchange":1},"exchange":""}`, `{"body":{"exchange":2},"exchange":""}`, `. + {"body":{"exchange":2}}`},
-		"a body as text":       {`{"body":{"a":1},"exchange":""}`, `{"body_text":"a","exchange":""}`, `del(.body) + {"body_text":"a"}`},
-	} {
-		got, routed, err := editProgram([]byte(test.before), []byte(test.after))
-		if diff := cmp.Diff(test.want, got); diff != "" || err != nil || routed != (name == "an exchange") {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
-		}
 	}
 }
 

@@ -181,7 +181,11 @@ func (r *replay) warnOfPauses(ctx context.Context, sys system, plan client.Plan)
 	states, _ := sys.RouteStates(ctx)
 	for _, route := range states {
 		if route.State == "paused" && slices.ContainsFunc(plan.Routes, func(to replayer.Route) bool { return to.Queue == route.Queue }) {
-			fmt.Fprintf(r.Out, "WARNING: nothing is handled: %s\n", terminal.Cell(route.PauseText(), 0))
+			text := terminal.Cell(route.PauseText(), 0)
+			if route.Since != nil {
+				text += ", since " + wording.Time(*route.Since)
+			}
+			fmt.Fprintf(r.Out, "WARNING: nothing is handled: %s\n", text)
 		}
 	}
 }

@@ -165,7 +165,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		if err := json.Unmarshal([]byte(i.must(t, "routes", "-o", "json")), &states); err != nil || len(states) != 1 || states[0].State != "paused" || states[0].Since == nil {
 			t.Errorf("%+v %v", states, err)
 		}
-		if text := i.run(t, "doctor").out; !strings.Contains(text, "the route of queue "+i.queue+" is paused since ") {
+		if text := i.run(t, "doctor").out; !strings.Contains(text, "the route of queue "+i.queue+" is paused: ") || !strings.Contains(text, ", since ") {
 			t.Error(text)
 		}
 		refuses.Store(false)
@@ -198,7 +198,7 @@ func TestRoutePausedByHand(t *testing.T) {
 		wantRun(t, i.run(t, "routes", "pause", i.queue, "--drain", "--reason", "the database moves"), 0, "the route of queue "+i.queue+" is paused\nno message is in flight\n")
 		i.eventually(t, "action: paused and error.type: operator", 1)
 		wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "the database moves (")
-		wantRun(t, i.run(t, "doctor"), 0, "the route of queue "+i.queue+" is paused by hand since ", "watership routes resume "+i.queue)
+		wantRun(t, i.run(t, "doctor"), 0, "the route of queue "+i.queue+" is paused by hand: the database moves (", ", since ", "watership routes resume "+i.queue)
 		until(t, "serve knows", func() bool {
 			_, body := i.ask(t, "/readyz")
 			return body == "ok\nthe route of queue "+i.queue+" is paused by an operator\n"
@@ -210,7 +210,7 @@ func TestRoutePausedByHand(t *testing.T) {
 		}
 		i.eventually(t, "action: published", 1)
 		wantRun(t, i.run(t, "replay", "action: published", "--to-queue", i.queue, "--dry-run"), 0,
-			"WARNING: nothing is handled: the route of queue "+i.queue+" is paused by hand since ", ": the database moves (")
+			"WARNING: nothing is handled: the route of queue "+i.queue+" is paused by hand: the database moves (", ", since ")
 		if n := handled.Load(); n != 0 {
 			t.Errorf("%d messages were handled", n)
 		}

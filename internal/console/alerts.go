@@ -2,7 +2,9 @@ package console
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"net/http"
+	"net/url"
 
 	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/console/frame"
@@ -18,19 +20,34 @@ type alertsPage struct {
 	Refused *problem.Problem // of a test
 }
 
-// showAlerts shows the alerts that fire, their rules and receivers.
+// showAlerts shows the alerts that fire, their rules and receivers, and the answers to a test
+// that was sent before.
 func (c *Console) showAlerts(r *http.Request) (frame.Response, error) {
-	return c.alertsPage(r, alertsPage{}), nil
+	data := alertsPage{}
+	if done, _ := c.DoneBefore(r); done != nil {
+		_ = json.Unmarshal([]byte(done.Get("answers")), &data.Answers) // testAlerts has signed it
+	}
+	return c.alertsPage(r, data), nil
 }
 
-// testAlerts sends a test to a receiver, or to all, and shows the answers.
+// maxAnswer bounds the answers in an address.
+const maxAnswer = 200 // characters
+
+// testAlerts sends a test to a receiver, or to all. A redirect shows the answers, so that the
+// page can be read again without another test.
 func (c *Console) testAlerts(r *http.Request) (frame.Response, error) {
 	var tested alerts.TestAnswers
 	err := c.client.Post(r.Context(), "/alerts/test", r.PostForm.Get("key"), map[string]string{"receiver": r.PostForm.Get("receiver")}, &tested)
 	if err != nil {
 		return c.alertsPage(r, alertsPage{Refused: frame.ProblemOf(err)}), nil
 	}
-	return c.alertsPage(r, alertsPage{Answers: tested.Answers}), nil
+	for i, answer := range tested.Answers {
+		if text := []rune(answer.Answer); len(text) > maxAnswer {
+			tested.Answers[i].Answer = string(text[:maxAnswer]) + "…"
+		}
+	}
+	answers, err := json.Marshal(tested.Answers)
+	return c.Done("/alerts", url.Values{"answers": {string(answers)}}), err
 }
 
 func (c *Console) alertsPage(r *http.Request, data alertsPage) frame.Page {

@@ -97,6 +97,8 @@ func New(cfg Config) (*Console, error) {
 		"GET /messages/{id}/explain":  c.explainMessage,
 		"GET /messages/{id}/discard":  c.messageDiscardForm,
 		"POST /messages/{id}/discard": c.discardMessage,
+		"GET /messages/{id}/edit":     c.messageEditForm,
+		"POST /messages/{id}/edit":    c.sendEdit,
 		"GET /messages/{id}/copy":     c.messageCopyForm,
 		"POST /messages/{id}/copy":    c.sendCopy,
 	} {

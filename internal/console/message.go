@@ -39,7 +39,7 @@ type messageView struct {
 
 	ReplayFailed, ReplayOrigin string // pages of plans
 	Alike                      string // page of the failures with the same error; "": the message has none
-	CopyForm                   string
+	Failed                     string // URL of the message as it failed last, which a replay may have changed
 	Copied                     string // fingerprint of the copy that a form has sent
 	Discarded                  *messageDiscarded
 	Done                       time.Time // when a form was sent
@@ -136,10 +136,10 @@ func shortID(id string) string {
 	return id
 }
 
-// addFailure adds links of the newest failure in a history: to its group, and to the form of a
-// copy. A replay may have changed the message that failed.
+// addFailure adds links of the newest failure in a history: to its group, and to the message that
+// failed, which a replay may have changed.
 func (v *messageView) addFailure(events []api.Document) {
-	v.CopyForm = v.URL + "/copy"
+	v.Failed = v.URL
 	for _, document := range slices.Backward(events) {
 		e, err := schemas.ParseDocument(document)
 		if err != nil || e.RecordedAction() != schemas.Poisoned || e.ErrorGroup() == "" {
@@ -148,7 +148,7 @@ func (v *messageView) addFailure(events []api.Document) {
 		query := kql.And{kql.FieldIs("queue", e.Queue), kql.FieldIs("error_group", e.ErrorGroup())}
 		v.Alike = "/failures?" + url.Values{"q": {query.String()}}.Encode()
 		if slices.Contains(v.Failures, e.EventID) {
-			v.CopyForm = messagePath(e) + "/copy"
+			v.Failed = messagePath(e)
 		}
 		return
 	}

@@ -105,6 +105,7 @@ type messageCopy struct {
 	Key      string
 	HasBody  bool // the original has a body that the caller may read
 	Problem  *problem.Problem
+	Broken   bool     // the body is no JSON, though the content type says so
 	Sent     string   // fingerprint of a copy that was sent before the problem
 	FailedAt []string // queues
 }
@@ -134,7 +135,7 @@ func (c *Console) messageCopyForm(r *http.Request) (frame.Response, error) {
 			return nil, err
 		}
 	}
-	v.Form, v.Key, v.Resolve = messageform.New(e, v.HasBody), rand.Text(), len(v.Failures) > 0
+	v.Form, v.Key = messageform.New(e, v.HasBody), rand.Text()
 	return messageCopyPage(v), nil
 }
 
@@ -182,6 +183,10 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 	publication, err := v.Form.Publication(cmp.Or(v.Event.Fingerprint, v.Event.EventID))
 	if err != nil {
 		return fail(problem.BadRequest(err.Error(), ""))
+	}
+	if err := messageform.CheckBody(publication); err != nil && r.PostForm.Get("broken") == "" {
+		v.Broken = true
+		return fail(frame.Unprocessable(err.Error(), "Correct the body, or send it as it is."))
 	}
 	var sent api.Published
 	if err := c.client.Post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {

@@ -322,6 +322,12 @@ func TestCopyOfAMessage(t *testing.T) {
 	if form.Get("body") != "{\r\n  \"customer\": null\r\n}" || form.Get("exchange") != "shop" {
 		t.Fatalf("%v", form)
 	}
+	if form.Has("resolve") {
+		t.Error("a copy discards the failures of its original by default")
+	}
+	form.Set("resolve", "yes")
+	form.Set("body", "{\r\n  \"customer\": hazel\r\n}")
+	s.post(t, "/messages/m-1/copy", form).want(t, http.StatusUnprocessableEntity, "body: line 2 is not valid JSON", "Send the body as it is")
 	form.Set("body", "{\r\n  \"customer\": \"hazel\"\r\n}")
 	form.Set("header.4.name", "fixed-by")
 	form.Set("header.4.value", "ada")
@@ -360,7 +366,7 @@ func TestCopyOfAChangedMessage(t *testing.T) {
 	}
 	started.Body.Close()
 	s.await(t, 2, "action: poisoned")
-	link := regexp.MustCompile(`href="([^"]+)"[^>]*>Edit and send a copy<`).FindStringSubmatch(s.get(t, "/messages/m-1").text)
+	link := regexp.MustCompile(`href="([^"]+)"[^>]*>Send a copy<`).FindStringSubmatch(s.get(t, "/messages/m-1").text)
 	if link == nil {
 		t.Fatal("the page has no link to the form of a copy")
 	}
@@ -370,6 +376,40 @@ func TestCopyOfAChangedMessage(t *testing.T) {
 	}
 	if failures := form["failure"]; len(failures) != 1 {
 		t.Errorf("the form resolves %q", failures)
+	}
+}
+
+// An edit replaces the failure: the queue that failed gets the message with its id, and all that
+// was not edited as it was, and the failure is resolved when the message is handled.
+func TestEditOfAFailedMessage(t *testing.T) {
+	s := newSystem(t)
+	s.broken.Store(true)
+	s.publish(t, "m-1", `{"customer": null, "total": 1.5}`, amqp.Table{"small": int8(-3), "tenant": "acme"})
+	s.await(t, 1, "action: poisoned")
+	s.await(t, 1, "action: published")
+	s.broken.Store(false)
+	page := s.get(t, "/messages/m-1")
+	page.want(t, http.StatusOK, "Edit and replay")
+	form := s.get(t, "/messages/m-1/edit").fields(t)
+	edited := form.Get("message")
+	for text, want := range map[string]string{
+		edited: "the message was not edited", edited[:20]: "the message is not valid JSON", strings.Replace(edited, `"order.placed"`, `"order.other"`, 1): "send a copy",
+	} {
+		form.Set("message", text)
+		s.post(t, "/messages/m-1/edit", form).want(t, http.StatusUnprocessableEntity, want)
+	}
+	form.Set("message", strings.Replace(edited, "null", `"hazel"`, 1))
+	form.Set("reason", "the customer was missing")
+	s.post(t, "/messages/m-1/edit", form).want(t, http.StatusOK, "1 message", "the customer was missing")
+	s.await(t, 1, "action: handled")
+	replayed := s.only(t, "action: handled").Envelope
+	if string(replayed.Body) != `{"customer":"hazel","total":1.5}` || replayed.Headers["small"] != int8(-3) || replayed.Properties.MessageID != "m-1" {
+		t.Errorf("%s %v %s", replayed.Body, replayed.Headers, replayed.Properties.MessageID)
+	}
+	s.get(t, "/failures").want(t, http.StatusOK, "No unresolved failures")
+	s.get(t, "/messages/m-1/edit").want(t, http.StatusConflict, "no unresolved failure")
+	if n := s.count(t, "action: published"); n != 1 {
+		t.Errorf("%d messages were published to the exchange, want 1", n)
 	}
 }
 

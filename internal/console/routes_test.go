@@ -37,11 +37,27 @@ func TestPolicyOfAQueue(t *testing.T) {
 		s.post(t, action, form).want(t, http.StatusOK, "RabbitMQ has applied the change", "is retried now")
 	}
 	s.get(t, path("add")).want(t, http.StatusOK, "Nothing to change", "has policy")
+	routes := s.get(t, whole("/routes"))
+	routes.want(t, http.StatusOK, queue, "consumed by another program")
+	if strings.Contains(routes.text, "Pause "+queue) {
+		t.Error("the queue of another program can be paused")
+	}
 	action, form = s.get(t, path("remove")).form(t, "Delete the policy")
 	s.post(t, action, form).want(t, http.StatusOK, "RabbitMQ has applied the change", "is retried no more")
 	s.get(t, path("remove")).want(t, http.StatusConflict, "there is no policy")
 	s.get(t, "/routes/policy").want(t, http.StatusBadRequest, "no queue is named")
 	s.await(t, 1, "action: audited and watership.audit.operation: add and not error.type: *")
+}
+
+// The queue of parked copies is no route, whether or not its route has a handler here.
+func TestParkedCopiesAreNoRoute(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, `WATERSHIP_ROUTES=[{queue: downloads, park: true}]`)
+	page := s.get(t, whole("/routes"))
+	page.want(t, http.StatusOK, "2 routes", "downloads")
+	if strings.Contains(page.text, `id="downloads.poison"`) {
+		t.Error("downloads.poison is listed as a route")
+	}
 }
 
 // An admin reloads the configuration, and sees its mistakes.

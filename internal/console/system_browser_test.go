@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/console"
 )
@@ -27,6 +30,20 @@ func TestLatePartsArrive(t *testing.T) {
 	b.sees(t, "#events", "Counting…")
 	b.sees(t, "#events", "No messages in this period")
 	b.sees(t, "#failures", "No open failures")
+}
+
+// The keys of a list open what its row is about, and not its checkbox.
+func TestKeysOpenARow(t *testing.T) {
+	s := newSystem(t)
+	s.broken.Store(true)
+	s.publish(t, "order-1", `{}`, nil)
+	s.await(t, 1, "action: poisoned")
+	b := newBrowser(t, s)
+	for path, opened := range map[string]string{"/failures": "/failures/groups/", "/failures?view=list": "/messages/"} {
+		b.open(t, path)
+		b.do(t, "pressing j and Enter", chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter))
+		b.awaits(t, fmt.Sprintf("location.pathname.startsWith(%q)", opened))
+	}
 }
 
 // An operator pauses a route and resumes it with the keyboard and the pointer; pages with

@@ -65,10 +65,11 @@ const (
 
 // Finding is the result of one check.
 type Finding struct {
-	Check   string  `json:"check"`
-	Verdict Verdict `json:"verdict"`
-	Detail  string  `json:"detail"`
-	Remedy  string  `json:"remedy,omitempty"`
+	Check   string     `json:"check"`
+	Verdict Verdict    `json:"verdict"`
+	Detail  string     `json:"detail"`
+	Since   *time.Time `json:"since,omitempty"` // when it began; nil: not known
+	Remedy  string     `json:"remedy,omitempty"`
 }
 
 // doctor collects findings. It skips a check that needs the result of one that failed.
@@ -85,7 +86,7 @@ type doctor struct {
 }
 
 func (d *doctor) report(check string, v Verdict, detail, remedy string) {
-	d.findings = append(d.findings, Finding{check, v, detail, remedy})
+	d.findings = append(d.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy})
 }
 
 func (d *doctor) reportOK(check, format string, args ...any) {

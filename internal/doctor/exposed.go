@@ -15,6 +15,9 @@ import (
 // clear, and the default login of RabbitMQ at a broker that others reach.
 func Exposures(cfg config.Config) []Finding {
 	var found []Finding
+	warn := func(detail, remedy string) {
+		found = append(found, Finding{Check: "secrets", Verdict: Warning, Detail: detail, Remedy: remedy})
+	}
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
 		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
@@ -28,19 +31,19 @@ func Exposures(cfg config.Config) []Finding {
 	}
 	for key, file := range files {
 		if ReadByAll(file) {
-			found = append(found, Finding{"secrets", Warning, fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 " + file})
+			warn(fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 "+file)
 		}
 	}
 	broker, _ := url.Parse(cfg.AMQP.URL.Reveal())
 	if travels(broker, "amqp") && broker.User.Username() != "" {
-		found = append(found, Finding{"secrets", Warning, "amqp.url: the password travels in clear to " + broker.Host, "use amqps://"})
+		warn("amqp.url: the password travels in clear to "+broker.Host, "use amqps://")
 		if password, _ := broker.User.Password(); broker.User.Username() == "guest" && password == "guest" {
-			found = append(found, Finding{"secrets", Warning, "amqp.url: " + broker.Host + " has the login guest with its default password", "rabbitmqctl change_password guest PASSWORD, or rabbitmqctl delete_user guest"})
+			warn("amqp.url: "+broker.Host+" has the login guest with its default password", "rabbitmqctl change_password guest PASSWORD, or rabbitmqctl delete_user guest")
 		}
 	}
 	store, _ := url.Parse(cfg.Store.URL.Reveal())
 	if login := cfg.Store.Username != "" || cfg.Store.APIKeyFile != ""; travels(store, "http") && (login || store.User != nil) {
-		found = append(found, Finding{"secrets", Warning, "store.url: the login travels in clear to " + store.Host, "use https://"})
+		warn("store.url: the login travels in clear to "+store.Host, "use https://")
 	}
 	return found
 }

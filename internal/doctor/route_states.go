@@ -44,7 +44,7 @@ func (d *doctor) reportPaused(route routestate.State) {
 	case route.WithAll:
 		remedy = "when the reason is gone: watership routes resume --all"
 	}
-	d.report("paused", Warning, route.PauseText(), remedy)
+	d.findings = append(d.findings, Finding{Check: "paused", Verdict: Warning, Detail: route.PauseText(), Since: route.Since, Remedy: remedy})
 }
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one

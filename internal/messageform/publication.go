@@ -2,7 +2,10 @@ package messageform
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"mime"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +81,22 @@ func (f Form) Publication(original string) (api.Publication, error) {
 		}
 	}
 	return p, nil
+}
+
+// CheckBody reports a body that is not valid JSON, though its content type says that it is JSON.
+func CheckBody(p api.Publication) error {
+	kind, _, _ := mime.ParseMediaType(p.Properties.ContentType)
+	if p.Text == "" || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return nil
+	}
+	var value any
+	err := json.Unmarshal([]byte(p.Text), &value)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		line := 1 + strings.Count(p.Text[:min(int(syntax.Offset), len(p.Text))], "\n")
+		return fmt.Errorf("body: line %d is not valid JSON, which the content type %s says: %w", line, p.Properties.ContentType, syntax)
+	}
+	return nil
 }
 
 func (f Form) properties() (api.Properties, error) {

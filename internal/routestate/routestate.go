@@ -5,7 +5,6 @@ package routestate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/watershipmq/watership/internal/queuepolicy"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
-	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -115,7 +113,8 @@ func (s *State) pausedBy(e schemas.Event) {
 	}
 }
 
-// PauseText says since when and why a paused route is paused.
+// PauseText says why a paused route is paused. Since has the time, which each face shows in the
+// zone of its reader.
 func (s State) PauseText() string {
 	text := "the route of queue " + s.Queue + " is paused"
 	switch {
@@ -124,8 +123,8 @@ func (s State) PauseText() string {
 	case s.WithAll:
 		text += " with all routes"
 	}
-	if s.Since != nil {
-		text += fmt.Sprintf(" since %s: %s", wording.Time(*s.Since), s.Error)
+	if s.Error != "" {
+		text += ": " + s.Error
 	}
 	return text
 }
@@ -174,13 +173,16 @@ func (cfg Config) askManagement(ctx context.Context) management {
 		return m
 	}
 	bindings, _ := cfg.Management.Bindings(ctx, cfg.VHost, cfg.Topology.Direct())
+	returns, _ := cfg.Management.Bindings(ctx, cfg.VHost, cfg.Topology.Return()) // of routes without a handler
 	for _, b := range bindings {
 		if b.DestinationType == "queue" && b.Destination == b.RoutingKey && !cfg.Topology.Owns(b.Destination) {
 			m.routes = append(m.routes, b.Destination)
 		}
 	}
 	m.routes = slices.DeleteFunc(m.routes, func(queue string) bool { // of parked copies
-		return slices.ContainsFunc(bindings, func(b rabbit.Binding) bool { return cfg.Topology.Parking(b.Destination) == queue })
+		isParking := func(route string) bool { return cfg.Topology.Parking(route) == queue }
+		return slices.ContainsFunc(slices.Concat(bindings, returns), func(b rabbit.Binding) bool { return isParking(b.Destination) }) ||
+			slices.ContainsFunc(cfg.Routes, func(r pipeline.Route) bool { return isParking(r.Queue) })
 	})
 	consumers, _ := cfg.Management.Consumers(ctx, cfg.VHost)
 	for _, consumer := range consumers {

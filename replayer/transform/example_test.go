@@ -50,3 +50,12 @@ func ExampleMessage() {
 	fmt.Println(mail.Exchange, mail.RoutingKey, string(mail.Body), err)
 	// Output: mails mail {"to":"ann"} <nil>
 }
+
+// An editor has changed a message: its program changes only the members that differ.
+func ExampleDifference() {
+	before := []byte(`{"body":{"currency":null},"routing_key":"order.placed"}`)
+	after := []byte(`{"body":{"currency":"EUR"},"routing_key":"order.placed"}`)
+	program, routed, err := transform.Difference(before, after)
+	fmt.Println(program, routed, err)
+	// Output: . + {"body":{"currency":"EUR"}} false <nil>
+}

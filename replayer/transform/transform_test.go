@@ -249,3 +249,19 @@ func BenchmarkApply(b *testing.B) {
 		})
 	}
 }
+
+// Only the members that differ are in the program.
+func TestDifference(t *testing.T) {
+	for name, test := range map[string]struct{ before, after, want string }{
+		"equal":                {`{"body":{"a":1},"exchange":""}`, "{\n \"exchange\": \"\", \"body\": {\"a\": 1}}", ""},
+		"a member":             {`{"body":{"a":1},"exchange":""}`, `{"body":{"a":2},"exchange":""}`, `. + {"body":{"a":2}}`},
+		"an exchange":          {`{"body":{"a":1},"exchange":""}`, `{"body":{"a":1},"exchange":"shop"}`, `. + {"exchange":"shop"}`},
+		"a body with exchange": {`{"body":{"exchange":1},"exchange":""}`, `{"body":{"exchange":2},"exchange":""}`, `. + {"body":{"exchange":2}}`},
+		"a body as text":       {`{"body":{"a":1},"exchange":""}`, `{"body_text":"a","exchange":""}`, `del(.body) + {"body_text":"a"}`},
+	} {
+		got, routed, err := transform.Difference([]byte(test.before), []byte(test.after))
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil || routed != (name == "an exchange") {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"count":     func(n any) (string, error) { return FormatCount(n) },
+		"beyond":    func(n, limit int) int { return max(n-limit, 0) },
 		"duration":  wording.Duration,
 		"seconds":   func(s float64) string { return wording.Duration(Seconds(s)) },
 		"bytes":     FormatBytes,

@@ -38,17 +38,19 @@ func WaitLink(r *http.Request) string {
 }
 
 // Parts runs the requests of a page at the same time. Requests that take longer than the
-// page waits are given up.
+// page waits are given up. The answer to a form waits for all of them, since the script cannot
+// read its address again.
 type Parts struct {
 	ctx     context.Context
 	give    context.CancelFunc
 	running sync.WaitGroup
 }
 
+// NewParts returns the parts of the page that answers a request.
 func NewParts(r *http.Request) *Parts {
 	p := &Parts{}
 	switch {
-	case r.URL.Query().Has(WaitParameter):
+	case r.URL.Query().Has(WaitParameter), r.Method == http.MethodPost:
 		p.ctx, p.give = context.WithCancel(r.Context())
 	case r.Header.Get(RefreshHeader) != "":
 		p.ctx, p.give = context.WithTimeout(r.Context(), refreshTimeout)

@@ -49,12 +49,13 @@ function onKey(event) {
   }
 }
 
-// moveRow puts the focus on the first link of the next row.
+// moveRow puts the focus on the main link of the next row, so that Enter opens it.
 function moveRow(step) {
   const rows = [...document.querySelectorAll("[data-row]")];
   const at = rows.findIndex((row) => row.contains(document.activeElement));
   const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step];
-  next?.querySelector("a, button, input")?.focus();
+  const main = next?.querySelector("a[data-main]") ?? next?.querySelector("a[href]");
+  (main ?? next?.querySelector("button, input"))?.focus();
 }
 
 async function onClick(event) {

@@ -1,0 +1,147 @@
+package console
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/api"
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/replayjson"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// messageEdit is the form that edits a failed message, and sends it to the queue that failed in
+// place of its failure.
+type messageEdit struct {
+	messageView
+	Open    []openFailure
+	Failure string // event of the selected failure
+	Text    string // the message as JSON
+	Reason  string
+	Key     string
+	Problem *problem.Problem
+}
+
+// openFailure is the newest unresolved failure of a message at a queue.
+type openFailure struct{ Queue, Event string }
+
+func (c *Console) messageEditForm(r *http.Request) (frame.Response, error) {
+	v, before, err := c.messageEdit(r)
+	if err != nil {
+		return nil, err
+	}
+	if v.Key = rand.Text(); v.Problem != nil {
+		return messageEditPage(v), nil
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, before, "", "  "); err != nil {
+		return nil, err
+	}
+	v.Text = text.String()
+	return messageEditPage(v), nil
+}
+
+// messageEdit returns the form without its fields, and the message as JSON. The problem of the
+// form says why the message cannot be edited.
+func (c *Console) messageEdit(r *http.Request) (v messageEdit, before []byte, err error) {
+	if err := needOperator(r, "an edit"); err != nil {
+		return v, nil, err
+	}
+	found, message, err := c.findMessage(r)
+	if v.messageView = found; err != nil {
+		return v, nil, err
+	}
+	for _, q := range message.Queues {
+		if len(q.Failures) > 0 {
+			v.Open = append(v.Open, openFailure{q.Queue, q.Failures[len(q.Failures)-1]})
+		}
+	}
+	switch {
+	case len(v.Open) == 0:
+		v.Problem = conflict("the message has no unresolved failure", "Look at its history, or send a copy of it.")
+	case !mayRead(r):
+		v.Problem = problem.Forbidden("you may not read the bodies of messages, so you cannot edit them", "Ask for a token with --bodies.")
+	case found.Event.BodyIn != schemas.BodyHere:
+		v.Problem = conflict("the store does not have the body of the message", "Send a copy, and write its body.")
+	}
+	if v.Problem != nil {
+		return v, nil, nil
+	}
+	v.Failure = v.Open[0].Event
+	e := found.Event.Envelope
+	if e.Body, err = c.readBody(r, found.Event); err != nil {
+		return v, nil, err
+	}
+	if before, err = transform.JSON(e); err == nil && len(before) > transform.MaxProgram {
+		v.Problem = frame.Unprocessable(fmt.Sprintf("the message has %d bytes as JSON, and an edit at most %d", len(before), transform.MaxProgram), "Send a copy of it.")
+	}
+	return v, before, err
+}
+
+func conflict(detail, remedy string) *problem.Problem {
+	return (problem.Problem{Status: http.StatusConflict, Detail: detail, Remedy: remedy}).Complete()
+}
+
+func messageEditPage(v messageEdit) frame.Page {
+	p := frame.Page{Title: "Edit " + v.Name, Section: "/messages", Template: "message_edit.html", Data: v, Styles: []string{"message.css"}}
+	if v.Problem != nil {
+		p.Status = v.Problem.Status
+	}
+	return p
+}
+
+// sendEdit replays the failure with the edited message. Only what differs is changed, so that all
+// else is sent byte for byte.
+func (c *Console) sendEdit(r *http.Request) (frame.Response, error) {
+	v, before, err := c.messageEdit(r)
+	if err != nil || v.Problem != nil {
+		return messageEditPage(v), err
+	}
+	v.Text, v.Reason, v.Key = r.PostForm.Get("message"), strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("key")
+	v.Failure = r.PostForm.Get("failure")
+	program, err := v.program(before)
+	if err != nil {
+		v.Problem = frame.Unprocessable(err.Error(), "")
+		return messageEditPage(v), nil
+	}
+	one := 1
+	request := api.Replay{Target: replayjson.Target{Kind: string(replayer.ToFailedQueue)}, Reason: v.Reason, Expect: &one}
+	request.IDs, request.Transform = []string{v.Failure}, program
+	var job replayjson.Job
+	if err := c.client.Post(r.Context(), "/replays", v.Key, request, &job); err != nil {
+		v.Problem = frame.ProblemOf(err)
+		return messageEditPage(v), nil
+	}
+	return frame.Redirect("/replays/" + url.PathEscape(job.ID)), nil
+}
+
+// program returns the program that makes the edited message of the one that failed.
+func (v messageEdit) program(before []byte) (string, error) {
+	if !slices.ContainsFunc(v.Open, func(f openFailure) bool { return f.Event == v.Failure }) {
+		return "", errors.New("the failure was resolved in the meantime: nothing was sent")
+	}
+	program, routed, err := transform.Difference(before, []byte(v.Text))
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		line := 1 + strings.Count(v.Text[:min(int(syntax.Offset), len(v.Text))], "\n")
+		return "", fmt.Errorf("line %d: the message is not valid JSON: %w", line, syntax)
+	case err != nil:
+		return "", err
+	case program == "":
+		return "", errors.New("the message was not edited: nothing was sent")
+	case routed:
+		return "", errors.New("the message goes to the queue that failed, so its exchange and routing key stay as they are: send a copy to publish it elsewhere")
+	}
+	return program, nil
+}
