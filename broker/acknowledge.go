@@ -141,7 +141,7 @@ func (ch *channel) ack(args *decoder) *exception {
 	if args.bad {
 		return truncatedArguments()
 	}
-	return ch.acknowledge(tag, flags.at(0), acknowledged)
+	return ch.acknowledge(tag, flags.at(0), acknowledged, false)
 }
 
 func (ch *channel) nack(args *decoder) *exception {
@@ -149,7 +149,7 @@ func (ch *channel) nack(args *decoder) *exception {
 	if args.bad {
 		return truncatedArguments()
 	}
-	return ch.acknowledge(tag, flags.at(0), rejection(flags.at(1)))
+	return ch.acknowledge(tag, flags.at(0), rejection(flags.at(1)), ch.vhost.rabbitmq == RabbitMQ40)
 }
 
 func (ch *channel) reject(args *decoder) *exception {
@@ -157,7 +157,7 @@ func (ch *channel) reject(args *decoder) *exception {
 	if args.bad {
 		return truncatedArguments()
 	}
-	return ch.acknowledge(tag, false, rejection(flags.at(0)))
+	return ch.acknowledge(tag, false, rejection(flags.at(0)), true)
 }
 
 // disposition is the result of a delivery.
@@ -176,8 +176,10 @@ func rejection(requeue bool) disposition {
 	return rejected
 }
 
-// acknowledge applies a disposition to deliveries, in a transaction at its commit.
-func (ch *channel) acknowledge(tag uint64, multiple bool, d disposition) *exception {
+// acknowledge applies a disposition to deliveries, in a transaction at its commit. With
+// failed, the deliveries count as failed: since RabbitMQ 4.3 those that a consumer rejects
+// or whose channel ends, and not those of basic.nack.
+func (ch *channel) acknowledge(tag uint64, multiple bool, d disposition, failed bool) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	all, err := ch.removeUnacked(tag, multiple)
@@ -185,10 +187,10 @@ func (ch *channel) acknowledge(tag uint64, multiple bool, d disposition) *except
 		return err
 	}
 	if ch.tx != nil {
-		ch.tx.acknowledgements = append(ch.tx.acknowledgements, acknowledgement{all, d})
+		ch.tx.acknowledgements = append(ch.tx.acknowledgements, acknowledgement{all, d, failed})
 		return nil
 	}
-	ch.apply(acknowledgement{all, d})
+	ch.apply(acknowledgement{all, d, failed})
 	return nil
 }
 
@@ -197,21 +199,21 @@ func (ch *channel) apply(s acknowledgement) {
 	for _, o := range s.deliveries {
 		switch s.disposition {
 		case requeued:
-			ch.requeue(o)
+			ch.requeue(o, s.failed)
 		case rejected:
 			ch.releasePrefetch(o)
-			o.queue.removeDelivered(o.entry, "rejected")
+			o.queue.reject(o.entry, s.failed)
 		case acknowledged:
 			ch.releasePrefetch(o)
-			o.queue.removeDelivered(o.entry, "")
+			o.queue.acknowledge(o.entry)
 		}
 	}
 	ch.deliverAfter(s.deliveries)
 }
 
-func (ch *channel) requeue(o unackedDelivery) {
+func (ch *channel) requeue(o unackedDelivery, failed bool) {
 	ch.releasePrefetch(o)
-	o.queue.requeue(o.entry, true)
+	o.queue.requeue(o.entry, failed)
 }
 
 func (ch *channel) releasePrefetch(o unackedDelivery) {
@@ -251,6 +253,6 @@ func (ch *channel) recover(id methodID, args *decoder) *exception {
 	if id == basicRecover {
 		ch.reply(basicRecoverOK, nil)
 	}
-	ch.apply(acknowledgement{ch.unacked.removeAll(), requeued})
+	ch.apply(acknowledgement{ch.unacked.removeAll(), requeued, ch.vhost.rabbitmq == RabbitMQ40})
 	return nil
 }

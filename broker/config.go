@@ -26,6 +26,10 @@ type Config struct {
 	// broker at an address that another broker may have. "": none.
 	Instance string
 
+	// Release is the release of RabbitMQ that the broker behaves like. The zero value is
+	// the newest.
+	Release Release
+
 	// Heartbeat is proposed to clients, in whole seconds (§4.2.7). Zero: 60 s, like
 	// RabbitMQ. Negative: none.
 	Heartbeat time.Duration
@@ -69,10 +73,6 @@ type Limits struct {
 	// 10,000 and 100,000.
 	Queues, Exchanges, Bindings int
 }
-
-// Version is the version of RabbitMQ that the broker behaves like, and the version in
-// the server properties.
-const Version = "4.0.5"
 
 const (
 	defaultHeartbeat = 60 * time.Second

@@ -93,13 +93,16 @@ func (ch *channel) startConsumer(c *consumer, answer bool) *exception {
 	return nil
 }
 
+// mayConsume returns an error where the queue refuses another consumer. Quorum queues
+// ignore that a consumer asks to be the only one, like RabbitMQ.
 func (ch *channel) mayConsume(q *queue, exclusive bool) *exception {
 	switch {
-	case exclusive && len(q.consumers) > 0, len(q.consumers) > 0 && q.consumers[0].exclusive,
-		exclusive && q.settings.singleActive && !q.settings.quorum:
-		return newException(accessRefused, "%s in exclusive use", q.description())
 	case q.settings.quorum && ch.globalPrefetch > 0:
 		return newException(notImplemented, "%s does not support global qos", q.description())
+	case q.settings.quorum:
+		return nil
+	case exclusive && (len(q.consumers) > 0 || q.settings.singleActive), len(q.consumers) > 0 && q.consumers[0].exclusive:
+		return newException(accessRefused, "%s in exclusive use", q.description())
 	}
 	return nil
 }
@@ -135,7 +138,8 @@ func (ch *channel) cancel(args *decoder) *exception {
 }
 
 // qos sets the prefetch of new consumers or, with global, of the channel
-// (https://www.rabbitmq.com/docs/consumer-prefetch).
+// (https://www.rabbitmq.com/docs/consumer-prefetch). RabbitMQ 4.3 has no prefetch of the
+// channel, and takes it for the one of consumers.
 func (ch *channel) qos(args *decoder) *exception {
 	size, count, flags := args.long(), int(args.short()), args.bits()
 	switch {
@@ -146,7 +150,7 @@ func (ch *channel) qos(args *decoder) *exception {
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	if flags.at(0) {
+	if flags.at(0) && ch.vhost.rabbitmq == RabbitMQ40 {
 		ch.globalPrefetch = count
 	} else {
 		ch.prefetch, ch.globalPrefetch = count, 0
@@ -182,8 +186,12 @@ func (ch *channel) get(args *decoder) *exception {
 func (ch *channel) queueForGet(name string) (*queue, *exception) {
 	q, err := ch.usableQueue(name)
 	if err == nil && q.settings.quorum && q.settings.singleActive {
+		kind := `<<"quorum">>` // as RabbitMQ 4.3 prints it
+		if ch.vhost.rabbitmq == RabbitMQ40 {
+			kind = "quorum"
+		}
 		err = newException(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+
-			"are not supported by quorum queues with single active consumer", q.description())
+			"are not supported by %s queues with single active consumer", q.description(), kind)
 	}
 	return q, err
 }
@@ -197,7 +205,7 @@ func (ch *channel) replyGet(q *queue, e *entry, noAck bool) {
 	}
 	ch.conn.out.content(ch.id, basicGetOK, args, q.headerOf(e), m.body)
 	if noAck {
-		q.removeDelivered(e, "")
+		q.acknowledge(e)
 		return
 	}
 	ch.addUnacked(unackedDelivery{tag, e, q, nil})

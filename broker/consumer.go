@@ -35,7 +35,7 @@ func (c *consumer) hasCapacity() bool {
 func (c *consumer) deliver(e *entry) {
 	ch, q := c.channel, c.queue
 	tag := ch.lastTag + 1
-	if !q.replies {
+	if !q.replies || ch.vhost.rabbitmq != RabbitMQ40 {
 		ch.lastTag = tag
 	}
 	ch.conn.out.deliver(delivery{
@@ -44,7 +44,7 @@ func (c *consumer) deliver(e *entry) {
 	})
 	q.unacked++
 	if c.noAck {
-		q.removeDelivered(e, "")
+		q.acknowledge(e)
 		return
 	}
 	c.unacked++
@@ -53,10 +53,13 @@ func (c *consumer) deliver(e *entry) {
 
 // headerOf returns the properties of a message as this queue delivers them.
 func (q *queue) headerOf(e *entry) []byte {
-	if q.settings.quorum && e.failures > 0 {
-		return e.message.redelivery(e.failures)
+	switch {
+	case !q.settings.quorum || e.acquired == 0:
+		return e.message.header
+	case q.vhost.rabbitmq == RabbitMQ40:
+		return e.message.redelivery(e.failures, 0)
 	}
-	return e.message.header
+	return e.message.redelivery(e.failures, e.acquired)
 }
 
 // notifyCancelled removes a consumer whose queue was deleted, and sends basic.cancel

@@ -7,17 +7,18 @@ import (
 
 // deadLetter is a message that a queue dead-letters, with the reason.
 type deadLetter struct {
-	queue   *queue
-	message *message
-	reason  string
+	queue    *queue
+	message  *message
+	reason   string
+	failures int // failed deliveries of the message; see carriedFailures
 }
 
 const undeliveredRetry = time.Second // interval at which an at-least-once queue publishes again
 
 // deadLetter keeps a message for flushDeadLetters, if the queue has a dead-letter exchange.
-func (q *queue) deadLetter(m *message, reason string) {
+func (q *queue) deadLetter(m *message, reason string, failures int) {
 	if q.settings.hasDLX {
-		q.vhost.deadLetters = append(q.vhost.deadLetters, deadLetter{q, m, reason})
+		q.vhost.deadLetters = append(q.vhost.deadLetters, deadLetter{q, m, reason, failures})
 	}
 }
 
@@ -85,6 +86,7 @@ func (d deadLetter) withDeathHeaders() *message {
 		body:     old.body,
 		ttl:      -1,
 		deaths:   d.history(),
+		failures: d.carriedFailures(),
 	}
 	if key := d.queue.settings.dlk; key != nil {
 		m.keys, m.bcc = []string{*key}, 0
@@ -94,6 +96,19 @@ func (d deadLetter) withDeathHeaders() *message {
 	p.setHeaders(m.deathHeaders(p.headers(), old.exchange))
 	m.header = p.encode()
 	return m
+}
+
+// carriedFailures returns the number of failed deliveries that the next queues add
+// to their own: since RabbitMQ 4.3 all of them, and in 4.0 the one of a rejection between
+// quorum queues.
+func (d deadLetter) carriedFailures() int {
+	switch {
+	case d.queue.vhost.rabbitmq != RabbitMQ40:
+		return d.failures
+	case d.queue.settings.quorum && d.reason == "rejected":
+		return 1
+	}
+	return 0
 }
 
 // history returns the entries of x-death with this one first: a new entry, or the known

@@ -46,6 +46,20 @@ func ExampleStart_config() {
 	// Output: PRECONDITION_FAILED - message size 2000 is larger than configured max size 1000
 }
 
+// A broker that behaves like RabbitMQ 4.0: its quorum queues count a nack as a failed delivery.
+func ExampleRelease() {
+	t := newExampleT()
+	defer t.end()
+	b := broker.Start(t, broker.Config{Release: broker.RabbitMQ40})
+
+	conn, err := amqp.Dial(b.URL())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	fmt.Println(conn.Properties["version"])
+	// Output: 4.0.5
+}
+
 // Outside of tests, such as for a demonstration.
 func ExampleNew() {
 	b := broker.New(broker.Config{})

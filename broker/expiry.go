@@ -20,11 +20,10 @@ func (e *entry) expired(now time.Time) bool {
 	return !e.expires.IsZero() && !now.Before(e.expires)
 }
 
-// dropExpired dead-letters expired messages, as RabbitMQ only at the head of the queue:
+// dropExpired dead-letters expired messages, as RabbitMQ only at the heads of the queue:
 // an expired message after one that has not expired stays.
 func (q *queue) dropExpired(now time.Time) {
-	for i := range q.ready.lanes {
-		l := &q.ready.lanes[i]
+	for l := range q.ready.heads {
 		for e := l.first(); e != nil && e.expired(now); e = l.first() {
 			q.discard(q.ready.popFrom(l), "expired")
 		}
@@ -48,10 +47,8 @@ func (q *queue) nextDeadline() (at time.Time) {
 			at = t
 		}
 	}
-	for i := range q.ready.lanes {
-		if e := q.ready.lanes[i].first(); e != nil {
-			sooner(e.expires)
-		}
+	for l := range q.ready.heads {
+		sooner(l.first().expires)
 	}
 	if q.settings.expires > 0 && len(q.consumers) == 0 {
 		sooner(q.lastUse.Add(q.settings.expires))

@@ -324,8 +324,8 @@ func TestStart(t *testing.T) {
 			t.Fatalf("%s: %v", b.URL(), err)
 		}
 		conn.Close()
-		if url := b.StartManagement(t); len(download(t, url+"/api/whoami")) == 0 {
-			t.Errorf("%s answers nothing", url)
+		if _, found := download(t, b.StartManagement(t)+"/api/whoami"); !found {
+			t.Errorf("the management API of %s does not answer", b.URL())
 		}
 	}
 }

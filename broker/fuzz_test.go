@@ -68,7 +68,7 @@ func FuzzProperties(f *testing.F) {
 		}
 		_, _ = p.expiration()
 		_, _, _ = p.headerRoutes()
-		dead := deadLetter{&queue{name: "q"}, &message{keys: []string{"k"}, header: b, ttl: -1}, "rejected"}
+		dead := deadLetter{&queue{name: "q", vhost: &vhost{}}, &message{keys: []string{"k"}, header: b, ttl: -1}, "rejected", 0}
 		if _, err := parseProperties(dead.withDeathHeaders().header); err != nil {
 			t.Errorf("after a death: %v", err)
 		}

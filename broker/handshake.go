@@ -60,7 +60,7 @@ func (b *Broker) serverProperties() table {
 		withText("information", "Embedded broker of Watership; keeps messages in memory only").
 		withText("platform", "Go").
 		withText("product", "Watership").
-		withText("version", Version)
+		withText("version", b.cfg.Release.Version())
 }
 
 // expect reads the next method, which has to be a given one, and skips heartbeats.

@@ -33,7 +33,7 @@ func TestManagement(t *testing.T) {
 	}
 
 	overview, err := m.Overview(t.Context())
-	if err != nil || overview.ClusterName != "shop" || overview.Version != broker.Version {
+	if err != nil || overview.ClusterName != "shop" || overview.Version != broker.RabbitMQ43.Version() {
 		t.Errorf("overview: %+v, %v", overview, err)
 	}
 	login, err := m.WhoAmI(t.Context())

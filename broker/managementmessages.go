@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -83,7 +84,8 @@ func getMessages(r *managementRequest) (status int, body any) {
 	if refusal != nil {
 		return refused(refusal)
 	}
-	views, taken := []view{}, acknowledgement{disposition: v}
+	failed := ch.vhost.rabbitmq == RabbitMQ40 || strings.HasPrefix(d.AckMode, "reject")
+	views, taken := []view{}, acknowledgement{disposition: v, failed: failed}
 	for int64(len(views)) < count {
 		e := q.get()
 		if e == nil {

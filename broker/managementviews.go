@@ -12,10 +12,10 @@ func getOverview(r *managementRequest) (status int, body any) {
 	return http.StatusOK, columns(view{
 		"cluster_name":       cfg.ClusterName,
 		"node":               cfg.ClusterName,
-		"management_version": Version,
-		"rabbitmq_version":   Version,
+		"management_version": cfg.Release.Version(),
+		"rabbitmq_version":   cfg.Release.Version(),
 		"product_name":       "Watership",
-		"product_version":    Version,
+		"product_version":    cfg.Release.Version(),
 		"object_totals":      totals.objects(),
 		"queue_totals":       totals.messages(),
 		"message_stats":      view{},

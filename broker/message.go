@@ -15,6 +15,7 @@ type message struct {
 	body     []byte
 	ttl      int64 // milliseconds, -1 for none
 	deaths   []death
+	failures int // failed deliveries in the queues that dead-lettered it, as far as RabbitMQ adds them up
 	queues   int // number of queues that contain it; guarded by the lock of the virtual host
 }
 
@@ -29,11 +30,28 @@ func (m *message) properties() properties {
 
 func (m *message) headers() table { return m.properties().headers() }
 
-// redelivery returns the properties with the x-delivery-count of a quorum queue.
-func (m *message) redelivery(count int) []byte {
+// redelivery returns the properties with the x-delivery-count and the x-acquired-count of
+// a quorum queue, each where it is not zero.
+func (m *message) redelivery(failures, acquired int) []byte {
 	p := m.properties()
-	p.setHeaders(p.headers().without("x-delivery-count").withLong("x-delivery-count", int64(count)))
+	headers := p.headers().without("x-delivery-count", "x-acquired-count")
+	if failures > 0 {
+		headers = headers.withLong("x-delivery-count", int64(failures))
+	}
+	if acquired > 0 {
+		headers = headers.withLong("x-acquired-count", int64(acquired))
+	}
+	p.setHeaders(headers)
 	return p.encode()
+}
+
+// priority returns the priority, and whether the message has one. It decodes no other
+// property, since every queue asks for it.
+func (m *message) priority() (level byte, set bool) {
+	if flags := (&decoder{rest: m.header}).short(); flags&(1<<(15-propPriority)) == 0 {
+		return 0, false
+	}
+	return m.properties().values[propPriority][0], true
 }
 
 // death is an entry of x-death (https://www.rabbitmq.com/docs/dlx#effects).

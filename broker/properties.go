@@ -97,13 +97,6 @@ func (p properties) text(place int) (text string, there bool) {
 	return string(p.values[place][1:]), true
 }
 
-func (p properties) priority() byte {
-	if p.values[propPriority] == nil {
-		return 0
-	}
-	return p.values[propPriority][0]
-}
-
 // maxExpiry is the longest TTL that RabbitMQ accepts, in milliseconds: ten years.
 const maxExpiry = 10 * 365 * 24 * 3600 * 1000
 

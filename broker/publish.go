@@ -178,7 +178,7 @@ func (ch *channel) routeIncoming() (routed, *exception) {
 		return routed{}, err
 	}
 	p := routed{m, v.route(x, m), in.mandatory}
-	if x.name == "" {
+	if x.name == "" && v.rabbitmq == RabbitMQ40 {
 		v.deliverReplies(m)
 	}
 	return p, nil
@@ -192,7 +192,7 @@ func (ch *channel) enqueue(p routed) (accepted bool) {
 	}
 	accepted = true
 	for _, q := range p.targets {
-		accepted = !q.deleted && q.push(p.message) && accepted
+		accepted = (q.deleted || q.push(p.message)) && accepted
 	}
 	return accepted
 }

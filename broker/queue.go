@@ -38,13 +38,14 @@ type entry struct {
 	expires     time.Time
 	redelivered bool
 	failures    int // deliveries that failed, for the delivery limit
+	acquired    int // deliveries that ended without an acknowledgement
 }
 
 func newQueue(v *vhost, name string, s settings, args table) *queue {
 	return &queue{
 		vhost: v, name: name, settings: s, args: args,
 		inbound: map[*binding]struct{}{},
-		ready:   newBacklog(s.maxPriority),
+		ready:   newBacklog(s, v.rabbitmq),
 		lastUse: time.Now(),
 	}
 }
@@ -54,12 +55,15 @@ func newQueue(v *vhost, name string, s settings, args table) *queue {
 func (q *queue) push(m *message) (accepted bool) {
 	if q.settings.rejects() && q.isFull(m) {
 		if q.settings.overflow == rejectPublishDLX {
-			q.deadLetter(m, "maxlen")
+			q.deadLetter(m, "maxlen", 0)
 		}
 		return false
 	}
 	q.positions++
 	e := &entry{message: m, position: q.positions, expires: q.expiry(m)}
+	if q.settings.quorum || q.vhost.rabbitmq != RabbitMQ40 {
+		e.redelivered, e.failures, e.acquired = m.failures > 0, m.failures, m.failures
+	}
 	q.countMessage(m)
 	q.ready.push(e)
 	q.deliver(time.Time{})
@@ -96,6 +100,7 @@ func (q *queue) requeue(e *entry, failed bool) {
 		return
 	}
 	e.redelivered = true
+	e.acquired++
 	if failed {
 		e.failures++
 	}
@@ -103,24 +108,32 @@ func (q *queue) requeue(e *entry, failed bool) {
 		q.discard(e, "delivery_limit")
 		return
 	}
-	q.ready.requeue(e, q.settings.quorum)
+	q.ready.requeue(e)
 }
 
-// removeDelivered removes a delivered message: acknowledged, or rejected where a reason
-// is given.
-func (q *queue) removeDelivered(e *entry, reason string) {
+// acknowledge removes a delivered message.
+func (q *queue) acknowledge(e *entry) {
 	q.unacked--
-	if reason != "" && !q.deleted {
-		q.discard(e, reason)
-		return
-	}
 	q.acknowledged++
 	q.uncountMessage(e)
 }
 
+// reject removes and dead-letters a delivered message. With failed, the delivery counts.
+func (q *queue) reject(e *entry, failed bool) {
+	if q.deleted {
+		q.acknowledge(e)
+		return
+	}
+	q.unacked--
+	if failed {
+		e.failures++
+	}
+	q.discard(e, "rejected")
+}
+
 // discard dead-letters an entry that was removed from the queue.
 func (q *queue) discard(e *entry, reason string) {
-	q.deadLetter(e.message, reason)
+	q.deadLetter(e.message, reason, e.failures)
 	q.uncountMessage(e)
 }
 

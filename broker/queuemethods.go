@@ -84,7 +84,7 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 		d.name = generatedName("amq.gen")
 	}
 	words := ch.vhost.queueDescription(d.name)
-	s, err := parseSettings(d.arguments, words)
+	s, err := parseSettings(d.arguments, words, ch.vhost.rabbitmq)
 	switch {
 	case err == nil && s.quorum && serverNamed:
 		err = newException(preconditionFailed, "Cannot declare a server-named queue for type rabbit_quorum_queue")
@@ -130,7 +130,7 @@ func (ch *channel) assertEquivalent(q *queue, d declaration) *exception {
 	case q.autoDelete != d.autoDelete:
 		return inequivalent("auto_delete", q.description(), d.autoDelete, q.autoDelete)
 	}
-	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.description(), q.settings.comparedArguments())
+	return equivalentArguments(explicitType(q.args), explicitType(d.arguments), q.description(), q.settings.comparedArguments(ch.vhost.rabbitmq))
 }
 
 // explicitType adds x-queue-type where it is missing.
@@ -142,8 +142,8 @@ func explicitType(args table) table {
 }
 
 // comparedArguments returns the arguments that the type of the queue supports.
-func (s settings) comparedArguments() (names []string) {
-	for _, a := range queueArguments() {
+func (s settings) comparedArguments(r Release) (names []string) {
+	for _, a := range queueArguments(r) {
 		if a.fits(s.quorum) {
 			names = append(names, a.name)
 		}
@@ -178,12 +178,21 @@ func (ch *channel) deleteIf(q *queue, unused, empty bool) (messages int, err *ex
 		return 0, err
 	}
 	switch {
+	case unused && q.settings.quorum:
+		return 0, flagNotSupported(q, "if-unused")
+	case empty && q.settings.quorum:
+		return 0, flagNotSupported(q, "if-empty")
 	case unused && len(q.consumers) > 0:
 		return 0, newException(preconditionFailed, "%s in use", q.description())
 	case empty && q.ready.len() > 0:
 		return 0, newException(preconditionFailed, "%s not empty", q.description())
 	}
 	return q.delete(), nil
+}
+
+func flagNotSupported(q *queue, flag string) *exception {
+	return newException(notImplemented, "cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues",
+		q.description(), flag)
 }
 
 func (ch *channel) queuePurge(args *decoder) *exception {

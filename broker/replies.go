@@ -48,8 +48,8 @@ func (ch *channel) setReplyAddress(m *message, p *properties) *exception {
 	return nil
 }
 
-// deliverReplies delivers a message to reply addresses. They do not count as queues of
-// a mandatory message.
+// deliverReplies delivers a message to reply addresses, like RabbitMQ 4.0: at once also in
+// a transaction, and not as queues of a mandatory message.
 func (v *vhost) deliverReplies(m *message) {
 	if len(v.replies) == 0 {
 		return

@@ -41,7 +41,11 @@ func (v *vhost) routeThrough(x *exchange, m *message) {
 // addQueueNamed adds the queue with a name: every queue is bound to the default
 // exchange by its name (§3.1.3.1).
 func (v *vhost) addQueueNamed(name string, matched *bool) {
-	if q, there := v.queues[name]; there {
+	q, there := v.queues[name]
+	if !there && v.rabbitmq != RabbitMQ40 {
+		q, there = v.replies[name]
+	}
+	if there {
 		*matched = true
 		v.addTarget(q)
 	}

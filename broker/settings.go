@@ -43,8 +43,8 @@ type argument struct {
 	set             func(*settings, field) (problem string)
 }
 
-func queueArguments() []argument {
-	return []argument{
+func queueArguments(r Release) []argument {
+	all := []argument{
 		{"x-message-ttl", true, true, (*settings).setTTL},
 		{"x-expires", true, true, (*settings).setExpires},
 		{"x-max-length", true, true, (*settings).setMaxLength},
@@ -56,8 +56,6 @@ func queueArguments() []argument {
 		{"x-queue-type", true, true, ignoreArgument},
 		{"x-queue-leader-locator", true, true, checkLeaderLocator},
 		{"x-max-priority", true, false, (*settings).setPriority},
-		{"x-queue-mode", true, false, checkQueueMode},
-		{"x-queue-version", true, false, checkQueueVersion},
 		{"x-queue-master-locator", true, false, ignoreArgument},
 		{"x-delivery-limit", false, true, (*settings).setDeliveryLimit},
 		{"x-dead-letter-strategy", false, true, (*settings).setStrategy},
@@ -68,6 +66,17 @@ func queueArguments() []argument {
 		{"x-stream-max-segment-size-bytes", false, false, nil},
 		{"x-initial-cluster-size", false, false, nil},
 	}
+	if r == RabbitMQ40 {
+		return append(all,
+			argument{"x-queue-mode", true, false, checkQueueMode},
+			argument{"x-queue-version", true, false, checkQueueVersion(1, 2)},
+		)
+	}
+	return append(all,
+		argument{"x-queue-mode", true, false, ignoreArgument},
+		argument{"x-queue-version", true, false, checkQueueVersion(2)},
+		argument{"x-consumer-timeout", false, true, checkCount},
+	)
 }
 
 func (a argument) fits(quorum bool) bool { return quorum && a.quorum || !quorum && a.classic }
@@ -80,13 +89,13 @@ func (s settings) kind() string {
 }
 
 // parseSettings parses the arguments of a queue. where names the queue in errors.
-func parseSettings(args table, where string) (settings, *exception) {
+func parseSettings(args table, where string, r Release) (settings, *exception) {
 	kind, err := queueType(args, where)
 	if err != nil {
 		return settings{}, err
 	}
 	s := defaultSettings(kind == "quorum")
-	for _, a := range queueArguments() {
+	for _, a := range queueArguments(r) {
 		f, there := args.lookup(a.name)
 		if !there {
 			continue
@@ -229,15 +238,17 @@ func checkQueueMode(_ *settings, f field) (problem string) {
 	return oneOf(f, new(string), fmt.Sprintf("\"unsupported queue mode '%s'\"", mode), "default", "lazy")
 }
 
-func checkQueueVersion(_ *settings, f field) (problem string) {
-	version, isInteger := f.integer()
-	switch {
-	case !isInteger:
-		return integerExpected(f)
-	case version != 1 && version != 2:
-		return fmt.Sprintf("\"unsupported queue version '%d'\"", version)
+func checkQueueVersion(supported ...int64) func(*settings, field) (problem string) {
+	return func(_ *settings, f field) (problem string) {
+		version, isInteger := f.integer()
+		switch {
+		case !isInteger:
+			return integerExpected(f)
+		case !slices.Contains(supported, version):
+			return fmt.Sprintf("\"unsupported queue version '%d'\"", version)
+		}
+		return ""
 	}
-	return ""
 }
 
 // oneOf sets value to a known text, and returns problemIfUnknown for other texts.

@@ -23,6 +23,13 @@ func TestSuiteInProcess(t *testing.T) {
 	})
 }
 
+func TestSuiteOfRabbitMQ40(t *testing.T) {
+	t.Parallel()
+	b := broker.New(broker.Config{Release: broker.RabbitMQ40})
+	t.Cleanup(func() { b.Close() })
+	brokertest.Run(t, brokertest.Target{URL: b.URL(), Dial: b.Dial})
+}
+
 func TestSuiteOverTCP(t *testing.T) {
 	t.Parallel()
 	brokertest.Run(t, brokertest.Target{URL: broker.Start(t, broker.Config{}).URL()})

@@ -1,5 +1,7 @@
 package broker
 
+import "cmp"
+
 // transaction holds the publishes and acknowledgements of a channel until the next
 // commit (https://www.rabbitmq.com/docs/semantics#tx). Only the reader uses it.
 type transaction struct {
@@ -20,6 +22,7 @@ type routed struct {
 type acknowledgement struct {
 	deliveries  []unackedDelivery
 	disposition disposition
+	failed      bool // see channel.acknowledge
 }
 
 func (ch *channel) handleTxMethod(id methodID) *exception {
@@ -47,8 +50,8 @@ func (ch *channel) txSelect() *exception {
 	return nil
 }
 
-// txCommit performs the transaction and replies. Where a queue rejects a publish, the
-// rest is performed, and the channel is closed.
+// txCommit performs the transaction and replies. Where a queue rejects a publish or was
+// deleted, the rest is performed, and the channel or the connection is closed.
 func (ch *channel) txCommit() *exception {
 	if ch.tx == nil {
 		return notInTransaction()
@@ -57,16 +60,32 @@ func (ch *channel) txCommit() *exception {
 	defer ch.vhost.unlock()
 	tx := ch.resetTransaction()
 	complete := !tx.refused
+	var gone *queue
 	for _, p := range tx.publishes {
+		gone = cmp.Or(gone, p.deletedTarget())
 		complete = ch.enqueue(p) && complete
 	}
 	for _, s := range tx.acknowledgements {
 		ch.apply(s)
 	}
-	if !complete {
+	switch {
+	case gone != nil && ch.vhost.rabbitmq != RabbitMQ40:
+		return newException(resourceError, "failed to deliver message: {not_found, %s}", gone.description())
+	case gone != nil, !complete:
 		return newException(preconditionFailed, "partial tx completion")
 	}
 	ch.reply(txCommitOK, nil)
+	return nil
+}
+
+// deletedTarget returns a queue of the message that was deleted since, and for whose
+// deletion the commit fails; nil where there is none.
+func (p routed) deletedTarget() *queue {
+	for _, q := range p.targets {
+		if q.deleted && !q.replies && (!q.settings.quorum || q.vhost.rabbitmq != RabbitMQ40) {
+			return q
+		}
+	}
 	return nil
 }
 

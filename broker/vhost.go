@@ -21,6 +21,7 @@ import (
 type vhost struct {
 	broker    *Broker
 	name      string
+	rabbitmq  Release
 	limits    Limits
 	memory    *memory
 	timerWake chan struct{} // has a token when the earliest deadline has changed
@@ -42,6 +43,7 @@ func newVHost(b *Broker, name string) *vhost {
 	v := &vhost{
 		broker:    b,
 		name:      name,
+		rabbitmq:  b.cfg.Release,
 		limits:    b.cfg.Limits,
 		memory:    b.memory,
 		timerWake: make(chan struct{}, 1),
@@ -114,7 +116,7 @@ func (v *vhost) release(channels ...*channel) {
 		ch.rollBack()
 		for _, o := range ch.unacked.removeAll() {
 			touched[o.queue] = struct{}{}
-			ch.requeue(o)
+			ch.requeue(o, true)
 		}
 		for _, c := range ch.consumers {
 			touched[c.queue] = struct{}{}

@@ -13,7 +13,7 @@ func acknowledging() []behaviour {
 		{name: "unknown tag", check: acknowledgeUnknownTag},
 		{name: "a tag settled twice", check: acknowledgeTwice},
 		{name: "requeue to where it was", check: requeueToPosition},
-		{name: "a quorum queue keeps the order of giving back", since: "4", check: requeueOrderOfQuorum},
+		{name: "a quorum queue keeps the order of giving back", since: "4.0", check: requeueOrderOfQuorum},
 		{name: "nack multiple, requeue", check: nackMultipleWithRequeue},
 		{name: "reject without requeue drops", check: rejectWithoutRequeue},
 		{name: "redelivered", check: redeliveredFlag},

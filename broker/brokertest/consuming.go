@@ -14,16 +14,18 @@ func consuming() []behaviour {
 		{name: "round robin", check: consumeRoundRobin},
 		{name: "prefetch of a consumer", check: prefetchOfConsumer},
 		{name: "prefetch of each consumer", check: prefetchOfEachConsumer},
-		{name: "prefetch of the channel", check: prefetchOfChannel},
+		{name: "prefetch of the channel", until: "4.3", check: prefetchOfChannel},
+		{name: "prefetch of the channel is of each consumer", since: "4.3", check: noPrefetchOfChannel},
 		{name: "prefetch is of consumers to come", check: prefetchOfLaterConsumers},
 		{name: "prefetch does not hold back auto-ack", check: prefetchIgnoresAutoAck},
-		{name: "quorum has no prefetch of the channel", check: noChannelPrefetchOfQuorum},
+		{name: "quorum has no prefetch of the channel", until: "4.3", check: noChannelPrefetchOfQuorum},
 		{name: "prefetch by size is not implemented", check: prefetchBySize},
 		{name: "single active consumer", check: singleActiveConsumer},
 		{name: "the next single active consumer begins with what the last one had", check: nextSingleActiveConsumer},
 		{name: "a single active consumer is exclusive on a quorum queue only", check: exclusiveSingleActiveConsumer},
 		{name: "consumer priority", check: consumerPriority},
 		{name: "exclusive consumer", check: exclusiveConsumer},
+		{name: "a quorum queue has no exclusive consumer", check: noExclusiveConsumerOfQuorum},
 		{name: "consume what is not there", check: consumeMissingQueue},
 		{name: "a consumer tag used twice", check: consumerTagTwice},
 		{name: "cancel keeps what is not acknowledged", check: cancelKeepsUnacknowledged},
@@ -98,6 +100,21 @@ func prefetchOfChannel(p *probe) {
 		p.wantEqual("body", string(d.Body), "b")
 	case <-time.After(eventTimeout):
 		p.Fatal("nothing came")
+	}
+}
+
+func noPrefetchOfChannel(p *probe) {
+	for _, kind := range []string{"classic", "quorum"} {
+		q := p.queue(amqp.Table{"x-queue-type": kind})
+		p.publishTexts(q, "a", "b", "c")
+		ch := p.channel()
+		p.must(ch.Qos(1, 0, true))
+		one, two := p.consume(ch, q), p.consume(ch, q)
+		receive(p, one)
+		receive(p, two)
+		expectNothing(p, one)
+		expectNothing(p, two)
+		p.must(ch.Close())
 	}
 }
 
@@ -198,6 +215,24 @@ func exclusiveConsumer(p *probe) {
 	p.expectError(err, 403, "ACCESS_REFUSED - "+p.queueDescription(q)+" in exclusive use")
 }
 
+// Both consumers of a quorum queue are active, whichever asks to be the only one.
+func noExclusiveConsumerOfQuorum(p *probe) {
+	for _, exclusive := range [][2]bool{{true, true}, {true, false}, {false, true}} {
+		q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+		var deliveries [2]<-chan amqp.Delivery
+		for i := range deliveries {
+			ch := p.newConnection().ch
+			p.must(ch.Qos(1, 0, false))
+			var err error
+			deliveries[i], err = ch.Consume(q, "", false, exclusive[i], false, false, nil)
+			p.must(err)
+		}
+		p.publishTexts(q, "a", "b")
+		receive(p, deliveries[0])
+		receive(p, deliveries[1])
+	}
+}
+
 func consumeMissingQueue(p *probe) {
 	name := p.name()
 	_, err := p.ch.Consume(name, "", false, false, false, false, nil)
@@ -276,6 +311,10 @@ func getMessage(p *probe) {
 func getWithSingleActiveConsumer(p *probe) {
 	q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
 	_, _, err := p.ch.Get(q, false)
+	kind := "quorum"
+	if !isOlder(p.version, "4.3") {
+		kind = `<<"quorum">>`
+	}
 	p.expectError(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked "+p.queueDescription(q)+
-		". basic.get operations are not supported by quorum queues with single active consumer")
+		". basic.get operations are not supported by "+kind+" queues with single active consumer")
 }

@@ -17,17 +17,19 @@ func deadLetters() []behaviour {
 		{name: "overflow", check: deadLetterByOverflow},
 		{name: "overflow of reject-publish-dlx", check: deadLetterByRejectPublishDLX},
 		{name: "delivery limit", check: deadLetterByDeliveryLimit},
+		{name: "a rejection counts as one delivery of the next quorum queue", since: "4.0", until: "4.3", check: deadLetterCountsRejection},
+		{name: "failed deliveries are added up", since: "4.3", check: deadLetterKeepsDeliveryCount},
 		{name: "keeps its routing key without one of the queue's", check: deadLetterKeepsRoutingKey},
 		{name: "history, newest first", check: deathHistory},
 		{name: "a round trip counts", check: deathCountOfRoundTrip},
 		{name: "an automatic cycle ends", check: automaticCycleEnds},
 		{name: "a cycle with a rejection goes on", check: cycleWithRejection},
 		{name: "to itself, expired", check: deadLetterToItself},
-		{name: "a made-up history is not believed", since: "4", check: forgedDeathHistory},
+		{name: "a made-up history is not believed", since: "4.0", check: forgedDeathHistory},
 		{name: "no such exchange", check: deadLetterNoSuchExchange},
 		{name: "the exchange may come later", check: deadLetterExchangeDeclaredLater},
 		{name: "purge and delete kill nothing", check: noDeadLettersOfPurge},
-		{name: "CC survives, BCC does not", since: "4", check: deadLetterKeepsCC},
+		{name: "CC survives, BCC does not", since: "4.0", check: deadLetterKeepsCC},
 		{name: "quorum, at least once", check: deadLetterAtLeastOnce},
 		{name: "through the default exchange after a delay", check: deadLetterThroughDefaultExchange},
 	}
@@ -107,9 +109,72 @@ func deadLetterByDeliveryLimit(p *probe) {
 	args["x-queue-type"], args["x-delivery-limit"] = "quorum", int32(1)
 	q := p.queue(args)
 	p.publishTexts(q, "a")
-	p.must(p.getWith(p.ch, q, false).Nack(false, true))
-	p.must(p.getWith(p.ch, q, false).Nack(false, true))
+	p.must(p.getWith(p.ch, q, false).Reject(true))
+	p.must(p.getWith(p.ch, q, false).Reject(true))
 	p.wantEqual("reason", xDeathsOf(p.get(dead)), []any{xDeath(q, "delivery_limit", "", 1, q)})
+}
+
+// Before RabbitMQ 4.3 a queue counts the deliveries of another queue as one, if any.
+func deadLetterCountsRejection(p *probe) {
+	for _, c := range []struct {
+		from, to    string
+		redelivered bool
+		count       any
+	}{
+		{"classic", "quorum", false, nil},
+		{"quorum", "classic", false, nil},
+		{"quorum", "quorum", true, int64(1)},
+	} {
+		dead := p.queue(amqp.Table{"x-queue-type": c.to})
+		args := deadLetterArguments("", dead)
+		args["x-queue-type"] = c.from
+		q := p.queue(args)
+		p.publishTexts(q, "a")
+		p.must(p.getWith(p.ch, q, false).Reject(true))
+		p.must(p.getWith(p.ch, q, false).Reject(false))
+		d := p.get(dead)
+		p.wantEqual("redelivered and count", []any{d.Redelivered, d.Headers["x-delivery-count"]}, []any{c.redelivered, c.count})
+	}
+}
+
+func deadLetterKeepsDeliveryCount(p *probe) {
+	for _, kind := range []string{"classic", "quorum"} {
+		for _, c := range []struct {
+			rejections, nacks int
+			reject            bool // in the end; else a nack
+			count             any
+		}{
+			{rejections: 0, reject: true, count: int64(1)},
+			{rejections: 2, reject: true, count: int64(3)},
+			{rejections: 2, reject: false, count: int64(2)},
+			{nacks: 2, reject: false, count: nil},
+			{nacks: 2, reject: true, count: int64(1)},
+		} {
+			dead := p.queue(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(3)})
+			args := deadLetterArguments("", dead)
+			args["x-queue-type"] = kind
+			q := p.queue(args)
+			p.publishTexts(q, "a")
+			for range c.rejections {
+				p.must(p.getWith(p.ch, q, false).Reject(true))
+			}
+			for range c.nacks {
+				p.must(p.getWith(p.ch, q, false).Nack(false, true))
+			}
+			if d := p.getWith(p.ch, q, false); c.reject {
+				p.must(d.Reject(false))
+			} else {
+				p.must(d.Nack(false, false))
+			}
+			d := p.getWith(p.ch, dead, false)
+			p.wantEqual(fmt.Sprint(kind, c), []any{d.Redelivered, d.Headers["x-delivery-count"], d.Headers["x-acquired-count"]},
+				[]any{c.count != nil, c.count, c.count})
+			if c.count == int64(3) { // the limit of this queue
+				p.must(d.Reject(true))
+				p.expectEmpty(dead)
+			}
+		}
+	}
 }
 
 func deadLetterKeepsRoutingKey(p *probe) {

@@ -13,7 +13,7 @@ func errorCases() []behaviour {
 		{name: "channel not open", check: channelNotOpen},
 		{name: "channel opened twice", check: channelOpenedTwice},
 		{name: "too many channels", check: tooManyChannels},
-		{name: "unknown exchange type", since: "4", check: unknownExchangeType},
+		{name: "unknown exchange type", since: "4.0", check: unknownExchangeType},
 		{name: "an alternate exchange that is a number", check: numericAlternateExchange},
 		{name: "flow off is not implemented", check: flowOff},
 		{name: "flow on is fine", check: func(p *probe) { p.must(p.ch.Flow(true)) }},

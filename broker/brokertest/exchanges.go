@@ -13,7 +13,7 @@ func exchanges() []behaviour {
 		{name: "fanout ignores the key", check: fanoutExchangeRouting},
 		{name: "a queue bound twice gets one copy", check: queueBoundTwice},
 		{name: "topic patterns", check: topicPatterns},
-		{name: "headers patterns", since: "4", check: headersPatterns},
+		{name: "headers patterns", since: "4.0", check: headersPatterns},
 		{name: "headers x-match is checked", check: headersXMatch},
 		{name: "exchange to exchange keeps exchange and key", check: exchangeToExchange},
 		{name: "exchanges bound in a circle", check: exchangeCircle},

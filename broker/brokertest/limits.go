@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,9 +21,14 @@ func limits() []behaviour {
 		{name: "maximum bytes drop the oldest", check: maxBytesDropOldest},
 		{name: "what is with a consumer does not count", check: maxLengthIgnoresUnacknowledged},
 		{name: "reject-publish nacks", check: rejectPublishNacks},
+		{name: "a quorum queue that rejects publishes accepts one more", check: rejectPublishOfQuorum},
+		{name: "maximum bytes of a quorum queue", until: "4.3", check: maxBytesOfQuorum},
+		{name: "maximum bytes of a quorum queue count properties", since: "4.3", check: maxBytesOfQuorumWithProperties},
 		{name: "one of two queues refuses", check: oneOfTwoQueuesRefuses},
-		{name: "delivery limit drops", since: "4", check: deliveryLimitDrops},
-		{name: "quorum queues have a delivery limit of 20", since: "4", check: defaultDeliveryLimit},
+		{name: "delivery limit drops", since: "4.0", check: deliveryLimitDrops},
+		{name: "a nack counts as a failed delivery", since: "4.0", until: "4.3", check: nackCountsAsDelivery},
+		{name: "a nack is no failed delivery", since: "4.3", check: nackIsNoFailedDelivery},
+		{name: "quorum queues have a delivery limit of 20", since: "4.0", check: defaultDeliveryLimit},
 		{name: "a closed channel counts as a failed delivery", check: closedChannelCountsAsDelivery},
 	}
 }
@@ -120,6 +126,33 @@ func rejectPublishNacks(p *probe) {
 	p.wantEqual("bodies", p.bodies(q, 1), []string{"c"})
 }
 
+func rejectPublishOfQuorum(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(1), "x-overflow": "reject-publish"})
+	for i, accepted := range []bool{true, true, false, false} {
+		p.wantEqual(fmt.Sprint("publish ", i), p.publishConfirmed("", q, textMessage(fmt.Sprint(i))), accepted)
+	}
+	p.wantEqual("bodies", p.bodies(q, 1), []string{"0"})
+	p.wantEqual("at the limit", p.publishConfirmed("", q, textMessage("a")), true)
+	p.wantEqual("bodies", p.bodies(q, 2), []string{"1", "a"})
+}
+
+func maxBytesOfQuorum(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-max-length-bytes": int32(10)})
+	p.publishTexts(q, "aaaa", "bbbb", "cc", "dddd")
+	p.wantEqual("bodies", p.bodies(q, 3), []string{"bbbb", "cc", "dddd"})
+	p.expectEmpty(q)
+}
+
+// Properties have at least two bytes.
+func maxBytesOfQuorumWithProperties(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-max-length-bytes": int32(14)})
+	p.publishTexts(q, "aaaaa", "bbbbb")
+	p.awaitReady(q, 2)
+	p.publishConfirmed("", q, amqp.Publishing{MessageId: "abc", Body: []byte("c")})
+	p.wantEqual("bodies", p.bodies(q, 2), []string{"bbbbb", "c"})
+	p.expectEmpty(q)
+}
+
 func oneOfTwoQueuesRefuses(p *probe) {
 	x, full, free := p.exchange("fanout", nil), p.queue(amqp.Table{"x-max-length": int32(0), "x-overflow": "reject-publish"}), p.queue(nil)
 	p.bind(full, "", x, nil)
@@ -135,7 +168,7 @@ func deliveryLimitDrops(p *probe) {
 	for range 3 {
 		d := p.getWith(p.ch, q, false)
 		counts = append(counts, d.Headers["x-delivery-count"], d.Redelivered)
-		p.must(d.Nack(false, true))
+		p.must(d.Reject(true))
 	}
 	p.wantEqual("count and redelivered", counts, []any{nil, false, int64(1), true, int64(2), true})
 	p.awaitReady(q, 0)
@@ -145,9 +178,32 @@ func defaultDeliveryLimit(p *probe) {
 	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
 	p.publishTexts(q, "a")
 	for range 21 {
-		p.must(p.getWith(p.ch, q, false).Nack(false, true))
+		p.must(p.getWith(p.ch, q, false).Reject(true))
 	}
 	p.awaitReady(q, 0)
+	p.expectEmpty(q)
+}
+
+func nackCountsAsDelivery(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishTexts(q, "a")
+	p.must(p.getWith(p.ch, q, false).Nack(false, true))
+	p.wantEqual("headers", p.get(q).Headers, amqp.Table{"x-delivery-count": int64(1)})
+}
+
+func nackIsNoFailedDelivery(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(1)})
+	p.publishTexts(q, "a")
+	for range 3 {
+		p.must(p.getWith(p.ch, q, false).Nack(false, true))
+	}
+	d := p.getWith(p.ch, q, false)
+	p.wantEqual("after nacks", []any{d.Redelivered, d.Headers}, []any{true, amqp.Table{"x-acquired-count": int64(3)}})
+	p.must(d.Reject(true))
+	d = p.getWith(p.ch, q, false)
+	p.wantEqual("after a rejection", d.Headers, amqp.Table{"x-acquired-count": int64(4), "x-delivery-count": int64(1)})
+	p.must(d.Nack(false, true))
+	p.must(p.getWith(p.ch, q, false).Reject(true))
 	p.expectEmpty(q)
 }
 

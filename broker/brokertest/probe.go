@@ -23,15 +23,17 @@ const (
 // the case.
 type probe struct {
 	*testing.T
-	target target
-	conn   *amqp.Connection
-	ch     *amqp.Channel
+	target  target
+	version string // of RabbitMQ, which the broker behaves like
+	conn    *amqp.Connection
+	ch      *amqp.Channel
 }
 
 func newProbe(t *testing.T, target target) *probe {
 	conn := target.connect(t, amqp.Config{})
 	t.Cleanup(func() { _ = conn.Close() })
 	p := &probe{T: t, target: target, conn: conn}
+	p.version, _ = conn.Properties["version"].(string)
 	p.ch = p.channel()
 	return p
 }

@@ -20,7 +20,7 @@ func publishing() []behaviour {
 		{name: "CC and BCC", check: carbonCopies},
 		{name: "CC that is no list", check: carbonCopiesWithoutList},
 		{name: "another's user id", check: userIDOfAnother},
-		{name: "message too large", since: "4", check: messageTooLarge},
+		{name: "message too large", since: "4.0", check: messageTooLarge},
 		{name: "bodies of any size", check: bodySizes},
 		{name: "confirm.select twice", check: confirmSelectTwice},
 	}

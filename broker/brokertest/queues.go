@@ -23,17 +23,25 @@ func queues() []behaviour {
 		{name: "passive declare of no name", check: passiveDeclareWithoutName},
 		{name: "reserved names", check: queueReservedNames},
 		{name: "declare again differently", check: queueEquivalence},
-		{name: "declare again as another type", since: "4", check: declareAsAnotherType},
-		{name: "arguments are checked", since: "4", check: queueArguments},
-		{name: "quorum is durable, shared and lasting", since: "4", check: quorumProperties},
+		{name: "declare again as another type", since: "4.0", check: declareAsAnotherType},
+		{name: "arguments are checked", since: "4.0", check: queueArguments},
+		{name: "arguments of classic queues are checked", since: "4.0", until: "4.3", check: classicQueueArguments},
+		{name: "arguments that RabbitMQ 4.3 checks", since: "4.3", check: newestQueueArguments},
+		{name: "quorum is durable, shared and lasting", since: "4.0", check: quorumProperties},
 		{name: "unknown arguments are ignored", check: unknownArguments},
 		{name: "purge", check: purgeQueue},
 		{name: "delete counts messages", check: deleteCounts},
 		{name: "delete of none is fine", check: deleteMissingQueue},
 		{name: "delete if unused and if empty", check: deleteIfUnusedOrEmpty},
+		{name: "a quorum queue cannot be deleted if unused or if empty", since: "4.0", check: deleteQuorumIfUnusedOrEmpty},
 		{name: "expires unused", check: unusedQueueExpires},
 		{name: "does not expire while consumed", check: consumedQueueStays},
 		{name: "priorities", check: messagePriorities},
+		{name: "a quorum queue has no priorities", until: "4.0", check: noPrioritiesOfQuorum},
+		{name: "two priorities of a quorum queue take turns", since: "4.0", until: "4.3", check: prioritiesOfQuorumTakeTurns},
+		{name: "priorities of a quorum queue", since: "4.3", check: prioritiesOfQuorum},
+		{name: "expiry behind a higher priority of a quorum queue", since: "4.3", check: expiryByPriorityOfQuorum},
+		{name: "a quorum queue has no maximum priority", check: noMaxPriorityOfQuorum},
 	}
 }
 
@@ -247,6 +255,65 @@ func messagePriorities(p *probe) {
 	p.wantEqual("order", p.bodies(q, 5), []string{"1", "3", "2", "4", "0"})
 }
 
+// publishPriorities publishes messages whose bodies are their priorities, of which 0 is
+// none: the client does not send it.
+func (p *probe) publishPriorities(queue string, priorities ...uint8) {
+	p.Helper()
+	for _, priority := range priorities {
+		p.publishConfirmed("", queue, amqp.Publishing{Priority: priority, Body: fmt.Append(nil, priority)})
+	}
+}
+
+func noPrioritiesOfQuorum(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishPriorities(q, 0, 9, 1, 5)
+	p.wantEqual("order", p.bodies(q, 4), []string{"0", "9", "1", "5"})
+}
+
+func prioritiesOfQuorumTakeTurns(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishPriorities(q, 0, 1, 2, 3, 4, 5, 6, 9, 10, 30, 31, 32, 255)
+	p.wantEqual("order", p.bodies(q, 13), []string{"5", "6", "0", "9", "10", "1", "30", "31", "2", "32", "255", "3", "4"})
+}
+
+func prioritiesOfQuorum(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishPriorities(q, 0, 1, 2, 3, 4, 5, 6, 9, 10, 30, 31, 32, 255)
+	p.wantEqual("order", p.bodies(q, 13), []string{"31", "32", "255", "30", "10", "9", "6", "5", "0", "4", "3", "2", "1"})
+	p.publishPriorities(q, 1, 2)
+	d := p.getWith(p.ch, q, false)
+	p.wantEqual("first", string(d.Body), "2")
+	p.publishPriorities(q, 9)
+	p.must(d.Reject(true))
+	p.wantEqual("a requeued message is before all", p.bodies(q, 3), []string{"2", "9", "1"})
+}
+
+func expiryByPriorityOfQuorum(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishPriorities(q, 9)
+	p.publishConfirmed("", q, amqp.Publishing{Expiration: "50", Body: []byte("expires")})
+	p.awaitReady(q, 1)
+	p.wantEqual("left", p.bodies(q, 1), []string{"9"})
+}
+
+func noMaxPriorityOfQuorum(p *probe) {
+	name := p.name()
+	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-max-priority": int32(1)})
+	p.expectError(err, 406, "PRECONDITION_FAILED - invalid arg 'x-max-priority' for "+p.queueDescription(name)+" of queue type rabbit_quorum_queue")
+}
+
+func deleteQuorumIfUnusedOrEmpty(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	for flag, unused := range map[string]bool{"if-unused": true, "if-empty": false} {
+		p.expectConnectionClose(540, "NOT_IMPLEMENTED - cannot delete "+p.queueDescription(q)+
+			". queue.delete operations with "+flag+" flag set are not supported by quorum queues", func(conn *amqp.Connection) {
+			ch, err := conn.Channel()
+			p.must(err)
+			_, _ = ch.QueueDelete(q, unused, !unused, false)
+		})
+	}
+}
+
 // awaitDeleted waits until a queue is deleted.
 func (p *probe) awaitDeleted(name string) {
 	p.Helper()
@@ -306,16 +373,12 @@ func queueArguments(p *probe) {
 		{"x-max-priority", int32(300), "{max_value_exceeded,300}"},
 		{"x-queue-version", int32(7), `"unsupported queue version '7'"`},
 		{"x-queue-version", "2", `"expected integer, got longstr"`},
-		{"x-queue-mode", "odd", `"unsupported queue mode 'odd'"`},
-		{"x-queue-mode", int32(1), "{unacceptable_type,signedint}"},
 		{"x-queue-leader-locator", "odd", "invalid_queue_locator_arg"},
 		{"x-queue-leader-locator", int32(1), "{unacceptable_type,signedint}"},
 		{"x-queue-type", "odd", `"unsupported queue type 'odd'"`},
 		{"x-queue-type", int32(1), "{unacceptable_type,signedint}"},
 	} {
-		name := p.name()
-		_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{c.name: c.value})
-		p.expectError(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", c.name, p.queueDescription(name), c.text))
+		p.expectRefusedArgument(amqp.Table{c.name: c.value}, c.name, c.text)
 	}
 	for kind, unfit := range map[string][]string{
 		"quorum": {
@@ -341,6 +404,30 @@ func queueArguments(p *probe) {
 	name := p.name()
 	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-dead-letter-exchange": int32(1)})
 	p.expectError(err, 406, "PRECONDITION_FAILED - invalid type 'signedint' for arg 'x-dead-letter-exchange' in "+p.queueDescription(name))
+}
+
+// expectRefusedArgument fails unless an argument is refused with a text.
+func (p *probe) expectRefusedArgument(args amqp.Table, argument, text string) {
+	p.Helper()
+	name := p.name()
+	_, err := p.channel().QueueDeclare(name, true, false, false, false, args)
+	p.expectError(err, 406, fmt.Sprintf("PRECONDITION_FAILED - invalid arg '%s' for %s: %s", argument, p.queueDescription(name), text))
+}
+
+func classicQueueArguments(p *probe) {
+	p.expectRefusedArgument(amqp.Table{"x-queue-mode": "odd"}, "x-queue-mode", `"unsupported queue mode 'odd'"`)
+	p.expectRefusedArgument(amqp.Table{"x-queue-mode": int32(1)}, "x-queue-mode", "{unacceptable_type,signedint}")
+	p.queue(amqp.Table{"x-queue-version": int32(1)})
+}
+
+func newestQueueArguments(p *probe) {
+	p.queue(amqp.Table{"x-queue-mode": "odd"})
+	p.expectRefusedArgument(amqp.Table{"x-queue-version": int32(1)}, "x-queue-version", `"unsupported queue version '1'"`)
+	p.queue(amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": int32(60_000)})
+	p.expectRefusedArgument(amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": "soon"}, "x-consumer-timeout", `"expected integer, got longstr"`)
+	name := p.name()
+	_, err := p.channel().QueueDeclare(name, true, false, false, false, amqp.Table{"x-consumer-timeout": int32(60_000)})
+	p.expectError(err, 406, "PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for "+p.queueDescription(name)+" of queue type rabbit_classic_queue")
 }
 
 func quorumProperties(p *probe) {

@@ -18,9 +18,12 @@ func replies() []behaviour {
 		{name: "a large answer", check: largeReply},
 		{name: "an answer that expires at once", check: expiredReply},
 		{name: "an answer by CC", check: replyByCC},
-		{name: "a dead letter is no answer", since: "4", check: deadLetterIsNoReply},
-		{name: "an answer counts as unroutable", check: replyIsUnroutable},
-		{name: "an answer within a transaction does not wait", check: replyInTransaction},
+		{name: "a dead letter is no answer", since: "4.0", until: "4.3", check: deadLetterIsNoReply},
+		{name: "a dead letter is an answer", since: "4.3", check: deadLetterIsReply},
+		{name: "an answer counts as unroutable", until: "4.3", check: replyIsUnroutable},
+		{name: "an answer is routable", since: "4.3", check: replyIsRoutable},
+		{name: "an answer within a transaction does not wait", until: "4.3", check: replyInTransaction},
+		{name: "an answer within a transaction waits", since: "4.3", check: replyAtCommit},
 		{name: "nobody waits for the answer any more", check: replyAfterCancel},
 		{name: "an address ends with its channel", check: replyAddressEnds},
 		{name: "consuming again", check: replyConsumerAgain},
@@ -29,6 +32,7 @@ func replies() []behaviour {
 		{name: "one for each channel", check: secondReplyConsumer},
 		{name: "is declared already", check: declareReplyQueue},
 		{name: "is no queue", check: replyQueueIsNoQueue},
+		{name: "no address", until: "4.3", check: noReplyAddress}, // RabbitMQ 4.3 fails with 541
 	}
 }
 
@@ -39,11 +43,15 @@ func replyToRequester(p *probe) {
 		p.Fatalf("reply-to is %q", address)
 	}
 	o := p.newConnection()
-	for range 2 { // a reply has the tag of the next delivery, and does not count
+	for i := range uint64(2) {
+		tag := 2 + i
+		if isOlder(p.version, "4.3") { // a reply has the tag of the next delivery, and does not count
+			tag = 2
+		}
 		o.publish("", address, amqp.Publishing{Body: []byte("answer"), CorrelationId: "c", ReplyTo: "onwards"})
 		d := receive(p, answers)
 		p.wantEqual("answer", []any{string(d.Body), d.CorrelationId, d.ReplyTo, d.Exchange, d.RoutingKey, d.Redelivered, d.DeliveryTag},
-			[]any{"answer", "c", "onwards", "", address, false, uint64(2)})
+			[]any{"answer", "c", "onwards", "", address, false, tag})
 	}
 }
 
@@ -90,6 +98,34 @@ func deadLetterIsNoReply(p *probe) {
 	p.publishTexts(work, "a")
 	p.must(p.getWith(p.channel(), work, false).Reject(false))
 	expectNothing(p, answers)
+}
+
+func deadLetterIsReply(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	work := p.queue(deadLetterArguments("", p.requestReplyAddress(p.ch, q)))
+	p.publishTexts(work, "a")
+	p.must(p.getWith(p.channel(), work, false).Reject(false))
+	p.wantEqual("body", string(receive(p, answers).Body), "a")
+}
+
+func replyIsRoutable(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	address, ch := p.requestReplyAddress(p.ch, q), p.channel()
+	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	p.must(ch.Publish("", address, true, false, textMessage("a")))
+	receive(p, answers)
+	p.must(ch.Qos(1, 0, false)) // answered after the publish
+	expectNothing(p, returns)
+}
+
+func replyAtCommit(p *probe) {
+	q, answers := p.queue(nil), p.consumeReplies(p.ch)
+	address, ch := p.requestReplyAddress(p.ch, q), p.transaction()
+	p.must(ch.Publish("", address, false, false, textMessage("a")))
+	p.must(ch.Qos(1, 0, false)) // answered after the publish
+	expectNothing(p, answers)
+	p.must(ch.TxCommit())
+	p.wantEqual("body", string(receive(p, answers).Body), "a")
 }
 
 func replyIsUnroutable(p *probe) {
@@ -185,7 +221,11 @@ func replyQueueIsNoQueue(p *probe) {
 	p.expectError(p.channel().QueueBind(name, "k", "amq.direct", false, nil), 404, "NOT_FOUND - no "+p.queueDescription(name))
 	_, err = p.channel().QueueDelete(name, false, false, false)
 	p.must(err)
-	_, err = p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
+}
+
+func noReplyAddress(p *probe) {
+	name := replyTo
+	_, err := p.channel().QueueDeclare(name+".none", true, false, false, false, nil)
 	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name+".none"))
 }
 

@@ -6,15 +6,16 @@
 //		brokertest.Run(t, brokertest.Target{URL: "amqp://guest:guest@127.0.0.1:5672/"})
 //	}
 //
-// It runs against RabbitMQ 3.10 and 4 and against package broker. Where versions
-// differ, RabbitMQ 4 is right, and RabbitMQ 3 skips the case.
+// It runs against RabbitMQ 3.10, 4.0 and 4.3 and against package broker. Where versions
+// differ, a case names those that behave so, and the others skip it.
 package brokertest
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -43,7 +44,8 @@ type target struct {
 // behaviour is one case of the suite.
 type behaviour struct {
 	name  string
-	since string // first major version of RabbitMQ with it, such as "4"; "" for all
+	since string // first version of RabbitMQ with it, such as "4.0"; "" for all
+	until string // first version of RabbitMQ without it; "" for none
 	check func(p *probe)
 }
 
@@ -83,10 +85,19 @@ func Run(t *testing.T, at Target) {
 
 func (b behaviour) run(t *testing.T, target target, version string) {
 	t.Parallel()
-	if b.since == "4" && strings.HasPrefix(version, "3.") {
-		t.Skipf("RabbitMQ %s behaves otherwise; the embedded broker follows 4", version)
+	if b.since != "" && isOlder(version, b.since) || b.until != "" && !isOlder(version, b.until) {
+		t.Skipf("RabbitMQ %s behaves otherwise", version)
 	}
 	b.check(newProbe(t, target))
+}
+
+// isOlder reports whether a version, such as 4.0.5, is older than the one with a major and
+// a minor number.
+func isOlder(version, than string) bool {
+	var have, want [2]int
+	_, _ = fmt.Sscanf(version, "%d.%d", &have[0], &have[1])
+	_, _ = fmt.Sscanf(than, "%d.%d", &want[0], &want[1])
+	return slices.Compare(have[:], want[:]) < 0
 }
 
 func (s target) version(t *testing.T) string {

@@ -1,6 +1,9 @@
 package brokertest
 
 import (
+	"errors"
+	"strings"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -16,8 +19,9 @@ func transactions() []behaviour {
 		{name: "an acknowledgement that is not committed takes no prefetch off", check: prefetchBeforeCommit},
 		{name: "what is acknowledged is not recovered", check: recoverInTransaction},
 		{name: "mandatory comes back before commit-ok", check: returnBeforeCommitOK},
-		{name: "routes when published", since: "4", check: routingBeforeCommit},
-		{name: "a queue that is deleted before the commit", since: "4", check: queueDeletedBeforeCommit},
+		{name: "routes when published", since: "4.0", check: routingBeforeCommit},
+		{name: "a queue that is deleted before the commit", since: "4.0", until: "4.3", check: queueDeletedBeforeCommit},
+		{name: "a deleted queue fails the commit", since: "4.3", check: anyQueueDeletedBeforeCommit},
 		{name: "goes on after a commit", check: secondTransaction},
 		{name: "publishes and acknowledgements together", check: commitBoth},
 		{name: "no such exchange", check: transactionNoSuchExchange},
@@ -157,13 +161,30 @@ func routingBeforeCommit(p *probe) {
 	p.expectEmpty(name)
 }
 
-func queueDeletedBeforeCommit(p *probe) {
-	q, ch := p.queue(nil), p.transaction()
+// commitToDeletedQueue commits a publish to a queue that is deleted before.
+func (p *probe) commitToDeletedQueue(kind string) error {
+	p.Helper()
+	q, ch := p.queue(amqp.Table{"x-queue-type": kind}), p.transaction()
 	p.must(ch.Publish("", q, false, false, textMessage("a")))
 	p.must(ch.Qos(1, 0, false)) // answered, so published
-	_, err := p.ch.QueueDelete(q, false, false, false)
+	_, err := p.newConnection().ch.QueueDelete(q, false, false, false)
 	p.must(err)
-	p.expectError(ch.TxCommit(), 406, "PRECONDITION_FAILED - partial tx completion")
+	return ch.TxCommit()
+}
+
+func queueDeletedBeforeCommit(p *probe) {
+	p.expectError(p.commitToDeletedQueue("classic"), 406, "PRECONDITION_FAILED - partial tx completion")
+	p.must(p.commitToDeletedQueue("quorum"))
+}
+
+func anyQueueDeletedBeforeCommit(p *probe) {
+	for _, kind := range []string{"classic", "quorum"} {
+		err := p.newConnection().commitToDeletedQueue(kind)
+		var exception *amqp.Error
+		if !errors.As(err, &exception) || exception.Code != 506 || !strings.HasPrefix(exception.Reason, "RESOURCE_ERROR - failed to deliver message: {not_found,") {
+			p.Fatalf("%s: error is %v", kind, err) // its text is a term of Erlang, in several lines
+		}
+	}
 }
 
 func secondTransaction(p *probe) {

@@ -10,9 +10,9 @@ import (
 // maxNackCounts bounds the number of remembered messages.
 const maxNackCounts = 4096
 
-// nackCounter counts the nacks of a message. Quorum queues have a header for that; for
-// classic queues it remembers, by content, the messages that this subscription has
-// nacked. A wrong count (equal messages, a full memory) gives a pause of another length.
+// nackCounter counts the nacks of a message. Quorum queues have a header for that, another
+// one since RabbitMQ 4.3; for classic queues it remembers, by content, the messages that this
+// subscription has nacked. A wrong count (equal messages, a full memory) gives a pause of another length.
 type nackCounter struct {
 	seed maphash.Seed
 
@@ -26,8 +26,10 @@ func newNackCounter() *nackCounter {
 
 // nacked counts a nack and returns the number of nacks, this one included.
 func (t *nackCounter) nacked(d *amqp.Delivery) int {
-	if count, ok := d.Headers["x-delivery-count"].(int64); ok {
-		return int(min(count, 1<<20)) + 1
+	for _, header := range []string{"x-acquired-count", "x-delivery-count"} {
+		if count, ok := d.Headers[header].(int64); ok {
+			return int(min(count, 1<<20)) + 1
+		}
 	}
 	key := t.key(d)
 	t.mu.Lock()

@@ -251,15 +251,21 @@ func (b Broker) Alarm(t testing.TB) (lift func()) {
 // awaitAlarm is Erlang that returns once the node has an alarm.
 const awaitAlarm = `Await = fun Await() -> case rabbit_alarm:get_local_alarms() of [] -> timer:sleep(10), Await(); _ -> ok end end, Await().`
 
+// service returns the name that scripts/services has for this broker.
+func (b Broker) service() string {
+	for started := range strings.FieldsSeq(os.Getenv("WATERSHIP_TEST_SERVICES_STARTED")) {
+		if name, address, _ := strings.Cut(started, "="); strings.HasPrefix(b.URL, address) {
+			return name
+		}
+	}
+	return "rabbitmq4"
+}
+
 // Service runs scripts/services for this broker, such as Service(t, "restart") or
 // Service(t, "ctl", "status"). It is safe for concurrent use.
 func (b Broker) Service(t testing.TB, verb string, args ...string) {
 	t.Helper()
-	script := os.Getenv("WATERSHIP_TEST_SERVICES")
-	name := "rabbitmq4"
-	if strings.HasPrefix(b.Version, "3.") {
-		name = "rabbitmq3"
-	}
+	script, name := os.Getenv("WATERSHIP_TEST_SERVICES"), b.service()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, script, append([]string{verb, name}, args...)...)

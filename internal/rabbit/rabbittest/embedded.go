@@ -12,7 +12,7 @@ func Embedded(t testing.TB) Broker {
 	t.Helper()
 	inside := broker.Start(t, broker.Config{})
 	return Broker{
-		Version: broker.Version, Own: true, URL: inside.URL() + "/",
+		Version: broker.RabbitMQ43.Version(), Own: true, URL: inside.URL() + "/",
 		ManagementURL: inside.StartManagement(t),
 	}
 }

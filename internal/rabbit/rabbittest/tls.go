@@ -29,9 +29,21 @@ func TLS(t testing.TB) Secure {
 		t.Skip(reason)
 	}
 	return Secure{
-		Broker: NewestServer(t), bare: address,
+		Broker: serverWithTLS(t), bare: address,
 		CA: filepath.Join(files, "ca.pem"), ClientCert: filepath.Join(files, "client.pem"), ClientKey: filepath.Join(files, "client.key"),
 	}
+}
+
+// serverWithTLS returns the server to which scripts/services gives the listener, or the
+// newest one.
+func serverWithTLS(t testing.TB) Broker {
+	t.Helper()
+	for _, b := range servers(t) {
+		if b.service() == "rabbitmq4" {
+			return b
+		}
+	}
+	return NewestServer(t)
 }
 
 // URL returns the listener's URL with the files in RabbitMQ's query parameters;
