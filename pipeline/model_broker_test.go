@@ -134,6 +134,8 @@ func (b *modelBroker) DeclareDelay(_ context.Context, d time.Duration) error {
 	return b.operation(func() error { b.declare(b.topology.Delay(d)); return nil })
 }
 
+func (b *modelBroker) EnsureReturns(context.Context, string, string) error { return nil }
+
 func (b *modelBroker) BindReturn(_ context.Context, queue string) error {
 	return b.operation(func() error {
 		if _, there := b.queues[queue]; !there {

@@ -122,7 +122,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)

@@ -108,7 +108,7 @@ func (r *runner) runClaimed(ctx context.Context) error {
 		defer func() { _ = r.publisher.Close() }()
 		r.delivery = topology.DirectDelivery{
 			Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: r.publisher, Login: r.login,
-			Binder: topology.Reconciler{Conn: r.conn.Connection, Config: topology.Config{Topology: r.cfg.Topology}},
+			Binder: topology.Reconciler{Conn: r.conn.Connection, Config: topology.Config{Topology: r.cfg.Topology}, SelfBindings: &topology.SelfBindings{}},
 		}
 	}
 	return r.sessions(ctx)

@@ -20,6 +20,8 @@ func exchanges() []behaviour {
 		{name: "exchange unbind", check: exchangeUnbind},
 		{name: "unbind needs equal arguments", check: unbindArguments},
 		{name: "alternate exchange takes the unroutable", check: alternateExchange},
+		{name: "an exchange that is its own alternate exchange returns", check: ownAlternateExchange},
+		{name: "an exchange bound to itself returns past its alternate exchange", check: boundToItself},
 		{name: "internal refuses publishers", check: internalExchange},
 		{name: "auto-delete goes with its last binding", check: exchangeAutoDelete},
 		{name: "auto-delete goes with its last queue", check: exchangeAutoDeleteWithQueue},
@@ -131,6 +133,50 @@ func alternateExchange(p *probe) {
 	p.publish(x, "none", textMessage("spare"))
 	d := p.get(q)
 	p.wantEqual("delivery", []string{string(d.Body), d.Exchange, d.RoutingKey}, []string{"spare", x, "none"})
+}
+
+// kindsOfExchanges are the types, each with a binding that matches the routing key "k".
+func kindsOfExchanges() map[string]binding {
+	return map[string]binding{"direct": {"k", nil}, "fanout": {"", nil}, "topic": {"#", nil}, "headers": {"", amqp.Table{"x-match": "all"}}}
+}
+
+type binding struct {
+	key  string
+	args amqp.Table
+}
+
+// expectReturn publishes with the routing key "k" and wants the message back.
+func (p *probe) expectReturn(exchange string) {
+	p.Helper()
+	ch := p.channel()
+	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
+	p.must(ch.Publish(exchange, "k", true, false, textMessage(exchange)))
+	p.wantEqual("returned by "+exchange, receive(p, returns).ReplyText, "NO_ROUTE")
+}
+
+func ownAlternateExchange(p *probe) {
+	for kind := range kindsOfExchanges() {
+		x := p.name()
+		p.must(p.ch.ExchangeDeclare(x, kind, true, false, false, false, amqp.Table{"alternate-exchange": x}))
+		p.deleteExchange(x)
+		p.expectReturn(x)
+	}
+}
+
+func boundToItself(p *probe) {
+	spare, taken := p.exchange("fanout", nil), p.queue(nil)
+	p.bind(taken, "", spare, nil)
+	for kind, every := range kindsOfExchanges() {
+		x := p.exchange(kind, amqp.Table{"alternate-exchange": spare})
+		p.must(p.ch.ExchangeBind(x, every.key, x, false, every.args))
+		p.expectReturn(x)
+		q := p.queue(nil)
+		p.bind(q, every.key, x, every.args)
+		p.publish(x, "k", textMessage("once"))
+		p.get(q)
+		p.expectEmpty(q)
+	}
+	p.expectEmpty(taken)
 }
 
 func internalExchange(p *probe) {

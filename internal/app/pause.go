@@ -7,6 +7,7 @@ import (
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/topology"
 )
 
 // PauseRoute pauses the route of a queue in all processes, until ResumeRoute. They finish
@@ -80,8 +81,21 @@ func (a *App) pauseControl(ctx context.Context, mistake error) (pause.Control, e
 	if err != nil {
 		return pause.Control{}, err
 	}
-	publisher, err := a.Publisher(ctx)
+	publisher, err := a.returningPublisher(ctx)
 	return pause.Control{Topology: a.topology, Connection: conn, Publisher: publisher, Sign: a.Sign}, err
+}
+
+// returningPublisher returns the App's publisher for questions that RabbitMQ answers by
+// returning them.
+func (a *App) returningPublisher(ctx context.Context) (topology.ReturningPublisher, error) {
+	publisher, err := a.Publisher(ctx)
+	if err != nil {
+		return topology.ReturningPublisher{}, err
+	}
+	conn, err := a.Connection()
+	return topology.ReturningPublisher{Publisher: publisher, Reconciler: topology.Reconciler{
+		Conn: conn, Config: topology.Config{Topology: a.topology}, SelfBindings: &topology.SelfBindings{},
+	}}, err
 }
 
 // routeState returns the state of a route that can be paused.

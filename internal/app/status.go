@@ -87,7 +87,7 @@ func (a *App) RouteStates(ctx context.Context, recent bool) ([]routestate.State,
 	if cfg.Events, err = a.Store(ctx); err != nil {
 		return nil, err
 	}
-	if cfg.Publisher, err = a.Publisher(ctx); err != nil {
+	if cfg.Publisher, err = a.returningPublisher(ctx); err != nil {
 		return nil, err
 	}
 	for _, route := range a.configured().Routes {

@@ -96,17 +96,47 @@ func TestDoctor(t *testing.T) {
 		if code != exitOK {
 			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
 		}
-		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "tap", "delays", "lag", "clock: the clock of the broker", "clock: the clock of " + p.kind} {
+		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "returns", "tap", "delays", "lag", "clock: the clock of the broker", "clock: the clock of " + p.kind} {
 			wantFinding(t, list, doctor.OK, "", check)
 		}
 		wantFinding(t, list, doctor.Warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
 		if p.policies {
 			i.checkLimiting(t, broker)
 		}
+		i.checkReturns(t, channel)
 		i.checkForeign(t, broker, channel)
 		i.checkStuck(t, channel)
 		i.checkWatermarks(t, openStore(t, i.store, i.stream))
 	})
+}
+
+// checkReturns wants findings about exchanges of a former release, and setup to mend them.
+func (i *installation) checkReturns(t *testing.T, channel *amqp.Channel) {
+	t.Helper()
+	names := schemas.Topology{Prefix: i.prefix}
+	for name, kind := range map[string]string{names.Direct(): "direct", names.Return(): "headers", names.Events(): "topic"} {
+		var args amqp.Table
+		if name != names.Return() {
+			args = amqp.Table{"alternate-exchange": "amq.fanout"}
+		}
+		if err := channel.ExchangeDelete(name, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := channel.ExchangeDeclare(name, kind, true, false, false, false, args); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := channel.QueueBind(names.Due(), names.Due(), names.Direct(), false, nil); err != nil {
+		t.Fatal(err)
+	}
+	list, _ := i.findings(t)
+	for _, name := range []string{names.Direct(), names.Events()} {
+		wantFinding(t, list, doctor.Error, "watership setup", "returns: exchange "+name+" has the alternate exchange amq.fanout")
+	}
+	wantFinding(t, list, doctor.Warning, "watership setup", "returns: exchange "+names.Return()+" is of a former release")
+	i.must(t, "setup")
+	list, _ = i.findings(t)
+	wantFinding(t, list, doctor.OK, "", "returns")
 }
 
 // checkWatermarks wants a warning of an indexer that was killed a while ago.

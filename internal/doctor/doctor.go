@@ -138,6 +138,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkRouteQueues()
 	d.checkBindings(ctx)
 	d.checkOwnExchanges(ctx)
+	d.checkReturns(ctx)
 	d.checkTrust(ctx)
 	d.checkReporters(ctx)
 	d.checkTapped(ctx)

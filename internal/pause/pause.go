@@ -9,7 +9,6 @@ package pause
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -17,13 +16,11 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Publisher publishes with confirms. An *rabbit.UnroutableError is the return of a message.
+// Publisher publishes with confirms. An *rabbit.UnroutableError is the return of a message,
+// which no alternate exchange prevents, as topology.Reconciler.EnsureReturns makes sure.
 type Publisher interface {
 	Publish(ctx context.Context, m rabbit.Message) error
 }
-
-// errAlternate is the error of an exchange that routes every message.
-var errAlternate = errors.New("it routes keys that nothing is bound with, so it does not tell which routes are paused: it has an alternate exchange")
 
 // All is the queue by which all routes are paused, also those that do not exist yet.
 const All = ""
@@ -39,22 +36,9 @@ func keyOf(t schemas.Topology, queue string) string {
 
 // Paused asks RabbitMQ whether an operator has paused the route of a queue itself, or All.
 func Paused(ctx context.Context, by Publisher, t schemas.Topology, queue string) (bool, error) {
-	routed, err := isRouted(ctx, by, t, keyOf(t, queue))
-	if err != nil || !routed {
-		return false, err
-	}
-	// No queue of a route has the name of an exchange of Watership.
-	if routed, err = isRouted(ctx, by, t, t.Pauses()); routed {
-		err = errAlternate
-	}
-	if err != nil {
-		return false, fmt.Errorf("exchange %q: %w", t.Pauses(), err)
-	}
-	return true, nil
-}
-
-func isRouted(ctx context.Context, by Publisher, t schemas.Topology, key string) (bool, error) {
-	err := by.Publish(ctx, rabbit.Message{Exchange: t.Pauses(), RoutingKey: key, Publishing: amqp.Publishing{DeliveryMode: amqp.Transient}})
+	err := by.Publish(ctx, rabbit.Message{
+		Exchange: t.Pauses(), RoutingKey: keyOf(t, queue), Publishing: amqp.Publishing{DeliveryMode: amqp.Transient},
+	})
 	var returned *rabbit.UnroutableError
 	if errors.As(err, &returned) {
 		return false, nil

@@ -97,7 +97,7 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// An exchange with an alternate exchange routes every message, which must pause nothing.
+// An alternate exchange of a former release's exchange would route every question.
 func TestAlternateExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b, topology.Classic)
@@ -108,11 +108,29 @@ func TestAlternateExchange(t *testing.T) {
 		if err := r.control().Pause(t.Context(), "orders", "a deploy"); err == nil || !strings.Contains(err.Error(), "run watership setup") {
 			t.Errorf("without the exchange: %v", err)
 		}
-		if err := ch.ExchangeDeclare(r.Pauses(), "direct", true, false, false, false, amqp.Table{"alternate-exchange": r.Topology.Retry()}); err != nil {
+		if err := ch.ExchangeDeclare(r.Pauses(), "direct", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
 			t.Fatal(err)
 		}
-		if paused, err := Paused(t.Context(), r.publisher, r.Topology, "orders"); paused || err == nil || !strings.Contains(err.Error(), "alternate exchange") {
-			t.Errorf("paused: %t, %v", paused, err)
+		if err := ch.QueueBind(r.Poison(), "", "amq.fanout", false, nil); err != nil {
+			t.Fatal(err)
+		}
+		by := topology.ReturningPublisher{Publisher: r.publisher, Reconciler: topology.Reconciler{
+			Conn: r.conn, Config: topology.Config{Topology: r.Topology}, SelfBindings: &topology.SelfBindings{},
+		}}
+		for _, want := range []bool{false, true, false} {
+			for _, queue := range []string{"orders", All} {
+				if paused, err := Paused(t.Context(), by, r.Topology, queue); err != nil || paused != (want && queue != All) {
+					t.Errorf("%q is paused: %t (%v)", queue, paused, err)
+				}
+			}
+			if want {
+				r.resume(t, "orders")
+			} else {
+				r.pause(t, "orders")
+			}
+		}
+		if n := r.broker.Len(t, r.Poison()); n > 0 {
+			t.Errorf("the alternate exchange got %d questions", n)
 		}
 	})
 }

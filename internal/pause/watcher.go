@@ -146,7 +146,7 @@ func (w *Watcher) Check(ctx context.Context) {
 // set sets a switch to the answer of RabbitMQ, and returns the error of the question.
 func (w *Watcher) set(of *Switch, queue string, paused bool, err error) error {
 	var refused *rabbit.RefusedError
-	if err != nil && !errors.As(err, &refused) && !errors.Is(err, errAlternate) {
+	if err != nil && !errors.As(err, &refused) {
 		of.suspect()
 	}
 	if err != nil || !of.set(paused) {

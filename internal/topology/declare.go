@@ -33,26 +33,17 @@ func (e *Error) Error() string {
 type declarer struct {
 	ctx  context.Context
 	conn *rabbit.Connection
+	self *SelfBindings
 }
 
 func (d declarer) do(f func(*amqp.Channel) error) error { return d.conn.Do(d.ctx, f) }
 
-func (d declarer) exchange(e exchange) error {
+func (d declarer) exchange(e exchange, args amqp.Table) error {
 	err := d.do(func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclare(e.name, e.kind, true, false, e.internal, false, nil)
+		return ch.ExchangeDeclare(e.name, e.kind, true, false, e.internal, false, args)
 	})
 	return topologyError("exchange", e.name, err,
 		"delete it if nothing else uses it, or choose another topology.prefix")
-}
-
-// ownExchange declares one of Watership's exchanges.
-func (d declarer) ownExchange(e exchange, c Config) error {
-	err := d.exchange(e)
-	var differs *Error
-	if errors.As(err, &differs) && differs.Argument == "internal" && c.mayLackInternal(e.name) {
-		return nil
-	}
-	return err
 }
 
 func (d declarer) queue(q queue) error {

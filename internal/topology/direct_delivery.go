@@ -18,6 +18,9 @@ type Publisher interface {
 
 // Binder binds queues to the exchanges of DirectDelivery; Reconciler is one.
 type Binder interface {
+	// EnsureReturns makes sure that the broker returns a message that no queue gets.
+	EnsureReturns(ctx context.Context, exchange, key string) error
+
 	// BindReturn binds a queue of another service to the return exchange. It fails
 	// with a *rabbit.RefusedError of code 404 if there is no such queue.
 	BindReturn(ctx context.Context, queue string) error
@@ -47,6 +50,9 @@ type DirectDelivery struct {
 // error is a *rabbit.UnroutableError if the queue does not exist.
 func (d DirectDelivery) Deliver(ctx context.Context, e schemas.Envelope, state schemas.State) error {
 	message := d.Message(e, state)
+	if err := d.Binder.EnsureReturns(ctx, message.Exchange, message.RoutingKey); err != nil {
+		return err
+	}
 	err := d.Publisher.Publish(ctx, message)
 	var unbound *rabbit.UnroutableError
 	if !errors.As(err, &unbound) {

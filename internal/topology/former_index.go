@@ -62,7 +62,7 @@ func (m Migration) formerUnlimited(ctx context.Context) ([]FormerIndex, error) {
 	}
 	var former []FormerIndex
 	for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
-		there, err := declarer{ctx, m.Conn}.queueExists(name)
+		there, err := declarer{ctx: ctx, conn: m.Conn}.queueExists(name)
 		if err != nil {
 			return nil, err
 		}

@@ -26,6 +26,10 @@ type Reconciler struct {
 	// Nil: Config stays.
 	Latest *atomic.Pointer[Config]
 
+	// SelfBindings is shared by copies of the Reconciler. Nil: each operation asks the broker
+	// what the exchanges of Watership lack.
+	SelfBindings *SelfBindings
+
 	Logger *slog.Logger  // logs repairs; nil: no log
 	Every  time.Duration // about how often Reconcile checks; zero: 30 s
 
@@ -52,7 +56,7 @@ const (
 // direct exchanges are left to Reconcile and logged: existing bindings stay, and messages
 // do not wait for the management API.
 func (r Reconciler) Declare(ctx context.Context) error {
-	err := Declare(ctx, r.Conn, r.config())
+	err := r.declarer(ctx).declare(r.config())
 	if errors.Is(err, rabbit.ErrNoAnswer) && ctx.Err() == nil {
 		r.logger().Error("the topology is not as configured; trying again", "error", err)
 		return nil
@@ -214,4 +218,10 @@ func (r Reconciler) declareOwn(ctx context.Context, q queue) error {
 	return nil
 }
 
-func (r Reconciler) declarer(ctx context.Context) declarer { return declarer{ctx: ctx, conn: r.Conn} }
+func (r Reconciler) declarer(ctx context.Context) declarer {
+	self := r.SelfBindings
+	if self == nil {
+		self = &SelfBindings{}
+	}
+	return declarer{ctx, r.Conn, self}
+}

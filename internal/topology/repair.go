@@ -22,7 +22,9 @@ func (r Reconciler) Repair(ctx context.Context) error {
 	if errors.As(err, &broker) && broker.Server {
 		err = r.repairEach(ctx)
 	}
-	return errors.Join(err, r.bindDiscoveredTaps(ctx))
+	d := r.declarer(ctx)
+	d.self.forget()
+	return errors.Join(err, d.bindAllToThemselves(r.config()), r.bindDiscoveredTaps(ctx))
 }
 
 // bindDiscoveredTaps taps direct exchanges by the keys that were bound since. A missing

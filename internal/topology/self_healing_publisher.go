@@ -15,7 +15,7 @@ import (
 // SelfHealingPublisher is a publisher that repairs the topology: if the broker reports
 // that an exchange of Watership does not exist, or that a message to one of Watership's
 // exchanges or queues is unroutable, it calls Reconciler.Repair and publishes once more.
-// Errors of other exchanges and queues are returned.
+// Errors of other exchanges and queues are returned. It calls Reconciler.EnsureReturns before.
 type SelfHealingPublisher struct {
 	publisher  *rabbit.Publisher
 	reconciler Reconciler
@@ -25,6 +25,9 @@ type SelfHealingPublisher struct {
 
 // NewSelfHealingPublisher returns a publisher that publishes by publisher and repairs by reconciler.
 func NewSelfHealingPublisher(publisher *rabbit.Publisher, reconciler Reconciler) *SelfHealingPublisher {
+	if reconciler.SelfBindings == nil {
+		reconciler.SelfBindings = &SelfBindings{}
+	}
 	return &SelfHealingPublisher{publisher: publisher, reconciler: reconciler, repairing: make(chan struct{}, 1)}
 }
 
@@ -32,6 +35,9 @@ func NewSelfHealingPublisher(publisher *rabbit.Publisher, reconciler Reconciler)
 // repaired, its error is not a *rabbit.RefusedError: the message is not the cause, and must
 // not become poison.
 func (p *SelfHealingPublisher) Publish(ctx context.Context, m rabbit.Message) error {
+	if err := p.reconciler.EnsureReturns(ctx, m.Exchange, m.RoutingKey); err != nil {
+		return err
+	}
 	before := p.repairs.Load()
 	err := p.publisher.Publish(ctx, m)
 	if err == nil || !p.exchangeMissing(m, err) && !p.bindingMissing(m, err) {
@@ -54,7 +60,9 @@ func (p *SelfHealingPublisher) PublishAll(ctx context.Context, messages []rabbit
 	errs := make([]error, len(messages))
 	sent := make([]*rabbit.Pending, len(messages))
 	for i, m := range messages {
-		sent[i], errs[i] = p.publisher.Send(ctx, m)
+		if errs[i] = p.reconciler.EnsureReturns(ctx, m.Exchange, m.RoutingKey); errs[i] == nil {
+			sent[i], errs[i] = p.publisher.Send(ctx, m)
+		}
 	}
 	for i, m := range messages {
 		if errs[i] == nil {

@@ -67,14 +67,20 @@ const noDeliveryLimit = int32(2147483647)
 // existing queue of Watership differ it fails with an Error, since a queue's
 // arguments cannot change. It fails as well if the queue of a route is a stream.
 func Declare(ctx context.Context, conn *rabbit.Connection, cfg Config) error {
+	return declarer{ctx, conn, &SelfBindings{}}.declare(cfg)
+}
+
+func (d declarer) declare(cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
-	d := declarer{ctx: ctx, conn: conn}
 	for _, e := range cfg.exchanges() {
 		if err := d.ownExchange(e, cfg); err != nil {
 			return err
 		}
+	}
+	if err := d.bindAllToThemselves(cfg); err != nil {
+		return err
 	}
 	for _, q := range cfg.queues() {
 		if err := d.queue(q); err != nil {

@@ -167,3 +167,11 @@ func document(t testing.TB, path string) string {
 		dir = filepath.Dir(dir)
 	}
 }
+
+// Policy sets a policy in the broker's virtual host. ApplyTo is exchanges, queues or all, and
+// definition is JSON. The embedded broker has no policies.
+func (b Broker) Policy(t testing.TB, pattern, applyTo, definition string) {
+	t.Helper()
+	b.manage(t, http.MethodPut, "/api/policies/"+url.PathEscape(b.VHostName(t))+"/"+strings.ToLower(rand.Text()[:10]),
+		fmt.Sprintf(`{"pattern":%q,"apply-to":%q,"definition":%s}`, pattern, applyTo, definition))
+}

@@ -51,7 +51,7 @@ func Open(ctx context.Context, cfg Config, id string, timeout time.Duration) (*L
 	publisher := rabbit.NewPublisher(conn.Connection, rabbit.PublisherConfig{Window: cfg.Window})
 	return &Lease{conn, publisher, topology.DirectDelivery{
 		Topology: cfg.Topology, StateKeys: cfg.StateKeys, Publisher: publisher, Login: cfg.Login,
-		Binder: topology.Reconciler{Conn: conn.Connection, Config: topology.Config{Topology: cfg.Topology}},
+		Binder: topology.Reconciler{Conn: conn.Connection, Config: topology.Config{Topology: cfg.Topology}, SelfBindings: &topology.SelfBindings{}},
 	}}, nil
 }
 
