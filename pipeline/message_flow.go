@@ -162,8 +162,11 @@ func (f *messageFlow) wrapWithoutBody(e schemas.Envelope, state schemas.State, b
 }
 
 // bodyIsTapped reports whether an event may omit the body because the tap has recorded it.
+// The last event of a message that no handler has handled keeps it: the copy of the tap may
+// have been dropped or removed since.
 func (f *messageFlow) bodyIsTapped(action schemas.Action, e schemas.Envelope) bool {
-	return action != schemas.Poisoned && slices.ContainsFunc(f.taps, func(tap topology.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
+	last := action == schemas.Poisoned || action == schemas.Discarded
+	return !last && slices.ContainsFunc(f.taps, func(tap topology.Tap) bool { return tap.Copies(e.Exchange, e.RoutingKey) })
 }
 
 // schedule publishes a message to the delay queue of delay, which may be a part of the delay

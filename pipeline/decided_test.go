@@ -1,0 +1,47 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// The event of a cancelled message has its body, though the exchange is tapped: the copy may
+// have been dropped, or its retention may be over.
+func TestCancelledMessageKeepsItsBody(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		b = b.VHost(t)
+		exchange := topicExchange(t, b)
+		r := start(t, b, func(c *Config) {
+			c.QueueType = Quorum
+			c.Tap = []Tap{{Exchange: exchange, Type: "topic"}}
+			c.Routes = []Route{{
+				Queue: rabbittest.Name(t), Bind: []Binding{{exchange, "#"}}, Policy: attemptsAfter(time.Hour),
+				Handler: handler(func(*message.Message) error { return errors.New("no") }),
+			}}
+			c.Decisions = func(context.Context, schemas.State) (OperatorDecision, bool, error) {
+				return OperatorDecision{EventID: "decided", Cancel: true, Operator: "ann", Reason: "a test order"}, true, nil
+			}
+		})
+		r.publish(exchange, "order", amqp.Publishing{MessageId: "1", Body: []byte("the only body")})
+		delay := r.topology.Delay(time.Hour)
+		rabbittest.Eventually(t, "the message waits", func() bool {
+			d, there, err := r.admin.Get(delay, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return there && d.Reject(false) == nil // as `waiting cancel` takes it
+		})
+		e := r.wait(schemas.Discarded)
+		if string(e.Envelope.Body) != "the only body" || e.Envelope.Properties.MessageID != "1" {
+			t.Errorf("the body is %q of message %s", e.Envelope.Body, e.Envelope.Properties.MessageID)
+		}
+	})
+}
