@@ -281,6 +281,37 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// A row that is no message waits as a refused one does, and holds up no other.
+func TestARowThatIsNoMessage(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		install(t, db.DB)
+		b := broker.Start(t, broker.Config{})
+		queue, deliveries := consume(t, b.URL(), "invoices")
+		rows := []string{`{"bad`, `[]`, `{"headers": 1}`, `{"message_id": "` + strings.Repeat("x", 300) + `"}`}
+		for _, properties := range rows {
+			_, err := db.ExecContext(t.Context(), "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ('', $1, $2, 'x')", queue+strings.Repeat("y", 300), properties)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(t, db.DB, schemas.Envelope{RoutingKey: queue, Body: []byte("b")})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+		if d := rabbittest.Receive(t, deliveries); string(d.Body) != "b" {
+			t.Errorf("got %s", d.Body)
+		}
+		rabbittest.Eventually(t, "the other rows are refused", func() bool {
+			refused, err := r.Refused(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(refused) == len(rows) && strings.Contains(refused[0].Failure, "reading the properties of a message")
+		})
+		if n := count(t, db.DB, "watership_outbox"); n != len(rows) {
+			t.Errorf("the outbox has %d rows", n)
+		}
+	})
+}
+
 func TestFull(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
 		install(t, db.DB)

@@ -58,8 +58,8 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 // others wait. It waits while the database or the broker is unavailable. The messages are
 // published in the order of Publish, many unconfirmed at a time, and published again after
 // a lost connection. A message that the broker returns as unroutable, or refuses, does not
-// hold up the others: it stays in the table with the reason, and is tried again after growing
-// pauses up to an hour.
+// hold up the others, and neither does a row that is no message: it stays in the table with the
+// reason, and is tried again after growing pauses up to an hour.
 func (r *Relay) Run(ctx context.Context) error {
 	connection, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Name: "watership outbox", Logger: r.cfg.Logger})
 	if err != nil {
@@ -140,6 +140,7 @@ type row struct {
 	id       int64
 	attempts int
 	envelope schemas.Envelope
+	failure  error // of a row that is no message, as another program may have written it
 }
 
 // relay publishes some messages, and returns their number.
@@ -184,9 +185,7 @@ func (s *session) read(ctx context.Context, condition string) (page []row, err e
 		if err := rows.Scan(&next.id, &next.attempts, &e.Exchange, &e.RoutingKey, &properties, &e.Body); err != nil {
 			return nil, fmt.Errorf("reading the outbox: %w", err)
 		}
-		if err := decodeProperties(e, properties); err != nil {
-			return nil, fmt.Errorf("row %d of the outbox: %w", next.id, err)
-		}
+		next.failure = decodeProperties(e, properties)
 		bytes += len(e.Body)
 		page = append(page, next)
 	}
@@ -194,25 +193,29 @@ func (s *session) read(ctx context.Context, condition string) (page []row, err e
 }
 
 // publish sends all messages, then waits for their confirms. It returns the errors of the
-// messages that the broker refused, and of those that may have been published.
+// messages that the broker refused or that are none, and of those that may have been published.
 func (s *session) publish(ctx context.Context, rows []row) (refused, unknown map[int64]error) {
 	refused, unknown = map[int64]error{}, map[int64]error{}
-	waits := make([]func() error, 0, len(rows))
+	waits := make(map[int64]func() error, len(rows))
 	for _, row := range rows {
+		if row.failure != nil {
+			refused[row.id] = row.failure
+			continue
+		}
 		e := row.envelope
 		pending, err := s.publisher.Send(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
-		waits = append(waits, func() error {
+		waits[row.id] = func() error {
 			if err != nil {
 				return err
 			}
 			return pending.Wait(ctx)
-		})
+		}
 	}
-	for i, wait := range waits {
+	for id, wait := range waits {
 		if err := wait(); err != nil && isRefusal(err) {
-			refused[rows[i].id] = err
+			refused[id] = err
 		} else if err != nil {
-			unknown[rows[i].id] = err
+			unknown[id] = err
 		}
 	}
 	return refused, unknown
@@ -245,9 +248,9 @@ func (s *session) record(ctx context.Context, rows []row, confirmed []int64, ref
 			if failure == nil {
 				continue
 			}
-			s.cfg.Logger.Warn("a message of the outbox was refused", "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", failure)
+			s.cfg.Logger.Warn("a message of the outbox was refused", "row", row.id, "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", failure)
 			_, err := tx.ExecContext(ctx, "UPDATE watership_outbox SET attempts = attempts + 1, failure = $1, due = "+s.dialect.Now+" + $2 WHERE id = $3",
-				failure.Error(), again.Pause(row.attempts+1).Microseconds(), row.id)
+				database.Text(failure), again.Pause(row.attempts+1).Microseconds(), row.id)
 			if err != nil {
 				return fmt.Errorf("saving the failure of message %d of the outbox: %w", row.id, err)
 			}
@@ -256,7 +259,8 @@ func (s *session) record(ctx context.Context, rows []row, confirmed []int64, ref
 	})
 }
 
-// Waiting is a message in the outbox that the broker refused.
+// Waiting is a message in the outbox that the broker refused, or a row that is no message, which has
+// no MessageID.
 type Waiting struct {
 	MessageID, Exchange, RoutingKey string
 	Attempts                        int
@@ -281,9 +285,7 @@ func (r *Relay) Refused(ctx context.Context) (refused []Waiting, err error) {
 		if err := rows.Scan(&w.Exchange, &w.RoutingKey, &properties, &w.Attempts, &w.Failure); err != nil {
 			return nil, fmt.Errorf("reading the outbox: %w", err)
 		}
-		if err := decodeProperties(&e, properties); err != nil {
-			return nil, err
-		}
+		_ = decodeProperties(&e, properties) // of a row that is no message, Failure tells
 		w.MessageID = e.Properties.MessageID
 		refused = append(refused, w)
 	}

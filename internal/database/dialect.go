@@ -106,6 +106,19 @@ func AddColumns(ctx context.Context, db *sql.DB, table string, columns ...string
 	return nil
 }
 
+// maxText is the number of bytes of a text that tells of a failure.
+const maxText = 8 << 10
+
+// Text returns the text of an error as PostgreSQL accepts it: valid UTF-8 without NUL, which an error
+// that quotes a body may have, and of bounded length.
+func Text(err error) string {
+	text := err.Error()
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
 // Exec runs statements without parameters.
 func Exec(ctx context.Context, tx *sql.Tx, statements ...string) error {
 	for _, statement := range statements {
