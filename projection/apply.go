@@ -12,7 +12,9 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/database"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // apply handles a batch in one transaction. If that fails, each event gets a transaction of
@@ -44,6 +46,9 @@ func (r *runner) applyAtOnce(ctx context.Context, b *batch) (done bool, err erro
 	if err == nil || isFinal(ctx, err) {
 		return err == nil, err
 	}
+	if usercode.TimedOut(err) {
+		r.noteFailure(ctx, err)
+	}
 	err = r.insist(ctx, func() (err error) {
 		done, err = r.wasCommitted(ctx)
 		return err
@@ -63,12 +68,12 @@ func (r *runner) applySingle(ctx context.Context, b *batch) error {
 		return r.giveUp(ctx, b, item.Err)
 	}
 	var first time.Time // of its failures
-	for attempt := 1; ; {
+	for attempt := r.generation.attempts + 1; ; {
 		err := r.commitOnce(ctx, b, nil)
 		if err == nil || isFinal(ctx, err) {
 			return err
 		}
-		r.noteFailure(ctx, err)
+		r.noteAttempt(ctx, attempt, err)
 		now := time.Now()
 		if first.IsZero() {
 			first = now
@@ -84,18 +89,31 @@ func (r *runner) applySingle(ctx context.Context, b *batch) error {
 		case retry.Retry:
 			attempt++
 		}
+		if usercode.TimedOut(err) {
+			return &hangError{err, decision.Delay}
+		}
 		if err := wait(ctx, decision.Delay); err != nil {
 			return err
 		}
 	}
 }
 
-// giveUp parks an event, or ends the projection.
+// hangError ends a runner whose handler does not return, which may be due to its process: after the
+// delay another one may have the lease.
+type hangError struct {
+	err   error
+	delay time.Duration
+}
+
+func (e *hangError) Error() string { return e.err.Error() }
+
+// giveUp parks an event, or ends the projection. A process that is started again begins with the first
+// attempt.
 func (r *runner) giveUp(ctx context.Context, b *batch, why error) error {
 	if r.cfg.Park {
 		return r.insist(ctx, func() error { return r.commitOnce(ctx, b, why) })
 	}
-	r.noteFailure(ctx, why)
+	r.noteAttempt(ctx, 0, why)
 	return &EventError{Projection: r.cfg.Name, Event: b.items[0].Event, Err: why}
 }
 
@@ -162,16 +180,30 @@ func (r *runner) handle(ctx context.Context, tx *sql.Tx, b *batch, parked error)
 		return g, err
 	}
 	g.Position, g.First, g.Events, g.Parked, g.Failure = to.position, to.first, g.Events+to.handled, g.Parked+to.parked, ""
+	g.attempts = 0
 	g.revision++
 	if parked != nil {
 		return g, r.park(ctx, tx, b.items[0], to.position, parked)
 	}
 	for _, item := range b.items {
-		if err := r.cfg.Handle(ctx, tx, Tables{g.Number}, item.Event); err != nil {
+		if err := r.callHandle(ctx, tx, Tables{g.Number}, item.Event); err != nil {
 			return g, err
 		}
 	}
 	return g, nil
+}
+
+// callHandle calls Handle, which may panic or never return.
+func (r *runner) callHandle(ctx context.Context, tx *sql.Tx, tables Tables, event schemas.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	_, err := usercode.CallUntil(ctx, r.calls, timeoutGrace, func() (struct{}, error) {
+		return struct{}{}, r.cfg.Handle(ctx, tx, tables, event)
+	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("the handler had its time limit of %s: %w", r.cfg.Timeout, err)
+	}
+	return err
 }
 
 // laterOf returns the later position. A document that cannot be read has none.
@@ -185,7 +217,15 @@ func laterOf(a, b eventstore.Cursor) eventstore.Cursor {
 // noteFailure makes an error readable in Generations, if the database answers.
 func (r *runner) noteFailure(ctx context.Context, failure error) {
 	_, _ = r.cfg.DB.ExecContext(ctx, "UPDATE watership_projection SET failure = $1, updated = "+r.dialect.Now+" WHERE name = $2 AND generation = $3",
-		failure.Error(), r.cfg.Name, r.generation.Number)
+		database.Text(failure), r.cfg.Name, r.generation.Number)
+}
+
+// noteAttempt is noteFailure for the event after the checkpoint, and saves the number of attempts for
+// the next process.
+func (r *runner) noteAttempt(ctx context.Context, attempts int, failure error) {
+	r.noteFailure(ctx, failure)
+	_, _ = r.cfg.DB.ExecContext(ctx, "UPDATE watership_projection SET attempts = $1 WHERE name = $2 AND generation = $3 AND revision = $4",
+		attempts, r.cfg.Name, r.generation.Number, r.generation.revision)
 }
 
 const (

@@ -144,7 +144,7 @@ func TestTablesOfAFormerVersion(t *testing.T) {
 		if _, err := newProjection(t, o.config(db.DB)).Rebuild(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, column := range []string{"first_sequence", "reads"} {
+		for _, column := range []string{"first_sequence", "reads", "attempts"} {
 			if _, err := db.ExecContext(t.Context(), "ALTER TABLE watership_projection DROP COLUMN "+column); err != nil {
 				t.Fatal(err)
 			}

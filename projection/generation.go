@@ -35,6 +35,7 @@ type Generation struct {
 
 	tables   []string
 	reads    string // the source and the query; "": not known
+	attempts int    // at the event after the position that have failed
 	revision int64  // counts the transactions that changed it
 }
 
@@ -59,15 +60,15 @@ func schema() []string {
 
 // addedColumns are those of watership_projection that former versions of the table do not have.
 func addedColumns() []string {
-	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''"}
+	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''", "attempts BIGINT NOT NULL DEFAULT 0"}
 }
 
-const generationColumns = `generation, version, state, tables, reads, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
+const generationColumns = `generation, version, state, tables, reads, attempts, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
 
 func scanGeneration(row interface{ Scan(...any) error }) (g Generation, err error) {
 	var tables string
 	var updated int64
-	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
+	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.attempts, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
 	g.tables, g.Updated = splitNames(tables), time.UnixMicro(updated).UTC()
 	return g, err
 }
@@ -162,7 +163,7 @@ type checkpoint struct {
 // the generation since it was read.
 func (c *connection) advance(ctx context.Context, tx *sql.Tx, g Generation, to checkpoint) error {
 	result, err := tx.ExecContext(ctx, `UPDATE watership_projection SET sequence = $1, event_id = $2, events = events + $3,
-		parked = parked + $4, first_sequence = $5, failure = '', revision = revision + 1, updated = `+c.dialect.Now+`
+		parked = parked + $4, first_sequence = $5, attempts = 0, failure = '', revision = revision + 1, updated = `+c.dialect.Now+`
 		WHERE name = $6 AND generation = $7 AND revision = $8 AND state <> 'retired'`,
 		to.position.Sequence, to.position.EventID, to.handled, to.parked, to.first, c.cfg.Name, g.Number, g.revision)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/database"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -27,7 +28,7 @@ func (r *runner) park(ctx context.Context, tx *sql.Tx, item subscription.Item, p
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO watership_projection_parked (name, generation, sequence, event_id, failure, parked)
 		VALUES ($1, $2, $3, $4, $5, `+r.dialect.Now+`) ON CONFLICT DO NOTHING`,
-		r.cfg.Name, r.generation.Number, position.Sequence, position.EventID, failure.Error())
+		r.cfg.Name, r.generation.Number, position.Sequence, position.EventID, database.Text(failure))
 	if err != nil {
 		return fmt.Errorf("parking event %s: %w", position.EventID, err)
 	}

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/database"
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -56,8 +57,13 @@ type Config struct {
 
 	// Handle changes the tables for an event. It uses tx for every statement, and neither
 	// commits nor rolls back. It is called again for the same event if the transaction
-	// fails, so it must have no effects but those in tx.
+	// fails, so it must have no effects but those in tx. A panic counts as an error.
 	Handle func(ctx context.Context, tx *sql.Tx, tables Tables, event schemas.Event) error
+
+	// Timeout limits a call of Handle, whose context ends then. A call that does not return is left
+	// behind: its transaction is rolled back, the event counts as failed, and another process may
+	// go on with it. Zero: 1 minute.
+	Timeout time.Duration
 
 	DB     *sql.DB             // SQLite, with a busy timeout, or PostgreSQL
 	Reader subscription.Reader // its Query selects the events
@@ -86,7 +92,9 @@ type Config struct {
 const (
 	defaultBatchEvents = 500
 	defaultBatchTime   = time.Second
-	maxBatchBytes      = 4 << 20 // of bodies, unless one event has more
+	defaultTimeout     = time.Minute
+	timeoutGrace       = time.Second // for the return of a handler whose context has ended
+	maxBatchBytes      = 4 << 20     // of bodies, unless one event has more
 )
 
 func defaultPolicy() *retry.Policy {
@@ -96,6 +104,7 @@ func defaultPolicy() *retry.Policy {
 func (c Config) withDefaults() Config {
 	c.BatchEvents = cmp.Or(c.BatchEvents, defaultBatchEvents)
 	c.BatchTime = cmp.Or(c.BatchTime, defaultBatchTime)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	c.Lease = cmp.Or(c.Lease, database.DefaultLease)
 	c.Policy = cmp.Or(c.Policy, defaultPolicy())
 	if c.Logger == nil {
@@ -132,8 +141,8 @@ func (c Config) validate() error {
 	if c.Create == nil || c.Handle == nil || c.DB == nil || c.Reader.Store == nil || c.Reader.Source == "" {
 		errs = append(errs, errors.New("one of Create, Handle, DB, Reader.Store and Reader.Source is missing: all are required"))
 	}
-	if c.BatchEvents < 0 || c.BatchTime < 0 || c.Lease < 0 {
-		errs = append(errs, errors.New("one of BatchEvents, BatchTime and Lease is negative: expected 0 or more"))
+	if c.BatchEvents < 0 || c.BatchTime < 0 || c.Timeout < 0 || c.Lease < 0 {
+		errs = append(errs, errors.New("one of BatchEvents, BatchTime, Timeout and Lease is negative: expected 0 or more"))
 	}
 	if c.Policy != nil {
 		errs = append(errs, c.Policy.Validate())
@@ -146,7 +155,8 @@ func (c Config) validate() error {
 
 // Projection keeps the tables of a Config.
 type Projection struct {
-	cfg Config
+	cfg   Config
+	calls usercode.Goroutines // of Handle; a call that never returns stays in one
 
 	mu      sync.Mutex       // guards the field below
 	dialect database.Dialect // set by prepare
@@ -164,13 +174,14 @@ func New(cfg Config) (*Projection, error) {
 type connection struct {
 	cfg     Config
 	dialect database.Dialect
+	calls   *usercode.Goroutines // of Handle
 }
 
 // connect asks for the dialect of the database and creates the tables of checkpoints, once.
 func (p *Projection) connect(ctx context.Context) (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &connection{cfg: p.cfg, dialect: p.dialect}
+	c := &connection{cfg: p.cfg, dialect: p.dialect, calls: &p.calls}
 	if c.dialect.Name != "" {
 		return c, nil
 	}

@@ -43,8 +43,7 @@ func (p *Projection) Rebuild(ctx context.Context, options ...RebuildOption) (Gen
 	for err == nil && b.done.Number == 0 {
 		var r *runner
 		if r, err = await(ctx, c, func() (*runner, error) { return b.next(ctx) }); err == nil && b.done.Number == 0 {
-			err = b.fill(ctx, r)
-			r.lease.Release(ctx)
+			err = r.end(ctx, b.fill(ctx, r))
 		}
 		if errors.Is(err, database.ErrLeaseLost) {
 			err = nil // the generation tells what became of it

@@ -14,6 +14,7 @@ import (
 
 const (
 	pollInterval = 200 * time.Millisecond // between two looks for a lease or a generation
+	handOver     = 2 * pollInterval       // in which another process notices a free lease
 	idleInterval = time.Second            // between two checkpoints without events
 )
 
@@ -31,7 +32,7 @@ func (p *Projection) Run(ctx context.Context) error {
 		var r *runner
 		if r, err = c.awaitLive(ctx); err == nil {
 			err = r.follow(ctx, nil)
-			r.lease.Release(ctx)
+			err = r.end(ctx, err)
 		}
 		if errors.Is(err, database.ErrLeaseLost) {
 			c.cfg.Logger.Info("another process has changed the projection", "reason", err)
@@ -45,6 +46,16 @@ func (p *Projection) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// end releases the lease, and gives other processes the time to take over from a handler that hangs.
+func (r *runner) end(ctx context.Context, err error) error {
+	r.lease.Release(ctx)
+	var hangs *hangError
+	if !errors.As(err, &hangs) {
+		return err
+	}
+	return wait(ctx, max(hangs.delay, handOver))
 }
 
 // awaitSource waits until the source is known, as it is from the start of its indexer on. The tables

@@ -3,6 +3,7 @@
 package usercode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -66,6 +67,29 @@ func CallWithin[T any](g *Goroutines, limit time.Duration, f func() (T, error)) 
 	}
 }
 
+// CallUntil is Call with a context that f has as well: it does not wait for f longer than a time
+// after the end of ctx.
+func CallUntil[T any](ctx context.Context, g *Goroutines, grace time.Duration, f func() (T, error)) (T, error) {
+	in, r := start(g, f)
+	select {
+	case _, reusable := <-in.returned:
+		g.release(in, reusable)
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case _, reusable := <-in.returned:
+		g.release(in, reusable)
+		return r.value, r.err
+	case <-timer.C:
+		close(in.functions) // its end follows f
+		var none T
+		return none, fmt.Errorf("%w within %s of the end of its context: %w", errTimeout, grace, context.Cause(ctx))
+	}
+}
+
 // Recover calls f and returns a panic as an error. It is for functions that return and do
 // not end their goroutine, which is the caller's.
 func Recover[T any](f func() (T, error)) (value T, err error) {
@@ -82,7 +106,7 @@ func Aborted(err error) bool {
 	return errors.As(err, &panicked) || errors.Is(err, errGoexit) || errors.Is(err, errTimeout)
 }
 
-// TimedOut reports whether CallWithin did not wait for the end of a function.
+// TimedOut reports whether CallWithin or CallUntil did not wait for the end of a function.
 func TimedOut(err error) bool { return errors.Is(err, errTimeout) }
 
 // Close ends the idle goroutines. The others end with their functions.

@@ -1,0 +1,164 @@
+package projection_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/database/databasetest"
+	"github.com/watershipmq/watership/projection"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// An error that quotes a body with bytes that PostgreSQL refuses in texts is recorded.
+func TestAnErrorThatIsNoText(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 20)
+		cfg := o.config(db.DB)
+		cfg.Park, cfg.Policy = true, fast
+		quoting := errors.New("cannot parse \"a\x00b\xff\" " + strings.Repeat("…", 10_000))
+		cfg.Handle, _ = failing("shop-5", 1000, retry.Permanent(quoting))
+		p := newProjection(t, cfg)
+		start(t, p.Run)
+		eventually(t, func() error {
+			if g := generations(t, p); len(g) == 0 || g[0].Events != 19 || g[0].Parked != 1 {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+		parked, err := p.Parked(t.Context())
+		if err != nil || len(parked) != 1 || !strings.HasPrefix(parked[0].Failure, "cannot parse \"a\uFFFDb\uFFFD\" …") || len(parked[0].Failure) > 9<<10 {
+			t.Errorf("parked are %+v, %v", parked, err)
+		}
+	})
+}
+
+// Without Park, the status has the same text.
+func TestTheStatusOfAnErrorThatIsNoText(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 1)
+		cfg := o.config(db.DB)
+		cfg.Handle, _ = failing("shop-1", 1000, retry.Permanent(errors.New("a\x00b")))
+		p := newProjection(t, cfg)
+		if err := p.Run(t.Context()); err == nil {
+			t.Error("it ended without an error")
+		}
+		if g := generations(t, p); len(g) != 1 || g[0].Failure != "a\uFFFDb" {
+			t.Errorf("the generations are %+v", g)
+		}
+	})
+}
+
+func TestAPanicIsAFailure(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 20)
+		cfg := o.config(db.DB)
+		cfg.Policy = fast
+		cfg.Handle = func(ctx context.Context, tx *sql.Tx, tables projection.Tables, event schemas.Event) error {
+			if event.EventID == "shop-5" {
+				panic("no such product")
+			}
+			return addOrder(ctx, tx, tables, event)
+		}
+		p := newProjection(t, cfg)
+		var failed *projection.EventError
+		if err := p.Run(t.Context()); !errors.As(err, &failed) || failed.Event.EventID != "shop-5" || !strings.Contains(err.Error(), "no such product") {
+			t.Fatalf("it ended with %v", err)
+		}
+		cfg.Park = true
+		p = newProjection(t, cfg)
+		start(t, p.Run)
+		eventually(t, func() error {
+			if g := generations(t, p); g[0].Events != 19 || g[0].Parked != 1 {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+	})
+}
+
+// hangsAt returns a handler that does not return from an event until the test ends.
+func hangsAt(t *testing.T, id string) func(context.Context, *sql.Tx, projection.Tables, schemas.Event) error {
+	return func(ctx context.Context, tx *sql.Tx, tables projection.Tables, event schemas.Event) error {
+		if event.EventID == id {
+			<-t.Context().Done()
+			return errors.New("the test has ended")
+		}
+		return addOrder(ctx, tx, tables, event)
+	}
+}
+
+// Another process takes over from one whose handler hangs.
+func TestAHandlerThatHangs(t *testing.T) {
+	t.Parallel()
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 20)
+		cfg := o.config(db.DB)
+		cfg.Timeout, cfg.Handle = 100*time.Millisecond, hangsAt(t, "shop-5")
+		first := newProjection(t, cfg)
+		stop := start(t, first.Run)
+		eventually(t, func() error {
+			if g := generations(t, first); len(g) == 0 || !strings.Contains(g[0].Failure, "it did not return") {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+		start(t, newProjection(t, o.config(db.DB)).Run)
+		o.await(t, db.DB)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The attempts of several processes count, so that an event at which all hang is given up.
+func TestAnEventAtWhichHandlersHang(t *testing.T) {
+	t.Parallel()
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 20)
+		cfg := o.config(db.DB)
+		cfg.Timeout, cfg.Handle, cfg.Park = 50*time.Millisecond, hangsAt(t, "shop-5"), true
+		cfg.Policy = &retry.Policy{First: time.Millisecond, Attempts: 2}
+		for range 2 {
+			start(t, newProjection(t, cfg).Run)
+		}
+		p := newProjection(t, cfg)
+		eventually(t, func() error {
+			if g := generations(t, p); len(g) == 0 || g[0].Events != 19 || g[0].Parked != 1 {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+	})
+}
+
+// The end of a process does not wait for a handler that hangs.
+func TestTheEndOfAHandlerThatHangs(t *testing.T) {
+	t.Parallel()
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 5)
+		cfg := o.config(db.DB)
+		hangs := make(chan struct{}, 10)
+		cfg.Handle = func(context.Context, *sql.Tx, projection.Tables, schemas.Event) error {
+			hangs <- struct{}{}
+			<-t.Context().Done()
+			return nil
+		}
+		stop := start(t, newProjection(t, cfg).Run)
+		<-hangs
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
