@@ -197,7 +197,12 @@ func (e *QueueError) Error() string { return e.Reason }
 
 // Ready returns the number of messages in the queue that no consumer has.
 func (a Adopter) Ready(ctx context.Context) (int, error) {
-	state, found, err := a.Connection.QueueState(ctx, a.Queue)
+	if stream, err := a.Connection.IsStream(ctx, a.Queue); err != nil {
+		return 0, err
+	} else if stream {
+		return 0, &QueueError{fmt.Sprintf("queue %q is a stream, which keeps the messages that are taken in; have a consumer publish them to a queue", a.Queue)}
+	}
+	state, found, err := a.Connection.CertainQueueState(ctx, a.Queue)
 	switch {
 	case err != nil:
 		return 0, err
@@ -207,11 +212,6 @@ func (a Adopter) Ready(ctx context.Context) (int, error) {
 		return 0, &QueueError{fmt.Sprintf("queue %q is Watership's own", a.Queue)}
 	case state.Locked:
 		return 0, &QueueError{fmt.Sprintf("queue %q is exclusive to another connection", a.Queue)}
-	}
-	if stream, err := a.Connection.IsStream(ctx, a.Queue); err != nil {
-		return 0, err
-	} else if stream {
-		return 0, &QueueError{fmt.Sprintf("queue %q is a stream, which keeps the messages that are taken in; have a consumer publish them to a queue", a.Queue)}
 	}
 	return state.Messages, nil
 }
@@ -256,7 +256,7 @@ func (a Adopter) next(ctx context.Context, s *rabbit.Session, n int) (batch []am
 		case <-ctx.Done():
 			return nil
 		case <-idle.C:
-			if state, _, err := a.Connection.QueueState(ctx, a.Queue); !a.Follow && err == nil && state.Messages == 0 {
+			if state, _, err := a.Connection.QueueState(ctx, a.Queue); !a.Follow && err == nil && state.Messages == 0 && !state.Uncertain {
 				return nil
 			}
 		}

@@ -231,3 +231,15 @@ func TestStream(t *testing.T) {
 		}
 	})
 }
+
+// RabbitMQ calls a queue empty whose leader is silent.
+func TestSilentQueueIsTakenIn(t *testing.T) {
+	broker := rabbittest.Newest(t)
+	silent := 0
+	q := newErrorQueue(t, broker, broker.SilentQueues(t, func(string) bool { silent++; return silent <= 3 }))
+	q.bind(t)
+	q.publish(t, 10, false)
+	if done, err := q.Run(t.Context(), func(int) {}); err != nil || done.Failures != 10 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}

@@ -70,7 +70,7 @@ func (m Migration) DeleteFormerDelays(ctx context.Context) ([]FormerDelay, error
 // some seconds ago, or returns the number of messages left. Quorum queues cannot be
 // deleted with if-empty.
 func (m Migration) deleteDelay(ctx context.Context, queue string, counted int64) (left int64, err error) {
-	state, _, err := m.Conn.QueueState(ctx, queue)
+	state, _, err := m.Conn.CertainQueueState(ctx, queue)
 	if err != nil {
 		return 0, err
 	}

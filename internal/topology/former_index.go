@@ -136,7 +136,7 @@ const unusedTimeout = 5 * time.Second // the broker's count of consumers lags
 // the number of its messages.
 func (m Migration) awaitUnused(ctx context.Context, queue string) (messages int, err error) {
 	for since := time.Now(); ; {
-		state, _, err := m.Conn.QueueState(ctx, queue)
+		state, _, err := m.Conn.CertainQueueState(ctx, queue)
 		switch {
 		case err != nil:
 			return 0, err

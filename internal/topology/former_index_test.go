@@ -70,3 +70,29 @@ func TestLockedQueueIsNotDeleted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A queue is not deleted while RabbitMQ cannot tell what is in it.
+func TestSilentQueueIsNotDeleted(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		m, former := migrating(t, b)
+		silent := 0
+		m.Conn = connection(t, rabbittest.Broker{URL: b.SilentQueues(t, func(queue string) bool {
+			silent++
+			return silent <= 3
+		})})
+		if _, err := b.Channel(t).QueueDeclare(former.Index(), true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true}); err != nil {
+			t.Fatal(err)
+		}
+		b.DeleteQueue(t, former.Index())
+		publishKey(t, b, "", former.Index())
+		rabbittest.Eventually(t, "the message", func() bool { return b.Len(t, former.Index()) == 1 })
+		drained := 0
+		err := m.Drain(t.Context(), func(context.Context, FormerIndex) error {
+			drained += len(b.Take(t, former.Index(), 1))
+			return nil
+		}, func(FormerIndex) {})
+		if err != nil || drained != 1 {
+			t.Errorf("%d messages were drained: %v", drained, err)
+		}
+	})
+}

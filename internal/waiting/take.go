@@ -179,8 +179,7 @@ func (w *window) read(ctx context.Context, wanted, found map[string]bool, limit 
 			if err != nil {
 				return err
 			}
-			// A quorum queue that is slow to answer has neither messages nor consumers.
-			w.last = state.Messages == 0 && state.Consumers > 0
+			w.last = state.Messages == 0 && !state.Uncertain
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
