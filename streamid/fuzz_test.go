@@ -1,6 +1,7 @@
 package streamid_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ func FuzzStreams(f *testing.F) {
 	f.Add([]byte(`{"id":"\ud800","id":2`), "....", "\xff")
 	f.Add([]byte(`[{"id":1e400,"version":18446744073709551616}]`), "a.b", strings.Repeat("9", 600))
 	f.Add([]byte("{\"id\":\"\x00\"}"), "a", "")
+	f.Add([]byte("\ufeff{\"id\":7}"), "a", "")
 	f.Fuzz(func(t *testing.T, body []byte, key, header string) {
 		e := schemas.Envelope{Exchange: "shop", RoutingKey: key, Headers: amqp.Table{"h": header}, Body: body}
 		ofBody := rules(t, streamid.Rule{ID: "{body.json.id}", Version: "{body.json.version}"})(e)
@@ -46,7 +48,7 @@ func FuzzStreams(f *testing.F) {
 func fieldOf(t *testing.T, body []byte, name string) string {
 	t.Helper()
 	var object map[string]json.RawMessage
-	if json.Unmarshal(body, &object) != nil {
+	if json.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &object) != nil {
 		return ""
 	}
 	var text string

@@ -130,10 +130,15 @@ func (r *documentParser) addWords(name string, value any) {
 	}
 }
 
-// readFlattened adds the values of an object by their keys. Keys of nested objects are
+// readFlattened adds the values of an object, or of the objects of a list, by their keys. Keys of nested objects are
 // joined with dots. The field exists in an object without values, too.
 func (r *documentParser) readFlattened(field kql.Field) {
-	if r.json.Peek() != '{' {
+	switch r.json.Peek() {
+	case '[': // of objects
+		r.json.Array(func() { r.readFlattened(field) })
+		return
+	case '{':
+	default:
 		if value := r.readScalar(); value != nil {
 			r.refuse(fmt.Errorf("%s is %s, expected an object", field.Name, scalar.Describe(value)))
 		}

@@ -119,13 +119,15 @@ func (c corpus) headers() amqp.Table {
 }
 
 func (c corpus) body() []byte {
-	switch c.IntN(4) {
+	switch c.IntN(5) {
 	case 0:
 		return []byte(c.words())
 	case 1:
 		return []byte{0xff, 0}
 	case 2:
 		return nil
+	case 3:
+		return fmt.Appendf(nil, `[{"order":%d},[{"note":%q},%q],null]`, c.IntN(10), c.words(), c.word())
 	}
 	return fmt.Appendf(nil, `{"order":%d,"price":%s,"note":%q,"lines":[{"sku":%q},{"sku":%q}],"none":null,"%s":true}`,
 		c.IntN(10), pick(c, "2.50", "1e3", "7"), c.words(), c.word(), c.tenant(), c.word())

@@ -60,7 +60,7 @@ func testFormer(t *testing.T, s subject) {
 		`numeric_labels.int32 < 0`:               8,
 		`body.json.lines.sku: a-1`:               1,
 		`body.json.order: 4*`:                    3,
-		`body.json: *`:                           3,
+		`body.json.order: *`:                     3,
 		`body.text: violins`:                     1,
 		`body.text: "a 1"`:                       3,
 		`messaging.message.id: m-1`:              9,

@@ -12,11 +12,20 @@ import (
 // JSONText returns the value at a JSON pointer as text, an object or array as JSON; "" if
 // there is none or it is null.
 func JSONText(body []byte, pointer string) string {
-	if !json.Valid(body) {
+	text := validJSON(body)
+	if text == nil {
 		return ""
 	}
-	value, _ := valueAt(body, pointer)
+	value, _ := valueAt(text, pointer)
 	return valueText(value)
+}
+
+// validJSON returns a body that is JSON without a byte order mark, nil for any other.
+func validJSON(body []byte) []byte {
+	if text := bytes.TrimPrefix(body, []byte("\ufeff")); json.Valid(text) {
+		return text
+	}
+	return nil
 }
 
 // valueAt returns the value at a JSON pointer (RFC 6901) in valid JSON, nil if there is none,

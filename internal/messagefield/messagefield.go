@@ -29,8 +29,9 @@ func Value(e schemas.Envelope, f target.Field) (string, error) { return New(e).V
 // Message is a message of which several fields are read. It checks once whether its body is
 // JSON.
 type Message struct {
-	envelope        schemas.Envelope
-	checked, isJSON bool
+	envelope schemas.Envelope
+	checked  bool   // whether the body is JSON
+	json     []byte // the body, if it is
 }
 
 // New returns the message of an envelope.
@@ -111,12 +112,12 @@ func publisherHeader(e schemas.Envelope, name string) any {
 // which of its values counts, and so the message has none.
 func (m *Message) bodyField(f target.Field) (string, error) {
 	if !m.checked {
-		m.checked, m.isJSON = true, json.Valid(m.envelope.Body)
+		m.checked, m.json = true, validJSON(m.envelope.Body)
 	}
-	if !m.isJSON {
+	if m.json == nil {
 		return "", target.Missing(f)
 	}
-	value, repeated := valueAt(m.envelope.Body, f.Pointer)
+	value, repeated := valueAt(m.json, f.Pointer)
 	switch {
 	case value == nil:
 		return "", target.Missing(f)

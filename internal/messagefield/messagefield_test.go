@@ -18,7 +18,7 @@ func TestValue(t *testing.T) {
 			"tenant": "acme", "n": int32(12), "half": 1.5, "list": []any{"a"}, "line": "a\nb", "long": strings.Repeat("x", 8<<10+1),
 			"watership-queue": "orders", "x-death": "forged",
 		},
-		Body: []byte(`{"order":{"id":7,"a.b":"dotted","twice":1,"twice":2,"none":null},"lines":[{"sku":"s-1"}]}`),
+		Body: []byte("\ufeff" + `{"order":{"id":7,"a.b":"dotted","twice":1,"twice":2,"none":null},"lines":[{"sku":"s-1"}]}`),
 	}
 	for template, want := range map[string]string{
 		"{headers.tenant}": "acme", "{headers.n}": "12", "{headers.half}": "1.5", "{exchange}": "shop", "{routing_key}": "order..7",

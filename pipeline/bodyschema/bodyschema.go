@@ -71,6 +71,7 @@ func (s *Schema) Check(body []byte) error {
 }
 
 func (s *Schema) faults(body []byte) (faults []Fault, more int) {
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // a byte order mark, which parsers may ignore (RFC 8259 §8.1)
 	values, levels, err := measure(body)
 	if err != nil {
 		return []Fault{{Text: err.Error()}}, 0

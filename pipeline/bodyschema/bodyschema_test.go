@@ -57,6 +57,7 @@ func TestCheck(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"id": "o-1", "total": 0.1, "count": 9007199254740993, "state": "paid", "lines": [{"sku": 1}], "via": null}`: "",
 		`{"id": "o-1", "total": 1e-2}`:            "",
+		"\ufeff" + `{"id": "o-1", "total": 1}`:    "",
 		`{"id": "o-1", "total": 1, "count": 3.0}`: "",
 
 		`{"id": "o-1", "total": 0.105}`:                                  "/total: expected a multiple of 0.01 (#/properties/total/multipleOf)",

@@ -40,7 +40,7 @@ func bodyValue(body []byte) (member string, value any) {
 	if !utf8.Valid(body) {
 		return bodyBase64, base64.StdEncoding.EncodeToString(body)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, []byte("\ufeff"))))
 	decoder.UseNumber() // since a float64 does not have every number
 	if decoder.Decode(&value) == nil {
 		if _, err := decoder.Token(); err == io.EOF {

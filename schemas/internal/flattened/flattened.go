@@ -1,4 +1,4 @@
-// Package flattened decides whether Elasticsearch's flattened field accepts a JSON body
+// Package flattened writes what Elasticsearch's flattened field accepts of a JSON body
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/flattened.html).
 package flattened
 
@@ -21,19 +21,16 @@ const (
 	termOverhead = 256      // additional bytes that each value counts
 )
 
-// Accepts reports whether a flattened field accepts the body: a JSON
-// object (RFC 8259) with limited depth, no duplicate key, no NUL in a key, no value
-// too long, no more values than most, and a limited total size. The body must be
-// UTF-8.
+// whole reports whether the field accepts the object that follows, up to the end: an object
+// (RFC 8259) with limited depth, no duplicate key, no NUL in a key, no value too long, no more
+// values than the scanner allows, and a limited total size. The body must be UTF-8.
 //
 // It scans the body once and without encoding/json, whose tokens would cost more
 // than all other work on a message.
-func Accepts(body []byte, most int) bool {
-	s := scanner{data: body, room: allTerms, values: most}
-	s.space()
-	if s.at == len(body) || body[s.at] != '{' || !s.value(1, 0) {
+func (s *scanner) whole() bool {
+	if !s.value(1, 0) {
 		return false
 	}
 	s.space()
-	return s.at == len(body)
+	return s.at == len(s.data)
 }

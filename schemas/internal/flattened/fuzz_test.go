@@ -7,11 +7,16 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 )
 
-// FuzzAccepts: a body is accepted exactly if encoding/json reads an object in it that
-// has no duplicate key, no NUL in a key and not too many levels.
-func FuzzAccepts(f *testing.F) {
+// FuzzAppend: of a body is appended what encoding/json reads in it, but for members with a NUL
+// in their key, and levels that are too deep. All of it is appended exactly if nothing is left
+// out, and it is accepted as a whole.
+func FuzzAppend(f *testing.F) {
 	for _, body := range []string{
 		"", "text", `{"a":1}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"\u0000":1}`, "{\n\"a\" :\r[1, -0.5e+3,null]}\t", "\xff", "\u2028é",
 		`{"\ud800":"\udfff"}`, `{"":{".":[[{}],true]}}`, `{"a":01}`, `{"a":1,}`, `{,}`, `[1]`, `{"a":"\x"}`, `{"a":"` + "\x01" + `"}`, `{"a"`, `{"a":tru}`, `{} {}`, "\x00",
@@ -19,14 +24,102 @@ func FuzzAccepts(f *testing.F) {
 		wideObject(40, ""), wideObject(40, `"k7":1`), wideObject(40, `"k39":1`), wideObject(40, `"\u006b7":1`), wideObject(40, `"in":`+wideObject(40, `"k1":{}`)),
 		`{"a":{"a":1,"b":{"a":1}},"b":1}`, `{"a":{"b":1},"a":1}`, `{"\u0061":1,"a":2}`, `{"\u0061":1,"\u0061":2}`, `{"a":{"b":1,"c":1,"b":1}}`,
 		`{"!":1,"b":{"a":1},"a":2}`, `{"a":1,"b":{"!":1,"a":2}}`, `{"!":1,"a":2}`, // ! and a have the same mark
+		`[[1,[{"a":1,"a":{"\u0000":2}}]],{"b":[]}, "x"]`, strings.Repeat("[", 30) + `{"a":` + strings.Repeat("]", 30), `{"a":` + strings.Repeat(`[{"b":`, 15) + "1" + strings.Repeat("}]", 15) + "}",
 	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if utf8.Valid(body) && len(body) <= longestNumber && Accepts(body, 5000) != flattens(body) {
-			t.Errorf("%q: accepted %v", body, !flattens(body))
+		if !utf8.Valid(body) || len(body) > longestNumber {
+			return
+		}
+		got, ok := Append(nil, body, 5000)
+		if whole := ok && bytes.Equal(got, jsonappend.OneLine(nil, body)); flattens(body) && !whole {
+			t.Errorf("%q: %q is appended", body, got)
+		}
+		want := elementsOf(decode(body))
+		if ok != (want != nil) {
+			t.Fatalf("%q: appended %v, want %v", body, ok, want)
+		}
+		if !ok {
+			return
+		}
+		for _, element := range elementsOf(decode(got)) {
+			encoded, err := json.Marshal(element)
+			if err != nil || !flattens(encoded) {
+				t.Errorf("%q: %s is appended, %v", body, encoded, err)
+			}
+		}
+		if duplicateKey(got) || !cmp.Equal(elementsOf(decode(got)), want) {
+			t.Errorf("%q: %q is appended, want %v", body, got, want)
 		}
 	})
+}
+
+// decode returns the value of JSON, nil if it is none.
+func decode(source []byte) (value any) {
+	if !json.Valid(source) {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(source))
+	decoder.UseNumber()
+	_ = decoder.Decode(&value)
+	return value
+}
+
+// elementsOf returns the objects that a flattened field gets for a value, without what it refuses.
+func elementsOf(value any) (objects []any) {
+	var others []any
+	var add func(any)
+	add = func(value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			objects = append(objects, accepted(v, 1))
+		case []any:
+			for _, element := range v {
+				add(element)
+			}
+		default:
+			others = append(others, v)
+		}
+	}
+	switch value.(type) {
+	case map[string]any, []any:
+		add(value)
+	}
+	if len(others) > 0 {
+		objects = append(objects, map[string]any{"": others})
+	}
+	return objects
+}
+
+// accepted returns a value without members that a flattened field refuses.
+func accepted(value any, depth int) any {
+	tooDeep := func(value any) bool {
+		switch value.(type) {
+		case map[string]any, []any:
+			return depth == MaxDepth
+		}
+		return false
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for key, member := range v {
+			if strings.IndexByte(key, 0) < 0 && !tooDeep(member) {
+				kept[key] = accepted(member, depth+1)
+			}
+		}
+		return kept
+	case []any:
+		kept := []any{}
+		for _, element := range v {
+			if !tooDeep(element) {
+				kept = append(kept, accepted(element, depth+1))
+			}
+		}
+		return kept
+	}
+	return value
 }
 
 // wideObject returns a JSON object with the keys k0, k1 and so on, and a last
@@ -42,7 +135,7 @@ func wideObject(keys int, last string) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// flattens is Accepts for bodies without long keys, values and numbers.
+// flattens reports whether a flattened field accepts a body without long keys, values and numbers.
 func flattens(body []byte) bool {
 	var object map[string]any
 	if !json.Valid(body) || json.Unmarshal(body, &object) != nil || object == nil || len(body) > longestNumber {
