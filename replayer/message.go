@@ -13,14 +13,22 @@ type converter struct {
 	job     *Job
 	isOwn   func(name string) bool // whether an exchange or queue is Watership's
 	program *transform.Program     // nil: none
+	apply   func(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error)
 }
 
 func (r *Replayer) newConverter(job *Job) (c converter, err error) {
-	c = converter{job: job, isOwn: r.cfg.Topology.Owns}
+	c = converter{job: job, isOwn: r.cfg.Topology.Owns, apply: applyHere}
+	if r.cfg.Programs != nil {
+		c.apply = r.cfg.Programs.Apply
+	}
 	if job.Transform != "" {
 		c.program, err = transform.Parse(job.Transform)
 	}
 	return c, err
+}
+
+func applyHere(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
+	return p.Apply(ctx, e)
 }
 
 // convert returns the message that the job sends for the message of an event; keep is false
@@ -30,7 +38,7 @@ func (c converter) convert(ctx context.Context, e schemas.Event) (sent schemas.E
 	if c.program == nil || e.BodyIn != schemas.BodyHere {
 		return before, true, nil
 	}
-	sent, keep, err = c.program.Apply(ctx, before)
+	sent, keep, err = c.apply(ctx, c.program, before)
 	if err != nil || !keep {
 		return before, keep, err
 	}

@@ -42,6 +42,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/storeretry"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -113,6 +114,9 @@ type Config struct {
 
 	// Fingerprints have the settings of every process of Watership in the virtual host.
 	Fingerprints schemas.Fingerprints
+
+	// Programs run the programs of jobs, which then have limits. Nil: this process runs them.
+	Programs *transform.Processes
 
 	// NewID generates the ids of jobs, which sort by time. Nil: ULIDs.
 	NewID func() string

@@ -123,7 +123,7 @@ func TestTransformIsChecked(t *testing.T) {
 		t.Errorf("run with %v", err)
 	}
 	job.ID, job.Transform = "", `reduce range(28) as $i (0; [.,.]) | . == map(.)`
-	var stuck *transform.StuckError
+	var stuck *transform.LimitError
 	if _, err := f.Plan(t.Context(), job); !errors.As(err, &stuck) {
 		t.Errorf("planned with %v", err)
 	}

@@ -12,9 +12,11 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/replayer/transform"
 )
 
 func main() {
+	transform.ServeProcess(signal.Ignore)
 	// Without SIGPIPE, a closed pipe (`watership search | head`) is a write error, and
 	// the command closes its searches in the store.
 	signal.Ignore(syscall.SIGPIPE)
@@ -26,7 +28,10 @@ func main() {
 		context.AfterFunc(ctx, func() { signal.Stop(hangups) })
 		return hangups
 	})
+	programs := transform.NewProcesses()
+	ctx = cli.ContextWithPrograms(ctx, programs)
 	code := cli.Run(ctx, terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, os.Args[1:], os.Environ())
 	stop()
+	programs.Close()
 	os.Exit(code)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/embedded"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -36,6 +37,10 @@ type Config struct {
 	// StoreLogger logs problems that keep events out of the store. Nil: Logger.
 	StoreLogger *slog.Logger
 
+	// Programs run the programs of replays. Nil: this process runs them, without a limit of
+	// memory.
+	Programs *transform.Processes
+
 	// Broker limits the embedded broker that Start makes.
 	Broker broker.Limits
 }
@@ -52,6 +57,7 @@ type App struct {
 	login       string
 	vhost       string
 	secrets     secret.Secrets
+	programs    *transform.Processes
 	embedded    *embedded.Broker // broker of this process; nil: none
 	running     running          // broker of another process
 
@@ -119,7 +125,7 @@ func newApp(cfg Config) (*App, error) {
 	}
 	a := &App{
 		Language: Language{formatOf(settings.Clone().Index)}, settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
-		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files,
+		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs,
 	}
 	if a.storeLogger == nil {
 		a.storeLogger = a.logger

@@ -27,6 +27,6 @@ func (a *App) replayer(ctx context.Context, uncheckedRoutes bool) (*replayer.Rep
 	return replayer.New(replayer.Config{
 		Store: events, Jobs: events, Topology: a.topology, StateKeys: a.secrets.StateKeys, Fingerprints: a.settings.Fingerprint, Retention: a.settings.Store.Retention.Failures,
 		URL: broker.URL, TLS: broker.TLS, Instance: broker.Instance, Logger: a.logger,
-		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes, RouteQueues: a.routeQueues(true),
+		ManagementURL: a.settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes, Programs: a.programs, RouteQueues: a.routeQueues(true),
 	}), nil
 }

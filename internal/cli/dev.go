@@ -118,7 +118,9 @@ func devConfig(from *settings) (config.Config, error) {
 // serve runs everything on an embedded broker, and prints at the end how many messages
 // are lost with it.
 func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
-	d.app, err = app.Start(ctx, d.appConfig(cfg))
+	made := d.appConfig(cfg)
+	made.Programs = programsOf(ctx)
+	d.app, err = app.Start(ctx, made)
 	if err != nil {
 		return err
 	}

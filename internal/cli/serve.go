@@ -33,7 +33,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 				return err
 			}
 			logger := newLogger(streamsOf(cmd), cfg.Log)
-			a, err := app.Start(cmd.Context(), app.Config{Settings: cfg, Name: "serve", Logger: logger})
+			a, err := app.Start(cmd.Context(), app.Config{Settings: cfg, Name: "serve", Logger: logger, Programs: programsOf(cmd.Context())})
 			if err != nil {
 				return err
 			}

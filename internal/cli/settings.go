@@ -93,7 +93,7 @@ func (s *settings) open(cmd *cobra.Command) (*app.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.New(app.Config{Settings: cfg, Name: cmd.Name(), Logger: newLogger(streamsOf(cmd), cfg.Log)})
+	return app.New(app.Config{Settings: cfg, Name: cmd.Name(), Logger: newLogger(streamsOf(cmd), cfg.Log), Programs: programsOf(cmd.Context())})
 }
 
 // openSystem is open for a command that the API of a server can serve.

@@ -161,7 +161,7 @@ func isConflict(err error) bool {
 	var taken *replayer.TakenOverError
 	var unreported *replayer.NoReportsError
 	var streamless *replayer.NoStreamsError
-	var stuck *transform.StuckError
+	var stuck *transform.LimitError
 	return errors.As(err, &busy) || errors.As(err, &taken) || errors.As(err, &unreported) || errors.As(err, &streamless) || errors.As(err, &stuck)
 }
 

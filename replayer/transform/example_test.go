@@ -3,6 +3,7 @@ package transform_test
 import (
 	"context"
 	"fmt"
+	"os/signal"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -58,4 +59,23 @@ func ExampleDifference() {
 	program, routed, err := transform.Difference(before, after)
 	fmt.Println(program, routed, err)
 	// Output: . + {"body":{"currency":"EUR"}} false <nil>
+}
+
+func ExampleProcesses() {
+	programs := transform.NewProcesses() // main begins with ServeProcess
+	defer programs.Close()
+	program, err := transform.Parse(`null | .[536870911] = 1`)
+	if err != nil {
+		panic(err)
+	}
+	_, _, err = programs.Apply(context.Background(), program, schemas.Envelope{RoutingKey: "order"})
+	fmt.Println(err)
+	// Output: the program needs more than 512 MiB of memory for a message: change the program
+}
+
+func ExampleServeProcess() {
+	// func main() begins with
+	transform.ServeProcess(signal.Ignore)
+	fmt.Println("this is no process for programs")
+	// Output: this is no process for programs
 }

@@ -42,8 +42,9 @@ const (
 
 // Program is a compiled program. It is safe for concurrent use.
 type Program struct {
-	code  *gojq.Code
-	stuck atomic.Bool
+	text     string
+	code     *gojq.Code
+	exceeded atomic.Pointer[LimitError] // nil: no limit yet
 }
 
 // Parse compiles a program. It has no access to files, modules, environment variables or
@@ -60,7 +61,7 @@ func Parse(text string) (*Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program cannot be compiled: %w", err)
 	}
-	return &Program{code: code}, nil
+	return &Program{text: text, code: code}, nil
 }
 
 // withLine adds the line of a syntax error.
@@ -86,19 +87,24 @@ func errorf(format string, values ...any) *Error {
 	return &Error{text}
 }
 
-// StuckError reports a program that did not return. Its goroutine cannot be ended, so the
-// program runs no more.
-type StuckError struct{}
+// LimitError reports a program that did not return, or that needs more memory than a process
+// has. It runs no more.
+type LimitError struct{ Problem string }
 
-func (e *StuckError) Error() string {
-	return fmt.Sprintf("the program did not return within %s after a message: change the program", timeout+grace)
+func (e *LimitError) Error() string { return e.Problem }
+
+func errNoReturn() *LimitError {
+	return &LimitError{fmt.Sprintf("the program did not return within %s after a message: change the program", timeout+grace)}
 }
 
 // Apply returns the message that the program makes of one; keep is false if the program
 // leaves it out. An *Error concerns this message only.
+//
+// The program runs in this process, whose memory it can use up, and which cannot end a program
+// that does not return. For programs of others there are [Processes].
 func (p *Program) Apply(ctx context.Context, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
-	if p.stuck.Load() {
-		return e, false, &StuckError{}
+	if limit := p.exceeded.Load(); limit != nil {
+		return e, false, limit
 	}
 	in := input(e)
 	var goroutines usercode.Goroutines
@@ -118,8 +124,9 @@ func (p *Program) Apply(ctx context.Context, e schemas.Envelope) (changed schema
 	case ctx.Err() != nil:
 		return e, false, context.Cause(ctx)
 	case usercode.TimedOut(err):
-		p.stuck.Store(true)
-		return e, false, &StuckError{}
+		limit := errNoReturn()
+		p.exceeded.Store(limit)
+		return e, false, limit
 	case errors.As(err, &failed):
 		return e, false, err
 	}

@@ -37,9 +37,22 @@ func parse(t testing.TB, text string) *transform.Program {
 	return p
 }
 
-func apply(t *testing.T, text string, e schemas.Envelope) schemas.Envelope {
+// applier applies a program to a message.
+type applier func(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error)
+
+// inEachProcess runs a test in this process, and in one for programs.
+func inEachProcess(t *testing.T, test func(t *testing.T, apply applier)) {
+	t.Run("this process", func(t *testing.T) { test(t, inProcess) })
+	t.Run("processes", func(t *testing.T) { test(t, processes(t).Apply) })
+}
+
+func inProcess(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
+	return p.Apply(ctx, e)
+}
+
+func (a applier) must(t *testing.T, text string, e schemas.Envelope) schemas.Envelope {
 	t.Helper()
-	changed, keep, err := parse(t, text).Apply(t.Context(), e)
+	changed, keep, err := a(t.Context(), parse(t, text), e)
 	if err != nil || !keep {
 		t.Fatalf("%s: kept %v, %v", text, keep, err)
 	}
@@ -48,14 +61,16 @@ func apply(t *testing.T, text string, e schemas.Envelope) schemas.Envelope {
 
 // A message stays exactly as it is, whatever its headers and its body are, unless the
 // program changes it.
-func TestUnchanged(t *testing.T) {
+func TestUnchanged(t *testing.T) { inEachProcess(t, testUnchanged) }
+
+func testUnchanged(t *testing.T, apply applier) {
 	for name, body := range map[string][]byte{
 		"json": order().Body, "two values": []byte("1 2"), "text": []byte("id;price\n1;2"), "binary": {0xff, 0}, "empty": nil, "duplicate": []byte(`{"a":1,"a":2}`),
 	} {
 		e := order()
 		e.Body = body
 		for _, text := range []string{".", `.headers = (.headers | with_entries(.))`, `.headers.n = 7.0 | .properties.priority = 4`} {
-			changed := apply(t, text, e)
+			changed := apply.must(t, text, e)
 			if diff := cmp.Diff(e, changed, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", name, text, diff)
 			}
@@ -64,7 +79,9 @@ func TestUnchanged(t *testing.T) {
 }
 
 // Only what the program changes is another: each member with its type.
-func TestChanges(t *testing.T) {
+func TestChanges(t *testing.T) { inEachProcess(t, testChanges) }
+
+func testChanges(t *testing.T, apply applier) {
 	for text, change := range map[string]func(*schemas.Envelope){
 		`.routing_key = "order.v2" | .exchange = ""`: func(e *schemas.Envelope) { e.RoutingKey, e.Exchange = "order.v2", "" },
 		`.body.price = 2`:                                       func(e *schemas.Envelope) { e.Body = []byte(`{"id":12345678901234567890,"id2":1,"price":2}`) },
@@ -87,7 +104,7 @@ func TestChanges(t *testing.T) {
 	} {
 		want := order()
 		change(&want)
-		got := apply(t, text, order())
+		got := apply.must(t, text, order())
 		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
@@ -95,24 +112,30 @@ func TestChanges(t *testing.T) {
 }
 
 // The message of the caller stays as it was.
-func TestTheOriginalStays(t *testing.T) {
+func TestTheOriginalStays(t *testing.T) { inEachProcess(t, testTheOriginalStays) }
+
+func testTheOriginalStays(t *testing.T, apply applier) {
 	e := order()
-	apply(t, `.headers.nested.a = 5 | .headers.tenant = "x" | .body.id2 = 2`, e)
+	apply.must(t, `.headers.nested.a = 5 | .headers.tenant = "x" | .body.id2 = 2`, e)
 	if diff := cmp.Diff(order(), e, cmp.Comparer(func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestLeftOut(t *testing.T) {
+func TestLeftOut(t *testing.T) { inEachProcess(t, testLeftOut) }
+
+func testLeftOut(t *testing.T, apply applier) {
 	for _, text := range []string{"empty", "null", `select(.body.id2 > 1)`} {
-		if _, keep, err := parse(t, text).Apply(t.Context(), order()); keep || err != nil {
+		if _, keep, err := apply(t.Context(), parse(t, text), order()); keep || err != nil {
 			t.Errorf("%s: kept %v, %v", text, keep, err)
 		}
 	}
 }
 
 // An error concerns the message, says why, and is short.
-func TestErrors(t *testing.T) {
+func TestErrors(t *testing.T) { inEachProcess(t, testErrors) }
+
+func testErrors(t *testing.T, apply applier) {
 	for text, want := range map[string]string{
 		`., .`:                            "several outputs",
 		`error("no " + .headers.tenant)`:  "no acme",
@@ -146,7 +169,7 @@ func TestErrors(t *testing.T) {
 		`error("x" * 100000)`:                         "xxx…",
 		`def f: f; f`:                                 "ran longer than 1s",
 	} {
-		got, keep, err := parse(t, text).Apply(t.Context(), order())
+		got, keep, err := apply(t.Context(), parse(t, text), order())
 		var failed *transform.Error
 		if !errors.As(err, &failed) || keep || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 || got.RoutingKey != "order.created" {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -175,7 +198,7 @@ func TestParse(t *testing.T) {
 	}
 	t.Setenv("WATERSHIP_SECRET", "x")
 	for _, text := range []string{`.body = env`, `.body = $ENV`} {
-		if got := apply(t, text, order()); string(got.Body) != "{}" {
+		if got := applier(inProcess).must(t, text, order()); string(got.Body) != "{}" {
 			t.Errorf("%s: %s", text, got.Body)
 		}
 	}
@@ -185,7 +208,7 @@ func TestParse(t *testing.T) {
 func TestStuck(t *testing.T) {
 	p := parse(t, `if .body.id2 == 1 then (reduce range(29) as $i (0; [.,.])) | (. == map(.)) else . end`)
 	_, _, err := p.Apply(t.Context(), order())
-	var stuck *transform.StuckError
+	var stuck *transform.LimitError
 	if !errors.As(err, &stuck) {
 		t.Fatal(err)
 	}
@@ -194,11 +217,13 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-func TestApplyEndsWithItsContext(t *testing.T) {
+func TestApplyEndsWithItsContext(t *testing.T) { inEachProcess(t, testApplyEndsWithItsContext) }
+
+func testApplyEndsWithItsContext(t *testing.T, apply applier) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, keep, err := parse(t, "def f: f; f").Apply(ctx, order()); !errors.Is(err, gone) || keep {
+	if _, keep, err := apply(ctx, parse(t, "def f: f; f"), order()); !errors.Is(err, gone) || keep {
 		t.Errorf("%v", err)
 	}
 }
@@ -235,18 +260,21 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
+// BenchmarkApply compares this process with a process for programs.
 func BenchmarkApply(b *testing.B) {
 	e := order()
 	e.Body = []byte(`{"items":[` + strings.Repeat(`{"sku":"a-1","price":1.10},`, 30) + `{}]}`)
-	for name, text := range map[string]string{"identity": ".", "change": `.body.items |= map(.currency = "EUR")`} {
-		p := parse(b, text)
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, _, err := p.Apply(b.Context(), e); err != nil {
-					b.Fatal(err)
+	for where, apply := range map[string]applier{"here": inProcess, "process": processes(b).Apply} {
+		for name, text := range map[string]string{"identity": ".", "change": `.body.items |= map(.currency = "EUR")`} {
+			p := parse(b, text)
+			b.Run(name+"/"+where, func(b *testing.B) {
+				for b.Loop() {
+					if _, _, err := apply(b.Context(), p, e); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -1,0 +1,185 @@
+package transform
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/tablejson"
+)
+
+// request asks a process to apply a program to a message.
+type request struct {
+	program string
+	message schemas.Envelope
+}
+
+// response has the result.
+type response struct {
+	changed schemas.Envelope
+	keep    bool
+	failed  string // problem of an *Error
+	limit   string // problem of a *LimitError, after which the process ends
+}
+
+// Requests and responses travel in frames: the length of the rest in four bytes, then texts,
+// each after its length. JSON would replace bytes of texts that are not UTF-8.
+
+func (r request) frame(dst []byte) []byte {
+	return frame(appendMessage(appendText(begin(dst), r.program), r.message, schemas.Envelope{}))
+}
+
+func readRequest(in io.Reader) (request, error) {
+	p, err := readFrame(in, maxFrame)
+	if err != nil {
+		return request{}, err
+	}
+	return request{p.text(), p.message(schemas.Envelope{})}, p.err
+}
+
+// frame has of the changed message only what differs from the one in the request.
+func (r response) frame(dst []byte, asked schemas.Envelope) []byte {
+	dst = appendText(appendText(appendFlag(begin(dst), r.keep), r.failed), r.limit)
+	return frame(appendMessage(dst, r.changed, asked))
+}
+
+func readResponse(in io.Reader, asked schemas.Envelope) (response, error) {
+	p, err := readFrame(in, maxOutput+4*len(asked.Body)+1<<20)
+	if err != nil {
+		return response{}, err
+	}
+	r := response{keep: p.flag(), failed: p.text(), limit: p.text()}
+	r.changed = p.message(asked)
+	return r, p.err
+}
+
+const (
+	lengthSize = 4
+	maxFrame   = 1 << 30
+)
+
+func begin(dst []byte) []byte { return append(dst[:0], make([]byte, lengthSize)...) }
+
+func frame(dst []byte) []byte {
+	binary.BigEndian.PutUint32(dst, uint32(len(dst)-lengthSize))
+	return dst
+}
+
+func appendText[T string | []byte](dst []byte, text T) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+func appendFlag(dst []byte, is bool) []byte {
+	if is {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+
+// appendMessage leaves out headers and a body that are the same as those of another message.
+func appendMessage(dst []byte, e, other schemas.Envelope) []byte {
+	dst = appendText(appendText(dst, e.Exchange), e.RoutingKey)
+	for _, text := range texts(&e.Properties) {
+		dst = appendText(dst, *text)
+	}
+	dst = append(dst, e.Properties.DeliveryMode, e.Properties.Priority)
+	dst = appendFlag(dst, e.Properties.Timestamp.IsZero())
+	dst = binary.AppendVarint(dst, e.Properties.Timestamp.Unix())
+	headers := tablejson.Append(nil, e.Headers)
+	same := len(other.Headers) == len(e.Headers) && bytes.Equal(headers, tablejson.Append(nil, other.Headers))
+	if dst = appendFlag(dst, same); !same {
+		dst = appendText(dst, headers)
+	}
+	same = bytes.Equal(e.Body, other.Body)
+	if dst = appendFlag(dst, same); !same {
+		dst = appendText(dst, e.Body)
+	}
+	return dst
+}
+
+// texts are the properties that are texts.
+func texts(p *schemas.Properties) []*string {
+	return []*string{&p.ContentType, &p.ContentEncoding, &p.CorrelationID, &p.ReplyTo, &p.Expiration, &p.MessageID, &p.Type, &p.UserID, &p.AppID}
+}
+
+// parser reads the content of a frame. Once err is set, it returns zero values.
+type parser struct {
+	rest []byte
+	err  error
+}
+
+func readFrame(in io.Reader, limit int) (*parser, error) {
+	var length [lengthSize]byte
+	if _, err := io.ReadFull(in, length[:]); err != nil {
+		return nil, err
+	}
+	size := int64(binary.BigEndian.Uint32(length[:]))
+	if size > int64(limit) {
+		return nil, fmt.Errorf("a frame of %d bytes, expected at most %d", size, limit)
+	}
+	content := make([]byte, size)
+	_, err := io.ReadFull(in, content)
+	return &parser{rest: content}, err
+}
+
+var errFrame = errors.New("a frame ends within a value")
+
+func (p *parser) take(n uint64) []byte {
+	if n > uint64(len(p.rest)) {
+		p.rest, p.err = nil, errFrame
+		return nil
+	}
+	taken := p.rest[:n:n]
+	p.rest = p.rest[n:]
+	return taken
+}
+
+func (p *parser) bytes() []byte {
+	length, n := binary.Uvarint(p.rest)
+	p.take(uint64(max(n, 0)))
+	if n <= 0 {
+		p.err = errFrame
+	}
+	return p.take(length)
+}
+
+func (p *parser) text() string { return string(p.bytes()) }
+
+func (p *parser) byte() byte {
+	if one := p.take(1); one != nil {
+		return one[0]
+	}
+	return 0
+}
+
+func (p *parser) flag() bool { return p.byte() == 1 }
+
+// message reads a message, with headers and body of another one where they are the same.
+func (p *parser) message(other schemas.Envelope) schemas.Envelope {
+	e := schemas.Envelope{Exchange: p.text(), RoutingKey: p.text(), Headers: other.Headers, Body: other.Body}
+	for _, text := range texts(&e.Properties) {
+		*text = p.text()
+	}
+	e.Properties.DeliveryMode, e.Properties.Priority = p.byte(), p.byte()
+	none := p.flag()
+	seconds, n := binary.Varint(p.rest)
+	p.take(uint64(max(n, 0)))
+	if !none {
+		e.Properties.Timestamp = time.Unix(seconds, 0)
+	}
+	if !p.flag() {
+		headers, err := tablejson.Parse(p.bytes())
+		if err != nil && p.err == nil {
+			p.err = err
+		}
+		e.Headers = headers
+	}
+	if !p.flag() {
+		e.Body = p.bytes()
+	}
+	return e
+}

@@ -1,0 +1,166 @@
+package transform
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	processArgument = "run-programs"
+	startTimeout    = 30 * time.Second
+)
+
+// process is a process that runs programs. It belongs to one goroutine at a time.
+type process struct {
+	cmd       *exec.Cmd
+	requests  io.WriteCloser
+	responses io.Reader
+	buffer    []byte // of a request
+	stderr    beginning
+
+	usable bool
+	ended  bool
+	used   int         // calls of apply
+	idle   *time.Timer // ends the process, while it is unused
+}
+
+// startProcess starts a process, and waits until it has limited its memory.
+func startProcess(ctx context.Context) (*process, error) {
+	path, err := executable()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: &exec.Cmd{Path: path, Args: []string{os.Args[0], processArgument}, Env: []string{"GOTRACEBACK=none"}}, usable: true}
+	for _, name := range []string{"TZ", "ZONEINFO"} { // for localtime; nothing else of the environment concerns a program
+		if value, has := os.LookupEnv(name); has {
+			p.cmd.Env = append(p.cmd.Env, name+"="+value)
+		}
+	}
+	if p.requests, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.cmd.Stderr = &p.stderr
+	p.responses = bufio.NewReader(out)
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	err = p.exchange(ctx, startTimeout, func() error {
+		_, err := readResponse(p.responses, schemas.Envelope{})
+		return err
+	})
+	if p.usable {
+		return p, nil
+	}
+	p.end()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("%w (%v) %s", err, p.cmd.ProcessState, p.stderr.line())
+}
+
+// exchange lets do send and receive within a time. The process is killed after that, and when
+// ctx ends; afterwards it is not usable.
+func (p *process) exchange(ctx context.Context, within time.Duration, do func() error) error {
+	kill := func() { _ = p.cmd.Process.Kill() }
+	timer, stop := time.AfterFunc(within, kill), context.AfterFunc(ctx, kill)
+	err := do()
+	inTime, goesOn := timer.Stop(), stop()
+	p.usable = err == nil && inTime && goesOn
+	if err != nil && !inTime {
+		err = errTimeout
+	}
+	return err
+}
+
+var errTimeout = errors.New("the process did not answer in time")
+
+// apply applies a program to a message.
+func (p *process) apply(ctx context.Context, program string, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
+	p.used++
+	var r response
+	err = p.exchange(ctx, timeout+2*grace, func() (err error) {
+		p.buffer = request{program, e}.frame(p.buffer)
+		if _, err := p.requests.Write(p.buffer); err != nil {
+			return err
+		}
+		r, err = readResponse(p.responses, e)
+		return err
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return e, false, context.Cause(ctx)
+	case errors.Is(err, errTimeout):
+		return e, false, errNoReturn()
+	case err != nil:
+		p.end()
+		return e, false, p.problem(err)
+	case r.limit != "":
+		p.usable = false
+		return e, false, &LimitError{r.limit}
+	case r.failed != "":
+		return e, false, &Error{r.failed}
+	case !r.keep:
+		return e, false, nil
+	}
+	return r.changed, true, nil
+}
+
+// problem returns the error of a process that has ended.
+func (p *process) problem(err error) error {
+	reason := p.stderr.line()
+	state := p.cmd.ProcessState
+	killed := state != nil && state.ExitCode() == -1 // by the system, which lacks memory
+	if killed || strings.Contains(reason, "memory") || strings.Contains(reason, "stack exceeds") || strings.Contains(reason, "pthread_create") {
+		return &LimitError{fmt.Sprintf("the program needs more than %d MiB of memory for a message: change the program", maxMemory>>20)}
+	}
+	return fmt.Errorf("the process of the program ended: %w (%v) %s", err, state, reason)
+}
+
+// end ends the process and waits for its end.
+func (p *process) end() {
+	if p.ended {
+		return
+	}
+	p.usable, p.ended = false, true
+	_ = p.cmd.Process.Kill()
+	_ = p.requests.Close()
+	_ = p.cmd.Wait() // the state is what counts
+}
+
+// executable returns the file of this process. Where the system has a link to it, that works
+// after the file was replaced, too.
+func executable() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}
+
+// beginning keeps the first bytes that are written.
+type beginning struct{ text bytes.Buffer }
+
+func (b *beginning) Write(data []byte) (int, error) {
+	b.text.Write(data[:min(len(data), max(0, 1<<10-b.text.Len()))])
+	return len(data), nil
+}
+
+// line returns the first line, after the end of the process.
+func (b *beginning) line() string {
+	line, _, _ := strings.Cut(b.text.String(), "\n")
+	return line
+}

@@ -1,0 +1,96 @@
+package transform
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// ServeProcess runs programs and ends the process, if [Processes] of this executable started
+// it. Otherwise it does nothing. ignore is signal.Ignore, for signals to all processes of a
+// terminal or a service: the process that started this one ends it.
+func ServeProcess(ignore func(signals ...os.Signal)) {
+	if len(os.Args) == 2 && os.Args[1] == processArgument {
+		ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		os.Exit(serveProcess())
+	}
+}
+
+func serveProcess() (code int) {
+	runtime.GOMAXPROCS(1)   // collecting garbage must not take the processors of others
+	debug.SetGCPercent(400) // most messages are small
+	debug.SetMemoryLimit(maxMemory / 4 * 3)
+	if err := limitMemory(maxMemory); err != nil {
+		fmt.Fprintln(os.Stderr, "limiting the memory of the process:", err)
+		return 1
+	}
+	buffer := response{}.frame(nil, schemas.Envelope{})
+	if _, err := os.Stdout.Write(buffer); err != nil {
+		return 1
+	}
+	programs := map[string]*Program{}
+	for r := range readRequests(os.Stdin) {
+		answer, err := answerTo(r, programs)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		buffer = answer.frame(buffer, r.message)
+		if _, err := os.Stdout.Write(buffer); err != nil || answer.limit != "" {
+			return 1
+		}
+	}
+	return 0
+}
+
+// readRequests ends the process at the end of the input, also while a program runs.
+func readRequests(in io.Reader) <-chan request {
+	requests := make(chan request)
+	go func() {
+		buffered := bufio.NewReader(in)
+		for {
+			r, err := readRequest(buffered)
+			if err != nil {
+				os.Exit(0)
+			}
+			requests <- r
+		}
+	}()
+	return requests
+}
+
+const maxCompiled = 16 // programs
+
+func answerTo(r request, programs map[string]*Program) (response, error) {
+	program := programs[r.program]
+	if program == nil {
+		if len(programs) >= maxCompiled {
+			clear(programs)
+		}
+		var err error
+		if program, err = Parse(r.program); err != nil {
+			return response{}, err
+		}
+		programs[r.program] = program
+	}
+	changed, keep, err := program.Apply(context.Background(), r.message)
+	var failed *Error
+	var limit *LimitError
+	switch {
+	case errors.As(err, &failed):
+		return response{failed: failed.Problem}, nil
+	case errors.As(err, &limit):
+		return response{limit: limit.Problem}, nil
+	case err != nil || !keep:
+		return response{}, err
+	}
+	return response{changed: changed, keep: true}, nil
+}
