@@ -6,6 +6,7 @@ import (
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/webhookconfig"
 )
 
 func newConfig(from *settings) *cobra.Command {
@@ -27,10 +28,17 @@ func newConfigCheck(from *settings) *cobra.Command {
 		Example: "  watership config check --config watership.yaml",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := from.load(); err != nil {
+			cfg, err := from.load()
+			if err != nil {
 				return err
 			}
-			return printer{Streams: streamsOf(cmd)}.printf("the configuration is in order")
+			to := printer{Streams: streamsOf(cmd)}
+			for _, warning := range webhookconfig.Ineffective(cfg) {
+				if err := to.printf("WARNING: %s", warning); err != nil {
+					return err
+				}
+			}
+			return to.printf("the configuration is in order")
 		},
 	}
 }

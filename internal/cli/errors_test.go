@@ -222,6 +222,23 @@ func TestMistakesAreLines(t *testing.T) {
 	}
 }
 
+// A class without a meaning of its own has no delays at a status that means poison.
+func TestClassThatNeverApplies(t *testing.T) {
+	check := func(outcome string) result {
+		file := writeFile(t, "w.yaml", "retry: {policies: {slow: {first: 1s, attempts: 3, classes: {ordering: {delays: [10m]}}}}}\n"+
+			"routes: [{queue: orders, retry: slow, handler: {http: {url: 'http://127.0.0.1/', statuses: {409: "+outcome+", 425: {class: ordering}}}}}]\n")
+		return call(t.Context(), strings.NewReader(""), nil, "config", "check", "-c", file)
+	}
+	if got := check("{class: ordering}"); got.code != exitOK || !strings.Contains(got.out, "statuses.409: 409 means poison, so the delays of class ordering never apply") || strings.Contains(got.out, "425") {
+		t.Errorf("%+v", got)
+	}
+	for _, outcome := range []string{"{means: retry, class: ordering}", "{means: poison, class: ordering}", "{class: other}"} {
+		if got := check(outcome); got.code != exitOK || strings.Contains(got.out, "WARNING") {
+			t.Errorf("%s: %+v", outcome, got)
+		}
+	}
+}
+
 func TestConfigShow(t *testing.T) {
 	file := writeFile(t, "w.yaml", "amqp: {url: 'amqp://me:secret@rabbit/'}\n")
 	environ := []string{"WATERSHIP_LOG_LEVEL=debug"}

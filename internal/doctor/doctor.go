@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/webhookconfig"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -122,6 +123,9 @@ func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 func (d *doctor) runChecks(ctx context.Context) {
 	d.findings = append(d.findings, Exposures(d.Settings)...)
+	for _, warning := range webhookconfig.Ineffective(d.Settings) {
+		d.report("routes", Warning, warning, "")
+	}
 	d.checkBroker(ctx)
 	d.checkManagement(ctx)
 	d.checkServe(ctx)

@@ -322,3 +322,15 @@ func FuzzURL(f *testing.F) {
 func isOfTest(u *url.URL) bool {
 	return u.Host == "hooks.example.com" || u.Host == "hooks.example.com:443" || strings.HasSuffix(u.Host, ".merchants.example.com:8443") && len(u.Host) > len(".merchants.example.com:8443")
 }
+
+// A host without a scheme in the list is allowed with https only, which the refusal says.
+func TestRefusalNamesTheScheme(t *testing.T) {
+	u, err := ParseURL("{headers.url}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = u.Fill(func(Field) (string, error) { return "http://hooks.example.com:8080/", nil }, hosts(t, "hooks.example.com:8080"))
+	if err == nil || !strings.Contains(err.Error(), "it is allowed with https only, unless the list has http://hooks.example.com:8080") {
+		t.Error(err)
+	}
+}

@@ -185,7 +185,11 @@ func (u URL) allowed(text, scheme string, hosts []Host) (string, error) {
 		return "", &Problem{InvalidField, u.authority.Names() + " would make no valid host"}
 	}
 	if !slices.ContainsFunc(hosts, func(h Host) bool { return h.allows(to, scheme, u.scheme) }) {
-		return "", &Problem{RefusedHost, fmt.Sprintf("%s://%s is not among the hosts that are allowed", scheme, to)}
+		problem := fmt.Sprintf("%s://%s is not among the hosts that are allowed", scheme, to)
+		if slices.ContainsFunc(hosts, func(h Host) bool { return h.allows(to, u.scheme, u.scheme) }) {
+			problem += fmt.Sprintf(": it is allowed with %s only, unless the list has %s://%s", u.scheme, scheme, to)
+		}
+		return "", &Problem{RefusedHost, problem}
 	}
 	return to.String(), nil
 }

@@ -185,23 +185,28 @@ func named(name string) string {
 	return name
 }
 
-// defaultMeaning returns the meaning of a status. 401, 403, 404, 405 and redirects may be
-// the fault of one message as well as of a bad deployment: the route's breaker finds out
-// which. 407 and 421 are of a proxy, or of a server for other hosts, and of no message.
+// defaultMeaning returns the meaning of a response without its own. A service that asks for a
+// pause is unavailable.
 func defaultMeaning(r response) Meaning {
-	switch r.status {
+	if r.status == http.StatusTooManyRequests && r.header.Get("Retry-After") != "" {
+		return Unavailable
+	}
+	return DefaultMeaning(r.status)
+}
+
+// DefaultMeaning returns the meaning of an HTTP status for which neither the response nor the
+// configuration has one. 401, 403, 404, 405 and redirects may be the fault of one message as well
+// as of a bad deployment: the route's breaker finds out which. 407 and 421 are of a proxy, or of a
+// server for other hosts, and of no message.
+func DefaultMeaning(status int) Meaning {
+	switch status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return Unavailable
-	case http.StatusTooManyRequests:
-		if r.header.Get("Retry-After") != "" {
-			return Unavailable
-		}
-		return Retry
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusProxyAuthRequired, http.StatusMisdirectedRequest,
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusProxyAuthRequired, http.StatusMisdirectedRequest,
 		http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
 		return Retry
 	}
-	switch r.status / 100 {
+	switch status / 100 {
 	case 2:
 		return Handled
 	case 1, 3, 5:

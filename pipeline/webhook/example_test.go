@@ -101,3 +101,8 @@ func ExampleSetSignature() {
 	fmt.Println(request.Header.Get("Webhook-Id"), request.Header.Get("Webhook-Signature") != "")
 	// Output: msg_7 true
 }
+
+func ExampleDefaultMeaning() {
+	fmt.Println(webhook.DefaultMeaning(http.StatusConflict), webhook.DefaultMeaning(http.StatusNotFound), webhook.DefaultMeaning(http.StatusBadGateway))
+	// Output: poison retry unavailable
+}
