@@ -26,15 +26,17 @@ type Receiver struct {
 // so that a mistake is an error now and not with the first alert. It asks no server.
 func New(receivers []config.AlertReceiver) ([]Receiver, error) {
 	var list []Receiver
+	var mistakes []error
 	for i, cfg := range receivers {
 		r, err := newReceiver(fmt.Sprintf("alerts.receivers[%d]", i), cfg)
 		if err != nil {
-			return nil, err
+			mistakes = append(mistakes, err)
+			continue
 		}
 		r.Name = cfg.Name
 		list = append(list, r)
 	}
-	return list, nil
+	return list, errors.Join(mistakes...)
 }
 
 func newReceiver(key string, cfg config.AlertReceiver) (Receiver, error) {

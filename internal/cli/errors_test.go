@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -219,6 +221,33 @@ func TestMistakesAreLines(t *testing.T) {
 		if !strings.HasPrefix(line, "watership: "+file+":") {
 			t.Errorf("%s", line)
 		}
+	}
+}
+
+// Doctor opens the files that serve opens, and reports each that serve could not use.
+func TestDoctorOpensFiles(t *testing.T) {
+	secret := writeFile(t, "secret", "short")
+	file := writeFile(t, "w.yaml", `amqp: {url: 'amqp://127.0.0.1:1/'}
+store: {url: 'sqlite:`+filepath.Join(t.TempDir(), "store.db")+`'}
+http: {tls: {cert: /nowhere/cert, key: /nowhere/key}, auth: {tokens_file: `+secret+`, session_key_file: /nowhere/session}}
+routes:
+  - {queue: a, schema: /nowhere/a.json, handler: {http: {url: 'http://127.0.0.1/', secret_file: `+secret+`}}}
+  - {queue: b, schema: /nowhere/b.json, handler: {http: {url: 'http://127.0.0.1/', secret_file: /nowhere/b}}}
+alerts: {receivers: [{name: x, slack: {url_file: /nowhere/slack}}, {name: y, webhook: {url: 'http://127.0.0.1/', template: '{{.Foo'}}]}
+`)
+	got := call(t.Context(), strings.NewReader(""), nil, "doctor", "-c", file)
+	for _, want := range []string{
+		"http.tls.cert", "http.auth.session_key_file", secret, "routes[0].schema", "routes[1].schema", "routes[0].handler.http.secret_file",
+		"routes[1].handler.http.secret_file", "alerts.receivers[0].slack.url_file", "alerts.receivers[1].webhook",
+	} {
+		if !slices.ContainsFunc(strings.Split(got.out, "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "error    files") && strings.Contains(line, want)
+		}) {
+			t.Errorf("no finding names %s", want)
+		}
+	}
+	if got.code != exitFailed || t.Failed() {
+		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
 	}
 }
 

@@ -32,6 +32,7 @@ type Config struct {
 	StoreKind string        // in findings
 	Timeout   time.Duration // of the requests of one check
 
+	Files      func() error // opens the files that serve opens; each error of errors.Join is a finding
 	Connect    func(ctx context.Context) (*rabbit.Connection, error)
 	Management func() (*rabbit.Management, error)
 	OpenStore  func(ctx context.Context) (Store, error)
@@ -123,6 +124,7 @@ func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 func (d *doctor) runChecks(ctx context.Context) {
 	d.findings = append(d.findings, Exposures(d.Settings)...)
+	d.checkFiles()
 	for _, warning := range webhookconfig.Ineffective(d.Settings) {
 		d.report("routes", Warning, warning, "")
 	}

@@ -3,6 +3,7 @@
 package routeconfig
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,20 +30,19 @@ type Files struct {
 func Read(routes []config.Route, roles []role.Role) (f Files, err error) {
 	handles := slices.Contains(roles, role.Routes)
 	if handles {
-		if f.secrets, err = secret.Webhooks(routes); err != nil {
-			return f, err
-		}
+		f.secrets, err = secret.Webhooks(routes)
 	}
+	mistakes := []error{err}
 	f.schemas = map[string]*bodyschema.Schema{}
 	for i, r := range routes {
 		if r.Schema == "" || !slices.Contains(roles, role.Retry) && !(handles && r.HasHandler()) {
 			continue
 		}
 		if f.schemas[r.Queue], err = bodyschema.Load(r.Schema); err != nil {
-			return f, fmt.Errorf("routes[%d].schema: %w", i, err)
+			mistakes = append(mistakes, fmt.Errorf("routes[%d].schema: %w", i, err))
 		}
 	}
-	return f, nil
+	return f, errors.Join(mistakes...)
 }
 
 // Routes returns the routes of the configuration.

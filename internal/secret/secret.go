@@ -75,6 +75,7 @@ func stateKeys(file string) (schemas.StateKeys, error) {
 // the process that calls the handlers needs these files.
 func Webhooks(routes []config.Route) (map[string][][]byte, error) {
 	secrets := map[string][][]byte{}
+	var mistakes []error
 	for i, r := range routes {
 		file := r.Handler.HTTP.SecretFile
 		if file == "" {
@@ -83,13 +84,12 @@ func Webhooks(routes []config.Route) (map[string][][]byte, error) {
 		key := fmt.Sprintf("routes[%d].handler.http.secret_file", i)
 		text, err := Content(key, file)
 		if err != nil {
-			return nil, err
-		}
-		if secrets[r.Queue], err = webhook.ParseSecrets(text); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", key, file, err)
+			mistakes = append(mistakes, err)
+		} else if secrets[r.Queue], err = webhook.ParseSecrets(text); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("%s: %s: %w", key, file, err))
 		}
 	}
-	return secrets, nil
+	return secrets, errors.Join(mistakes...)
 }
 
 // Text returns the text of a file without the line break at its end, or "" if no

@@ -1,0 +1,35 @@
+package app
+
+import (
+	"errors"
+
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/alertreceiver"
+	"github.com/watershipmq/watership/internal/routeconfig"
+)
+
+// checkFiles opens the files that serve opens at its start, and returns every mistake in them.
+// Those of RabbitMQ and the store were read before.
+func (a *App) checkFiles() error {
+	settings := *a.configured()
+	_, routes := routeconfig.Read(settings.Routes, settings.Roles)
+	_, receivers := alertreceiver.New(settings.Alerts.Receivers)
+	_, keys := sessionKeys(settings.HTTP.Auth.SessionKeyFile)
+	_, certificate := a.serverTLS()
+	var tokens, provider error
+	if file := settings.HTTP.Auth.TokensFile; file != "" {
+		_, tokens = access.OpenTokenFile(file).List()
+	}
+	if !settings.HTTP.Auth.OIDC.Issuer.IsZero() {
+		_, provider = oidcOf(settings.HTTP.Auth.OIDC)
+	}
+	var mistakes []error
+	for _, err := range []error{routes, receivers, tokens, keys, provider, certificate} {
+		if joined, is := err.(interface{ Unwrap() []error }); is {
+			mistakes = append(mistakes, joined.Unwrap()...)
+		} else {
+			mistakes = append(mistakes, err)
+		}
+	}
+	return errors.Join(mistakes...)
+}
