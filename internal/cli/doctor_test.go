@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -315,6 +317,51 @@ func TestDoctorIsNotLetIn(t *testing.T) {
 		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
 			t.Errorf("%+v, want %s", got, remedy)
 		}
+	}
+}
+
+// A server that answers, but speaks another protocol, is not to be started.
+func TestDoctorAtAnotherPort(t *testing.T) {
+	t.Parallel()
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answering sync.WaitGroup
+	answering.Go(func() { // as RabbitMQ's management API does
+		for {
+			conn, err := web.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 8))
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = web.Close()
+		answering.Wait()
+	})
+	port, store := web.Addr().String(), "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(t.TempDir(), "store.db")
+	for address, remedy := range map[string]string{
+		"amqps://" + port + "/": "→ the server does not speak TLS at this port",
+		"amqp://" + port + "/":  "→ the server does not speak AMQP at this port",
+	} {
+		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, store}, "doctor")
+		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
+			t.Errorf("%+v, want %s", got, remedy)
+		}
+	}
+}
+
+// A store that is away is one finding.
+func TestDoctorWithoutAStore(t *testing.T) {
+	t.Parallel()
+	broker := rabbittest.Newest(t)
+	got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
+	if n := strings.Count(got.out, "no answer from Elasticsearch"); got.code != exitFailed || n != 1 {
+		t.Errorf("%d findings about the store, want 1\n%s", n, got.out)
 	}
 }
 

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,8 +57,13 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 
 func (d *doctor) brokerRemedy(err error) string {
 	var refused *amqp091.Error
+	var noTLS tls.RecordHeaderError
 	switch {
+	case errors.As(err, &noTLS):
+		return "the server does not speak TLS at this port: correct the port in amqp.url (RabbitMQ's is 5671), or use amqp://"
 	case !errors.As(err, &refused):
+	case refused.Code == amqp091.FrameError || refused.Code == amqp091.SyntaxError:
+		return "the server does not speak AMQP at this port: correct the port in amqp.url (RabbitMQ's is 5672)"
 	case refused.Code == amqp091.AccessRefused:
 		return "correct the user and the password in amqp.url, or the file amqp.password_file"
 	case refused.Code == amqp091.NotAllowed:

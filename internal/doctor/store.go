@@ -22,7 +22,7 @@ func (d *doctor) checkStore(ctx context.Context) {
 	}
 	clock, err := store.Clock(ctx)
 	if err != nil {
-		d.report("store", Error, err.Error(), d.storeRemedy())
+		d.reportNoStore(err)
 		return
 	}
 	d.reportOK("store", "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
@@ -51,7 +51,7 @@ func (d *doctor) checkPrivileges(ctx context.Context) bool {
 	login, err := secured.Login(ctx)
 	switch {
 	case err != nil:
-		d.report("store", Error, err.Error(), d.storeRemedy())
+		d.reportNoStore(err)
 	case len(login.Lacks) > 0:
 		d.report("rights", Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
 			"add it to the role in Elasticsearch: docs/security.md has the whole")
@@ -70,6 +70,12 @@ func IndexHealth(ctx context.Context, store any) error {
 		return indices.Health(ctx)
 	}
 	return nil
+}
+
+// reportNoStore reports a store that does not answer, which no further check asks.
+func (d *doctor) reportNoStore(err error) {
+	d.report("store", Error, err.Error(), d.storeRemedy())
+	d.store = nil
 }
 
 func (d *doctor) storeRemedy() string {
