@@ -24,6 +24,17 @@ func (h header) text(name string) string {
 	return ""
 }
 
+// isTextOrNull reports whether a header is there, and is text or null.
+func (h header) isTextOrNull(name string) bool {
+	switch value, has := h[name]; value.(type) {
+	case string, []byte:
+		return true
+	case nil:
+		return has
+	}
+	return false
+}
+
 // number returns a header that is a whole number from 0 to 2³¹-1, or text of one; 0 if it is
 // neither.
 func (h header) number(name string) int {

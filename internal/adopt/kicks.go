@@ -23,7 +23,7 @@ const kicksHeader = "retry_info"
 type kicksInfo struct {
 	Error      string          `json:"error"`
 	ErrorClass string          `json:"error_class"`
-	Attempts   int             `json:"num_attempts"`
+	Attempts   json.Number     `json:"num_attempts"`
 	FailedAt   string          `json:"failed_at"`
 	Backtrace  kicksBacktrace  `json:"backtrace"`
 	Properties kicksProperties `json:"properties"`
@@ -39,6 +39,20 @@ type kicksProperties struct {
 	MessageID       string         `json:"message_id"`
 	Type            string         `json:"type"`
 	AppID           string         `json:"app_id"`
+	Priority        uint8          `json:"priority"`
+}
+
+// UnmarshalJSON reads an object, or its text in base64, as Sneakers writes it from 2.5 on.
+func (p *kicksProperties) UnmarshalJSON(data []byte) error {
+	var encoded string
+	if json.Unmarshal(data, &encoded) == nil && encoded != "" {
+		var err error
+		if data, err = decodeBase64(encoded); err != nil {
+			return err
+		}
+	}
+	type object kicksProperties // without this method
+	return decodeNumbers(data, (*object)(p))
 }
 
 // kicksBacktrace is a list of lines, or one text.
@@ -54,8 +68,8 @@ func (b *kicksBacktrace) UnmarshalJSON(data []byte) error {
 }
 
 // readKicks reads a failure of Kicks, or of Sneakers before it, whose error queue has the
-// name of the queue and an ending. The exchange and, with Sneakers, the properties of the
-// message are lost.
+// name of the queue and an ending. The exchange of the message is lost, and with Sneakers before
+// 2.5 its properties are.
 func readKicks(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	h := header(arrived.Headers)
 	text := []byte(h.text(kicksHeader))
@@ -69,11 +83,13 @@ func readKicks(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	f := Failure{
 		Message: arrived,
 		Error:   cmp.Or(info.Error, info.ErrorClass, "no message"), ErrorType: info.ErrorClass, Stack: string(info.Backtrace),
-		Attempts: min(max(info.Attempts, 0), maxAttempts),
+	}
+	if attempts, err := info.Attempts.Int64(); err == nil {
+		f.Attempts = int(min(max(attempts, 0), maxAttempts))
 	}
 	f.FailedAt, _ = time.Parse(time.RFC3339, info.FailedAt)
 	if info.Payload != nil {
-		if f.Message.Body, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(*info.Payload), "")); err != nil {
+		if f.Message.Body, err = decodeBase64(*info.Payload); err != nil {
 			return Failure{}, fmt.Errorf("its payload is no base64: %w", err)
 		}
 		f.Message.Properties.ContentType = "" // of the record
@@ -88,10 +104,20 @@ func parseKicks(text []byte) (info kicksInfo, err error) {
 	if json.Unmarshal(text, &list) == nil && len(list) > 0 {
 		text = list[0]
 	}
+	err = decodeNumbers(text, &info)
+	return info, err
+}
+
+// decodeNumbers decodes JSON, with numbers as they are written.
+func decodeNumbers(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	err = decoder.Decode(&info)
-	return info, err
+	return decoder.Decode(into)
+}
+
+// decodeBase64 decodes base64 with line breaks, as Ruby writes it.
+func decodeBase64(text string) ([]byte, error) {
+	return base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 }
 
 // restore sets the properties and headers of a message before it failed.
@@ -119,6 +145,7 @@ func (p kicksProperties) restore(e schemas.Envelope) schemas.Envelope {
 			*set.to = set.from
 		}
 	}
+	e.Properties.Priority = cmp.Or(p.Priority, e.Properties.Priority)
 	return e
 }
 

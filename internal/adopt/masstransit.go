@@ -22,7 +22,7 @@ func readMassTransit(arrived schemas.Envelope, errorQueue string) (Failure, erro
 	}
 	f := Failure{
 		Message: withoutHeaders(arrived, func(name string) bool {
-			return name == "MT-Reason" || strings.HasPrefix(name, "MT-Fault-") || strings.HasPrefix(name, "MT-Host-")
+			return name == "MT-Reason" || name == "MT-Redelivery-Count" || strings.HasPrefix(name, "MT-Fault-") || strings.HasPrefix(name, "MT-Host-")
 		}),
 		Error: h.text("MT-Fault-Message"), ErrorType: h.text("MT-Fault-ExceptionType"), Stack: h.text("MT-Fault-StackTrace"),
 		Attempts: h.number("MT-Fault-RetryCount") + 1, FailedAt: h.time("MT-Fault-Timestamp", time.RFC3339Nano),

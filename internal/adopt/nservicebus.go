@@ -28,7 +28,8 @@ func readNServiceBus(arrived schemas.Envelope, _ string) (Failure, error) {
 	f := Failure{
 		Message: withoutHeaders(arrived, func(name string) bool {
 			return strings.HasPrefix(name, serviceBusException) || strings.HasPrefix(name, serviceBusRetries) ||
-				name == serviceBusQueue || name == serviceBusTime || name == "NServiceBus.FLRetries"
+				strings.HasPrefix(name, "ServiceControl.") ||
+				name == serviceBusQueue || name == serviceBusTime || name == "NServiceBus.FLRetries" || name == "NServiceBus.Transport.RabbitMQ.DelayInSeconds"
 		}),
 		ErrorType: h.text(serviceBusException + "ExceptionType"), Stack: h.text(serviceBusException + "StackTrace"),
 		Attempts: h.number("NServiceBus.FLRetries") + h.number(serviceBusRetries) + 1,

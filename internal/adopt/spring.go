@@ -2,6 +2,8 @@ package adopt
 
 import (
 	"cmp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/watershipmq/watership/schemas"
@@ -21,23 +23,37 @@ const (
 // letter queues have its name.
 func readSpring(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	h := header(arrived.Headers)
-	text, stack := h.text(springMessage), h.text(springStack)
-	if text == "" && stack == "" {
-		return Failure{}, missing(h, "Spring", springMessage, springStack)
+	// An exception without a message has a null, and stack traces are an option.
+	names := []string{springMessage, springStack, springExchange, springRoutingKey}
+	if !slices.ContainsFunc(names, h.isTextOrNull) {
+		return Failure{}, missing(h, "Spring", names...)
 	}
+	text, stack := h.text(springMessage), h.text(springStack)
 	f := Failure{
 		Message: withoutHeaders(arrived, func(string) bool { return false }), // they begin with "x-"
 		Queue:   queueBefore(errorQueue, ".dlq", ".DLQ", "-dlq", ".error"),
 		Error:   text, ErrorType: javaType(text, stack), Stack: stack,
 	}
-	for _, name := range []string{springMessage, springStack, springExchange, springRoutingKey} {
+	for _, name := range names {
 		delete(f.Message.Headers, name)
 	}
 	f.Message.Exchange, f.Message.RoutingKey = h.text(springExchange), h.text(springRoutingKey)
+	f.Queue += springPartition(f.Queue, f.Message)
 	if f.Error == "" {
 		f.Error = cmp.Or(f.ErrorType, "no message")
 	}
 	return f, nil
+}
+
+// springPartition returns the ending of a queue of one partition of Spring Cloud Stream, "" for
+// others. All partitions of a consumer group have one dead letter queue.
+func springPartition(queue string, origin schemas.Envelope) string {
+	destination := origin.Exchange
+	number, partitioned := strings.CutPrefix(origin.RoutingKey, destination+"-")
+	if _, err := strconv.ParseUint(number, 10, 31); err != nil || !partitioned || !strings.HasPrefix(queue, destination+".") {
+		return ""
+	}
+	return "-" + number
 }
 
 // javaType returns the class of the exception with a message, by the stack trace

@@ -28,22 +28,25 @@ func readWolverine(arrived schemas.Envelope, errorQueue string) (Failure, error)
 			return Failure{}, missing(h, "Wolverine", wolverineType, "x-death")
 		}
 		dead.Attempts = max(dead.Attempts, h.number(wolverineAttempts))
+		dead.Message = withoutHeaders(dead.Message, addedByWolverine)
 		return dead, nil
 	}
 	f := Failure{
-		Message: withoutHeaders(arrived, func(name string) bool {
-			return strings.HasPrefix(name, "exception-") || name == wolverineTime
-		}),
+		Message:   withoutHeaders(arrived, addedByWolverine),
 		ErrorType: h.text(wolverineType), Stack: h.text(wolverineStack),
 		Attempts: h.number(wolverineAttempts), FailedAt: h.time(wolverineTime),
 	}
 	f.Error = cmp.Or(h.text(wolverineMessage), f.ErrorType)
 	if err == nil {
-		f.Queue, f.Message = dead.Queue, withoutHeaders(dead.Message, func(name string) bool {
-			return strings.HasPrefix(name, "exception-") || name == wolverineTime
-		})
+		f.Queue, f.Message = dead.Queue, withoutHeaders(dead.Message, addedByWolverine)
 		return f, nil
 	}
 	f.to(queueOfAddress(h.text(wolverineDestination)))
 	return f, nil
+}
+
+// addedByWolverine is true for the attempts as well: Wolverine counts on from the number that a
+// message arrives with.
+func addedByWolverine(header string) bool {
+	return strings.HasPrefix(header, "exception-") || header == wolverineTime || header == wolverineAttempts
 }
