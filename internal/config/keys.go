@@ -70,7 +70,7 @@ func serverKeys(c *Config) []Key {
 		{Name: "roles", Form: List, Default: strings.Join(roleNames(), ","), Help: "parts of Watership that serve runs: " + strings.Join(roleNames(), ", "), read: scalars(roleName, &c.Roles)},
 		{Name: "amqp.url", Default: "amqp://guest:guest@localhost:5672/", Help: "URL of RabbitMQ, or embedded:// for an embedded broker", read: scalar(brokerAddress, &c.AMQP.URL)},
 		{Name: "amqp.listen", Help: "listen address of the embedded broker, host:port (default: 127.0.0.1:5672, or a free port if that is in use)", read: scalar(listenAddress, &c.AMQP.Listen)},
-		{Name: "amqp.management_url", Help: "URL of RabbitMQ's management API (default: derived from amqp.url)", read: scalar(address("http", "https"), &c.AMQP.ManagementURL)},
+		{Name: "amqp.management_url", Help: "URL of RabbitMQ's management API (default: derived from amqp.url)", read: scalar(serverAddress("http", "https"), &c.AMQP.ManagementURL)},
 		{Name: "amqp.password_file", Help: "file with the password of the login in amqp.url", read: scalar(path, &c.AMQP.PasswordFile)},
 		{Name: "amqp.state_key_file", Help: "file with the keys that sign the state of messages, one per line (default: not signed)", read: scalar(path, &c.AMQP.StateKeyFile)},
 		{Name: "amqp.tls.ca", Help: "PEM file with the certificate authorities to trust for RabbitMQ (default: the system's)", read: scalar(path, &c.AMQP.TLS.CA)},

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/target"
@@ -177,11 +178,24 @@ func brokerAddress(s string) (URL, error) {
 	if strings.HasPrefix(s, "embedded:") {
 		return URL{}, errors.New("expected " + Embedded + " and nothing behind it: amqp.listen says where it listens, data where it keeps what it has")
 	}
-	u, err := address("amqp", "amqps")(s)
+	u, err := serverAddress("amqp", "amqps")(s)
 	if err != nil {
 		return URL{}, fmt.Errorf("%w, or %s", err, Embedded)
 	}
+	if parsed, err := url.Parse(s); err == nil && strings.Contains(parsed.EscapedPath(), "@") { // the path would have a password
+		return URL{}, errors.New("expected a URL such as amqp://user:password@host:port/vhost, with / in the password written as %2F, and @ in the vhost as %40")
+	}
 	return u, nil
+}
+
+// serverAddress parses the one URL of a server.
+func serverAddress(schemes ...string) func(string) (URL, error) {
+	return func(s string) (URL, error) {
+		if rabbit.IsList(s) {
+			return URL{}, fmt.Errorf("expected one URL such as %s://user:password@host:port, %s (a comma in a path is written as %%2C)", schemes[0], rabbit.OneURL)
+		}
+		return address(schemes...)(s)
+	}
 }
 
 // storeAddress parses the URL of Elasticsearch, or of an SQLite file.
@@ -193,7 +207,7 @@ func storeAddress(s string) (URL, error) {
 	case isFile:
 		return URL{s}, nil
 	}
-	u, err := address("http", "https")(s)
+	u, err := serverAddress("http", "https")(s)
 	if err != nil {
 		return URL{}, fmt.Errorf("%w, or sqlite:PATH", err)
 	}

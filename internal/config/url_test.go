@@ -117,3 +117,32 @@ func TestDescribeTemplates(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A list of brokers would be one URL, whose virtual host has the passwords of the others.
+func TestListsOfServersAreRefused(t *testing.T) {
+	for _, list := range []string{
+		"amqp://guest:s3cret@r1:5672/,amqp://guest:s3cret@r2:5672/", "amqp://guest:s3cret@r1:5672,r2:5672/",
+		"amqp://r1/ amqp://guest:s3cret@r2/",
+	} {
+		_, err := Load(Sources{Environ: []string{"WATERSHIP_AMQP_URL=" + list}})
+		rejectSecret(t, "s3cret", err)
+		if text := fmt.Sprint(err); strings.Count(text, "\n") > 0 || !strings.Contains(text, "amqp.url") || !strings.Contains(text, "expected one URL such as amqp://user:password@host:port, for a cluster with a host name that has the address of each node") {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	for _, key := range []string{"STORE_URL", "AMQP_MANAGEMENT_URL"} {
+		_, err := Load(Sources{Environ: []string{"WATERSHIP_" + key + "=http://u:s3cret@e1:9200,http://u:s3cret@e2:9200"}})
+		rejectSecret(t, "s3cret", err)
+		if !strings.Contains(fmt.Sprint(err), "expected one URL such as http://") {
+			t.Error(err)
+		}
+	}
+	_, err := Load(Sources{Environ: []string{"WATERSHIP_AMQP_URL=amqp://guest:1/s3cret@host/"}})
+	rejectSecret(t, "s3cret", err)
+	if !strings.Contains(fmt.Sprint(err), "with / in the password written as %2F") {
+		t.Error(err)
+	}
+	if _, err := Load(Sources{Environ: []string{"WATERSHIP_AMQP_URL=amqp://guest:a,b@host/v%2Cw%40x", "WATERSHIP_STORE_URL=http://u:a,b@host"}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -15,6 +15,7 @@ package rabbit
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -123,8 +124,22 @@ func UserID(uri amqp.URI) string {
 	return uri.Username
 }
 
+// IsList reports whether a text has several URLs, or a URL several hosts. A list of brokers parses as
+// a URL whose virtual host has the other URLs, with their passwords.
+func IsList(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	return strings.Contains(rest, "://") || strings.Contains(rest[strings.LastIndex(rest, "@")+1:], ",")
+}
+
+// OneURL says what to do in place of a list.
+const OneURL = "for a cluster with a host name that has the address of each node, or of a load balancer"
+
 // parseURL parses the URL. Its error never quotes the URL, which holds a password.
 func parseURL(raw string) (amqp.URI, error) {
+	if IsList(raw) {
+		return amqp.URI{}, errors.New("AMQP URL is not valid: expected one URL, " + OneURL)
+	}
 	uri, err := amqp.ParseURI(raw)
 	if err != nil {
 		return uri, fmt.Errorf("AMQP URL is not valid, expected amqp://user:password@host:port/vhost: %w", withoutURL(err))

@@ -20,6 +20,7 @@ import (
 func TestOpenChecksTheURLAndHidesThePassword(t *testing.T) {
 	for _, url := range []string{
 		"http://user:secret@host/", "amqp://user:secret@host:port/", "amqp://user:sec ret@host/", "amqp://user:secret@host/%zz", "::secret",
+		"amqp://user:secret@host/,amqp://user:secret@other/", "amqp://user:secret@host,other/",
 	} {
 		c, err := Open(Config{URL: url})
 		if err == nil {
