@@ -15,10 +15,12 @@ import (
 // A process that was killed leaves its entries in the watermarks. If messages are left in
 // the queue, the next consumer claims it. Otherwise the entry would hold back readers until
 // the next message, so another process releases it: its session gave no sequence to a
-// message that is still in the queue.
+// message that is still in the queue. RabbitMQ keeps the messages of a consumer for some time
+// after its node or its process is gone, and does not say how many it has: of a queue with a
+// single active consumer it counts only the active one, which may be that one.
 const (
-	abandonedAfter = 10 * time.Second // without a save, if no other consumer can have messages
-	expiredAfter   = time.Minute      // without a save
+	abandonedAfter = 10 * time.Second // without a save, if the queue does not exist
+	expiredAfter   = 90 * time.Second // without a save; RabbitMQ 4.3 waits a minute for a node
 
 	// maxReadGap is the longest time between two reads of which both count: during an
 	// outage of the store no process can save.
@@ -31,8 +33,18 @@ type seenEntry struct {
 	since, last time.Time
 }
 
-// inspectFunc returns the numbers of ready messages and of consumers of a queue.
-type inspectFunc func(ctx context.Context, queue string) (messages, consumers int, err error)
+// queueCounts are the numbers of ready messages and of consumers of a queue.
+type queueCounts struct {
+	messages, consumers int
+	missing             bool // there is no queue
+}
+
+// isEmpty reports whether a queue certainly has no ready message, if this process consumes it.
+// RabbitMQ also answers that a quorum queue has neither messages nor consumers if its leader is
+// silent.
+func (c queueCounts) isEmpty() bool { return c.missing || c.messages == 0 && c.consumers > 0 }
+
+type inspectFunc func(ctx context.Context, queue string) (queueCounts, error)
 
 // releaseAbandoned releases the entries of sessions that have ended without doing so.
 func (w *watermarks) releaseAbandoned(ctx context.Context) error {
@@ -42,9 +54,9 @@ func (w *watermarks) releaseAbandoned(ctx context.Context) error {
 	}
 	var failures []error
 	for queue, seen := range unchanged {
-		messages, consumers, err := w.inspect(ctx, queue)
+		counts, err := w.inspect(ctx, queue)
 		since := time.Since(seen.since)
-		if err == nil && messages == 0 && (consumers <= 1 || since >= expiredAfter) {
+		if err == nil && counts.isEmpty() && (counts.missing || since >= expiredAfter) {
 			w.cfg.Logger.Info("releasing the watermark of an indexer that has ended", "queue", queue, "unchanged", since)
 			err = w.release(ctx, queue, func(entry eventstore.Watermark) bool { return entry == seen.entry })
 		}
@@ -83,8 +95,8 @@ func (w *watermarks) observe() {
 	}
 }
 
-// inspectQueue asks the broker. A queue that does not exist has no messages.
-func (x *Indexer) inspectQueue(ctx context.Context, queue string) (messages, consumers int, err error) {
+// inspectQueue asks the broker.
+func (x *Indexer) inspectQueue(ctx context.Context, queue string) (counts queueCounts, err error) {
 	declared := make(chan amqp.Queue, 1) // Do may return while its function runs
 	err = x.cfg.Broker.Do(ctx, func(ch *amqp.Channel) error {
 		state, err := ch.QueueDeclarePassive(queue, false, false, false, false, nil)
@@ -96,11 +108,11 @@ func (x *Indexer) inspectQueue(ctx context.Context, queue string) (messages, con
 	})
 	var refused *amqp.Error
 	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
-		return 0, 0, nil
+		return queueCounts{missing: true}, nil
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("inspecting queue %s: %w", queue, err)
+		return counts, fmt.Errorf("inspecting queue %s: %w", queue, err)
 	}
 	state := <-declared
-	return state.Messages, state.Consumers, nil
+	return queueCounts{messages: state.Messages, consumers: state.Consumers}, nil
 }

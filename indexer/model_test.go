@@ -51,6 +51,8 @@ type model struct {
 	published map[string]bool  // message ids
 	readers   []*modelReader
 	faults    map[string]int
+
+	answer func(queue string) queueCounts // of the broker about a queue
 }
 
 type modelProcess struct {
@@ -67,6 +69,7 @@ func newModel(t *testing.T) *model {
 	for _, queue := range m.topology.Indexed() {
 		m.broker.queues[queue] = &modelQueue{}
 	}
+	m.answer = m.broker.inspect
 	return m
 }
 
@@ -142,10 +145,7 @@ func (m *model) start(n int) {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", n)
 	}
 	x := New(cfg)
-	x.watermarks.inspect = func(_ context.Context, queue string) (int, int, error) {
-		messages, consumers := m.broker.inspect(queue)
-		return messages, consumers, nil
-	}
+	x.watermarks.inspect = func(_ context.Context, queue string) (queueCounts, error) { return m.answer(queue), nil }
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -252,8 +252,54 @@ func (r *modelReader) wait(t *testing.T, want []schemas.Event) {
 	}
 }
 
+// The entry of a process that was killed is released once the queue is empty, and no sooner
+// than RabbitMQ has returned what the process had.
+func TestReleaseOfAbandonedEntries(t *testing.T) {
+	for name, c := range map[string]struct {
+		counts   queueCounts
+		released bool
+		after    time.Duration
+	}{
+		"empty":           {queueCounts{consumers: 1}, true, expiredAfter},
+		"no queue":        {queueCounts{missing: true}, true, abandonedAfter},
+		"messages":        {queueCounts{messages: 1, consumers: 1}, false, time.Hour},
+		"a silent leader": {queueCounts{}, false, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel(t)
+				entry := func() eventstore.Watermark {
+					w, _, err := eventstore.ReadWatermarks(t.Context(), &m.store.records, "model")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return w.Queues[m.topology.Index()]
+				}
+				document, err := json.Marshal(eventstore.Watermarks{Source: "model", Queues: map[string]eventstore.Watermark{m.topology.Index(): {Session: "killed", Sequence: 1}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := m.store.records.CreateRecord(t.Context(), eventstore.WatermarkRecord, "model", document); err != nil {
+					t.Fatal(err)
+				}
+				m.answer = func(string) queueCounts { return c.counts }
+				m.start(1)
+				began := time.Now()
+				for entry().Session != "" && time.Since(began) < 2*c.after {
+					time.Sleep(time.Second)
+				}
+				if released := entry().Session == ""; released != c.released || released && time.Since(began) < c.after {
+					t.Errorf("released=%t after %s", released, time.Since(began))
+				}
+				m.processes[1].stop()
+				time.Sleep(time.Hour) // for goroutines of the process
+			})
+		})
+	}
+}
+
 // A lost message gets a free sequence below the next stored one, if no reader has been
-// there: its entry was released after a minute without a save.
+// there: its entry was released after some time without a save.
 func TestRestoredSequencesAreAboveTheWatermark(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprintf("released=%t", released), func(t *testing.T) {
