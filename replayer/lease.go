@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/replayer/internal/lease"
+	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,6 +41,6 @@ func (r *Replayer) connect(ctx context.Context, id string, timeout time.Duration
 
 // logOf returns the state of the queue of events.
 func (r *Replayer) logOf(ctx context.Context, l *lease.Lease) (Log, error) {
-	log, _, err := l.QueueState(ctx, r.cfg.Topology.Log())
-	return Log{Events: log.Messages, Consumers: log.Consumers}, err
+	log, err := planbroker.LogState(ctx, l.CertainQueueState, r.cfg.Topology.Log())
+	return Log(log), err
 }

@@ -97,7 +97,11 @@ func (s *session) awaitRoom() error {
 		case !found:
 			return waitError{fmt.Errorf("queue %s does not exist", s.settings.Target.Queue)}
 		}
-		if s.room = limit - state.Messages - unconfirmed; s.room > 0 {
+		s.room = limit - state.Messages - unconfirmed
+		if state.Uncertain {
+			s.room = min(s.room, 1) // after it the queue has a message, or is known to be silent
+		}
+		if s.room > 0 {
 			break
 		}
 		if state.Messages >= limit {

@@ -264,7 +264,7 @@ func (s Service) waiting(ctx context.Context) (map[string]int, error) {
 	}
 	messages := map[string]int{}
 	for _, queue := range s.App.Topology().Indexed() {
-		state, _, err := conn.QueueState(ctx, queue)
+		state, _, err := conn.CertainQueueState(ctx, queue)
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func (g *gauges) update(ctx context.Context) {
 func (g *gauges) updateQueues(ctx context.Context) {
 	for _, queue := range g.topology.Queues() {
 		state, err := queueState(ctx, g.watching, queue)
-		if err != nil {
+		if err != nil || state.Uncertain && g.consumes(queue) {
 			continue
 		}
 		g.messages.WithLabelValues(queue).Set(float64(state.Messages))
@@ -65,6 +65,11 @@ func (g *gauges) updateQueues(ctx context.Context) {
 			g.lag.WithLabelValues(queue).Set(g.indexLag(queue, state.Messages).Seconds())
 		}
 	}
+}
+
+// consumes reports whether a role of this process consumes a queue, which then has a consumer.
+func (g *gauges) consumes(queue string) bool {
+	return slices.ContainsFunc(role.All(), func(r role.Role) bool { return g.has(r) && slices.Contains(r.Queues(g.topology), queue) })
 }
 
 func (g *gauges) set(server string, err error) {

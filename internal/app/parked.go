@@ -27,7 +27,7 @@ func (a *App) ParkedCopies(ctx context.Context, queues []string) ([]ParkedCopies
 	var parked []ParkedCopies
 	for _, queue := range queues {
 		parking := a.topology.Parking(queue)
-		state, _, err := conn.QueueState(ctx, parking)
+		state, _, err := conn.CertainQueueState(ctx, parking)
 		var refused *amqp091.Error
 		if err != nil && !(errors.As(err, &refused) && refused.Code == amqp091.AccessRefused) {
 			return nil, err

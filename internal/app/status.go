@@ -57,8 +57,8 @@ func (a *App) Status(ctx context.Context) (Status, error) {
 	}
 	for _, name := range a.topology.Indexed() {
 		state, err := queueState(ctx, conn, name)
-		if err != nil {
-			continue // it is not declared yet, or Problem says more
+		if err != nil || state.Uncertain && s.has(role.Index) {
+			continue // it is not declared yet or does not answer, or Problem says more
 		}
 		queue := IndexQueue{Queue: name, Messages: state.Messages}
 		if s.has(role.Index) {

@@ -25,7 +25,8 @@ var (
 // another process may hold by then.
 type Connection struct {
 	*rabbit.Connection
-	lost chan struct{} // closed when the connection is lost
+	broker rabbit.Config // of other connections
+	lost   chan struct{} // closed when the connection is lost
 
 	mu    sync.Mutex // guards the fields below
 	dials int
@@ -41,7 +42,7 @@ const (
 // that the process which held the queue has died. The error is ErrLocked if another
 // process holds the queue.
 func Open(ctx context.Context, broker rabbit.Config, queue string, timeout time.Duration) (*Connection, error) {
-	c := &Connection{lost: make(chan struct{})}
+	c := &Connection{broker: broker, lost: make(chan struct{})}
 	dial := broker.Dial
 	if dial == nil {
 		dial = net.Dial
@@ -159,6 +160,22 @@ func (c *Connection) QueueState(ctx context.Context, queue string) (rabbit.Queue
 	ctx, stop := c.UntilLost(ctx)
 	defer stop()
 	return c.Connection.QueueState(ctx, queue)
+}
+
+// CertainQueueState is rabbit.Connection.CertainQueueState, and ends when the connection is
+// lost. It asks on another connection: this one ends when it dials again.
+func (c *Connection) CertainQueueState(ctx context.Context, queue string) (state rabbit.QueueState, found bool, err error) {
+	ctx, stop := c.UntilLost(ctx)
+	defer stop()
+	if state, found, err = c.Connection.QueueState(ctx, queue); err != nil || !state.Uncertain {
+		return state, found, err
+	}
+	other, err := rabbit.Open(c.broker)
+	if err != nil {
+		return state, false, err
+	}
+	state, found, err = other.CertainQueueState(ctx, queue)
+	return state, found, errors.Join(err, other.Close())
 }
 
 // UntilLost returns a context that also ends when the connection is lost.

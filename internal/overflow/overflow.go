@@ -5,6 +5,7 @@ package overflow
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -87,7 +88,7 @@ func (o *Watcher) Run(ctx context.Context, consumed <-chan struct{}) error {
 func (o *Watcher) poll(ctx context.Context) {
 	full, err := o.full(ctx)
 	switch {
-	case err != nil: // the broker is unavailable, and the overflow lasts
+	case err != nil: // the broker or the queue is unavailable, and the overflow lasts
 	case full && o.since.IsZero():
 		o.since = time.Now().Add(-o.Lag(o.Topology.Index(), 1))
 		o.dropping.Set(1)
@@ -104,12 +105,17 @@ func (o *Watcher) poll(ctx context.Context) {
 	}
 }
 
+var errUncertain = errors.New("the queue of late copies may not have answered")
+
 // full reports whether the oldest copies are dropped: the overflow of the index queue
 // is dead-lettered to the queue of late copies, whose overflow is dropped.
 func (o *Watcher) full(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	late, _, err := o.Connection.QueueState(ctx, o.Topology.IndexLate())
+	if err == nil && late.Uncertain {
+		err = errUncertain
+	}
 	return int64(late.Messages) >= o.Topology.IndexLimit, err
 }
 

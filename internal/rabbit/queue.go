@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,6 +65,9 @@ const (
 // ErrSilentQueue means that RabbitMQ did not find out what is in a queue.
 var ErrSilentQueue = fmt.Errorf("the queue does not answer within %s: its leader is overloaded or away; try again when it answers", certainTimeout)
 
+// LookingTag begins the tags of the consumers of CertainQueueState.
+const LookingTag = "watership-looking-"
+
 // CertainQueueState is QueueState, and never Uncertain. It needs the right to read the queue:
 // if the answer is uncertain, it consumes the queue for a moment, on a new connection, since an
 // answer that does not count its own consumer is not the queue's. A message that the queue
@@ -114,7 +118,7 @@ func (c *Connection) stateAsConsumer(ctx context.Context, name string) (QueueSta
 
 // countAsConsumer consumes a queue until it answers, and returns its state with this consumer.
 func (c *Connection) countAsConsumer(ctx context.Context, name string) (QueueState, error) {
-	s, err := c.newSession(ctx, ConsumeConfig{Queue: name, Prefetch: 1, Tag: consumerTag()})
+	s, err := c.newSession(ctx, ConsumeConfig{Queue: name, Prefetch: 1, Tag: LookingTag + rand.Text()})
 	if err != nil {
 		return QueueState{}, err
 	}

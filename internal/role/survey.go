@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,6 +52,7 @@ func (p *Presence) add(tags []string) {
 	for _, tag := range tags {
 		c, ours := ParseTag(tag)
 		switch {
+		case strings.HasPrefix(tag, rabbit.LookingTag):
 		case !ours || c.Role != p.Role:
 			p.Strangers = append(p.Strangers, tag)
 		case !slices.Contains(p.Consumers, c):

@@ -73,13 +73,13 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 	all, allPaused := held[pause.All]
 	var states []State
 	for _, queue := range queues {
-		state, err := cfg.queueState(ctx, queue)
+		state, err := cfg.queueState(ctx, queue, answers)
 		if err != nil {
 			return nil, err
 		}
 		state.Processes, state.Schema = answers.processes[queue], slices.Contains(cfg.Checked, queue)
-		if n, counted := answers.unacknowledged[queue]; counted {
-			state.InFlight = &n
+		if counted, known := answers.queues[queue]; known {
+			state.InFlight = &counted.Unacked
 		}
 		if e, is := paused[queue]; is {
 			state.State, state.Since, state.Error = "paused", &e.FirstFailed, e.Failure.Message
@@ -144,10 +144,15 @@ func (cfg Config) queues(others []string) []string {
 	return queues
 }
 
-func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
+// queueState asks the queue. If its leader may be silent, the counts are those of the
+// management API, which are some seconds old.
+func (cfg Config) queueState(ctx context.Context, queue string, answers management) (State, error) {
 	answer, found, err := cfg.Connection.QueueState(ctx, queue)
 	if err == nil && !found {
 		return State{Queue: queue, State: "no queue"}, nil
+	}
+	if counted, known := answers.queues[queue]; answer.Uncertain && known {
+		answer.Messages, answer.Consumers = int(counted.Ready), counted.Consumers
 	}
 	state := State{Queue: queue, State: "running", Messages: answer.Messages, Consumers: answer.Consumers}
 	if answer.Consumers == 0 {
@@ -158,17 +163,17 @@ func (cfg Config) queueState(ctx context.Context, queue string) (State, error) {
 
 // management holds the answers of the management API about the queues of a vhost.
 type management struct {
-	routes         []string // queues of the routes of all processes
-	added          []string // queues of other programs, which have the policy of package queuepolicy
-	processes      map[string][]string
-	unacknowledged map[string]int64
+	routes    []string // queues of the routes of all processes
+	added     []string // queues of other programs, which have the policy of package queuepolicy
+	processes map[string][]string
+	queues    map[string]rabbit.Queue
 }
 
 // askManagement returns the queues of all routes, the processes that handle each of them,
-// and the numbers of unacknowledged messages of queues. Without the management API, or with
+// and the counts of queues. Without the management API, or with
 // a login that may not use it, it returns nothing.
 func (cfg Config) askManagement(ctx context.Context) management {
-	m := management{processes: map[string][]string{}, unacknowledged: map[string]int64{}}
+	m := management{processes: map[string][]string{}, queues: map[string]rabbit.Queue{}}
 	if cfg.Management == nil {
 		return m
 	}
@@ -193,7 +198,7 @@ func (cfg Config) askManagement(ctx context.Context) management {
 	}
 	queues, _ := cfg.Management.Queues(ctx, cfg.VHost)
 	for _, queue := range queues {
-		m.unacknowledged[queue.Name] = queue.Unacked
+		m.queues[queue.Name] = queue
 		if queue.Policy == queuepolicy.Name(cfg.Topology, queue.Name) {
 			m.added = append(m.added, queue.Name)
 		}

@@ -52,7 +52,7 @@ type RouteChecker interface {
 	QueueExists(ctx context.Context, queue string) (bool, error)
 }
 
-const answerTimeout = 15 * time.Second // for one answer of the broker to a plan
+const answerTimeout = 20 * time.Second // for one answer of the broker to a plan
 
 var errNoAnswer = fmt.Errorf("no answer within %s", answerTimeout)
 
@@ -67,7 +67,9 @@ func Open(ctx context.Context, cfg Config) (b Broker, err error) {
 		return b, err
 	}
 	client := rabbit.ManagementClient(cfg.Broker.TLS)
-	b.Log = func(ctx context.Context) (Log, error) { return logState(ctx, conn, cfg.Topology.Log()) }
+	b.Log = func(ctx context.Context) (Log, error) {
+		return LogState(ctx, conn.CertainQueueState, cfg.Topology.Log())
+	}
 	b.Close = func() error { client.CloseIdleConnections(); return conn.Close() }
 	if !cfg.UncheckedRoutes {
 		if b.Routes, err = cfg.checkRoutes(ctx, conn, client); err != nil {
@@ -77,11 +79,14 @@ func Open(ctx context.Context, cfg Config) (b Broker, err error) {
 	return b, nil
 }
 
-// logState returns the state of the log queue; Unknown if the login may not see the queue.
-func logState(ctx context.Context, conn *rabbit.Connection, queue string) (Log, error) {
+// queueStateFunc is CertainQueueState of a connection.
+type queueStateFunc func(ctx context.Context, queue string) (state rabbit.QueueState, found bool, err error)
+
+// LogState returns the state of the log queue; Unknown if the login may not see the queue.
+func LogState(ctx context.Context, ask queueStateFunc, queue string) (Log, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	log, _, err := conn.QueueState(ctx, queue)
+	log, _, err := ask(ctx, queue)
 	var refused *amqp.Error
 	if errors.As(err, &refused) && refused.Code == amqp.AccessRefused {
 		return Log{Unknown: true}, nil
