@@ -125,7 +125,7 @@ const slowAfter = 30 * time.Second
 
 // publishWatched publishes. A message that the broker does not confirm is held, too.
 func (h *heldPublish) publishWatched(publish func() error) error {
-	slow := time.AfterFunc(slowAfter, func() { h.begin(fmt.Errorf("not confirmed within %s", slowAfter)) })
+	slow := time.AfterFunc(slowAfter, func() { h.recordError(fmt.Errorf("not confirmed within %s", slowAfter)) })
 	defer slow.Stop()
 	return publish()
 }
