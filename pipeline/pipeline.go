@@ -95,6 +95,7 @@ type Pipeline struct {
 	deathChecker *deadletter.Checker
 	queueLimiter *queuelimit.Limiter[publisher]
 
+	delayQueues  *delayQueues
 	delayLimiter *queuelimit.Limiter[publisher]
 	goroutines   usercode.Goroutines
 }
@@ -123,6 +124,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, errors.Join(err, p.close())
 	}
 	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.delayQueues = newDelayQueues(p.reconciler)
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
