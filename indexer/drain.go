@@ -8,8 +8,8 @@ import (
 
 const drainPoll = 50 * time.Millisecond
 
-// Drain indexes the tap copies in a queue that is no longer bound. It returns when the
-// queue is empty and all its messages are acknowledged; waiting returns the number of
+// Drain indexes the tap copies, or the lifecycle events, in a queue of tap copies or of events
+// to which nothing is published any more. It returns when the queue is empty and all its messages are acknowledged; waiting returns the number of
 // ready messages. The last messages may be requeued as Drain stops: call it until the
 // queue stays empty.
 func (x *Indexer) Drain(ctx context.Context, queue string, waiting func(context.Context) (int, error)) error {
@@ -25,7 +25,11 @@ func (x *Indexer) drain(ctx context.Context, queue string, waiting func(context.
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- x.consume(consuming, queue, x.addTapped) }()
+	add := x.addTapped
+	if queue == x.cfg.Decoder.Topology.Log() {
+		add = x.addLifecycle
+	}
+	go func() { ended <- x.consume(consuming, queue, add) }()
 	err := x.waitUntilDrained(ctx, queue, waiting)
 	stop()
 	<-ended // its error is the cancellation

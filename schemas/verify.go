@@ -135,6 +135,11 @@ func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bo
 	return verified, found, err
 }
 
+// VerifyWaiting verifies a message from a delay queue, whose delay is not over.
+func (v *Verifier) VerifyWaiting(arrived Envelope) (verified VerifiedState, found bool, err error) {
+	return v.verifyHop(arrived, v.trustsExchange(arrived.Exchange), forDelay)
+}
+
 // VerifyPoison verifies a message from the queue of poison messages.
 func (v *Verifier) VerifyPoison(arrived Envelope) (verified VerifiedState, found bool, err error) {
 	return v.verifyHop(arrived, v.trustsExchange(arrived.Exchange), forPoison)

@@ -20,6 +20,7 @@ func (a *App) doctorConfig(handlers pipeline.Config) doctor.Config {
 		Settings: *a.configured(), Topology: a.topology, Pipeline: handlers, Login: a.login, VHost: a.vhost,
 		StateKeys: a.secrets.StateKeys, Client: a.secrets.ManagementClient(), StoreKind: a.storeKind(), Timeout: RequestTimeout,
 		Files:         a.checkFiles,
+		Embedded:      a.running.instance != "" || a.settings.AMQP.URL.IsEmbedded(),
 		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return a.Dial(ctx) },
 		Management:    a.Management,
 		OpenStore:     func(ctx context.Context) (doctor.Store, error) { return a.Store(ctx) },

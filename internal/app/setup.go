@@ -10,10 +10,17 @@ import (
 	"github.com/watershipmq/watership/pipeline"
 )
 
+// Setup is what App.Setup does on request.
+type Setup struct {
+	Kibana *kibana.Client // imports the saved objects; nil: not
+	Untap  []string       // exchanges whose taps the configuration does not have any more
+	Retire string         // a former topology.prefix; "": none
+}
+
 // Setup declares the topology and replaces the queues of former configurations, installs
-// the index templates, and imports the saved objects into Kibana, unless that is nil. It
-// reports each step. A limit by which the broker may drop messages is an error.
-func (a *App) Setup(ctx context.Context, to *kibana.Client, report func(subject, text string)) error {
+// the index templates, and does what s asks for. It reports each step, and what former
+// configurations have left. A limit by which the broker may drop messages is an error.
+func (a *App) Setup(ctx context.Context, s Setup, report func(subject, text string)) error {
 	conn, err := a.Dial(ctx)
 	if err != nil {
 		return err
@@ -35,7 +42,14 @@ func (a *App) Setup(ctx context.Context, to *kibana.Client, report func(subject,
 	if err := a.migrate(ctx, migration, report); err != nil {
 		return err
 	}
-	if err := a.importInto(ctx, to, report); err != nil {
+	if err := a.untap(ctx, migration, s.Untap, report); err != nil {
+		return err
+	}
+	if err := a.retire(ctx, s.Retire, report); err != nil {
+		return err
+	}
+	a.reportLeftovers(ctx, report)
+	if err := a.importInto(ctx, s.Kibana, report); err != nil {
 		return err
 	}
 	return a.checkLimits(ctx)

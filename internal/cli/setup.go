@@ -15,6 +15,7 @@ import (
 
 func newSetup(from *settings) *cobra.Command {
 	var access kibanaFlags
+	var request app.Setup
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Declare queues and exchanges, install index templates, import the dashboard",
@@ -26,24 +27,32 @@ arguments. Saved objects of an earlier import are replaced.
 If tap.when_full or tap.limit has changed, setup indexes the messages of the former
 index queue and deletes it. Stop every serve with the former configuration first.
 
+setup lists what a former configuration has left: exchanges that are still tapped,
+topologies of other prefixes, queues that nothing uses. --untap ends the recording of
+an exchange that was taken out of tap.exchanges. --retire moves what waits in the
+queues of a former topology.prefix to the present ones, records its events, and
+removes it. Stop every process with that prefix first.
+
 setup fails if a policy lets the broker drop messages of Watership's queues, or sets
 a delivery limit on a route's queue without a dead-letter exchange. The error has the
 command that changes the policy.`,
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			to, err := access.open()
-			if err != nil {
+			var err error
+			if request.Kibana, err = access.open(); err != nil {
 				return err
 			}
 			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				return a.Setup(ctx, to, func(subject, text string) {
+				return a.Setup(ctx, request, func(subject, text string) {
 					fmt.Fprintf(cmd.OutOrStdout(), "%-11s %s\n", subject, text)
 				})
 			})
 		},
 	}
 	access.addFlags(cmd)
+	cmd.Flags().StringArrayVar(&request.Untap, "untap", nil, "exchange that is no longer in tap.exchanges, to end its recording; repeatable")
+	addNonEmpty(cmd.Flags(), &request.Retire, "retire", "former topology.prefix, to move its messages to the present one and remove it")
 	return cmd
 }
 

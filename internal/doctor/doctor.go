@@ -31,6 +31,7 @@ type Config struct {
 	Client    *http.Client  // for RabbitMQ's HTTP API
 	StoreKind string        // in findings
 	Timeout   time.Duration // of the requests of one check
+	Embedded  bool          // the broker is the one of a running dev or serve
 
 	Files      func() error // opens the files that serve opens; each error of errors.Join is a finding
 	Connect    func(ctx context.Context) (*rabbit.Connection, error)
@@ -145,6 +146,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkBindings(ctx)
 	d.checkOwnExchanges(ctx)
 	d.checkReturns(ctx)
+	d.checkLeftovers(ctx)
 	d.checkTrust(ctx)
 	d.checkReporters(ctx)
 	d.checkTapped(ctx)

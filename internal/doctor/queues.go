@@ -46,7 +46,7 @@ func (d *doctor) checkOwnQueues() {
 			missing = append(missing, name)
 		case queue.Type != d.Settings.Topology.QueueType:
 			d.report("topology", Error, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.Settings.Topology.QueueType),
-				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix")
+				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix, stop every process, and run watership setup --retire "+prefixOf(d.Topology.Log())+", which moves what waits")
 		default:
 			if by := d.limitsOf(queue); by != (queueLimits{}) {
 				limited[by] = append(limited[by], name)

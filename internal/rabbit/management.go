@@ -135,6 +135,12 @@ func (m *Management) Bindings(ctx context.Context, vhost, exchange string) ([]Bi
 	return get[[]Binding](ctx, m, "exchanges", vhost, exchange, "bindings", "source")
 }
 
+// BindingsTo lists the bindings whose destination is the exchange. ErrNotFound if there is
+// no such exchange.
+func (m *Management) BindingsTo(ctx context.Context, vhost, exchange string) ([]Binding, error) {
+	return get[[]Binding](ctx, m, "exchanges", vhost, exchange, "bindings", "destination")
+}
+
 // Exchange describes an exchange.
 type Exchange struct {
 	Name       string         `json:"name"`

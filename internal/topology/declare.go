@@ -43,7 +43,7 @@ func (d declarer) exchange(e exchange, args amqp.Table) error {
 		return ch.ExchangeDeclare(e.name, e.kind, true, false, e.internal, false, args)
 	})
 	return topologyError("exchange", e.name, err,
-		"delete it if nothing else uses it, or choose another topology.prefix")
+		"delete it if nothing else uses it, or choose another topology.prefix: watership setup --retire then moves what waits in the queues of the former one")
 }
 
 func (d declarer) queue(q queue) error {
@@ -52,7 +52,7 @@ func (d declarer) queue(q queue) error {
 		return err
 	})
 	return topologyError("queue", q.name, err,
-		"a queue's arguments never change: let it run empty and delete it, or choose another topology.prefix")
+		"a queue's arguments never change: let it run empty and delete it, or choose another topology.prefix: watership setup --retire then moves what waits in the queues of the former one")
 }
 
 func (d declarer) bind(b binding) error {

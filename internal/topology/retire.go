@@ -1,0 +1,385 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Retirement moves the messages of a former topology.prefix to the present one, and removes
+// the exchanges and queues of the former. Messages that wait go on waiting, for the rest of
+// their delays. No process may use the former prefix. Everything is published, confirmed and
+// then acknowledged, so that it can be repeated at any point.
+type Retirement struct {
+	Migration
+	Former     schemas.Topology
+	Reconciler Reconciler // of the present topology, on Conn
+	Publisher  *rabbit.Publisher
+	StateKeys  schemas.StateKeys
+	User       string // of the events
+}
+
+// Check fails if the prefix is the present one, or if one of its queues has a consumer.
+func (r Retirement) Check(ctx context.Context) error {
+	if r.Former.Prefix == "" || r.Topology.Owns(r.Former.Tap()) {
+		return fmt.Errorf("retiring prefix %q: it is the one of the configuration", r.Former.Prefix)
+	}
+	queues, err := r.queues(ctx)
+	if err != nil {
+		return err
+	}
+	if len(queues) == 0 {
+		return fmt.Errorf("retiring prefix %q: no queue of virtual host %q begins with it", r.Former.Prefix, r.VHost)
+	}
+	for _, q := range queues {
+		for since := time.Now(); ; {
+			state, _, err := r.Conn.QueueState(ctx, q.Name)
+			if err != nil {
+				return err
+			}
+			if state.Consumers == 0 && !state.Locked {
+				break
+			}
+			if time.Since(since) > unusedTimeout { // the broker's count of consumers lags
+				return fmt.Errorf("retiring prefix %q: queue %s has a consumer: stop the processes of Watership that use the prefix", r.Former.Prefix, q.Name)
+			}
+			if err := pause(ctx, 100*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// queues returns the queues of the former prefix, by their names.
+func (r Retirement) queues(ctx context.Context) ([]rabbit.Queue, error) {
+	all, err := r.Management.Queues(ctx, r.VHost)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(q rabbit.Queue) bool { return !r.Former.Owns(q.Name) || q.Exclusive })
+	slices.SortFunc(all, func(a, b rabbit.Queue) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// QueueType returns the type of the former queues.
+func (r Retirement) QueueType(ctx context.Context) (QueueType, error) {
+	q, err := r.Management.Queue(ctx, r.VHost, r.Former.Retry())
+	return QueueType(q.Type), err
+}
+
+// Indexed returns the former queues that the indexer empties.
+func (r Retirement) Indexed(ctx context.Context) (names []string, err error) {
+	queues, err := r.queues(ctx)
+	for _, q := range queues {
+		if q.Name == r.Former.Log() || q.Name == r.Former.Index() || strings.HasPrefix(q.Name, r.Former.Index()+".") {
+			names = append(names, q.Name)
+		}
+	}
+	return names, err
+}
+
+// Detach ends the copies to the former tap, and takes over the pauses of routes.
+func (r Retirement) Detach(ctx context.Context) error {
+	bindings, err := r.Management.BindingsTo(ctx, r.VHost, r.Former.Tap())
+	if err != nil && !errors.Is(err, rabbit.ErrNotFound) {
+		return err
+	}
+	bindings = slices.DeleteFunc(bindings, func(b rabbit.Binding) bool { return b.Source == r.Former.Tap() })
+	if err := r.unbindTap(ctx, r.Former.Tap(), bindings); err != nil {
+		return err
+	}
+	pauses, err := r.Management.Bindings(ctx, r.VHost, r.Former.Pauses())
+	if err != nil && !errors.Is(err, rabbit.ErrNotFound) {
+		return err
+	}
+	for _, b := range pauses {
+		if b.DestinationType != "queue" {
+			continue
+		}
+		key := b.RoutingKey
+		if key == r.Former.Paused() { // of all routes
+			key = r.Topology.Paused()
+		}
+		if err := r.Reconciler.declarer(ctx).bind(binding{r.Topology.Paused(), r.Topology.Pauses(), key}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Move moves the messages that wait, that are due or poison, that are too large for the store,
+// and the places of messages. It returns the number of each.
+func (r Retirement) Move(ctx context.Context) (moved map[string]int, err error) {
+	queues, err := r.queues(ctx)
+	moved = map[string]int{}
+	for _, q := range queues {
+		if err != nil {
+			break
+		}
+		var to func(schemas.Envelope) (event *rabbit.Message, key string, err error)
+		switch places := r.Former.Places(""); {
+		case r.Former.IsDelay(q.Name):
+			to = r.waitOn(ctx, q.Name)
+		case q.Name == r.Former.Due():
+			to = r.waitOn(ctx, r.Former.Delay(0))
+		case q.Name == r.Former.Poison():
+			to = toQueue(r.Topology.Poison())
+		case q.Name == r.Former.Unstorable():
+			to = toQueue(r.Topology.Unstorable())
+		case strings.HasPrefix(q.Name, places):
+			key := r.Topology.Places(strings.TrimPrefix(q.Name, places))
+			there, existsErr := r.Reconciler.declarer(ctx).queueExists(key)
+			if err = existsErr; !there {
+				continue // no route is ordered so any more
+			}
+			to = toQueue(key)
+		default:
+			continue
+		}
+		if err == nil {
+			var n int
+			n, err = r.move(ctx, q.Name, to)
+			moved[q.Name] += n
+		}
+	}
+	maps.DeleteFunc(moved, func(_ string, n int) bool { return n == 0 })
+	return moved, err
+}
+
+func toQueue(name string) func(schemas.Envelope) (*rabbit.Message, string, error) {
+	return func(schemas.Envelope) (*rabbit.Message, string, error) { return nil, name, nil }
+}
+
+// waitOn returns a function for the messages of a delay queue: each waits for the rest of its
+// delay in a standard delay queue, and is due or waits on from there. The event by which
+// operators find it tells so. A message without a readable state waits as long again.
+func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envelope) (*rabbit.Message, string, error) {
+	verifier := schemas.Verifier{Topology: r.Former, Keys: r.StateKeys}
+	declared := map[time.Duration]bool{}
+	return func(e schemas.Envelope) (*rabbit.Message, string, error) {
+		milliseconds, _ := strconv.ParseInt(queue[strings.LastIndexByte(queue, '.')+1:], 10, 64)
+		rest := time.Duration(milliseconds) * time.Millisecond
+		var event *rabbit.Message
+		if verified, found, err := verifier.VerifyWaiting(e); err == nil && found {
+			state := verified.State
+			due := state.NotBefore
+			if due.IsZero() {
+				due = state.Time.Add(state.Delay)
+			}
+			if rest = time.Until(due); rest > 0 {
+				event = r.rescheduled(verified.Envelope, state, rest)
+			}
+		}
+		step := retry.Step(rest)
+		if !declared[step] {
+			if err := r.Reconciler.DeclareDelay(ctx, step); err != nil {
+				return nil, "", err
+			}
+			declared[step] = true
+		}
+		return event, r.Topology.Delay(step), nil
+	}
+}
+
+func (r Retirement) rescheduled(e schemas.Envelope, state schemas.State, rest time.Duration) *rabbit.Message {
+	state.EventID = schemas.DerivedID("retired", state.EventID)
+	state.Time, state.Delay = time.Now(), rest
+	state.Audit.User, state.Audit.Reason = r.User, "topology.prefix "+r.Former.Prefix+" is retired"
+	state.Route, state.Park, state.Progress, state.Untapped = false, false, "", false
+	m := rabbit.Message{Exchange: r.Topology.Events(), RoutingKey: string(schemas.Rescheduled)}
+	verifier := schemas.Verifier{Topology: r.Topology, Keys: r.StateKeys}
+	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, schemas.DefaultFrameMax.WrapWithoutBody(e, state, omitted))
+	return &m
+}
+
+const (
+	moveBatch   = 500
+	moveSilence = 200 * time.Millisecond // after which the queue may be empty
+)
+
+var errMoved = errors.New("the queue is empty")
+
+// move publishes the messages of a queue with the keys of to, each after its event, and
+// returns their number.
+func (r Retirement) move(ctx context.Context, queue string, to func(schemas.Envelope) (*rabbit.Message, string, error)) (moved int, err error) {
+	state, found, err := r.Conn.QueueState(ctx, queue)
+	if err != nil || !found || state.Messages == 0 {
+		return 0, err
+	}
+	err = r.Conn.Consume(ctx, rabbit.ConsumeConfig{Queue: queue, Prefetch: moveBatch}, func(ctx context.Context, s *rabbit.Session) error {
+		for {
+			batch := receiveBatch(ctx, s)
+			if len(batch) == 0 {
+				if state, _, err := r.Conn.QueueState(ctx, queue); err != nil || state.Messages == 0 {
+					return errors.Join(err, errMoved)
+				}
+				continue
+			}
+			if err := r.publish(ctx, batch, to); err != nil {
+				return err
+			}
+			if err := s.Ack(batch[len(batch)-1].DeliveryTag, true); err != nil {
+				return err
+			}
+			moved += len(batch)
+		}
+	})
+	if err != nil && !errors.Is(err, errMoved) {
+		return moved, fmt.Errorf("moving the messages of queue %s: %w", queue, err)
+	}
+	return moved, nil
+}
+
+// receiveBatch returns messages until there are enough, or none comes.
+func receiveBatch(ctx context.Context, s *rabbit.Session) (batch []amqp.Delivery) {
+	for len(batch) < moveBatch {
+		select {
+		case d, ok := <-s.Deliveries:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, d)
+		case <-time.After(moveSilence):
+			return batch
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return batch
+}
+
+// publish publishes the events of messages, then the messages, and waits for the confirms.
+func (r Retirement) publish(ctx context.Context, batch []amqp.Delivery, to func(schemas.Envelope) (*rabbit.Message, string, error)) error {
+	var events, messages []rabbit.Message
+	for _, d := range batch {
+		e := schemas.FromDelivery(d)
+		event, key, err := to(e)
+		if err != nil {
+			return err
+		}
+		if event != nil {
+			events = append(events, *event)
+		}
+		e.Headers = maps.Clone(e.Headers)
+		maps.DeleteFunc(e.Headers, func(name string, _ any) bool { return schemas.SetByBroker(name) })
+		messages = append(messages, rabbit.Message{Exchange: r.Topology.Direct(), RoutingKey: key, Publishing: e.Publishing()})
+	}
+	for _, group := range [][]rabbit.Message{events, messages} {
+		var sent []*rabbit.Pending
+		for _, m := range group {
+			if err := r.Reconciler.EnsureReturns(ctx, m.Exchange, m.RoutingKey); err != nil {
+				return err
+			}
+			pending, err := r.Publisher.Send(ctx, m)
+			if err != nil {
+				return err
+			}
+			sent = append(sent, pending)
+		}
+		for _, pending := range sent {
+			if err := pending.Wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Left returns the number of messages in each former queue that has some, by the queues
+// themselves and by the management API, whose numbers are some seconds old and include
+// messages on their way from delay queues. Places of routes that are ordered no more do not count.
+func (r Retirement) Left(ctx context.Context) (left map[string]int64, err error) {
+	queues, err := r.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left, err = r.Management.DeadLettering(ctx, r.VHost)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(left, func(queue string, _ int64) bool { return !r.Former.Owns(queue) })
+	for _, q := range queues {
+		if strings.HasPrefix(q.Name, r.Former.Places("")) || q.Name == r.Former.Paused() {
+			continue
+		}
+		state, _, err := r.Conn.QueueState(ctx, q.Name)
+		if err != nil {
+			return nil, err
+		}
+		if n := max(q.Messages, int64(state.Messages), left[q.Name]); n > 0 {
+			left[q.Name] = n
+		}
+	}
+	return left, nil
+}
+
+// Close deletes the exchanges by which others publish to the former topology. The one of
+// dead letters stays while queues have it: they would lose their dead letters. Close returns these
+// queues.
+func (r Retirement) Close(ctx context.Context) (deadLettered []string, err error) {
+	all, err := r.Management.Queues(ctx, r.VHost)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range all {
+		if name, _ := q.DeadLetterExchange(); name == r.Former.Retry() && !r.Former.Owns(q.Name) {
+			deadLettered = append(deadLettered, q.Name)
+		}
+	}
+	slices.Sort(deadLettered)
+	exchanges := []string{r.Former.Tap(), r.Former.Report()}
+	if len(deadLettered) == 0 {
+		exchanges = append(exchanges, r.Former.Retry())
+	}
+	return deadLettered, r.deleteExchanges(ctx, exchanges)
+}
+
+// Remove deletes the former queues, which are empty, and exchanges, except those of dead
+// letters where others need them.
+func (r Retirement) Remove(ctx context.Context, keepDeadLetters bool) error {
+	queues, err := r.queues(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if keepDeadLetters && q.Name == r.Former.Retry() {
+			continue
+		}
+		if err := deleteEmpty(ctx, r.Conn, q.Name); err != nil {
+			return err
+		}
+	}
+	exchanges := slices.DeleteFunc(r.Former.Exchanges(), func(name string) bool { return keepDeadLetters && name == r.Former.Retry() })
+	return r.deleteExchanges(ctx, exchanges)
+}
+
+func (r Retirement) deleteExchanges(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) }); err != nil {
+			return fmt.Errorf("deleting exchange %s: %w", name, err)
+		}
+	}
+	return nil
+}
