@@ -60,6 +60,19 @@ func TestOutcomes(t *testing.T) {
 			"retry_scheduled 1, poisoned 2",
 			schemas.Failure{Message: "broken", Type: "*errors.errorString", Class: "once"},
 		},
+		"group": {
+			func(*message.Message) error { return retry.Permanent(retry.Group("sold out", errBroken)) },
+			"poisoned 1",
+			schemas.Failure{Message: "broken", Type: "*errors.errorString", Class: "default", Group: "sold out"},
+		},
+		"traceback": {
+			func(*message.Message) error {
+				trace := strings.Repeat("  File \"shop.py\", line 17, in pay\n", 100)
+				return retry.Permanent(errors.New("Traceback (most recent call last):\n" + trace + "ValueError: card 17 is expired"))
+			},
+			"poisoned 1",
+			schemas.Failure{Message: "Traceback (most recent call last):\n" + strings.Repeat("  File \"shop.py\", line 17, in pay\n", 100), Type: "*errors.errorString", Class: "default", Group: "ValueError: card # is expired"},
+		},
 		"time-out": {
 			func(msg *message.Message) error { <-msg.Context().Done(); return retry.Permanent(msg.Context().Err()) },
 			"poisoned 1",
@@ -98,11 +111,14 @@ func TestOutcomes(t *testing.T) {
 			r.publish("", queue, amqp.Publishing{Body: []byte(name), MessageId: name})
 		}
 		r.waitFor(5, schemas.Handled)
-		r.waitFor(4, schemas.Poisoned)
+		r.waitFor(6, schemas.Poisoned)
 		for name, test := range cases {
 			life := r.all(func(e event) bool { return e.Envelope.Properties.MessageID == name })
 			if got := spellLife(life); got != test.want {
 				t.Errorf("%s: got %s, want %s", name, got, test.want)
+			}
+			if len(test.why.Message) > 1<<10 { // which is shortened
+				test.why.Message = life[len(life)-1].Failure.Message
 			}
 			if got := life[len(life)-1].Failure; got != test.why {
 				t.Errorf("%s: got %+v, want %+v", name, got, test.why)

@@ -107,6 +107,9 @@ func (r *retrier) verdictOf(route Route, told report.Report, malformed error, be
 	if told.Class != "" {
 		why = retry.Class(told.Class, why)
 	}
+	if told.ErrorGroup != "" {
+		why = retry.Group(told.ErrorGroup, why)
+	}
 	var policy retry.Policy
 	policy, before.Attempt, why = route.Headers.Apply(told.Message.Headers, *route.Policy, before.Attempt, why)
 	if told.Delay != nil {

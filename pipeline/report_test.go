@@ -133,6 +133,12 @@ func TestReports(t *testing.T) {
 			attempts{{"outcome": "poison", "error": "no such product", "error-type": "Invalid"}},
 			func() []step { return []step{poisoned(1, why("no such product", "Invalid", "default"))} },
 		},
+		"group": {
+			attempts{{"outcome": "poison", "error": "item 17 is gone", "error-group": "sold out"}},
+			func() []step {
+				return []step{poisoned(1, schemas.Failure{Message: "item 17 is gone", Type: "report", Class: "default", Group: "sold out"})}
+			},
+		},
 		"unavailable": {
 			attempts{{"outcome": "unavailable", "error": "no database"}, {"outcome": "unavailable", "error": "no database"}, {"outcome": "handled"}},
 			func() []step {
@@ -150,7 +156,7 @@ func TestReports(t *testing.T) {
 			func() []step {
 				return []step{
 					scheduled(1, short, why("stopped", "report", "default")),
-					{Action: schemas.RetryScheduled, Attempt: 2, Delay: long, Progress: `{"page": 7}`, Failure: why(strings.Repeat("e", 1021)+"…", "report", "default")},
+					{Action: schemas.RetryScheduled, Attempt: 2, Delay: long, Progress: `{"page": 7}`, Failure: schemas.Failure{Message: strings.Repeat("e", 1021) + "…", Type: "report", Class: "default", Group: "#"}},
 					{Action: schemas.Handled, Attempt: 3, Progress: `{"page": 7}`},
 				}
 			},

@@ -67,9 +67,9 @@ func causeOf(err error) breaker.Cause {
 	return breaker.CauseOf(err)
 }
 
-// failure returns the message, type, class and stack of an error.
+// failure returns the message, type, class, group and stack of an error.
 func failure(err error) schemas.Failure {
-	why := schemas.Failure{Message: err.Error(), Type: retry.TypeOf(err), Class: retry.ClassOf(err)}
+	why := schemas.Failure{Message: err.Error(), Type: retry.TypeOf(err), Class: retry.ClassOf(err), Group: retry.GroupOf(err)}
 	var panicked *retry.PanicError
 	if errors.As(err, &panicked) {
 		why.Stack = panicked.Stack

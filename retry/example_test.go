@@ -240,6 +240,18 @@ func ExampleClassOf() {
 	// Output: default ordering
 }
 
+// Failures whose texts differ are one group if their handler says so.
+func ExampleGroup() {
+	err := retry.Permanent(retry.Group("card refused", errors.New("the bank says: call us")))
+	fmt.Println(err, "/", retry.GroupOf(err))
+	// Output: the bank says: call us / card refused
+}
+
+func ExampleGroupOf() {
+	fmt.Printf("%q\n", retry.GroupOf(errors.New("lost")))
+	// Output: ""
+}
+
 // A handler of much work resumes where the attempt before it stopped.
 func ExampleProgress() {
 	handler := func(msg *message.Message) ([]*message.Message, error) {

@@ -89,6 +89,34 @@ func Class(name string, err error) error {
 	return &ClassError{name, err}
 }
 
+// GroupError names the group of failures that an error belongs to.
+type GroupError struct {
+	Group string
+	Err   error
+}
+
+func (e *GroupError) Error() string { return e.Err.Error() }
+func (e *GroupError) Unwrap() error { return e.Err }
+
+// Group names the group of failures that an error belongs to, such as "card expired". Without
+// one, failures are of one group if their texts are alike but for numbers, names and other
+// values. Group(name, nil) is nil.
+func Group(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &GroupError{name, err}
+}
+
+// GroupOf returns the group that an error names, the outermost if there are several; "": none.
+func GroupOf(err error) string {
+	var group *GroupError
+	if errors.As(err, &group) {
+		return group.Group
+	}
+	return ""
+}
+
 // UnavailableError marks an error that is no fault of the message: the service
 // that its handler needs is unavailable, for this message and for the next too.
 type UnavailableError struct{ Err error }

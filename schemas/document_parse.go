@@ -52,6 +52,11 @@ func (e *Event) ReadDocument(r *jsonscan.Reader) {
 	})
 	e.Envelope = exact.envelope()
 	e.Audit.Refused = e.Action == Audited && outcome == Poisoned.Outcome()
+	if stored := e.Failure.Group; stored != "" {
+		if e.Failure.Group = ""; e.ErrorGroup() != stored {
+			e.Failure.Group = stored // another version made it, or the handler named it
+		}
+	}
 	if e.QuarantinedAction != "" { // event.action is for searches
 		e.Action = Quarantined
 	}
@@ -155,6 +160,8 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		s.Failure.Class = r.Text()
 	case "rule":
 		s.Failure.Rule = r.Text()
+	case "error_group":
+		s.Failure.Group = r.Text()
 	case "first_failed":
 		s.FirstFailed = r.Time()
 	case "attempts":

@@ -1,15 +1,55 @@
 package schemas
 
-import "github.com/watershipmq/watership/schemas/internal/errorgroup"
+import (
+	"strings"
+	"unicode"
 
-const errorGroupLimit = 256 // bytes
+	"github.com/watershipmq/watership/schemas/internal/errorgroup"
+)
 
-// Group replaces the ids and numbers in the message of a failure by "#", so that failures
-// of one kind have one text. Every word with a digit is replaced; a number with its
-// fraction, or an IP address, is one word. Names of queues and exchanges stay, and so does
-// a status, as in `status code 503`.
-func (f Failure) Group(names ...string) string {
-	return shorten(errorgroup.Fold(f.Message, errorGroupLimit, names), errorGroupLimit)
+const errorGroupLimit = 512 // bytes
+
+// ErrorGroup returns the text that failures of one kind share: Group, or the message with every
+// value that differs between them as "#", such as numbers, ids, times, addresses and quoted
+// values. Statuses, codes of errors and names of queues and exchanges stay. Of a stack, JSON or
+// HTML it is what that tells about the error.
+func (f Failure) ErrorGroup(names ...string) string {
+	if f.Group != "" {
+		return groupText(f.Group)
+	}
+	return errorgroup.Fold(f.Message, errorGroupLimit, names)
+}
+
+// FormerErrorGroup returns the group that versions of Watership up to 2026-11 gave the failure,
+// which their documents have.
+func (f Failure) FormerErrorGroup(names ...string) string {
+	const limit = 256
+	return shorten(errorgroup.Former(f.Message, limit, names), limit)
+}
+
+// HasFormerGroup reports whether Group may be one of versions up to 2026-11. A group of this
+// version stays as it is when it is made again.
+func (f Failure) HasFormerGroup(names ...string) bool {
+	announces := f.Group == "" || strings.HasSuffix(f.Group, "{") || strings.HasSuffix(f.Group, "[") || strings.HasSuffix(f.Group, ":")
+	return announces || Failure{Message: f.Group}.ErrorGroup(names...) != f.Group
+}
+
+// groupText returns a group that a handler named, on one line.
+func groupText(group string) string {
+	group = strings.ToValidUTF8(group, "")
+	if strings.ContainsFunc(group, unicode.IsControl) {
+		group = strings.Join(strings.FieldsFunc(group, unicode.IsControl), " ")
+	}
+	return shorten(strings.TrimSpace(group), errorGroupLimit)
+}
+
+// travellingGroup returns the group that travels with a failure at a queue: one that its handler
+// named, or of a message that does not travel as a whole.
+func (f Failure) travellingGroup(queue string) string {
+	if f.Group == "" && len(f.Message) <= errorBudget {
+		return ""
+	}
+	return f.ErrorGroup(queue)
 }
 
 // ErrorGroup returns the group of the event's failure. A `triaged` event has the text of its
@@ -18,5 +58,5 @@ func (e Event) ErrorGroup() string {
 	if e.Action == Triaged {
 		return e.Failure.Message
 	}
-	return e.Failure.Group(e.Queue, e.Envelope.Exchange)
+	return e.Failure.ErrorGroup(e.Queue, e.Envelope.Exchange)
 }

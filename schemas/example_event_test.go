@@ -56,8 +56,8 @@ func ExampleAction() {
 }
 
 // Failures of one kind have one text.
-func ExampleFailure_Group() {
-	fmt.Println(schemas.Failure{Message: "order 4711 of customer c-17 has no lines"}.Group())
+func ExampleFailure_ErrorGroup() {
+	fmt.Println(schemas.Failure{Message: "order 4711 of customer c-17 has no lines"}.ErrorGroup())
 	// Output: order # of customer # has no lines
 }
 

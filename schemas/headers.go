@@ -29,6 +29,7 @@ const (
 	headerErrorType    = "watership-error-type"
 	headerErrorClass   = "watership-error-class"
 	headerErrorRule    = "watership-error-rule"
+	headerErrorGroup   = "watership-error-group"
 	headerStack        = "watership-stack"
 	headerEventID      = "watership-event-id"
 	headerTime         = "watership-time"

@@ -118,6 +118,7 @@ type Failure struct {
 	Type    string
 	Class   string // selects the delays within a policy
 	Rule    string // of the configuration that chose Class; "": none
+	Group   string // of failures of one kind; "": Message tells it
 	Stack   string // shortened to 8 KiB on the wire
 }
 
@@ -165,6 +166,7 @@ func (s State) write(h typedTable) {
 	h.setText(headerErrorType, shorten(s.Failure.Type, errorBudget/4))
 	h.setText(headerErrorClass, shorten(s.Failure.Class, errorBudget/4))
 	h.setText(headerErrorRule, shorten(s.Failure.Rule, errorBudget/4))
+	h.setText(headerErrorGroup, s.Failure.travellingGroup(s.Queue))
 	h.setText(headerStack, shorten(s.Failure.Stack, stackBudget))
 	h.setText(headerEventID, s.EventID)
 	h.setTime(headerTime, s.Time)
@@ -207,7 +209,7 @@ func readState(h typedTable) State {
 		FirstFailed: h.time(headerFirstFailed),
 		Failure: Failure{
 			Message: h.text(headerError), Type: h.text(headerErrorType), Stack: h.text(headerStack),
-			Class: h.text(headerErrorClass), Rule: h.text(headerErrorRule),
+			Class: h.text(headerErrorClass), Rule: h.text(headerErrorRule), Group: h.text(headerErrorGroup),
 		},
 		EventID:  h.text(headerEventID),
 		Time:     h.time(headerTime),
@@ -265,7 +267,7 @@ func bounded(s State) State {
 	why := &s.Failure
 	why.Message, why.Stack = shorten(why.Message, errorBudget), shorten(why.Stack, stackBudget)
 	why.Type, why.Class = shorten(why.Type, errorBudget/4), shorten(why.Class, errorBudget/4)
-	why.Rule = shorten(why.Rule, errorBudget/4)
+	why.Rule, why.Group = shorten(why.Rule, errorBudget/4), groupText(why.Group)
 	return s
 }
 

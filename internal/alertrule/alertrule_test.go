@@ -185,6 +185,25 @@ func TestOpenGroupDoesNotRegress(t *testing.T) {
 	r.expect(again(), "failures again, after all were resolved, in queue orders: stock is low")
 }
 
+// Failures that a former version of Watership put into another group are not new. Others that it
+// would have put there are.
+func TestFormerGroups(t *testing.T) {
+	r := newRig(t)
+	text := func(kind string) string {
+		return "http://erp:80 answered 400 Bad Request: {\n \"error\": \"" + kind + "\"\n}"
+	}
+	formerly := func(e *schemas.Event) { e.Failure.Group = e.Failure.FormerErrorGroup(e.Queue) }
+	r.event(schemas.Poisoned, "orders", "m1", text("unknown currency"), formerly)
+	fresh := r.rule("on: new_group")
+	r.expect(fresh())
+	r.event(schemas.Poisoned, "orders", "m2", text("unknown currency"))
+	r.expect(fresh())
+	r.event(schemas.Poisoned, "orders", "m3", text("payment lost"))
+	if found := fresh(); len(found) != 1 || !strings.Contains(found[0], "payment lost") {
+		t.Errorf("found %q", found)
+	}
+}
+
 // A muted group has no alert. When its time or its count has passed, it has one again.
 func TestMutedGroups(t *testing.T) {
 	r := newRig(t)

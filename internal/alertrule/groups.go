@@ -176,7 +176,42 @@ func (r groupRule) firstMeant(ctx context.Context, failures history.Failures, g 
 	if isFirst, err := failures.IsFirst(ctx, r.ofSource(g.Query()), g.First); err != nil || !isFirst {
 		return 0, err
 	}
+	if isKnown, err := r.isKnown(ctx, g); err != nil || isKnown {
+		return 0, err
+	}
 	return g.First, nil
+}
+
+// maxExamined bounds the failures that isKnown reads.
+const maxExamined = 200
+
+// isKnown reports whether there were failures of a group before that another version of Watership
+// gave another group: they are not new because of that.
+func (r groupRule) isKnown(ctx context.Context, g group) (bool, error) {
+	var former history.Kind
+	one := eventstore.Selection{
+		Query: r.ofSource(g.Query()), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: g.First}, UpTo: g.First, Limit: 1, WithoutBody: true,
+	}
+	for failure, err := range r.Store.Events(ctx, one) {
+		if err != nil {
+			return false, err
+		}
+		former = g.Kind
+		former.Group = failure.Failure.FormerErrorGroup(failure.Queue, failure.Envelope.Exchange)
+	}
+	if former.Queue == "" || former == g.Kind {
+		return false, nil
+	}
+	before := eventstore.Selection{Query: r.ofSource(kql.And{former.Query(), history.UpTo(g.First - 1)}), Limit: maxExamined, WithoutBody: true}
+	for failure, err := range r.Store.Events(ctx, before) {
+		if err != nil {
+			return false, err
+		}
+		if failure.Failure.Group = ""; failure.ErrorGroup() == g.Group {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // hasAny reports whether a sequence has an element.

@@ -131,7 +131,7 @@ func failureGroup(f schemas.Failure) string {
 		f.Message, _, _ = strings.Cut(f.Message, ": ")
 		return f.Message
 	}
-	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, f.Group())
+	return fmt.Sprintf("%s of class %s: %s", f.Type, f.Class, f.ErrorGroup())
 }
 
 // statusErrorType is the result of retry.TypeOf for an HTTP response.

@@ -61,10 +61,11 @@ type Store interface {
 	history.Counter
 }
 
-// Read returns the states of groups, from the stored events that match a query. Groups that
+// Read returns the states of groups, from the stored events that match a query. A decision about a
+// group of another version of Watership is one about its successors, too. Groups that
 // were muted up to a time before now, or to a number of failures that there were, are not muted.
 func Read(ctx context.Context, store Store, within kql.Node, now time.Time) (States, error) {
-	states := States{}
+	var decisions []schemas.Event
 	selection := eventstore.Selection{
 		Query: kql.And{kql.FieldIs("event.action", string(schemas.Triaged)), within}, Order: eventstore.BySequence, WithoutBody: true,
 	}
@@ -72,8 +73,16 @@ func Read(ctx context.Context, store Store, within kql.Node, now time.Time) (Sta
 		if err != nil {
 			return nil, err
 		}
-		states.Apply(e)
+		if refused, is := e.Refused(); is {
+			e = refused
+		}
+		decisions = append(decisions, e)
 	}
+	former, err := successors(ctx, store, within, decisions)
+	if err != nil {
+		return nil, err
+	}
+	states := statesOf(decisions, former)
 	return states, states.endMutes(ctx, store, now)
 }
 
@@ -85,7 +94,10 @@ func (s States) Apply(e schemas.Event) {
 	if e.Action != schemas.Triaged {
 		return
 	}
-	kind := history.KindOf(eventstore.Summarize(e))
+	s.applyTo(history.KindOf(eventstore.Summarize(e)), e)
+}
+
+func (s States) applyTo(kind history.Kind, e schemas.Event) {
 	if s[kind] == nil {
 		s[kind] = &State{Notes: []Note{}}
 	}

@@ -34,15 +34,16 @@ const (
 
 // Report is the report of a consumer on a message.
 type Report struct {
-	Outcome   Outcome
-	Error     string
-	ErrorType string
-	Class     string
-	Stack     string
-	Delay     *time.Duration // before the next attempt; nil: as the policy says
-	Progress  *string        // for the next attempt; nil: as before
-	Attempts  int            // that the consumer made by itself, this one included; 0: one
-	FailedAt  time.Time      // of the first of them; zero: now
+	Outcome    Outcome
+	Error      string
+	ErrorType  string
+	ErrorGroup string
+	Class      string
+	Stack      string
+	Delay      *time.Duration // before the next attempt; nil: as the policy says
+	Progress   *string        // for the next attempt; nil: as before
+	Attempts   int            // that the consumer made by itself, this one included; 0: one
+	FailedAt   time.Time      // of the first of them; zero: now
 
 	// Message is the message as its consumer got it, as far as the report can be read.
 	Message schemas.Envelope
@@ -53,6 +54,7 @@ const (
 	fieldOutcome    = "outcome"
 	fieldError      = "error"
 	fieldErrorType  = "error-type"
+	fieldErrorGroup = "error-group"
 	fieldClass      = "class"
 	fieldStack      = "stack"
 	fieldDelay      = "delay"
@@ -96,7 +98,8 @@ func Parse(arrived schemas.Envelope) (Report, error) {
 	if !slices.Contains([]Outcome{Handled, Retry, Poison, Unavailable}, told.Outcome) {
 		f.wrong(fieldOutcome, "handled, retry, poison or unavailable")
 	}
-	told.Error, told.ErrorType, told.Class, told.Stack = f.text(fieldError), f.text(fieldErrorType), f.text(fieldClass), f.text(fieldStack)
+	told.Error, told.ErrorType, told.ErrorGroup = f.text(fieldError), f.text(fieldErrorType), f.text(fieldErrorGroup)
+	told.Class, told.Stack = f.text(fieldClass), f.text(fieldStack)
 	if delay, given := f.number(fieldDelay, math.MaxInt64, milliseconds); given {
 		told.Delay = new(time.Duration)
 		*told.Delay = time.Duration(min(delay, uint64(longestDelay.Milliseconds()))) * time.Millisecond
@@ -132,7 +135,7 @@ func (r Report) Publishing() amqp.Publishing {
 	e := r.Message
 	table := amqp.Table{fieldOutcome: string(r.Outcome), fieldExchange: e.Exchange, fieldRoutingKey: e.RoutingKey}
 	for name, text := range map[string]string{
-		fieldError: r.Error, fieldErrorType: r.ErrorType, fieldClass: r.Class, fieldStack: r.Stack, fieldExpiration: e.Properties.Expiration,
+		fieldError: r.Error, fieldErrorType: r.ErrorType, fieldErrorGroup: r.ErrorGroup, fieldClass: r.Class, fieldStack: r.Stack, fieldExpiration: e.Properties.Expiration,
 	} {
 		if text != "" {
 			table[name] = text

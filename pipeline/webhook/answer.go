@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/messagefield"
 	"github.com/watershipmq/watership/internal/requestheader"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Meaning is the meaning of a response for a message.
@@ -55,6 +56,7 @@ const (
 	meaningHeader   = "Watership-Outcome"
 	classHeader     = "Watership-Class"
 	errorTypeHeader = "Watership-Error-Type"
+	groupHeader     = "Watership-Error-Group"
 )
 
 // progressHeader says in a response how far the service got, and in the next request how
@@ -149,6 +151,9 @@ func (p *poster) classify(from string, r response) error {
 	if class != "" {
 		err = retry.Class(class, err)
 	}
+	if group := groupOf(from, r); group != "" {
+		err = retry.Group(group, err)
+	}
 	if progress, reported := r.header[progressHeader]; reported {
 		err = retry.Progress(progress[0], err)
 	}
@@ -159,6 +164,16 @@ func (p *poster) classify(from string, r response) error {
 		return retry.Unavailable(p.retryAfter(err, r.header))
 	}
 	return retry.Permanent(err)
+}
+
+// groupOf returns the group of failures that a response names, or that its body tells beyond the
+// part of it that the error keeps, as the last line of a traceback does; "": neither.
+func groupOf(from string, r response) string {
+	if group := named(r.header.Get(groupHeader)); group != "" || len(r.body) <= errorBody {
+		return group
+	}
+	whole := StatusError{Status: r.status, URL: from, Body: printable(r.body[:min(len(r.body), groupBody)])}
+	return schemas.Failure{Message: whole.Error()}.ErrorGroup()
 }
 
 // meaning returns the meaning and the class of a response: by its own headers, by the first

@@ -96,6 +96,7 @@ const (
 	defaultTimeout       = 30 * time.Second
 	defaultMaxRetryAfter = time.Hour
 	errorBody            = 1 << 10   // bytes of a response that are kept in the error
+	groupBody            = 16 << 10  // bytes of a response by which its failure is grouped
 	bodyLimit            = 64 << 10  // bytes of a response in which Answer.Field is looked up
 	drainLimit           = 256 << 10 // bytes that are read so that a connection can be used again
 )
@@ -115,8 +116,9 @@ const (
 //	any other                                                         poison at once
 //
 // Config.Answers change that. The service itself decides by headers of its response:
-// Watership-Outcome has a Meaning, Watership-Class the class of the failure, and
-// Watership-Error-Type the type by which failures are grouped and searched.
+// Watership-Outcome has a Meaning, Watership-Class the class of the failure,
+// Watership-Error-Type the type by which failures are grouped and searched, and
+// Watership-Error-Group the group, in place of one by the text of the response.
 //
 // A message that cannot have a request is poison at once: see TargetError. If URL, Method,
 // SetHeaders or Hosts are invalid (see Config.Validate), every message waits.
@@ -136,7 +138,7 @@ type poster struct {
 	invalid error           // of the templates
 	headers map[string]bool // of Config.Headers, in the form of http.CanonicalHeaderKey
 
-	bodyLimit int64 // bytes of a response that are kept
+	bodyLimit int64 // bytes of a response that are read
 }
 
 func newPoster(cfg Config) *poster {
@@ -151,7 +153,7 @@ func newPoster(cfg Config) *poster {
 	for _, name := range cfg.Headers {
 		headers[http.CanonicalHeaderKey(name)] = true
 	}
-	limit := int64(errorBody)
+	limit := int64(groupBody)
 	if slices.ContainsFunc(cfg.Answers, func(a Answer) bool { return a.Field != "" }) {
 		limit = bodyLimit
 	}

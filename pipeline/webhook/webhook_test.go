@@ -471,6 +471,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A service names the group of a failure; without that it is told by more of the body than the
+// error has.
+func TestErrorGroup(t *testing.T) {
+	trace := "Traceback (most recent call last):\n" + strings.Repeat("  File \"shop.py\", line 17, in pay\n", 100) + "ValueError: card 17 is expired\n"
+	for name, test := range map[string]struct {
+		header     http.Header
+		body, want string
+	}{
+		"none":  {nil, "no stock of 17", ""},
+		"named": {http.Header{"Watership-Error-Group": {"sold out"}}, trace, "sold out"},
+		"long":  {nil, trace, " answered 500 internal server error: ValueError: card # is expired"},
+	} {
+		server := answering(t, http.StatusInternalServerError, test.header, test.body)
+		err := post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{})
+		if got := retry.GroupOf(err); !strings.HasSuffix(got, test.want) || (got == "") != (test.want == "") || len(err.Error()) > 2*errorBody {
+			t.Errorf("%s: the group of %v is %q", name, err, got)
+		}
+	}
+}
+
 // A service says how far it got, and the next request says it again.
 func TestProgress(t *testing.T) {
 	for name, test := range map[string]struct {

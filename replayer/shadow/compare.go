@@ -169,7 +169,7 @@ func (c *call) difference() (d difference, differs bool) {
 	d = difference{recorded: string(c.recorded.Action), candidate: string(schemas.Handled)}
 	if c.err != nil {
 		text := schemas.Failure{Message: c.err.Error()}
-		after = failure{retry.TypeOf(c.err), retry.ClassOf(c.err), withoutAddress(text.Group(c.Queue, c.Envelope.Exchange))}
+		after = failure{retry.TypeOf(c.err), retry.ClassOf(c.err), withoutAddress(text.ErrorGroup(c.Queue, c.Envelope.Exchange))}
 		d.candidate = "failed, " + after.String()
 	}
 	if !c.recorded.isHandled() {

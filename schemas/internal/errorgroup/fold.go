@@ -1,71 +1,109 @@
 // Package errorgroup gives error messages of one kind one text.
+//
+// Fold first chooses the part of a message that tells what went wrong (text.go, document.go),
+// and splits it into tokens (scan.go). Values become "#" (value.go, quoted.go, number.go), while
+// words, names from programs and codes stay (vocabulary.go). Then runs of values become one
+// (join.go). Each step takes time that is linear in the length of the message.
 package errorgroup
 
 import (
-	"cmp"
-	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Fold replaces the ids and numbers in the first line of an error message by "#", except
-// in names and statuses. It stops once the result has limit bytes.
+const (
+	// maxMessage bounds the message that Fold reads, in bytes. Of a longer one it reads the
+	// beginning and the end.
+	maxMessage = 16 << 10
+
+	// maxPasses bounds how often Fold folds its result again, until that changes nothing.
+	maxPasses = 4
+)
+
+// Fold returns the text that error messages of one kind share: what went wrong, without values
+// such as ids, numbers, times and addresses, each of which is "#". Names of queues and exchanges
+// stay. The result is one line of at most limit bytes of UTF-8, and folding it again changes
+// nothing but in rare cases.
 func Fold(message string, limit int, names []string) string {
-	message, _, _ = strings.Cut(message, "\n")
-	var folded strings.Builder
-	for before := ""; len(message) > 0 && folded.Len() < limit; {
-		word := cmp.Or(leadingName(message, names), leadingWord(message))
-		switch {
-		case word == 0:
-			folded.WriteByte(message[0])
-			message = message[1:]
-			continue
-		case folds(message[:word], before, names):
-			folded.WriteByte('#')
-		default:
-			folded.WriteString(message[:word])
-		}
-		before, message = message[:word], message[word:]
+	text := message
+	if len(text) > maxMessage {
+		text = text[:maxMessage/2] + "\n" + text[len(text)-maxMessage/2:]
 	}
-	return strings.ToValidUTF8(folded.String(), "")
-}
-
-// folds reports whether Fold replaces a word of a message.
-func folds(word, before string, names []string) bool {
-	const longestStatus = 3
-	isStatus := len(word) <= longestStatus && saysStatus(before) && strings.Trim(word, "0123456789") == ""
-	return strings.ContainsAny(word, "0123456789") && !isStatus && !slices.Contains(names, word)
-}
-
-// saysStatus reports whether a number after the word is a status of HTTP, a process
-// or a database. "answered" is the word of Watership's HTTP handler.
-func saysStatus(word string) bool {
-	return slices.ContainsFunc([]string{"answered", "code", "HTTP", "status"}, func(known string) bool { return strings.EqualFold(word, known) })
-}
-
-// leadingName returns the length of the longest name, of one word or several, with
-// which the message begins.
-func leadingName(message string, names []string) int {
-	longest := 0
-	for _, name := range names {
-		if rest, ok := strings.CutPrefix(message, name); ok && (rest == "" || !inWord(rest[0])) {
-			longest = max(longest, len(name))
+	for range maxPasses {
+		folded := foldOnce(text, limit, names)
+		if folded == text {
+			break
 		}
+		text = folded
 	}
-	return longest
+	return text
 }
 
-func leadingWord(s string) int {
-	for at := range len(s) {
-		fraction := s[at] == '.' && at > 0 && isDigit(s[at-1]) && at+1 < len(s) && isDigit(s[at+1])
-		if !fraction && !inWord(s[at]) {
-			return at
+func foldOnce(message string, limit int, names []string) string {
+	s := scanner{text: calm(abridge(choose(clean(message), 0))), names: names}
+	s.scan()
+	return shorten(write(join(s.tokens)), limit)
+}
+
+const omission = " … "
+
+// shorten leaves out the middle of a long text: an error is told at its beginning or at its end.
+func shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	begin := (limit - len(omission)) * 5 / 8
+	end := len(text) - (limit - len(omission) - begin)
+	for begin > 0 && !utf8.RuneStart(text[begin]) {
+		begin--
+	}
+	for end < len(text) && !utf8.RuneStart(text[end]) {
+		end++
+	}
+	return strings.TrimRight(text[:begin], " ") + omission + strings.TrimLeft(text[end:], " ")
+}
+
+// Bounds of a text in brackets, such as a statement of SQL, in bytes.
+const (
+	longBracket = 160
+	keptBracket = 80
+)
+
+// abridge leaves out the end of long texts in brackets, after which the error is told.
+func abridge(text string) string {
+	if len(text) < longBracket {
+		return text
+	}
+	var out strings.Builder
+	for {
+		open := strings.IndexByte(text, '[')
+		if open < 0 {
+			break
 		}
+		end := strings.IndexByte(text[open:], ']')
+		if end < 0 {
+			break
+		}
+		if end < longBracket {
+			out.WriteString(text[:open+end])
+		} else {
+			kept := open + keptBracket
+			for !utf8.RuneStart(text[kept]) {
+				kept--
+			}
+			out.WriteString(strings.TrimRight(text[:kept], " ") + omission)
+		}
+		text = text[open+end:]
 	}
-	return len(s)
+	return out.String() + text
 }
 
-func inWord(c byte) bool {
-	return c == '-' || c == '_' || isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+// calm returns a text of several words that are all in upper case in lower case.
+func calm(text string) string {
+	const several = 3
+	if strings.ContainsFunc(text, unicode.IsLower) || len(strings.Fields(text)) < several {
+		return text
+	}
+	return strings.ToLower(text)
 }
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
