@@ -21,6 +21,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -68,6 +69,7 @@ func schema(dialect database.Dialect) []string {
 // a random one, and one without a delivery mode is persistent. If the outbox is full, the
 // error is ErrFull, and the caller rolls tx back.
 func Publish(ctx context.Context, tx *sql.Tx, messages ...schemas.Envelope) error {
+	var id int64 // of the last message
 	for _, e := range messages {
 		if e.Properties.MessageID == "" {
 			e.Properties.MessageID = watermill.NewULID()
@@ -79,22 +81,43 @@ func Publish(ctx context.Context, tx *sql.Tx, messages ...schemas.Envelope) erro
 		if err != nil {
 			return fmt.Errorf("message %s for exchange %q: %w", e.Properties.MessageID, e.Exchange, err)
 		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ($1, $2, $3, $4)",
+		row := tx.QueryRowContext(ctx, "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ($1, $2, $3, $4) RETURNING id",
 			e.Exchange, e.RoutingKey, string(properties), nonNil(e.Body))
-		if err != nil {
+		if err := row.Scan(&id); err != nil {
 			return fmt.Errorf("adding message %s to the outbox: %w", e.Properties.MessageID, err)
 		}
 	}
-	// After the insert, since SQLite may refuse a transaction that reads first and then writes.
-	var waiting int64
-	err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(id) - MIN(id), 0) FROM watership_outbox WHERE attempts = 0").Scan(&waiting)
-	if err != nil {
-		return fmt.Errorf("counting the messages of the outbox: %w", err)
+	if id <= Limit {
+		return nil
 	}
-	if waiting >= Limit {
+	// After the insert, since SQLite may refuse a transaction that reads first and then writes.
+	var isFull bool
+	if err := tx.QueryRowContext(ctx, isFullQuery(), id).Scan(&isFull); err != nil {
+		return fmt.Errorf("looking for old messages of the outbox: %w", err)
+	}
+	if isFull {
 		return ErrFull
 	}
 	return nil
+}
+
+// The outbox is full if a message waits that is Limit ids older. Only ranges of ids are looked at,
+// since PostgreSQL walks over the rows that were deleted as long as an old snapshot may see them, as the
+// lowest id would make it do. Messages that were refused use up ids as well: the ranges are so many that
+// they find the ones that wait after several millions of those.
+const (
+	probes     = 8
+	probeWidth = 1000
+)
+
+// isFullQuery returns the query for a message that waits Limit ids before $1, or twice that, and so on.
+func isFullQuery() string {
+	var ranges []string
+	for n := 1; n <= probes; n++ {
+		to := n * Limit
+		ranges = append(ranges, fmt.Sprintf("EXISTS (SELECT 1 FROM watership_outbox WHERE attempts = 0 AND id > CAST($1 AS BIGINT) - %d AND id <= CAST($1 AS BIGINT) - %d)", to+probeWidth, to))
+	}
+	return "SELECT " + strings.Join(ranges, " OR ")
 }
 
 func nonNil(body []byte) []byte {

@@ -316,16 +316,29 @@ func TestFull(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
 		install(t, db.DB)
 		publish(t, db.DB, schemas.Envelope{RoutingKey: "q"})
-		far := "INSERT INTO watership_outbox (id, exchange, routing_key, properties, body) OVERRIDING SYSTEM VALUE VALUES (%d, '', 'q', '[]', '')"
-		if db.Driver == "sqlite" {
-			far = strings.Replace(far, "OVERRIDING SYSTEM VALUE ", "", 1)
+		next := func(id int) {
+			t.Helper()
+			statement := "ALTER TABLE watership_outbox ALTER COLUMN id RESTART WITH %d"
+			if db.Driver == "sqlite" {
+				statement, id = "UPDATE sqlite_sequence SET seq = %d WHERE name = 'watership_outbox'", id-1
+			}
+			if _, err := db.ExecContext(t.Context(), fmt.Sprintf(statement, id)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := db.ExecContext(t.Context(), fmt.Sprintf(far, outbox.Limit+1)); err != nil {
-			t.Fatal(err)
+		full := func(id int, want bool) {
+			t.Helper()
+			next(id)
+			err := database.InTx(t.Context(), db.DB, func(tx *sql.Tx) error { return outbox.Publish(t.Context(), tx, schemas.Envelope{RoutingKey: "q"}) })
+			if errors.Is(err, outbox.ErrFull) != want || !want && err != nil {
+				t.Errorf("message %d after the first: %v", id, err)
+			}
 		}
-		err := database.InTx(t.Context(), db.DB, func(tx *sql.Tx) error { return outbox.Publish(t.Context(), tx, schemas.Envelope{RoutingKey: "q"}) })
-		if !errors.Is(err, outbox.ErrFull) || count(t, db.DB, "watership_outbox") != 2 {
-			t.Errorf("got %v", err)
+		full(outbox.Limit+1, true)
+		full(3*outbox.Limit+1, true) // refused ones use up ids
+		full(outbox.Limit, false)
+		if n := count(t, db.DB, "watership_outbox"); n != 2 {
+			t.Errorf("the outbox has %d messages", n)
 		}
 	})
 }
