@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -120,4 +121,19 @@ func ExampleWatermarks_Bound() {
 func ExampleByName() {
 	fmt.Println(eventstore.ByName([]string{"order-42"}))
 	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"
+}
+
+// Only removed events that a query can match are missing for its reader.
+func ExampleRemoved() {
+	removed := eventstore.Removed{}
+	removed.Add(schemas.Traffic, 1764000000000000)
+	removed.Add(schemas.Failures, 1750000000000000)
+	fmt.Println(removed.UpTo(nil), removed.UpTo(kql.FieldIs("event.action", "poisoned")))
+	// Output: 1764000000000000 1750000000000000
+}
+
+func ExampleCanMatch() {
+	poisoned := kql.FieldIs("event.action", "poisoned")
+	fmt.Println(eventstore.CanMatch(poisoned, schemas.Traffic), eventstore.CanMatch(poisoned, schemas.Failures))
+	// Output: false true
 }

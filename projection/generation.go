@@ -35,6 +35,7 @@ type Generation struct {
 
 	tables   []string
 	reads    string // the source and the query; "": not known
+	accepted int64  // subscription.Reader.Accept
 	attempts int    // at the event after the position that have failed
 	revision int64  // counts the transactions that changed it
 }
@@ -60,15 +61,15 @@ func schema() []string {
 
 // addedColumns are those of watership_projection that former versions of the table do not have.
 func addedColumns() []string {
-	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''", "attempts BIGINT NOT NULL DEFAULT 0"}
+	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''", "attempts BIGINT NOT NULL DEFAULT 0", "accepted BIGINT NOT NULL DEFAULT 0"}
 }
 
-const generationColumns = `generation, version, state, tables, reads, attempts, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
+const generationColumns = `generation, version, state, tables, reads, accepted, attempts, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
 
 func scanGeneration(row interface{ Scan(...any) error }) (g Generation, err error) {
 	var tables string
 	var updated int64
-	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.attempts, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
+	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.accepted, &g.attempts, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
 	g.tables, g.Updated = splitNames(tables), time.UnixMicro(updated).UTC()
 	return g, err
 }
@@ -98,15 +99,19 @@ func (c *connection) readGenerations(ctx context.Context, from queryer) (all []G
 // createGeneration creates the next generation with its tables. It returns false if another
 // process has just created one.
 func (c *connection) createGeneration(ctx context.Context, state State) (created bool, err error) {
+	accepted, err := c.cfg.Reader.Acceptable(ctx)
+	if err != nil {
+		return false, err
+	}
 	err = database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error {
 		// The insert is the first statement, so that SQLite waits for other writers.
 		row := tx.QueryRowContext(ctx, `INSERT INTO watership_projection
-			(name, generation, version, state, tables, reads, sequence, event_id, events, parked, failure, revision, updated)
-			SELECT CAST($1 AS TEXT), COALESCE(MAX(generation), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), 0, '', 0, 0, '', 0, `+c.dialect.Now+`
-			FROM watership_projection WHERE name = $6
-			HAVING COUNT(CASE WHEN state = $7 THEN 1 END) = 0
+			(name, generation, version, state, tables, reads, accepted, sequence, event_id, events, parked, failure, revision, updated)
+			SELECT CAST($1 AS TEXT), COALESCE(MAX(generation), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS BIGINT), 0, '', 0, 0, '', 0, `+c.dialect.Now+`
+			FROM watership_projection WHERE name = $7
+			HAVING COUNT(CASE WHEN state = $8 THEN 1 END) = 0
 			ON CONFLICT DO NOTHING RETURNING generation`,
-			c.cfg.Name, c.cfg.Version, string(state), joinNames(c.cfg.Tables), c.cfg.reads(), c.cfg.Name, string(state))
+			c.cfg.Name, c.cfg.Version, string(state), joinNames(c.cfg.Tables), c.cfg.reads(), accepted, c.cfg.Name, string(state))
 		var number int64
 		if err := row.Scan(&number); errors.Is(err, sql.ErrNoRows) {
 			return nil

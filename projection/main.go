@@ -15,7 +15,7 @@ import (
 const progressInterval = 5 * time.Second
 
 // Main runs a command of a program that keeps the projection: run, rebuild [--fewer], rollback,
-// drop GENERATION, status or parked. Without arguments it is run. It prints results and the progress
+// drop GENERATION, skip-removed, status or parked. Without arguments it is run. It prints results and the progress
 // of a rebuild to out.
 func (p *Projection) Main(ctx context.Context, args []string, out io.Writer) error {
 	command := "run"
@@ -34,11 +34,12 @@ func (p *Projection) Main(ctx context.Context, args []string, out io.Writer) err
 	commands := map[string]func(context.Context, io.Writer) error{
 		"run":      func(ctx context.Context, _ io.Writer) error { return p.Run(ctx) },
 		"rollback": p.printRollback, "status": p.printStatus, "parked": p.printParked,
+		"skip-removed": func(ctx context.Context, _ io.Writer) error { return p.SkipRemoved(ctx) },
 	}
 	run := commands[command]
 	switch {
 	case run == nil:
-		return fmt.Errorf("there is no command %q: expected run, rebuild, rollback, drop, status or parked", command)
+		return fmt.Errorf("there is no command %q: expected run, rebuild, rollback, drop, skip-removed, status or parked", command)
 	case len(args) > 0:
 		return fmt.Errorf("%s has no arguments", command)
 	}

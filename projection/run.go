@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/database"
 	"github.com/watershipmq/watership/internal/readahead"
+	"github.com/watershipmq/watership/subscription"
 )
 
 const (
@@ -22,7 +23,8 @@ const (
 // others wait, and go on after a switch-over or where a process has died. Run waits while the
 // store or the database does not answer, while nothing was ever recorded of the source, and while
 // the tables are of an earlier Config.Version. It ends with ErrSuperseded if they are of a later
-// one, and with an *EventError if an event fails for good and Config.Park is false.
+// one, with an *EventError if an event fails for good and Config.Park is false, and with a
+// *subscription.RemovedError if retention removed events before they were handled.
 func (p *Projection) Run(ctx context.Context) error {
 	c, err := p.connect(ctx)
 	if err == nil {
@@ -203,7 +205,10 @@ func (r *runner) follow(ctx context.Context, caughtUp func(context.Context, *run
 func (r *runner) read(ctx context.Context, caughtUp func(context.Context, *runner) (bool, error)) error {
 	b := newBatch(r.cfg)
 	for item, err := range readahead.Sequence(ctx, r.items) {
+		var removed *subscription.RemovedError
 		switch {
+		case errors.As(err, &removed):
+			return errors.Join(r.apply(ctx, b), r.overtaken(ctx, removed))
 		case err != nil:
 			if err := r.apply(ctx, b); err != nil {
 				return err
@@ -226,6 +231,30 @@ func (r *runner) read(ctx context.Context, caughtUp func(context.Context, *runne
 		b = newBatch(r.cfg)
 	}
 	return ctx.Err()
+}
+
+// overtaken returns the error of a projection that retention has overtaken.
+func (r *runner) overtaken(ctx context.Context, removed *subscription.RemovedError) error {
+	err := fmt.Errorf("projection %s: generation %d: %w: skip-removed continues without them", r.cfg.Name, r.generation.Number, removed)
+	r.noteFailure(ctx, err)
+	return err
+}
+
+// SkipRemoved lets Run and Rebuild continue without the events that retention removed before they were
+// handled. Their effects are missing in the tables.
+func (p *Projection) SkipRemoved(ctx context.Context) error {
+	c, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	accepted, err := c.cfg.Reader.Acceptable(ctx)
+	if err == nil {
+		_, err = c.cfg.DB.ExecContext(ctx, "UPDATE watership_projection SET accepted = $1 WHERE name = $2 AND state <> 'retired'", accepted, c.cfg.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("projection %s: skipping removed events: %w", c.cfg.Name, err)
+	}
+	return nil
 }
 
 // storeError is an error of the store, which may pass.

@@ -63,6 +63,9 @@ func (s *Subscriptions) Create(ctx context.Context, sub Subscription, from From)
 	if sub.Start, err = s.find(ctx, from); err != nil {
 		return sub, err
 	}
+	if sub.Accepted, err = s.acceptable(ctx, sub); err != nil {
+		return sub, err
+	}
 	sub.State, sub.Reason, sub.Revision, sub.Created = Active, "", 1, time.Now().UTC()
 	sub.Checkpoint = Checkpoint{Position: sub.Start}
 	document, err := json.Marshal(sub)
@@ -183,9 +186,39 @@ func (s *Subscriptions) Pause(ctx context.Context, name, by, reason string) (Sub
 }
 
 // Resume continues after the checkpoint, also after a poison message has stopped the
-// subscription, which is tried again.
+// subscription, which is tried again. A queue that has refused messages gets many at a time again.
 func (s *Subscriptions) Resume(ctx context.Context, name, by string) (Subscription, error) {
-	return s.change(ctx, name, by, func(sub *Subscription) { sub.State, sub.Reason = Active, "" })
+	return s.change(ctx, name, by, resume)
+}
+
+func resume(sub *Subscription) {
+	sub.State, sub.Reason, sub.RemovedUpTo, sub.Checkpoint.OneByOne = Active, "", 0, false
+}
+
+// ResumeAfterRemoved is Resume without the events that retention has removed. The events that are
+// still stored after the checkpoint are delivered.
+func (s *Subscriptions) ResumeAfterRemoved(ctx context.Context, name, by string) (Subscription, error) {
+	sub, err := s.Get(ctx, name)
+	if err != nil {
+		return sub, err
+	}
+	accepted, err := s.acceptable(ctx, sub)
+	if err != nil {
+		return sub, err
+	}
+	return s.change(ctx, name, by, func(sub *Subscription) {
+		resume(sub)
+		sub.Accepted = max(sub.Accepted, accepted)
+	})
+}
+
+// acceptable returns Subscription.Accepted for a subscription that goes on with what is stored now.
+func (s *Subscriptions) acceptable(ctx context.Context, sub Subscription) (int64, error) {
+	query, err := kql.Parse(sub.Query)
+	if err != nil {
+		return 0, err
+	}
+	return Reader{Store: s.cfg.Store, Source: sub.Source, Query: query}.Acceptable(ctx)
 }
 
 // Rewind lets the deliveries continue at another place, before or after the checkpoint. The
@@ -195,7 +228,16 @@ func (s *Subscriptions) Rewind(ctx context.Context, name, by string, to From) (S
 	if err != nil {
 		return Subscription{}, err
 	}
+	sub, err := s.Get(ctx, name)
+	if err != nil {
+		return sub, err
+	}
+	accepted, err := s.acceptable(ctx, sub)
+	if err != nil {
+		return sub, err
+	}
 	return s.change(ctx, name, by, func(sub *Subscription) {
+		sub.Accepted = max(sub.Accepted, accepted)
 		sub.Checkpoint.Position, sub.Checkpoint.CaughtUp, sub.Checkpoint.Waiting = position, false, ""
 		sub.Rewinds++
 	})

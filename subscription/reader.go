@@ -18,7 +18,6 @@ package subscription
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -34,6 +33,9 @@ type Store interface {
 	// Events yields the events of a selection. An error that is no *eventstore.Error
 	// concerns one document, and the sequence continues.
 	Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error]
+
+	// Removed tells which events of a source retention has removed.
+	Removed(ctx context.Context, source string) (eventstore.Removed, error)
 }
 
 // DefaultInterval is the time between two looks for new events.
@@ -48,6 +50,11 @@ type Reader struct {
 	// Interval is the time between two looks for new events while there are none. 0:
 	// DefaultInterval.
 	Interval time.Duration
+
+	// Accept is a sequence up to which events may be missing, since retention has removed them: see
+	// Acceptable. If it is 0, everything may be missing before the first event that is read from the
+	// start.
+	Accept int64
 }
 
 // Item is an event, a document that cannot be read, or the end of the stored events.
@@ -69,7 +76,8 @@ type Item struct {
 // stored ones, and then each new one once the store has every event before it. It yields an
 // item with CaughtUp whenever no more events are stored, and waits for new ones. It ends
 // with ctx, without an error, or with the error of the store; a caller can continue after
-// the last position.
+// the last position. It ends with a *RemovedError in place of events that come after others which
+// retention has removed.
 func (r Reader) Items(ctx context.Context, after eventstore.Cursor) iter.Seq2[Item, error] {
 	interval := r.Interval
 	if interval <= 0 {
@@ -78,15 +86,15 @@ func (r Reader) Items(ctx context.Context, after eventstore.Cursor) iter.Seq2[It
 	return func(yield func(Item, error) bool) {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
+		reading := reading{Reader: r, after: after, yield: yield}
 		for ctx.Err() == nil {
-			last, goOn, err := r.readStored(ctx, after, yield)
+			goOn, err := reading.readStored(ctx)
 			if err != nil && ctx.Err() == nil {
 				yield(Item{}, err)
 			}
 			if err != nil || !goOn {
 				return
 			}
-			after = last
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
@@ -95,72 +103,93 @@ func (r Reader) Items(ctx context.Context, after eventstore.Cursor) iter.Seq2[It
 	}
 }
 
-// readStored yields the stored events after a position and returns the next position to
-// read after. goOn is false when yield returned false.
-func (r Reader) readStored(ctx context.Context, after eventstore.Cursor, yield func(Item, error) bool) (last eventstore.Cursor, goOn bool, err error) {
+// reading is one call of Items.
+type reading struct {
+	Reader
+	yield   func(Item, error) bool
+	after   eventstore.Cursor // of the events that were yielded
+	page    []Item            // events after it
+	bytes   int               // of their bodies
+	checked time.Time         // when it was certain that none is missing before the page
+}
+
+// A page is read before it is yielded, so that its events are there when the check begins.
+const (
+	maxPage      = 500
+	maxPageBytes = 8 << 20
+)
+
+// readStored yields the stored events. goOn is false when yield returned false.
+func (r *reading) readStored(ctx context.Context) (goOn bool, err error) {
 	complete, err := eventstore.Complete(ctx, r.Store, r.Source)
-	if err != nil || complete < after.Sequence {
-		return after, true, err
+	if err != nil || complete < r.after.Sequence {
+		return true, err
 	}
 	caughtUp := Item{Position: eventstore.Cursor{Sequence: complete + 1}, CaughtUp: true}
 	if complete == 0 {
-		return caughtUp.Position, yield(caughtUp, nil), nil
+		return r.pass(caughtUp), nil
 	}
 	if err := r.Store.Refresh(ctx); err != nil {
-		return after, true, err
+		return true, err
 	}
-	selection := eventstore.Selection{Query: r.query(), Order: eventstore.BySequence, After: after, UpTo: complete}
+	selection := eventstore.Selection{Query: r.query(), Order: eventstore.BySequence, After: r.after, UpTo: complete}
 	for event, err := range r.Store.Events(ctx, selection) {
 		var failed *eventstore.Error
 		if errors.As(err, &failed) {
-			return after, true, err
+			return r.failAfterPage(ctx, err)
 		}
 		item := Item{Event: event, Err: err}
 		if err == nil {
 			item.Position = eventstore.Cursor{Sequence: event.Sequence, EventID: event.EventID}
-			after = item.Position
 		}
-		if !yield(item, nil) {
-			return after, false, nil
+		r.page = append(r.page, item)
+		r.bytes += len(event.Envelope.Body)
+		if len(r.page) < maxPage && r.bytes < maxPageBytes {
+			continue
+		}
+		if goOn, err := r.passPage(ctx); err != nil || !goOn {
+			return goOn, err
 		}
 	}
 	if ctx.Err() != nil { // the reading may have ended early
-		return after, true, nil
+		return true, nil
 	}
-	return caughtUp.Position, yield(caughtUp, nil), nil
+	if goOn, err := r.passPage(ctx); err != nil || !goOn {
+		return goOn, err
+	}
+	return r.pass(caughtUp), nil
 }
 
-// KnowsSource reports whether an indexer has recorded events of the source, or the store has one.
-// A misspelt source is not known.
-func (r Reader) KnowsSource(ctx context.Context) (bool, error) {
-	_, version, err := eventstore.ReadWatermarks(ctx, r.Store, r.Source)
-	if err != nil || version != "" {
-		return err == nil, err
+// failAfterPage yields what was read before an error of the store.
+func (r *reading) failAfterPage(ctx context.Context, failed error) (goOn bool, err error) {
+	if goOn, err := r.passPage(ctx); err != nil || !goOn {
+		return goOn, err
 	}
-	oldest, err := r.OldestSequence(ctx)
-	return oldest > 0, err
+	return true, failed
 }
 
-// firstReadable is the number of documents among which the first event is found.
-const firstReadable = 100
+// passPage yields the events of the page, if none is missing before them.
+func (r *reading) passPage(ctx context.Context) (goOn bool, err error) {
+	if len(r.page) > 0 || time.Since(r.checked) > checkInterval {
+		if err := r.checkRemoved(ctx); err != nil {
+			return true, err
+		}
+	}
+	page := r.page
+	r.page, r.bytes = nil, 0
+	for _, item := range page {
+		if !r.pass(item) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
 
-// OldestSequence returns the lowest event.sequence of the source in the store, whatever the query
-// is; 0 if there is no event.
-func (r Reader) OldestSequence(ctx context.Context) (int64, error) {
-	if err := r.Store.Refresh(ctx); err != nil {
-		return 0, fmt.Errorf("looking for the oldest event of %s: %w", r.Source, err)
+func (r *reading) pass(item Item) (goOn bool) {
+	if item.Err == nil {
+		r.after = item.Position
 	}
-	all := Reader{Source: r.Source}
-	for event, err := range r.Store.Events(ctx, eventstore.Selection{Query: all.query(), Order: eventstore.BySequence, WithoutBody: true, Limit: firstReadable}) {
-		var failed *eventstore.Error
-		if errors.As(err, &failed) {
-			return 0, fmt.Errorf("looking for the oldest event of %s: %w", r.Source, err)
-		}
-		if err == nil {
-			return event.Sequence, nil
-		}
-	}
-	return 0, context.Cause(ctx)
+	return r.yield(item, nil)
 }
 
 func (r Reader) query() kql.Node {

@@ -31,7 +31,9 @@ func newStore(t *testing.T) *sqlite.Store {
 	return store
 }
 
-func storeEvents(t *testing.T, store *sqlite.Store, source string, sequences ...int64) {
+func storeEvents(t *testing.T, store interface {
+	Create(context.Context, []schemas.Document) ([]eventstore.Result, error)
+}, source string, sequences ...int64) {
 	t.Helper()
 	var documents []schemas.Document
 	for _, n := range sequences {

@@ -141,7 +141,7 @@ func (r *runner) claim(ctx context.Context, name string) error {
 		if sub.State != Active {
 			return errChanged
 		}
-		sub.Checkpoint.Runner, sub.Checkpoint.Waiting = r.runner, ""
+		sub.Checkpoint.Runner, sub.Checkpoint.Waiting, sub.Checkpoint.Time = r.runner, "", time.Now().UTC()
 		saved, err := r.save(ctx, &sub)
 		if err != nil {
 			return err
@@ -295,7 +295,7 @@ func (r *runner) saveFinal(ctx context.Context) error {
 	return err
 }
 
-// stop stops the subscription because of a message.
+// stop stops the subscription because of a message, or of events that retention has removed.
 func (r *runner) stop(ctx context.Context, why error) error {
 	if r.unnamed {
 		return why
@@ -303,6 +303,10 @@ func (r *runner) stop(ctx context.Context, why error) error {
 	r.mu.Lock()
 	r.sub.State, r.sub.Reason, r.sub.ChangedBy, r.sub.Changed = Stopped, why.Error(), "", time.Now().UTC()
 	r.sub.Checkpoint.Waiting = ""
+	var removed *RemovedError
+	if errors.As(why, &removed) {
+		r.sub.RemovedUpTo = removed.UpTo
+	}
 	r.sub.Revision++
 	r.dirty = true
 	r.mu.Unlock()

@@ -90,9 +90,6 @@ func (s *serving) look(ctx context.Context) {
 	if err != nil {
 		return // runners log the problems of the store
 	}
-	s.Subscriptions.mu.Lock()
-	s.known = list
-	s.Subscriptions.mu.Unlock()
 	wanted := map[string]Subscription{}
 	for _, sub := range list {
 		if sub.State == Active && (sub.Target.Kind == ToQueue || sub.Target.Kind == ToURL && s.cfg.Post != nil) {

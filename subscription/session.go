@@ -107,9 +107,13 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 				yield(nil, stopError{fmt.Errorf("its query cannot be read: %w", err)})
 				return
 			}
-			reader := Reader{Store: s.events, Source: s.settings.Source, Query: query, Interval: s.cfg.Interval}
+			reader := Reader{Store: s.events, Source: s.settings.Source, Query: query, Interval: s.cfg.Interval, Accept: s.settings.Accepted}
 			page, bytes := make([]Item, 0, pageSize), 0
 			for item, err := range reader.Items(ctx, s.checkpoint().Position) {
+				var removed *RemovedError
+				if errors.As(err, &removed) {
+					err = stopError{err}
+				}
 				if err != nil {
 					yield(nil, err)
 					return
@@ -251,7 +255,8 @@ func (s *session) confirm(ctx context.Context) error {
 	return nil
 }
 
-// keepSaving saves checkpoints while messages are confirmed, which do not wait for it.
+// keepSaving saves checkpoints while messages are confirmed, which do not wait for it. It saves those
+// without a change now and then, too, which tell that the subscription is run.
 func (s *session) keepSaving() {
 	ticker := time.NewTicker(saveLook)
 	defer ticker.Stop()
@@ -263,11 +268,12 @@ func (s *session) keepSaving() {
 		}
 		s.mu.Lock()
 		due := s.dirty && (time.Since(s.saved) >= saveInterval || s.unsaved >= saveAfter)
+		isOld := time.Since(s.saved) >= aliveInterval
 		s.mu.Unlock()
-		if !due {
+		if !due && !isOld {
 			continue
 		}
-		err := s.saveCheckpoint(s.confirming, false)
+		err := s.saveCheckpoint(s.confirming, isOld)
 		var store *eventstore.Error
 		if err != nil && s.confirming.Err() == nil && (!errors.As(err, &store) || store.Kind == eventstore.BadRequest) {
 			s.cancel(err) // of a store that is away, reading fails, too

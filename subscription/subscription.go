@@ -1,7 +1,6 @@
 package subscription
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -38,6 +37,13 @@ type Subscription struct {
 
 	Rewinds int64 `json:"rewinds,omitempty"`
 
+	// Accepted is a sequence up to which an operator accepts that events are missing, since retention
+	// has removed them: by Create and Rewind those that were removed before, by ResumeAfterRemoved all.
+	Accepted int64 `json:"accepted,omitempty"`
+
+	// RemovedUpTo is the highest sequence of removed events that stopped the subscription.
+	RemovedUpTo int64 `json:"removed_up_to,omitempty"`
+
 	Checkpoint Checkpoint `json:"checkpoint"`
 
 	version string // of the record
@@ -63,7 +69,7 @@ type Checkpoint struct {
 type State string
 
 // The states: a paused subscription waits for its operator, and so does one that a poison
-// message stopped.
+// message stopped, or events that retention removed before they were delivered.
 const (
 	Active  State = "active"
 	Paused  State = "paused"
@@ -222,20 +228,3 @@ func (s *Subscription) check(owns func(name string) bool) error {
 	}
 	return nil
 }
-
-// Lag returns the time of the events that the subscription has not delivered yet: 0 if it
-// has caught up, and the time since its creation if it has delivered none since the
-// beginning.
-func (s *Subscription) Lag(now time.Time) time.Duration {
-	if s.Checkpoint.CaughtUp {
-		return 0
-	}
-	from := time.UnixMicro(cmp.Or(s.Checkpoint.Position.Sequence, s.Start.Sequence))
-	if from.Year() < firstYear { // the beginning, of which the time is not known
-		from = s.Created
-	}
-	return max(0, now.Sub(from))
-}
-
-// firstYear is before the time of every event.
-const firstYear = 2000

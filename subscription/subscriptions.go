@@ -13,7 +13,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -67,7 +66,6 @@ type Subscriptions struct {
 
 	mu      sync.Mutex             // guards the fields below
 	running map[string]*runnerView // by name
-	known   []Subscription         // all of the source, as Serve saw them last
 }
 
 // New returns Subscriptions. It opens no connection.
@@ -115,24 +113,4 @@ func (s *Subscriptions) state(d Delivery, queue string) schemas.State {
 	state.Subscription.Name, state.Subscription.Position = d.Subscription, FormatPosition(d.Position)
 	state.Subscription.Action = d.Event.RecordedAction()
 	return state
-}
-
-// Missing returns the number of matching events that a subscription has not delivered yet,
-// of those that are complete in the store.
-func (s *Subscriptions) Missing(ctx context.Context, sub Subscription) (int64, error) {
-	if sub.Checkpoint.CaughtUp {
-		return 0, nil
-	}
-	query, err := kql.Parse(sub.Query)
-	if err != nil {
-		return 0, err
-	}
-	complete, err := eventstore.Complete(ctx, s.cfg.Store, sub.Source)
-	if err != nil || complete == 0 {
-		return 0, err
-	}
-	reader := Reader{Source: sub.Source, Query: query}
-	return s.cfg.Store.Count(ctx, eventstore.Selection{
-		Query: reader.query(), Order: eventstore.BySequence, After: sub.Checkpoint.Position, UpTo: complete,
-	})
 }

@@ -45,10 +45,3 @@ func (s *Subscriptions) Running() []Subscription {
 	slices.SortFunc(list, func(a, b Subscription) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
-
-// Known returns all subscriptions of the source as Serve saw them last, within a second.
-func (s *Subscriptions) Known() []Subscription {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known
-}

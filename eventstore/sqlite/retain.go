@@ -3,9 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -42,12 +45,19 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 // reports whether there may be more.
 func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
 	err = s.write(ctx, "removing old events", func(tx *sql.Tx) error {
-		var old []int64
+		var old []oldEvent
 		if old, more, err = selectOldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
 			return err
 		}
-		for _, n := range old {
-			if err := remove(ctx, tx, n); err != nil {
+		highest := map[string]int64{} // by source
+		for _, e := range old {
+			if err := remove(ctx, tx, e.n); err != nil {
+				return err
+			}
+			highest[e.source] = max(highest[e.source], e.sequence)
+		}
+		for source, sequence := range highest {
+			if err := noteRemoved(ctx, tx, source, stream, sequence); err != nil {
 				return err
 			}
 		}
@@ -57,24 +67,60 @@ func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before 
 	return removed, more, err
 }
 
+// noteRemoved saves that events of a source up to a sequence are removed.
+func noteRemoved(ctx context.Context, tx *sql.Tx, source string, stream schemas.Stream, sequence int64) error {
+	var document []byte
+	row := tx.QueryRowContext(ctx, "SELECT document FROM record WHERE kind = ? AND id = ?", eventstore.RemovedRecord, source)
+	if err := row.Scan(&document); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	removed, err := eventstore.ParseRemoved(document)
+	if err != nil {
+		return err
+	}
+	removed.Add(stream, sequence)
+	if document, err = json.Marshal(removed); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO record (kind, id, version, document) VALUES (?, ?, 1, ?)
+		ON CONFLICT DO UPDATE SET document = excluded.document, version = version + 1`, eventstore.RemovedRecord, source, document)
+	return err
+}
+
+// Removed tells which events of a source Retain has removed.
+func (s *Store) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
+	document, _, err := s.Record(ctx, eventstore.RemovedRecord, source)
+	if err != nil {
+		return nil, err
+	}
+	return eventstore.ParseRemoved(document)
+}
+
+// oldEvent is an event that is about to be removed.
+type oldEvent struct {
+	n        int64
+	source   string
+	sequence int64
+}
+
 // selectOldest selects the events that one transaction removes.
-func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []int64, more bool, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT event.n, length(head) + length(body) FROM event JOIN document USING (n)
+func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []oldEvent, more bool, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT event.n, coalesce("watership.source", ''), "event.sequence", length(head) + length(body) FROM event JOIN document USING (n)
 		WHERE failure = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, stream == schemas.Failures, before.UnixMicro(), maxRemovedEvents)
 	if err != nil {
 		return nil, false, err
 	}
 	defer rows.Close()
 	for bytes := 0; rows.Next(); {
-		var n int64
+		var e oldEvent
 		var size int
-		if err := rows.Scan(&n, &size); err != nil {
+		if err := rows.Scan(&e.n, &e.source, &e.sequence, &size); err != nil {
 			return nil, false, err
 		}
 		if bytes += size; bytes > maxRemovedBytes && len(old) > 0 {
 			return old, true, rows.Close()
 		}
-		old = append(old, n)
+		old = append(old, e)
 	}
 	return old, len(old) == maxRemovedEvents, rows.Err()
 }

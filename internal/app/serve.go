@@ -92,7 +92,7 @@ func (a *App) Serve(ctx context.Context, with Extension) error {
 		return err
 	}
 	parts := []func(context.Context) error{
-		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, s.serveReloads, a.embedded.WatchFolder, a.embedded.WatchListeners,
+		s.tuneGC, s.handle, s.serveHTTP, s.reportLimits, s.watchPolicies, s.serveReloads, s.measureSubscriptions, a.embedded.WatchFolder, a.embedded.WatchListeners,
 	}
 	if s.has(role.Index) {
 		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
@@ -285,15 +285,9 @@ func (s *Server) installTemplates(ctx context.Context) error {
 
 const retainInterval = time.Minute
 
-// applyRetention removes events older than the retention until ctx ends, if the store does not
-// do that by itself.
+// applyRetention removes events older than the retention until ctx ends, or notes which ones the store
+// has removed by itself.
 func (s *Server) applyRetention(ctx context.Context) error {
-	events, removes := s.events.(interface {
-		Retain(ctx context.Context) (removed int64, err error)
-	})
-	if !removes {
-		return nil
-	}
 	ticker := time.NewTicker(retainInterval)
 	defer ticker.Stop()
 	for {
@@ -302,7 +296,7 @@ func (s *Server) applyRetention(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := events.Retain(ctx); err != nil && ctx.Err() == nil {
+		if _, err := s.events.Retain(ctx); err != nil && ctx.Err() == nil {
 			s.logger.Warn("removing old events failed; trying again", "error", err)
 		}
 	}

@@ -34,6 +34,8 @@ type EventStore interface {
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
 	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
 	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
+	Retain(ctx context.Context) (removed int64, err error)
+	Removed(ctx context.Context, source string) (eventstore.Removed, error)
 }
 
 // Store returns the store of store.url, which is closed with the App.

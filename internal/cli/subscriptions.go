@@ -24,9 +24,9 @@ Elasticsearch, in the index STREAM.records. See 'watership subscribe'.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSubscriptionsList(from), newSubscriptionsShow(from), newSubscriptionsPause(from),
-		newSubscriptionsChange(from, subscriptions.Resume, "Resume a subscription that is paused or stopped", "resumed"),
+		newSubscriptionsResume(from),
 		newSubscriptionsRewind(from),
-		newSubscriptionsChange(from, subscriptions.Delete, "Delete a subscription and the list of its parked messages", "deleted"),
+		newSubscriptionsDelete(from),
 		newSubscriptionsParked(from))
 	return cmd
 }
@@ -146,14 +146,36 @@ func newSubscriptionsPause(from *settings) *cobra.Command {
 	return cmd
 }
 
-func newSubscriptionsChange(from *settings, action subscriptions.Action, short, done string) *cobra.Command {
-	return &cobra.Command{
-		Use:     string(action) + " NAME",
-		Short:   short,
-		Example: "  watership subscriptions " + string(action) + " billing",
+func newSubscriptionsResume(from *settings) *cobra.Command {
+	var skipRemoved bool
+	cmd := &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Resume a subscription that is paused or stopped",
+		Long: `Resume a subscription that is paused, or that a poison message has stopped. It continues
+after its position. If retention has removed events before they were delivered, it
+stops again: --skip-removed continues without them.`,
+		Example: "  watership subscriptions resume billing\n  watership subscriptions resume billing --skip-removed",
 		Args:    exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: action}, done)
+			action := subscriptions.Resume
+			if skipRemoved {
+				action = subscriptions.SkipRemoved
+			}
+			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: action}, "resumed")
+		},
+	}
+	cmd.Flags().BoolVar(&skipRemoved, "skip-removed", false, "continue without the events that retention has removed")
+	return cmd
+}
+
+func newSubscriptionsDelete(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "delete NAME",
+		Short:   "Delete a subscription and the list of its parked messages",
+		Example: "  watership subscriptions delete billing",
+		Args:    exactArgs(1, "the name of a subscription"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: subscriptions.Delete}, "deleted")
 		},
 	}
 }

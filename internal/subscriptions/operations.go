@@ -30,6 +30,7 @@ func Register(set *operation.Set, a *app.App) {
 	operation.Register(set, op(http.MethodGet, "/{name}", "getSubscription", access.Viewer, "Get a subscription with its lag"), o.get)
 	operation.Register(set, op(http.MethodPost, "/{name}/pause", "pauseSubscription", access.Operator, "Pause a subscription"), o.pause)
 	operation.Register(set, op(http.MethodPost, "/{name}/resume", "resumeSubscription", access.Operator, "Resume a subscription that is paused, or that a poison message has stopped"), o.resume)
+	operation.Register(set, op(http.MethodPost, "/{name}/skip-removed", "skipRemoved", access.Operator, "Resume a subscription without the events that retention removed before they were delivered"), o.skipRemoved)
 	operation.Register(set, op(http.MethodPost, "/{name}/rewind", "rewindSubscription", access.Operator, "Continue a subscription at another position"), o.rewind)
 	operation.Register(set, op(http.MethodPost, "/{name}/delete", "deleteSubscription", access.Operator, "Delete a subscription and the list of its parked messages"), o.delete)
 	operation.Register(set, op(http.MethodGet, "/{name}/parked", "listParked", access.Viewer, "List the parked messages of a subscription"), o.parked)
@@ -168,6 +169,10 @@ type actInput struct {
 
 func (o operations) resume(ctx context.Context, in *actInput) (*subscriptionOutput, error) {
 	return o.change(ctx, in.Name, Change{Action: Resume}, "")
+}
+
+func (o operations) skipRemoved(ctx context.Context, in *actInput) (*subscriptionOutput, error) {
+	return o.change(ctx, in.Name, Change{Action: SkipRemoved}, "")
 }
 
 type rewindInput struct {

@@ -56,7 +56,10 @@ func (s Service) Subscribe(ctx context.Context, r Request, by Caller) (View, err
 		return View{}, err
 	}
 	created, err := all.Create(ctx, sub, from)
-	return viewOf(created, time.Now()), inputError(err)
+	if err != nil {
+		return View{}, inputError(err)
+	}
+	return view(ctx, all, created)
 }
 
 func (s Service) networks() []netip.Prefix { return s.App.Settings().Subscriptions.PrivateNetworks }
@@ -122,22 +125,23 @@ func (s Service) List(ctx context.Context) ([]View, error) {
 	list, err := all.List(ctx)
 	views := []View{}
 	for _, sub := range list {
-		view, parkedErr := withParked(ctx, all, sub)
-		views, err = append(views, view), errors.Join(err, parkedErr)
+		one, oneErr := view(ctx, all, sub)
+		views, err = append(views, one), errors.Join(err, oneErr)
 	}
 	return views, err
 }
 
-// withParked returns the view of a subscription with the number of messages that are parked
-// now. Its checkpoint counts all that were.
-func withParked(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) (View, error) {
-	view := viewOf(sub, time.Now())
-	if view.Parked == 0 {
-		return view, nil
+// view returns the view of a subscription as the store has it now: with its progress, and with the
+// number of messages that are parked now. Its checkpoint counts all that were.
+func view(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) (View, error) {
+	progress, err := all.Progress(ctx, sub)
+	v := viewOf(sub, progress, time.Now())
+	if err != nil || v.Parked == 0 {
+		return v, err
 	}
 	parked, err := all.Parked(ctx, sub.Name)
-	view.Parked = int64(len(parked))
-	return view, err
+	v.Parked = int64(len(parked))
+	return v, err
 }
 
 // Show returns a subscription with the number of events that it has not delivered yet.
@@ -150,13 +154,13 @@ func (s Service) Show(ctx context.Context, name string) (View, error) {
 	if err != nil {
 		return View{}, inputError(err)
 	}
-	view, err := withParked(ctx, all, sub)
+	v, err := view(ctx, all, sub)
 	if err != nil {
-		return view, err
+		return v, err
 	}
 	missing, err := all.Missing(ctx, sub)
-	view.LagEvents = &missing
-	return view, err
+	v.LagEvents = &missing
+	return v, err
 }
 
 // Action is what an operator does to a subscription.
@@ -168,6 +172,9 @@ const (
 	Resume Action = "resume"
 	Rewind Action = "rewind"
 	Delete Action = "delete"
+
+	// SkipRemoved is Resume without the events that retention has removed.
+	SkipRemoved Action = "skip-removed"
 )
 
 // Change is an action with its details.
@@ -192,6 +199,8 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 		}
 	case Resume:
 		sub, err = all.Resume(ctx, name, by.Name)
+	case SkipRemoved:
+		sub, err = all.ResumeAfterRemoved(ctx, name, by.Name)
 	case Rewind:
 		var to subscription.From
 		if to, err = subscription.ParseFrom(c.To, time.Now().In(cmp.Or(by.Zone, time.Local))); err == nil {
@@ -202,7 +211,10 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 	default:
 		err = fmt.Errorf("no action %q", c.Action)
 	}
-	return viewOf(sub, time.Now()), inputError(err)
+	if err != nil {
+		return View{}, inputError(err)
+	}
+	return view(ctx, all, sub)
 }
 
 // Parked returns the parked messages of a subscription, sorted by position.

@@ -4,6 +4,7 @@ package subscriptions
 import (
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -29,6 +30,8 @@ type View struct {
 	LagSeconds float64            `json:"lag_seconds" doc:"Age of the events that are not delivered yet"`
 	LagEvents  *int64             `json:"lag_events,omitempty" doc:"Number of events that are not delivered yet; none: the list leaves it out"`
 	Waiting    string             `json:"waiting,omitempty" doc:"Why nothing is delivered"`
+	Unattended bool               `json:"unattended,omitempty" doc:"No process has run it for a minute, although it is active"`
+	RemovedTo  string             `json:"removed_to,omitempty" doc:"Retention removed events up to this position before they were delivered, which stopped it: resume it with skip-removed"`
 	Checkpoint *time.Time         `json:"checkpoint,omitempty" doc:"When the numbers were saved"`
 }
 
@@ -52,16 +55,23 @@ func (t SubscriptionTarget) String() string {
 }
 
 // viewOf returns the view of a subscription.
-func viewOf(sub subscription.Subscription, now time.Time) View {
+func viewOf(sub subscription.Subscription, progress subscription.Progress, now time.Time) View {
 	v := View{
 		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison), Attempts: sub.Retry.Attempts,
 		State: string(sub.State), Reason: sub.Reason, ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
 		Position: subscription.FormatPosition(sub.Checkpoint.Position), Delivered: sub.Checkpoint.Delivered, Parked: sub.Checkpoint.Parked,
-		CaughtUp: sub.Checkpoint.CaughtUp, LagSeconds: sub.Lag(now).Seconds(), Waiting: sub.Checkpoint.Waiting, Checkpoint: timeOf(sub.Checkpoint.Time),
+		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, Checkpoint: timeOf(sub.Checkpoint.Time),
 		Target: SubscriptionTarget{Kind: string(sub.Target.Kind), Queue: sub.Target.Queue},
 	}
 	for _, delay := range sub.Retry.Delays {
 		v.Delays = append(v.Delays, wording.Duration(delay))
+	}
+	if sub.RemovedUpTo > 0 {
+		v.RemovedTo = subscription.FormatPosition(eventstore.Cursor{Sequence: sub.RemovedUpTo})
+	}
+	var since time.Time
+	if since, v.Unattended = sub.Unattended(now); v.Unattended {
+		v.Waiting = "no process runs it: the last sign of one is of " + wording.Time(since)
 	}
 	switch sub.Target.Kind {
 	case subscription.ToURL:

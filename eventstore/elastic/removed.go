@@ -1,0 +1,227 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/elastic/go-elasticsearch/v8/esapi"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// removals tells what retention has removed. Elasticsearch deletes backing indices by itself, so that
+// the highest sequences in each are noted while it is there. One record has all of it.
+type removals struct {
+	Indices map[string]indexMark          `json:"indices"`
+	Removed map[string]eventstore.Removed `json:"removed"` // by source
+}
+
+// indexMark has the highest event.sequence in a backing index by source.
+type indexMark struct {
+	Stream  schemas.Stream   `json:"stream"`
+	Highest map[string]int64 `json:"highest"`
+
+	// RolledOver: the index gets no documents any more. Complete: it got none since before Highest
+	// was read.
+	RolledOver bool `json:"rolled_over,omitempty"`
+	Complete   bool `json:"complete,omitempty"`
+}
+
+// removalsID is the id of the record.
+const removalsID = "all"
+
+// Retain notes what Elasticsearch has removed, and what it will remove later, for Removed. The server
+// calls it every minute. Elasticsearch removes the events, so their number is 0.
+func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
+	known, version, err := s.readRemovals(ctx)
+	if err != nil {
+		return 0, err
+	}
+	indices, err := s.backingIndices(ctx)
+	if err != nil {
+		return 0, err
+	}
+	next, err := s.observe(ctx, known, indices)
+	if err != nil || version != "" && reflect.DeepEqual(next, known) {
+		return 0, err
+	}
+	document, err := json.Marshal(next)
+	if err != nil {
+		return 0, err
+	}
+	if version == "" {
+		_, err = s.CreateRecord(ctx, eventstore.RemovedRecord, removalsID, document)
+	} else { // another process may have noted the same
+		_, err = s.SaveRecord(ctx, eventstore.RemovedRecord, removalsID, version, document)
+	}
+	return 0, err
+}
+
+// Removed tells which events of a source retention has removed, also since the last Retain.
+func (s *Store) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
+	known, version, err := s.readRemovals(ctx)
+	if err != nil || version == "" {
+		return eventstore.Removed{}, err
+	}
+	indices, err := s.backingIndices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.addRemoved(ctx, known, indices)
+	return now[source], err
+}
+
+func (s *Store) readRemovals(ctx context.Context) (known removals, version string, err error) {
+	document, version, err := s.Record(ctx, eventstore.RemovedRecord, removalsID)
+	if err == nil && document != nil {
+		if err = json.Unmarshal(document, &known); err != nil {
+			err = fmt.Errorf("the record of what retention has removed cannot be read: %w", err)
+		}
+	}
+	return known, version, err
+}
+
+// backingIndex is an index of a stream.
+type backingIndex struct {
+	stream     schemas.Stream
+	rolledOver bool
+}
+
+// backingIndices returns the indices of both streams by name. A stream has none before its first document.
+func (s *Store) backingIndices(ctx context.Context) (map[string]backingIndex, error) {
+	found := map[string]backingIndex{}
+	for _, stream := range allStreams() {
+		var response struct {
+			DataStreams []struct {
+				Name    string   `json:"name"`
+				Indices []string `json:"backing_indices"` // the last one gets the documents
+			} `json:"data_streams"`
+		}
+		name := s.dataStream(stream)
+		err := s.requestJSON(ctx, "looking for the indices of "+name, esapi.IndicesResolveIndexRequest{Name: []string{name}}, &response)
+		if errorContains(err, "index_not_found_exception") {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, data := range response.DataStreams {
+			for i, index := range data.Indices {
+				found[index] = backingIndex{stream, i < len(data.Indices)-1}
+			}
+		}
+	}
+	return found, nil
+}
+
+// observe returns the removals as they are now.
+func (s *Store) observe(ctx context.Context, known removals, indices map[string]backingIndex) (next removals, err error) {
+	next.Indices = map[string]indexMark{}
+	if next.Removed, err = s.addRemoved(ctx, known, indices); err != nil {
+		return next, err
+	}
+	if err := s.Refresh(ctx); err != nil {
+		return next, err
+	}
+	for name, index := range indices {
+		mark := known.Indices[name]
+		if !mark.Complete {
+			mark.Complete = mark.RolledOver
+			mark.Stream, mark.RolledOver = index.stream, index.rolledOver
+			if mark.Highest, err = s.highestIn(ctx, name); err != nil {
+				return next, err
+			}
+		}
+		next.Indices[name] = mark
+	}
+	return next, nil
+}
+
+// addRemoved returns what was removed by source, with the indices that are no longer there.
+func (s *Store) addRemoved(ctx context.Context, known removals, indices map[string]backingIndex) (map[string]eventstore.Removed, error) {
+	all := map[string]eventstore.Removed{}
+	for source, removed := range known.Removed {
+		all[source] = eventstore.Removed{}
+		for stream, sequence := range removed {
+			all[source].Add(stream, sequence)
+		}
+	}
+	for name, mark := range known.Indices {
+		if _, isThere := indices[name]; isThere {
+			continue
+		}
+		for source, highest := range mark.Highest {
+			if !mark.Complete {
+				oldest, err := s.lowestIn(ctx, mark.Stream, source)
+				if err != nil {
+					return nil, err
+				}
+				highest = max(highest, oldest-1) // it may have got events since
+			}
+			if all[source] == nil {
+				all[source] = eventstore.Removed{}
+			}
+			all[source].Add(mark.Stream, highest)
+		}
+	}
+	return all, nil
+}
+
+// maxSources is the number of sources in one index of which the highest sequence is noted.
+const maxSources = 1000
+
+// highestIn returns the highest event.sequence in an index by source.
+func (s *Store) highestIn(ctx context.Context, index string) (map[string]int64, error) {
+	operation := "reading the highest sequences of " + index
+	var response struct {
+		Aggregations struct {
+			Sources struct {
+				Buckets []struct {
+					Key     string `json:"key"`
+					Highest struct {
+						Value float64 `json:"value"` // exact up to schemas.MaxSequence
+					} `json:"highest"`
+				} `json:"buckets"`
+			} `json:"sources"`
+		} `json:"aggregations"`
+	}
+	body := map[string]any{
+		"size": 0, "track_total_hits": false,
+		"query": querydsl.Bool("filter", []map[string]any{{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}}}),
+		"aggs": map[string]any{"sources": map[string]any{
+			"terms": map[string]any{"field": "watership.source", "size": maxSources},
+			"aggs":  map[string]any{"highest": map[string]any{"max": map[string]any{"field": "event.sequence"}}},
+		}},
+	}
+	err := s.requestJSON(ctx, operation, esapi.SearchRequest{Index: []string{index}, Body: asJSON(body)}, &response)
+	if err != nil {
+		return nil, err
+	}
+	highest := map[string]int64{}
+	for _, bucket := range response.Aggregations.Sources.Buckets {
+		highest[bucket.Key] = int64(bucket.Highest.Value)
+	}
+	return highest, nil
+}
+
+// lowestIn returns the lowest event.sequence of a source in a stream; 0 if it has no event.
+func (s *Store) lowestIn(ctx context.Context, stream schemas.Stream, source string) (int64, error) {
+	operation := "reading the lowest sequence of " + source
+	response, err := s.search(ctx, operation, []string{s.dataStream(stream)}, map[string]any{
+		"size": 1, "_source": false, "track_total_hits": false,
+		"query": querydsl.Bool("filter", []map[string]any{{"term": map[string]any{"watership.source": source}}}),
+		"sort":  []any{sortBy("event.sequence", "asc", "long")},
+	})
+	if err != nil || len(response.Hits) == 0 {
+		return 0, err
+	}
+	var lowest int64
+	if err := json.Unmarshal(response.Hits[0].Sort[0], &lowest); err != nil {
+		return 0, s.invalidResponse(operation, "gave one that is no number: "+err.Error())
+	}
+	return lowest, nil
+}
