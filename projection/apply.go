@@ -23,6 +23,9 @@ func (r *runner) apply(ctx context.Context, b *batch) error {
 	if len(b.items) == 0 && b.position == (eventstore.Cursor{}) {
 		return nil
 	}
+	if err := r.findBodies(ctx, b); err != nil {
+		return err
+	}
 	if !b.hasUnreadable() {
 		if done, err := r.applyAtOnce(ctx, b); done || err != nil {
 			return err
@@ -186,6 +189,9 @@ func (r *runner) handle(ctx context.Context, tx *sql.Tx, b *batch, parked error)
 		return g, r.park(ctx, tx, b.items[0], to.position, parked)
 	}
 	for _, item := range b.items {
+		if r.lacksBody(item) {
+			return g, errNoBody(item.Event)
+		}
 		if err := r.callHandle(ctx, tx, Tables{g.Number}, item.Event); err != nil {
 			return g, err
 		}

@@ -2,10 +2,14 @@ package projection
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/bodies"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -27,6 +31,9 @@ func (b *batch) add(item subscription.Item) {
 	}
 	b.items = append(b.items, item)
 	b.bytes += len(item.Event.Envelope.Body)
+	if !b.limits.WithoutBodies && item.Event.BodyIn != schemas.BodyHere {
+		b.bytes += item.Event.BodySize
+	}
 	if item.Err == nil {
 		b.position = item.Position
 	}
@@ -56,7 +63,35 @@ func (b *batch) hasUnreadable() bool {
 	return false
 }
 
+// findBodies loads the bodies that are not in the events themselves.
+func (r *runner) findBodies(ctx context.Context, b *batch) error {
+	missing := bodies.NewMissing(r.cfg.Fingerprints)
+	for i := range b.items {
+		if item := &b.items[i]; r.lacksBody(*item) {
+			missing.Add(&item.Event)
+		}
+	}
+	if err := missing.FindStored(ctx, r.cfg.Reader.Store); err != nil {
+		return &storeError{err}
+	}
+	return nil
+}
+
+func (r *runner) lacksBody(item subscription.Item) bool {
+	return !r.cfg.WithoutBodies && item.Err == nil && item.Event.BodyIn != schemas.BodyHere
+}
+
+// errNoBody is the reason why an event without a body fails.
+func errNoBody(event schemas.Event) error {
+	if event.BodyIn == schemas.BodyInUnstorable {
+		return retry.Permanent(errors.New("its body is too large for the store, and a projection does not get it from the queue of unstorable messages (Config.WithoutBodies)"))
+	}
+	return retry.Permanent(errors.New("it has no body, and no other event of its message has it: it may be past its retention (Config.WithoutBodies)"))
+}
+
 // items yields the events after the checkpoint.
 func (r *runner) items(ctx context.Context) iter.Seq2[subscription.Item, error] {
-	return r.cfg.Reader.Items(ctx, r.generation.Position)
+	reader := r.cfg.Reader
+	reader.Accept = max(reader.Accept, r.generation.accepted)
+	return reader.Items(ctx, r.generation.Position)
 }

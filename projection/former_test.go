@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/projection"
+	"github.com/watershipmq/watership/subscription"
 )
 
 const hour = int64(time.Hour / time.Microsecond)
@@ -144,7 +145,7 @@ func TestTablesOfAFormerVersion(t *testing.T) {
 		if _, err := newProjection(t, o.config(db.DB)).Rebuild(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, column := range []string{"first_sequence", "reads", "attempts"} {
+		for _, column := range []string{"first_sequence", "reads", "attempts", "accepted"} {
 			if _, err := db.ExecContext(t.Context(), "ALTER TABLE watership_projection DROP COLUMN "+column); err != nil {
 				t.Fatal(err)
 			}
@@ -190,4 +191,35 @@ func TestTwoProcessesWithTablesOfAFormerVersion(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A projection that retention overtakes ends with the reason, until its operator accepts that.
+func TestAProjectionThatRetentionOvertakes(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o, first, _ := rebuilt(t, db)
+		o.add(t, 10)
+		o.retain(t, 25)
+		var removed *subscription.RemovedError
+		if err := first.Run(t.Context()); !errors.As(err, &removed) || removed.UpTo != 25*hour {
+			t.Fatalf("it ended with %v", err)
+		}
+		if g := generations(t, first); g[0].Events != 20 || !strings.Contains(g[0].Failure, "were removed by retention") {
+			t.Errorf("the generations are %+v", g)
+		}
+		if err := first.Main(t.Context(), []string{"skip-removed"}, &strings.Builder{}); err != nil {
+			t.Fatal(err)
+		}
+		start(t, first.Run)
+		eventually(t, func() error {
+			if g := generations(t, first); g[0].Events != 25 {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+		o.retain(t, 29)
+		later := newProjection(t, o.config(db.DB))
+		if _, err := later.Rebuild(t.Context(), projection.Fewer); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/retry"
@@ -159,6 +160,51 @@ func TestTheEndOfAHandlerThatHangs(t *testing.T) {
 		<-hangs
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Events that are stored without their bodies get them, or fail.
+func TestBodiesOfHandledEvents(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		o.add(t, 3)
+		var documents []schemas.Document
+		for n, in := range map[int64]schemas.BodyPlace{1: schemas.BodyInPublished, 2: schemas.BodyInPublished, 9: schemas.BodyInPublished, 10: schemas.BodyInUnstorable} {
+			e := schemas.Event{Action: schemas.Handled, Sequence: 100 + n, Source: source, VHost: "/"}
+			e.Time = time.UnixMicro(n).UTC()
+			e.Envelope = schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"Customer":"c%d","Amount":%d}`, n, n)}
+			e.Fingerprint = e.Envelope.Fingerprint()
+			e.EventID, e.BodyIn, e.BodySize, e.Envelope.Body = fmt.Sprintf("handled-%d", n), in, len(e.Envelope.Body), nil
+			documents = append(documents, schemas.DocumentFormat{}.Document(e))
+		}
+		if _, err := o.store.Create(t.Context(), documents); err != nil {
+			t.Fatal(err)
+		}
+		cfg := o.config(db.DB)
+		cfg.Reader.Query, cfg.Park, cfg.Policy = kql.FieldIs("event.action", "handled"), true, fast
+		p := newProjection(t, cfg)
+		start(t, p.Run)
+		eventually(t, func() error {
+			if g := generations(t, p); len(g) == 0 || g[0].Events != 2 || g[0].Parked != 2 {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+		if n := scalar[int](t, db.DB, "SELECT SUM(amount) FROM customer_totals"); n != 3 {
+			t.Errorf("the amount is %d", n)
+		}
+		parked, err := p.Parked(t.Context())
+		if err != nil || len(parked) != 2 || !strings.Contains(parked[0].Failure, "no other event of its message has it") || !strings.Contains(parked[1].Failure, "too large for the store") {
+			t.Errorf("parked are %+v, %v", parked, err)
+		}
+		cfg.WithoutBodies, cfg.Version = true, 2
+		cfg.Handle = func(ctx context.Context, tx *sql.Tx, tables projection.Tables, event schemas.Event) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO "+tables.Name("customer_log")+" VALUES ($1)", event.EventID)
+			return err
+		}
+		if g, err := newProjection(t, cfg).Rebuild(t.Context()); err != nil || g.Events != 4 {
+			t.Errorf("the rebuild without bodies returned %+v, %v", g, err)
 		}
 	})
 }

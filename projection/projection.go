@@ -68,6 +68,14 @@ type Config struct {
 	DB     *sql.DB             // SQLite, with a busy timeout, or PostgreSQL
 	Reader subscription.Reader // its Query selects the events
 
+	// WithoutBodies: Handle does without the bodies of events that are stored without one, such as
+	// handled events. Otherwise they are looked up in other events of the message, and an event whose
+	// body is not found fails: it may be past its retention, or too large for the store.
+	WithoutBodies bool
+
+	// Fingerprints are as in the configuration of the indexer. Bodies are found by them.
+	Fingerprints schemas.Fingerprints
+
 	// BatchEvents and BatchTime limit the events of one transaction: it is committed with
 	// the last stored event at the latest. Zero: 500 and 1 s.
 	BatchEvents int

@@ -266,7 +266,7 @@ func (b *rebuild) catchUp(ctx context.Context, tx *sql.Tx, r *runner, to eventst
 	missing := newBatch(b.cfg)
 	reading, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()
-	for item, err := range b.cfg.Reader.Items(reading, r.generation.Position) {
+	for item, err := range r.items(reading) {
 		if err != nil || item.Err != nil || missing.isFull() {
 			return r.generation, errBehind
 		}
@@ -282,6 +282,9 @@ func (b *rebuild) catchUp(ctx context.Context, tx *sql.Tx, r *runner, to eventst
 		return r.generation, errBehind
 	}
 	missing.position = to
+	if err := r.findBodies(reading, missing); err != nil {
+		return r.generation, errBehind
+	}
 	after, err := r.handle(ctx, tx, missing, nil)
 	if err != nil {
 		return after, fmt.Errorf("%w: %w", errBehind, err)
