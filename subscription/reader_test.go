@@ -33,7 +33,8 @@ func newStore(t *testing.T) *sqlite.Store {
 
 func storeEvents(t *testing.T, store interface {
 	Create(context.Context, []schemas.Document) ([]eventstore.Result, error)
-}, source string, sequences ...int64) {
+}, source string, sequences ...int64,
+) {
 	t.Helper()
 	var documents []schemas.Document
 	for _, n := range sequences {
