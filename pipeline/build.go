@@ -104,7 +104,7 @@ func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 		}
 		queue := one.queue
 		subscriber, err := p.subscriber(role.Role(one.role), logger,
-			transport.Concurrency(roleConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
+			transport.OnState(p.consumptionOf(queue).report), transport.Concurrency(roleConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
@@ -135,7 +135,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	rh.gate, rh.line = rh.newGate(), rh.newLine()
 	var subscriber *breaker.Subscriber
 	options := []transport.Option{
-		transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued),
+		transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued), transport.OnState(p.consumptionOf(route.Queue).report),
 		transport.OnArrival(func(msg *message.Message) (settled func()) {
 			leave := rh.arrive(msg)
 			return func() {
@@ -146,8 +146,10 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	}
 	if route.Fairness.Ordered {
 		rh.places = placelog.New(placelog.Config{
-			Queue: p.cfg.Topology.Places(route.Queue), Exchange: p.cfg.Topology.Direct(), Connection: p.sending, Publisher: p.ownPublisher, Gate: rh.gate, Logger: p.cfg.Logger,
+			Route: route.Queue, Queue: p.cfg.Topology.Places(route.Queue), Exchange: p.cfg.Topology.Direct(), Lock: p.cfg.Topology.Order(route.Queue),
+			Publisher: p.ownPublisher, Gate: rh.gate, Unordered: p.cfg.queueType(route) != Classic, Standby: p.metrics.Standby.WithLabelValues(route.Queue), Logger: p.cfg.Logger,
 		})
+		p.places[route.Queue] = rh.places
 		options = append(options, transport.Locked(func() transport.Lock { return rh.places.NewHold() }))
 	}
 	concurrent, err := p.subscriber(role.Routes, logger,

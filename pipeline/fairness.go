@@ -83,6 +83,13 @@ func (h *routeHandler) newGate() *fairness.Gate {
 			paused.Dec()
 			h.logger.Info("key resumed", "queue", h.route.Queue, "key", key, "paused", after.Round(time.Millisecond))
 		},
+		Overdue: func(key string, due time.Time, lost bool) {
+			if lost {
+				h.logger.Warn("an earlier message of the key has not returned; the next ones of its key wait no longer", "queue", h.route.Queue, "key", key, "due", due)
+				return
+			}
+			h.logger.Warn("messages of a key wait for an earlier one, which should be back", "queue", h.route.Queue, "key", key, "due", due)
+		},
 	}, h.now)
 }
 
@@ -117,6 +124,9 @@ func (h *routeHandler) arrive(msg *message.Message) (leave func()) {
 	ticket := h.gate.Arrive(fairness.Delivery{
 		Key: h.keyOf(verified.Envelope, h.route.Fairness.Key), ID: verified.State.Fingerprint, Position: verified.State.Position, Redelivered: transport.Redelivered(ctx),
 	})
+	if place, ordered := ticket.Place(); ordered {
+		h.places.Arrived(place)
+	}
 	msg.SetContext(context.WithValue(ctx, arrivalKey{}, arrival{verified, ticket, h.breaker.Begin()}))
 	return ticket.Leave
 }
@@ -147,7 +157,7 @@ func (h *routeHandler) awaitTurn(ctx context.Context, msg *message.Message, veri
 		wait = fairness.Wait{Reason: fairness.Unavailable, Delay: retry.Deferral(nil, 0).Delay}
 	}
 	if wait.Delay == 0 {
-		return false, nil
+		return false, h.places.Write(ctx)
 	}
 	return true, h.waitForKey(ctx, verified, a.ticket, wait)
 }
@@ -160,7 +170,7 @@ func (h *routeHandler) settle(msg *message.Message, err error) {
 		return
 	}
 	if a.ticket.Settle() {
-		h.places.Remove(a.ticket.Position())
+		h.places.Remove(msg.Context(), a.ticket.Position())
 	}
 }
 

@@ -54,6 +54,7 @@ import (
 	"github.com/watershipmq/watership/internal/handlerset"
 	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/queuelimit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/role"
@@ -86,8 +87,10 @@ type Pipeline struct {
 	// much waits for one queue, so the queues of services have connections of their own.
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
-	mu       sync.Mutex                  // guards the changing fields of cfg, and breakers
-	breakers map[string]*breaker.Breaker // of the routes with a handler, by queue
+	mu           sync.Mutex                  // guards the changing fields of cfg, and the fields below
+	breakers     map[string]*breaker.Breaker // of the routes with a handler, by queue
+	places       map[string]*placelog.Log    // of the ordered routes, by queue
+	consumptions map[string]*consumption     // by queue
 
 	runningCalls map[string]*handlercall.Running // by queue; also of routes that were stopped
 	pauses       *pause.Watcher
@@ -117,7 +120,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: handlermetrics.New(cfg.Registerer), reloads: make(chan reload),
-		breakers: map[string]*breaker.Breaker{}, runningCalls: map[string]*handlercall.Running{},
+		breakers: map[string]*breaker.Breaker{}, places: map[string]*placelog.Log{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*handlercall.Running{},
 	}
 	p.heldMessages = held.New(p.metrics.Held)
 	if err := p.connectAll(); err != nil {
@@ -203,6 +206,7 @@ type RouteState struct {
 	Paused       time.Time // the time at which its breaker opened; zero: it is closed
 	Error        string    // the error of its messages then
 	PausedByHand bool      // an operator has paused it
+	Standby      time.Time // since when another process handles its messages in order; zero: this one may
 }
 
 // Routes returns the state of each route that has a handler, in the order of Config.Routes.
@@ -214,7 +218,7 @@ func (p *Pipeline) Routes() []RouteState {
 		if b, handled := p.breakers[route.Queue]; handled {
 			since, why := b.Outage()
 			held, _ := p.pauses.Switch(route.Queue).State()
-			states = append(states, RouteState{Queue: route.Queue, Paused: since, Error: why.Message, PausedByHand: held})
+			states = append(states, RouteState{Queue: route.Queue, Paused: since, Error: why.Message, PausedByHand: held, Standby: p.places[route.Queue].Standby()})
 		}
 	}
 	return states
@@ -302,6 +306,9 @@ func (p *Pipeline) close() error {
 	closing.Wait()
 	for _, connection := range p.connections {
 		errs = append(errs, connection.Close())
+	}
+	for _, places := range p.places {
+		places.Wait()
 	}
 	return errors.Join(errs...)
 }

@@ -139,6 +139,9 @@ func (p *Pipeline) forget(stopped []string) {
 			continue
 		}
 		delete(p.breakers, queue)
+		delete(p.places, queue)
+		delete(p.consumptions, queue)
+		p.metrics.Standby.DeleteLabelValues(queue)
 		p.pauses.Forget(queue)
 		p.metrics.Paused.DeleteLabelValues(queue)
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,3 +117,11 @@ func (b queueBuilder) BuildTopology(_ *amqp.Channel, queue, _ string, _ wamqp.Co
 
 // ExchangeDeclare does nothing: topics are names of queues.
 func (queueBuilder) ExchangeDeclare(*amqp.Channel, string, wamqp.Config) error { return nil }
+
+// queueType returns the type of the queue of a route, if serve declares it.
+func (c Config) queueType(r Route) QueueType {
+	if t, ok := r.Arguments["x-queue-type"].(string); ok {
+		return QueueType(t)
+	}
+	return cmp.Or(c.QueueType, Quorum)
+}

@@ -137,13 +137,19 @@ func (t Topology) Parking(queue string) string { return queue + ".poison" }
 
 // Places returns the queue with the places of the messages of a queue in the order of their
 // keys.
-func (t Topology) Places(queue string) string {
-	name := t.name(".places." + queue)
-	if len(name) > longestName {
-		sum := sha256.Sum256([]byte(queue))
-		return t.name(".places." + hex.EncodeToString(sum[:]))
+func (t Topology) Places(queue string) string { return t.ofQueue(".places.", queue) }
+
+// Order returns the exclusive queue of the process that handles the messages of a queue in the
+// order of their keys.
+func (t Topology) Order(queue string) string { return t.ofQueue(".order.", queue) }
+
+// ofQueue returns a name that contains the name of a queue, or its digest if it is too long.
+func (t Topology) ofQueue(kind, queue string) string {
+	if name := t.name(kind + queue); len(name) <= longestName {
+		return name
 	}
-	return name
+	sum := sha256.Sum256([]byte(queue))
+	return t.name(kind + hex.EncodeToString(sum[:]))
 }
 
 // Unstorable returns the queue of messages too large for the store.

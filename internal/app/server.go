@@ -180,7 +180,7 @@ func healthHandler(check func(context.Context) error, more func() []string) http
 	}
 }
 
-// describe describes routes that are paused, and a reload that failed.
+// describe describes routes that are paused or stand by, and a reload that failed.
 func (s *Server) describe() []string {
 	var lines []string
 	if r := s.reloaded.Load(); r != nil && r.Problem != "" {
@@ -192,6 +192,9 @@ func (s *Server) describe() []string {
 		}
 		if !route.Paused.IsZero() {
 			lines = append(lines, fmt.Sprintf("the route of queue %s is paused since %s: %s", route.Queue, route.Paused.UTC().Format(time.RFC3339), route.Error))
+		}
+		if !route.Standby.IsZero() {
+			lines = append(lines, fmt.Sprintf("%s%s since %s: another process handles its messages in order", doctor.StandsBy, route.Queue, route.Standby.UTC().Format(time.RFC3339)))
 		}
 	}
 	return lines
@@ -213,6 +216,9 @@ func (s *Server) Ready(ctx context.Context) error {
 	}
 	if err := s.handlers.Held(); err != nil {
 		return fmt.Errorf("broker: %w", err)
+	}
+	if err := s.handlers.Unconsumed(); err != nil {
+		return err
 	}
 	if !s.has(role.Index) {
 		return nil

@@ -202,19 +202,29 @@ func (d *doctor) checkServe(ctx context.Context) {
 	switch {
 	case err == nil:
 		d.reportOK("serve", "is ready at %s", d.Settings.HTTP.Listen)
-		d.checkReload(answer)
+		d.checkLines(answer)
 	case answer != "":
 		d.report("serve", Error, "is not ready: "+answer, "see in its log")
 	}
 }
 
-// NotReloaded begins the line of /readyz about a reload that failed.
-const NotReloaded = "the configuration was not reloaded: "
+const (
+	// NotReloaded begins the line of /readyz about a reload that failed.
+	NotReloaded = "the configuration was not reloaded: "
 
-func (d *doctor) checkReload(answer string) {
+	// StandsBy begins the line of /readyz about a route that waits for another process.
+	StandsBy = "this process stands by for the route of queue "
+)
+
+// checkLines reports the lines of /readyz after the first.
+func (d *doctor) checkLines(answer string) {
 	for line := range strings.Lines(answer) {
-		if strings.HasPrefix(line, NotReloaded) {
-			d.report("configuration", Warning, strings.TrimSpace(line), "correct it and reload: the earlier one is in effect")
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, NotReloaded):
+			d.report("configuration", Warning, line, "correct it and reload: the earlier one is in effect")
+		case strings.HasPrefix(line, StandsBy):
+			d.reportOK("routes", "%s", line)
 		}
 	}
 }

@@ -34,6 +34,7 @@ type Gate struct {
 	idleWait time.Duration
 	madeRoom time.Time // when messages left the process since handlers were idle
 	emptied  time.Time // when the queue was empty
+	fresh    time.Time // when the latest message arrived that had not been delivered before
 	running  int       // tickets that have a handler
 	probes   int       // tickets with a handler, of keys whose breaker is open
 	ready    []*Ticket // tickets that wait for a handler, but not for their key; oldest first
@@ -80,6 +81,11 @@ type Config struct {
 	// closes. They are called with the lock of the Gate.
 	Paused  func(key, why string)
 	Resumed func(key string, after time.Duration)
+
+	// Overdue is called when messages of a key have waited for some time for an earlier one that
+	// should be back, and with lost when they wait no longer. It is called with the lock of the
+	// Gate. Nil: no calls.
+	Overdue func(key string, due time.Time, lost bool)
 }
 
 // Reason is the reason why a message waits.
@@ -126,9 +132,12 @@ const (
 	// as empty.
 	quietTime = 10 * time.Second
 
-	// lostGrace is how long a message is waited for that left without an outcome, or that
-	// should have returned before the process started.
+	// lostGrace is how long a message is waited for that is in the queue of the route, since it
+	// left without an outcome: the broker delivers it before others.
 	lostGrace = 10 * time.Second
+
+	// overdueAfter is how long after its time a message is missed.
+	overdueAfter = 5 * time.Second
 )
 
 // New returns a Gate.
@@ -166,6 +175,9 @@ func (g *Gate) Arrive(d Delivery) *Ticket {
 	}
 	g.present++
 	g.arrived = g.now()
+	if !d.Redelivered && d.Position <= 0 {
+		g.fresh = g.arrived
+	}
 	if g.arrived.Sub(g.madeRoom) < refillWait {
 		g.idleWait = idleWait
 	}
@@ -210,7 +222,7 @@ func (g *Gate) keepPlace(t *Ticket) {
 		clear(g.places)
 	}
 	g.addPlace(t.id, t.position)
-	t.key.addAway(t.position, g.now().Add(lostGrace-returnGrace))
+	t.key.addQueued(t.position)
 }
 
 func (g *Gate) addPlace(id string, position int64) {
@@ -245,11 +257,11 @@ func (g *Gate) Forget() {
 func (g *Gate) Remember(p Place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	due := p.Due
-	if soon := g.now().Add(lostGrace - returnGrace); due.Before(soon) {
-		due = soon // it is in the queue, unless its place was not removed
+	if p.Due.IsZero() {
+		g.key(p.Key).addQueued(p.Position) // unless its place was not removed
+	} else {
+		g.key(p.Key).addAway(p.Position, p.Due)
 	}
-	g.key(p.Key).addAway(p.Position, due)
 	g.addPlace(p.ID, p.Position)
 	g.position = max(g.position, p.Position)
 }
@@ -287,8 +299,8 @@ func (g *Gate) checkWait(t *Ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
-	if now.Sub(t.since) >= memoryWait {
-		t.giveUp()
+	if now.Sub(t.since) >= memoryWait || t.key != nil && t.key.missing(t) {
+		t.giveUp() // if it returns before a message that is missing, that is lost
 	}
 	latest := g.arrived
 	if g.madeRoom.After(latest) {
@@ -333,9 +345,13 @@ func (g *Gate) makeRoom() {
 }
 
 // lost reports whether a message has not returned until a time, although later ones have, or
-// the queue has been empty since.
-func (g *Gate) lost(until time.Time) bool {
-	return g.now().After(until) && (g.returned.After(until) || g.emptied.After(until) || g.quiet())
+// the queue has been empty since. A message that is in the queue of the route comes before those
+// that have never been delivered.
+func (g *Gate) lost(m awayMessage) bool {
+	if !g.now().After(m.until) {
+		return false
+	}
+	return g.returned.After(m.until) || g.emptied.After(m.until) || m.queued && g.fresh.After(m.until) || g.quiet()
 }
 
 // quiet reports whether no message has arrived for some time, although there is room.

@@ -31,7 +31,7 @@ type key struct {
 	name    string
 	used    time.Time
 	tickets []*Ticket     // by position
-	away    []awayMessage // if ordered: those in delay queues, by position
+	away    []awayMessage // if ordered: those that are not in the process, by position
 	taken   int           // handlers, with those for which its tickets are ready
 
 	healthy bool          // its latest attempt succeeded
@@ -46,10 +46,13 @@ type key struct {
 	nextRound  time.Time
 }
 
-// awayMessage is a message in a delay queue.
+// awayMessage is a message in a delay queue, or in the queue of the route.
 type awayMessage struct {
 	position int64
 	due      time.Time
+	until    time.Time // it is waited for
+	queued   bool      // it is in the queue of the route
+	told     bool      // that it is overdue
 }
 
 const (
@@ -74,8 +77,8 @@ func (k *key) add(t *Ticket, waited bool) {
 		k.outside = max(0, k.outside-1)
 	}
 	if at, found := k.findAway(t.position); found {
-		if due := k.away[at].due; due.After(k.gate.returned) {
-			k.gate.returned = due
+		if away := k.away[at]; !away.queued && away.due.After(k.gate.returned) {
+			k.gate.returned = away.due
 		}
 		k.away = slices.Delete(k.away, at, at+1)
 	}
@@ -131,8 +134,8 @@ func (k *key) isNext(t *Ticket) bool {
 	return k.tickets[0] == t && k.earlierDue(t).IsZero()
 }
 
-// earlierDue returns when the first of the earlier messages in delay queues is due; zero if
-// there is none.
+// earlierDue returns when the first of the earlier messages that are not in the process is due;
+// zero if there is none.
 func (k *key) earlierDue(t *Ticket) (due time.Time) {
 	k.expireAway()
 	if len(k.away) == 0 || k.away[0].position > t.position {
@@ -141,20 +144,52 @@ func (k *key) earlierDue(t *Ticket) (due time.Time) {
 	return k.away[0].due
 }
 
-// expireAway removes the first messages in delay queues that have not returned in time,
-// although later ones have, or the queue is empty.
+// expireAway removes the first messages that have not returned in time, although later ones
+// have, or the queue is empty.
 func (k *key) expireAway() {
-	for len(k.away) > 0 && k.gate.lost(k.away[0].due.Add(returnGrace)) {
+	for len(k.away) > 0 && k.gate.lost(k.away[0]) {
+		if first := k.away[0]; first.told {
+			k.gate.cfg.Overdue(k.name, first.due, true)
+		}
 		k.away = k.away[1:]
 	}
 }
 
-func (k *key) addAway(position int64, due time.Time) {
-	at, found := k.findAway(position)
-	if !found {
-		k.away = slices.Insert(k.away, at, awayMessage{position, due})
+// missing reports whether a message that a ticket waits for should have been back for long. It
+// tells soon that it should be back.
+func (k *key) missing(t *Ticket) bool {
+	if k.earlierDue(t).IsZero() {
+		return false
 	}
-	k.away[at].due = due
+	first, now := &k.away[0], k.gate.now()
+	if !first.told && now.Sub(first.due) > overdueAfter && k.gate.cfg.Overdue != nil {
+		first.told = true
+		k.gate.cfg.Overdue(k.name, first.due, false)
+	}
+	return now.After(first.until)
+}
+
+// addAway adds a message that is in a delay queue.
+func (k *key) addAway(position int64, due time.Time) {
+	until := due.Add(returnGrace)
+	if soon := k.gate.now().Add(lostGrace); until.Before(soon) {
+		until = soon
+	}
+	k.setAway(awayMessage{position: position, due: due, until: until})
+}
+
+// addQueued adds a message that is in the queue of the route.
+func (k *key) addQueued(position int64) {
+	now := k.gate.now()
+	k.setAway(awayMessage{position: position, due: now, until: now.Add(lostGrace), queued: true})
+}
+
+func (k *key) setAway(m awayMessage) {
+	at, found := k.findAway(m.position)
+	if !found {
+		k.away = slices.Insert(k.away, at, m)
+	}
+	k.away[at] = m
 }
 
 func (k *key) findAway(position int64) (at int, found bool) {

@@ -47,6 +47,15 @@ type outcome struct {
 // Position returns the place of the message in the order of its key.
 func (t *Ticket) Position() int64 { return t.position }
 
+// Place returns the place of the message, which is in the process. ok is whether it has one that
+// the next process should know.
+func (t *Ticket) Place() (p Place, ok bool) {
+	if t.key == nil || !t.gate.cfg.Ordered {
+		return Place{}, false
+	}
+	return Place{Key: t.key.name, ID: t.id, Position: t.position}, true
+}
+
 // enter asks for a turn.
 func (t *Ticket) enter() {
 	if t.key == nil {

@@ -22,6 +22,7 @@ type Metrics struct {
 	Mismatches *prometheus.CounterVec
 	Paused     *prometheus.GaugeVec
 	Held       *prometheus.GaugeVec
+	Standby    *prometheus.GaugeVec
 	PausedKeys *prometheus.GaugeVec
 	KeyWaits   *prometheus.CounterVec
 }
@@ -48,6 +49,9 @@ func New(to prometheus.Registerer) *Metrics {
 		}, []string{"queue"}),
 		Paused: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "route_paused", Help: "1 while a route is paused since the service of its handler is unavailable.",
+		}, []string{"queue"}),
+		Standby: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "watership", Name: "route_standby", Help: "1 while another process handles the messages of an ordered route, and this one waits for its end.",
 		}, []string{"queue"}),
 		PausedKeys: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "watership", Name: "paused_keys", Help: "Keys of a route with fairness that are paused since their messages fail.",

@@ -1,18 +1,18 @@
 // Package placelog keeps the places of messages in the order of their keys in a queue, so that
-// the next process of a route knows them. The process that has the order of a route is the
-// exclusive consumer of that queue, whose messages it acknowledges once they are out of date.
+// the next process of a route knows them. The process that has the order of a route has an
+// exclusive queue on the connection by which it consumes the messages. It alone consumes the
+// places, and acknowledges them once they are out of date.
 package placelog
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/fairness"
@@ -21,12 +21,15 @@ import (
 
 // Config configures a Log.
 type Config struct {
-	Queue      string // with the places, which exists
-	Exchange   string // routes to it by its name
-	Connection *rabbit.Connection
-	Publisher  publisher
-	Gate       gate
-	Logger     *slog.Logger
+	Route     string // queue with the messages
+	Queue     string // with the places, which exists
+	Exchange  string // routes to it by its name
+	Lock      string // exclusive queue of the process that has the order
+	Publisher publisher
+	Gate      gate
+	Unordered bool             // the queue of the route gives messages back in another order
+	Standby   prometheus.Gauge // 1 while another process has the order
+	Logger    *slog.Logger
 }
 
 type publisher interface {
@@ -45,25 +48,36 @@ type gate interface {
 // Log is the log of one route. A nil Log keeps nothing.
 type Log struct {
 	cfg     Config
-	opening chan struct{} // a token for Acquire and Release
+	opening chan struct{} // a token for Acquire
 	writing chan struct{} // a token for Write
 
-	mu      sync.Mutex // guards the fields below
-	holds   int
-	channel *amqp.Channel // nil: no consumer
-	stop    context.CancelFunc
-	stopped chan struct{} // closed when run has returned
+	work sync.WaitGroup // of holdings
+
+	mu      sync.Mutex    // guards the fields below
+	holding *holding      // nil: another process may have the order
+	standby time.Time     // since when it waits for another process
+	channel *amqp.Channel // of the places; nil: no consumer
 	entries map[int64]*entry
 
 	reserved []int64 // positions of entries to be published
 }
 
+// record is a place as it is in the queue.
+type record struct {
+	fairness.Place
+	Version int `json:"version,omitempty"` // the highest counts, if there are several
+}
+
 // entry is a place that is in the queue, or being published.
 type entry struct {
 	place     fairness.Place
-	published time.Time // at this time, or later by another process
-	tag       uint64    // of its delivery; 0: not delivered yet
-	removed   bool      // acknowledge it once it is delivered
+	version   int
+	published time.Time     // at this time, or later by another process
+	awaited   int           // times that it was published and is not delivered yet
+	tag       uint64        // of its delivery; 0: not delivered yet
+	delivered int           // version of that delivery
+	removed   bool          // acknowledge it once it is delivered
+	acked     chan struct{} // nil unless a call of Remove waits; closed then
 }
 
 const (
@@ -73,10 +87,11 @@ const (
 	rewriteAfter = 10 * time.Minute
 	rewriteEvery = time.Minute
 
+	// removeTimeout bounds the wait for a place that was published and may not be in the queue.
+	removeTimeout = 2 * time.Second
+
 	// lostAfter is the time after which a place is removed whose message did not return.
 	lostAfter = 24 * time.Hour
-
-	retryPause = time.Second
 )
 
 // New returns a Log without a consumer.
@@ -84,250 +99,48 @@ func New(cfg Config) *Log {
 	return &Log{cfg: cfg, opening: make(chan struct{}, 1), writing: make(chan struct{}, 1), entries: map[int64]*entry{}}
 }
 
-// Hold lets a subscription consume the queue of the route: it is a transport.Lock. All holds
-// of a Log belong to one process, and do not exclude each other.
-type Hold struct {
-	log  *Log
-	held bool // guarded by log.mu
-}
-
-// NewHold returns a Hold that is not acquired.
-func (l *Log) NewHold() *Hold { return &Hold{log: l} }
-
-// Acquire waits until no other process has the order of the route. If this process did not
-// have it, it then reads all places.
-func (h *Hold) Acquire(ctx context.Context) error {
-	l := h.log
-	select {
-	case l.opening <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-l.opening }()
-	if !l.consumes() {
-		if err := l.consume(ctx); err != nil {
-			return err
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !h.held {
-		h.held = true
-		l.holds++
-	}
-	return nil
-}
-
-// Release ends the hold. With the last one another process may have the order of the route.
-func (h *Hold) Release() {
-	l := h.log
-	l.mu.Lock()
-	held := h.held
-	l.mu.Unlock()
-	if !held {
-		return
-	}
-	l.opening <- struct{}{} // no process waits for another one with it, since there is a hold
-	defer func() { <-l.opening }()
-	l.mu.Lock()
-	h.held = false
-	l.holds--
-	last := l.holds == 0
-	l.mu.Unlock()
-	if last {
-		l.end()
-	}
-}
-
-func (l *Log) consumes() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.channel != nil
-}
-
-// consume becomes the consumer of the queue, once there is no other, reads all places, and
-// goes on reading in a goroutine until end.
-func (l *Log) consume(ctx context.Context) error {
-	channel, deliveries, err := l.open(ctx)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	l.channel, l.entries, l.reserved = channel, map[int64]*entry{}, nil
-	l.mu.Unlock()
-	l.cfg.Gate.Forget()
-	if err := l.readAll(ctx, deliveries); err != nil {
-		l.mu.Lock()
-		l.channel = nil
-		l.mu.Unlock()
-		return errors.Join(fmt.Errorf("read queue %q: %w", l.cfg.Queue, err), closeChannel(channel))
-	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	stopped := make(chan struct{})
-	l.mu.Lock()
-	l.stop, l.stopped = stop, stopped
-	l.mu.Unlock()
-	go func() {
-		defer close(stopped)
-		l.run(running, deliveries)
-	}()
-	return nil
-}
-
-// end gives the places back to the broker.
-func (l *Log) end() {
-	l.mu.Lock()
-	stop, stopped := l.stop, l.stopped
-	l.mu.Unlock()
-	stop()
-	<-stopped
-	l.mu.Lock()
-	channel := l.channel
-	l.channel = nil
-	l.mu.Unlock()
-	_ = closeChannel(channel) // of a lost connection, it is closed
-}
-
-func closeChannel(channel *amqp.Channel) error {
-	if err := channel.Close(); !errors.Is(err, amqp.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// open consumes the queue once no other process does.
-func (l *Log) open(ctx context.Context) (*amqp.Channel, <-chan amqp.Delivery, error) {
-	for told := false; ; told = true {
-		channel, err := l.cfg.Connection.Channel(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		deliveries, err := channel.Consume(l.cfg.Queue, "", false, true, false, false, nil)
-		if err == nil {
-			return channel, deliveries, nil
-		}
-		err = errors.Join(fmt.Errorf("consume queue %q: %w", l.cfg.Queue, err), closeChannel(channel))
-		var refused *amqp.Error
-		if !errors.As(err, &refused) || refused.Code != amqp.AccessRefused {
-			return nil, nil, err
-		}
-		if !told {
-			l.cfg.Logger.Info("another process handles the messages of the route in order; waiting for its end", "places", l.cfg.Queue)
-		}
-		if err := pause(ctx); err != nil {
-			return nil, nil, err
-		}
-	}
-}
-
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(retryPause):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// readAll reads until a message that it has published itself, which follows all others.
-func (l *Log) readAll(ctx context.Context, deliveries <-chan amqp.Delivery) error {
-	last := rand.Text()
-	if err := l.cfg.Publisher.Publish(ctx, l.message(amqp.Publishing{MessageId: last})); err != nil {
-		return err
-	}
-	for {
-		select {
-		case d, ok := <-deliveries:
-			if !ok {
-				return errors.New("the channel was closed")
-			}
-			if d.MessageId == last {
-				return d.Ack(false)
-			}
-			l.delivered(d)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// run reads places, on a new channel if one is lost.
-func (l *Log) run(ctx context.Context, deliveries <-chan amqp.Delivery) {
-	for {
-		l.read(ctx, deliveries)
-		if ctx.Err() != nil {
-			return
-		}
-		l.mu.Lock()
-		for _, e := range l.entries {
-			e.tag = 0
-		}
-		l.mu.Unlock()
-		channel, again, err := l.open(ctx)
-		if err != nil {
-			_ = pause(ctx)
-			continue
-		}
-		l.mu.Lock()
-		l.channel = channel
-		l.mu.Unlock()
-		deliveries = again
-	}
-}
-
-func (l *Log) read(ctx context.Context, deliveries <-chan amqp.Delivery) {
-	ticker := time.NewTicker(rewriteEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case d, ok := <-deliveries:
-			if !ok {
-				return
-			}
-			l.delivered(d)
-		case <-ticker.C:
-			l.rewrite(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // delivered keeps a delivery until its place is out of date. A place of another process is
 // news for the gate.
 func (l *Log) delivered(d amqp.Delivery) {
-	var place fairness.Place
-	if err := json.Unmarshal(d.Body, &place); err != nil || place.Position <= 0 {
+	var r record
+	if err := json.Unmarshal(d.Body, &r); err != nil || r.Position <= 0 {
 		if d.MessageId == "" {
 			l.cfg.Logger.Warn("a message in the queue of places cannot be read; it is dropped", "queue", l.cfg.Queue, "error", err)
 		}
 		_ = d.Ack(false) // an end of readAll that was not read, or rubbish; if the channel is lost, it is redelivered
 		return
 	}
-	if !l.keep(place, d) {
-		l.cfg.Gate.Remember(place)
+	if l.keep(r, d) {
+		l.cfg.Gate.Remember(r.Place)
 	}
 }
 
-// keep reports whether the place was known.
-func (l *Log) keep(place fairness.Place, d amqp.Delivery) (known bool) {
+// keep reports whether the place is news.
+func (l *Log) keep(r record, d amqp.Delivery) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, known := l.entries[place.Position]
+	e, known := l.entries[r.Position]
 	if !known {
-		e = &entry{place: place, published: time.Now()}
-		if place.Due.IsZero() {
-			e.place.Due = e.published
-		}
-		l.entries[place.Position] = e
+		e = &entry{published: time.Now()}
+		l.entries[r.Position] = e
 	}
-	if e.tag != 0 {
+	e.awaited = max(0, e.awaited-1)
+	if news = !known || r.Version > e.version; news {
+		e.place, e.version = r.Place, r.Version
+	}
+	switch {
+	case e.tag == 0:
+		e.tag, e.delivered = d.DeliveryTag, r.Version
+	case r.Version < e.delivered:
+		_ = d.Ack(false)
+	default:
 		_ = d.Acknowledger.Ack(e.tag, false)
+		e.tag, e.delivered = d.DeliveryTag, r.Version
 	}
-	if e.tag = d.DeliveryTag; e.removed {
-		l.remove(place.Position, e)
+	if e.removed {
+		l.remove(r.Position, e)
 	}
-	return known
+	return news
 }
 
 // Reserve makes the next Write publish some places, unless they are known. It is called
@@ -343,13 +156,34 @@ func (l *Log) Reserve(places []fairness.Place) {
 		if known && (place.Due.IsZero() || e.place.Due.Equal(place.Due)) {
 			continue
 		}
-		if !known {
-			e = &entry{}
-			l.entries[place.Position] = e
-		}
-		e.place = place
-		l.reserved = append(l.reserved, place.Position)
+		l.reserve(place)
 	}
+}
+
+// Arrived is Reserve for the place of a message that has arrived. If it returned from a delay queue,
+// the next process must know that it is no longer there. If it did not, its place is only needed
+// where the queue of the route gives messages back in another order.
+func (l *Log) Arrived(place fairness.Place) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, known := l.entries[place.Position]; known && !e.place.Due.IsZero() || !known && l.cfg.Unordered {
+		l.reserve(place)
+	}
+}
+
+// reserve makes the next Write publish a place. The caller holds mu.
+func (l *Log) reserve(place fairness.Place) {
+	e, known := l.entries[place.Position]
+	if !known {
+		e = &entry{}
+		l.entries[place.Position] = e
+	}
+	e.place = place
+	e.version++
+	l.reserved = append(l.reserved, place.Position)
 }
 
 // Write returns once all places are in the queue that were reserved before. They are
@@ -388,9 +222,10 @@ func (l *Log) unwritten() (messages []rabbit.Message, written func()) {
 		case e.removed && e.published.IsZero():
 			delete(entries, position)
 		case !e.removed:
-			body, _ := json.Marshal(e.place) // numbers, texts and a time
+			body, _ := json.Marshal(record{e.place, e.version}) // numbers, texts and a time
 			messages = append(messages, l.message(amqp.Publishing{Body: body}))
 			e.published = time.Now()
+			e.awaited++
 		}
 	}
 	return messages, func() {
@@ -407,21 +242,48 @@ func (l *Log) message(p amqp.Publishing) rabbit.Message {
 	return rabbit.Message{Exchange: l.cfg.Exchange, RoutingKey: l.cfg.Queue, Publishing: p}
 }
 
-// Remove removes the place of a message that has an outcome.
-func (l *Log) Remove(position int64) {
+// Remove removes the place of a message that has an outcome, before it is acknowledged: a place
+// that is left makes the next process wait for its message. So it waits until the queue has
+// delivered the place, but not for long.
+func (l *Log) Remove(ctx context.Context, position int64) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e, known := l.entries[position]; known {
-		l.remove(position, e)
+	e, known := l.entries[position]
+	var acked <-chan struct{}
+	if known {
+		if l.remove(position, e); !e.published.IsZero() {
+			acked = e.acked
+		}
+	}
+	l.mu.Unlock()
+	if acked != nil {
+		timer := time.NewTimer(removeTimeout)
+		defer timer.Stop()
+		select {
+		case <-acked:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
+// remove acknowledges a place, if it is delivered. Otherwise it sets acked of the entry, and does so
+// on its delivery. The caller holds mu.
 func (l *Log) remove(position int64, e *entry) {
-	if e.removed = true; e.tag != 0 && l.channel != nil && l.channel.Ack(e.tag, false) == nil {
-		delete(l.entries, position) // otherwise once it is delivered
+	e.removed = true
+	switch {
+	case e.tag == 0, e.awaited > 0:
+		if e.acked == nil {
+			e.acked = make(chan struct{})
+		}
+	case l.channel != nil && l.channel.Ack(e.tag, false) == nil:
+		delete(l.entries, position)
+		if e.acked != nil {
+			close(e.acked)
+			e.acked = nil
+		}
 	}
 }
 

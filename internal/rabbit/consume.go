@@ -23,7 +23,7 @@ type ConsumeConfig struct {
 	Prefetch int
 
 	Tag       string     // consumer tag, "": the client makes one
-	Exclusive bool       // exclusive consumer; refused while the queue has another
+	Exclusive bool       // exclusive consumer: a classic queue refuses it while it has another; quorum queues do not
 	NoLocal   bool       // passed on; RabbitMQ ignores it
 	Args      amqp.Table // such as x-stream-offset; with x-priority, which streams refuse: ErrStream
 
@@ -31,8 +31,17 @@ type ConsumeConfig struct {
 	// queues and bindings again after a reconnect. Nil: no setup.
 	Setup func(*amqp.Channel) error
 
+	// Guard runs after Setup, and returns once the session may consume. It may declare
+	// exclusive queues, which the broker deletes with the connection of the session. When lost
+	// is closed, the session is lost, too. Nil: no guard.
+	Guard func(ctx context.Context, on *amqp.Connection) (lost <-chan struct{}, err error)
+
 	// Ended runs after each session, once the broker has closed its channel. Nil: nothing.
 	Ended func()
+
+	// Report is called with the reason why there is no session, and with nil once there is one.
+	// Nil: no calls.
+	Report func(err error)
 }
 
 // Consume opens a channel, consumes the queue on it and calls each with the
@@ -66,6 +75,7 @@ func (c *Connection) Consume(ctx context.Context, q ConsumeConfig, each func(ctx
 		}
 		failures++
 		r.failed(lost)
+		q.report(lost)
 		_ = c.cfg.Backoff.Wait(ctx, failures, 0)
 	}
 }
@@ -78,12 +88,19 @@ func (c *Connection) consumeOnce(ctx context.Context, q ConsumeConfig, r *report
 		return err, nil
 	}
 	r.recovered()
+	q.report(nil)
 	err = each(s.ctx, s)
 	lost = s.end()
 	if q.Ended != nil {
 		q.Ended()
 	}
 	return lost, err
+}
+
+func (q ConsumeConfig) report(err error) {
+	if q.Report != nil {
+		q.Report(err)
+	}
 }
 
 // reporter logs the first consumer failure, a queue that became a stream, which somebody has to
@@ -124,7 +141,7 @@ func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session,
 		// The broker cancels a consumer at most once; capacity for the client's own cancel
 		// too.
 		cancelled = ch.NotifyCancel(make(chan string, 2))
-		return s.start(ch, q)
+		return s.start(ctx, conn, ch, q)
 	})
 	if err != nil {
 		return nil, err
@@ -138,9 +155,14 @@ func (c *Connection) newSession(ctx context.Context, q ConsumeConfig) (*Session,
 	return s, nil
 }
 
-func (s *Session) start(ch *amqp.Channel, q ConsumeConfig) error {
+func (s *Session) start(ctx context.Context, on *link, ch *amqp.Channel, q ConsumeConfig) (err error) {
 	if q.Setup != nil {
 		if err := q.Setup(ch); err != nil {
+			return err
+		}
+	}
+	if q.Guard != nil {
+		if s.guardLost, err = q.Guard(ctx, on.Connection); err != nil {
 			return err
 		}
 	}

@@ -18,17 +18,22 @@ type Session struct {
 	// was received.
 	Deliveries <-chan amqp.Delivery
 
-	conn    *Connection
-	ch      *amqp.Channel
-	stream  *amqpstream.Conn // of the connection of ch
-	tag     string           // of the current consumer
-	config  ConsumeConfig
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	over    chan struct{} // closed by end
+	conn   *Connection
+	ch     *amqp.Channel
+	stream *amqpstream.Conn // of the connection of ch
+	tag    string           // of the current consumer
+	config ConsumeConfig
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	over   chan struct{} // closed by end
+
+	guardLost <-chan struct{} // closed when the guard allows the session no longer
+
 	lost    error         // why the channel or consumer ended, nil if closed by end; read it only after watched is closed
 	watched chan struct{} // closed when watch returns
 }
+
+var errGuardLost = errors.New("the process may not consume the queue any longer")
 
 var errSessionOver = errors.New("session ended by its user")
 
@@ -105,6 +110,9 @@ func (s *Session) watch(conn *link, closed <-chan *amqp.Error, cancelled <-chan 
 			s.lose(consumerLoss(tag))
 			return
 		}
+	case <-s.guardLost:
+		s.lose(errGuardLost)
+		return
 	case <-s.ctx.Done():
 	case <-s.over:
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/backoff"
 )
@@ -24,6 +25,7 @@ type options struct {
 	onRequeue      func(messages int)
 	onArrival      func(*message.Message) (settled func())
 	newLock        func() Lock
+	onState        func(error)
 
 	settledByHandlers bool
 }
@@ -43,6 +45,7 @@ func newOptions(opts []Option) options {
 		onRequeue:   func(int) {},
 		onArrival:   func(*message.Message) func() { return func() {} },
 		newLock:     func() Lock { return noLock{} },
+		onState:     func(error) {},
 	}
 	for _, opt := range opts {
 		opt(&o)
@@ -100,9 +103,11 @@ func OnArrival(f func(msg *message.Message) (settled func())) Option {
 
 // Lock decides when a subscription may consume its queue.
 type Lock interface {
-	// Acquire returns once the subscription may consume. Its error is logged, and the
-	// subscription tries again.
-	Acquire(ctx context.Context) error
+	// Acquire returns once the subscription may consume on a connection. A lock that is an
+	// exclusive queue of this connection is lost with it, as all deliveries are. If lost is
+	// closed before, the subscription gives all its messages back and calls Acquire again, as it
+	// does after an error, which is logged.
+	Acquire(ctx context.Context, on *amqp.Connection) (lost <-chan struct{}, err error)
 
 	// Release is called once the channel of the subscription is closed, and the broker
 	// has all its messages back. It may be called more often than Acquire, and not after each:
@@ -112,13 +117,19 @@ type Lock interface {
 
 type noLock struct{}
 
-func (noLock) Acquire(context.Context) error { return nil }
-func (noLock) Release()                      {}
+func (noLock) Acquire(context.Context, *amqp.Connection) (<-chan struct{}, error) { return nil, nil }
+func (noLock) Release()                                                           {}
 
 // Locked sets a function that returns the lock of each new subscription, such as one that
 // lets only one process consume a queue.
 func Locked(newLock func() Lock) Option {
 	return func(o *options) { o.newLock = newLock }
+}
+
+// OnState sets a function that a Subscriber calls with nil when one of its subscriptions consumes
+// its queue, or has ended, and with the reason while it does not consume and tries to.
+func OnState(f func(why error)) Option {
+	return func(o *options) { o.onState = f }
 }
 
 // SettledByHandlers makes handlers call Settle with the context of each message that they got.

@@ -75,15 +75,19 @@ func (s *subscription) run(ctx context.Context) {
 	s.handlers.Wait()
 }
 
+var errNotYet = errors.New("it has not begun yet")
+
 func (s *subscription) consume(ctx context.Context) {
+	s.opts.onState(errNotYet)
+	defer s.opts.onState(nil)
 	defer s.lock.Release()
-	err := s.conn.Consume(ctx, s.config(ctx), s.session)
+	err := s.conn.Consume(ctx, s.config(), s.session)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
 		s.log.Error("subscription ended", err, watermill.LogFields{"topic": s.topic})
 	}
 }
 
-func (s *subscription) config(ctx context.Context) rabbit.ConsumeConfig {
+func (s *subscription) config() rabbit.ConsumeConfig {
 	c := s.cfg.Consume
 	return rabbit.ConsumeConfig{
 		Queue:     s.cfg.Queue.GenerateName(s.topic),
@@ -92,13 +96,10 @@ func (s *subscription) config(ctx context.Context) rabbit.ConsumeConfig {
 		Exclusive: c.Exclusive,
 		NoLocal:   c.NoLocal,
 		Args:      c.Arguments,
-		Setup: func(ch *amqp.Channel) error {
-			if err := s.setup(ch, s.topic); err != nil {
-				return err
-			}
-			return s.lock.Acquire(ctx)
-		},
-		Ended: s.lock.Release,
+		Setup:     func(ch *amqp.Channel) error { return s.setup(ch, s.topic) },
+		Guard:     s.lock.Acquire,
+		Ended:     s.lock.Release,
+		Report:    s.opts.onState,
 	}
 }
 
