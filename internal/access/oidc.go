@@ -80,6 +80,8 @@ func (p *provider) context(ctx context.Context) context.Context {
 		client = *p.Client
 	}
 	client.Timeout = providerTimeout
+	client.Transport = boundedTransport{client.Transport}
+	client.CheckRedirect = refuseRedirect
 	return oidc.ClientContext(ctx, &client)
 }
 
