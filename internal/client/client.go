@@ -181,9 +181,12 @@ func (c *Client) do(ctx context.Context, timeout time.Duration, r request, into 
 		return err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err != nil {
 		return c.away(ctx, err)
+	}
+	if len(body) > maxResponse {
+		return c.away(ctx, errTooLarge)
 	}
 	if raw, is := into.(*[]byte); is {
 		*raw = body
@@ -197,6 +200,12 @@ func (c *Client) do(ctx context.Context, timeout time.Duration, r request, into 
 	}
 	return nil
 }
+
+// maxResponse bounds a response, and a line of a stream. The largest have a message of
+// RabbitMQ, whose limit is 128 MiB by default at most, with a body as text.
+const maxResponse = 256 << 20
+
+var errTooLarge = fmt.Errorf("it sent more than %d MiB at once", maxResponse>>20)
 
 // maxRefused is how often a request is sent again that the server has refused, as the
 // client has sent too many.

@@ -175,3 +175,27 @@ func TestErrorsHaveNoToken(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A server, or another one at its address, cannot fill the memory of a command.
+func TestResponsesAreBounded(t *testing.T) {
+	endless := func(w http.ResponseWriter, contentType string) {
+		w.Header().Set("Content-Type", contentType)
+		spaces := []byte(strings.Repeat(" ", 1<<20))
+		for {
+			if _, err := w.Write(spaces); err != nil {
+				return
+			}
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { endless(w, "application/json") }))
+	t.Cleanup(server.Close)
+	if _, err := client.Connect(t.Context(), client.Config{URL: server.URL}); err == nil || !strings.Contains(err.Error(), "it sent more than 256 MiB at once") {
+		t.Errorf("got %v", err)
+	}
+	c := connected(t, func(w http.ResponseWriter, _ *http.Request) { endless(w, "application/x-ndjson") })
+	for _, err := range c.Export(t.Context(), eventstore.Selection{}) {
+		if err == nil || !strings.Contains(err.Error(), "it sent more than 256 MiB at once") {
+			t.Errorf("got %v", err)
+		}
+	}
+}

@@ -225,7 +225,7 @@ func (c *Client) stream(ctx context.Context, r request, contentType string, time
 // line reads a line with its end.
 func (s *stream) line() ([]byte, error) {
 	s.idle.Reset(s.timeout)
-	line, err := s.lines.ReadBytes('\n')
+	line, err := s.readLine()
 	switch {
 	case err != nil && s.ctx.Err() != nil:
 		err = context.Cause(s.ctx)
@@ -233,6 +233,20 @@ func (s *stream) line() ([]byte, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	return line, err
+}
+
+// readLine reads up to the end of a line.
+func (s *stream) readLine() (line []byte, err error) {
+	for {
+		part, err := s.lines.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxResponse:
+			return nil, errTooLarge
+		case err != bufio.ErrBufferFull:
+			return line, err
+		}
+	}
 }
 
 func (s *stream) close() {
