@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/webhookconfig"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
 )
 
 func newConfig(from *settings) *cobra.Command {
@@ -24,12 +28,15 @@ func newConfigCheck(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:     "check",
 		Short:   "Check the configuration and list every mistake",
-		Long:    "Check the configuration file, the environment and the flags. Files with passwords,\nkeys or certificates are not opened, and no server is contacted: doctor does both.",
+		Long:    "Check the configuration file, the environment and the flags. The schemas of\nroutes are read. Files with passwords, keys or certificates are not opened, and no\nserver is contacted: doctor does both.",
 		Example: "  watership config check --config watership.yaml",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()
 			if err != nil {
+				return err
+			}
+			if err := checkSchemas(cfg.Routes); err != nil {
 				return err
 			}
 			to := printer{Streams: streamsOf(cmd)}
@@ -41,6 +48,20 @@ func newConfigCheck(from *settings) *cobra.Command {
 			return to.printf("the configuration is in order")
 		},
 	}
+}
+
+// checkSchemas returns the mistakes in the schemas of all routes.
+func checkSchemas(routes []config.Route) error {
+	var mistakes []error
+	for i, r := range routes {
+		if r.Schema == "" {
+			continue
+		}
+		if _, err := bodyschema.Load(r.Schema); err != nil {
+			mistakes = append(mistakes, app.InputError{Err: fmt.Errorf("routes[%d].schema: %w", i, err)})
+		}
+	}
+	return errors.Join(mistakes...)
 }
 
 func newConfigShow(from *settings) *cobra.Command {

@@ -81,3 +81,13 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 		show(t, []string{"amqp.url embedded:// from " + data, "store.url sqlite:" + file + " from " + data})
 	})
 }
+
+// A schema that serve would refuse is a mistake of the configuration.
+func TestConfigCheckReadsSchemas(t *testing.T) {
+	check := func(schema string) result {
+		route := `{queue: orders, schema: "` + writeFile(t, "orders.json", schema) + `", handler: {http: {url: "http://localhost:1"}}}`
+		return call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_ROUTES=[" + route + "]"}, "config", "check")
+	}
+	wantRun(t, check(`{"type": "object"}`), 0, "in order")
+	wantRun(t, check(`{"type": "text"}`), exitUsage, "routes[0].schema: schema ", "/type: expected")
+}

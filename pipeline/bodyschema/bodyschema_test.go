@@ -155,12 +155,22 @@ func TestLoadRefuses(t *testing.T) {
 		write(t, "s.json", `{"$ref": "missing.json"}`):                  "missing.json: no such file",
 		write(t, "s.json", `{"$ref": "#/$defs/none"}`):                  "none",
 		write(t, "s.json", `{"$ref": "#"}`):                             "lead back",
+		write(t, "s.json", doublings(40)):                               "takes more than",
 		linked:                                                          "link.json: path escapes",
 	} {
 		if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), "schema "+file+": ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v\nexpected %q", err, want)
 		}
 	}
+}
+
+// doublings is a schema of which each part checks the next one twice.
+func doublings(n int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = fmt.Sprintf(`"p%d": {"allOf": [{"$ref": "#/$defs/p%[2]d"}, {"$ref": "#/$defs/p%[2]d"}]}`, i, i+1)
+	}
+	return fmt.Sprintf(`{"$ref": "#/$defs/p0", "$defs": {%s, "p%d": {}}}`, strings.Join(parts, ","), n)
 }
 
 // A recursive schema has levels as the body has, and its digest depends on all files.
