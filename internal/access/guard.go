@@ -332,6 +332,9 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		http.Redirect(w, r, pathLogin+"?return="+url.QueryEscape(localPath(r.URL.RequestURI())), http.StatusSeeOther)
 		return
 	}
+	if statusOf(err) == http.StatusTooManyRequests {
+		w.Header().Set("Connection", "close") // others need it more
+	}
 	page := signInPage{Style: g.style}
 	if statusOf(err) == http.StatusUnauthorized {
 		back := r.URL.RequestURI()

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/indexer"
@@ -69,9 +68,10 @@ type indexing struct {
 const serverTimeout = 3 * time.Second
 
 // Bounds of http.listen: a client that sends or reads nothing, and any number of
-// clients, take no file descriptors that handlers need.
+// clients, take no file descriptors that handlers need. The guard admits 32 requests at a time.
 const (
-	listenConnections = 64 // more wait until one ends
+	listenConnections = 64
+	listenEach        = 48 // of one address
 	listenTimeout     = 5 * time.Second
 	listenHeaderBytes = 128 << 10 // a query of 4,000 characters has up to 48,000 bytes in a URL
 )
@@ -81,7 +81,7 @@ const (
 func newHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, MaxHeaderBytes: listenHeaderBytes, ReadHeaderTimeout: listenTimeout,
-		ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, IdleTimeout: listenTimeout,
+		ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, IdleTimeout: listenTimeout, ConnContext: withConnection,
 	}
 }
 
@@ -97,7 +97,7 @@ func listen(address string, freePort bool) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w", address, err)
 	}
-	return netutil.LimitListener(listener, listenConnections), nil
+	return &connections{Listener: listener, all: listenConnections, each: listenEach}, nil
 }
 
 // serveHTTP serves http.listen until ctx ends.
@@ -153,7 +153,7 @@ func (s *Server) routes(live *gauges) http.Handler {
 		admitted.Handle("/", s.pages)
 		mux.Handle("GET /static/", s.pages)
 	}
-	mux.Handle("/", s.guard.Handler(admitted))
+	mux.Handle("/", s.guard.Handler(keepConnection(admitted)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		access.SetHeaders(w.Header())
 		mux.ServeHTTP(w, r)
