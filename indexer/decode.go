@@ -12,14 +12,15 @@ type addFunc func(*batch, *amqp.Delivery)
 
 func (x *Indexer) addTapped(b *batch, d *amqp.Delivery) {
 	sequence, now := x.sequence.next()
+	byPriority := x.deliveredByPriority(d)
 	event := x.cfg.Decoder.Tapped(*d, now, sequence)
-	event.Ingested = now
+	event.Ingested, event.ByPriority = now, byPriority
 	b.add(x.cfg.Format, d, &event)
 	if event.Replay != "" {
 		marked := *d // since a closure over d would allocate for every message
 		b.setUnmarked(event.Replay, func() schemas.Event {
 			unmarked := x.cfg.Decoder.TappedUnmarked(marked, now, sequence)
-			unmarked.Ingested = now
+			unmarked.Ingested, unmarked.ByPriority = now, byPriority
 			return unmarked
 		})
 	}

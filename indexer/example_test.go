@@ -30,6 +30,11 @@ func (c connection) Do(_ context.Context, f func(*amqp.Channel) error) error {
 	return errors.Join(f(channel), channel.Close())
 }
 
+func (c connection) ServerVersion(context.Context) (string, error) {
+	version, _ := c.Properties["version"].(string)
+	return version, nil
+}
+
 func (c connection) Consume(ctx context.Context, queue string, prefetch int, f func(context.Context, <-chan amqp.Delivery) error) error {
 	return c.Do(ctx, func(channel *amqp.Channel) error {
 		if err := channel.Qos(prefetch, 0, false); err != nil {

@@ -93,6 +93,9 @@ type Broker interface {
 	// RabbitMQ: the indexer then calls it again after a pause.
 	Consume(ctx context.Context, queue string, prefetch int,
 		f func(ctx context.Context, deliveries <-chan amqp.Delivery) error) error
+
+	// ServerVersion returns the version of RabbitMQ, such as 4.0.5.
+	ServerVersion(ctx context.Context) (string, error)
 }
 
 // Publisher publishes messages that are too large for the store to the queue of
@@ -119,6 +122,11 @@ type Config struct {
 	// Decoder has the names of the topology and of the source. Without a virtual host or
 	// a source it uses the virtual host of URL, and the name of the cluster.
 	Decoder schemas.Decoder
+
+	// Classic is whether the queues of tap copies are classic ones, which deliver in the
+	// order of publishing. Quorum queues deliver by priority since RabbitMQ 4.0: events of
+	// messages that have one are marked, see schemas.Event.
+	Classic bool
 
 	Format schemas.DocumentFormat
 	Batch  Batch
@@ -191,6 +199,9 @@ type Indexer struct {
 
 	readFailure, writeFailure storeFailure // of the store
 	consecutiveRefusals       atomic.Int64 // documents, since one was accepted
+
+	byPriority       atomic.Bool // RabbitMQ delivers tap copies by priority
+	warnedOfPriority atomic.Bool
 }
 
 // New returns an indexer. It does not connect to a server yet.
@@ -266,6 +277,9 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		err := x.cfg.Broker.Consume(ctx, queue, state.tuner.startSession(),
 			func(session context.Context, deliveries <-chan amqp.Delivery) error {
 				defer x.progress[queue].requeue()
+				if err := x.findOrder(session); err != nil {
+					return err
+				}
 				acknowledged, err := x.runSession(session, deliveries, queue, add, state)
 				if stoppedByIndexer(ctx, session) {
 					state.acknowledged = state.acknowledged.merge(acknowledged, 0)

@@ -165,6 +165,8 @@ func (m *modelConnection) Do(context.Context, func(*amqp.Channel) error) error {
 	return errors.ErrUnsupported
 }
 
+func (m *modelConnection) ServerVersion(context.Context) (string, error) { return "4.3.6", nil }
+
 func (m *modelConnection) Consume(ctx context.Context, queue string, prefetch int, f func(context.Context, <-chan amqp.Delivery) error) error {
 	for ctx.Err() == nil {
 		c, session := m.open(ctx, queue, prefetch)

@@ -39,8 +39,15 @@ type system struct {
 
 func newSystem(t testing.TB, b rabbittest.Broker) *system {
 	t.Helper()
+	return newSystemOf(t, b, schemas.Topology{})
+}
+
+// newSystemOf is newSystem with other queues of copies. The prefix is the system's.
+func newSystemOf(t testing.TB, b rabbittest.Broker, topologyOf schemas.Topology) *system {
+	t.Helper()
 	name := rabbittest.Name(t)
-	s := &system{Broker: b, t: t, topology: schemas.Topology{Prefix: name}, shop: "shop." + name, log: &rabbittest.Log{}}
+	topologyOf.Prefix = name
+	s := &system{Broker: b, t: t, topology: topologyOf, shop: "shop." + name, log: &rabbittest.Log{}}
 	s.decoder = schemas.Decoder{Source: name, VHost: "/", Topology: s.topology}
 	conn := s.open(b.URL, false)
 	err := topology.Declare(patient(t), conn, topology.Config{

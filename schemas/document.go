@@ -223,6 +223,9 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	if e.OriginClaimed {
 		o.String("origin", originClaimed)
 	}
+	if e.ByPriority {
+		o.String("order", orderByPriority)
+	}
 	o.String("quarantined_action", string(e.QuarantinedAction))
 	quarantined := o.Open("quarantined_error") // not in the mapping, so that the store cannot refuse it
 	appendFailure(o, e.QuarantinedFailure)
@@ -242,6 +245,10 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 // originClaimed is the value of watership.origin for an origin that only the consumer
 // claims. The field is not in the mapping, since replays alone need it.
 const originClaimed = "claimed"
+
+// orderByPriority is the value of watership.order of an event with ByPriority. The field
+// is not in the mapping either: readers look at events that they have.
+const orderByPriority = "priority"
 
 func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
 	dst = append(dst, '[')

@@ -123,6 +123,8 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 			e.Source = r.Text()
 		case "vhost":
 			e.VHost = r.Text()
+		case "order":
+			e.ByPriority = r.Text() == orderByPriority
 		case "time_source":
 			e.TimeSource = TimeSource(r.Text())
 		case "body_in":

@@ -68,6 +68,10 @@ type Event struct {
 	Source     string    // configured name of the RabbitMQ system
 	VHost      string
 
+	// ByPriority is whether the message has a priority, by which RabbitMQ may have
+	// delivered its copy before those of messages that were published earlier.
+	ByPriority bool
+
 	Envelope Envelope
 	BodySize int       // bytes, also where the event has no body
 	BodyIn   BodyPlace // where the body is

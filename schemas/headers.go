@@ -54,6 +54,7 @@ const (
 	headerSubscription = "watership-subscription"
 	headerSubscribedAt = "watership-subscription-position"
 	headerSubscribed   = "watership-subscription-action"
+	headerSubOrder     = "watership-subscription-order"
 	headerStream       = "watership-stream"
 	headerAudit        = "watership-audit"
 	headerTriage       = "watership-triage"

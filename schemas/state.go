@@ -85,6 +85,8 @@ type State struct {
 		Name     string // of the subscription
 		Position string // of the event, which is the same in a repeated delivery
 		Action   Action // of the event
+
+		ByPriority bool // as of the event
 	}
 
 	// Audit is an action of a user, or its refusal, in an `audited` event; and who
@@ -192,6 +194,9 @@ func (s State) write(h typedTable) {
 	h.setText(headerSubscription, s.Subscription.Name)
 	h.setText(headerSubscribedAt, s.Subscription.Position)
 	h.setText(headerSubscribed, string(s.Subscription.Action))
+	if s.Subscription.ByPriority {
+		h.setText(headerSubOrder, orderByPriority)
+	}
 	s.writeAudit(h)
 	s.writeTriage(h)
 	if len(s.Attempts) > 0 {
@@ -237,6 +242,7 @@ func readState(h typedTable) State {
 	s := &state.Subscription
 	s.Name, s.Position = wholeOrNothing(h.text(headerSubscription), longestName), wholeOrNothing(h.text(headerSubscribedAt), longestName+longestID)
 	s.Action = Action(wholeOrNothing(h.text(headerSubscribed), longestName))
+	s.ByPriority = h.text(headerSubOrder) == orderByPriority
 	return state
 }
 

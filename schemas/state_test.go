@@ -29,6 +29,7 @@ func randomState(random *rand.Rand) State {
 		Failure: Failure{Message: text(errorBudget), Type: text(errorBudget / 4), Class: text(errorBudget / 4), Rule: text(errorBudget / 4), Stack: text(stackBudget)},
 	}
 	s.Subscription.Name, s.Subscription.Position, s.Subscription.Action = text(longestName), text(longestID), Published
+	s.Subscription.ByPriority = random.IntN(2) == 1
 	for range random.IntN(maxAttempts + 1) {
 		s.Attempts = append(s.Attempts, FailedAttempt{at(), text(errorBudget / 8)})
 	}

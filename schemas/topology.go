@@ -23,6 +23,10 @@ type Topology struct {
 	// in the queue of late copies; RabbitMQ drops the oldest beyond it. It is part
 	// of the queues' names, since a queue's arguments never change. Zero: no limit.
 	IndexLimit int64
+
+	// ClassicIndex is whether the queues of tap copies and of late copies are classic
+	// ones, in an installation of quorum queues. It is part of their names, too.
+	ClassicIndex bool
 }
 
 func (t Topology) name(suffix string) string {
@@ -53,6 +57,9 @@ func (t Topology) Late() string { return t.name(".late") }
 func (t Topology) IndexLate() string { return t.limited(".index.late") }
 
 func (t Topology) limited(suffix string) string {
+	if t.ClassicIndex {
+		suffix += ".classic"
+	}
 	if t.IndexLimit > 0 {
 		suffix += "." + strconv.FormatInt(t.IndexLimit, 10)
 	}
@@ -60,15 +67,21 @@ func (t Topology) limited(suffix string) string {
 }
 
 // FormerIndex reports whether a queue is a queue of tap copies or of late copies
-// with another limit, and returns the topology with that limit.
+// with another limit or of another type, and returns the topology with that.
 func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
-	former = Topology{Prefix: t.Prefix}
-	for _, unlimited := range []string{former.Index(), former.IndexLate()} {
-		if digits, limited := strings.CutPrefix(queue, unlimited+"."); limited {
-			former.IndexLimit, _ = strconv.ParseInt(digits, 10, 64) // 0 for a name without a limit
+	for _, classic := range []bool{false, true} {
+		unlimited := Topology{Prefix: t.Prefix, ClassicIndex: classic}
+		for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
+			former = unlimited
+			if digits, limited := strings.CutPrefix(queue, name+"."); limited {
+				former.IndexLimit, _ = strconv.ParseInt(digits, 10, 64) // 0 for a name without a limit
+			}
+			if queue == former.Index() || queue == former.IndexLate() {
+				return former, former != t
+			}
 		}
 	}
-	return former, (queue == former.Index() || queue == former.IndexLate()) && former.IndexLimit != t.IndexLimit
+	return Topology{Prefix: t.Prefix}, false
 }
 
 // Retry returns the name of the exchange and the queue for dead letters of

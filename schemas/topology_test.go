@@ -69,17 +69,17 @@ func TestDelaysAreRecognized(t *testing.T) {
 // messages can be moved.
 func TestFormerIndexes(t *testing.T) {
 	for _, prefix := range []string{"", "shop"} {
-		for _, now := range []int64{0, 1, 20} {
-			topology := Topology{Prefix: prefix, IndexLimit: now}
-			for _, limit := range []int64{0, 1, 20, 21, math.MaxInt64} {
-				former := Topology{Prefix: prefix, IndexLimit: limit}
+		for _, now := range []int64{0, 1, 20, -20} {
+			topology := Topology{Prefix: prefix, IndexLimit: max(now, -now), ClassicIndex: now < 0}
+			for _, limit := range []int64{0, 1, 20, 21, math.MaxInt64, -1, -20, -math.MaxInt64} {
+				former := Topology{Prefix: prefix, IndexLimit: max(limit, -limit), ClassicIndex: limit < 0}
 				for _, queue := range []string{former.Index(), former.IndexLate()} {
 					if got, is := topology.FormerIndex(queue); is != (limit != now) || is && got != former {
 						t.Errorf("with the limit %d, %s is former: %v, of %+v", now, queue, is, got)
 					}
 				}
 			}
-			for _, queue := range []string{topology.Log(), topology.Index() + "x", topology.Index() + ".01", topology.Index() + ".-5", "other.index.5", topology.name(".index.5.5")} {
+			for _, queue := range []string{topology.Log(), topology.Index() + "x", topology.Index() + ".01", topology.Index() + ".-5", "other.index.5", topology.name(".index.5.5"), topology.name(".index.5.classic")} {
 				if got, is := topology.FormerIndex(queue); is {
 					t.Errorf("with the limit %d, %s is former, of %+v", now, queue, got)
 				}

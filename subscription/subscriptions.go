@@ -97,11 +97,14 @@ type Delivery struct {
 	Event        schemas.Event
 }
 
-// Headers of a delivery to a queue. The position is as FormatPosition has it.
+// Headers of a delivery to a queue. The position is as FormatPosition has it. The order is
+// "priority" for a message that RabbitMQ may have delivered before ones that were published
+// earlier, else there is none.
 const (
 	NameHeader     = "watership-subscription"
 	PositionHeader = "watership-subscription-position"
 	ActionHeader   = "watership-subscription-action"
+	OrderHeader    = "watership-subscription-order"
 )
 
 // state returns the state that travels with a delivery to a queue.
@@ -111,6 +114,6 @@ func (s *Subscriptions) state(d Delivery, queue string) schemas.State {
 		EventID: d.Event.EventID, Time: d.Event.Time, OriginClaimed: d.Event.OriginClaimed,
 	}
 	state.Subscription.Name, state.Subscription.Position = d.Subscription, FormatPosition(d.Position)
-	state.Subscription.Action = d.Event.RecordedAction()
+	state.Subscription.Action, state.Subscription.ByPriority = d.Event.RecordedAction(), d.Event.ByPriority
 	return state
 }

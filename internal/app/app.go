@@ -145,6 +145,7 @@ func topologyOf(settings config.Config) schemas.Topology {
 	if settings.Tap.WhenFull == "drop_oldest" {
 		topology.IndexLimit = int64(settings.Tap.Limit)
 	}
+	topology.ClassicIndex = settings.Topology.QueueType != "classic" && settings.Tap.QueueType == "classic"
 	return topology
 }
 

@@ -28,7 +28,7 @@ func (a *App) checkFormerQueues(ctx context.Context) (err error) {
 	if err != nil || len(former) == 0 {
 		return ignoreEnd(ctx, err)
 	}
-	return fmt.Errorf("queue %s is still there: tap.when_full or tap.limit has changed since it was made; run `watership setup`, which moves on to queue %s",
+	return fmt.Errorf("queue %s is still there: tap.when_full, tap.limit or tap.queue_type has changed since it was made; run `watership setup`, which moves on to queue %s",
 		former[0].Name, a.topology.Index())
 }
 
@@ -45,6 +45,7 @@ func (a *App) drain(ctx context.Context, conn *rabbit.Connection, former topolog
 	}
 	cfg := a.indexerConfig(source)
 	cfg.Decoder.Topology = former.Topology
+	cfg.Classic = a.settings.Topology.QueueType == "classic" || former.ClassicIndex
 	if cfg.Store, err = a.Store(ctx); err != nil {
 		return err
 	}

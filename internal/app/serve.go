@@ -251,7 +251,8 @@ func (s *Server) index(ctx context.Context) (err error) {
 
 func (a *App) indexerConfig(source string) indexer.Config {
 	return indexer.Config{
-		Logger: a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
+		Classic: a.settings.Topology.QueueType == "classic" || a.topology.ClassicIndex,
+		Logger:  a.storeLogger, Format: a.DocumentFormat(), Memory: a.settings.Index.Memory, Retention: a.retention(),
 		Decoder: schemas.Decoder{
 			Source: source, VHost: a.vhost, Topology: a.topology, Keys: a.secrets.StateKeys,
 			Fingerprints: a.settings.Fingerprint, TimeHeaders: a.settings.Index.TimeHeaders, Streams: a.streams(),

@@ -164,6 +164,16 @@ func stateText(m history.StreamMessage) string {
 const maxStreamNotes = 20 // of one kind
 
 // streamNotes has the facts that the table does not show.
+// byPriority returns the number of messages whose place RabbitMQ may have changed.
+func byPriority(s history.Stream) (count int) {
+	for _, m := range s.Messages {
+		if m.ByPriority {
+			count++
+		}
+	}
+	return count
+}
+
 func streamNotes(s history.Stream) []string {
 	shown := wording.Plural(s.Total, "message")
 	if len(s.Messages) < s.Total {
@@ -183,6 +193,7 @@ func streamNotes(s history.Stream) []string {
 		{len(s.Gaps) > maxStreamNotes || len(s.Doubles) > maxStreamNotes, fmt.Sprintf("in all %s and %s: -o json lists them", wording.Plural(len(s.Gaps), "gap"), wording.Plural(len(s.Doubles), "double version"))},
 		{s.Without > 0, wording.Plural(s.Without, "message") + " without a version at the end"},
 		{s.Untapped > 0, wording.Plural(s.Untapped, "message") + " that no tap recorded, in the order of their first events"},
+		{s.Order == "sequence" && byPriority(s) > 0, wording.Plural(byPriority(s), "message") + " with a priority, which RabbitMQ may have delivered before earlier ones"},
 		{s.Reversed > 0, wording.Plural(s.Reversed, "message") + " recorded before the version before; a replay sends them as recorded"},
 		{s.More, fmt.Sprintf("only the first %d events of the stream are read", history.MaxStreamEvents)},
 		{s.Limited && len(s.Gaps) > 0, "the token may not see all queues and exchanges: gaps may be what it does not see"},

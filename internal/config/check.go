@@ -15,6 +15,7 @@ func (l *loader) check(c *Config) {
 	topology := schemas.Topology{Prefix: c.Topology.Prefix}
 	l.checkRoles(c.Roles)
 	l.checkTap(c.Tap.Exchanges, topology)
+	l.rejectIf("tap.queue_type", c.Tap.QueueType == "quorum" && c.Topology.QueueType == "classic", "classic, as topology.queue_type is")
 	l.checkRoutes(c, topology)
 	l.checkPolicy("retry.default", c.Retry.Default, c)
 	l.checkRules("retry.rules", c.Retry.Rules)

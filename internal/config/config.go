@@ -160,6 +160,11 @@ type Tap struct {
 	// Default: keep.
 	WhenFull string
 
+	// QueueType is the type of the index queues: classic delivers in the order of
+	// publishing, where quorum delivers by priority, and is on one node only.
+	// Default: Topology.QueueType.
+	QueueType string
+
 	// Limit is the number of messages that drop_oldest keeps in each of two queues.
 	// Default: 1000000.
 	Limit int

@@ -106,6 +106,7 @@ func messageKeys(c *Config) []Key {
 	return []Key{
 		{Name: "tap.exchanges", Form: Structure, Help: "exchanges whose messages are recorded", read: structures(readTap, &c.Tap.Exchanges)},
 		{Name: "tap.when_full", Default: "keep", Help: "index queue while the store is slower than publishers: keep all messages, or drop_oldest", read: scalar(oneOf("keep", "drop_oldest"), &c.Tap.WhenFull)},
+		{Name: "tap.queue_type", Default: "", Help: "type of the index queue: classic keeps the order of messages with priorities, for a RabbitMQ of one node; default: topology.queue_type", read: scalar(oneOf("quorum", "classic"), &c.Tap.QueueType)},
 		{Name: "tap.limit", Default: "1000000", Help: "maximum length of the index queue with drop_oldest", read: scalar(wholeNumber(1, 1_000_000_000), &c.Tap.Limit)},
 		{Name: "routes", Form: Structure, Help: "queues with their bindings, handler and retry policy", read: structures(readRoute, &c.Routes)},
 		{Name: "subscriptions.private_networks", Form: List, Help: "networks that URLs of subscriptions may lead to, beside the internet", read: scalars(network, &c.Subscriptions.PrivateNetworks)},

@@ -67,6 +67,7 @@ var keyCases = map[string]keyCase{
 	"topology.queue_type":      {good: "classic", bad: "stream", want: `"stream": expected quorum or classic`},
 
 	"tap.when_full":           {good: "drop_oldest", bad: "drop", want: `"drop": expected keep or drop_oldest`},
+	"tap.queue_type":          {good: "classic", bad: "stream", want: `"stream": expected quorum or classic`},
 	"tap.limit":               {good: "5000", bad: "0", want: `"0": expected a whole number from 1 to 1000000000`},
 	"retry.default":           {good: "slow", with: "retry.policies: {slow: {delays: [1m]}}", bad: "slow", want: `"slow": expected a policy of retry.policies: default`},
 	"retry.deaths":            {good: "rejected, expired", bad: "dropped", want: `"dropped": expected rejected, expired, maxlen or delivery_limit`},

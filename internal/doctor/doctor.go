@@ -137,6 +137,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkSubscriptions(ctx)
 	d.checkQuarantine(ctx)
 	d.checkWatermarks(ctx)
+	d.checkOrder(ctx)
 	d.checkAlerts(ctx)
 	if d.management == nil {
 		return

@@ -66,12 +66,12 @@ func (d *doctor) checkQueuesBound(ctx context.Context, exchange, key string, que
 	}
 }
 
-// checkFormerIndex reports a queue of tap copies that has the limit of another
+// checkFormerIndex reports a queue of tap copies that has the limit or the type of another
 // configuration, and whether there is one.
 func (d *doctor) checkFormerIndex(bindings []rabbit.Binding) bool {
 	for _, b := range bindings {
 		if _, former := d.Topology.FormerIndex(b.Destination); former {
-			d.report("bindings", Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full and tap.limit say %s", b.Destination, d.Topology.Index()),
+			d.report("bindings", Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say %s", b.Destination, d.Topology.Index()),
 				"stop serve and run watership setup")
 			return true
 		}

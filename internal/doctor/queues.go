@@ -32,6 +32,14 @@ func (d *doctor) ownQueues() (all []string, delays map[string]bool) {
 	return all, delays
 }
 
+// typeOf returns the type of a queue of Watership.
+func (d *doctor) typeOf(queue string) string {
+	if d.Topology.ClassicIndex && (queue == d.Topology.Index() || queue == d.Topology.IndexLate()) {
+		return "classic"
+	}
+	return d.Settings.Topology.QueueType
+}
+
 // checkOwnQueues looks for queues of Watership that are missing, have another type, or
 // are limited by a policy for other queues.
 func (d *doctor) checkOwnQueues() {
@@ -44,8 +52,8 @@ func (d *doctor) checkOwnQueues() {
 		switch {
 		case !there:
 			missing = append(missing, name)
-		case queue.Type != d.Settings.Topology.QueueType:
-			d.report("topology", Error, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.Settings.Topology.QueueType),
+		case queue.Type != d.typeOf(name):
+			d.report("topology", Error, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.typeOf(name)),
 				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix, stop every process, and run watership setup --retire "+prefixOf(d.Topology.Log())+", which moves what waits")
 		default:
 			if by := d.limitsOf(queue); by != (queueLimits{}) {

@@ -54,6 +54,7 @@ type StreamMessage struct {
 	Exchange    string    `json:"exchange"`
 	RoutingKey  string    `json:"routing_key"`
 	Type        string    `json:"type,omitempty"`
+	ByPriority  bool      `json:"by_priority,omitempty" doc:"It has a priority, by which RabbitMQ may have delivered its copy before those of messages that were published earlier"`
 	Queues      []AtQueue `json:"queues" nullable:"false" doc:"What became of it: its state at each queue that reported about it"`
 }
 

@@ -38,6 +38,7 @@ func (e *streamEntry) message(l Life, queues []AtQueue) StreamMessage {
 		first := l.Events[0]
 		m.Time, m.MessageID, m.Type = first.Time, first.Envelope.Properties.MessageID, first.Envelope.Properties.Type
 		m.Exchange, m.RoutingKey = first.Envelope.Exchange, first.Envelope.RoutingKey
+		m.ByPriority = slices.ContainsFunc(l.Events, func(e schemas.Event) bool { return e.ByPriority })
 	}
 	return m
 }

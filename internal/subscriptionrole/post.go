@@ -102,6 +102,9 @@ func (m marked) RoundTrip(request *http.Request) (*http.Response, error) {
 		request.Header.Set("Watership-Subscription", d.Subscription)
 		request.Header.Set("Watership-Subscription-Position", position)
 		request.Header.Set("Watership-Subscription-Action", string(d.Event.RecordedAction()))
+		if d.Event.ByPriority {
+			request.Header.Set("Watership-Subscription-Order", "priority")
+		}
 	}
 	return m.RoundTripper.RoundTrip(request)
 }

@@ -48,6 +48,14 @@ func TestPost(t *testing.T) {
 			t.Errorf("%s: %q", name, headers.Get(name))
 		}
 	}
+	if order := headers.Get("Watership-Subscription-Order"); order != "" {
+		t.Errorf("order: %q", order)
+	}
+	prioritized := delivery("a")
+	prioritized.Event.ByPriority = true
+	if err := post(prioritized); err != nil || headers.Get("Watership-Subscription-Order") != "priority" {
+		t.Errorf("an event with a priority: %v, %v", headers, err)
+	}
 	if err := post(delivery("a")); err != nil || key == "" || headers.Get("Idempotency-Key") != key {
 		t.Errorf("a repeat has another key: %v", err)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// FormerIndex is an index queue with another limit than is configured now. A queue's
-// arguments cannot change, so the limit is part of its name.
+// FormerIndex is an index queue with another limit or of another type than is configured
+// now. A queue's arguments cannot change, so they are part of its name.
 type FormerIndex struct {
-	schemas.Topology        // with the former limit
+	schemas.Topology        // with the former limit and type
 	Name             string // of the queue
 	Exchange         string // that it is bound to
 }
@@ -56,18 +56,20 @@ func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
 }
 
 func (m Migration) formerUnlimited(ctx context.Context) ([]FormerIndex, error) {
-	unlimited := schemas.Topology{Prefix: m.Topology.Prefix}
-	if unlimited == m.Topology {
-		return nil, nil
-	}
 	var former []FormerIndex
-	for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
-		there, err := declarer{ctx: ctx, conn: m.Conn}.queueExists(name)
-		if err != nil {
-			return nil, err
+	for _, classic := range []bool{false, true} {
+		unlimited := schemas.Topology{Prefix: m.Topology.Prefix, ClassicIndex: classic}
+		if unlimited == m.Topology {
+			continue
 		}
-		if there {
-			former = append(former, newFormerIndex(unlimited, name))
+		for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
+			there, err := declarer{ctx: ctx, conn: m.Conn}.queueExists(name)
+			if err != nil {
+				return nil, err
+			}
+			if there {
+				former = append(former, newFormerIndex(unlimited, name))
+			}
 		}
 	}
 	return former, nil
@@ -143,7 +145,7 @@ func (m Migration) awaitUnused(ctx context.Context, queue string) (messages int,
 		case state.Consumers == 0 && !state.Locked:
 			return state.Messages, nil
 		case time.Since(since) > unusedTimeout:
-			return 0, fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full or tap.limit, and run setup again", queue)
+			return 0, fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full, tap.limit or tap.queue_type, and run setup again", queue)
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):

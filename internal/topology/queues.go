@@ -70,6 +70,9 @@ func (c Config) routeArgs(r Route) amqp.Table {
 // If a queue has a dead-letter exchange they go there, so the queue of late copies is
 // limited as well and has none.
 func (c Config) indexArgs(more amqp.Table) amqp.Table {
+	if c.ClassicIndex {
+		c.QueueType = Classic
+	}
 	args := c.args(singleActiveConsumer())
 	maps.Copy(args, more)
 	if c.IndexLimit > 0 {
