@@ -36,7 +36,7 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 	defer h.runningCalls.Begin(msg.Context(), verified.State, h.now())()
 	input := handlercall.Message(ctx, msg, verified.Envelope)
 	produced, err = usercode.Call(h.goroutines, func() ([]*message.Message, error) {
-		if err := h.route.check(verified.Envelope.Body); err != nil {
+		if err := h.route.check(verified.Envelope); err != nil {
 			return nil, err
 		}
 		return h.route.Handler(input)

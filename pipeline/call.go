@@ -16,7 +16,7 @@ func (r Route) Call(ctx context.Context, e schemas.Envelope) ([]schemas.Envelope
 	msg := transport.Marshaler{}.NewMessage(e)
 	msg.SetContext(schemas.NewContext(ctx, e))
 	return usercode.Recover(func() ([]schemas.Envelope, error) {
-		if err := r.check(e.Body); err != nil {
+		if err := r.check(e); err != nil {
 			return nil, err
 		}
 		produced, err := r.Handler(msg)

@@ -61,7 +61,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 
 // checkBody returns the error of the route's check of a failed message, which may panic.
 func (r *retrier) checkBody(route Route, failed schemas.Envelope) error {
-	return r.goroutines.Run(func() error { return route.check(failed.Body) })
+	return r.goroutines.Run(func() error { return route.check(failed) })
 }
 
 // deadLetter returns a dead letter as it was before it died, and its latest death; or

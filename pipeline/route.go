@@ -33,7 +33,8 @@ type Route struct {
 	Handler message.HandlerFunc
 
 	// Check is called with the body of each message before the Handler is, and its error
-	// decides as the Handler's does: see package bodyschema. Without a handler it is called
+	// decides as the Handler's does: see package bodyschema. It gets text decompressed and in
+	// UTF-8, as Envelope.BodyText returns it. Without a handler it is called
 	// with the body of each failure that a consumer of the queue rejects or reports.
 	// Nil: no call.
 	Check func(body []byte) error
@@ -132,9 +133,13 @@ func (r Route) validate(own schemas.Topology) error {
 }
 
 // check returns the error of Check.
-func (r Route) check(body []byte) error {
+func (r Route) check(e schemas.Envelope) error {
 	if r.Check == nil {
 		return nil
+	}
+	body := e.Body
+	if text, isText := e.BodyText(); isText {
+		body = text
 	}
 	return r.Check(body)
 }

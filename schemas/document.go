@@ -109,7 +109,7 @@ func appendParsedFields(dst []byte, e Event) []byte {
 	o.Close(exact)
 	body := o.Open("body")
 	if e.BodyIn == BodyHere {
-		DocumentFormat{NoBodyJSON: true}.appendBody(&o, e.Envelope.Body)
+		appendExactBody(&o, "text", e.Envelope.Body)
 	}
 	o.Close(body)
 	return o.End()
@@ -125,7 +125,7 @@ func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event) {
 	if e.Action == Quarantined {
 		appendRaw(o, e.Envelope.Body)
 	} else {
-		f.appendBody(o, e.Envelope.Body)
+		f.appendBody(o, e.Envelope)
 	}
 	o.Close(body)
 }

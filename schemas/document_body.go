@@ -9,32 +9,51 @@ import (
 )
 
 // appendBody appends the exact body, as text where it is UTF-8, and makes what
-// Elasticsearch accepts of JSON searchable by field.
-func (f DocumentFormat) appendBody(o *jsonappend.Object, body []byte) {
+// Elasticsearch accepts of JSON searchable by field. A body that has to be decoded is there twice,
+// as text and exactly.
+func (f DocumentFormat) appendBody(o *jsonappend.Object, e Envelope) {
+	if text, decoded := e.decodedText(); decoded {
+		if !f.NoBodyText {
+			o.Key("text")
+			o.Dst = jsonappend.Quoted(o.Dst, text)
+		}
+		f.appendJSON(o, text)
+		appendRaw(o, e.Body) // after the text: former readers take the last of them
+		return
+	}
+	name := "text"
+	if f.NoBodyText {
+		name = "unindexed"
+	}
+	if appendExactBody(o, name, e.Body) {
+		f.appendJSON(o, e.Body)
+	}
+}
+
+// appendExactBody appends a body as text of a field if it is UTF-8, and reports whether it is.
+func appendExactBody(o *jsonappend.Object, name string, body []byte) (isText bool) {
 	switch {
 	case len(body) == 0:
-		return
+		return false
 	case !utf8.Valid(body):
 		appendRaw(o, body)
-		return
-	case f.NoBodyText:
-		o.Key("unindexed")
-	default:
-		o.Key("text")
+		return false
 	}
+	o.Key(name)
 	o.Dst = jsonappend.Quoted(o.Dst, body)
-	if !f.NoBodyJSON {
-		f.appendJSON(o, body)
-	}
+	return true
 }
 
 // appendJSON appends the members of a JSON body, for searches by field.
 func (f DocumentFormat) appendJSON(o *jsonappend.Object, text []byte) {
-	before := len(o.Dst)
+	if f.NoBodyJSON {
+		return
+	}
+	before := *o
 	o.Key("json")
 	var isJSON bool
 	if o.Dst, isJSON = flattened.Append(o.Dst, withoutMark(text), f.maxValues()); !isJSON {
-		o.Dst = o.Dst[:before]
+		*o = before
 	}
 }
 

@@ -204,13 +204,17 @@ func readReplay(r *jsonscan.Reader, s *State) {
 	})
 }
 
+// readBody returns the exact body: raw, if the text was decoded from it.
 func readBody(r *jsonscan.Reader) (body []byte) {
+	isRaw := false
 	r.Object(func(name []byte) {
 		switch string(name) {
 		case "raw":
-			body = r.Bytes()
+			body, isRaw = r.Bytes(), true
 		case "text", "unindexed":
-			body = r.TextBytes()
+			if !isRaw {
+				body = r.TextBytes()
+			}
 		}
 	})
 	return body

@@ -31,6 +31,7 @@ type Aggregations interface {
 func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
 	t.Run("the most frequent values", func(t *testing.T) { testTopValues(t, createTwelveEvents(t, open(t))) })
 	t.Run("odd bodies", func(t *testing.T) { testOddBodies(t, open(t)) })
+	t.Run("encoded bodies", func(t *testing.T) { testEncodedBodies(t, open(t)) })
 	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelveEvents(t, open(t))) })
 	t.Run("over time by action", func(t *testing.T) { testHistogramByAction(t, open(t)) })
 	t.Run("before 1970", func(t *testing.T) { testHistogramBefore1970(t, open(t)) })

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"strings"
 	"testing"
@@ -54,5 +56,30 @@ func testOddBodies(t *testing.T, store Aggregations) {
 	top, err := store.TopValues(t.Context(), s.selectOwn(t, ""), "body.json.order", 10)
 	if want := (eventstore.Aggregation{Values: []eventstore.Bucket{{Text: "42", Count: 10}, {Text: "43", Count: 1}}}); err != nil || !cmp.Equal(top, want) {
 		t.Errorf("the orders are %+v, %v", top, err)
+	}
+}
+
+// testEncodedBodies has text that is compressed, or of another charset: it is found as other text
+// is, and the bytes come back.
+func testEncodedBodies(t *testing.T, store Aggregations) {
+	s := subject{store, t.Name()}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write([]byte(`{"order":42,"note":"Währung"}`))
+	_ = w.Close()
+	latin, unzipped := s.event(1), s.event(2)
+	latin.Envelope.Properties.ContentType, latin.Envelope.Body = "application/json; charset=ISO-8859-1", []byte("{\"order\":42,\"note\":\"W\xe4hrung\"}")
+	unzipped.Envelope.Properties.ContentEncoding, unzipped.Envelope.Body = "gzip", zipped.Bytes()
+	s.createVisible(t, latin, unzipped)
+	for _, query := range []string{"body.json.order: 42", "body.json.note: Währung", "body.text: währung"} {
+		found := s.read(t, s.selectOwn(t, query))
+		if len(found) != 2 {
+			t.Errorf("%s finds %d of 2", query, len(found))
+		}
+		for _, e := range found {
+			if want := []schemas.Event{latin, unzipped}[e.Sequence-1].Envelope.Body; !bytes.Equal(e.Envelope.Body, want) {
+				t.Errorf("the body %q came back as %q", want, e.Envelope.Body)
+			}
+		}
 	}
 }

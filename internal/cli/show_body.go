@@ -92,15 +92,22 @@ func (p *page) body(e schemas.Event, mayRead bool) {
 	case len(body) == 0:
 		return
 	}
-	whole := p.preview(body)
+	text, isText := e.Envelope.BodyText()
+	if isText && !utf8.Valid(body) {
+		p.WriteString("  decoded; --raw prints the exact bytes\n")
+	}
+	if !isText || bytes.IndexByte(text, 0) >= 0 {
+		text, isText = body, false
+	}
+	whole := p.preview(text, isText)
 	if !whole {
 		p.WriteString("  … (--raw prints all of it)\n")
 	}
 }
 
-// preview writes the beginning of a body, and reports whether that was all.
-func (p *page) preview(body []byte) bool {
-	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
+// preview writes the beginning of a body, or of its text, and reports whether that was all.
+func (p *page) preview(body []byte, isText bool) bool {
+	if !isText {
 		p.block(hex.Dump(body[:min(len(body), hexPreview)]))
 		return len(body) <= hexPreview
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/indent"
@@ -70,8 +69,11 @@ const (
 )
 
 func (b *bodyView) show(r *http.Request, e schemas.Event, body []byte) {
-	tree, isJSON := jsontree.Parse(body, jsontree.Limits{Nodes: maxTreeNodes, Depth: maxTreeDepth})
-	isText := utf8.Valid(body) && !slices.Contains(body, 0)
+	text, isText := schemas.Envelope{Properties: e.Envelope.Properties, Body: body}.BodyText()
+	if isText = isText && !slices.Contains(text, 0); !isText {
+		text = body
+	}
+	tree, isJSON := jsontree.Parse(text, jsontree.Limits{Nodes: maxTreeNodes, Depth: maxTreeDepth})
 	views := []bodyTab{{Name: "tree", Title: "JSON"}, {Name: "image", Title: "Image"}, {Name: "text", Title: "Text"}, {Name: "hex", Title: "Hex"}}
 	possible := map[string]bool{"tree": isJSON, "image": imageType(body) != "", "text": true, "hex": true}
 	views = slices.DeleteFunc(views, func(v bodyTab) bool { return !possible[v.Name] })
@@ -93,7 +95,7 @@ func (b *bodyView) show(r *http.Request, e schemas.Event, body []byte) {
 	case "image":
 		b.Image = messagePath(e) + "/image"
 	case "text":
-		b.Text, b.IsWhole = indent.Text(body, maxBodyText)
+		b.Text, b.IsWhole = indent.Text(text, maxBodyText)
 	case "hex":
 		b.showHex(r, body)
 	}

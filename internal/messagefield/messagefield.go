@@ -112,7 +112,10 @@ func publisherHeader(e schemas.Envelope, name string) any {
 // which of its values counts, and so the message has none.
 func (m *Message) bodyField(f target.Field) (string, error) {
 	if !m.checked {
-		m.checked, m.json = true, validJSON(m.envelope.Body)
+		m.checked = true
+		if text, isText := m.envelope.BodyText(); isText {
+			m.json = validJSON(text)
+		}
 	}
 	if m.json == nil {
 		return "", target.Missing(f)

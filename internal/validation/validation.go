@@ -113,7 +113,11 @@ func (r *run) findBodies(ctx context.Context) error {
 
 func (r *run) check(e schemas.Event) error {
 	r.summary.Messages++
-	err := r.Schema.Check(e.Envelope.Body)
+	body := e.Envelope.Body
+	if text, isText := e.Envelope.BodyText(); isText {
+		body = text
+	}
+	err := r.Schema.Check(body)
 	if r.Checked != nil {
 		if err := r.Checked(); err != nil {
 			return err

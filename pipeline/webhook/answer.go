@@ -138,6 +138,21 @@ type response struct {
 	body   []byte // its beginning
 }
 
+// text returns the beginning of the body, up to most bytes.
+func (r response) text(most int) string {
+	text := r.decoded()
+	return strings.TrimSpace(strings.ToValidUTF8(string(text[:min(len(text), most)]), "�"))
+}
+
+// decoded returns the body in UTF-8, if it has a charset. The transport has decompressed it.
+func (r response) decoded() []byte {
+	e := schemas.Envelope{Properties: schemas.Properties{ContentType: r.header.Get("Content-Type")}, Body: r.body}
+	if text, isText := e.BodyText(); isText {
+		return text
+	}
+	return r.body
+}
+
 // classify returns the error of a response of a service for package retry, nil if the
 // message is handled.
 func (p *poster) classify(from string, r response) error {
@@ -146,7 +161,7 @@ func (p *poster) classify(from string, r response) error {
 		return nil
 	}
 	var err error = &StatusError{
-		Status: r.status, URL: from, Body: printable(r.body[:min(len(r.body), errorBody)]), Type: named(r.header.Get(errorTypeHeader)),
+		Status: r.status, URL: from, Body: r.text(errorBody), Type: named(r.header.Get(errorTypeHeader)),
 	}
 	if class != "" {
 		err = retry.Class(class, err)
@@ -172,7 +187,7 @@ func groupOf(from string, r response) string {
 	if group := named(r.header.Get(groupHeader)); group != "" || len(r.body) <= errorBody {
 		return group
 	}
-	whole := StatusError{Status: r.status, URL: from, Body: printable(r.body[:min(len(r.body), groupBody)])}
+	whole := StatusError{Status: r.status, URL: from, Body: r.text(groupBody)}
 	return schemas.Failure{Message: whole.Error()}.ErrorGroup()
 }
 
@@ -249,7 +264,7 @@ func (a Answer) matches(r response) bool {
 	case a.Header != "":
 		return a.has(r.header.Get(a.Header))
 	case a.Field != "":
-		return a.has(messagefield.JSONText(r.body, a.Field))
+		return a.has(messagefield.JSONText(r.decoded(), a.Field))
 	}
 	return true
 }

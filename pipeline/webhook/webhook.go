@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -242,7 +241,3 @@ func shownURL(raw string) string {
 
 // shown returns scheme and host of a URL, as the rest may be secret.
 func shown(u *url.URL) string { return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() }
-
-func printable(text []byte) string {
-	return strings.TrimSpace(strings.ToValidUTF8(string(text), "�"))
-}

@@ -178,6 +178,14 @@ func TestRulesFindResponses(t *testing.T) {
 	}
 }
 
+func TestErrorInTheCharsetOfTheAnswer(t *testing.T) {
+	service := answering(t, 422, http.Header{"Content-Type": {"text/plain; charset=iso-8859-1"}}, "Ung\xfcltige W\xe4hrung")
+	var status *StatusError
+	if err := post(Config{URL: service.URL}, schemas.Envelope{}, retry.Attempt{}); !errors.As(err, &status) || status.Body != "Ungültige Währung" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestErrorHoldsTheAnswer(t *testing.T) {
 	server := answering(t, 422, nil, "no such customer\xff"+strings.Repeat("x", 1<<20))
 	withPassword := strings.Replace(server.URL, "http://", "http://shop:secret@", 1) + "/services/secret?token=secret"
