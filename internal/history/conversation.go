@@ -50,7 +50,7 @@ func FindConversation(ctx context.Context, store CheckedStore, id, causation str
 		if err := store.Check(ctx); err != nil {
 			return Conversation{}, err
 		}
-		return Conversation{}, &NotFoundError{id}
+		return Conversation{}, &NotFoundError{ID: id}
 	}
 	return c.sorted(), nil
 }

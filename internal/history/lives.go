@@ -70,14 +70,28 @@ func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
 	if err := store.Check(ctx); err != nil {
 		return found, err
 	}
-	return found, &NotFoundError{id}
+	missing := &NotFoundError{ID: id}
+	for _, err := range store.Summaries(ctx, eventstore.Selection{Query: kql.FieldIs("messaging.message.conversation_id", id)}) {
+		if err != nil {
+			return found, err
+		}
+		missing.Correlates = true
+		break
+	}
+	return found, missing
 }
 
 // NotFoundError reports that no message or event has an id.
-type NotFoundError struct{ ID string }
+type NotFoundError struct {
+	ID         string
+	Correlates bool // messages have it as their correlation id, as those of Celery have the id of a task
+}
 
 // Error implements error.
 func (e *NotFoundError) Error() string {
+	if e.Correlates {
+		return fmt.Sprintf("no message or event has the id %q, but it is a correlation id: search for conversation_id: %[1]q", e.ID)
+	}
 	return fmt.Sprintf("no message or event has the id %q: expected a message id, a fingerprint or the id of an event", e.ID)
 }
 
