@@ -36,7 +36,7 @@ func newRig(t *testing.T, b rabbittest.Broker) *rig {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := topology.Declare(t.Context(), conn, topology.Config{QueueType: topology.Classic}); err != nil {
+	if err := topology.Declare(t.Context(), conn, topology.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	r.cfg = subscription.Config{
