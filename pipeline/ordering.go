@@ -34,10 +34,10 @@ type Ordering struct {
 	Within time.Duration
 
 	// Open reports whether messages of a key have failed at the queue of the route and were
-	// neither handled nor discarded since, apart from the one with a fingerprint. It is called
-	// every few seconds for each message that waits. Nil: messages that the process does not
-	// know are not waited for.
-	Open func(ctx context.Context, key, fingerprint string) (bool, error)
+	// neither handled nor discarded since, of which earlier returns true for the envelope and the time of the
+	// first failure; the one with the fingerprint is left out. It is called every few seconds for
+	// each message that waits. Nil: messages that the process does not know are not waited for.
+	Open func(ctx context.Context, key, fingerprint string, earlier func(e schemas.Envelope, failed time.Time) bool) (bool, error)
 }
 
 const (
@@ -61,7 +61,37 @@ func (h *routeHandler) newLine() *ordering.Line {
 	if o.Key == nil {
 		return nil
 	}
-	return ordering.New(ordering.Config{Handlers: h.route.Concurrency, Room: orderingRoom, Within: o.Within, Open: o.Open}, h.now)
+	cfg := ordering.Config{Handlers: h.route.Concurrency, Room: orderingRoom, Within: o.Within}
+	if o.Open != nil {
+		cfg.Open = func(ctx context.Context, w ordering.Waiting) (bool, error) {
+			return o.Open(ctx, w.Key, w.Fingerprint, func(e schemas.Envelope, failed time.Time) bool { return h.isEarlier(e, failed, w) })
+		}
+	}
+	return ordering.New(cfg, h.now)
+}
+
+// isEarlier reports whether a message that failed is earlier than one that waits: one with a sequence
+// number comes before those without. Two messages are never both earlier, or they would wait
+// for each other.
+func (h *routeHandler) isEarlier(e schemas.Envelope, failed time.Time, than ordering.Waiting) bool {
+	sequence := max(0, h.sequenceOf(e))
+	switch {
+	case sequence > 0 && than.Sequence > 0:
+		return sequence < than.Sequence
+	case sequence > 0 || than.Sequence > 0:
+		return sequence > 0
+	}
+	return failed.Before(than.First)
+}
+
+// sequenceOf returns the sequence number of a message; 0 if it has none.
+func (h *routeHandler) sequenceOf(e schemas.Envelope) int64 {
+	of := h.route.Ordering.Sequence
+	if of == nil {
+		return 0
+	}
+	sequence, _ := usercode.CallWithin(h.goroutines, readTimeout, func() (int64, error) { return of(e), nil })
+	return sequence
 }
 
 type ticketKey struct{}
@@ -79,12 +109,8 @@ func (h *routeHandler) arriveInLine(msg *message.Message) (leave func()) {
 	if err != nil {
 		return func() {}
 	}
-	var sequence int64
-	if of := h.route.Ordering.Sequence; of != nil {
-		sequence, _ = usercode.CallWithin(h.goroutines, readTimeout, func() (int64, error) { return of(verified.Envelope), nil })
-	}
 	ticket := h.line.Arrive(ordering.Arrival{
-		Key: h.keyOf(verified.Envelope, h.route.Ordering.Key), Fingerprint: verified.State.Fingerprint, Sequence: sequence, Position: verified.State.Position,
+		Key: h.keyOf(verified.Envelope, h.route.Ordering.Key), Fingerprint: verified.State.Fingerprint, Sequence: h.sequenceOf(verified.Envelope), Position: verified.State.Position,
 	})
 	msg.SetContext(context.WithValue(ctx, ticketKey{}, ticket))
 	return ticket.Leave

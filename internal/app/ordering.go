@@ -4,11 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // addOpenFailures lets the routes of settings with an ordering find failures in the store, if their key is a
@@ -20,12 +22,12 @@ func (a *App) addOpenFailures(settings []config.Route, routes []pipeline.Route) 
 		if !searched {
 			continue
 		}
-		routes[i].Ordering.Open = func(ctx context.Context, key, fingerprint string) (bool, error) {
+		routes[i].Ordering.Open = func(ctx context.Context, key, fingerprint string, earlier func(schemas.Envelope, time.Time) bool) (bool, error) {
 			store, err := a.Store(ctx)
 			if err != nil {
 				return false, err
 			}
-			return history.Failures{Store: store}.Unhandled(ctx, route.Queue, kql.FieldIs(field, key), fingerprint)
+			return history.Unhandled(ctx, store, route.Queue, kql.FieldIs(field, key), fingerprint, earlier)
 		}
 	}
 }

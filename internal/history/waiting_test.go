@@ -39,9 +39,16 @@ func TestUnhandledMessagesOfAKey(t *testing.T) {
 				events = append(events, e)
 			}
 			store := filledStore(t, events)
-			got, err := Failures{Store: store}.Unhandled(t.Context(), "orders", kql.FieldIs("headers.account", test.key), test.of)
-			if err != nil || got != test.want {
-				t.Errorf("got %t, %v", got, err)
+			for _, earlier := range []bool{true, false} {
+				got, err := Unhandled(t.Context(), store, "orders", kql.FieldIs("headers.account", test.key), test.of, func(e schemas.Envelope, failed time.Time) bool {
+					if e.Headers["account"] != "a" || failed.Sub(events[0].Time).Abs() > time.Millisecond {
+						t.Errorf("asked whether a message with the headers %v, which failed at %s, is earlier", e.Headers, failed)
+					}
+					return earlier
+				})
+				if err != nil || got != (test.want && earlier) {
+					t.Errorf("earlier %t: got %t, %v", earlier, got, err)
+				}
 			}
 		})
 	}

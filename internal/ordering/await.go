@@ -26,7 +26,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 		return Alone
 	}
 	l := t.line
-	w := wait{Ticket: t, began: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
+	w := wait{Ticket: t, first: first, began: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
 	switch blocked, _, _ := w.blocked(ctx); {
 	case !l.now().Before(w.end):
 		return Alone
@@ -53,6 +53,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 // wait is one call of Await.
 type wait struct {
 	*Ticket
+	first       time.Time // failure of the message
 	began       time.Time // or of the latest change
 	end, memory time.Time
 	asked       time.Time // when Open was called
@@ -101,7 +102,7 @@ func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct
 		return blocked, changed, again
 	}
 	if now.Sub(w.asked) >= min(max(openEvery, now.Sub(w.began)/10), openAtMost) {
-		open, err := w.line.cfg.Open(ctx, w.key, w.fingerprint)
+		open, err := w.line.cfg.Open(ctx, Waiting{w.key, w.fingerprint, w.sequence, w.first})
 		if w.asked = now; err == nil {
 			w.open = open
 		} else {

@@ -15,9 +15,16 @@ type Config struct {
 	Room     int           // messages that may wait in the process
 	Within   time.Duration // of the first failure of a message, in which it waits
 
-	// Open reports whether messages of a key have failed and were neither handled nor
-	// discarded since, apart from the one with a fingerprint. Nil: this process alone counts.
-	Open func(ctx context.Context, key, fingerprint string) (bool, error)
+	// Open reports whether messages that are earlier than one of their key have failed and were
+	// neither handled nor discarded since. Nil: this process alone counts.
+	Open func(ctx context.Context, w Waiting) (bool, error)
+}
+
+// Waiting is a message that waits for earlier ones.
+type Waiting struct {
+	Key, Fingerprint string
+	Sequence         int64     // 0: it has none
+	First            time.Time // when it failed first
 }
 
 const (
@@ -86,6 +93,7 @@ type Ticket struct {
 	line        *Line
 	key         string // "": it has none
 	fingerprint string
+	sequence    int64
 	settled     bool
 	seen        int // messages of the key that were handled before the attempt
 }
@@ -101,7 +109,7 @@ type Arrival struct {
 // Arrive is called with each message that is delivered, in the order of the queue.
 func (l *Line) Arrive(a Arrival) *Ticket {
 	name, fingerprint := a.Key, a.Fingerprint
-	t := &Ticket{line: l, key: name, fingerprint: fingerprint}
+	t := &Ticket{line: l, key: name, fingerprint: fingerprint, sequence: max(0, a.Sequence)}
 	if name == "" {
 		return t
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func newLine(open func(context.Context, string, string) (bool, error)) *Line {
+func newLine(open func(context.Context, Waiting) (bool, error)) *Line {
 	return New(Config{Handlers: 2, Room: 2, Within: 10 * time.Minute, Open: open}, time.Now)
 }
 
@@ -45,7 +45,7 @@ func TestReplayedFailureReleasesSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var isOpen atomic.Bool
 		isOpen.Store(true)
-		l := newLine(func(context.Context, string, string) (bool, error) { return isOpen.Load(), nil })
+		l := newLine(func(context.Context, Waiting) (bool, error) { return isOpen.Load(), nil })
 		first, second := l.arrive("a", "1", 0), l.arrive("a", "2", 0)
 		first.GivenUp()
 		first.Leave()
@@ -160,11 +160,11 @@ func TestTheStoreDecidesWhenUnsure(t *testing.T) {
 				change()
 			}
 		}
-		l := newLine(func(_ context.Context, key, fingerprint string) (bool, error) {
+		l := newLine(func(_ context.Context, w Waiting) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if asked++; key != "a" || fingerprint != "2" {
-				t.Errorf("asked about %s, %s", key, fingerprint)
+			if asked++; w.Key != "a" || w.Fingerprint != "2" || w.First.IsZero() {
+				t.Errorf("asked about %+v", w)
 			}
 			return open, away
 		})
