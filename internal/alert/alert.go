@@ -29,6 +29,9 @@ type Alert struct {
 	Summary string `json:"summary" doc:"One line"`
 	Detail  string `json:"detail,omitempty"`
 	Link    string `json:"link,omitempty" doc:"Page of the console, if http.url is set"`
+
+	// Muted says by whom and until when a condition that still holds is muted: its alert ends.
+	Muted string `json:"muted,omitempty" doc:"By whom and until when the group of failures is muted, for which the alert has ended"`
 }
 
 // Key identifies an alert among the alerts of all rules.
@@ -79,9 +82,10 @@ type Notice struct {
 	Receiver string    `json:"receiver"`
 	Test     bool      `json:"test"`
 	Time     time.Time `json:"time"`
-	Status   string    `json:"status"` // Firing if any of the alerts fires, else Resolved
-	Alerts   []Item    `json:"alerts"` // those that fire first
-	Others   int       `json:"others"` // number of other alerts that fire, of which the receiver knows
+	Status   string    `json:"status"`  // Firing if any of the alerts fires, else Resolved
+	Alerts   []Item    `json:"alerts"`  // those that fire first
+	Others   int       `json:"others"`  // number of other alerts that fire, of which the receiver knows
+	Omitted  int       `json:"omitted"` // number of further alerts, beyond the most that a rule has
 	Link     string    `json:"link,omitempty"`
 }
 
@@ -115,6 +119,15 @@ func TestNotice(source, receiver, by, link string, now time.Time) Notice {
 		Test: true, Time: now, Status: Firing, Alerts: []Item{item}, Link: link,
 	}
 }
+
+// LaterError is the error of a receiver that says when it takes the next notice.
+type LaterError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *LaterError) Error() string { return e.Err.Error() }
+func (e *LaterError) Unwrap() error { return e.Err }
 
 // noticeID depends on the receiver, the alerts and their changes.
 func noticeID(receiver string, entries []entry) string {

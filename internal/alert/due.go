@@ -62,7 +62,7 @@ func (s *State) due(now time.Time, receiver string, pace Pace) ([]entry, time.Ti
 
 // notice makes the notice of some entries.
 func (s *State) notice(now time.Time, receiver string, entries []entry, link string) Notice {
-	n := Notice{ID: noticeID(receiver, entries), Source: s.Source, Receiver: receiver, Time: now, Status: Resolved, Alerts: []Item{}, Link: link}
+	n := Notice{ID: noticeID(receiver, entries), Source: s.Source, Receiver: receiver, Time: now, Status: Resolved, Alerts: []Item{}, Link: link, Omitted: s.Omitted(receiver)}
 	listed := map[string]bool{}
 	for _, e := range entries {
 		listed[e.Key] = true

@@ -29,6 +29,8 @@ type world struct {
 	lossy    bool // the store saves, and its answer is lost
 	holding  map[string]time.Time
 	down     map[string]bool // receivers
+	later    time.Duration   // for which receivers that are down ask
+	muted    string          // the conditions are muted, by whom and until when
 	deadly   bool            // the process that sends next is killed
 	taken    []taking
 }
@@ -95,6 +97,9 @@ func (p *process) send(_ context.Context, n alert.Notice) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.killed || p.down[n.Receiver] {
+		if p.later > 0 {
+			return &alert.LaterError{After: p.later, Err: errors.New("it answered 429")}
+		}
 		return errors.New("connection refused")
 	}
 	p.taken = append(p.taken, taking{time.Now(), n})
@@ -112,7 +117,7 @@ func (p *process) evaluate(context.Context, json.RawMessage) ([]alert.Alert, jso
 	}
 	var found []alert.Alert
 	for name := range p.holding {
-		found = append(found, alert.Alert{Labels: map[string]string{"queue": name}, Summary: "queue " + name})
+		found = append(found, alert.Alert{Labels: map[string]string{"queue": name}, Summary: "queue " + name, Muted: p.muted})
 	}
 	return found, nil, nil
 }

@@ -3,6 +3,7 @@ package alert_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -266,6 +267,60 @@ func TestReplace(t *testing.T) {
 		p.replace(alert.Set{Receivers: p.set("", "mail").Receivers})
 		time.Sleep(10 * time.Minute)
 		expect(t, w, "chat: orders firing", "mail: orders firing", "mail: orders resolved", "mail: orders firing", "mail: orders resolved")
+	})
+}
+
+// A receiver that asks for a pause gets no notice before its end.
+func TestReceiverAsksForAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.down["chat"], w.later = true, 40*time.Minute
+		p := w.start("a", "chat")
+		defer p.stop()
+		w.hold("orders")
+		time.Sleep(5 * time.Minute)
+		w.change(func(w *world) { w.down["chat"] = false })
+		time.Sleep(30 * time.Minute)
+		expect(t, w)
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing")
+	})
+}
+
+// An alert whose condition is muted ends, and says so.
+func TestMuted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.start("a", "chat")
+		defer p.stop()
+		w.hold("orders")
+		time.Sleep(10 * time.Minute)
+		w.change(func(w *world) { w.muted = "by ada until noon" })
+		time.Sleep(10 * time.Minute)
+		w.change(func(w *world) { w.muted = "" })
+		time.Sleep(10 * time.Minute)
+		expect(t, w, "chat: orders firing", "chat: orders resolved", "chat: orders firing")
+		for i, want := range []string{"", "by ada until noon", ""} {
+			if got := w.taken[i].Alerts[0].Muted; got != want {
+				t.Errorf("notice %d is muted %q", i, got)
+			}
+		}
+	})
+}
+
+// A notice tells how many alerts are left out.
+func TestOmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		p := w.start("a", "chat")
+		defer p.stop()
+		for n := range alert.MaxOfRule + 7 {
+			w.hold(fmt.Sprint("q", n))
+		}
+		time.Sleep(10 * time.Minute)
+		if n := w.taken[0]; len(n.Alerts) != alert.MaxOfRule || n.Omitted != 7 {
+			t.Errorf("%d alerts, and %d are left out", len(n.Alerts), n.Omitted)
+		}
 	})
 }
 

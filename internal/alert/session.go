@@ -15,6 +15,7 @@ const (
 	evaluateTimeout = 2 * time.Minute
 	sendTimeout     = 30 * time.Second
 	stopTimeout     = 10 * time.Second // for notices that are under way
+	longestPause    = time.Hour        // that a receiver can ask for
 )
 
 var sendPauses = backoff.Backoff{Min: 10 * time.Second, Max: 5 * time.Minute}
@@ -266,7 +267,12 @@ func (s *session) sent(r Receiver, entries []entry, err error) {
 	}
 	s.metrics.notices.WithLabelValues(r.Name, "refused").Inc()
 	failures := s.state.receiver(r.Name).Failures + 1
-	s.state.refused(now, r.Name, err, sendPauses.Pause(failures))
+	pause := sendPauses.Pause(failures)
+	var later *LaterError
+	if errors.As(err, &later) {
+		pause = max(pause, min(later.After, longestPause))
+	}
+	s.state.refused(now, r.Name, err, pause)
 	s.Logger.Warn("a receiver of alerts did not take a notice; trying again", "receiver", r.Name, "error", err, "failures", failures)
 }
 

@@ -29,6 +29,7 @@ type RuleState struct {
 	Memory    json.RawMessage `json:"memory,omitempty"` // of the rule
 	Error     string          `json:"error,omitempty"`  // of the latest evaluation
 	Omitted   int             `json:"omitted,omitempty"`
+	Receivers []string        `json:"receivers,omitempty"`
 }
 
 // ReceiverState is the state of a receiver.
@@ -106,12 +107,12 @@ func (t *tracked) item() Item {
 	return item
 }
 
-// maxAlerts bounds the alerts of a rule. Those beyond it are counted.
-const maxAlerts = 500
+// MaxOfRule bounds the alerts of a rule. Those beyond it are counted.
+const MaxOfRule = 500
 
 // observe applies the alerts that a rule has found: these, and no others, hold now.
 func (s *State) observe(now time.Time, rule Rule, found []Alert) {
-	holding, room := map[string]bool{}, maxAlerts
+	holding, room := map[string]bool{}, MaxOfRule
 	for _, t := range s.Alerts {
 		if t.Rule == rule.Name {
 			room--
@@ -121,6 +122,12 @@ func (s *State) observe(now time.Time, rule Rule, found []Alert) {
 	for _, a := range found {
 		a.Rule, a.On, a.Severity, a.Extra = rule.Name, rule.On, rule.Severity, rule.Labels
 		key := a.Key()
+		if a.Muted != "" {
+			if t := s.Alerts[key]; t != nil && t.fires() {
+				t.Alert = a
+			}
+			continue
+		}
 		if s.Alerts[key] == nil && !holding[key] {
 			if room--; room < 0 {
 				omitted++
@@ -135,7 +142,7 @@ func (s *State) observe(now time.Time, rule Rule, found []Alert) {
 			s.end(now, key)
 		}
 	}
-	s.rule(rule.Name).Omitted = omitted
+	s.rule(rule.Name).Omitted, s.rule(rule.Name).Receivers = omitted, rule.Receivers
 }
 
 // hold notes that the condition of an alert holds.
@@ -233,6 +240,18 @@ func (s *State) Untold(receiver string) (n int, since time.Time) {
 		}
 	}
 	return n, since
+}
+
+// Omitted returns the number of alerts beyond the most that a rule has, of rules with a receiver;
+// of all for "".
+func (s *State) Omitted(receiver string) int {
+	n := 0
+	for _, rule := range s.Rules {
+		if receiver == "" || slices.Contains(rule.Receivers, receiver) {
+			n += rule.Omitted
+		}
+	}
+	return n
 }
 
 // Items returns the alerts that fire, then those that are pending, each the oldest first.

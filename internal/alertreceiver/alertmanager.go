@@ -123,6 +123,9 @@ func postable(n alert.Notice) []postableAlert {
 		if p.EndsAt.Before(p.StartsAt) { // Alertmanager refuses such a notice
 			p.EndsAt = p.StartsAt
 		}
+		if item.Muted != "" {
+			p.Annotations["muted"] = item.Muted
+		}
 		if item.Detail != "" {
 			p.Annotations["description"] = item.Detail
 		}

@@ -223,6 +223,40 @@ func TestAlertmanagers(t *testing.T) {
 	}
 }
 
+// A muted alert is told as such, not as mended; what a rule leaves out is told, too.
+func TestMutedAndOmitted(t *testing.T) {
+	s := newServer(t)
+	r := receiver(t, "slack: {url_file: "+write(t, s.URL+"/services/x\n")+"}")
+	n := example()
+	n.Alerts, n.Omitted = n.Alerts[1:], 7
+	n.Alerts[0].Muted = "by ada until 2026-05-08T12:00:00Z: closed"
+	if _, err := r.Send(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"muted: the route", "muted by ada until 2026-05-08T12:00:00Z: closed", "7 more are not listed"} {
+		if !strings.Contains(string(s.body), want) {
+			t.Errorf("no %q in %s", want, s.body)
+		}
+	}
+	if strings.Contains(string(s.body), "good") || strings.Contains(string(s.body), "resolved") {
+		t.Errorf("it is told as mended: %s", s.body)
+	}
+}
+
+// A receiver may say when it takes the next notice.
+func TestRetryAfter(t *testing.T) {
+	limited := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "120")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer limited.Close()
+	_, err := receiver(t, "webhook: {url: '"+limited.URL+"'}").Send(t.Context(), example())
+	var later *alert.LaterError
+	if !errors.As(err, &later) || later.After != 2*time.Minute {
+		t.Errorf("%v", err)
+	}
+}
+
 // An Alertmanager refuses alerts that end before they begin, as clocks that disagree tell them.
 func TestAlertmanagerTimes(t *testing.T) {
 	s := newServer(t)

@@ -9,8 +9,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/watershipmq/watership/internal/alert"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/internal/wording"
@@ -81,9 +84,27 @@ func (p poster) post(ctx context.Context, id string, body []byte) (string, error
 	text, _ := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
 	answer := strings.TrimSpace(response.Status + " " + wording.OneLine(strings.TrimSpace(string(text))))
 	if response.StatusCode/100 != 2 {
-		return "", fmt.Errorf("it answered %s", answer)
+		return "", later(fmt.Errorf("it answered %s", answer), response.Header)
 	}
 	return answer, nil
+}
+
+// later adds the time of a header Retry-After to an error: seconds, or a date by the clock of the
+// receiver.
+func later(err error, header http.Header) error {
+	value := header.Get("Retry-After")
+	if seconds, bad := strconv.ParseUint(value, 10, 20); bad == nil {
+		return &alert.LaterError{After: time.Duration(seconds) * time.Second, Err: err}
+	}
+	at, bad := http.ParseTime(value)
+	if bad != nil {
+		return err
+	}
+	now, bad := http.ParseTime(header.Get("Date"))
+	if bad != nil {
+		now = time.Now()
+	}
+	return &alert.LaterError{After: max(0, at.Sub(now)), Err: err}
 }
 
 // hostOf returns scheme and host of a URL, without path and login.

@@ -63,15 +63,28 @@ func slackOf(n alert.Notice) slackMessage {
 			break
 		}
 		m.Attachments = append(m.Attachments, slackAttachment{
-			Color: slackColour(item), Fallback: escapeSlack(item.Summary), Title: escapeSlack(item.Status + ": " + item.Summary), Link: item.Link,
-			Text: escapeSlack(item.Detail), Footer: escapeSlack(item.Rule + ", " + item.Severity), Time: item.Since.Unix(),
+			Color: slackColour(item), Fallback: escapeSlack(item.Summary), Title: escapeSlack(statusOf(item) + ": " + item.Summary), Link: item.Link,
+			Text: escapeSlack(detailOf(item)), Footer: escapeSlack(item.Rule + ", " + item.Severity), Time: item.Since.Unix(),
 		})
+	}
+	if n.Omitted > 0 {
+		m.Text += fmt.Sprintf(" (%d more are not listed)", n.Omitted)
 	}
 	return m
 }
 
+// detailOf returns the detail of an alert; of a muted one, who muted it.
+func detailOf(item alert.Item) string {
+	if item.Muted != "" {
+		return "muted " + item.Muted
+	}
+	return item.Detail
+}
+
 func slackColour(item alert.Item) string {
 	switch {
+	case item.Status == alert.Resolved && item.Muted != "":
+		return "#888888"
 	case item.Status == alert.Resolved:
 		return "good"
 	case item.Severity == "critical":

@@ -10,7 +10,14 @@ import (
 
 // subject returns one line about a notice.
 func subject(n alert.Notice) string {
-	firing, resolved := len(n.Firing()), len(n.Resolved())
+	firing, resolved, muted := len(n.Firing()), 0, 0
+	for _, item := range n.Resolved() {
+		if statusOf(item) == "muted" {
+			muted++
+		} else {
+			resolved++
+		}
+	}
 	var parts []string
 	if firing > 0 {
 		parts = append(parts, fmt.Sprintf("%d firing", firing))
@@ -18,14 +25,25 @@ func subject(n alert.Notice) string {
 	if resolved > 0 {
 		parts = append(parts, fmt.Sprintf("%d resolved", resolved))
 	}
+	if muted > 0 {
+		parts = append(parts, fmt.Sprintf("%d muted", muted))
+	}
 	text := "[Watership " + n.Source + "] "
 	if n.Test {
 		text += "TEST: "
 	}
 	if len(n.Alerts) == 1 {
-		return text + n.Alerts[0].Status + ": " + wording.OneLine(n.Alerts[0].Summary)
+		return text + statusOf(n.Alerts[0]) + ": " + wording.OneLine(n.Alerts[0].Summary)
 	}
 	return text + strings.Join(parts, ", ") + ": " + wording.OneLine(n.Alerts[0].Summary) + " and others"
+}
+
+// statusOf returns the status of an alert in a word for people: one that is muted is not mended.
+func statusOf(item alert.Item) string {
+	if item.Status == alert.Resolved && item.Muted != "" {
+		return "muted"
+	}
+	return item.Status
 }
 
 const maxListed = 100
@@ -38,7 +56,10 @@ func plain(n alert.Notice) string {
 			fmt.Fprintf(&text, "and %d more\n\n", len(n.Alerts)-i)
 			break
 		}
-		fmt.Fprintf(&text, "%s: %s\n", strings.ToUpper(item.Status), wording.OneLine(item.Summary))
+		fmt.Fprintf(&text, "%s: %s\n", strings.ToUpper(statusOf(item)), wording.OneLine(item.Summary))
+		if item.Muted != "" {
+			fmt.Fprintf(&text, "  muted %s\n", wording.OneLine(item.Muted))
+		}
 		if item.Detail != "" {
 			fmt.Fprintf(&text, "  %s\n", wording.OneLine(item.Detail))
 		}
@@ -54,6 +75,9 @@ func plain(n alert.Notice) string {
 	}
 	if n.Others > 0 {
 		fmt.Fprintf(&text, "%s still firing.\n", wording.Plural(n.Others, "other alert"))
+	}
+	if n.Omitted > 0 {
+		fmt.Fprintf(&text, "%s not listed: a rule has only so many.\n", wording.Plural(n.Omitted, "further alert"))
 	}
 	if n.Link != "" {
 		fmt.Fprintf(&text, "All alerts: %s\n", n.Link)

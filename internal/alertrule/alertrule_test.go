@@ -27,6 +27,7 @@ import (
 
 // rig is a system with an embedded store.
 type rig struct {
+	muted string // by whom and until when the groups of the latest evaluation are
 	*testing.T
 	store    *sqlite.Store
 	system   alertrule.System
@@ -101,6 +102,10 @@ func (r *rig) rule(yaml string) func() []string {
 		if err != nil {
 			r.Fatal(err)
 		}
+		r.muted = ""
+		for _, a := range found {
+			r.muted += a.Muted
+		}
 		memory = next
 		return summaries(found)
 	}
@@ -109,6 +114,9 @@ func (r *rig) rule(yaml string) func() []string {
 func summaries(found []alert.Alert) []string {
 	list := []string{}
 	for _, a := range found {
+		if a.Muted != "" {
+			continue
+		}
 		list = append(list, a.Summary)
 	}
 	return list
@@ -218,6 +226,9 @@ func TestMutedGroups(t *testing.T) {
 		r.event(schemas.Triaged, "orders", "", "", func(e *schemas.Event) { e.State = c.Event(kind, "ada", time.Now()) })
 	}
 	decide(failuregroup.Change{Decision: failuregroup.Muted, Count: 2, Reason: "few"})
+	if r.expect(fresh()); r.muted != "by ada up to 2 further failures: few" {
+		t.Errorf("muted %s", r.muted)
+	}
 	r.expect(fresh())
 	r.event(schemas.Poisoned, "orders", "m2", "price is wrong")
 	r.expect(fresh())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -14,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/alert"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 // groupRule finds groups of failures that are new, or that fail again after all of their
@@ -37,7 +39,7 @@ type group struct {
 	Error string `json:"error,omitempty"`
 }
 
-// maxGroups bounds the groups with an alert. The oldest stay.
+// maxGroups bounds the groups with an alert. With so many, no new ones are read until some end.
 const maxGroups = 1000
 
 // maxFresh bounds the new groups of one evaluation, each of which takes some queries.
@@ -78,15 +80,29 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 	if m.Groups, err = r.open(ctx, failures, m.Groups); err != nil {
 		return nil, nil, err
 	}
-	m.Groups = m.Groups[:min(len(m.Groups), maxGroups)]
 	next, err := json.Marshal(m)
 	found := []alert.Alert{}
 	for _, g := range m.Groups {
-		if !states.IsMuted(g.Kind) {
-			found = append(found, r.alert(g))
-		}
+		a := r.alert(g)
+		a.Muted = muted(states.Of(g.Kind).Muted)
+		found = append(found, a)
 	}
 	return found, next, err
+}
+
+// muted says by whom and until when a group is muted; "": it is not.
+func muted(m *failuregroup.Mute) string {
+	if m == nil {
+		return ""
+	}
+	text := "by " + m.By
+	if m.Until != nil {
+		text += " until " + m.Until.UTC().Format(time.RFC3339)
+	}
+	if m.Count > 0 {
+		text += fmt.Sprintf(" up to %s", wording.Plural(m.Count, "further failure"))
+	}
+	return strings.TrimSuffix(text+": "+m.Reason, ": ")
 }
 
 // resolvedTooLate returns the groups that operators resolved since the latest evaluation and that
@@ -140,7 +156,7 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 			return nil, err
 		}
 		if kind := history.KindOf(failure); !seen[kind] {
-			if len(fresh) == maxFresh { // the next evaluation goes on here
+			if len(fresh) == maxFresh || len(seen) >= maxGroups { // a later evaluation goes on here
 				complete = failure.Sequence - 1
 				break
 			}

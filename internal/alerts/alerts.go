@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watershipmq/watership/internal/alert"
@@ -17,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/alertrule"
 	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/routestate"
 )
@@ -205,6 +207,7 @@ func (r *Role) Run(ctx context.Context, server *app.Server) error {
 	if err := errors.Join(err, noStore); err != nil {
 		return err
 	}
+	system.Diagnose = sinceReady(server.Ready, system.Diagnose)
 	notifier := alert.New(alert.Config{
 		Store: store, Source: system.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
 		Link: r.link, Logger: r.service.App.Logger(), Registerer: server.Registerer(),
@@ -217,6 +220,21 @@ func (r *Role) Run(ctx context.Context, server *app.Server) error {
 		notifier.Run(ctx)
 	}
 	return err
+}
+
+// sinceReady leaves out what doctor finds about serve until this process was ready once: while it
+// starts, it is not ready, which is no error.
+func sinceReady(ready func(context.Context) error, diagnose func(context.Context) []doctor.Finding) func(context.Context) []doctor.Finding {
+	var was atomic.Bool
+	return func(ctx context.Context) []doctor.Finding {
+		if !was.Load() && ready(ctx) == nil {
+			was.Store(true)
+		}
+		if was.Load() {
+			return diagnose(ctx)
+		}
+		return slices.DeleteFunc(diagnose(ctx), func(f doctor.Finding) bool { return f.Check == "serve" })
+	}
 }
 
 // apply gives the notifier its rules and receivers, once it runs.

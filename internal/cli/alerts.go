@@ -32,6 +32,7 @@ and notifies the receivers of alerts.receivers.`,
 					return err
 				}
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to.omitted(v)
 				return writeItems(to.Out, format, v.Alerts, func() error { return to.alerts(v, time.Now()) })
 			})
 		},
@@ -109,6 +110,15 @@ func (p printer) alerts(v alerts.View, now time.Time) error {
 		p.Warn("no process evaluates the rules since %s", wording.Time(*v.Saved))
 	}
 	return nil
+}
+
+// omitted tells of the alerts that are not listed, in every format.
+func (p printer) omitted(v alerts.View) {
+	for _, r := range v.Rules {
+		if r.Omitted > 0 {
+			p.Warn("%s of rule %s not listed: a rule has at most %d at a time", wording.Plural(r.Omitted, "further alert"), r.Name, alert.MaxOfRule)
+		}
+	}
 }
 
 func (p printer) alertTable(items []alert.Item) error {
