@@ -272,13 +272,10 @@ func (h *hardCases) anothersUser(t *testing.T) {
 
 func (h *hardCases) ctl(t *testing.T, args ...string) {
 	t.Helper()
-	script, service := os.Getenv("WATERSHIP_TEST_SERVICES"), "rabbitmq4"
-	if strings.HasPrefix(h.Version, "3.") {
-		service = "rabbitmq3"
-	}
+	script := os.Getenv("WATERSHIP_TEST_SERVICES")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, script, append([]string{"ctl", service}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, script, append([]string{"ctl", h.ServiceName()}, args...)...).CombinedOutput(); err != nil {
 		t.Skipf("no second user: %v\n%s", err, out)
 	}
 }

@@ -251,8 +251,8 @@ func (b Broker) Alarm(t testing.TB) (lift func()) {
 // awaitAlarm is Erlang that returns once the node has an alarm.
 const awaitAlarm = `Await = fun Await() -> case rabbit_alarm:get_local_alarms() of [] -> timer:sleep(10), Await(); _ -> ok end end, Await().`
 
-// service returns the name that scripts/services has for this broker.
-func (b Broker) service() string {
+// ServiceName returns the name that scripts/services has for this broker.
+func (b Broker) ServiceName() string {
 	for started := range strings.FieldsSeq(os.Getenv("WATERSHIP_TEST_SERVICES_STARTED")) {
 		if name, address, _ := strings.Cut(started, "="); strings.HasPrefix(b.URL, address) {
 			return name
@@ -265,7 +265,7 @@ func (b Broker) service() string {
 // Service(t, "ctl", "status"). It is safe for concurrent use.
 func (b Broker) Service(t testing.TB, verb string, args ...string) {
 	t.Helper()
-	script, name := os.Getenv("WATERSHIP_TEST_SERVICES"), b.service()
+	script, name := os.Getenv("WATERSHIP_TEST_SERVICES"), b.ServiceName()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, script, append([]string{verb, name}, args...)...)

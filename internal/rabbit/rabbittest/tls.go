@@ -39,7 +39,7 @@ func TLS(t testing.TB) Secure {
 func serverWithTLS(t testing.TB) Broker {
 	t.Helper()
 	for _, b := range servers(t) {
-		if b.service() == "rabbitmq4" {
+		if b.ServiceName() == "rabbitmq4" {
 			return b
 		}
 	}
