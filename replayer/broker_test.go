@@ -1,10 +1,14 @@
 package replayer
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/replayer/internal/planbroker"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // TestPlanChecksRoutes: a plan counts messages that would reach no queue other than
@@ -49,5 +53,19 @@ func TestPlanWithoutAManagementAPI(t *testing.T) {
 	toQueue.Target = Target{Kind: ToQueue, Queue: f.queue}
 	if plan, err := New(cfg).Plan(t.Context(), toQueue); err != nil || plan.Total != 1 || plan.Unroutable() != 0 {
 		t.Errorf("to a queue: %d to send, %d to no queue (%v)", plan.Total, plan.Unroutable(), err)
+	}
+}
+
+// partitioned is a management API that does not answer, as during a partition of the cluster.
+type partitioned struct{ planbroker.RouteChecker }
+
+func (partitioned) Routable(context.Context, schemas.Envelope) (bool, error) {
+	return false, errors.New("management API: context deadline exceeded")
+}
+
+func TestPlanWithASilentManagementAPI(t *testing.T) {
+	err := newRoutes(partitioned{}).add(t.Context(), Route{Exchange: "shop", RoutingKey: "k"}, schemas.Envelope{Exchange: "shop"})
+	if err == nil || !strings.HasSuffix(err.Error(), "context deadline exceeded: try again, or go on with --unchecked-routes") {
+		t.Error(err)
 	}
 }

@@ -87,7 +87,10 @@ func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (ro
 	case to.Queue != "":
 		return r.broker.QueueExists(ctx, to.Queue)
 	}
-	return r.broker.Routable(ctx, e)
+	if routable, err = r.broker.Routable(ctx, e); err != nil && ctx.Err() == nil { // as during a partition of the cluster
+		err = fmt.Errorf("%w: try again, or go on with --unchecked-routes", err)
+	}
+	return routable, err
 }
 
 // sorted returns the routes, the busiest first.
