@@ -43,6 +43,8 @@ type Server struct {
 	audit    *auditor                 // records for the guard
 	started  time.Time
 
+	standstill standstill // of indexing
+
 	reloading reloading
 	reloaded  atomic.Pointer[Reloaded] // nil: it was not reloaded
 }
@@ -236,7 +238,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	if err := running.StoreError(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	return nil
+	return s.indexingError(ctx, running)
 }
 
 // brokerError returns an error unless every connection is open and the handlers
