@@ -35,8 +35,19 @@ type queueHandler struct {
 func (h queueHandler) run(msg *message.Message) error {
 	ctx, err := msg.Context(), h.handleOrPoison(msg)
 	transport.Settle(ctx, err == nil && !isNacked(msg))
+	if err != nil && ctx.Err() != nil && !usercode.Aborted(err) {
+		return endedDelivery{err}
+	}
 	return err
 }
+
+// endedDelivery is the error of a message whose delivery has ended: its connection is lost, which
+// has one line of the log for all its messages, or the pipeline stops. The router does not log
+// what is context.Canceled.
+type endedDelivery struct{ error }
+
+func (e endedDelivery) Unwrap() error        { return e.error }
+func (e endedDelivery) Is(target error) bool { return target == context.Canceled }
 
 func isNacked(msg *message.Message) bool {
 	select {

@@ -76,6 +76,7 @@ type Pipeline struct {
 	reloads      chan reload
 	consuming    *transport.Connection
 	sending      *rabbit.Connection // events, delays and poison
+	declaring    *rabbit.Connection // RabbitMQ closes it when it cannot declare something in time
 	returning    *rabbit.Connection // messages to the queues of services, and parked copies
 	outgoing     *rabbit.Connection // outgoing messages of handlers
 
@@ -126,7 +127,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.reconciler = topology.Reconciler{Conn: p.sending, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.reconciler = topology.Reconciler{Conn: p.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.delayQueues = newDelayQueues(p.reconciler)
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
@@ -157,6 +158,7 @@ func (p *Pipeline) connectAll() (err error) {
 		connection **rabbit.Connection
 		name       string
 	}{
+		{&p.declaring, "watership declaring"},
 		{&p.sending, "watership publishing"},
 		{&p.returning, "watership returning"},
 		{&p.outgoing, "watership outgoing"},
@@ -227,7 +229,7 @@ func (p *Pipeline) Routes() []RouteState {
 // Err returns the reason why no messages are delivered or published now; nil while the
 // broker is connected.
 func (p *Pipeline) Err() error {
-	return cmp.Or(p.consuming.Err(), p.sending.Err(), p.returning.Err(), p.outgoing.Err())
+	return cmp.Or(p.consuming.Err(), p.sending.Err(), p.returning.Err(), p.outgoing.Err(), p.declaring.Err())
 }
 
 // Held returns an error that names the messages that are held; nil while there are none.
@@ -252,7 +254,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { p.reconciler.Reconcile(reconciling) })
 	work.Go(func() {
-		role.Watcher{Topology: p.cfg.Topology, Connection: p.sending, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, func(r role.Role) bool { return p.cfg.has(Role(r)) })
+		role.Watcher{Topology: p.cfg.Topology, Connection: p.declaring, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, func(r role.Role) bool { return p.cfg.has(Role(r)) })
 	})
 	work.Go(func() { p.pauses.Watch(ctx) })
 	running, end := context.WithCancel(ctx)

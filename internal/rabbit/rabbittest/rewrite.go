@@ -31,6 +31,18 @@ func (b Broker) RewriteSent(t testing.TB, up func(frame []byte) []byte) string {
 	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return up, same })
 }
 
+// RewriteSentByEach is RewriteSent with a function for each connection.
+func (b Broker) RewriteSentByEach(t testing.TB, new func() (up func(frame []byte) []byte)) string {
+	t.Helper()
+	same := func(frame []byte) []byte { return frame }
+	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return new(), same })
+}
+
+// IsMethod reports whether a frame has a method (AMQP 0-9-1 §1.8).
+func IsMethod(frame []byte, class, method uint16) bool {
+	return frame[0] == methodFrame && binary.BigEndian.Uint16(frame[frameStart:]) == class && binary.BigEndian.Uint16(frame[frameStart+2:]) == method
+}
+
 // startProxy starts a proxy and calls new for each connection: up rewrites the frames
 // sent to the broker, down those sent to the client.
 func (b Broker) startProxy(t testing.TB, new func() (up, down rewriteFrame)) string {
