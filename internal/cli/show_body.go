@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -93,11 +92,13 @@ func (p *page) body(e schemas.Event, mayRead bool) {
 		return
 	}
 	text, isText := e.Envelope.BodyText()
-	if isText && !utf8.Valid(body) {
-		p.WriteString("  decoded; --raw prints the exact bytes\n")
-	}
-	if !isText || bytes.IndexByte(text, 0) >= 0 {
+	switch {
+	case !isText || bytes.IndexByte(text, 0) >= 0:
 		text, isText = body, false
+	case bytes.HasSuffix(body, text):
+		text = body // with its byte order mark
+	default:
+		p.WriteString("  decoded; --raw prints the exact bytes\n")
 	}
 	whole := p.preview(text, isText)
 	if !whole {
