@@ -33,5 +33,8 @@
 //
 // Without effect are Config.Publish.ChannelPoolSize, ConfirmDelivery and
 // Transactional (publishing is always confirmed), Config.Consume.Qos.PrefetchSize
-// and Global (a channel has one consumer).
+// and Global (a channel has one consumer). Config.Consume.Exclusive has an effect on
+// classic queues alone: RabbitMQ accepts several exclusive consumers of a quorum queue.
+// There, x-single-active-consumer in Config.Queue.Arguments lets one consumer at a time
+// receive messages.
 package transport
