@@ -150,7 +150,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 			Publisher: p.ownPublisher, Gate: rh.gate, Unordered: p.cfg.queueType(route) != Classic, Standby: p.metrics.Standby.WithLabelValues(route.Queue), Logger: p.cfg.Logger,
 		})
 		p.places[route.Queue] = rh.places
-		options = append(options, transport.Locked(func() transport.Lock { return rh.places.NewHold() }))
+		options = append(options, transport.Locked(func() transport.Lock { return rh.places.NewHold() }), transport.BeforeRequeue(rh.keepPlaces))
 	}
 	concurrent, err := p.subscriber(role.Routes, logger,
 		append(options, transport.Concurrency(route.Concurrency+route.waitingRoom()), transport.MaxBytes(p.cfg.MaxBytes))...)

@@ -207,6 +207,13 @@ func (h *routeHandler) leave(ctx context.Context, t *fairness.Ticket, delay time
 	return h.places.Write(ctx)
 }
 
+// keepPlaces keeps the places of all messages that have arrived, before some of them are requeued.
+func (h *routeHandler) keepPlaces(ctx context.Context) {
+	if err := h.places.Write(ctx); err != nil {
+		h.logger.Warn("the places of requeued messages are not kept; they may be handled out of order", "queue", h.route.Queue, "error", err)
+	}
+}
+
 // keepOrder keeps the place of a message whose attempt failed, if its key is ordered. It does
 // not wait for its key otherwise.
 func (h *routeHandler) keepOrder(ctx context.Context, state *schemas.State, d retry.Decision) error {

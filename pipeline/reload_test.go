@@ -326,3 +326,55 @@ func TestReloadKeepsOrder(t *testing.T) {
 		}
 	}
 }
+
+// A process gives many messages of a key back while a handler has the first one, and again when
+// it has got a few of them. They come in their order.
+func TestReloadGivesBackInOrder(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const messages, reloads = 100, 4
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		queue := rabbittest.Name(t)
+		free := make(chan struct{})
+		var mu sync.Mutex // guards begun
+		var begun []string
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(begun)
+		}
+		route := Route{
+			Queue: queue, Fairness: Fairness{Ordered: true, Key: keyHeader},
+			Handler: handler(func(msg *message.Message) error {
+				mu.Lock()
+				begun = append(begun, string(msg.Payload))
+				mu.Unlock()
+				<-free
+				return nil
+			}),
+		}
+		r := start(t, b, func(c *Config) { c.Routes = []Route{route} })
+		for i := range messages {
+			r.publish("", queue, keyed("k", fmt.Sprintf("%03d", i)))
+		}
+		for n := range reloads {
+			rabbittest.Eventually(t, "a handler has a message, and every second time the process has all", func() bool {
+				return count() == n+1 && (n%2 > 0 || b.Len(t, queue) == 0)
+			})
+			reloaded := make(chan error)
+			go func() { reloaded <- r.reload(nil, route) }()
+			rabbittest.Eventually(t, "the route stops", func() bool { return r.consumers(queue) == 0 })
+			free <- struct{}{}
+			if err := <-reloaded; err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(free)
+		r.waitFor(messages, schemas.Handled)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(begun) != messages || !slices.IsSorted(begun) {
+			t.Errorf("handled %v", begun)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -31,7 +32,7 @@ func (s *subscription) deliver(ctx context.Context, h *inFlight) bool {
 	case s.out <- h.message:
 		return true
 	case <-s.stop:
-		s.requeue(h.acks, h.delivery)
+		s.requeue(ctx, h.acks, h.delivery)
 	case <-ctx.Done():
 	}
 	s.end(h)
@@ -115,13 +116,45 @@ func (s *subscription) requeueAfterPause(ctx context.Context, h *inFlight) {
 	if requeue {
 		s.pause(ctx, s.opts.nackBackoff.Pause(s.nackCounter.nacked(h.delivery)))
 	}
+	if requeue {
+		s.prepareRequeue(ctx)
+	}
 	s.nack(h.acks, h.delivery, requeue)
 }
 
+// requeueNew requeues messages that have not arrived.
+func (s *subscription) requeueNew(ctx context.Context, acks *acks, messages ...*amqp.Delivery) {
+	if s.opts.beforeRequeue != nil {
+		for _, d := range messages {
+			msg, done := s.message(ctx, d, &deliveryState{redelivered: d.Redelivered})
+			defer done()
+			defer s.opts.onArrival(msg)()
+		}
+	}
+	for _, d := range messages {
+		s.requeue(ctx, acks, d)
+	}
+}
+
 // requeue requeues a message that no handler has.
-func (s *subscription) requeue(acks *acks, d *amqp.Delivery) {
+func (s *subscription) requeue(ctx context.Context, acks *acks, d *amqp.Delivery) {
 	s.opts.onRequeue(1)
+	s.prepareRequeue(ctx)
 	s.nack(acks, d, true)
+}
+
+// prepareTimeout bounds the call of the function of BeforeRequeue.
+const prepareTimeout = 5 * time.Second
+
+// prepareRequeue calls the function of BeforeRequeue, unless the session is lost, so that RabbitMQ
+// has requeued its messages. ctx is the session's, and may have ended with the subscription.
+func (s *subscription) prepareRequeue(ctx context.Context) {
+	if lost := context.Cause(ctx); s.opts.beforeRequeue == nil || lost != nil && !errors.Is(lost, context.Canceled) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.values, prepareTimeout)
+	defer cancel()
+	s.opts.beforeRequeue(ctx)
 }
 
 func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {

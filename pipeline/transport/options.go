@@ -26,6 +26,7 @@ type options struct {
 	onArrival      func(*message.Message) (settled func())
 	newLock        func() Lock
 	onState        func(error)
+	beforeRequeue  func(context.Context) // nil: messages may be requeued that have not arrived
 
 	settledByHandlers bool
 }
@@ -99,6 +100,14 @@ func OnRequeue(f func(messages int)) Option {
 // called when the message is acked or requeued.
 func OnArrival(f func(msg *message.Message) (settled func())) Option {
 	return func(o *options) { o.onArrival = f }
+}
+
+// BeforeRequeue sets a function that a Subscriber calls, from any goroutine, before it requeues a
+// message, to keep the order of messages: a quorum queue puts a message that is requeued behind
+// others that were requeued before, or behind all if it has no delivery limit. Each message has
+// arrived by then, as OnArrival says.
+func BeforeRequeue(f func(ctx context.Context)) Option {
+	return func(o *options) { o.beforeRequeue = f }
 }
 
 // Lock decides when a subscription may consume its queue.

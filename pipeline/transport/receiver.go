@@ -37,7 +37,7 @@ func (in *receiver) run(ctx context.Context) {
 			return // the channel is gone
 		}
 	}
-	in.requeueRest()
+	in.requeueRest(ctx)
 }
 
 // mostUnacknowledged returns the number of messages that the broker requeues, at most, if the
@@ -70,7 +70,7 @@ func (in *receiver) receive(ctx context.Context) (resume bool) {
 		}
 		if !in.acquireBytes(ctx, size) {
 			in.releaseSlot()
-			in.requeue(in.acks, d)
+			in.requeueNew(ctx, in.acks, d)
 			return false
 		}
 		in.dispatch(ctx, d, size)
@@ -121,20 +121,22 @@ func (in *receiver) receiveOrRequeue(ctx context.Context, d *amqp.Delivery) {
 	if size := in.budget.sizeOf(d); in.tryAcquire(size) {
 		in.dispatch(ctx, d, size)
 	} else {
-		in.requeue(in.acks, d)
+		in.requeueNew(ctx, in.acks, d)
 	}
 }
 
 // requeueRest cancels the consumer and requeues the prefetched messages. It does so also after the
 // context of the session has ended, as it does once no handler has a message: the channel is
 // open, and the broker may have sent others since.
-func (in *receiver) requeueRest() {
+func (in *receiver) requeueRest(ctx context.Context) {
 	if in.restRequeued || in.session.Cancel() != nil {
 		return
 	}
+	var rest []*amqp.Delivery
 	for d := range in.session.Deliveries {
-		in.requeue(in.acks, &d)
+		rest = append(rest, &d)
 	}
+	in.requeueNew(ctx, in.acks, rest...)
 	in.restRequeued = true
 }
 
@@ -156,7 +158,7 @@ func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	case in.opts.settledByHandlers:
 		in.deliver(ctx, h)
 	case in.opts.concurrency == 1:
-		h.onStop = in.requeueRest
+		h.onStop = func() { in.requeueRest(ctx) }
 		in.handle(ctx, h)
 	default:
 		in.handlers.Go(func() { in.handle(ctx, h) })
