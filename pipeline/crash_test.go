@@ -34,7 +34,7 @@ func TestCrashingProcess(t *testing.T) {
 		t.Skip("only within TestCrashLoop")
 	}
 	p, err := New(Config{
-		URL: url, Topology: schemas.Topology{Prefix: prefix}, QueueType: Classic, Logger: slog.New(slog.DiscardHandler),
+		URL: url, Topology: schemas.Topology{Prefix: prefix}, Logger: slog.New(slog.DiscardHandler),
 		Routes: []Route{{
 			Queue: queue, Concurrency: concurrency, Policy: &retry.Policy{}, MaxDeliveries: 4,
 			Handler: handler(func(msg *message.Message) error {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -299,7 +300,7 @@ func TestRouteArguments(t *testing.T) {
 		}
 		for queue, args := range map[string]amqp.Table{
 			prior:   {"x-max-priority": int32(5), "x-queue-type": "classic"},
-			ordered: {"x-queue-type": "classic"},
+			ordered: {"x-queue-type": "quorum", "x-delivery-limit": int32(math.MaxInt32)},
 		} {
 			if _, err := b.Channel(t).QueueDeclare(queue, true, false, false, false, args); err != nil {
 				t.Errorf("queue %s has other arguments: %v", queue, err)

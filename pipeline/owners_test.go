@@ -69,7 +69,7 @@ func (o *owners) hook(process string) func(context.Context, schemas.Event) error
 func (o *owners) startService(i int) {
 	service := &rig{t: o.t, broker: o.broker, topology: o.topology, log: o.log}
 	service.cfg = Config{
-		URL: o.broker.URL, Topology: o.topology, QueueType: Classic, Logger: o.log.Logger(), StopTimeout: 10 * time.Second,
+		URL: o.broker.URL, Topology: o.topology, Logger: o.log.Logger(), StopTimeout: 10 * time.Second,
 		Default:  attemptsAfter(5 * time.Second),
 		OnPoison: o.hook(fmt.Sprint("service ", i)),
 		Routes: []Route{{
@@ -184,7 +184,7 @@ func TestDueMessageOfAnotherProcess(t *testing.T) {
 		b.DeleteQueue(t, queue)
 		service := &rig{t: t, broker: b, topology: serve.topology, log: serve.log}
 		service.cfg = Config{
-			URL: b.URL, Topology: serve.topology, QueueType: Classic, Logger: serve.log.Logger(), Default: attemptsAfter(100 * time.Millisecond),
+			URL: b.URL, Topology: serve.topology, Logger: serve.log.Logger(), Default: attemptsAfter(100 * time.Millisecond),
 			Routes: []Route{{Queue: queue, Handler: handler(func(msg *message.Message) error {
 				if retry.AttemptFrom(msg.Context()).Number == 1 {
 					return errBroken

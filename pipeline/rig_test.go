@@ -45,8 +45,7 @@ func handler(f func(msg *message.Message) error) message.HandlerFunc {
 
 func attemptsAfter(delays ...time.Duration) *retry.Policy { return &retry.Policy{Delays: delays} }
 
-// start runs a pipeline whose queues are classic unless adjusted, since these tests are
-// quicker then. Adjust may be nil.
+// start runs a pipeline. Adjust may be nil.
 func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := startSilent(t, b, adjust)
@@ -67,7 +66,7 @@ func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
 	r.cfg = Config{
-		URL: b.URL, Topology: r.topology, QueueType: Classic, Logger: r.log.Logger(),
+		URL: b.URL, Topology: r.topology, Logger: r.log.Logger(),
 		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond), Standalone: true,
 	}
 	if adjust != nil {
