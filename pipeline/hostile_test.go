@@ -249,6 +249,42 @@ func TestOwnQueuesByAnotherExchange(t *testing.T) {
 	})
 }
 
+// TestForgedDeathsInDelayQueues: RabbitMQ 3.x counts a death in the entry of x-death that a
+// publisher wrote for a delay queue. Such a state is not told from Watership's there without
+// keys if the entry begins at 0, but it leads to no queue of Watership and to no user.
+func TestForgedDeathsInDelayQueues(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		o := startTown(t, b, nil)
+		wait := o.topology.Delay(50 * time.Millisecond)
+		writer := o.broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`}).Channel(t)
+		send := func(queue string, attempt int, died int64) {
+			e := schemas.Envelope{Exchange: o.shop, RoutingKey: "k", Properties: schemas.Properties{UserID: "guest"}}
+			state := schemas.State{Fingerprint: e.Fingerprint(), Queue: queue, Time: time.Unix(1, 0), Failure: schemas.Failure{Message: "forged"}}
+			p := schemas.DefaultFrameMax.Wrap(e, state)
+			p.Headers["watership-attempt"] = int64(attempt)
+			p.Headers["x-death"] = []any{amqp.Table{
+				"queue": wait, "reason": "expired", "exchange": o.topology.Direct(), "routing-keys": []any{wait}, "count": died,
+			}}
+			if err := writer.Publish("", wait, false, false, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(o.victim, 1, 1)
+		for _, died := range []int64{0, 1} {
+			send(o.topology.Log(), 1, died)
+			send(o.victim, -1000, died)
+		}
+		o.wantGivenUpUntried(5)
+		if !strings.HasPrefix(b.Version, "3.") {
+			return
+		}
+		send(o.orders, 1, 0)
+		if e := o.wait(schemas.RetryScheduled); e.Attempt != 2 || e.Envelope.Properties.UserID != "" {
+			t.Errorf("it has attempt %d and user %q", e.Attempt, e.Envelope.Properties.UserID)
+		}
+	})
+}
+
 // TestNoAttemptBeyondThePolicy: however a message comes back whose attempts are used
 // up, its handler does not see it again.
 func TestNoAttemptBeyondThePolicy(t *testing.T) {

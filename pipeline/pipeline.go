@@ -279,6 +279,7 @@ func (p *Pipeline) checkBroker(ctx context.Context) error {
 	major, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(major)
 	p.deathChecker.Trusted = n >= firstTrustedVersion
+	p.verifier.ForgeableDeaths = !p.deathChecker.Trusted
 	former, err := p.reconciler.FormerDelays(ctx)
 	if err != nil {
 		return fmt.Errorf("looking for delay queues of a former release: %w", err)

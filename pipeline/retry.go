@@ -44,7 +44,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		return r.poisonUnknown(ctx, arrived, reason)
 	}
 	label, route := r.labels.Of(ctx, death.Queue), r.routeOf(death.Queue)
-	verified, err := r.verifier.Verify(letter, death.Exchange, death.Queue)
+	verified, err := r.verifier.VerifyDead(letter, death)
 	if err != nil {
 		return r.poisonUnreadable(ctx, route, err)
 	}

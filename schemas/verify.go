@@ -24,6 +24,11 @@ type Verifier struct {
 	// FormerRelease accepts a state also if the message came by the default
 	// exchange, as a former release published it.
 	FormerRelease bool
+
+	// ForgeableDeaths is whether the broker keeps what a publisher wrote into x-death, as
+	// RabbitMQ before 4.0 does. The user_id of a state that counts by a death is removed
+	// then, unless a signature covers it.
+	ForgeableDeaths bool
 }
 
 // VerifiedState is a message with its verified state.
@@ -56,7 +61,7 @@ func (v *Verifier) Verify(arrived Envelope, exchange, queue string) (VerifiedSta
 		if err != nil {
 			return VerifiedState{}, err
 		}
-		if v.Keys.accepts(arrived, forQueue) && v.Fingerprints.Matches(e, state.Fingerprint) {
+		if isWritten(headers) && v.Keys.accepts(arrived, forQueue) && v.Fingerprints.Matches(e, state.Fingerprint) {
 			return VerifiedState{Envelope: e, State: state}, nil
 		}
 	}
@@ -64,6 +69,26 @@ func (v *Verifier) Verify(arrived Envelope, exchange, queue string) (VerifiedSta
 	fresh.Mismatch = true
 	return fresh, nil
 }
+
+// VerifyDead is Verify for a dead letter, by its newest death.
+func (v *Verifier) VerifyDead(letter Envelope, death Death) (VerifiedState, error) {
+	verified, err := v.Verify(letter, death.Exchange, death.Queue)
+	if verified.State.Queue != "" {
+		v.removeUser(letter, &verified)
+	}
+	return verified, err
+}
+
+// removeUser removes the user_id of a state that counts by a death, if that proves nothing.
+func (v *Verifier) removeUser(arrived Envelope, verified *VerifiedState) {
+	_, signed := arrived.Headers[headerSignature]
+	if v.ForgeableDeaths && !(signed && v.Keys.Signs()) {
+		verified.Envelope.Properties.UserID = ""
+	}
+}
+
+// isWritten reports whether Watership can have written a state: it counts attempts from 0.
+func isWritten(headers typedTable) bool { return headers.int(headerAttempt) >= 0 }
 
 // VerifyReport verifies a message that the consumer of a queue published to the exchange
 // for reports, with the exchange and routing key by which the consumer says that it got
@@ -119,20 +144,24 @@ func (v *Verifier) trustsExchange(exchange string) bool {
 }
 
 // VerifyDue verifies a message that should have waited in a delay queue, by its
-// newest death, which the broker wrote. found reports whether the state counts;
-// otherwise the message is new.
+// only death, which the broker wrote: Watership publishes none. found reports whether the
+// state counts; otherwise the message is new. A state for a queue of Watership never counts.
 func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bool, err error) {
 	waited := false
-	if deaths := deathsOf(arrived.Headers); len(deaths) > 0 {
-		newest := deaths[0]
-		waited = arrived.Exchange == newest.Exchange && v.trustsExchange(newest.Exchange) &&
-			(v.Topology.IsDelay(newest.Queue) || v.FormerRelease && v.Topology.IsFormerDelay(newest.Queue))
+	if deaths := deathsOf(arrived.Headers); len(deaths) == 1 && deaths[0].Count == 1 {
+		only := deaths[0]
+		waited = arrived.Exchange == only.Exchange && v.trustsExchange(only.Exchange) &&
+			(v.Topology.IsDelay(only.Queue) || v.FormerRelease && v.Topology.IsFormerDelay(only.Queue))
 	}
 	verified, found, err = v.verifyHop(arrived, waited, forDelay)
-	if found && verified.State.Queue == "" {
+	if !found || err != nil {
+		return verified, found, err
+	}
+	if queue := verified.State.Queue; queue == "" || v.Topology.Owns(queue) {
 		return v.VerifyMark(arrived), false, nil
 	}
-	return verified, found, err
+	v.removeUser(arrived, &verified)
+	return verified, true, nil
 }
 
 // VerifyWaiting verifies a message from a delay queue, whose delay is not over.
@@ -148,7 +177,7 @@ func (v *Verifier) VerifyPoison(arrived Envelope) (verified VerifiedState, found
 // verifyHop verifies a message in one of Watership's queues. trusted reports whether
 // Watership alone can have published it there.
 func (v *Verifier) verifyHop(arrived Envelope, trusted bool, u use) (verified VerifiedState, found bool, err error) {
-	if !trusted || !v.Keys.accepts(arrived, u) {
+	if !trusted || !isWritten(typedTable(arrived.Headers)) || !v.Keys.accepts(arrived, u) {
 		return v.VerifyMark(arrived), false, nil
 	}
 	e, state, err := Unwrap(arrived)

@@ -161,26 +161,32 @@ func TestVerifyDue(t *testing.T) {
 	wrapped, wait, former := DefaultFrameMax.Wrap(e, state), names.Delay(time.Second), names.FormerDelay(time.Second)
 	changed := died(wrapped, wait, names.Direct(), names.Direct())
 	changed.Body = []byte("another")
+	died2, negative := died(wrapped, wait, names.Direct(), names.Direct()), died(wrapped, wait, names.Direct(), names.Direct())
+	died2.Headers["x-death"].([]any)[0].(amqp.Table)["count"] = int64(2)
+	negative.Headers[headerAttempt] = int64(-2)
 	for name, test := range map[string]struct {
 		arrived         Envelope
 		found, mismatch bool
 		formerRelease   bool
 	}{
-		"has waited":           {died(wrapped, wait, names.Direct(), names.Direct()), true, false, false},
-		"without room":         {died(DefaultFrameMax.Wrap(nearlyFull(frameMax), State{Fingerprint: nearlyFull(frameMax).Fingerprint(), Queue: "orders", Attempt: 2}), wait, names.Direct(), names.Direct()), true, false, false},
-		"changed meanwhile":    {changed, true, true, false},
-		"put there directly":   {arriving(wrapped, "", names.Due()), false, false, false},
-		"put into a delay":     {died(wrapped, wait, "", names.Direct()), false, false, false},
-		"by another exchange":  {died(wrapped, wait, names.Direct(), "shop"), false, false, false},
-		"from another queue":   {died(wrapped, "orders", names.Direct(), names.Direct()), false, false, false},
-		"of no delay":          {died(wrapped, wait+"x", names.Direct(), names.Direct()), false, false, false},
-		"for no queue":         {died(DefaultFrameMax.Wrap(e, State{Fingerprint: e.Fingerprint(), Attempt: 2}), wait, names.Direct(), names.Direct()), false, false, false},
-		"without a state":      {died(amqp.Publishing{Headers: amqp.Table{}}, wait, names.Direct(), names.Direct()), false, false, false},
-		"of a former release":  {died(wrapped, former, "", ""), true, false, true},
-		"of one that is gone":  {died(wrapped, former, "", ""), false, false, false},
-		"not of a former one":  {died(wrapped, "orders", "", ""), false, false, true},
-		"that never died":      {arriving(wrapped, "", names.Due()), false, false, true},
-		"of this one, however": {died(wrapped, wait, names.Direct(), names.Direct()), true, false, true},
+		"has waited":                 {died(wrapped, wait, names.Direct(), names.Direct()), true, false, false},
+		"without room":               {died(DefaultFrameMax.Wrap(nearlyFull(frameMax), State{Fingerprint: nearlyFull(frameMax).Fingerprint(), Queue: "orders", Attempt: 2}), wait, names.Direct(), names.Direct()), true, false, false},
+		"changed meanwhile":          {changed, true, true, false},
+		"put there directly":         {arriving(wrapped, "", names.Due()), false, false, false},
+		"put into a delay":           {died(wrapped, wait, "", names.Direct()), false, false, false},
+		"by another exchange":        {died(wrapped, wait, names.Direct(), "shop"), false, false, false},
+		"from another queue":         {died(wrapped, "orders", names.Direct(), names.Direct()), false, false, false},
+		"of no delay":                {died(wrapped, wait+"x", names.Direct(), names.Direct()), false, false, false},
+		"for no queue":               {died(DefaultFrameMax.Wrap(e, State{Fingerprint: e.Fingerprint(), Attempt: 2}), wait, names.Direct(), names.Direct()), false, false, false},
+		"for a queue of ours":        {died(DefaultFrameMax.Wrap(e, State{Fingerprint: e.Fingerprint(), Queue: names.Log(), Attempt: 2}), wait, names.Direct(), names.Direct()), false, false, false},
+		"that died twice":            {died2, false, false, false},
+		"with less than no attempts": {negative, false, false, false},
+		"without a state":            {died(amqp.Publishing{Headers: amqp.Table{}}, wait, names.Direct(), names.Direct()), false, false, false},
+		"of a former release":        {died(wrapped, former, "", ""), true, false, true},
+		"of one that is gone":        {died(wrapped, former, "", ""), false, false, false},
+		"not of a former one":        {died(wrapped, "orders", "", ""), false, false, true},
+		"that never died":            {arriving(wrapped, "", names.Due()), false, false, true},
+		"of this one, however":       {died(wrapped, wait, names.Direct(), names.Direct()), true, false, true},
 	} {
 		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyDue(test.arrived)
 		if err != nil || found != test.found || v.Mismatch != test.mismatch || found != (v.State.Attempt == 2) {
@@ -189,6 +195,36 @@ func TestVerifyDue(t *testing.T) {
 		if found && !v.Mismatch && v.Envelope.Fingerprint() != v.State.Fingerprint {
 			t.Errorf("%s: it is another message", name)
 		}
+	}
+}
+
+// A death that a publisher may have written proves no user, unless the state is signed.
+func TestUserOfAForgeableDeath(t *testing.T) {
+	e, names := everyEnvelope(), Topology{}
+	e.Properties.UserID = "guest"
+	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2}
+	wait := names.Delay(time.Second)
+	for name, test := range map[string]struct {
+		v    Verifier
+		want string
+	}{
+		"written by the broker": {Verifier{}, "guest"},
+		"forgeable":             {Verifier{ForgeableDeaths: true}, ""},
+		"signed":                {Verifier{ForgeableDeaths: true, Keys: keysOf(t, oneKey)}, "guest"},
+	} {
+		due := died(test.v.Sign(names.Direct(), wait, DefaultFrameMax.Wrap(e, state)), wait, names.Direct(), names.Direct())
+		if got, found, err := test.v.VerifyDue(due); err != nil || !found || got.Envelope.Properties.UserID != test.want {
+			t.Errorf("%s: due with user %q, %v, %v", name, got.Envelope.Properties.UserID, found, err)
+		}
+		returned := arriving(test.v.Sign(names.Return(), "k", DefaultFrameMax.WrapForQueue(e, state, "guest")), names.Return(), "orders")
+		got, err := test.v.VerifyDead(returned, Death{Queue: "orders", Exchange: names.Return()})
+		if err != nil || got.State.Attempt != 2 || got.Envelope.Properties.UserID != test.want {
+			t.Errorf("%s: dead with user %q, %+v, %v", name, got.Envelope.Properties.UserID, got.State, err)
+		}
+	}
+	own := Envelope{Exchange: "shop", Properties: Properties{UserID: "shop-frontend"}}
+	if got, err := (&Verifier{ForgeableDeaths: true}).VerifyDead(own, Death{Queue: "orders", Exchange: "shop"}); err != nil || got.Envelope.Properties.UserID == "" {
+		t.Errorf("a new message: %+v, %v", got, err)
 	}
 }
 

@@ -88,17 +88,25 @@ func TestDoctorNamesForgers(t *testing.T) {
 		trusted(doctor.OK, "", "not signed", "no other login")
 		broker.Login(t, rabbittest.Rights{Configure: "^mine$", Write: "^(mine|" + i.exchange + ")$", Read: "^mine$"})
 		trusted(doctor.OK, "", "not signed", "no other login")
+		others, byDefault := 14, doctor.OK
+		if strings.HasPrefix(broker.Version, "3.") { // which passes on an x-death for a delay queue
+			others, byDefault = 15, doctor.Warning
+		}
 		for names, rights := range map[string]rabbittest.Rights{
-			"(" + ours.Events() + ")":     {Write: "^" + regexp.QuoteMeta(ours.Events()) + "$"},
-			"(" + ours.Poison() + ")":     {Configure: "^" + regexp.QuoteMeta(ours.Poison()) + "$"},
-			ours.Late() + " and 14 more)": {Write: ".*"},
+			"(" + ours.Events() + ")":                           {Write: "^" + regexp.QuoteMeta(ours.Events()) + "$"},
+			"(" + ours.Poison() + ")":                           {Configure: "^" + regexp.QuoteMeta(ours.Poison()) + "$"},
+			fmt.Sprintf("%s and %d more)", ours.Late(), others): {Write: ".*"},
 		} {
 			as := broker.Login(t, rights)
 			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", names)
 			broker.Grant(t, as, rabbittest.Rights{})
 		}
 		broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`})
-		trusted(doctor.OK, "", "not signed", "no other login")
+		if byDefault == doctor.OK {
+			trusted(doctor.OK, "", "not signed", "no other login")
+		} else {
+			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
+		}
 		if _, err := broker.Channel(t).QueueDeclare(ours.FormerDelay(time.Hour), true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}

@@ -34,11 +34,14 @@ func (d *doctor) checkTrust(ctx context.Context) {
 	default:
 		d.reportOK("trust", "states are not signed, and no other login may write to Watership's exchanges and queues")
 	}
-	if isOlder(d.version, "4.0") && !keys.Signs() {
-		d.report("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter can be forged",
+	if d.trustsPublishedDeaths() && !keys.Signs() {
+		d.report("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter, or of a message in a delay queue, can be forged",
 			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
 	}
 }
+
+// trustsPublishedDeaths reports whether RabbitMQ passes on the x-death that a publisher writes.
+func (d *doctor) trustsPublishedDeaths() bool { return isOlder(d.version, "4.0") }
 
 // checkReporters lists the other logins that may report on messages of any queue, since no
 // topic permission limits them to their own.
@@ -100,7 +103,7 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 	queues, _ := d.ownQueues()
 	names := append(d.Topology.Exchanges(), queues...)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == d.Topology.Report() }) // see checkReporters
-	if d.hasFormerDelays() {
+	if d.hasFormerDelays() || d.trustsPublishedDeaths() {
 		names = append(names, defaultExchange)
 	}
 	for _, p := range permissions {
