@@ -120,8 +120,8 @@ func (f *TokenFile) read() ([]Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.auth.tokens_file: %w", err)
 	}
-	if mode := state.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" { // which has no such bits
-		return nil, fmt.Errorf("http.auth.tokens_file: other users may write to %s (%s), and so give themselves any role: chmod 600 it", f.path, mode)
+	if err := f.checkOwner(state); err != nil {
+		return nil, fmt.Errorf("http.auth.tokens_file: %w", err)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxTokenFile))
 	if err != nil {
@@ -132,6 +132,46 @@ func (f *TokenFile) read() ([]Token, error) {
 		return nil, fmt.Errorf("http.auth.tokens_file: %s: %w", f.path, err)
 	}
 	return list, nil
+}
+
+// checkOwner refuses a file that users other than root and the one of this process may
+// change or replace, and so give themselves any role.
+func (f *TokenFile) checkOwner(file fs.FileInfo) error {
+	if runtime.GOOS == "windows" { // which has neither owners nor modes of this kind
+		return nil
+	}
+	if ownedByAnother(file) {
+		return fmt.Errorf("%s belongs to another user, who may give themselves any role: run the command as the user of the server, or chown the file to the user that reads it", f.path)
+	}
+	if mode := file.Mode().Perm(); mode&0o022 != 0 {
+		return fmt.Errorf("other users may write to %s (%s), and so give themselves any role: chmod 600 it", f.path, mode)
+	}
+	return f.checkFolder()
+}
+
+// checkFolder refuses a folder in which other users may replace the file. In one with the
+// sticky bit, as /tmp, only the owner of a file may. If the file is a link, as in a volume
+// of Kubernetes, the folder to which it leads counts as well.
+func (f *TokenFile) checkFolder() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folders := []string{filepath.Dir(f.path)}
+	if target, err := filepath.EvalSymlinks(f.path); err == nil {
+		folders = append(folders, filepath.Dir(target))
+	}
+	for _, folder := range folders {
+		info, err := os.Stat(folder)
+		switch {
+		case err != nil:
+			return err
+		case ownedByAnother(info):
+			return fmt.Errorf("the folder %s belongs to another user, who may replace %s, and so give themselves any role: use a folder of root or of the user of this process", folder, filepath.Base(f.path))
+		case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
+			return fmt.Errorf("other users may replace files in the folder %s (%s), and so give themselves any role: chmod go-w it", folder, info.Mode().Perm())
+		}
+	}
+	return nil
 }
 
 func parseTokens(text []byte) ([]Token, error) {
@@ -203,6 +243,9 @@ func checkToken(t Token) error {
 
 // change replaces the file, while it is locked against other processes that change it.
 func (f *TokenFile) change(edit func([]Token) ([]Token, error)) error {
+	if err := f.checkFolder(); err != nil {
+		return fmt.Errorf("http.auth.tokens_file: %w", err)
+	}
 	lock := f.path + ".lock"
 	if err := createLock(lock); err != nil {
 		return fmt.Errorf("http.auth.tokens_file: %w", err)

@@ -2,9 +2,11 @@ package access
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +108,64 @@ func TestTokenFileRefusesToGuess(t *testing.T) {
 		if _, err := OpenTokenFile(filepath.Join(t.TempDir(), "t")).Create(Token{Name: name, Role: Viewer}); err == nil {
 			t.Errorf("%q is a name", name)
 		}
+	}
+}
+
+// Tokens in a file that another user may replace are not valid, and none is added.
+func TestTokenFileThatOthersMayReplace(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the modes are those of unix")
+	}
+	for name, test := range map[string]struct {
+		folder           os.FileMode
+		owner, inFolder  int // of another user than root: only root can make it so
+		linked, accepted bool
+	}{
+		"own":                      {folder: 0o755, accepted: true},
+		"all may write":            {folder: 0o777},
+		"the group may write":      {folder: 0o775},
+		"as in /tmp":               {folder: 0o777 | os.ModeSticky, accepted: true},
+		"by a link":                {folder: 0o755, linked: true, accepted: true},
+		"by a link, all may write": {folder: 0o777, linked: true},
+		"another's file":           {folder: 0o755, owner: 65534},
+		"another's folder":         {folder: 0o755, inFolder: 65534},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Geteuid() != 0 && test.owner+test.inFolder > 0 {
+				t.Skip("only root gives files away")
+			}
+			folder := t.TempDir()
+			if err := os.Chmod(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(folder, "tokens.json")
+			secret, err := OpenTokenFile(path).Create(Token{Name: "a", Role: Viewer})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Chown(path, max(test.owner, os.Geteuid()), -1), os.Chown(folder, max(test.inFolder, os.Geteuid()), -1), os.Chmod(folder, test.folder)); err != nil {
+				t.Fatal(err)
+			}
+			if test.linked {
+				link := filepath.Join(t.TempDir(), "link.json")
+				if err := errors.Join(os.Chmod(filepath.Dir(link), 0o755), os.Symlink(path, link)); err != nil {
+					t.Fatal(err)
+				}
+				path = link
+			}
+			if _, err := OpenTokenFile(path).find(secret, time.Now()); (err == nil) != test.accepted {
+				t.Errorf("found with error %v", err)
+			}
+			if _, err := OpenTokenFile(path).Create(Token{Name: "b", Role: Admin}); (err == nil) != test.accepted {
+				t.Errorf("created with error %v", err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := OpenTokenFile(path).Create(Token{Name: "first", Role: Admin}); !test.linked && test.owner == 0 && (err == nil) != test.accepted {
+				t.Errorf("the first was created with error %v", err)
+			}
+		})
 	}
 }
 
