@@ -18,6 +18,29 @@ func TestRequestsAreBounded(t *testing.T) {
 	})
 }
 
+// A body that a check in front of the server may read as another request is refused.
+func TestMembersTwiceOrInAnotherCase(t *testing.T) {
+	inEachStore(t, func(t *testing.T, r rig) {
+		for body, place := range map[string]string{
+			`{"query":"*","reason":"x","dry_run":true,"dry_run":false}`:                        "body.dry_run",
+			`{"query":"*","reason":"x","DRY_RUN":true}`:                                        "body.DRY_RUN",
+			`{"query":"*","reason":"x","dry_run":true,"DRY_RUN":false}`:                        "body.DRY_RUN",
+			`{"query":"*","reason":"x","dry_run":true,"dry\u005frun":true}`:                    "body.dry_run",
+			`{"dsl":{"bool":{"filter":[{"term":{"a":1,"a":2}}]}},"reason":"x","dry_run":true}`: "body.dsl.bool.filter[0].term.a",
+		} {
+			refused := r.do(t, http.MethodPost, "/failures/discard", body)
+			refused.wantProblem(t, http.StatusUnprocessableEntity, "validation")
+			if !strings.Contains(string(refused.body), `"`+place+`"`) {
+				t.Errorf("%s: %s", body, refused.body)
+			}
+		}
+		r.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","dry_run":true}`).json(t)
+		if got := r.do(t, http.MethodPost, "/failures/discard", `{"dsl":{"terms":{"a":1,"A":1}},"reason":"x","dry_run":true}`); strings.Contains(string(got.body), "in the case of") {
+			t.Errorf("a part of a query: %s", got.body)
+		}
+	})
+}
+
 // While RabbitMQ does not answer, requests that need it wait for nobody else, and the store
 // is read.
 func TestABrokerThatDoesNotAnswer(t *testing.T) {

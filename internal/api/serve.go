@@ -65,6 +65,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, *refused)
 		return
 	}
+	if refused := op.CheckBody(body); refused != nil {
+		problem.Write(w, *refused)
+		return
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(op.Limit() + writeTimeout))
 	defer abortFailedWrites()
 	if r.Method == http.MethodPost && r.Header.Get(idempotency.Header) != "" {

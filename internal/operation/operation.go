@@ -50,6 +50,8 @@ type Operation struct {
 	Responses     map[string]*huma.Response
 
 	parameters []*huma.Param // of the query
+	body       *huma.Schema  // of the request; nil: it has none
+	schemas    huma.Registry // to which body refers
 }
 
 const (
@@ -104,6 +106,7 @@ func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I
 	for _, registered := range []*huma.Operation{path.Get, path.Post} {
 		if registered != nil && registered.OperationID == op.ID {
 			op.parameters = queryParameters(registered)
+			op.body, op.schemas = bodySchema(registered), s.huma.OpenAPI().Components.Schemas
 		}
 	}
 	s.operations[op.Method+" "+s.prefix+op.Path] = &op
@@ -163,4 +166,15 @@ func queryParameters(of *huma.Operation) (parameters []*huma.Param) {
 		}
 	}
 	return parameters
+}
+
+// bodySchema returns the schema of the JSON body of a request, or nil if it has none.
+func bodySchema(of *huma.Operation) *huma.Schema {
+	if of.RequestBody == nil {
+		return nil
+	}
+	if content := of.RequestBody.Content["application/json"]; content != nil {
+		return content.Schema
+	}
+	return nil
 }
