@@ -51,8 +51,8 @@ func (g *Guard) identifyHeader(r *http.Request, values []string) (Identity, erro
 // identifyIDToken returns the identity of an ID token. Attempts that fail are limited before
 // the token is verified, since an unknown key makes the server ask the provider.
 func (g *Guard) identifyIDToken(r *http.Request, raw string) (Identity, error) {
-	if wait := g.attempts.peek(addressKey(clientAddress(r, g.trusted)), time.Now()); wait > 0 {
-		return Identity{}, tooManyAttempts(wait)
+	if err := g.peekAttempts(clientAddress(r, g.trusted)); err != nil {
+		return Identity{}, err
 	}
 	c, err := g.provider.bearer(r.Context(), raw)
 	if err != nil {

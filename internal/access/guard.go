@@ -170,20 +170,24 @@ func SetHeaders(h http.Header) {
 
 // serveSignIn serves the requests of signing in and out, which need no identity.
 func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request) {
-	err := g.checkSite(r)
-	if err == nil {
-		err = g.limitAttempts(clientAddress(r, g.trusted))
-	}
-	if err != nil {
+	if err := g.checkSite(r); err != nil {
 		g.refuse(w, r, err)
 		return
 	}
 	g.signIn.ServeHTTP(w, r)
 }
 
-// limitAttempts counts an attempt to sign in.
+// limitAttempts counts a failed attempt to sign in.
 func (g *Guard) limitAttempts(address netip.Addr) error {
 	if wait := g.attempts.wait(addressKey(address), time.Now()); wait > 0 {
+		return tooManyAttempts(wait)
+	}
+	return nil
+}
+
+// peekAttempts refuses what takes the provider's time while an address has failed too often.
+func (g *Guard) peekAttempts(address netip.Addr) error {
+	if wait := g.attempts.peek(addressKey(address), time.Now()); wait > 0 {
 		return tooManyAttempts(wait)
 	}
 	return nil
@@ -216,11 +220,11 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		g.refuse(w, r, err)
 		return
 	}
-	key := string(who.Method) + " " + who.Name
-	if wait := g.requests.wait(key, time.Now()); wait > 0 {
-		g.refuse(w, r, &Error{Status: http.StatusTooManyRequests, Problem: "too many requests of " + who.Name + ": wait", After: wait})
+	if err := g.limitRequests(who); err != nil {
+		g.refuse(w, r, err)
 		return
 	}
+	key := requestKey(who)
 	if !g.running.start(key) {
 		g.refuse(w, r, &Error{Status: http.StatusTooManyRequests, Problem: "too many requests of " + who.Name + " at a time: wait for others to end", After: time.Second})
 		return
@@ -231,6 +235,16 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	defer cancel(nil)
 	defer g.watch(ctx, r, cancel)()
 	g.pass(w, r.WithContext(ctx), next, a)
+}
+
+func requestKey(who Identity) string { return string(who.Method) + " " + who.Name }
+
+// limitRequests counts a request of an identity.
+func (g *Guard) limitRequests(who Identity) error {
+	if wait := g.requests.wait(requestKey(who), time.Now()); wait > 0 {
+		return &Error{Status: http.StatusTooManyRequests, Problem: "too many requests of " + who.Name + ": wait", After: wait}
+	}
+	return nil
 }
 
 // pass calls next, and records an action before its response is sent.

@@ -377,6 +377,56 @@ func TestFailedAttemptsAreLimited(t *testing.T) {
 	}
 }
 
+// Only attempts that fail count: the users of one address sign in as often as they like,
+// and whoever failed too often is let in with a valid token.
+func TestOnlyFailedSignInsAreLimited(t *testing.T) {
+	file, secrets := newTokens(t)
+	s := newSite(t, Config{Tokens: file})
+	form := header{"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+	enter := func(secret string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+pathToken, strings.NewReader("token="+secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range form {
+			r.Header.Set(name, value)
+		}
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for n := range attemptBurst + 1 {
+		if status := enter(secrets["viewer"]); status != http.StatusSeeOther {
+			t.Fatalf("sign-in %d: %d", n, status)
+		}
+		if response, _ := s.send(t, "GET", pathLoggedOut, nil); response.StatusCode != http.StatusOK {
+			t.Fatalf("page %d after signing out: %d", n, response.StatusCode)
+		}
+	}
+	s.recorded.take()
+	for range attemptBurst {
+		if status := enter(newSecret()); status != http.StatusUnauthorized {
+			t.Fatalf("a wrong token: %d", status)
+		}
+	}
+	if status := enter(newSecret()); status != http.StatusTooManyRequests {
+		t.Errorf("a wrong token beyond the limit: %d", status)
+	}
+	if response, _ := s.send(t, "POST", pathLogout, nil); response.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("signing out without a session beyond the limit: %d", response.StatusCode)
+	}
+	if n := len(s.recorded.take()); n != attemptBurst {
+		t.Errorf("%d of %d attempts are recorded", n, attemptBurst)
+	}
+	if status := enter(secrets["viewer"]); status != http.StatusSeeOther {
+		t.Errorf("a valid token is locked out: %d", status)
+	}
+}
+
 func TestRequestsOfAnIdentityAreLimited(t *testing.T) {
 	file, secrets := newTokens(t)
 	s := newSite(t, Config{Tokens: file})

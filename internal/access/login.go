@@ -44,11 +44,17 @@ func (g *Guard) signInRoutes() *http.ServeMux {
 	return routes
 }
 
-// recorded records the actions and refusals of a handler, and responds after that.
+// recorded records the actions and refusals of a handler, and responds after that. Refusals
+// count as failed attempts, and successes as requests of the identity: beyond the limits
+// neither is recorded.
 func (g *Guard) recorded(action string, handler func(*http.Request) (answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		done, err := handler(r)
 		done.by.Address = clientAddress(r, g.trusted)
+		if limit := g.limitSignIn(done.by, err); limit != nil {
+			g.refuse(w, r, limit)
+			return
+		}
 		if err := g.record(r.Context(), Record{Identity: done.by, Action: Action{Name: action}, Status: statusFor(err), Problem: problemOf(err)}); err != nil {
 			g.refuse(w, r, errUnrecorded(err))
 			return
@@ -62,8 +68,22 @@ func (g *Guard) recorded(action string, handler func(*http.Request) (answer, err
 	}
 }
 
+// limitSignIn counts a request that signs in or out. One that signs nobody out, since there is
+// no session, needs no credentials and is recorded, so it counts as one that fails.
+func (g *Guard) limitSignIn(by Identity, err error) error {
+	if err != nil || by.Name == "" {
+		return g.limitAttempts(by.Address)
+	}
+	return g.limitRequests(by)
+}
+
 // login sends a browser to the provider.
 func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
+	address := clientAddress(r, g.trusted)
+	if err := g.peekAttempts(address); err != nil {
+		g.refuse(w, r, err)
+		return
+	}
 	begun := signIn{
 		State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
 		Return: localPath(r.URL.Query().Get("return")), Expires: time.Now().Add(loginLength),
@@ -73,6 +93,9 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
 		err = g.sessions.setCookie(w, loginPurpose, begun, loginLength)
 	}
 	if err != nil {
+		if limit := g.limitAttempts(address); limit != nil {
+			err = limit
+		}
 		g.refuse(w, r, err)
 		return
 	}
@@ -82,6 +105,9 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
 // callback finishes a sign-in when the provider sends the browser back. The state in the
 // cookie proves that this browser has begun it.
 func (g *Guard) callback(r *http.Request) (answer, error) {
+	if err := g.peekAttempts(clientAddress(r, g.trusted)); err != nil {
+		return answer{}, err
+	}
 	query := r.URL.Query()
 	var begun signIn
 	cookie, err := r.Cookie(g.sessions.cookieName(loginPurpose))
