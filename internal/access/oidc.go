@@ -138,7 +138,8 @@ func (p *provider) finish(ctx context.Context, s signIn, code string) (claims, e
 // addUserInfo adds the claims that a provider gives only at its endpoint for them. Claims of
 // the ID token, which is signed, stay.
 func (p *provider) addUserInfo(ctx context.Context, found *oidc.Provider, c claims, token oauth2.TokenSource) error {
-	if found.UserInfoEndpoint() == "" || c[p.NameClaim] != nil && c.texts(p.RolesClaim) != nil {
+	verifies := p.NameClaim != emailClaim || c["email_verified"] != nil
+	if found.UserInfoEndpoint() == "" || c[p.NameClaim] != nil && c.texts(p.RolesClaim) != nil && verifies {
 		return nil
 	}
 	info, err := found.UserInfo(ctx, token)
@@ -208,12 +209,14 @@ func (p *provider) identity(name, claim string) (Identity, error) {
 // claims are the claims of an ID token.
 type claims map[string]any
 
-// name returns the name of a person. An e-mail address counts only if the provider has
-// verified it: elsewhere anybody may enter the address of another person.
+const emailClaim = "email"
+
+// name returns the name of a person. An e-mail address does not count if the provider says
+// anything but true of whether it has verified it: elsewhere anybody may enter the address of another person.
 func (c claims) name(claim string) string {
 	subject, _ := c["sub"].(string)
 	name, _ := c[claim].(string)
-	if verified, has := c["email_verified"].(bool); name == "" || claim == "email" && has && !verified {
+	if verified, told := c["email_verified"]; name == "" || claim == emailClaim && told && verified != true {
 		return subject
 	}
 	return name

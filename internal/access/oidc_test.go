@@ -357,6 +357,8 @@ func TestIDTokensOfPrograms(t *testing.T) {
 	}{
 		"valid":                      {p.sign(t, p.key, nil), 200, "u1"},
 		"with a verified address":    {p.sign(t, p.key, map[string]any{"email": "ada@example.com", "email_verified": true}), 200, "ada@example.com"},
+		"verified by a text":         {p.sign(t, p.key, map[string]any{"email": "ada@example.com", "email_verified": "false"}), 200, "u1"},
+		"verified by a number":       {p.sign(t, p.key, map[string]any{"email": "ada@example.com", "email_verified": 0}), 200, "u1"},
 		"with another's address":     {p.sign(t, p.key, map[string]any{"email": "ada@example.com", "email_verified": false}), 200, "u1"},
 		"of another audience":        {p.sign(t, p.key, map[string]any{"aud": "grafana"}), 401, ""},
 		"of another issuer":          {p.sign(t, p.key, map[string]any{"iss": "https://evil.example"}), 401, ""},
