@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // Action describes a request in its audit event.
@@ -40,9 +43,10 @@ type Recorder interface {
 type audit struct {
 	recorder Recorder
 
-	mu      sync.Mutex // of action and problem; a handler may use several goroutines
-	action  Action
-	problem string
+	mu       sync.Mutex // of the fields below; a handler may use several goroutines
+	action   Action
+	problem  string
+	accesses []Action // to bodies, that are recorded
 }
 
 type auditKey struct{}
@@ -90,11 +94,45 @@ func ReadBodies(ctx context.Context, of string) error {
 		Describe(ctx, action) // the answer is recorded
 		return &Error{Status: http.StatusForbidden, Problem: i.Name + " may not read bodies", Remedy: bodiesRemedy}
 	}
-	err := a.recorder.Record(ctx, Record{Identity: i, Action: action, Time: time.Now(), Status: http.StatusOK})
-	if err != nil {
+	if err := a.recordOnce(ctx, action); err != nil {
 		return &Error{Status: http.StatusServiceUnavailable, Problem: "the access cannot be recorded, so bodies cannot be read: try again", Cause: err}
 	}
 	return nil
+}
+
+// SearchBodies returns nil if a query, whose fields are resolved, searches no bodies, or if the
+// audit event for that is stored: what a query finds tells about the bodies. of is the text of
+// the query. Whether the identity may search them is for Identity.Restrict to say.
+func SearchBodies(ctx context.Context, query kql.Node, of string) error {
+	if checkBodies(query) == nil {
+		return nil
+	}
+	a, ok := ctx.Value(auditKey{}).(*audit)
+	if !ok {
+		return &Error{Status: http.StatusForbidden, Problem: "the request was not authenticated"}
+	}
+	if err := a.recordOnce(ctx, Action{Name: "search bodies", Object: of}); err != nil {
+		return &Error{
+			Status: http.StatusServiceUnavailable, Problem: "the search cannot be recorded, so bodies cannot be searched", Cause: err,
+			Remedy: "Try again, or name fields other than those of bodies, such as error.message: a text without a field searches bodies, too.",
+		}
+	}
+	return nil
+}
+
+// recordOnce records an access to bodies, unless the request has recorded the same before: a
+// page of the console may ask several times.
+func (a *audit) recordOnce(ctx context.Context, action Action) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Contains(a.accesses, action) {
+		return nil
+	}
+	err := a.recorder.Record(ctx, Record{Identity: FromContext(ctx), Action: action, Time: time.Now(), Status: http.StatusOK})
+	if err == nil {
+		a.accesses = append(a.accesses, action)
+	}
+	return err
 }
 
 // Error is a refusal with the status of its response.

@@ -142,6 +142,9 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		Query: r.Text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.Period(zone),
 		Restrict: func(query kql.Node) (kql.Node, error) {
 			node, err := caller.Restrict(query)
+			if err == nil {
+				err = access.SearchBodies(ctx, query, r.Query)
+			}
 			if err == nil && r.Target.Kind == string(replayer.ToOrigin) {
 				node, err = restrictOrigins(caller, node)
 			}
@@ -156,6 +159,9 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 	r.Schedule.Apply(&request.Job)
 	if text := eventfilter.TextOfDSL(r.DSL); text != "" {
 		raw, err := eventfilter.ParseDSL(ctx, text)
+		if err == nil {
+			err = access.SearchBodies(ctx, raw, text)
+		}
 		if err != nil {
 			return replayer.Job{}, err
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ type rig struct {
 	url    string
 	tokens *access.TokenFile
 	secret string // of the client's token
+
+	recorder *recorder // nil for a system
 }
 
 // as returns the rig with a client that has another token.
@@ -89,10 +92,10 @@ func newRig(t *testing.T, storeURL string, settings ...string) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := rig{testStore: store, source: stream, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
+	r := rig{testStore: store, recorder: &recorder{}, source: stream, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
 	r = r.as(t, access.Token{Name: "ada", Role: access.Admin, Bodies: true})
 	handler := api.New(a)
-	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: recorder{}, Tokens: r.tokens})
+	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: r.recorder, Tokens: r.tokens})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,11 +143,33 @@ func openStore(t *testing.T, url, stream string) testStore {
 	return store
 }
 
-// recorder drops audit events.
-type recorder struct{}
+// recorder keeps audit events.
+type recorder struct {
+	mu      sync.Mutex // of records
+	records []access.Record
+}
 
-func (recorder) Record(context.Context, access.Record) error { return nil }
-func (recorder) Ready() error                                { return nil }
+func (r *recorder) Record(_ context.Context, made access.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records = append(r.records, made)
+	return nil
+}
+
+func (*recorder) Ready() error { return nil }
+
+// take returns the objects of the events of an action, and drops all events.
+func (r *recorder) take(action string) (objects []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, made := range r.records {
+		if made.Action.Name == action {
+			objects = append(objects, made.Action.Object)
+		}
+	}
+	r.records = nil
+	return objects
+}
 
 // happened is the time before the first event of every test.
 var happened = time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)

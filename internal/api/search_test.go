@@ -335,3 +335,31 @@ func testExport(t *testing.T, r rig) {
 	}
 	r.do(t, http.MethodGet, "/events/export", "").wantProblem(t, http.StatusBadRequest, "expected query")
 }
+
+// What a query finds tells about bodies, so a search in bodies is recorded, once for a request.
+func TestSearchesInBodiesAreRecorded(t *testing.T) {
+	inEachStore(t, func(t *testing.T, r rig) {
+		r.keep(t, r.event(1, schemas.Published))
+		r.recorder.take("")
+		const search = "body.json.card: 4929*"
+		paths := []string{"/events", "/events/count", "/events/histogram", "/failures", "/failures/groups", "/waiting"}
+		for _, path := range paths {
+			r.do(t, http.MethodGet, path+query("query", search), "")
+			if found := r.recorder.take("search bodies"); len(found) != 1 || found[0] != search {
+				t.Errorf("%s: recorded %q", path, found)
+			}
+			r.do(t, http.MethodGet, path+query("query", "action: poisoned and headers.body: x"), "")
+			if found := r.recorder.take("search bodies"); len(found) != 0 {
+				t.Errorf("%s: recorded %q of a query on headers", path, found)
+			}
+		}
+		r.do(t, http.MethodGet, "/events/count"+query("query", "4929"), "")
+		if found := r.recorder.take("search bodies"); len(found) != 1 {
+			t.Errorf("a text in all fields: %q", found)
+		}
+		r.do(t, http.MethodPost, "/replays/plan", `{"query":"`+search+`","target":{"kind":"failed_queue"}}`)
+		if found := r.recorder.take("search bodies"); len(found) != 1 {
+			t.Errorf("a plan: %q", found)
+		}
+	})
+}

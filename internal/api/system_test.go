@@ -77,7 +77,7 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 		t.Fatal(err)
 	}
 	handler := api.New(a)
-	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: recorder{}, Tokens: s.tokens})
+	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: &recorder{}, Tokens: s.tokens})
 	if err != nil {
 		t.Fatal(err)
 	}

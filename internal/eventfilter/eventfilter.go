@@ -70,7 +70,8 @@ func (f QueryFilter) Selection(ctx context.Context, a *app.App) (eventstore.Sele
 	return eventstore.Selection{Query: node}, err
 }
 
-// Node returns the restricted query of a filter, and of a query in DSL unless it is empty.
+// Node returns the restricted query of a filter, and of a query in DSL unless it is empty. A
+// search of bodies is recorded.
 func (f Filter) Node(ctx context.Context, a *app.App, dsl string) (kql.Node, error) {
 	zone, err := f.Location()
 	if err != nil {
@@ -90,7 +91,11 @@ func (f Filter) Node(ctx context.Context, a *app.App, dsl string) (kql.Node, err
 	if node, err = f.Period(zone).Limit(node); err != nil {
 		return nil, err
 	}
-	return access.FromContext(ctx).Restrict(node)
+	restricted, err := access.FromContext(ctx).Restrict(node)
+	if err != nil {
+		return nil, err
+	}
+	return restricted, access.SearchBodies(ctx, node, strings.TrimSpace(f.Query+" "+dsl))
 }
 
 // ParseDSL reads a query of Elasticsearch. It may look up documents of other indices, so
