@@ -22,7 +22,7 @@ import (
 // A handler publishes to an exchange and key of its choice, with its properties
 // and headers; the ids that it does not set relate the message to its parent.
 func TestOutgoingMessages(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		queue, out, plain := rabbittest.Name(t), b.Queue(t, nil), b.Queue(t, nil)
 		exchange := topicExchange(t, b)
 		if err := b.Channel(t).QueueBind(out, "invoice.*", exchange, false, nil); err != nil {

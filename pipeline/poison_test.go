@@ -20,7 +20,7 @@ import (
 // A route that parks publishes a copy of its poison to its parking queue, unchanged but
 // for Watership's headers, and calls the hook; an error of the hook is logged.
 func TestParkingAndHook(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		told := make(chan schemas.Event, 10)
 		var calls atomic.Int32

@@ -20,7 +20,7 @@ import (
 // that one again and to no other, unchanged, not before its time, even with a TTL of
 // its publisher, and not after a message that waits longer.
 func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		exchange := topicExchange(t, b)
 		failing, other := rabbittest.Name(t), b.Queue(t, nil)
 		if err := b.Channel(t).QueueBind(other, "#", exchange, false, nil); err != nil {
@@ -103,7 +103,7 @@ func TestTimesSetByTheBroker(t *testing.T) {
 // A consumer that knows nothing of Watership rejects, and sees its own message
 // again: with its original routing key, at its own queue.
 func TestForeignConsumer(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
 		exchange := r.exchange()
 		queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
@@ -193,7 +193,7 @@ func TestRetriedDeaths(t *testing.T) {
 // A queue that is gone when its message is due: the message waits for the grace
 // period, then it is poison with the reason.
 func TestDeletedTarget(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) {
 			c.ReturnGrace, c.ReturnPause = time.Second, 100*time.Millisecond
 			c.Default = attemptsAfter(300 * time.Millisecond)
