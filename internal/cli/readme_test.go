@@ -53,6 +53,7 @@ func story(t *testing.T) (config string, commands []command) {
 func TestReadme(t *testing.T) {
 	config, commands := story(t)
 	p := newest(t)
+	p.broker = rabbittest.NewestServer(t).VHost(t) // setup names what other tests leave in theirs
 	broker := p.broker
 	var mended atomic.Bool
 	service := newService(t, func(post, int) int { return http.StatusOK })

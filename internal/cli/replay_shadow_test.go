@@ -83,7 +83,7 @@ func testReplayShadow(t *testing.T, a *playback) {
 	wantRun(t, a.run(t, compare...), exitOK, "4 messages, 4 outcomes compared: 4 the same, 0 different")
 	broken.Store(true)
 	wantRun(t, a.run(t, compare...), exitDifferent, "4 outcomes compared: 2 the same, 2 different",
-		"1  queue "+a.queue+": handled before, fails now\n        stock: service answered 422 Unprocessable Entity: no stock", "such as message m-2, event ",
+		"1  queue "+a.queue+": handled before, fails now\n        stock: service answered 422 unprocessable entity: no stock", "such as message m-2, event ",
 		"1  queue "+a.queue+": other outgoing messages\n        .body.order of "+a.exchange+" mail\n", ".body.order: 3 → 7", "2 of 4 outcomes differ from the record")
 	r := a.run(t, append(compare, "-o", "json")...)
 	var report shadow.Report

@@ -46,7 +46,7 @@ func TestAllRoutesPaused(t *testing.T) {
 	wantRun(t, w.through(t, operator, pause...), 0, "all routes are paused\nno message is in flight\n")
 	i.eventually(t, "action: paused and error.type: operator and not watership.queue: *", 2)
 	wantRun(t, i.run(t, "routes"), 0, i.queue, "paused", "RabbitMQ is upgraded (ann)")
-	wantRun(t, i.run(t, "doctor"), 0, "the route of queue "+i.queue+" is paused with all routes since ", "watership routes resume --all")
+	wantRun(t, i.run(t, "doctor"), 0, "the route of queue "+i.queue+" is paused with all routes: RabbitMQ is upgraded (ann), since ", "watership routes resume --all")
 
 	later := i.queue + "-later"
 	i.rewrite(t, "\nretry:", "\n  - {queue: "+later+", handler: {http: {url: \""+slow+"\"}}}\nretry:")
