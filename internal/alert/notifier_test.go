@@ -312,11 +312,11 @@ func TestMuted(t *testing.T) {
 func TestOmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		p := w.start("a", "chat")
-		defer p.stop()
-		for n := range alert.MaxOfRule + 7 {
+		for n := range alert.MaxOfRule + 7 { // before the first evaluation
 			w.hold(fmt.Sprint("q", n))
 		}
+		p := w.start("a", "chat")
+		defer p.stop()
 		time.Sleep(10 * time.Minute)
 		if n := w.taken[0]; len(n.Alerts) != alert.MaxOfRule || n.Omitted != 7 {
 			t.Errorf("%d alerts, and %d are left out", len(n.Alerts), n.Omitted)
