@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/storeretry"
 )
 
 // RemovedError is the reason why a reader does not go on: retention has removed events that it has
@@ -26,6 +27,7 @@ const (
 	checkInterval = 5 * time.Second  // between two checks while no events are read
 	youngest      = time.Minute      // retention removes no younger events
 	acceptedAhead = 10 * time.Minute // in which a reading begins
+	acceptTimeout = 5 * time.Second  // for a record that Elasticsearch has just made, and cannot read yet
 )
 
 // checkRemoved returns a *RemovedError if events are missing before the page.
@@ -57,7 +59,7 @@ func (r Reader) removedUpTo(ctx context.Context) (int64, error) {
 // Acceptable returns Accept for a reader that does without the events that retention has removed by
 // now. It includes those that retention removes in the next minutes, in which the reading begins.
 func (r Reader) Acceptable(ctx context.Context) (int64, error) {
-	upTo, err := r.removedUpTo(ctx)
+	upTo, err := storeretry.Do(ctx, acceptTimeout, func() (int64, error) { return r.removedUpTo(ctx) })
 	if upTo > 0 {
 		upTo += acceptedAhead.Microseconds()
 	}
