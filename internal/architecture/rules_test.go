@@ -1,5 +1,5 @@
 // Package architecture tests the rules of the source tree: which package may import
-// which, how large a package is, and that documents name files that exist.
+// which, and that documents name files that exist.
 package architecture
 
 import (
