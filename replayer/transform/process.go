@@ -120,15 +120,15 @@ func (p *process) apply(ctx context.Context, program string, e schemas.Envelope)
 	return r.changed, true, nil
 }
 
-// problem returns the error of a process that has ended.
+// problem returns the error of a process that has ended. One that ends itself has one of its
+// exit codes, also after a panic. Otherwise the runtime of Go or the system has ended it, for
+// want of memory: their texts and exit codes differ by version, system and race detector.
 func (p *process) problem(err error) error {
-	reason := p.stderr.line()
 	state := p.cmd.ProcessState
-	killed := state != nil && state.ExitCode() == -1 // by the system, which lacks memory
-	if killed || strings.Contains(reason, "memory") || strings.Contains(reason, "stack exceeds") || strings.Contains(reason, "pthread_create") {
-		return &LimitError{fmt.Sprintf("the program needs more than %d MiB of memory for a message: change the program", maxMemory>>20)}
+	if state == nil || state.ExitCode() == exitDone || state.ExitCode() == exitFailed {
+		return fmt.Errorf("the process of the program ended: %w (%v) %s", err, state, p.stderr.line())
 	}
-	return fmt.Errorf("the process of the program ended: %w (%v) %s", err, state, reason)
+	return &LimitError{fmt.Sprintf("the program needs more than %d MiB of memory for a message: change the program", maxMemory>>20)}
 }
 
 // end ends the process and waits for its end.

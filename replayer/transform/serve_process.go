@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/watershipmq/watership/internal/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,31 +25,43 @@ func ServeProcess(ignore func(signals ...os.Signal)) {
 	}
 }
 
+// Exit codes by which a process ends itself.
+const (
+	exitDone   = 0
+	exitFailed = 1
+)
+
 func serveProcess() (code int) {
 	runtime.GOMAXPROCS(1)   // collecting garbage must not take the processors of others
 	debug.SetGCPercent(400) // most messages are small
 	debug.SetMemoryLimit(maxMemory / 4 * 3)
 	if err := limitMemory(maxMemory); err != nil {
 		fmt.Fprintln(os.Stderr, "limiting the memory of the process:", err)
-		return 1
+		return exitFailed
 	}
 	buffer := response{}.frame(nil, schemas.Envelope{})
 	if _, err := os.Stdout.Write(buffer); err != nil {
-		return 1
+		return exitFailed
 	}
 	programs := map[string]*Program{}
 	for r := range readRequests(os.Stdin) {
-		answer, err := answerTo(r, programs)
+		limited, err := usercode.Recover(func() (bool, error) {
+			answer, err := answerTo(r, programs)
+			if err != nil {
+				return false, err
+			}
+			buffer = answer.frame(buffer, r.message)
+			_, err = os.Stdout.Write(buffer)
+			return answer.limit != "", err
+		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			return 1
 		}
-		buffer = answer.frame(buffer, r.message)
-		if _, err := os.Stdout.Write(buffer); err != nil || answer.limit != "" {
-			return 1
+		if err != nil || limited {
+			return exitFailed
 		}
 	}
-	return 0
+	return exitDone
 }
 
 // readRequests ends the process at the end of the input, also while a program runs.
@@ -57,9 +70,13 @@ func readRequests(in io.Reader) <-chan request {
 	go func() {
 		buffered := bufio.NewReader(in)
 		for {
-			r, err := readRequest(buffered)
+			r, err := usercode.Recover(func() (request, error) { return readRequest(buffered) })
+			if errors.Is(err, io.EOF) {
+				os.Exit(exitDone)
+			}
 			if err != nil {
-				os.Exit(0)
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(exitFailed)
 			}
 			requests <- r
 		}
