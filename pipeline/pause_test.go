@@ -94,11 +94,18 @@ func (i *instances) state() (messages, consumers int) {
 	return queue.Messages, queue.Consumers
 }
 
-// awaitIdle waits until so many messages are in the queue and nobody consumes.
+// awaitIdle waits until so many messages are in the queue and nobody consumes. A quorum queue
+// counts a cancelled consumer until its last message is settled, so handlers must have returned.
 func (i *instances) awaitIdle(messages int) {
 	i.t.Helper()
+	var n, consumers int
+	defer func() {
+		if i.t.Failed() {
+			i.t.Logf("the queue has %d messages and %d consumers", n, consumers)
+		}
+	}()
 	rabbittest.Eventually(i.t, fmt.Sprintf("%d messages are in the queue, and nobody consumes", messages), func() bool {
-		n, consumers := i.state()
+		n, consumers = i.state()
 		return n == messages && consumers == 0
 	})
 }
@@ -114,11 +121,11 @@ func TestPausedByHand(t *testing.T) {
 		i.send(0, 20)
 		rabbittest.Eventually(t, "each handler has a message", func() bool { begun, _ := i.counts(); return begun == 4 })
 		i.set(true)
-		i.awaitIdle(16)
 		for range 4 {
 			i.free <- struct{}{}
 		}
 		i.waitFor(4, schemas.Handled)
+		i.awaitIdle(16)
 		if err := i.other.stop(); err != nil {
 			t.Fatal(err)
 		}
