@@ -24,6 +24,6 @@
 // Inject makes the broker misbehave: it nacks, returns or delays publishes, and closes
 // channels and connections at any method.
 //
-// Do not use it in production, nor for a test that needs streams, permissions, policies
-// or messages that survive a restart: use RabbitMQ.
+// Do not use it in production, nor for a test that needs streams, permissions or
+// messages that survive a restart: use RabbitMQ.
 package broker

@@ -7,7 +7,8 @@ type exchange struct {
 	autoDelete bool
 	internal   bool
 	args       table
-	alternate  string // exchange for messages without a matching binding; "" for none
+	policy     *policy // nil for none
+	alternate  string  // exchange for messages without a matching binding; "" for none
 
 	matcher     matcher
 	bindings    map[string]*binding // from this exchange, by identity

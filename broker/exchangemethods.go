@@ -65,17 +65,16 @@ func (v *vhost) declareExchange(x *exchange) *exception {
 	case len(v.exchanges) >= v.limits.Exchanges:
 		return newException(resourceError, "exchange limit in vhost '%s' (%d) is reached", v.name, v.limits.Exchanges)
 	}
-	if f, there := x.args.lookup("alternate-exchange"); there {
-		alternate, isText := f.text()
-		if !isText {
+	if f, there := x.args.lookup(alternateExchange); there {
+		if _, isText := f.text(); !isText {
 			return newException(preconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", f.typeName(), v.exchangeDescription(x.name))
 		}
-		x.alternate = alternate
 	}
 	if err := v.reserveTopology(x.bytes()); err != nil {
 		return err
 	}
 	v.exchanges[x.name] = x
+	x.applyPolicy(v)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Management returns a handler for a part of the management API of RabbitMQ
 // (https://www.rabbitmq.com/docs/http-api-reference): it lists objects, declares,
-// deletes and purges exchanges, queues and bindings, publishes and gets messages, and
+// deletes and purges exchanges, queues and bindings, sets policies, publishes and gets messages, and
 // closes connections. It has the logins of AMQP. Counts are always up to date.
 func (b *Broker) Management() http.Handler {
 	endpoints := managementEndpoints()

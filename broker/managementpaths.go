@@ -44,10 +44,13 @@ func managementEndpoints() []endpoint {
 		{"bindings/{vhost}", get(listBindings)},
 		{"bindings/{vhost}/e/{}/{}/{}", map[string]action{http.MethodGet: listBindingsBetween, http.MethodPost: postBinding}},
 		{"bindings/{vhost}/e/{}/{}/{}/{}", map[string]action{http.MethodGet: getBinding, http.MethodDelete: deleteBinding}},
+		{"policies", get(listPolicies)},
+		{"policies/{vhost}", get(listPolicies)},
+		{"policies/{vhost}/{}", map[string]action{
+			http.MethodGet: getPolicy, http.MethodPut: putPolicy, http.MethodDelete: deletePolicy,
+		}},
 
 		// The broker has none of these.
-		{"policies", get(listNothing)},
-		{"policies/{vhost}", get(listNothing)},
 		{"operator-policies", get(listNothing)},
 		{"operator-policies/{vhost}", get(listNothing)},
 		{"parameters", get(listNothing)},

@@ -41,10 +41,12 @@ func exchangeName(inPath string) string {
 }
 
 func (x *exchange) view(v *vhost) view {
-	return view{
+	shown := x.policy.shown()
+	maps.Copy(shown, view{
 		"name": x.name, "vhost": v.name, "type": x.kind, "durable": x.durable,
 		"auto_delete": x.autoDelete, "internal": x.internal, "arguments": x.args.json(),
-	}
+	})
+	return shown
 }
 
 func listQueues(r *managementRequest) (status int, body any) {
@@ -72,13 +74,13 @@ func (q *queue) view() view {
 	maps.Copy(shown, view{
 		"name": q.name, "vhost": q.vhost.name, "type": q.settings.kind(), "state": "running",
 		"node": q.vhost.broker.cfg.ClusterName, "durable": q.durable, "auto_delete": q.autoDelete,
-		"exclusive": q.owner != nil, "arguments": q.args.json(), "policy": nil, "operator_policy": nil,
-		"effective_policy_definition": view{},
-		"message_stats":               view{"publish": q.positions, "ack": q.acknowledged},
-		"message_bytes_ready":         q.ready.bytes,
-		"messages_dlx":                len(q.undelivered),
-		"consumers":                   len(q.consumers),
+		"exclusive": q.owner != nil, "arguments": q.args.json(),
+		"message_stats":       view{"publish": q.positions, "ack": q.acknowledged},
+		"message_bytes_ready": q.ready.bytes,
+		"messages_dlx":        len(q.undelivered),
+		"consumers":           len(q.consumers),
 	})
+	maps.Copy(shown, q.policy.shown())
 	return shown
 }
 

@@ -12,13 +12,11 @@ import (
 // declaredObject is the body of PUT for an exchange or a queue.
 type declaredObject struct {
 	Type       string         `json:"type"`
-	Durable    *looseBool     `json:"durable"` // nil: true
+	Durable    looseBool      `json:"durable"`
 	AutoDelete looseBool      `json:"auto_delete"`
 	Internal   looseBool      `json:"internal"`
 	Arguments  map[string]any `json:"arguments"`
 }
-
-func (d declaredObject) isDurable() bool { return d.Durable == nil || bool(*d.Durable) }
 
 // looseBool is a boolean that may be a string, as rabbitmqadmin sends it.
 type looseBool bool
@@ -38,7 +36,7 @@ func putExchange(r *managementRequest) (status int, body any) {
 		return badRequest(err.Error())
 	}
 	x := newExchange(r.names[0], cmp.Or(d.Type, "direct"))
-	x.durable, x.autoDelete, x.internal, x.args = d.isDurable(), bool(d.AutoDelete), bool(d.Internal), tableOf(d.Arguments)
+	x.durable, x.autoDelete, x.internal, x.args = bool(d.Durable), bool(d.AutoDelete), bool(d.Internal), tableOf(d.Arguments)
 	v := r.vhost
 	v.lock()
 	defer v.unlock()
@@ -79,7 +77,7 @@ func putQueue(r *managementRequest) (status int, body any) {
 	defer v.unlock()
 	_, there := v.queues[r.names[0]]
 	_, err := r.channel().declared(declaration{
-		name: r.names[0], durable: d.isDurable(), autoDelete: bool(d.AutoDelete), arguments: tableOf(d.Arguments),
+		name: r.names[0], durable: bool(d.Durable), autoDelete: bool(d.AutoDelete), arguments: tableOf(d.Arguments),
 	})
 	if err != nil {
 		return refused(err)

@@ -11,7 +11,8 @@ type queue struct {
 	autoDelete bool
 	owner      *connection // of an exclusive queue; else nil
 	args       table
-	settings   settings
+	settings   settings // of the arguments and the policy
+	policy     *policy  // nil for none
 	inbound    map[*binding]struct{}
 	replies    bool // a reply address; see replyToName
 	deleted    bool

@@ -103,6 +103,7 @@ func (ch *channel) create(d declaration) (*queue, *exception) {
 		return nil, err
 	}
 	ch.vhost.queues[q.name] = q
+	q.applyPolicy()
 	return q, nil
 }
 

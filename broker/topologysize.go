@@ -6,6 +6,7 @@ const (
 	queueOverhead    = 1024
 	bindingOverhead  = 512
 	consumerOverhead = 512
+	policyOverhead   = 1024
 	wordOverhead     = 256 // of a topic pattern
 	headerOverhead   = 64  // of a headers exchange's pattern
 )
@@ -25,6 +26,10 @@ func (v *vhost) releaseTopology(bytes int64) { v.topologyBytes -= bytes }
 func (x *exchange) bytes() int64 { return exchangeOverhead + int64(len(x.name)+len(x.args)) }
 
 func (q *queue) bytes() int64 { return queueOverhead + int64(len(q.name)+len(q.args)) }
+
+func (p *policy) bytes() int64 {
+	return policyOverhead + int64(len(p.name)+len(p.pattern)+len(p.arguments)+len(p.alternate))
+}
 
 func (c *consumer) bytes() int64 { return consumerOverhead + int64(len(c.tag)) }
 

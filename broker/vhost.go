@@ -29,7 +29,8 @@ type vhost struct {
 	mu            sync.Mutex // guards the fields below and their objects
 	exchanges     map[string]*exchange
 	queues        map[string]*queue
-	replies       map[string]*queue // by address; see replyToName
+	replies       map[string]*queue  // by address; see replyToName
+	policies      map[string]*policy // by name
 	bindings      int
 	topologyBytes int64 // see Limits.Topology
 	deadlines     deadlines
@@ -50,6 +51,7 @@ func newVHost(b *Broker, name string) *vhost {
 		exchanges: map[string]*exchange{},
 		queues:    map[string]*queue{},
 		replies:   map[string]*queue{},
+		policies:  map[string]*policy{},
 	}
 	for name, kind := range map[string]string{
 		"": "direct", "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic",

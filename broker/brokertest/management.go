@@ -25,6 +25,10 @@ func RunManagement(t *testing.T, address string) {
 		{"exchanges", managedExchanges},
 		{"bindings", managedBindings},
 		{"messages", managedMessages},
+		{"policies", managedPolicies},
+		{"policies of queues", policiesOfQueues},
+		{"dead letters by policy", deathsByPolicy},
+		{"policies of exchanges", policiesOfExchanges},
 		{"lists", managedLists},
 		{"refusals", managedRefusals},
 	} {
@@ -33,7 +37,7 @@ func RunManagement(t *testing.T, address string) {
 			m := &management{probe: &probe{T: t}, url: strings.TrimSuffix(address, "/")}
 			m.object = m.name()
 			t.Cleanup(func() {
-				for _, path := range []string{"queues", "exchanges"} {
+				for _, path := range []string{"queues", "exchanges", "policies"} {
 					m.request(http.MethodDelete, "/"+path+"/%2F/"+m.object, "")
 				}
 			})
@@ -159,6 +163,9 @@ func managedQueues(m *management) {
 }
 
 func managedExchanges(m *management) {
+	m.expectResponse("PUT", "/exchanges/%2F/NAME.transient", `{"type":"topic","auto_delete":true}`, 201, "")
+	m.expectResponse("GET", "/exchanges/%2F/NAME.transient", "", 200, `{"durable":false}`)
+	m.expectResponse("DELETE", "/exchanges/%2F/NAME.transient", "", 204, "")
 	m.expectResponse("PUT", "/exchanges/%2F/NAME", `{"type":"topic","durable":true,"arguments":{"alternate-exchange":"amq.fanout"}}`, 201, "")
 	m.expectResponse("PUT", "/exchanges/%2F/NAME", `{"type":"topic","durable":true,"arguments":{"alternate-exchange":"amq.fanout"}}`, 204, "")
 	m.expectResponse("GET", "/exchanges/%2F/NAME", "", 200,
