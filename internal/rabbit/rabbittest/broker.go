@@ -35,33 +35,6 @@ func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	EachServer(t, test)
 }
 
-// EachAndPolicies is Each with one more broker: the newest RabbitMQ, with a virtual host whose
-// operator has policies for all exchanges and queues.
-func EachAndPolicies(t *testing.T, test func(t *testing.T, b Broker)) {
-	t.Helper()
-	Each(t, test)
-	if noServers() {
-		return
-	}
-	t.Run("policies", func(t *testing.T) {
-		b := NewestServer(t).VHost(t)
-		const unrouted = "unrouted"
-		ch := b.Channel(t)
-		if err := ch.ExchangeDeclare(unrouted, "fanout", true, false, false, false, nil); err != nil {
-			t.Fatalf("declare exchange: %v", err)
-		}
-		if _, err := ch.QueueDeclare(unrouted, true, false, false, false, nil); err != nil {
-			t.Fatalf("declare queue: %v", err)
-		}
-		if err := ch.QueueBind(unrouted, "", unrouted, false, nil); err != nil {
-			t.Fatalf("bind queue: %v", err)
-		}
-		b.Policy(t, ".*", "exchanges", `{"alternate-exchange":"`+unrouted+`"}`)
-		b.Policy(t, ".*", "queues", `{"message-ttl":3600000,"max-length":1000000,"delivery-limit":20}`)
-		test(t, b)
-	})
-}
-
 // EachServer runs a test on every RabbitMQ of WATERSHIP_TEST_AMQP_URLS. If there is
 // none it skips the test, or fails it if WATERSHIP_TEST_REQUIRED is set.
 func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {

@@ -44,12 +44,16 @@ func exampleBroker() (address string, remove func(), err error) {
 // NewVirtualHost creates a virtual host and returns its AMQP URL. Remove deletes
 // the virtual host with everything in it.
 func NewVirtualHost(brokerURL, managementURL string) (address string, remove func(), err error) {
+	return newVirtualHost(brokerURL, managementURL, "{}")
+}
+
+func newVirtualHost(brokerURL, managementURL, settings string) (address string, remove func(), err error) {
 	u, err := url.Parse(brokerURL)
 	if err != nil {
 		return "", nil, err
 	}
 	name := "test." + rand.Text()
-	if err := manage(managementURL, http.MethodPut, "/api/vhosts/"+name, "{}"); err != nil {
+	if err := manage(managementURL, http.MethodPut, "/api/vhosts/"+name, settings); err != nil {
 		return "", nil, err
 	}
 	remove = func() { _ = manage(managementURL, http.MethodDelete, "/api/vhosts/"+name, "") }

@@ -28,7 +28,13 @@ func (b Broker) VHost(t testing.TB) Broker {
 	if b.Own {
 		return b
 	}
-	address, remove, err := NewVirtualHost(b.URL, b.ManagementURL)
+	return b.newVHost(t, "{}")
+}
+
+// newVHost is VHost of a RabbitMQ, with settings as JSON.
+func (b Broker) newVHost(t testing.TB, settings string) Broker {
+	t.Helper()
+	address, remove, err := newVirtualHost(b.URL, b.ManagementURL, settings)
 	if err != nil {
 		t.Fatalf("make a virtual host: %v", err)
 	}
@@ -166,12 +172,4 @@ func document(t testing.TB, path string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
-}
-
-// Policy sets a policy in the broker's virtual host. ApplyTo is exchanges, queues or all, and
-// definition is JSON. The embedded broker has no policies.
-func (b Broker) Policy(t testing.TB, pattern, applyTo, definition string) {
-	t.Helper()
-	b.manage(t, http.MethodPut, "/api/policies/"+url.PathEscape(b.VHostName(t))+"/"+strings.ToLower(rand.Text()[:10]),
-		fmt.Sprintf(`{"pattern":%q,"apply-to":%q,"definition":%s}`, pattern, applyTo, definition))
 }
