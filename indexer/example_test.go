@@ -168,6 +168,6 @@ func declareTap(ctx context.Context, exchange string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	return topology.Declare(ctx, conn, topology.Config{
-		QueueType: topology.Classic, Tap: []topology.Tap{{Exchange: exchange, Type: "topic"}},
+		Tap: []topology.Tap{{Exchange: exchange, Type: "topic"}},
 	})
 }

@@ -48,7 +48,7 @@ func TestInbox(t *testing.T) {
 		inbox := &outbox.Inbox{DB: db.DB, Publish: pipeline.Binding{Key: "invoices"}}
 		var calls atomic.Int64
 		p, err := pipeline.New(pipeline.Config{
-			Standalone: true, URL: b.URL(), QueueType: pipeline.Classic,
+			Standalone: true, URL: b.URL(),
 			Routes: []pipeline.Route{{
 				Queue: "orders", Handler: inbox.Handler(book(&calls)), Policy: &retry.Policy{Delays: []time.Duration{10 * time.Millisecond}},
 			}},

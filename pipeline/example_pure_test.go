@@ -104,7 +104,7 @@ func ExampleDeclare() {
 		fmt.Println(err)
 		return
 	}
-	cfg := pipeline.Config{URL: rabbit.URL(), Logger: slog.New(slog.DiscardHandler), QueueType: pipeline.Classic}
+	cfg := pipeline.Config{URL: rabbit.URL(), Logger: slog.New(slog.DiscardHandler)}
 	for range 2 {
 		fmt.Println(pipeline.Declare(context.Background(), cfg))
 	}

@@ -67,7 +67,7 @@ func failedOrder(ctx context.Context, file string) (*sqlite.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = topology.Declare(ctx, conn, topology.Config{QueueType: topology.Classic, Tap: []topology.Tap{{Exchange: "shop", Type: "topic"}}})
+	err = topology.Declare(ctx, conn, topology.Config{Tap: []topology.Tap{{Exchange: "shop", Type: "topic"}}})
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type serving struct {
 func startServing(t *testing.T, b rabbittest.Broker, environ ...string) serving {
 	t.Helper()
 	settings, err := config.Load(config.Sources{Environ: append([]string{
-		"WATERSHIP_AMQP_URL=" + b.URL, "WATERSHIP_TOPOLOGY_PREFIX=" + rabbittest.Name(t), "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic",
+		"WATERSHIP_AMQP_URL=" + b.URL, "WATERSHIP_TOPOLOGY_PREFIX=" + rabbittest.Name(t),
 		"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"), "WATERSHIP_HTTP_LISTEN=127.0.0.1:0",
 		"WATERSHIP_INDEX_BATCH_WAIT=10ms", "WATERSHIP_DATA=" + t.TempDir(),
 	}, environ...)})

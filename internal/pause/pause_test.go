@@ -100,7 +100,7 @@ func TestPauseAndResume(t *testing.T) {
 // An alternate exchange of a former release's exchange would route every question.
 func TestAlternateExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		r := newRig(t, b, topology.Classic)
+		r := newRig(t, b, topology.Quorum)
 		ch := r.broker.Channel(t)
 		if err := ch.ExchangeDelete(r.Pauses(), false, false); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAlternateExchange(t *testing.T) {
 
 func TestWatcher(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		r := newRig(t, b, topology.Classic)
+		r := newRig(t, b, topology.Quorum)
 		log := &rabbittest.Log{}
 		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: log.Logger()}
 		orders, mails := w.Switch("orders"), w.Switch("mails")
@@ -156,7 +156,7 @@ func TestWatcher(t *testing.T) {
 		if paused, _ := orders.State(); !paused || log.Count("it is not known") != 1 {
 			t.Errorf("paused: %t\n%s", paused, log)
 		}
-		if err := topology.Declare(t.Context(), r.conn, topology.Config{Topology: r.Topology, QueueType: topology.Classic}); err != nil {
+		if err := topology.Declare(t.Context(), r.conn, topology.Config{Topology: r.Topology}); err != nil {
 			t.Fatal(err)
 		}
 		w.Check(t.Context())
@@ -217,7 +217,7 @@ func TestPauseOutlivesTheBroker(t *testing.T) {
 // The permissions that docs/security.md gives Watership are enough, and others pause nothing.
 func TestDocumentedRights(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
-		r := newRig(t, b, topology.Classic)
+		r := newRig(t, b, topology.Quorum)
 		login := r.broker.Login(t, rabbittest.DocumentedRights(t, r.Topology.Prefix, "shop", "orders"))
 		as := r.as(t, login)
 		as.pause(t, "orders")
@@ -249,7 +249,7 @@ func (r rig) as(t *testing.T, login rabbittest.Broker) rig {
 // process learns later.
 func TestAllRoutes(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		r := newRig(t, b, topology.Classic)
+		r := newRig(t, b, topology.Quorum)
 		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: slog.New(slog.DiscardHandler)}
 		want := func(queue string, paused bool) {
 			t.Helper()

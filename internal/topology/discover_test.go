@@ -22,7 +22,7 @@ func discovering(t *testing.T, b rabbittest.Broker) (cfg Config, exchange, queue
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg = named(t, b, Classic)
+	cfg = named(t, b, Quorum)
 	exchange, queue = rabbittest.Name(t), b.Queue(t, nil)
 	cfg.Discovery, cfg.Tap = discovery, []Tap{{Exchange: exchange, Type: "direct"}}
 	if err := b.Channel(t).ExchangeDeclare(exchange, "direct", true, false, false, false, nil); err != nil {

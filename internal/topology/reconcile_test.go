@@ -76,7 +76,7 @@ func reachesBy(t *testing.T, b rabbittest.Broker, exchange, key string, queues .
 func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		exchange, queue := service(t, b, &cfg)
 		reconcile(t, Reconciler{Conn: connection(t, b), Config: cfg, Every: 20 * time.Millisecond})
 		deploy(t, b.Channel(t), exchange)
@@ -86,7 +86,7 @@ func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 
 func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		exchange, _ := service(t, b, &cfg)
 		var logged rabbittest.Log
 		reconciler := Reconciler{Conn: connection(t, b), Config: cfg, Logger: logged.Logger()}
@@ -117,7 +117,7 @@ func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		exchange, queue := service(t, b, &cfg)
 		proxy := b.Proxy(t)
 		away := b
@@ -163,7 +163,7 @@ func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
 func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		var logged rabbittest.Log
 		conn := connection(t, b)
 		reconciler := Reconciler{Conn: conn, Config: cfg, Logger: logged.Logger()}
@@ -221,7 +221,7 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 // TestRouteIsConsumedWithoutItsExchange: its queue exists, with messages.
 func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		_, queue := service(t, b, &cfg)
 		reconciler := Reconciler{Conn: connection(t, b), Config: cfg, RouteWait: time.Millisecond}
 		for range 2 { // a new queue, and an existing one
@@ -241,7 +241,7 @@ func TestDeletedRouteQueueIsLeftToItsService(t *testing.T) {
 		for name, wait := range map[string]time.Duration{"its service comes": time.Hour, "nobody comes": 100 * time.Millisecond} {
 			t.Run(name, func(t *testing.T) {
 				rabbittest.NoLeaks(t)
-				cfg := named(t, b, Classic)
+				cfg := named(t, b, Quorum)
 				_, queue := service(t, b, &cfg)
 				log := &rabbittest.Log{}
 				reconciler := Reconciler{Conn: connection(t, b), Config: cfg, Logger: log.Logger(), RouteWait: wait}

@@ -43,7 +43,7 @@ func declareTwice(t *testing.T, b rabbittest.Broker, cfg Config) {
 // message that a client publishes there could have a forged history.
 func TestNobodyPublishesDeadLetters(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		declareTwice(t, b, cfg)
 		for _, exchange := range []string{cfg.Topology.Tap(), cfg.Retry(), cfg.Late()} {
 			ch := b.Channel(t)
@@ -88,7 +88,7 @@ func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 
 func TestTapCopiesEveryKindOfExchange(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		cfg := named(t, b, Classic)
+		cfg := named(t, b, Quorum)
 		prefix := cfg.Prefix + "-tapped-"
 		for _, kind := range []string{"topic", "fanout", "headers", "direct"} {
 			tap := Tap{Exchange: prefix + kind, Type: kind}
