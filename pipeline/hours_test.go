@@ -34,6 +34,45 @@ func TestHoursAndWindowsInTheModel(t *testing.T) {
 	}
 }
 
+// A clock that is set back while a message waits in several delay queues makes the next attempt
+// neither early nor late: what the queues have waited is known without a clock. The queue of
+// the message may be full when it is due.
+func TestClocksAreSetBack(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 8))
+		delay := time.Duration(1+random.Int64N(300_000_000)) * time.Millisecond
+		m := newModelOf(t, seed, retry.Policy{Delays: []time.Duration{delay}})
+		m.messages = 1
+		m.broker.queues["own"], m.broker.queues["foreign"] = m.broker.queues["own"][:1], nil
+		m.outcome = func() error { return errBroken }
+		m.consume("own")
+		failed, full := m.broker.now, random.IntN(3) == 0
+		m.broker.full["own"] = full
+		for len(m.broker.queues["own"]) == 0 && !t.Failed() {
+			m.clock = -time.Duration(random.Int64N(int64(2 * delay)))
+			switch late := m.broker.now.Sub(failed.Add(delay)); {
+			case len(m.broker.queues[m.broker.topology.Due()]) == 0:
+				m.broker.pass()
+			case late > time.Second:
+				t.Fatalf("seed %d: it waits %s longer than %s", seed, late, delay)
+			default:
+				m.consume(m.broker.topology.Due())
+				if late > -shortestRest && m.broker.full["own"] { // the retry handler found it full
+					failed, m.broker.full["own"] = failed.Add(late+10*time.Second), false
+				}
+			}
+		}
+		if early := failed.Add(delay).Sub(m.broker.now); early > shortestRest {
+			t.Errorf("seed %d: it returns %s before the end of %s", seed, early, delay)
+		}
+		_, state, err := schemas.Unwrap(schemas.FromDelivery(m.broker.take("own")))
+		if err != nil || state.Elapsed != 0 {
+			t.Errorf("seed %d: the queue gets %+v, %v", seed, state, err)
+		}
+		m.goroutines.Close()
+	}
+}
+
 // failEach lets each attempt of a message fail.
 func failEach(m *model) {
 	m.outcome = func() error { return errBroken }

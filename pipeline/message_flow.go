@@ -247,7 +247,7 @@ func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state sche
 	if state.Message == "" {
 		state.Message = f.newID()
 	}
-	state.EventID, state.Delay, state.Position = f.newID(), 0, 0
+	state.EventID, state.Delay, state.Elapsed, state.Position = f.newID(), 0, 0, 0
 	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Poison()})
 	if err := f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) }); err != nil {
 		return err

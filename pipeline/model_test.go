@@ -91,6 +91,7 @@ type model struct {
 	faults   map[string]int  // by message
 	foreign  map[string]bool // handled by the other consumer, which does not report
 	patient  int             // unavailable outcomes that are left
+	clock    time.Duration   // by which the clock of the process is ahead of the broker's
 	trace    []string        // what happened, for people
 }
 
@@ -149,7 +150,7 @@ func (m *model) wire() {
 func (m *model) flow() *messageFlow {
 	ids := 0
 	s := &messageFlow{
-		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now },
+		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now.Add(m.clock) },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: handlermetrics.New(nil), goroutines: &m.goroutines,

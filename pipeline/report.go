@@ -51,7 +51,7 @@ func (r *retrier) handleReport(msg *message.Message) error {
 		r.reportMismatch(label, queue, told.Message)
 	}
 	verified.State = ofRoute(route, verified.State)
-	verified.State.MissingSince, verified.State.NotBefore, verified.State.Undecided = time.Time{}, time.Time{}, false
+	verified.State.MissingSince, verified.State.NotBefore, verified.State.Undecided, verified.State.Elapsed = time.Time{}, time.Time{}, false, 0
 	if malformed == nil && told.Outcome == report.Handled {
 		r.metrics.Attempts.WithLabelValues(label, "handled").Inc()
 		return r.publishHandled(ctx, verified, queue, 0)

@@ -106,21 +106,23 @@ func (r *retrier) handleDue(msg *message.Message) error {
 		state.Fingerprint = r.verifier.Fingerprints.Of(e)
 		return r.poison(ctx, e, state)
 	}
-	if _, death, _ := arrived.DeadLetter(nil); state.Undecided || death.Reason == deathRejected {
+	_, death, _ := arrived.DeadLetter(nil)
+	if state.Undecided || death.Reason == deathRejected {
 		return r.handleTaken(ctx, e, state)
 	}
-	if rest := r.restOfDelay(arrived, state); rest > 0 {
+	state.Elapsed += r.topology.DelayOf(death.Queue)
+	if rest := r.restOfDelay(state); rest > 0 {
 		return r.schedule(ctx, e, state, retry.Step(rest))
 	}
 	return r.returnInTime(ctx, e, state)
 }
 
-// restOfDelay returns how long a message has still to wait, whose delay has no queue of its
-// own, and about which no operator has decided. A rest beyond the delay shows that clocks differ, and that it has waited.
-func (r *retrier) restOfDelay(arrived schemas.Envelope, state schemas.State) time.Duration {
-	_, death, _ := arrived.DeadLetter(nil)
-	rest := state.Time.Add(state.Delay).Sub(r.now())
-	if !state.NotBefore.IsZero() || death.Queue == r.topology.Delay(state.Delay) || rest > state.Delay || rest < shortestRest {
+// restOfDelay returns how long a message has still to wait whose delay has no queue of its
+// own, and about which no operator has decided. The clock tells what it waited outside of
+// delay queues; a clock that was set back makes it wait no longer than its delay.
+func (r *retrier) restOfDelay(state schemas.State) time.Duration {
+	rest := min(state.Time.Add(state.Delay).Sub(r.now()), state.Delay-state.Elapsed)
+	if !state.NotBefore.IsZero() || rest < shortestRest {
 		return 0
 	}
 	return rest
@@ -133,9 +135,9 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 	missingSince := state.MissingSince
 	state.MissingSince = time.Time{}
 	err := r.queueLimiter.Publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
-		delivery := r.delivery
-		delivery.Publisher = by
-		return delivery.Deliver(ctx, e, state)
+		delivery, returned := r.delivery, state
+		delivery.Publisher, returned.Elapsed = by, 0
+		return delivery.Deliver(ctx, e, returned)
 	})
 	var gone *rabbit.UnroutableError
 	var full *rabbit.NackedError

@@ -37,6 +37,7 @@ const (
 	headerDelay        = "watership-delay"
 	headerWaits        = "watership-waits"
 	headerWaitsSince   = "watership-waits-since"
+	headerElapsed      = "watership-elapsed"
 	headerNotBefore    = "watership-not-before"
 	headerUndecided    = "watership-undecided"
 	headerMissing      = "watership-missing-since"
@@ -123,6 +124,11 @@ func (h typedTable) text(name string) string {
 }
 
 func (h typedTable) int(name string) int64 { return headertext.Integer(h[name]) }
+
+// delay returns a number of milliseconds, up to what a delay queue can wait.
+func (h typedTable) delay(name string) time.Duration {
+	return time.Duration(min(max(0, h.int(name)), longestDelay.Milliseconds())) * time.Millisecond
+}
 
 func (h typedTable) time(name string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, h.text(name))

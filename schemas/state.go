@@ -41,6 +41,11 @@ type State struct {
 	// queues.
 	MissingSince time.Time
 
+	// Elapsed is the part of Delay that the message has waited in earlier delay queues, as
+	// their names tell: clocks are set, and differ between processes. It travels only between
+	// Watership's queues.
+	Elapsed time.Duration
+
 	// NotBefore is the time until which an operator has postponed the next attempt. It
 	// travels only between Watership's queues, as Undecided does.
 	NotBefore time.Time
@@ -179,6 +184,7 @@ func (s State) write(h typedTable) {
 	h.setFlag(headerSuspect, s.Suspect)
 	h.setInt(headerPosition, s.Position)
 	h.setTime(headerMissing, s.MissingSince)
+	h.setInt(headerElapsed, s.Elapsed.Milliseconds())
 	h.setTime(headerNotBefore, s.NotBefore)
 	h.setFlag(headerUndecided, s.Undecided)
 	h.setFlag(headerRoute, s.Route)
@@ -218,7 +224,8 @@ func readState(h typedTable) State {
 		},
 		EventID:  h.text(headerEventID),
 		Time:     h.time(headerTime),
-		Delay:    time.Duration(min(max(0, h.int(headerDelay)), longestDelay.Milliseconds())) * time.Millisecond,
+		Delay:    h.delay(headerDelay),
+		Elapsed:  h.delay(headerElapsed),
 		Duration: time.Duration(h.int(headerDuration)),
 		Parent:   h.text(headerParent),
 		Replay:   h.text(headerReplay), ReplayOf: h.text(headerReplayOf),
@@ -261,6 +268,7 @@ func bounded(s State) State {
 	s.Deliveries = min(max(0, s.Deliveries), mostCounted)
 	s.Position = max(0, s.Position)
 	s.Delay = min(max(0, s.Delay), longestDelay)
+	s.Elapsed = min(max(0, s.Elapsed), longestDelay)
 	s.Duration = max(0, s.Duration)
 	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]
 	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince, &s.NotBefore} {

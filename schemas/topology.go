@@ -102,6 +102,16 @@ func (t Topology) Delay(d time.Duration) string {
 	return t.name(".wait." + strconv.FormatInt(d.Milliseconds(), 10))
 }
 
+// DelayOf returns the time that messages wait in a delay queue, also of a former release; 0 if it is none.
+func (t Topology) DelayOf(queue string) time.Duration {
+	for _, zeroth := range []string{t.Delay(0), t.FormerDelay(0)} {
+		if milliseconds, is := number(queue, zeroth); is {
+			return time.Duration(min(milliseconds, uint64(longestDelay.Milliseconds()))) * time.Millisecond
+		}
+	}
+	return 0
+}
+
 // FormerDelay returns the delay queue of a former release for d, whose messages
 // expired to the default exchange.
 func (t Topology) FormerDelay(d time.Duration) string {
@@ -117,9 +127,15 @@ func (t Topology) IsFormerDelay(queue string) bool { return isNumbered(queue, t.
 // isNumbered reports whether two names differ only in the number at their end,
 // which is 0 in zeroth.
 func isNumbered(name, zeroth string) bool {
-	digits, is := strings.CutPrefix(name, strings.TrimSuffix(zeroth, "0"))
-	_, err := strconv.ParseUint(digits, 10, 63)
-	return is && err == nil
+	_, is := number(name, zeroth)
+	return is
+}
+
+// number returns the number at the end of a name, if the name differs only in it from zeroth.
+func number(name, zeroth string) (value uint64, is bool) {
+	digits, begins := strings.CutPrefix(name, strings.TrimSuffix(zeroth, "0"))
+	value, err := strconv.ParseUint(digits, 10, 63)
+	return value, begins && err == nil
 }
 
 // Due returns the queue of messages whose delay has passed.

@@ -55,6 +55,10 @@ func TestDelaysAreRecognized(t *testing.T) {
 			if !topology.IsFormerDelay(former) || topology.IsDelay(former) {
 				t.Errorf("%s is no former delay queue", former)
 			}
+			want := min(delay, longestDelay).Truncate(time.Millisecond)
+			if topology.DelayOf(queue) != want || topology.DelayOf(former) != want || topology.DelayOf(topology.Due()) != 0 {
+				t.Errorf("%s waits for %s, want %s", queue, topology.DelayOf(queue), want)
+			}
 		}
 		zeroth := strings.TrimSuffix(topology.Delay(0), "0")
 		for _, name := range append(topology.Queues(), zeroth, zeroth+"x", zeroth+"-1", zeroth+"1.5", zeroth+"99999999999999999999", "other.wait.1000", "") {
