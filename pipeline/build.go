@@ -189,7 +189,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	p.metrics.Held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
-		delays: p.delayQueues, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
+		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
 		now: time.Now, sleep: held.Sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,

@@ -99,7 +99,6 @@ type Pipeline struct {
 	deathChecker *deadletter.Checker
 	queueLimiter *queuelimit.Limiter[publisher]
 
-	delayQueues  *delayQueues
 	delayLimiter *queuelimit.Limiter[publisher]
 	goroutines   usercode.Goroutines
 }
@@ -127,8 +126,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.reconciler = topology.Reconciler{Conn: p.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Logger: cfg.Logger, Every: cfg.TopologyEvery}
-	p.delayQueues = newDelayQueues(p.reconciler)
+	p.reconciler = topology.Reconciler{Conn: p.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Turns: make(chan struct{}, 1), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	p.ownPublisher = p.publisherOn(p.sending)
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)

@@ -101,7 +101,7 @@ func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Confi
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, declareTimeout)
 	defer cancel()
-	return next, declared, topology.Reconciler{Conn: p.declaring, Config: declared, SelfBindings: p.reconciler.SelfBindings, Logger: p.cfg.Logger}.Declare(ctx)
+	return next, declared, topology.Reconciler{Conn: p.declaring, Config: declared, SelfBindings: p.reconciler.SelfBindings, Turns: p.reconciler.Turns, Logger: p.cfg.Logger}.Declare(ctx)
 }
 
 // reload sets the fields that Reload replaces, and writes no other: connections and publishers

@@ -168,6 +168,9 @@ func (t Topology) Parking(queue string) string { return queue + ".poison" }
 // keys.
 func (t Topology) Places(queue string) string { return t.ofQueue(".places.", queue) }
 
+// Creation returns the exclusive queue of the process that declares queues.
+func (t Topology) Creation() string { return t.name(".creation") }
+
 // Order returns the exclusive queue of the process that handles the messages of a queue in the
 // order of their keys.
 func (t Topology) Order(queue string) string { return t.ofQueue(".order.", queue) }

@@ -34,6 +34,8 @@ type declarer struct {
 	ctx  context.Context
 	conn *rabbit.Connection
 	self *SelfBindings
+
+	turns chan struct{} // of Reconciler.Turns
 }
 
 func (d declarer) do(f func(*amqp.Channel) error) error { return d.conn.Do(d.ctx, f) }

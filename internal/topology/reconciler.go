@@ -30,6 +30,10 @@ type Reconciler struct {
 	// what the exchanges of Watership lack.
 	SelfBindings *SelfBindings
 
+	// Turns has room for one value, and lets copies of the Reconciler declare queues one after the
+	// other. Nil: there is one that does.
+	Turns chan struct{}
+
 	Logger *slog.Logger  // logs repairs; nil: no log
 	Every  time.Duration // about how often Reconcile checks; zero: 30 s
 
@@ -66,11 +70,11 @@ func (r Reconciler) Declare(ctx context.Context) error {
 
 // DeclareDelay declares the delay queue of d, in whole milliseconds.
 func (r Reconciler) DeclareDelay(ctx context.Context, d time.Duration) error {
-	name := r.config().Delay(d)
-	if err := r.declarer(ctx).queue(queue{name, r.config().delayArgs(d.Milliseconds())}); err != nil {
+	cfg, by, name := r.config(), r.declarer(ctx), r.config().Delay(d)
+	if err := by.queues(cfg, queue{name, cfg.delayArgs(d.Milliseconds())}); err != nil {
 		return err
 	}
-	return r.declarer(ctx).bind(r.config().directBinding(name))
+	return by.bind(cfg.directBinding(name))
 }
 
 // BindDirect binds the queue of a route to the direct exchange, which routes by queue
@@ -204,7 +208,7 @@ func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
 
 // declareOwn declares one of Watership's queues with its bindings.
 func (r Reconciler) declareOwn(ctx context.Context, q queue) error {
-	if err := r.declarer(ctx).queue(q); err != nil {
+	if err := r.declarer(ctx).queues(r.config(), q); err != nil {
 		return err
 	}
 	for _, b := range r.config().bindings() {
@@ -223,5 +227,5 @@ func (r Reconciler) declarer(ctx context.Context) declarer {
 	if self == nil {
 		self = &SelfBindings{}
 	}
-	return declarer{ctx, r.Conn, self}
+	return declarer{ctx, r.Conn, self, r.Turns}
 }

@@ -111,7 +111,7 @@ func (r Reconciler) repairQueue(ctx context.Context, q queue) error {
 	if err != nil || there {
 		return err
 	}
-	if err := r.declarer(ctx).queue(q); err != nil {
+	if err := r.declarer(ctx).queues(r.config(), q); err != nil {
 		return err
 	}
 	r.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)

@@ -67,7 +67,7 @@ const noDeliveryLimit = int32(2147483647)
 // existing queue of Watership differ it fails with an Error, since a queue's
 // arguments cannot change. It fails as well if the queue of a route is a stream.
 func Declare(ctx context.Context, conn *rabbit.Connection, cfg Config) error {
-	return declarer{ctx, conn, &SelfBindings{}}.declare(cfg)
+	return Reconciler{Conn: conn}.declarer(ctx).declare(cfg)
 }
 
 func (d declarer) declare(cfg Config) error {
@@ -82,10 +82,8 @@ func (d declarer) declare(cfg Config) error {
 	if err := d.bindAllToThemselves(cfg); err != nil {
 		return err
 	}
-	for _, q := range cfg.queues() {
-		if err := d.queue(q); err != nil {
-			return err
-		}
+	if err := d.queues(cfg, cfg.queues()...); err != nil {
+		return err
 	}
 	for _, b := range cfg.bindings() {
 		if err := d.bind(b); err != nil {

@@ -1,0 +1,72 @@
+package topology
+
+import (
+	"context"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	creationWait    = 5 * time.Second // for another process to declare its queues
+	creationPoll    = 20 * time.Millisecond
+	creationRelease = 3 * time.Second
+)
+
+// queues declares queues of Watership while no other process does. RabbitMQ 3 sets the arguments of a
+// new quorum queue a moment after the queue exists for other connections. A message that one of them
+// publishes to a delay queue in that moment never expires, and blocks the ones behind it for ever.
+//
+// An exclusive queue is the lock. A process that does not get it in time goes on: the other one has
+// declared its queues by then, or waits for the broker.
+func (d declarer) queues(c Config, all ...queue) error {
+	if d.turns != nil {
+		select {
+		case d.turns <- struct{}{}:
+			defer func() { <-d.turns }()
+		case <-d.ctx.Done():
+			return context.Cause(d.ctx)
+		}
+	}
+	if c.queueType() == Quorum {
+		unlock := d.lockCreation(c.Creation())
+		defer unlock()
+	}
+	for _, q := range all {
+		if err := d.queue(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockCreation declares the exclusive queue, which unlock deletes. An error is left to the
+// declarations that follow.
+func (d declarer) lockCreation(queue string) (unlock func()) {
+	for deadline := time.Now().Add(creationWait); ; {
+		err := d.do(func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare(queue, false, false, true, false, nil)
+			return err
+		})
+		switch {
+		case err == nil:
+			return func() { d.unlockCreation(queue) }
+		case !refusedWith(err, amqp.ResourceLocked) || time.Now().After(deadline):
+			return func() {}
+		}
+		select {
+		case <-d.ctx.Done():
+			return func() {}
+		case <-time.After(creationPoll):
+		}
+	}
+}
+
+func (d declarer) unlockCreation(queue string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), creationRelease)
+	defer cancel()
+	_ = d.conn.Do(ctx, func(ch *amqp.Channel) error { // else it ends with the connection
+		_, err := ch.QueueDelete(queue, false, false, false)
+		return err
+	})
+}
