@@ -41,7 +41,7 @@ const (
 	holdFirst = time.Second
 	holdCap   = time.Minute
 
-	// shortHold is how long a message may be held before Err reports it.
+	// shortHold is how long a copy may be published or a message be held before Err reports it.
 	shortHold = 10 * time.Second
 )
 
@@ -90,7 +90,7 @@ type Operation struct {
 // instead would call the handler once more, until a delivery limit drops the message.
 // It fails only with the end of the delivery or of the publisher.
 func (h *Messages) Publish(ctx context.Context, o Operation, publish func() error) error {
-	one := &heldPublish{Operation: o, messages: h}
+	one := &heldPublish{Operation: o, messages: h, since: o.Now()}
 	defer one.end()
 	for pause := holdFirst; ; pause = min(2*pause, holdCap) {
 		err := one.publishWatched(publish)
@@ -115,17 +115,15 @@ func CannotRetry(ctx context.Context, err error) bool {
 type heldPublish struct {
 	Operation
 	messages *Messages
+	since    time.Time
 
 	mu      sync.Mutex // guards release
 	release func()     // nil while the message is not held
 }
 
-// slowAfter is how long the broker may take to confirm a message that is not held.
-const slowAfter = 30 * time.Second
-
 // publishWatched publishes. A message that the broker does not confirm is held, too.
 func (h *heldPublish) publishWatched(publish func() error) error {
-	slow := time.AfterFunc(slowAfter, func() { h.recordError(fmt.Errorf("not confirmed within %s", slowAfter)) })
+	slow := time.AfterFunc(shortHold, func() { h.recordError(fmt.Errorf("not confirmed within %s", shortHold)) })
 	defer slow.Stop()
 	return publish()
 }
@@ -144,7 +142,7 @@ func (h *heldPublish) begin(why error) bool {
 	if h.release != nil {
 		return false
 	}
-	h.release = h.messages.begin(message{queue: h.Queue, since: h.Now(), why: fmt.Errorf("%s: %w", h.Name, why)})
+	h.release = h.messages.begin(message{queue: h.Queue, since: h.since, why: fmt.Errorf("%s: %w", h.Name, why)})
 	return true
 }
 
