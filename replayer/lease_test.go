@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -208,5 +209,31 @@ func TestLeaseDoesNotReconnect(t *testing.T) {
 	}
 	if got := f.receivedIDs(f.queue); got != "before" {
 		t.Errorf("arrived: %s", got)
+	}
+}
+
+// RabbitMQ closes the connection of a binding that it cannot make in time. With the connection of
+// the job the right to run it would end.
+func TestBindingsHaveAConnection(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Newest(t).VHost(t))
+	f.storePublished(2)
+	conn, err := rabbit.Open(rabbit.Config{URL: f.broker.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	declarer := topology.Reconciler{Conn: conn, Config: topology.Config{Topology: f.cfg.Topology}}
+	if err := declarer.BindReturn(t.Context(), f.queue); err != nil { // declares the exchange
+		t.Fatal(err)
+	}
+	url, bindings := f.broker.CountBindings(t)
+	job := f.job("")
+	job.Target = Target{Kind: ToQueue, Queue: f.broker.Queue(t, nil)}
+	done, err := New(f.config(f.cfg.Topology, url)).Run(t.Context(), f.create(job).ID, RunOptions{})
+	if err != nil || done.Sent != 2 {
+		t.Errorf("%+v (%v)", done, err)
+	}
+	if publishing, others := bindings(); publishing != 0 || others == 0 {
+		t.Errorf("%d bindings on connections that publish, %d on others", publishing, others)
 	}
 }

@@ -104,11 +104,15 @@ func (r *runner) runClaimed(ctx context.Context) error {
 	r.view.set(r.sub, true)
 	defer func() { r.view.set(r.sub, false) }()
 	if r.settings.Target.Kind == ToQueue {
+		binding, err := r.conn.Other()
+		if err != nil {
+			return fmt.Errorf("connecting for subscription %s: %w", r.settings.Name, err)
+		}
 		r.publisher = rabbit.NewPublisher(r.conn.Connection, rabbit.PublisherConfig{Window: window})
 		defer func() { _ = r.publisher.Close() }()
 		r.delivery = topology.DirectDelivery{
 			Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Publisher: r.publisher, Login: r.login,
-			Binder: topology.Reconciler{Conn: r.conn.Connection, Config: topology.Config{Topology: r.cfg.Topology}, SelfBindings: &topology.SelfBindings{}},
+			Binder: topology.Reconciler{Conn: binding, Config: topology.Config{Topology: r.cfg.Topology}, SelfBindings: &topology.SelfBindings{}},
 		}
 	}
 	return r.sessions(ctx)

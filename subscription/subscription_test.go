@@ -581,3 +581,18 @@ func TestAbsentConsumerTakesNoMemory(t *testing.T) {
 		t.Logf("the memory has grown by %d KiB", grown>>10)
 	}
 }
+
+// RabbitMQ closes the connection of a binding that it cannot make in time. Deliveries have another one.
+func TestBindingsHaveAConnection(t *testing.T) {
+	r := newRig(t, rabbittest.Newest(t))
+	url, bindings := r.broker.CountBindings(t)
+	r.cfg.URL = url
+	storeEvents(t, r.store, source, numbers(1, 3)...)
+	s, queue := subscription.New(r.cfg), r.broker.Queue(t, nil)
+	r.create(t, s, toQueue("orders", queue))
+	r.serve(t, s)
+	r.broker.Take(t, queue, 3)
+	if publishing, others := bindings(); publishing != 0 || others == 0 {
+		t.Errorf("%d bindings on connections that publish, %d on others", publishing, others)
+	}
+}

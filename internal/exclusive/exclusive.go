@@ -30,7 +30,8 @@ type Connection struct {
 
 	mu    sync.Mutex // guards the fields below
 	dials int
-	held  bool // the queue was declared on the connection of the latest dial
+	held  bool               // the queue was declared on the connection of the latest dial
+	other *rabbit.Connection // nil until Other
 }
 
 const (
@@ -69,6 +70,33 @@ func Open(ctx context.Context, broker rabbit.Config, queue string, timeout time.
 
 // Lost is closed when the connection is lost.
 func (c *Connection) Lost() <-chan struct{} { return c.lost }
+
+// Other returns a connection that is closed with this one, for what may end a connection: the
+// broker closes that of a binding which it cannot make in time.
+func (c *Connection) Other() (*rabbit.Connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.other == nil {
+		other, err := rabbit.Open(c.broker)
+		if err != nil {
+			return nil, err
+		}
+		c.other = other
+	}
+	return c.other, nil
+}
+
+// Close closes the connection, and that of Other. The queue ends.
+func (c *Connection) Close() error {
+	c.mu.Lock()
+	other := c.other
+	c.mu.Unlock()
+	err := c.Connection.Close()
+	if other != nil {
+		err = errors.Join(err, other.Close())
+	}
+	return err
+}
 
 // allowDial refuses to dial after the connection that held the queue.
 func (c *Connection) allowDial() error {
@@ -170,12 +198,11 @@ func (c *Connection) CertainQueueState(ctx context.Context, queue string) (state
 	if state, found, err = c.Connection.QueueState(ctx, queue); err != nil || !state.Uncertain {
 		return state, found, err
 	}
-	other, err := rabbit.Open(c.broker)
+	other, err := c.Other()
 	if err != nil {
 		return state, false, err
 	}
-	state, found, err = other.CertainQueueState(ctx, queue)
-	return state, found, errors.Join(err, other.Close())
+	return other.CertainQueueState(ctx, queue)
 }
 
 // UntilLost returns a context that also ends when the connection is lost.

@@ -48,10 +48,14 @@ func Open(ctx context.Context, cfg Config, id string, timeout time.Duration) (*L
 	if err != nil {
 		return nil, fmt.Errorf("holding the queue of job %s: %w", id, err)
 	}
+	binding, err := conn.Other()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connecting for job %s: %w", id, err), conn.Close())
+	}
 	publisher := rabbit.NewPublisher(conn.Connection, rabbit.PublisherConfig{Window: cfg.Window})
 	return &Lease{conn, publisher, topology.DirectDelivery{
 		Topology: cfg.Topology, StateKeys: cfg.StateKeys, Publisher: publisher, Login: cfg.Login,
-		Binder: topology.Reconciler{Conn: conn.Connection, Config: topology.Config{Topology: cfg.Topology}, SelfBindings: &topology.SelfBindings{}},
+		Binder: topology.Reconciler{Conn: binding, Config: topology.Config{Topology: cfg.Topology}, SelfBindings: &topology.SelfBindings{}},
 	}}, nil
 }
 
