@@ -3,11 +3,13 @@ package projection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/bodies"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -74,7 +76,26 @@ func (r *runner) findBodies(ctx context.Context, b *batch) error {
 	if err := missing.FindStored(ctx, r.cfg.Reader.Store); err != nil {
 		return &storeError{err}
 	}
+	if missing.Len() == 0 || r.cfg.URL == "" {
+		return nil
+	}
+	if err := r.findUnstorable(ctx, missing); err != nil {
+		return &storeError{err}
+	}
 	return nil
+}
+
+const unstorableTimeout = 30 * time.Second // for RabbitMQ to be there and answer
+
+// findUnstorable connects to RabbitMQ for one batch, since few bodies are too large for the store.
+func (r *runner) findUnstorable(ctx context.Context, missing bodies.Missing) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, unstorableTimeout, fmt.Errorf("RabbitMQ did not answer within %s", unstorableTimeout))
+	defer cancel()
+	conn, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Name: "watership projection", LargeFrames: true, Logger: r.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	return errors.Join(missing.FindUnstorable(ctx, conn, r.cfg.Topology.Unstorable()), conn.Close())
 }
 
 func (r *runner) lacksBody(item subscription.Item) bool {
@@ -84,7 +105,7 @@ func (r *runner) lacksBody(item subscription.Item) bool {
 // errNoBody is the reason why an event without a body fails.
 func errNoBody(event schemas.Event) error {
 	if event.BodyIn == schemas.BodyInUnstorable {
-		return retry.Permanent(errors.New("its body is too large for the store, and a projection does not get it from the queue of unstorable messages (Config.WithoutBodies)"))
+		return retry.Permanent(errors.New("its body is too large for the store, and was not found in the queue of unstorable messages (Config.URL, Config.WithoutBodies)"))
 	}
 	return retry.Permanent(errors.New("it has no body, and no other event of its message has it: it may be past its retention (Config.WithoutBodies)"))
 }

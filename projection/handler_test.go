@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/database/databasetest"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -205,6 +206,37 @@ func TestBodiesOfHandledEvents(t *testing.T) {
 		}
 		if g, err := newProjection(t, cfg).Rebuild(t.Context()); err != nil || g.Events != 4 {
 			t.Errorf("the rebuild without bodies returned %+v, %v", g, err)
+		}
+	})
+}
+
+// A body that is too large for the store is in a queue of RabbitMQ.
+func TestBodiesTooLargeForTheStore(t *testing.T) {
+	b := rabbittest.Newest(t).VHost(t)
+	e := schemas.Event{Action: schemas.Published, Sequence: 1, Source: source, VHost: "/"}
+	e.Time = time.UnixMicro(1).UTC()
+	e.Envelope = schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte(`{"Customer":"c1","Amount":7}`)}
+	e.EventID, e.Fingerprint, e.Queue = source+"-1", e.Envelope.Fingerprint(), "orders"
+	ch, queue := b.Channel(t), (schemas.Topology{}).Unstorable()
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Publish("", queue, false, false, schemas.DefaultFrameMax.Wrap(e.Envelope, e.State)); err != nil {
+		t.Fatal(err)
+	}
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o, stored := newOrders(t), e
+		stored.BodyIn, stored.BodySize, stored.Envelope.Body = schemas.BodyInUnstorable, len(e.Envelope.Body), nil
+		if _, err := o.store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(stored)}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := o.config(db.DB)
+		cfg.URL = b.URL
+		if g, err := newProjection(t, cfg).Rebuild(t.Context()); err != nil || g.Events != 1 {
+			t.Fatalf("rebuilt %+v, %v", g, err)
+		}
+		if n := scalar[int](t, db.DB, "SELECT SUM(amount) FROM customer_totals"); n != 7 {
+			t.Errorf("the amount is %d", n)
 		}
 	})
 }

@@ -23,6 +23,7 @@ package projection
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -70,8 +71,15 @@ type Config struct {
 
 	// WithoutBodies: Handle does without the bodies of events that are stored without one, such as
 	// handled events. Otherwise they are looked up in other events of the message, and an event whose
-	// body is not found fails: it may be past its retention, or too large for the store.
+	// body is not found fails: it may be past its retention, or too large for the store (URL).
 	WithoutBodies bool
+
+	// URL, amqp:// or amqps://, is that of RabbitMQ, whose queue of unstorable messages has the bodies
+	// that are too large for the store; TLS and Topology are as in the configuration of the indexer.
+	// Empty: an event with such a body fails.
+	URL      string
+	TLS      *tls.Config
+	Topology schemas.Topology
 
 	// Fingerprints are as in the configuration of the indexer. Bodies are found by them.
 	Fingerprints schemas.Fingerprints
