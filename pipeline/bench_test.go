@@ -23,6 +23,7 @@ import (
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/schemas"
 )
 
 const (
@@ -34,7 +35,8 @@ const (
 // queue of a route when the pipeline starts. The rate is of messages, until the pipeline has
 // stopped; own-µs is the CPU of this process for a message. Bare receives the same messages
 // by the client library alone, publishes one of the size of a `handled` event for each, and
-// acknowledges when that is confirmed.
+// acknowledges when that is confirmed. Ordered has the messages of a thousand keys in their order, of
+// which each message has a place in a queue.
 func BenchmarkHandling(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	var tuning sync.WaitGroup
@@ -45,18 +47,25 @@ func BenchmarkHandling(b *testing.B) {
 	for _, queues := range []QueueType{Classic, Quorum} {
 		b.Run("queues="+string(queues), func(b *testing.B) {
 			b.Run("bare", func(b *testing.B) { benchmarkBare(b, broker, queues) })
-			b.Run("plain", func(b *testing.B) {
-				benchmark(b, broker, queues, func(*message.Message) ([]*message.Message, error) { return nil, nil })
-			})
-			b.Run("http", func(b *testing.B) { benchmark(b, broker, queues, post) })
+			none := func(*message.Message) ([]*message.Message, error) { return nil, nil }
+			b.Run("plain", func(b *testing.B) { benchmark(b, broker, queues, Fairness{}, none) })
+			b.Run("fair", func(b *testing.B) { benchmark(b, broker, queues, Fairness{Key: benchKey}, none) })
+			b.Run("ordered", func(b *testing.B) { benchmark(b, broker, queues, Fairness{Key: benchKey, Ordered: true}, none) })
+			b.Run("http", func(b *testing.B) { benchmark(b, broker, queues, Fairness{}, post) })
 			b.Run("retried", func(b *testing.B) {
-				benchmark(b, broker, queues, handler(func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) }))
+				benchmark(b, broker, queues, Fairness{}, handler(func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) }))
 			})
 		})
 	}
 }
 
-func benchmark(b *testing.B, broker rabbittest.Broker, queues QueueType, handle message.HandlerFunc) {
+// benchKey gives a message one of a thousand keys.
+func benchKey(e schemas.Envelope) string {
+	n, _ := e.Headers["order"].(int32)
+	return fmt.Sprint(n % 1000)
+}
+
+func benchmark(b *testing.B, broker rabbittest.Broker, queues QueueType, fairness Fairness, handle message.HandlerFunc) {
 	for b.Loop() {
 		var left atomic.Int64
 		left.Store(benchMessages)
@@ -66,7 +75,7 @@ func benchmark(b *testing.B, broker rabbittest.Broker, queues QueueType, handle 
 			c.QueueType, c.Logger, c.Breaker.Messages = queues, slog.New(slog.DiscardHandler), -1
 			c.Tap = []Tap{{Exchange: exchange, Type: "topic"}}
 			c.Routes = []Route{{
-				Queue: queue, Bind: []Binding{{exchange, "#"}}, Concurrency: benchConcurrency, Policy: attemptsAfter(10 * time.Millisecond),
+				Queue: queue, Bind: []Binding{{exchange, "#"}}, Concurrency: benchConcurrency, Policy: attemptsAfter(10 * time.Millisecond), Fairness: fairness,
 				Handler: func(msg *message.Message) ([]*message.Message, error) {
 					produced, err := handle(msg)
 					if err == nil && left.Add(-1) == 0 {
