@@ -181,6 +181,9 @@ func (p *provider) verify(ctx context.Context, found *oidc.Provider, raw string)
 	if err := token.Claims(&c); err != nil {
 		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the claims of the ID token cannot be read", Cause: err}
 	}
+	if !c.areOf(p.ClientID) {
+		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token was issued to another client: its claim azp must be " + p.ClientID}
+	}
 	return token, c, nil
 }
 
@@ -208,6 +211,17 @@ func (p *provider) identity(name, claim string) (Identity, error) {
 
 // claims are the claims of an ID token.
 type claims map[string]any
+
+// areOf reports whether the token was issued to a client, as OpenID Connect Core 1.0, section
+// 3.1.3.7, has it: the claim azp is the client, and several audiences have one. Another client
+// of the provider could otherwise sign in here with the tokens that it gets of its users.
+func (c claims) areOf(client string) bool {
+	party, told := c["azp"]
+	if audiences, _ := c["aud"].([]any); !told && len(audiences) < 2 {
+		return true
+	}
+	return party == client
+}
 
 const emailClaim = "email"
 
