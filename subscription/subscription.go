@@ -109,7 +109,8 @@ type Target struct {
 // DefaultMaxBacklog is the number of messages that a queue of a subscription has at most.
 const DefaultMaxBacklog = 10_000
 
-// String describes the target without a secret of its URL.
+// String describes the target. Of a URL it has the scheme and the host: path, query and login
+// may be a secret, as a web hook's are.
 func (t Target) String() string {
 	switch t.Kind {
 	case ToQueue:
@@ -119,7 +120,7 @@ func (t Target) String() string {
 		if err != nil {
 			return "a URL that cannot be read"
 		}
-		return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+		return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 	}
 	return "a handler in Go"
 }

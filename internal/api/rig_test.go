@@ -42,7 +42,7 @@ type rig struct {
 	tokens *access.TokenFile
 	secret string // of the client's token
 
-	recorder *recorder // nil for a system
+	recorder *recorder
 }
 
 // as returns the rig with a client that has another token.

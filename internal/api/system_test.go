@@ -70,14 +70,14 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 		t.Fatal(err)
 	}
 	s := system{broker: broker, broken: &atomic.Bool{}, handled: &atomic.Int32{}}
-	s.rig = rig{source: stream, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
+	s.rig = rig{source: stream, recorder: &recorder{}, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
 	s.rig = s.as(t, access.Token{Name: "ada", Role: access.Admin, Bodies: true})
 	ch := broker.Channel(t)
 	if err := ch.ExchangeDeclare("shop", "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	handler := api.New(a)
-	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: &recorder{}, Tokens: s.tokens})
+	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: s.recorder, Tokens: s.tokens})
 	if err != nil {
 		t.Fatal(err)
 	}

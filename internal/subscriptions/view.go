@@ -39,7 +39,7 @@ type View struct {
 type SubscriptionTarget struct {
 	Kind       string `json:"kind" enum:"queue,url,handler"`
 	Queue      string `json:"queue,omitempty"`
-	URL        string `json:"url,omitempty" doc:"Without its query and login, which may be secret"`
+	URL        string `json:"url,omitempty" doc:"Its scheme and host: the rest may be secret"`
 	MaxBacklog int    `json:"max_backlog,omitempty" doc:"Ready messages in the queue at which deliveries wait; 0: no limit"`
 }
 
