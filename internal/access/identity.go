@@ -4,6 +4,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -44,6 +45,11 @@ func (i Identity) May(r Role) bool { return r != 0 && i.Role >= r }
 
 // Limited reports whether the identity may use only some queues and exchanges.
 func (i Identity) Limited() bool { return len(i.Queues) > 0 || len(i.Exchanges) > 0 }
+
+// Permissions is a text that differs if identities may do different things.
+func (i Identity) Permissions() string {
+	return fmt.Sprintf("%s %t %q %q", i.Role, i.Bodies, i.Queues, i.Exchanges)
+}
 
 // MayQueue reports whether the identity may see the events of a queue and, if its role
 // allows actions, act on them.

@@ -39,16 +39,8 @@ type API struct {
 	responses  *idempotency.Responses
 	diagnosing chan struct{} // has an element while doctor runs, or diagnosis is read
 	diagnosis  Diagnosis     // the latest
-	slots      chan struct{} // one element for each request under way
-	streams    chan struct{} // one element for each of them that is a stream
+	slots      slots
 }
-
-// Limits of requests under way, which leave connections of http.listen for health checks
-// and metrics.
-const (
-	maxRequests = 32
-	maxStreams  = 16
-)
 
 // New returns the API of an App.
 func New(a *app.App) *API {
@@ -56,7 +48,7 @@ func New(a *app.App) *API {
 		app: a, mux: http.NewServeMux(),
 		runs: jobs.New(a), adoptions: adoption.NewRunner(a), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
-		slots:      make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
+		slots:      slots{byCaller: map[string]int{}},
 	}
 	api.huma = humago.NewWithPrefix(api.mux, Prefix, humaConfig())
 	api.operations = operation.NewSet(api.huma, Prefix)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -37,6 +38,33 @@ func TestMembersTwiceOrInAnotherCase(t *testing.T) {
 		r.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","dry_run":true}`).json(t)
 		if got := r.do(t, http.MethodPost, "/failures/discard", `{"dsl":{"terms":{"a":1,"A":1}},"reason":"x","dry_run":true}`); strings.Contains(string(got.body), "in the case of") {
 			t.Errorf("a part of a query: %s", got.body)
+		}
+	})
+}
+
+// An identity has a few streams at a time, so that others have some.
+func TestStreamsOfAnIdentity(t *testing.T) {
+	inEachStore(t, func(t *testing.T, r rig) {
+		bob := r.as(t, access.Token{Name: "bob", Role: access.Viewer, Bodies: true})
+		var ends []func()
+		for range 4 {
+			_, end := bob.stream(t, "/events/tail", "")
+			ends = append(ends, end)
+		}
+		refused := bob.do(t, http.MethodGet, "/events/export"+query("query", "*"), "")
+		refused.wantProblem(t, http.StatusTooManyRequests, "too many streams of bob")
+		if refused.Header.Get("Retry-After") != "1" || refused.Close {
+			t.Errorf("Retry-After is %q, close %v", refused.Header.Get("Retry-After"), refused.Close)
+		}
+		bob.get(t, "/events")
+		_, end := r.stream(t, "/events/tail", "")
+		end()
+		ends[0]()
+		eventually(t, "bob has another stream", func() bool {
+			return bob.do(t, http.MethodGet, "/events/export"+query("query", "*"), "").StatusCode == http.StatusOK
+		})
+		for _, end := range ends {
+			end()
 		}
 	})
 }

@@ -53,13 +53,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, *refused)
 		return
 	}
-	release, free := a.acquire(op)
-	if !free {
-		w.Header().Set("Retry-After", "1")
-		problem.Write(w, problem.Problem{Status: http.StatusServiceUnavailable, Detail: "too many requests are under way", Remedy: "Send the request again later."})
+	caller := access.FromContext(r.Context())
+	if refused := a.slots.take(caller, op.Stream); refused != nil {
+		problem.Write(w, *refused)
 		return
 	}
-	defer release()
+	defer a.slots.give(caller, op.Stream)
 	body, refused := readBody(w, r, op)
 	if refused != nil {
 		problem.Write(w, *refused)
@@ -92,26 +91,6 @@ func abortFailedWrites() {
 	default:
 		panic(cause)
 	}
-}
-
-// acquire takes a slot for a request. free is false if there is none.
-func (a *API) acquire(op *operation.Operation) (release func(), free bool) {
-	slots := []chan struct{}{a.slots}
-	if op.Stream {
-		slots = append(slots, a.streams)
-	}
-	release = func() {}
-	for _, slot := range slots {
-		select {
-		case slot <- struct{}{}:
-			before := release
-			release = func() { <-slot; before() }
-		default:
-			release()
-			return nil, false
-		}
-	}
-	return release, true
 }
 
 // readBody replaces the body of a request by its bytes, which it reads within a time and
@@ -176,9 +155,11 @@ func (a *API) methodsOf(r *http.Request) (exact []string) {
 }
 
 // serveOnce passes on a request unless it repeats another one of the caller, whose response
-// it gets then.
+// it gets then. A caller whose permissions have changed since does not get it: the response may
+// tell what it may not see any more.
 func (a *API) serveOnce(w http.ResponseWriter, r *http.Request, body []byte) {
 	caller := access.FromContext(r.Context())
 	key := idempotency.Digest(string(caller.Method), caller.Name, r.Header.Get(idempotency.Header))
-	a.responses.Serve(w, r, key, idempotency.Digest(r.URL.Path, r.URL.RawQuery, string(body)), a.mux)
+	content := idempotency.Digest(r.URL.Path, r.URL.RawQuery, string(body), caller.Permissions())
+	a.responses.Serve(w, r, key, content, a.mux)
 }

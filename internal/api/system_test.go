@@ -297,6 +297,26 @@ func testAKeyOutlivesTheProcess(t *testing.T, s system) {
 	}
 }
 
+// A token that is made again with fewer permissions does not get the job of its predecessor.
+func TestAKeyOfOtherPermissions(t *testing.T) { onEvery(t, testAKeyOfOtherPermissions) }
+
+func testAKeyOfOtherPermissions(t *testing.T, s system) {
+	s.fail(t, "m-1")
+	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"}}`
+	whole := s.rig.as(t, access.Token{Name: "olga", Role: access.Operator})
+	id := whole.post(t, "/replays", request, "Idempotency-Key", "k")["id"]
+	if err := s.tokens.Revoke("olga"); err != nil {
+		t.Fatal(err)
+	}
+	limited := s.rig.as(t, access.Token{Name: "olga", Role: access.Operator, Queues: []string{"mails"}})
+	limited.do(t, http.MethodPost, "/replays", request, "Idempotency-Key", "k").wantProblem(t, http.StatusUnprocessableEntity, "or with other permissions")
+	limited.url = s.restart(t)
+	limited.do(t, http.MethodPost, "/replays", request, "Idempotency-Key", "k").wantProblem(t, http.StatusUnprocessableEntity, "or with other permissions")
+	if jobs, _ := s.get(t, "/replays")["jobs"].([]any); len(jobs) != 1 || member(jobs[0], "id") != id {
+		t.Errorf("the jobs are %v", jobs)
+	}
+}
+
 func TestDiscard(t *testing.T) { onEvery(t, testDiscard) }
 
 func testDiscard(t *testing.T, s system) {

@@ -33,7 +33,8 @@ func NewKey(ctx context.Context, text string, request any) Key {
 	return Key{idempotency.Digest(string(caller.Method), caller.Name, text), idempotency.Digest(string(content))}
 }
 
-// Find returns the oldest job with the key; without an id if there is none.
+// Find returns the oldest job with the key; without an id if there is none. A job that the
+// caller may not see is that of a request with other permissions.
 func (k Key) Find(ctx context.Context, replays *replayer.Replayer) (found replayer.Job, err error) {
 	if k.Text == "" {
 		return replayer.Job{}, nil
@@ -49,7 +50,7 @@ func (k Key) Find(ctx context.Context, replays *replayer.Replayer) (found replay
 			found = job
 		}
 	}
-	if found.ID != "" && found.Digest != k.Digest {
+	if found.ID != "" && (found.Digest != k.Digest || !access.FromContext(ctx).Within(found.Query)) {
 		return replayer.Job{}, ErrOtherRequest()
 	}
 	return found, ctx.Err()
@@ -71,7 +72,7 @@ func (k Key) Settle(ctx context.Context, replays *replayer.Replayer, created rep
 // ErrOtherRequest is the response to another request with the same key.
 func ErrOtherRequest() *problem.Problem {
 	return &problem.Problem{
-		Status: http.StatusUnprocessableEntity, Detail: "the Idempotency-Key was used for another request",
+		Status: http.StatusUnprocessableEntity, Detail: "the Idempotency-Key was used for another request, or with other permissions",
 		Remedy: "Send a new key with a new request.",
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,6 +90,7 @@ func (p Problem) Complete() *Problem {
 
 // Write writes a problem as a response.
 func Write(w http.ResponseWriter, p Problem) {
+	maps.Copy(w.Header(), p.GetHeaders())
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p.Complete())

@@ -149,7 +149,11 @@ function tail() {
   const connect = () => {
     source = new EventSource(`${bar.dataset.tail}&last=${most}`);
     source.addEventListener("open", () => tell("Live", "good"));
-    source.addEventListener("error", () => tell("Connecting…", "warn"));
+    source.addEventListener("error", () => {
+      tell("Connecting…", "warn");
+      // A browser does not try again after a refusal, as of too many streams.
+      if (source?.readyState === EventSource.CLOSED) setTimeout(() => source && connect(), 5000);
+    });
     source.addEventListener("event", receive);
     for (const kind of ["unavailable", "problem"]) source.addEventListener(kind, (message) => tell(plain(JSON.parse(message.data).detail), "bad"));
   };
