@@ -32,7 +32,8 @@ const (
 )
 
 // deliveriesBefore returns the number of earlier deliveries of a message that had no
-// outcome. Quorum queues count them (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling);
+// outcome. Quorum queues count them (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling):
+// since RabbitMQ 4.3 without those that a process gave back, which only x-acquired-count includes.
 // counted is false for a redelivery from a classic queue. A message that has to wait for its
 // turn waited at its earlier deliveries, too, since the same messages were in front of it: no
 // handler had it.
@@ -41,8 +42,9 @@ func deliveriesBefore(ctx context.Context, s schemas.State) (deliveries int, cou
 		return s.Deliveries, true
 	}
 	arrived, _ := schemas.FromContext(ctx)
-	count, known := arrived.Headers["x-delivery-count"].(int64)
-	return s.Deliveries + int(min(max(0, count), 1<<20)), known || !transport.Redelivered(ctx)
+	count, failed := arrived.Headers["x-delivery-count"].(int64)
+	_, acquired := arrived.Headers["x-acquired-count"]
+	return s.Deliveries + int(min(max(0, count), 1<<20)), failed || acquired || !transport.Redelivered(ctx)
 }
 
 // guard waits until the handler may be called with a message; then end must be called once the
@@ -55,7 +57,7 @@ func (h *routeHandler) guard(ctx context.Context, verified schemas.VerifiedState
 	if !counted {
 		deliveries++
 	}
-	if deliveries > 0 && !g.Counts(verified.State.Fingerprint) {
+	if transport.Redelivered(ctx) && !g.Counts(verified.State.Fingerprint) {
 		deliveries, counted = verified.State.Deliveries, true
 	}
 	wait := func(delay time.Duration) (func(), bool, error) {

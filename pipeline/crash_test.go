@@ -284,3 +284,66 @@ func TestRequeuedMessagesAreNotCounted(t *testing.T) {
 		}
 	})
 }
+
+// Another process has given messages back that no handler had, some of them more often than
+// MaxDeliveries allows if the broker counts these apart. They wait for nothing.
+func TestMessagesThatAnotherProcessGaveBack(t *testing.T) {
+	const backlog = 20
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})
+		for i := range backlog {
+			publishTo(t, b, queue, fmt.Sprint("m", i))
+		}
+		giveBack(t, b, queue, backlog, 1)
+		if givenBackApart(t, b, queue) {
+			giveBack(t, b, queue, backlog, 10)
+		}
+		r := start(t, b, func(c *Config) {
+			c.Routes = []Route{{Queue: queue, Concurrency: 4, Handler: handler(func(*message.Message) error { return nil })}}
+		})
+		r.waitFor(backlog, schemas.Handled)
+		for _, e := range r.all(ofQueue(queue, schemas.RetryScheduled, schemas.Poisoned)) {
+			t.Errorf("%s: %s", e.Action, e.Failure.Message)
+		}
+	})
+}
+
+// giveBack consumes all messages of a queue and requeues them so many times.
+func giveBack(t *testing.T, b rabbittest.Broker, queue string, messages, times int) {
+	t.Helper()
+	for range times {
+		ch := b.Channel(t)
+		deliveries, err := ch.Consume(queue, "other", false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range messages {
+			rabbittest.Receive(t, deliveries)
+		}
+		if err := ch.Cancel("other", false); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.Nack(0, true, true); err != nil {
+			t.Fatal(err)
+		}
+		rabbittest.Eventually(t, "the messages are back", func() bool { return b.Len(t, queue) == messages })
+		if err := ch.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// givenBackApart reports whether the broker counts deliveries that failed apart from those that were
+// given back, as RabbitMQ 4.3 does.
+func givenBackApart(t *testing.T, b rabbittest.Broker, queue string) bool {
+	t.Helper()
+	d, found, err := b.Channel(t).Get(queue, false)
+	if err != nil || !found {
+		t.Fatal("the queue is empty", err)
+	}
+	if err := d.Nack(false, true); err != nil {
+		t.Fatal(err)
+	}
+	_, apart := d.Headers["x-acquired-count"]
+	return apart
+}
