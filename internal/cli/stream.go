@@ -163,7 +163,6 @@ func stateText(m history.StreamMessage) string {
 
 const maxStreamNotes = 20 // of one kind
 
-// streamNotes has the facts that the table does not show.
 // byPriority returns the number of messages whose place RabbitMQ may have changed.
 func byPriority(s history.Stream) (count int) {
 	for _, m := range s.Messages {
@@ -174,6 +173,7 @@ func byPriority(s history.Stream) (count int) {
 	return count
 }
 
+// streamNotes has the facts that the table does not show.
 func streamNotes(s history.Stream) []string {
 	shown := wording.Plural(s.Total, "message")
 	if len(s.Messages) < s.Total {
@@ -183,8 +183,16 @@ func streamNotes(s history.Stream) []string {
 	for _, gap := range s.Gaps[:min(len(s.Gaps), maxStreamNotes)] {
 		notes = append(notes, gapText(gap))
 	}
+	names := map[string]string{} // of messages, as in the table
+	for _, m := range s.Messages {
+		names[m.Fingerprint] = cmp.Or(m.MessageID, m.Fingerprint)
+	}
 	for _, double := range s.Doubles[:min(len(s.Doubles), maxStreamNotes)] {
-		notes = append(notes, fmt.Sprintf("double: version %d of %s", double.Version, strings.Join(double.Fingerprints, ", ")))
+		of := make([]string, len(double.Fingerprints))
+		for i, fingerprint := range double.Fingerprints {
+			of[i] = cmp.Or(names[fingerprint], fingerprint)
+		}
+		notes = append(notes, fmt.Sprintf("double: version %d of %s", double.Version, strings.Join(of, ", ")))
 	}
 	for _, note := range []struct {
 		applies bool

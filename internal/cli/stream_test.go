@@ -34,7 +34,7 @@ func testStream(t *testing.T, seed seeder) {
 		a.event(5, schemas.Poisoned, ofMessage(second), inStream("order-42", 2), at("mails")),
 		a.event(6, schemas.Published, inStream("order-43", 0)), stream(7, 4), stream(8, 4), stream(9, 8),
 		a.event(10, schemas.Published, func(e *schemas.Event) { e.Stream.ID = "order-42" }), a.event(11, schemas.Published))
-	wantLines(t, a.must(t, "stream", "order-42"), fmt.Sprintf(`
+	wantLines(t, a.must(t, "stream", "order-42"), `
 		VERSION TIME EXCHANGE ROUTING KEY MESSAGE STATE
 		0 2026-05-04 03:00:01.000 shop order.created m-1 handled at orders
 		1 2026-05-04 03:00:04.000 shop order.created m-4 published
@@ -46,9 +46,9 @@ func testStream(t *testing.T, seed seeder) {
 		7 messages, by version
 		gap: version 3 is missing
 		gap: versions 5 to 7 are missing
-		double: version 4 of %s, %s
+		double: version 4 of m-7, m-8
 		1 message without a version at the end
-		1 message recorded before the version before; a replay sends them as recorded`, stream(7, 4).Fingerprint, stream(8, 4).Fingerprint))
+		1 message recorded before the version before; a replay sends them as recorded`)
 	if out := a.must(t, "stream", "order-42", "--limit", "2"); !strings.Contains(out, "m-4 ") || strings.Contains(out, "m-3 ") || !strings.Contains(out, "\nthe first 2 of 7 messages, by version\n") {
 		t.Errorf("two messages:\n%s", out)
 	}

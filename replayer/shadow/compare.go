@@ -66,7 +66,7 @@ func (r *run) callAll(ctx context.Context, calls []*call) error {
 	group.SetLimit(r.Concurrency)
 	for _, c := range calls {
 		if err := r.limiter.Wait(ctx); err != nil {
-			return errors.Join(group.Wait(), context.Cause(ctx))
+			return cmp.Or(group.Wait(), context.Cause(ctx)) // the former ends ctx
 		}
 		group.Go(func() error { return r.call(ctx, c) })
 	}
