@@ -29,7 +29,7 @@ func newClaim(queue string, cancel context.CancelCauseFunc) *claim {
 
 // errClaimLost ends a session whose queue another consumer indexes by now, or whose entry
 // was released because it was not saved for long.
-var errClaimLost = errors.New("another indexer has claimed the queue")
+var errClaimLost = errors.New("another indexer has claimed the queue, of this RabbitMQ or of another one that has the same source (setting source)")
 
 // begin records that a batch takes sequences from now on.
 func (w *watermarks) begin(c *claim, b *batch) {
