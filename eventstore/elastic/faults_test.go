@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -263,6 +264,31 @@ func TestRetries(t *testing.T) {
 }
 
 // TestTruncatedResponse: a search with a truncated response is repeated once.
+// A server in other hands, or a proxy, does not take the process's memory by an endless response.
+func TestEndlessResponses(t *testing.T) {
+	const most = 64 << 20
+	for name, ask := range map[string]func(s *Store) error{
+		"a search":  func(s *Store) error { _, err := s.Count(t.Context(), eventstore.Selection{}); return err },
+		"a request": func(s *Store) error { return s.Refresh(t.Context()) },
+	} {
+		var sent atomic.Int64
+		s := scripted(t, func(w http.ResponseWriter, _ *http.Request) {
+			part := bytes.Repeat([]byte(" "), 1<<20)
+			for sent.Load() < 10*most {
+				n, err := w.Write(part)
+				sent.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		})
+		failed := wantStoreError(t, ask(s), eventstore.Unavailable)
+		if !strings.Contains(failed.Error(), "more than 67108864 bytes") || sent.Load() > 2*most {
+			t.Errorf("%s: after %d bytes: %v", name, sent.Load(), failed)
+		}
+	}
+}
+
 func TestTruncatedResponse(t *testing.T) {
 	for failures, want := range map[int32]int32{1: 2, 9: 2} {
 		var requests atomic.Int32

@@ -11,9 +11,13 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// maxResponse limits the length of a response, in bytes. A page of events is far
-// below: one of the largest messages takes about 100 MB at worst.
-const maxResponse = 512 << 20
+// Limits of the length of a response, in bytes, unpacked. A page of documents is far below: one of
+// the largest messages takes about 100 MB at worst, as a request to Elasticsearch has no more
+// (http.max_content_length). What has no documents is far smaller: 10,000 hits take a few megabytes.
+const (
+	maxResponse  = 64 << 20
+	maxDocuments = 256 << 20
+)
 
 // requestJSON sends a request that can be repeated and unmarshals its response, unless
 // into is nil. operation says what failed, such as "counting events".
@@ -31,12 +35,12 @@ func (s *Store) requestJSON(ctx context.Context, operation string, request esapi
 // send returns the whole response, or a *eventstore.Error.
 func (s *Store) send(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request) ([]byte, error) {
 	var response bytes.Buffer
-	err := s.sendInto(ctx, transport, operation, request, &response)
+	err := s.sendInto(ctx, transport, operation, request, &response, maxResponse)
 	return response.Bytes(), err
 }
 
-// sendInto replaces the content of a buffer by the response.
-func (s *Store) sendInto(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request, into *bytes.Buffer) error {
+// sendInto replaces the content of a buffer by the response, of up to limit bytes.
+func (s *Store) sendInto(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request, into *bytes.Buffer, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	response, err := request.Do(ctx, transport)
@@ -49,11 +53,12 @@ func (s *Store) sendInto(ctx context.Context, transport esapi.Transport, operati
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 		return s.errorResponse(operation, response.StatusCode, response.Header, body)
 	}
-	if err := readAll(response, into); err != nil {
+	if err := readAll(response, into, limit); err != nil {
 		return s.noResponse(operation, &truncatedError{into.Len(), err})
 	}
-	if into.Len() > maxResponse {
-		return s.invalidResponse(operation, fmt.Sprintf("gave an answer of more than %d bytes", maxResponse))
+	if into.Len() > limit {
+		*into = bytes.Buffer{} // its user may keep it
+		return s.invalidResponse(operation, fmt.Sprintf("gave an answer of more than %d bytes", limit))
 	}
 	return nil
 }
@@ -79,14 +84,15 @@ func asJSON(value any) io.Reader {
 	return bytes.NewReader(body)
 }
 
-// readAll allocates the whole length if it is known, since pages are large.
-func readAll(response *esapi.Response, into *bytes.Buffer) error {
+// readAll reads one byte more than limit at most. It allocates the length at once if it is known,
+// since pages are large.
+func readAll(response *esapi.Response, into *bytes.Buffer, limit int) error {
 	length, err := strconv.Atoi(response.Header.Get("Content-Length"))
 	if err != nil {
 		length = 0
 	}
 	into.Reset()
-	into.Grow(min(length, maxResponse) + bytes.MinRead) // ReadFrom needs this at the end, too
-	_, err = into.ReadFrom(io.LimitReader(response.Body, maxResponse+1))
+	into.Grow(min(length, limit) + bytes.MinRead) // ReadFrom needs this at the end, too
+	_, err = into.ReadFrom(io.LimitReader(response.Body, int64(limit)+1))
 	return err
 }

@@ -62,10 +62,14 @@ func (s *Store) search(ctx context.Context, operation string, indices []string, 
 func (s *Store) searchWith(ctx context.Context, operation string, indices []string, body map[string]any,
 	text *bytes.Buffer, read sourceReader,
 ) (searchResponse, error) {
-	err := s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text)
+	limit := maxDocuments
+	if body["_source"] == false || body["size"] == 0 {
+		limit = maxResponse
+	}
+	err := s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text, limit)
 	var broken *truncatedError
 	if errors.As(err, &broken) && ctx.Err() == nil {
-		err = s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text)
+		err = s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text, limit)
 	}
 	if err != nil {
 		return searchResponse{}, explainLimit(operation, err)
