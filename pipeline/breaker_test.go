@@ -145,21 +145,10 @@ func TestPauseLetsHandlersFinish(t *testing.T) {
 
 func publishTo(t testing.TB, b rabbittest.Broker, queue, body string) {
 	t.Helper()
-	ch := b.Channel(t)
-	defer ch.Close()
-	err := ch.Publish("", queue, false, false, amqp.Publishing{Body: []byte(body), MessageId: body, DeliveryMode: amqp.Persistent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.Publish(t, queue, amqp.Publishing{Body: []byte(body), MessageId: body, DeliveryMode: amqp.Persistent})
 }
 
 func consumers(t testing.TB, b rabbittest.Broker, queue string) int {
 	t.Helper()
-	ch := b.Channel(t)
-	defer ch.Close()
-	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q.Consumers
+	return b.Look(t, queue).Consumers
 }

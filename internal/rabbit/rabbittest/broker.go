@@ -21,6 +21,8 @@ type Broker struct {
 	URL           string
 	ManagementURL string // "" without management API
 	Own           bool   // not shared with other tests
+
+	observers *observers // nil: each look at a queue has a connection
 }
 
 // Each runs a test on the embedded broker and on every RabbitMQ of
@@ -40,6 +42,7 @@ func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	for _, b := range servers(t) {
+		b.Version = version(t, b.URL)
 		t.Run(b.Version, func(t *testing.T) { test(t, b) })
 	}
 }
@@ -77,7 +80,9 @@ func Newest(t testing.TB) Broker {
 func NewestServer(t testing.TB) Broker {
 	t.Helper()
 	all := servers(t)
-	return all[len(all)-1]
+	newest := all[len(all)-1]
+	newest.Version = version(t, newest.URL)
+	return newest
 }
 
 func noServers() bool { return os.Getenv("WATERSHIP_TEST_AMQP_URLS") == "" }
@@ -91,6 +96,7 @@ func needServers(t testing.TB) {
 	t.Skip(reason)
 }
 
+// servers returns the brokers without their versions.
 func servers(t testing.TB) []Broker {
 	t.Helper()
 	if noServers() {
@@ -100,7 +106,7 @@ func servers(t testing.TB) []Broker {
 	management := strings.Fields(os.Getenv("WATERSHIP_TEST_MANAGEMENT_URLS"))
 	all := make([]Broker, len(urls))
 	for i, url := range urls {
-		all[i] = Broker{Version: version(t, url), URL: url}
+		all[i] = Broker{URL: url, observers: &observers{all: map[observer]*amqp.Channel{}}}
 		if i < len(management) {
 			all[i].ManagementURL = management[i]
 		}
@@ -182,16 +188,6 @@ func (b Broker) cleanup(f func(*amqp.Channel)) {
 	if ch, err := conn.Channel(); err == nil {
 		f(ch)
 	}
-}
-
-// Len returns the number of ready messages in a queue.
-func (b Broker) Len(t testing.TB, queue string) int {
-	t.Helper()
-	q, err := b.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		t.Fatalf("look at queue %s: %v", queue, err)
-	}
-	return q.Messages
 }
 
 // Take consumes n messages from a queue, in order, and acknowledges them.

@@ -3,6 +3,8 @@ package rabbittest
 import (
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/broker"
 )
 
@@ -13,6 +15,6 @@ func Embedded(t testing.TB) Broker {
 	inside := broker.Start(t, broker.Config{})
 	return Broker{
 		Version: broker.RabbitMQ43.Version(), Own: true, URL: inside.URL() + "/",
-		ManagementURL: inside.StartManagement(t),
+		ManagementURL: inside.StartManagement(t), observers: &observers{all: map[observer]*amqp.Channel{}},
 	}
 }

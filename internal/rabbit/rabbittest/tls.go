@@ -40,6 +40,7 @@ func serverWithTLS(t testing.TB) Broker {
 	t.Helper()
 	for _, b := range servers(t) {
 		if b.ServiceName() == "rabbitmq4" {
+			b.Version = version(t, b.URL)
 			return b
 		}
 	}
