@@ -94,10 +94,10 @@ func TestOutcomes(t *testing.T) {
 			schemas.Failure{},
 		},
 	}
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	eachSetting(t, func(t *testing.T, b setting) {
 		rabbittest.NoLeaks(t)
 		queue := rabbittest.Name(t)
-		r := start(t, b, func(c *Config) {
+		r := b.start(t, func(c *Config) {
 			c.Routes = []Route{{
 				Queue: queue, Timeout: 500 * time.Millisecond,
 				Policy: &retry.Policy{
@@ -174,9 +174,9 @@ func deep(n int) {
 // The error, the class and the time of every attempt are in the poisoned event,
 // with the whole message as first published.
 func TestPoisonedEventSaysEverything(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		queue, exchange := rabbittest.Name(t), topicExchange(t, b)
-		r := start(t, b, func(c *Config) {
+	eachSetting(t, func(t *testing.T, b setting) {
+		queue, exchange := rabbittest.Name(t), topicExchange(t, b.Broker)
+		r := b.start(t, func(c *Config) {
 			c.Routes = []Route{{
 				Queue: queue, Bind: []Binding{{exchange, "order.*"}},
 				Policy:  attemptsAfter(50*time.Millisecond, 50*time.Millisecond),

@@ -22,13 +22,13 @@ import (
 // A handler publishes to an exchange and key of its choice, with its properties
 // and headers; the ids that it does not set relate the message to its parent.
 func TestOutgoingMessages(t *testing.T) {
-	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
+	eachSetting(t, func(t *testing.T, b setting) {
 		queue, out, plain := rabbittest.Name(t), b.Queue(t, nil), b.Queue(t, nil)
-		exchange := topicExchange(t, b)
+		exchange := topicExchange(t, b.Broker)
 		if err := b.Channel(t).QueueBind(out, "invoice.*", exchange, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		r := start(t, b, func(c *Config) {
+		r := b.start(t, func(c *Config) {
 			c.Routes = []Route{{
 				Queue: queue, Publish: Binding{Key: plain},
 				Handler: func(msg *message.Message) ([]*message.Message, error) {

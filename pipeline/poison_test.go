@@ -20,11 +20,11 @@ import (
 // A route that parks publishes a copy of its poison to its parking queue, unchanged but
 // for Watership's headers, and calls the hook; an error of the hook is logged.
 func TestParkingAndHook(t *testing.T) {
-	rabbittest.EachAndPolicies(t, func(t *testing.T, b rabbittest.Broker) {
+	eachSetting(t, func(t *testing.T, b setting) {
 		queue := rabbittest.Name(t)
 		told := make(chan schemas.Event, 10)
 		var calls atomic.Int32
-		r := start(t, b, func(c *Config) {
+		r := b.start(t, func(c *Config) {
 			c.Routes = []Route{{
 				Queue: queue, Park: true, Policy: attemptsAfter(),
 				Handler: handler(func(*message.Message) error { return errBroken }),
@@ -83,8 +83,8 @@ func TestParkingQueueComesBack(t *testing.T) {
 
 // Messages published by hand to queues of Watership are not lost either.
 func TestStrayMessages(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		r := start(t, b, nil)
+	eachSetting(t, func(t *testing.T, b setting) {
+		r := b.start(t, nil)
 		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Due()} {
 			r.publish("", queue, amqp.Publishing{Body: []byte(queue)})
 		}

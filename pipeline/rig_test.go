@@ -25,9 +25,11 @@ type rig struct {
 	admin    *amqp.Channel
 	pipeline *Pipeline
 	stop     func() error // ends the pipeline and returns what Run did; may be called twice
+	mixed    bool         // messages are published with priorities from 0 to 9 in turn
 
-	mu     sync.Mutex // guards events
-	events []event
+	mu        sync.Mutex // guards the fields below
+	events    []event
+	published int
 }
 
 // event is a lifecycle event as it went to the log.
@@ -61,6 +63,34 @@ func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	return r
 }
 
+// setting is a broker, and how a test uses it.
+type setting struct {
+	rabbittest.Broker
+	processes int
+	mixed     bool
+}
+
+// eachSetting runs a test with one process on every broker, and as systems of users are: under
+// policies for all exchanges and queues, with two processes and messages of mixed priorities.
+func eachSetting(t *testing.T, test func(t *testing.T, s setting)) {
+	t.Helper()
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1, false}) })
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2, true}) })
+}
+
+// start runs a pipeline in each process. The rig is of the first one.
+func (s setting) start(t testing.TB, adjust func(*Config)) *rig {
+	t.Helper()
+	r := start(t, s.Broker, adjust)
+	r.mixed = s.mixed
+	first, stop := r.pipeline, r.stop
+	for range s.processes - 1 {
+		r.run()
+	}
+	r.pipeline, r.stop = first, stop
+	return r
+}
+
 // startSilent is start for tests that do not consume events.
 func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
@@ -90,8 +120,7 @@ func (r *rig) run() {
 		defer close(ended)
 		result = p.Run(ctx)
 	}()
-	r.pipeline = p
-	r.stop = func() error {
+	stop := func() error {
 		cancel()
 		select {
 		case <-ended:
@@ -101,8 +130,9 @@ func (r *rig) run() {
 			return nil
 		}
 	}
+	r.pipeline, r.stop = p, stop
 	r.t.Cleanup(func() {
-		if err := r.stop(); err != nil {
+		if err := stop(); err != nil {
 			r.t.Error(err)
 		}
 		if r.t.Failed() {
@@ -171,6 +201,12 @@ func topicExchange(t testing.TB, b rabbittest.Broker) string {
 
 func (r *rig) publish(exchange, key string, p amqp.Publishing) {
 	r.t.Helper()
+	if r.mixed && p.Priority == 0 {
+		r.mu.Lock()
+		p.Priority = uint8(r.published % 10)
+		r.published++
+		r.mu.Unlock()
+	}
 	if err := r.admin.Publish(exchange, key, false, false, p); err != nil {
 		r.t.Fatal(err)
 	}

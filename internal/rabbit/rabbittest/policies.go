@@ -9,13 +9,6 @@ import (
 	"testing"
 )
 
-// EachAndPolicies is Each with two more brokers, WithPolicies.
-func EachAndPolicies(t *testing.T, test func(t *testing.T, b Broker)) {
-	t.Helper()
-	Each(t, test)
-	WithPolicies(t, test)
-}
-
 // WithPolicies runs a test on the embedded broker and on the newest RabbitMQ, with virtual hosts
 // as operators have them: policies for all exchanges and queues, and, in RabbitMQ, queues
 // that are quorum queues unless a client says otherwise.
