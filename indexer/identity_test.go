@@ -243,9 +243,11 @@ func TestEqualMessagesInABacklogStayApart(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s, store, count := newSystem(t, b), newStore(t, b), max(300*(1/ids), 2*ids)
-				for n := range count {
-					s.publish(s.message("equal", n%ids))
+				messages := make([]schemas.Envelope, count)
+				for n := range messages {
+					messages[n] = s.message("equal", n%ids)
 				}
+				s.publish(messages...)
 				s.wantSequencesRising(s.finish(store, count, s.start(store, nil)))
 			})
 		}

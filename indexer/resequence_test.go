@@ -69,12 +69,16 @@ func TestAssignFreeSequencesKeepsTheOrder(t *testing.T) {
 // An indexer is killed when a bulk request is stored and an earlier one is not.
 func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	for name, message := range map[string]func(*system, int) rabbit.Message{
-		"of messages": func(s *system, n int) rabbit.Message {
+	type onBroker = func(t *testing.T, b rabbittest.Broker)
+	for name, test := range map[string]struct {
+		each    func(*testing.T, onBroker)
+		message func(*system, int) rabbit.Message
+	}{
+		"of messages": {rabbittest.Each, func(s *system, n int) rabbit.Message {
 			e := s.message("order", n)
 			return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
-		},
-		"of bundles and events": func(s *system, n int) rabbit.Message {
+		}},
+		"of bundles and events": {rabbittest.EachKind, func(s *system, n int) rabbit.Message {
 			e, id := s.message("order", n), fmt.Sprint("event-", n)
 			m := poisoned(e, s.topology, id)
 			if n%3 > 0 {
@@ -86,18 +90,20 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 				m.Publishing = bundle.Publishing()
 			}
 			return m
-		},
-		"of events": func(s *system, n int) rabbit.Message {
+		}},
+		"of events": {rabbittest.EachKind, func(s *system, n int) rabbit.Message {
 			return poisoned(s.message("order", n), s.topology, fmt.Sprint("event-", n))
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+			test.each(t, func(t *testing.T, b rabbittest.Broker) {
 				t.Parallel()
 				c := newCrash(t, b)
-				for n := range fourBatches {
-					c.send(message(c.system, n))
+				messages := make([]rabbit.Message, fourBatches)
+				for n := range messages {
+					messages[n] = test.message(c.system, n)
 				}
+				c.send(messages...)
 				c.loseBulk()
 				c.killAfterLoss(c.startVictim(fourBatches, 0))
 				c.wantOrder(c.finish(c.store, fourBatches, c.start(c.store, nil)))
