@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/watershipmq/watership/internal/placelog"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -42,9 +44,27 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 		state.Delay = 0 // the delay of the policy is over
 	}
 	if err != nil || d.Cancel {
+		if err == nil {
+			r.withdraw(ctx, state)
+		}
 		return err
 	}
 	return r.returnInTime(ctx, e, state)
+}
+
+// withdraw tells the process that handles the messages of an ordered route that one of them does
+// not come any more. Without that, the next ones of its key would wait for it for some minutes.
+func (r *retrier) withdraw(ctx context.Context, state schemas.State) {
+	if state.Position <= 0 {
+		return
+	}
+	err := r.publisher.Publish(ctx, rabbit.Message{
+		Exchange: r.topology.Direct(), RoutingKey: r.topology.Places(state.Queue), Publishing: placelog.Withdrawal(state.Position),
+	})
+	var unordered *rabbit.UnroutableError // it has a position for another reason
+	if err != nil && !errors.As(err, &unordered) {
+		r.logger.Warn("the next messages of a key wait for one that was given up", "queue", state.Queue, "fingerprint", state.Fingerprint, "error", err)
+	}
 }
 
 func (r *retrier) publishDecision(ctx context.Context, e schemas.Envelope, state schemas.State, d OperatorDecision) error {

@@ -45,3 +45,40 @@ func TestCancelledMessageKeepsItsBody(t *testing.T) {
 		}
 	})
 }
+
+// The next message of a key goes at once when the earlier one is cancelled: it does not come any more.
+func TestCancelledMessageLeavesItsPlace(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		r := start(t, b, func(c *Config) {
+			c.QueueType = Quorum
+			c.Routes = []Route{{
+				Queue: queue, Policy: attemptsAfter(time.Hour), Fairness: Fairness{Key: func(schemas.Envelope) string { return "key" }, Ordered: true},
+				Handler: handler(func(msg *message.Message) error {
+					if string(msg.Payload) == "first" {
+						return errors.New("no")
+					}
+					return nil
+				}),
+			}}
+			c.Decisions = func(context.Context, schemas.State) (OperatorDecision, bool, error) {
+				return OperatorDecision{EventID: "decided", Cancel: true, Operator: "ann", Reason: "a test order"}, true, nil
+			}
+		})
+		r.publish("", queue, amqp.Publishing{MessageId: "1", Body: []byte("first")})
+		r.wait(schemas.RetryScheduled)
+		r.publish("", queue, amqp.Publishing{MessageId: "2", Body: []byte("second")})
+		delay := r.topology.Delay(time.Hour)
+		rabbittest.Eventually(t, "the first message waits", func() bool {
+			d, there, err := r.admin.Get(delay, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return there && d.Reject(false) == nil // as `waiting cancel` takes it
+		})
+		r.wait(schemas.Discarded)
+		if e := r.wait(schemas.Handled); e.Envelope.Properties.MessageID != "2" {
+			t.Errorf("handled: %+v", e)
+		}
+	})
+}

@@ -169,7 +169,11 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 func (r *retrier) poisonUndelivered(ctx context.Context, e schemas.Envelope, state schemas.State, why error) error {
 	state.Failure.Message = fmt.Sprintf("could not be returned to queue %q: %v; it had failed with: %s",
 		state.Queue, why, state.Failure.Message)
-	return r.poison(ctx, e, state)
+	if err := r.poison(ctx, e, state); err != nil {
+		return err
+	}
+	r.withdraw(ctx, state)
+	return nil
 }
 
 // poisonUnknown publishes a message as poison that arrived without a usable state or death.

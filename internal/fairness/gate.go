@@ -266,6 +266,23 @@ func (g *Gate) Remember(p Place) {
 	g.position = max(g.position, p.Position)
 }
 
+// Withdraw removes the place of a message that does not come any more, since it was given up
+// elsewhere.
+func (g *Gate) Withdraw(p Place) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dropPlace(p.ID, p.Position)
+	k, known := g.keys[p.Key]
+	if !known {
+		return
+	}
+	if at, found := k.findAway(p.Position); found {
+		k.away = slices.Delete(k.away, at, at+1)
+		k.advance()
+		g.grant()
+	}
+}
+
 // Begin waits until a handler may have the message. A message that has to wait longer gets a
 // Wait instead, with a Reason. exhausted is whether the message has waited for an
 // unavailable key as long as it may: then it does not wait for the breaker.

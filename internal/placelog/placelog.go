@@ -43,6 +43,9 @@ type gate interface {
 
 	// Remember adds the place of a message that is to come.
 	Remember(p fairness.Place)
+
+	// Withdraw removes the place of a message that does not come any more.
+	Withdraw(p fairness.Place)
 }
 
 // Log is the log of one route. A nil Log keeps nothing.
@@ -65,7 +68,15 @@ type Log struct {
 // record is a place as it is in the queue.
 type record struct {
 	fairness.Place
-	Version int `json:"version,omitempty"` // the highest counts, if there are several
+	Version int  `json:"version,omitempty"` // the highest counts, if there are several
+	Gone    bool `json:"gone,omitempty"`    // the message with the position does not come any more
+}
+
+// Withdrawal returns a message for a queue of places: the one with a position does not come any
+// more, as its last attempt was cancelled. Any process may publish it.
+func Withdrawal(position int64) amqp.Publishing {
+	body, _ := json.Marshal(record{Place: fairness.Place{Position: position}, Gone: true}) // numbers and texts
+	return amqp.Publishing{Body: body, DeliveryMode: amqp.Persistent}
 }
 
 // entry is a place that is in the queue, or being published.
@@ -110,8 +121,28 @@ func (l *Log) delivered(d amqp.Delivery) {
 		_ = d.Ack(false) // an end of readAll that was not read, or rubbish; if the channel is lost, it is redelivered
 		return
 	}
+	if r.Gone {
+		l.withdraw(r.Position)
+		_ = d.Ack(false)
+		return
+	}
 	if l.keep(r, d) {
 		l.cfg.Gate.Remember(r.Place)
+	}
+}
+
+// withdraw removes a place that is in the queue, or being published.
+func (l *Log) withdraw(position int64) {
+	l.mu.Lock()
+	e, known := l.entries[position]
+	var place fairness.Place
+	if known {
+		place = e.place
+		l.remove(position, e)
+	}
+	l.mu.Unlock()
+	if known {
+		l.cfg.Gate.Withdraw(place)
 	}
 }
 
@@ -222,7 +253,7 @@ func (l *Log) unwritten() (messages []rabbit.Message, written func()) {
 		case e.removed && e.published.IsZero():
 			delete(entries, position)
 		case !e.removed:
-			body, _ := json.Marshal(record{e.place, e.version}) // numbers, texts and a time
+			body, _ := json.Marshal(record{Place: e.place, Version: e.version}) // numbers, texts and a time
 			messages = append(messages, l.message(amqp.Publishing{Body: body}))
 			e.published = time.Now()
 			e.awaited++

@@ -31,6 +31,8 @@ func (g *testGate) Forget() {
 	g.places = nil
 }
 
+func (g *testGate) Withdraw(fairness.Place) {}
+
 func (g *testGate) Remember(p fairness.Place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
