@@ -62,10 +62,11 @@ func (s *Store) newClient(a access, retryOptions ...elastictransport.Option) (*e
 }
 
 // productCheck refuses responses of other servers. Elasticsearch sends the header since
-// 7.14.
+// 7.14. Other statuses than these may come from a proxy in front of it.
 type productCheck struct{ *elastictransport.Client }
 
-var errNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
+// ErrNotElasticsearch means that another server answers at the address.
+var ErrNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
 
 // Perform implements esapi.Transport. It sets the length of a bulk request, which esapi
 // does not know.
@@ -74,11 +75,14 @@ func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
 		request.ContentLength = bulk.Size()
 	}
 	response, err := c.Client.Perform(request)
-	if err != nil || response.StatusCode/100 != 2 || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
+	if err != nil || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
 		return response, err
 	}
+	if status := response.StatusCode; status/100 != 2 && status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+		return response, nil
+	}
 	response.Body.Close()
-	return nil, errNotElasticsearch
+	return nil, ErrNotElasticsearch
 }
 
 // newHTTPTransport allows as many idle connections as bulk requests and readers use at

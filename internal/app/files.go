@@ -23,13 +23,5 @@ func (a *App) checkFiles() error {
 	if !settings.HTTP.Auth.OIDC.Issuer.IsZero() {
 		_, provider = oidcOf(settings.HTTP.Auth.OIDC)
 	}
-	var mistakes []error
-	for _, err := range []error{routes, receivers, tokens, keys, provider, certificate} {
-		if joined, is := err.(interface{ Unwrap() []error }); is {
-			mistakes = append(mistakes, joined.Unwrap()...)
-		} else {
-			mistakes = append(mistakes, err)
-		}
-	}
-	return errors.Join(mistakes...)
+	return errors.Join(routes, receivers, tokens, keys, provider, certificate)
 }

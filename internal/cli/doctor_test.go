@@ -355,6 +355,54 @@ func TestDoctorAtAnotherPort(t *testing.T) {
 	}
 }
 
+// The remedy for what is wrong with an address names that.
+func TestDoctorAtWrongAddresses(t *testing.T) {
+	t.Parallel()
+	broker := rabbittest.NewestServer(t)
+	store := "WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db")
+	api, err := url.Parse(broker.ManagementURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.User = nil
+	folder := filepath.Join(t.TempDir(), "missing")
+	other := broker.VHost(t)
+	for name, test := range map[string]struct {
+		environ []string
+		remedy  string
+	}{
+		"a folder that is missing":   {[]string{"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(folder, "store.db")}, "→ make the folder " + folder + " and run watership setup"},
+		"a store of another kind":    {[]string{"WATERSHIP_STORE_URL=" + api.String()}, "→ correct the host and the port in store.url: another server answers there"},
+		"the API of another broker":  {[]string{store, "WATERSHIP_AMQP_URL=" + other.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + rabbittest.Embedded(t).ManagementURL}, "→ set amqp.management_url to the API of the broker of amqp.url"},
+		"an API that is not told of": {[]string{store}, "→ amqp.management_url is derived from amqp.url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := call(t.Context(), strings.NewReader(""), append([]string{"WATERSHIP_AMQP_URL=" + broker.URL}, test.environ...), "doctor")
+			if !strings.Contains(got.out, test.remedy) {
+				t.Errorf("%s%swant %s", got.out, got.err, test.remedy)
+			}
+		})
+	}
+}
+
+// Queues of another type than the configured one are one finding.
+func TestDoctorWithAnotherQueueType(t *testing.T) {
+	i := install(t, rabbittest.NewestServer(t), nobody)
+	i.must(t, "setup")
+	i.environ = append(os.Environ(), "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic")
+	list, _ := i.findings(t)
+	wantFinding(t, list, doctor.Error, "delete those that are empty, and run watership setup", "topology: of type quorum, while the configuration says classic: ", "more")
+	n := 0
+	for _, f := range list {
+		if strings.Contains(f.Detail, "of type") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d findings about the type in %+v", n, list)
+	}
+}
+
 // A store that is away is one finding.
 func TestDoctorWithoutAStore(t *testing.T) {
 	t.Parallel()
@@ -432,7 +480,7 @@ func TestDoctorLeavesQueuesOfOthersAlone(t *testing.T) {
 		detail      string
 		remedy      string
 	}{
-		{"-", doctor.Warning, "queue " + invoices + " is missing", "give it the dead-letter exchange " + retry},
+		{"-", doctor.Warning, "queue " + invoices + " is missing", "start that program, and let it declare the queue with the dead-letter exchange " + retry},
 		{"", doctor.Warning, "queue " + invoices + " has no dead-letter exchange", "run watership routes add " + invoices},
 		{other, doctor.Warning, "queue " + invoices + " has the dead-letter exchange " + other, "give it the dead-letter exchange " + retry},
 		{retry, doctor.OK, "1 queue", ""},

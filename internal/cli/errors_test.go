@@ -54,6 +54,8 @@ func TestBadInput(t *testing.T) {
 		{"search --since 1h --from now-1d", 2, "--since and --from", ""},
 		{"search --by |", 2, `invalid argument " " for "--by" flag: expected a value`, "--help"},
 		{"search --limit -1", 2, "--limit -1", ""},
+		{"setup --untap |", 2, `invalid argument " " for "--untap" flag: expected a value`, "--help"},
+		{"failed edit m-1 --queue |", 2, `invalid argument " " for "--queue" flag: expected a value`, "--help"},
 		{"search -n abc", 2, `invalid argument "abc" for "-n, --limit" flag: expected a whole number (see `, ""},
 		{"search -n 99999999999999999999", 2, `invalid argument "99999999999999999999" for "-n, --limit" flag: the number is too large (see `, ""},
 		{"failed retry x --rate abc", 2, `invalid argument "abc" for "--rate" flag: expected a number (see `, ""},

@@ -29,6 +29,7 @@ import (
 type failureEdit struct {
 	replay
 	file    string // with the edited message; "": an editor opens it
+	queue   string // that failed; "": the only one
 	print   bool   // the message as an editor would open it, and send nothing
 	environ []string
 	folder  string // of the file of the editor; "": none
@@ -68,6 +69,7 @@ messages, use "failed retry --transform FILE".
 		},
 	}
 	addNonEmpty(cmd.Flags(), &e.file, "file", "file with the edited message, as --print prints it, in place of an editor; - reads standard input")
+	addNonEmpty(cmd.Flags(), &e.queue, "queue", "queue that failed, of a message that failed at several")
 	cmd.Flags().BoolVar(&e.print, "print", false, "print the message as JSON, as the editor opens it, and send nothing")
 	cmd.Flags().StringVar(&e.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
 	cmd.Flags().StringVar(&e.reason, "reason", "", "reason in the job's record")
@@ -148,47 +150,68 @@ func (e *failureEdit) choose(ctx context.Context, sys system, id string) (schema
 	if err != nil {
 		return schemas.Envelope{}, err
 	}
-	found = slices.DeleteFunc(found, func(m client.Message) bool { return len(latestFailures(m.Events)) == 0 })
-	if len(found) == 0 {
+	found = slices.DeleteFunc(found, func(m client.Message) bool { return len(e.failuresOf(m)) == 0 })
+	switch {
+	case len(found) == 0 && e.queue != "":
+		return schemas.Envelope{}, fmt.Errorf("no message %q has failed for good at queue %s", id, e.queue)
+	case len(found) == 0:
 		return schemas.Envelope{}, fmt.Errorf("no message %q has failed for good", id)
-	}
-	if e.print && len(found) == 1 && len(latestFailures(found[0].Events)) == 1 { // RabbitMQ is not needed
-		return failedMessage(ctx, sys, id, latestFailures(found[0].Events)[0], found)
+	case e.print && len(found) == 1 && len(e.failuresOf(found[0])) == 1: // RabbitMQ is not needed
+		return failedMessage(ctx, sys, id, e.failuresOf(found[0])[0], found)
 	}
 	var open []schemas.Event
+	messages := 0 // with an open failure
 	for _, m := range found {
-		failure, problem := e.findOpen(ctx, sys, id, latestFailures(m.Events))
-		if problem == nil {
-			open = append(open, failure)
+		failures, problem := e.findOpen(ctx, sys, id, e.failuresOf(m))
+		if open = append(open, failures...); len(failures) > 0 {
+			messages++
 		} else if err == nil {
 			err = problem
 		}
 	}
-	if n := max(len(open), len(found)); n > 1 && len(open) != 1 {
+	switch n := max(messages, len(found)); {
+	case n > 1 && messages != 1:
 		return schemas.Envelope{}, fmt.Errorf("%q names %d failed messages: give the fingerprint of one (watership show %s lists them)", id, n, id)
+	case len(open) > 1:
+		return schemas.Envelope{}, fmt.Errorf("message %s has failed at %s: give --queue with one of them", id, queuesOf(open))
 	}
 	switch {
 	case len(open) == 1:
 		e.names = []string{open[0].EventID}
 		return failedMessage(ctx, sys, id, open[0], found)
 	case e.print:
-		return failedMessage(ctx, sys, id, latestFailures(found[0].Events)[0], found)
+		return failedMessage(ctx, sys, id, e.failuresOf(found[0])[0], found)
 	}
 	return schemas.Envelope{}, err
 }
 
-// findOpen returns the first of some failures that is neither resolved nor replayed.
-func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failures []schemas.Event) (_ schemas.Event, err error) {
+// failuresOf returns the latest failure of a message at the queue that is asked for, or at each.
+func (e *failureEdit) failuresOf(m client.Message) []schemas.Event {
+	return slices.DeleteFunc(latestFailures(m.Events), func(failure schemas.Event) bool { return e.queue != "" && failure.Queue != e.queue })
+}
+
+func queuesOf(failures []schemas.Event) string {
+	var queues []string
+	for _, failure := range failures {
+		queues = append(queues, failure.Queue)
+	}
+	slices.Sort(queues)
+	return strings.Join(queues, " and ")
+}
+
+// findOpen returns those of some failures that are neither resolved nor replayed, or why the
+// first is not open.
+func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failures []schemas.Event) (open []schemas.Event, err error) {
 	e.toFailedQueue = true
 	for _, failure := range failures {
 		e.names = []string{failure.EventID}
 		if _, problem := e.planOpen(ctx, sys, id); problem == nil {
-			return failure, nil
+			open = append(open, failure)
 		} else if err == nil {
 			err = problem
 		}
 	}
-	return schemas.Event{}, err
+	return open, err
 }
 
 // planOpen plans to send the message in place of its failure, which must be open.

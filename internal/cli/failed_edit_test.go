@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,25 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 		a.broker.Take(t, schemas.Topology{Prefix: a.prefix}.Log(), 1) // the event is in the store
 		a.keep(replayed, again)
 		wantRun(t, a.run(t, "show", "m-1"), exitOK, "changed by replays", "watership show "+again.Fingerprint)
+	}
+}
+
+// A message that failed at two queues is edited for the one that is named.
+func TestFailedEditOfOneQueue(t *testing.T) { played(t, testFailedEditOfOneQueue) }
+
+func testFailedEditOfOneQueue(t *testing.T, a *playback) {
+	another := a.broker.Queue(t, nil)
+	failed, elsewhere := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 1)
+	elsewhere.EventID, elsewhere.Queue, elsewhere.Failure.Message = elsewhere.EventID+"b", another, "of another queue"
+	a.keep(failed, elsewhere)
+	both := []string{failed.Queue, another}
+	slices.Sort(both)
+	edited := writeFile(t, "edited.json", strings.Replace(a.run(t, "failed", "edit", "m-1", "--queue", another, "--print").out, `"order": 1`, `"order": 2`, 1))
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", edited, "--yes"), exitFailed, "message m-1 has failed at "+both[0]+" and "+both[1]+": give --queue")
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--queue", "nowhere", "--file", edited, "--yes"), exitFailed, `no message "m-1" has failed for good at queue nowhere`)
+	wantRun(t, a.run(t, "failed", "edit", "m-1", "--queue", another, "--file", edited, "--yes"), exitOK, "sent 1 of 1")
+	if d := a.broker.Take(t, another, 1)[0]; string(d.Body) != `{"order":2}` {
+		t.Errorf("arrived: %s", d.Body)
 	}
 }
 

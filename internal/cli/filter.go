@@ -159,3 +159,27 @@ func (n nonEmpty) String() string { return *n.text }
 
 // Type implements pflag.Value.
 func (n nonEmpty) Type() string { return "string" }
+
+// nonEmpties is the value of a flag that can be repeated, and refuses an empty text each time.
+type nonEmpties struct{ texts *[]string }
+
+// Set implements pflag.Value.
+func (n nonEmpties) Set(text string) error {
+	var one string
+	if err := (nonEmpty{&one}).Set(text); err != nil {
+		return err
+	}
+	*n.texts = append(*n.texts, one)
+	return nil
+}
+
+// String implements pflag.Value.
+func (n nonEmpties) String() string {
+	if n.texts == nil {
+		return ""
+	}
+	return strings.Join(*n.texts, ",")
+}
+
+// Type implements pflag.Value.
+func (n nonEmpties) Type() string { return "string" }

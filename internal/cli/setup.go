@@ -52,7 +52,7 @@ command that changes the policy.`,
 		},
 	}
 	access.addFlags(cmd)
-	cmd.Flags().StringArrayVar(&request.Untap, "untap", nil, "exchange that is no longer in tap.exchanges, to end its recording; repeatable")
+	cmd.Flags().Var(nonEmpties{&request.Untap}, "untap", "exchange that is no longer in tap.exchanges, to end its recording; repeatable")
 	addNonEmpty(cmd.Flags(), &request.Retire, "retire", "former topology.prefix, to move its messages to the present one and remove it")
 	return cmd
 }

@@ -33,7 +33,7 @@ type Config struct {
 	Timeout   time.Duration // of the requests of one check
 	Embedded  bool          // the broker is the one of a running dev or serve
 
-	Files      func() error // opens the files that serve opens; each error of errors.Join is a finding
+	Files      func() error // opens the files that serve opens; each error that errors.Join joined is a finding
 	Connect    func(ctx context.Context) (*rabbit.Connection, error)
 	Management func() (*rabbit.Management, error)
 	OpenStore  func(ctx context.Context) (Store, error)

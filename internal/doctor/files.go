@@ -7,11 +7,19 @@ func (d *doctor) checkFiles() {
 		d.reportOK("files", "serve can use the files that the configuration names")
 		return
 	}
-	mistakes := []error{err}
-	if joined, is := err.(interface{ Unwrap() []error }); is {
-		mistakes = joined.Unwrap()
-	}
-	for _, mistake := range mistakes {
+	for _, mistake := range separate(err) {
 		d.report("files", Error, mistake.Error(), "correct the file or its setting: serve does not start without it")
 	}
+}
+
+// separate returns the errors that errors.Join joined, once or several times.
+func separate(err error) (all []error) {
+	joined, is := err.(interface{ Unwrap() []error })
+	if !is {
+		return []error{err}
+	}
+	for _, one := range joined.Unwrap() {
+		all = append(all, separate(one)...)
+	}
+	return all
 }

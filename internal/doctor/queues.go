@@ -47,19 +47,24 @@ func (d *doctor) checkOwnQueues() {
 	all, _ := d.ownQueues()
 	var missing []string
 	limited := map[queueLimits][]string{}
+	others := map[[2]string][]string{} // of other types, by the type that they have and the one that is set
 	for _, name := range all {
 		queue, there := d.queues[name]
 		switch {
 		case !there:
 			missing = append(missing, name)
 		case queue.Type != d.typeOf(name):
-			d.report("topology", Error, fmt.Sprintf("queue %s is of type %s, topology.queue_type says %s", name, queue.Type, d.typeOf(name)),
-				"a queue's type never changes: set topology.queue_type to it, or choose another topology.prefix, stop every process, and run watership setup --retire "+prefixOf(d.Topology.Log())+", which moves what waits")
+			types := [2]string{queue.Type, d.typeOf(name)}
+			others[types] = append(others[types], name)
 		default:
 			if by := d.limitsOf(queue); by != (queueLimits{}) {
 				limited[by] = append(limited[by], name)
 			}
 		}
+	}
+	for types, names := range others {
+		d.report("topology", Error, fmt.Sprintf("of type %s, while the configuration says %s: %s", types[0], types[1], firstOf(maxNames, names)),
+			"a queue's type never changes: set topology.queue_type to it; or stop every process, delete those that are empty, and run watership setup; or choose another topology.prefix, and run watership setup --retire "+prefixOf(d.Topology.Log())+", which moves what waits")
 	}
 	d.reportLimited(limited)
 	d.checkAvailability(all)
@@ -186,6 +191,7 @@ func (d *doctor) checkForeignQueue(name string, queue rabbit.Queue, there bool) 
 	switch {
 	case !there:
 		problem = "is missing, which the program that consumes it declares"
+		remedy = "start that program, and let it declare the queue with the dead-letter exchange " + d.Topology.Retry()
 	case queue.Type == stream:
 		problem, remedy = "is a stream, which has no dead letters", "name a queue of another type"
 	case !has:

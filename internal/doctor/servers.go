@@ -118,7 +118,7 @@ func (d *doctor) checkManagement(ctx context.Context) {
 		err = d.readTopology(ctx, management)
 	}
 	if err != nil {
-		d.report("management", Warning, err.Error(), managementRemedy(d.Settings.AMQP.ManagementURL.Reveal()))
+		d.report("management", Warning, err.Error(), d.managementRemedy(err))
 		return
 	}
 	d.management = management
@@ -133,12 +133,20 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	}
 }
 
-func managementRemedy(address string) string {
-	const without = "; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
-	if parsed, err := url.Parse(address); err == nil && address != "" && parsed.User == nil {
-		return "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT with a user that has the tag monitoring" + without
+func (d *doctor) managementRemedy(err error) string {
+	address := d.Settings.AMQP.ManagementURL.Reveal()
+	parsed, parseErr := url.Parse(address)
+	remedy := "set amqp.management_url, and give its user the tag monitoring"
+	switch {
+	case address == "" || parseErr != nil:
+	case errors.Is(err, rabbit.ErrNotFound):
+		remedy = fmt.Sprintf("set amqp.management_url to the API of the broker of amqp.url: the one that answers has no vhost %s", wording.Quoted(d.VHost))
+	case parsed.User == nil:
+		remedy = "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT with a user that has the tag monitoring"
+	case address == rabbit.ManagementURL(d.Settings.AMQP.URL.Reveal()):
+		remedy = "amqp.management_url is derived from amqp.url: set it, if the API is at another port; else rabbitmq-plugins enable rabbitmq_management, and give the user of amqp.url the tag monitoring"
 	}
-	return "set amqp.management_url, and give its user the tag monitoring" + without
+	return remedy + "; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
 }
 
 func (d *doctor) readTopology(ctx context.Context, management *rabbit.Management) error {

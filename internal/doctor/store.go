@@ -2,10 +2,15 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/internal/wording"
 )
 
 func (d *doctor) checkStore(ctx context.Context) {
@@ -74,12 +79,19 @@ func IndexHealth(ctx context.Context, store any) error {
 
 // reportNoStore reports a store that does not answer, which no further check asks.
 func (d *doctor) reportNoStore(err error) {
-	d.report("store", Error, err.Error(), d.storeRemedy())
+	d.report("store", Error, err.Error(), d.storeRemedy(err))
 	d.store = nil
 }
 
-func (d *doctor) storeRemedy() string {
-	if d.Settings.Store.URL.File() != "" {
+func (d *doctor) storeRemedy(err error) string {
+	if errors.Is(err, elastic.ErrNotElasticsearch) {
+		return "correct the host and the port in store.url: another server answers there"
+	}
+	if file := d.Settings.Store.URL.File(); file != "" {
+		folder := filepath.Dir(file)
+		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Sprintf("make the folder %s and run watership setup, or set store.url to the file that is meant", wording.Quoted(folder))
+		}
 		return "run watership setup, or set store.url to the file that is meant"
 	}
 	return "start Elasticsearch, or set store.url with a user that may read and write " + d.Settings.Store.Stream + "-*"
