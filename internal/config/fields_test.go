@@ -242,7 +242,7 @@ func TestFieldsOfAPolicyRefuse(t *testing.T) {
 		{"give_up_after", "366d", `"366d": ` + durationUpToAYear},
 		{"spread", "25h", `"25h": ` + durationUpToADay},
 		{"no_attempts", "sunday", `"sunday": expected a list`},
-		{"no_attempts", "[{days: [sunday]}]", `no_attempts[0].days[0]: "sunday": expected text of 3 to 3 bytes`},
+		{"no_attempts", "[{days: [sunday]}]", `no_attempts[0].days: "sunday": expected mon, tue, wed, thu, fri, sat or sun`},
 		{"no_attempts", "[{days: [sun, day]}]", `no_attempts[0].days: "sun, day": expected mon, tue, wed, thu, fri, sat or sun`},
 		{"no_attempts", "[{dates: 2026-02-30}]", `no_attempts[0].dates: "2026-02-30": expected a date such as 2026-12-24, or 2026-12-24..2026-12-31, of at most 31 days`},
 		{"no_attempts", "[{from: 25:00, to: 06:00}]", `no_attempts[0].from: "25:00": expected an hour such as 22:00, or neither from nor to for whole days`},

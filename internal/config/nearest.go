@@ -1,10 +1,12 @@
 package config
 
-// nearest returns the candidate with the shortest edit distance from word.
+import "strings"
+
+// nearest returns the candidate with the shortest edit distance from word, in any case.
 func nearest(word string, candidates []string) string {
 	best, fewest := "", int(^uint(0)>>1)
 	for _, candidate := range candidates {
-		if d := distance(word, candidate); d < fewest {
+		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d < fewest {
 			best, fewest = candidate, d
 		}
 	}

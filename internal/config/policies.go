@@ -42,7 +42,7 @@ func readPolicy(l *loader, path string, n node) retry.Policy {
 		structureField{name: "cap", read: scalar(queueTTL, &policy.Cap)},
 		structureField{name: "jitter", read: scalar(number(0, 1), &policy.Jitter)},
 		structureField{name: "attempts", read: scalar(wholeNumber(1, retry.MaxAttempts), &policy.Attempts)},
-		structureField{name: "at", read: scalars(boundedText(1, 5), &policy.At)},
+		structureField{name: "at", read: scalars(boundedText(0, 100), &policy.At)},
 		structureField{name: "no_attempts", read: structures(readWindow, &policy.NoAttempts)},
 		structureField{name: "spread", read: scalar(duration(time.Millisecond, day), &policy.Spread)},
 		structureField{name: "time_zone", read: scalar(boundedText(1, 100), &policy.TimeZone)},
@@ -54,19 +54,41 @@ func readPolicy(l *loader, path string, n node) retry.Policy {
 	_, daily := n.field("at")
 	l.rejectIf(path+".delays", !listed && !growing && !daily, "the delays between attempts ([] for a single attempt), or first and attempts where they grow, or at with hours of the day")
 	l.rejectIf(path+".first", listed && growing, "either delays or first")
-	if len(l.mistakes) == before { // or a field that is not readable is reported twice
-		l.checkFields(path, policy.Validate())
+	err := policy.Validate()
+	if len(l.mistakes) > before { // of the others, one may follow from another that is not readable
+		err = aboutHours(err)
 	}
+	l.checkFields(path, err)
 	return policy
+}
+
+// aboutHours returns the errors of fields whose values mean the same whatever the other fields have.
+func aboutHours(err error) error {
+	var field *retry.FieldError
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		var kept []error
+		for _, one := range several.Unwrap() {
+			kept = append(kept, aboutHours(one))
+		}
+		return errors.Join(kept...)
+	}
+	if !errors.As(err, &field) {
+		return nil
+	}
+	ofWindow := strings.HasPrefix(field.Field, "no_attempts[") && strings.Contains(field.Field, "].")
+	if ofWindow || strings.HasPrefix(field.Field, "at[") || field.Field == "time_zone" {
+		return err
+	}
+	return nil
 }
 
 func readWindow(l *loader, path string, n node) retry.Window {
 	var window retry.Window
 	l.readFields(path, n,
-		structureField{name: "days", read: scalars(boundedText(3, 3), &window.Days)},
-		structureField{name: "dates", read: scalar(boundedText(10, 22), &window.Dates)},
-		structureField{name: "from", read: scalar(boundedText(5, 5), &window.From)},
-		structureField{name: "to", read: scalar(boundedText(5, 5), &window.To)},
+		structureField{name: "days", read: scalars(boundedText(0, 100), &window.Days)},
+		structureField{name: "dates", read: scalar(boundedText(1, 100), &window.Dates)},
+		structureField{name: "from", read: scalar(boundedText(1, 100), &window.From)},
+		structureField{name: "to", read: scalar(boundedText(1, 100), &window.To)},
 	)
 	return window
 }

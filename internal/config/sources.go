@@ -152,6 +152,9 @@ func (l *loader) failYAML(key string, origin Origin, err error) {
 	}
 	for _, message := range messages {
 		message = strings.TrimPrefix(message, "yaml: ")
+		if strings.Contains(message, "found character that cannot start any token") {
+			message += " (a tab? YAML indents with spaces)"
+		}
 		place := origin
 		if _, err := fmt.Sscanf(message, "line %d:", &place.Line); err == nil && place.Place == File {
 			_, message, _ = strings.Cut(message, ": ")
