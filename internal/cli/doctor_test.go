@@ -77,6 +77,23 @@ func TestDoctorManagementURLWithoutLogin(t *testing.T) {
 	wantFinding(t, list, doctor.Warning, "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT", "management: ", "401")
 }
 
+// The counts of the management API are up to 5 s old, and double after a change of leader.
+func TestDoctorAsksQueuesForTheirMessages(t *testing.T) {
+	onBoth(t, func(t *testing.T, p parts) {
+		i := p.install(t, "http://127.0.0.1:1/")
+		i.must(t, "setup")
+		channel, queue := p.broker.Channel(t), i.prefix+".poison"
+		for range 3 {
+			if err := channel.Publish("", queue, false, false, amqp.Publishing{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rabbittest.Eventually(t, "the messages wait", func() bool { return p.broker.Len(t, queue) == 3 })
+		list, _ := i.findings(t)
+		wantFinding(t, list, doctor.Warning, "run watership serve", "lag: "+queue+" has 3 messages and no consumer")
+	})
+}
+
 func TestDoctor(t *testing.T) {
 	onEvery(t, func(t *testing.T, p parts) {
 		p.broker = p.broker.VHost(t) // without queues of other tests, of which doctor names only some

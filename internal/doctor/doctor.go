@@ -154,5 +154,5 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkDeadLetters(ctx)
 	d.checkDelays(ctx)
 	d.checkRoles(ctx)
-	d.checkLag()
+	d.checkLag(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -63,7 +64,9 @@ func (d *doctor) dueIsNotDrained() bool {
 
 const maxLag = 10_000 // messages
 
-func (d *doctor) checkLag() {
+func (d *doctor) checkLag(ctx context.Context) {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
 	for _, queue := range []struct{ name, remedy string }{
 		{d.Topology.Index(), "run watership serve, or see in its log why it does not keep up with the traffic"},
 		{d.Topology.IndexLate(), "run watership serve, or see in its log why it does not keep up with the traffic"},
@@ -73,7 +76,7 @@ func (d *doctor) checkLag() {
 		{d.Topology.Report(), "run watership serve: nothing takes the reports of consumers"},
 		{d.Topology.Poison(), "run watership serve: nothing records failed messages"},
 	} {
-		found, there := d.queues[queue.name]
+		found, there := d.counted(ctx, queue.name)
 		switch {
 		case !there:
 		case d.Topology.IndexLimit > 0 && found.Messages >= d.Topology.IndexLimit && slices.Contains([]string{d.Topology.Index(), d.Topology.IndexLate()}, queue.name):
@@ -86,4 +89,18 @@ func (d *doctor) checkLag() {
 			d.reportOK("lag", "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
 		}
 	}
+}
+
+// counted returns a queue with the numbers of its waiting messages and its consumers, which it asks the queue
+// itself: those of the management API are up to 5 s old
+// (https://www.rabbitmq.com/docs/management#statistics-interval), and double after a change of leader.
+func (d *doctor) counted(ctx context.Context, name string) (queue rabbit.Queue, there bool) {
+	queue, there = d.queues[name]
+	if !there || d.conn == nil {
+		return queue, there
+	}
+	if state, found, err := d.conn.QueueState(ctx, name); err == nil && found && !state.Uncertain {
+		queue.Messages, queue.Consumers = int64(state.Messages), state.Consumers
+	}
+	return queue, true
 }
