@@ -407,6 +407,7 @@ func TestMessagesOfHostiles(t *testing.T) {
 	s.broken.Store(true)
 	const hostile = `<script>alert(1)</script>"'../..?x=1#%2e` + "\u202egnp.exe\x1b[31m"
 	s.publish(t, hostile, "{}", amqp.Table{`<img src=x onerror="a">`: hostile})
+	s.await(t, 1, "action: published")
 	s.await(t, 1, "action: poisoned")
 	page := s.get(t, "/messages?fields=message.id,error.message,"+url.QueryEscape(`headers.<img src=x onerror="a">`))
 	if len(rows(t, page)) != 2 {
