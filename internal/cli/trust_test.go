@@ -79,7 +79,7 @@ func (p *precinct) setDocumentedPolicy(t *testing.T, names map[string]string) {
 // cannot make it do, or say, what is not theirs.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		service := newService(t, func(p post, _ int) int {
 			if strings.HasPrefix(p.id, "bad") {
 				return http.StatusInternalServerError
