@@ -60,7 +60,7 @@ func New(settings config.Alerts, system System, queries func(text string) (kql.N
 		}
 		rule := alert.Rule{
 			Name: cfg.Name, On: cfg.On, Severity: cfg.Severity, Labels: cfg.Labels, For: cfg.For, Every: settings.Interval,
-			Receivers: cfg.Receivers, Evaluate: system.evaluate(cfg, query),
+			Receivers: cfg.Receivers, Evaluate: system.linked(system.evaluate(cfg, query)),
 		}
 		if len(rule.Receivers) == 0 {
 			rule.Receivers = all
@@ -99,17 +99,20 @@ func (s System) ofSource(query kql.Node) kql.Node {
 	return kql.And{kql.FieldIs("watership.source", s.Source), query}
 }
 
-// link returns the URL of a page of the console; "" without one.
-func (s System) link(path string, query url.Values) string {
-	if s.Console == nil {
-		return ""
+// linked adds to alerts the URLs of their pages, if it is known where browsers find the console.
+func (s System) linked(evaluate evaluate) evaluate {
+	return func(ctx context.Context, memory json.RawMessage) ([]alert.Alert, json.RawMessage, error) {
+		found, next, err := evaluate(ctx, memory)
+		for i := range found {
+			if page, bad := url.Parse(found[i].Page); bad == nil && s.Console != nil {
+				found[i].Link = s.Console.ResolveReference(page).String()
+			}
+		}
+		return found, next, err
 	}
-	to := *s.Console
-	to.Path, to.RawQuery = path, query.Encode()
-	return to.String()
 }
 
-// failuresLink returns the URL of the page with the failures of a query.
-func (s System) failuresLink(query kql.Node) string {
-	return s.link("/failures", url.Values{"q": {query.String()}, "since": {"all"}})
+// failuresPage returns the page of the failures of a query.
+func failuresPage(query kql.Node) string {
+	return "/failures?" + url.Values{"q": {query.String()}, "since": {"all"}}.Encode()
 }

@@ -86,6 +86,6 @@ func (r countRule) alert(by, value string, count int64) alert.Alert {
 		query = kql.And{query, kql.FieldIs("watership."+by, value)}
 	}
 	a.Detail = fmt.Sprintf("more than %d in %s", r.cfg.MoreThan, quantity.FormatDuration(r.cfg.Within))
-	a.Link = r.failuresLink(query)
+	a.Page = failuresPage(query)
 	return a
 }

@@ -274,7 +274,7 @@ func (r groupRule) alert(g group) alert.Alert {
 	return alert.Alert{
 		Labels:  labels,
 		Summary: what + g.Queue + ": " + cmp.Or(firstRunes(g.Error, maxSummary), g.Type, g.Class, "no error text"),
-		Detail:  g.Error, Link: r.failuresLink(g.Query()),
+		Detail:  g.Error, Page: "/failures/groups/" + g.ID(),
 	}
 }
 

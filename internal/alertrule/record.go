@@ -76,7 +76,7 @@ func (r lagRule) evaluate(ctx context.Context, memory json.RawMessage) ([]alert.
 	return []alert.Alert{{
 		Summary: fmt.Sprintf("the record of messages is %s behind", wording.Duration(lag)),
 		Detail:  fmt.Sprintf("%s, with %s waiting; more than %s", reason, wording.Plural(messages, "message"), quantity.FormatDuration(r.behind)),
-		Link:    r.link("/", nil),
+		Page:    "/",
 	}}, next, nil
 }
 
@@ -105,14 +105,14 @@ func (r gapRule) evaluate(ctx context.Context, _ json.RawMessage) ([]alert.Alert
 		}
 		found = append(found, alert.Alert{
 			Labels: map[string]string{"gap": event.EventID}, Summary: "a gap in the record: " + firstRunes(event.Failure.Message, maxText),
-			Link: r.link("/", nil),
+			Page: "/",
 		})
 	}
 	now, err := r.dropping(ctx)
 	if now && err == nil {
 		found = append(found, alert.Alert{
 			Labels: map[string]string{"gap": "now"}, Summary: "copies of messages are being dropped, so that the record gets a gap",
-			Detail: fmt.Sprintf("more than tap.limit (%d) wait for the store", r.Topology.IndexLimit), Link: r.link("/", nil),
+			Detail: fmt.Sprintf("more than tap.limit (%d) wait for the store", r.Topology.IndexLimit), Page: "/",
 		})
 	}
 	return found, nil, err

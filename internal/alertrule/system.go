@@ -32,7 +32,7 @@ func (s System) evaluatePaused(ctx context.Context, _ json.RawMessage) ([]alert.
 		}
 		a := alert.Alert{
 			Labels: map[string]string{"queue": route.Queue}, Summary: "the route of queue " + route.Queue + " is paused " + by,
-			Detail: firstRunes(route.Error, maxText), Link: s.link("/routes", nil),
+			Detail: firstRunes(route.Error, maxText), Page: "/routes",
 		}
 		if route.Since != nil {
 			a.Detail = strings.TrimPrefix(a.Detail+", since "+route.Since.UTC().Format("2006-01-02T15:04:05Z"), ", ")
@@ -67,7 +67,7 @@ func (s System) evaluateDoctor(ctx context.Context, _ json.RawMessage) ([]alert.
 		}
 		found = append(found, alert.Alert{
 			Labels: map[string]string{"check": check}, Summary: "doctor: " + check + ": " + firstRunes(wording.OneLine(list[0].Detail), maxSummary),
-			Detail: firstRunes(strings.Join(details, "; "), maxText), Link: s.link("/doctor", nil),
+			Detail: firstRunes(strings.Join(details, "; "), maxText), Page: "/doctor",
 		})
 	}
 	return found, nil, nil
