@@ -46,6 +46,27 @@ func TestKeysOpenARow(t *testing.T) {
 	}
 }
 
+// The list of keys has those of the page, and each event of a message has a link.
+func TestKeysAndLinksOfAMessage(t *testing.T) {
+	s := newSystem(t)
+	s.broken.Store(true)
+	s.publish(t, "order-1", `{}`, nil)
+	s.await(t, 1, "action: poisoned")
+	b := newBrowser(t, s)
+	b.open(t, "/messages/order-1")
+	for range 2 {
+		b.do(t, "pressing ?", chromedp.KeyEvent("?"))
+		b.sees(t, "#keys[open]", "Edit and replay")
+		b.click(t, "#keys button")
+		b.awaits(t, `!document.querySelector("dialog[open]")`)
+	}
+	if n := value[int64](t, b, `[...document.querySelectorAll("#keys kbd")].filter((key) => key.textContent === "e").length`); n != 1 {
+		t.Errorf("the key e is listed %d times", n)
+	}
+	b.click(t, `#life li:last-of-type a[href^="#event-"]`)
+	b.awaits(t, `document.querySelector("#life li:target") !== null`)
+}
+
 // An operator pauses a route and resumes it with the keyboard and the pointer; pages with
 // something on them have no barriers.
 func TestRoutesInTheBrowser(t *testing.T) {

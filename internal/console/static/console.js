@@ -41,7 +41,7 @@ function onKey(event) {
       event.preventDefault();
       return document.querySelector("input[name=q]")?.focus();
     case "?":
-      return document.getElementById("keys").showModal();
+      return showKeys();
     case "j":
       return moveRow(1);
     case "k":
@@ -49,17 +49,35 @@ function onKey(event) {
   }
 }
 
+// showKeys lists the keys, those of this page first.
+function showKeys() {
+  const dialog = document.getElementById("keys");
+  const list = dialog.querySelector("dl");
+  for (const former of list.querySelectorAll("[data-of-page]")) former.remove();
+  const own = [...document.querySelectorAll("main [data-key]")].flatMap((linked) => {
+    const [term, key, what] = ["dt", "kbd", "dd"].map((name) => document.createElement(name));
+    key.textContent = linked.dataset.key;
+    what.textContent = linked.textContent.trim().replace(/…$/, "");
+    term.append(key);
+    term.dataset.ofPage = what.dataset.ofPage = "";
+    return [term, what];
+  });
+  list.prepend(...own);
+  dialog.showModal();
+}
+
 // moveRow puts the focus on the main link of the next row, so that Enter opens it.
 function moveRow(step) {
   const rows = [...document.querySelectorAll("[data-row]")];
   const at = rows.findIndex((row) => row.contains(document.activeElement));
   const next = rows[at < 0 ? (step > 0 ? 0 : rows.length - 1) : at + step];
-  const main = next?.querySelector("a[data-main]") ?? next?.querySelector("a[href]");
+  const main = next?.querySelector("a[data-main]") ?? next?.querySelector('a[href]:not([href^="#"])');
   (main ?? next?.querySelector("button, input"))?.focus();
 }
 
 async function onClick(event) {
   const opener = event.target.closest("[data-open]");
+  if (opener?.dataset.open === "keys") return showKeys();
   if (opener) return document.getElementById(opener.dataset.open)?.showModal();
   const copier = event.target.closest("[data-copy]");
   if (copier) {
