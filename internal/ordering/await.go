@@ -33,6 +33,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 	case !blocked && t.handled() > t.seen: // during the attempt
 		return Go
 	case !blocked:
+		t.leaveAlone()
 		return Alone
 	}
 	l.mu.Lock()
@@ -95,10 +96,10 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 // blocked reports whether a message is in the way, with a channel that is closed when one of the
 // key has been handled, and the time after which to look again.
 func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct{}, again time.Duration) {
-	blocked, unsure, changed := w.earlier()
+	blocked, unsure, passed, changed := w.earlier()
 	now := w.line.now()
 	again = openEvery
-	if w.line.cfg.Open == nil || blocked && !unsure {
+	if w.line.cfg.Open == nil || blocked && !unsure || !blocked && passed {
 		return blocked, changed, again
 	}
 	if now.Sub(w.asked) >= min(max(openEvery, now.Sub(w.began)/10), openAtMost) {
@@ -114,13 +115,17 @@ func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct
 
 // earlier reports whether the process knows an earlier message that is not handled. unsure is
 // whether all of them are elsewhere, and their failures long enough ago to be in the store.
-func (t *Ticket) earlier() (known, unsure bool, changed <-chan struct{}) {
+//
+// A queue may return messages in another order, as a quorum queue does after a lost connection. Then
+// one that arrived earlier may wait for this one, elsewhere and alone. So once another message of the key was
+// handled, this one passes those that are alone.
+func (t *Ticket) earlier() (known, unsure, passed bool, changed <-chan struct{}) {
 	l := t.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k, own := t.message()
 	if own == nil {
-		return false, true, nil
+		return false, true, false, nil
 	}
 	unsure = true
 	for fingerprint, other := range k.messages {
@@ -131,10 +136,24 @@ func (t *Ticket) earlier() (known, unsure bool, changed <-chan struct{}) {
 			delete(k.messages, fingerprint)
 			continue
 		}
+		if other.alone && k.handled > t.seen {
+			passed = true
+			continue
+		}
 		known = true
 		if other.inside > 0 || l.now().Sub(other.changed) < openAfter {
 			unsure = false
 		}
 	}
-	return known, unsure, k.changed
+	return known, unsure, passed, k.changed
+}
+
+// leaveAlone records that the message waits elsewhere for one that it does not find here.
+func (t *Ticket) leaveAlone() {
+	t.line.mu.Lock()
+	defer t.line.mu.Unlock()
+	if k, m := t.message(); m != nil {
+		m.alone = true
+		k.announce()
+	}
 }

@@ -73,6 +73,7 @@ type message struct {
 	place   int64 // its sequence number, or arrived
 	inside  int   // deliveries that the process has
 	failed  bool  // it was given up
+	alone   bool  // it waits elsewhere, for a message that it does not find here
 	changed time.Time
 	until   time.Time // it counts no longer, if it is not in the process
 }
@@ -134,6 +135,7 @@ func (l *Line) Arrive(a Arrival) *Ticket {
 		m.place = math.MinInt64 + a.Sequence // before those without
 	}
 	m.inside++
+	m.alone = false
 	return t
 }
 

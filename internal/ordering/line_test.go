@@ -83,6 +83,30 @@ func TestMessagesWaitForEarlierOnes(t *testing.T) {
 	})
 }
 
+// A queue has returned the messages 3, 2 and 1 of a key in this order: 3 waits elsewhere for an
+// unknown one, which 2 would be. Once 1 is handled, 2 does not wait for 3.
+func TestMessagesInAnotherOrderDoNotWaitForEachOther(t *testing.T) {
+	for name, open := range map[string]func(context.Context, Waiting) (bool, error){
+		"no store": nil,
+		"a store":  func(_ context.Context, w Waiting) (bool, error) { return w.Fingerprint == "2", nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLine(open)
+				third, second, first := l.arrive("a", "3", 0), l.arrive("a", "2", 0), l.arrive("a", "1", 0)
+				wantOutcome(t, await(t, third, time.Now(), nil), Alone, 0)
+				third.Waits(time.Hour)
+				third.Leave()
+				end := await(t, second, time.Now(), nil)
+				time.Sleep(time.Minute)
+				first.Handled()
+				first.Leave()
+				wantOutcome(t, end, Go, time.Minute)
+			})
+		})
+	}
+}
+
 func TestWaitsEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(l *Line) // what is known of key a
