@@ -50,10 +50,7 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 	@.ci/tools
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
-		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(EVERY_RABBITMQ)
-
-# Packages with tests that run on the newest RabbitMQ, and in make soak on every one.
-EVERY_RABBITMQ = ./indexer ./internal/api ./internal/cli ./internal/console ./pipeline ./replayer
+		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG)
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose

@@ -12,7 +12,7 @@ import (
 // from the configuration, as the others do.
 func TestReplayWithTLS(t *testing.T) {
 	secure := rabbittest.TLS(t)
-	a := newPlayback(t)
+	a := play(t, install(t, secure.Broker, nobody))
 	a.rewrite(t, fmt.Sprintf("{url: %q, management", a.broker.URL),
 		fmt.Sprintf("{tls: {ca: %q, cert: %q, key: %q}, url: %q, management", secure.CA, secure.ClientCert, secure.ClientKey, secure.URL("", "", "")))
 	a.keep(a.event(schemas.Poisoned, 1))

@@ -11,7 +11,7 @@ compose() {
 	export TLS_DIR
 	export WATERSHIP_TEST_STORE_HEAP=${WATERSHIP_TEST_STORE_HEAP:-1g}
 	docker compose --project-name "watership-$(cksum <<<"$dir" | cut -d' ' -f1)" \
-		--file "$parts/compose.yaml" --profile rabbitmq43 "$@" 8>&- 9<&-
+		--file "$parts/compose.yaml" "$@" 8>&- 9<&-
 }
 
 compose_tools() {

@@ -25,8 +25,7 @@ type Broker struct {
 	observers *observers // nil: each look at a queue has a connection
 }
 
-// Each runs a test on the embedded broker and on every RabbitMQ of
-// WATERSHIP_TEST_AMQP_URLS.
+// Each runs a test on the embedded broker and on the same RabbitMQ as EachServer.
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
@@ -37,13 +36,17 @@ func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	EachServer(t, test)
 }
 
-// EachServer runs a test on every RabbitMQ of WATERSHIP_TEST_AMQP_URLS. If there is
-// none it skips the test, or fails it if WATERSHIP_TEST_REQUIRED is set.
+// EachServer runs a test on the first and the last RabbitMQ of WATERSHIP_TEST_AMQP_URLS, which are
+// the oldest and the newest of scripts/services, or on every one if WATERSHIP_TEST_SOAK is
+// set. If there is none it skips the test, or fails it if WATERSHIP_TEST_REQUIRED is set.
 func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	for _, b := range servers(t) {
-		b.Version = version(t, b.URL)
-		t.Run(b.Version, func(t *testing.T) { test(t, b) })
+	all := servers(t)
+	for i, b := range all {
+		if i == 0 || i == len(all)-1 || os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+			b.Version = version(t, b.URL)
+			t.Run(b.Version, func(t *testing.T) { test(t, b) })
+		}
 	}
 }
 

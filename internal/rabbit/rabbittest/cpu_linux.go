@@ -17,8 +17,12 @@ func Servers(t testing.TB) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	dir := filepath.Join(filepath.Dir(os.Getenv("WATERSHIP_TEST_SERVICES")), "..", ".services")
-	for name, file := range map[string]string{"broker": "rabbitmq4.pid", "store": "elasticsearch.pid"} {
-		text, err := os.ReadFile(filepath.Join(dir, file))
+	names := map[string]string{"store": "elasticsearch"}
+	if !noServers() {
+		names["broker"] = NewestServer(t).ServiceName()
+	}
+	for name, server := range names {
+		text, err := os.ReadFile(filepath.Join(dir, server+".pid"))
 		if err != nil {
 			continue
 		}
