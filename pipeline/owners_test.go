@@ -250,6 +250,7 @@ func TestPoliciesOfARole(t *testing.T) {
 		"the policy of a route": {func(c *Config) { c.Routes[1].Policy = attemptsAfter() }, true, false},
 		"a class":               {func(c *Config) { c.Routes[1].Policy.Classes = map[string]retry.Policy{"x": {}} }, true, false},
 		"headers":               {func(c *Config) { c.Routes[1].Headers.Limit = "x" }, true, false},
+		"a check":               {func(c *Config) { c.Routes[1].CheckDigest = "x" }, true, false},
 		"parking":               {func(c *Config) { c.Routes[1].Park = true }, true, false},
 		"a route more":          {func(c *Config) { c.Routes = append(c.Routes, Route{Queue: "c", Policy: attemptsAfter()}) }, true, false},
 		"deaths":                {func(c *Config) { c.RetriedDeaths = []string{deathRejected} }, true, false},

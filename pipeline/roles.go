@@ -49,13 +49,14 @@ func (c Config) policies(r role.Role) string {
 		Headers retry.Headers
 		Park    bool
 		Breaker *retry.Breaker // bounds the waits
+		Check   string         `json:",omitempty"` // digest
 	}
 	var settings any
 	switch Role(r) {
 	case RoleRetry:
 		queues := []queuePolicy{{Policy: c.Default, Rules: c.Rules, Breaker: &c.Breaker}}
 		for _, route := range c.Routes {
-			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Rules, route.Headers, route.Park, route.Breaker})
+			queues = append(queues, queuePolicy{route.Queue, route.Policy, route.Rules, route.Headers, route.Park, route.Breaker, route.CheckDigest})
 		}
 		slices.SortFunc(queues, func(a, b queuePolicy) int { return strings.Compare(a.Queue, b.Queue) })
 		settings = []any{queues, slices.Sorted(slices.Values(c.RetriedDeaths)), c.Fingerprints}

@@ -39,6 +39,10 @@ type Route struct {
 	// Nil: no call.
 	Check func(body []byte) error
 
+	// CheckDigest identifies what Check accepts. Processes with RoleRetry compare it, as their
+	// policies. It may be "".
+	CheckDigest string
+
 	// Rules give classes to errors that name none, before Config.Rules.
 	Rules []retry.Rule
 

@@ -60,7 +60,7 @@ func route(r config.Route, retries *retry.Policy, files Files) pipeline.Route {
 		Fairness: fairness(r.Fairness), Ordering: ordering(r.Ordering), Headers: r.Headers,
 	}
 	if schema := files.schemas[r.Queue]; schema != nil {
-		route.Check = schema.Check
+		route.Check, route.CheckDigest = schema.Check, schema.Digest()
 	}
 	if r.HasHandler() {
 		route.MaxDeliveries = r.MaxDeliveries
