@@ -80,7 +80,7 @@ func ExampleSubscription() {
 		Retry:    subscription.Retry{Attempts: 3, Delays: []time.Duration{time.Second, time.Minute}},
 	}
 	fmt.Println(sub.Name, "delivers to", sub.Target)
-	// Output: warehouse delivers to https://warehouse.example.com/orders
+	// Output: warehouse delivers to https://warehouse.example.com
 }
 
 func ExampleParseFrom() {
