@@ -125,7 +125,7 @@ func (r *Runner) startAdoption(ctx context.Context, in *startInput) (*adoptionOu
 	if request.Limit > 0 {
 		ready = min(ready, request.Limit)
 	}
-	source, err := r.service.App.Source(ctx)
+	source, err := r.service.System.Source(ctx)
 	if err != nil {
 		return nil, err
 	}

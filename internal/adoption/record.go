@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // State is the state of an adoption.
@@ -63,8 +63,8 @@ func (a *Adoption) end(state State, problem string) {
 	a.State, a.Problem, a.Ended = state, problem, &now
 }
 
-// records are the adoptions in the store of an App.
-type records struct{ app *app.App }
+// records are the adoptions in the store of a System.
+type records struct{ app *system.System }
 
 // create saves a new adoption, and returns its version.
 func (r records) create(ctx context.Context, a Adoption) (version string, err error) {
@@ -95,7 +95,7 @@ func (r records) save(ctx context.Context, a Adoption, version string) (string, 
 	return store.SaveRecord(ctx, recordKind, a.ID, version, document)
 }
 
-// read returns an adoption of the App's source.
+// read returns an adoption of the System's source.
 func (r records) read(ctx context.Context, id string) (a Adoption, version string, err error) {
 	store, err := r.app.Store(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r records) read(ctx context.Context, id string) (a Adoption, version strin
 	}
 	source, err := r.app.Source(ctx)
 	if err != nil {
-		return a, "", &app.BrokerError{Err: err}
+		return a, "", &system.BrokerError{Err: err}
 	}
 	document, version, err := store.Record(ctx, recordKind, id)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r records) read(ctx context.Context, id string) (a Adoption, version strin
 	return a, version, nil
 }
 
-// list returns the adoptions of the App's source, the newest first.
+// list returns the adoptions of the System's source, the newest first.
 func (r records) list(ctx context.Context) (list []Adoption, err error) {
 	store, err := r.app.Store(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r records) list(ctx context.Context) (list []Adoption, err error) {
 	}
 	source, err := r.app.Source(ctx)
 	if err != nil {
-		return nil, &app.BrokerError{Err: err}
+		return nil, &system.BrokerError{Err: err}
 	}
 	for document, err := range store.Records(ctx, recordKind) {
 		if err != nil {

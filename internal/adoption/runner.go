@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // Runner runs the adoptions that requests start. Run has its goroutine, and ends when all of
@@ -37,8 +37,8 @@ const (
 	saveTimeout  = 10 * time.Second
 )
 
-// NewRunner returns the runner of an App.
-func NewRunner(a *app.App) *Runner { return &Runner{Service{a}, records{a}, make(chan start)} }
+// NewRunner returns the runner of a System.
+func NewRunner(a *system.System) *Runner { return &Runner{Service{a}, records{a}, make(chan start)} }
 
 // start asks for a run of an adoption.
 func (r *Runner) start(ctx context.Context, s start) error {

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // Request describes an adoption: the messages of an error queue become failures.
@@ -17,8 +17,8 @@ type Request struct {
 	Limit       int    `json:"limit,omitempty" minimum:"0" doc:"Most messages to take in; 0: those that are in the queue"`
 }
 
-// Service adopts by the servers of an App.
-type Service struct{ App *app.App }
+// Service adopts by the servers of a System.
+type Service struct{ System *system.System }
 
 // Preview reads the first messages of the error queue, up to 1,000, and returns them to it.
 func (s Service) Preview(ctx context.Context, r Request) (adopt.Result, error) {
@@ -42,12 +42,12 @@ func (s Service) Adopt(ctx context.Context, r Request, follow bool) (adopt.Resul
 
 func (s Service) adopter(ctx context.Context, r Request) (a adopt.Adopter, err error) {
 	if a.Format, err = adopt.FormatNamed(r.Format); err != nil {
-		return a, app.InputError{Err: err}
+		return a, system.InputError{Err: err}
 	}
-	if a.Connection, err = s.App.Dial(ctx); err != nil {
+	if a.Connection, err = s.System.Dial(ctx); err != nil {
 		return a, err
 	}
-	a.Queue, a.Of, a.Limit, a.Topology = r.Queue, r.FailedQueue, r.Limit, s.App.Topology()
-	a.Publisher, err = s.App.Publisher(ctx)
+	a.Queue, a.Of, a.Limit, a.Topology = r.Queue, r.FailedQueue, r.Limit, s.System.Topology()
+	a.Publisher, err = s.System.Publisher(ctx)
 	return a, err
 }

@@ -13,18 +13,32 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/watershipmq/watership/internal/alert"
 	"github.com/watershipmq/watership/internal/alertreceiver"
 	"github.com/watershipmq/watership/internal/alertrule"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/pipeline"
 )
 
-// Service does the work for one App.
-type Service struct{ App *app.App }
+// Service does the work for one System.
+type Service struct{ System *system.System }
+
+// Server is a running server, as the role asks about it.
+type Server interface {
+	Ready(ctx context.Context) error
+	Registerer() prometheus.Registerer
+	Handlers() pipeline.Config
+	Diagnose(ctx context.Context) []doctor.Finding
+}
 
 // View is the state of the alerts of a source.
 type View struct {
@@ -54,11 +68,11 @@ type Receiver struct {
 // List returns the alerts that fire or are pending, as the store has them.
 func (s Service) List(ctx context.Context) (View, error) {
 	v := View{Alerts: []alert.Item{}, Rules: []Rule{}, Receivers: []Receiver{}}
-	source, err := s.App.Source(ctx)
+	source, err := s.System.Source(ctx)
 	if err != nil {
 		return v, err
 	}
-	store, err := s.App.Store(ctx)
+	store, err := s.System.Store(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -96,10 +110,10 @@ type Answer struct {
 
 // Test sends a notice that is marked as a test to a receiver; to all for "".
 func (s Service) Test(ctx context.Context, name, by string) ([]Answer, error) {
-	settings := s.App.Settings()
+	settings := s.System.Settings()
 	receivers, err := alertreceiver.New(settings.Alerts.Receivers)
 	if err != nil {
-		return nil, app.InputError{Err: err}
+		return nil, system.InputError{Err: err}
 	}
 	var names []string
 	for _, r := range receivers {
@@ -107,11 +121,11 @@ func (s Service) Test(ctx context.Context, name, by string) ([]Answer, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return nil, app.InputError{Err: errors.New("alerts.receivers has no receiver")}
+		return nil, system.InputError{Err: errors.New("alerts.receivers has no receiver")}
 	case name != "" && !slices.Contains(names, name):
-		return nil, app.InputError{Err: fmt.Errorf("there is no receiver %s: expected one of %s", name, strings.Join(names, ", "))}
+		return nil, system.InputError{Err: fmt.Errorf("there is no receiver %s: expected one of %s", name, strings.Join(names, ", "))}
 	}
-	source, err := s.App.Source(ctx)
+	source, err := s.System.Source(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +144,7 @@ func (s Service) Test(ctx context.Context, name, by string) ([]Answer, error) {
 }
 
 func (s Service) console() *url.URL {
-	address := s.App.Settings().HTTP.URL
+	address := s.System.Settings().HTTP.URL
 	if address.IsZero() {
 		return nil
 	}
@@ -160,7 +174,7 @@ type Role struct {
 // Role returns the part of serve that has the role alerts; nil if serve does not have it.
 // Mistakes in rules and receivers are InputErrors.
 func (s Service) Role() (*Role, error) {
-	settings := s.App.Settings()
+	settings := s.System.Settings()
 	if !slices.Contains(settings.Roles, role.Alerts) {
 		return nil, nil
 	}
@@ -176,7 +190,7 @@ func (r *Role) Reload(settings config.Alerts) error {
 	}
 	receivers, err := alertreceiver.New(settings.Receivers)
 	if err != nil {
-		return app.InputError{Err: err}
+		return system.InputError{Err: err}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,33 +201,33 @@ func (r *Role) Reload(settings config.Alerts) error {
 // Check returns the InputError that Reload would return, and changes nothing.
 func (r *Role) Check(settings config.Alerts) error {
 	if _, err := alertreceiver.New(settings.Receivers); err != nil {
-		return app.InputError{Err: err}
+		return system.InputError{Err: err}
 	}
 	for i, rule := range settings.Rules {
-		if _, err := r.service.App.ParseQuery(rule.Query); err != nil {
-			return app.InputError{Err: fmt.Errorf("alerts.rules[%d].query: %w", i, err)}
+		if _, err := r.service.System.ParseQuery(rule.Query); err != nil {
+			return system.InputError{Err: fmt.Errorf("alerts.rules[%d].query: %w", i, err)}
 		}
 	}
 	return nil
 }
 
 // Run evaluates and sends until ctx ends. Without rules it does nothing.
-func (r *Role) Run(ctx context.Context, server *app.Server) error {
-	system, err := r.service.system(ctx)
-	store, noStore := r.service.App.Store(ctx)
+func (r *Role) Run(ctx context.Context, server Server) error {
+	asked, err := r.service.system(ctx, server)
+	store, noStore := r.service.System.Store(ctx)
 	if ctx.Err() != nil {
 		return nil // being stopped is no failure
 	}
 	if err := errors.Join(err, noStore); err != nil {
 		return err
 	}
-	system.Diagnose = sinceReady(server.Ready, system.Diagnose)
+	asked.Diagnose = sinceReady(server.Ready, asked.Diagnose)
 	notifier := alert.New(alert.Config{
-		Store: store, Source: system.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
-		Link: r.link, Logger: r.service.App.Logger(), Registerer: server.Registerer(),
+		Store: store, Source: asked.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
+		Link: r.link, Logger: r.service.System.Logger(), Registerer: server.Registerer(),
 	})
 	r.mu.Lock()
-	r.notifier, r.system = notifier, system
+	r.notifier, r.system = notifier, asked
 	err = r.apply()
 	r.mu.Unlock()
 	if err == nil {
@@ -242,7 +256,7 @@ func (r *Role) apply() error {
 	if r.notifier == nil {
 		return nil
 	}
-	rules, err := alertrule.New(r.settings, r.system, r.service.App.ParseQuery)
+	rules, err := alertrule.New(r.settings, r.system, r.service.System.ParseQuery)
 	if err != nil {
 		return err
 	}
@@ -259,29 +273,30 @@ func (r *Role) apply() error {
 }
 
 // system returns the system that the rules ask about.
-func (s Service) system(ctx context.Context) (alertrule.System, error) {
-	a := s.App
-	source, err := a.Source(ctx)
+func (s Service) system(ctx context.Context, server Server) (alertrule.System, error) {
+	source, err := s.System.Source(ctx)
 	if err != nil {
 		return alertrule.System{}, err
 	}
-	store, err := a.Store(ctx)
+	store, err := s.System.Store(ctx)
+	service := routes.Service{System: s.System, Handlers: server.Handlers}
 	return alertrule.System{
-		Source: source, Topology: a.Topology(), Store: store, Failures: a.Failures, Diagnose: a.Diagnose, Waiting: s.waiting, Console: s.console(),
-		Routes: func(ctx context.Context) ([]routestate.State, error) { return a.RouteStates(ctx, false) },
+		Source: source, Topology: s.System.Topology(), Store: store, Diagnose: server.Diagnose, Waiting: s.waiting, Console: s.console(),
+		Failures: func(ctx context.Context) (history.Failures, error) { return triage.Unresolved(ctx, s.System) },
+		Routes:   func(ctx context.Context) ([]routestate.State, error) { return service.States(ctx, false) },
 	}, err
 }
 
 // waiting returns the numbers of messages that are not stored yet, by queue.
 func (s Service) waiting(ctx context.Context) (map[string]int, error) {
-	ctx, cancel := app.WithTimeout(ctx)
+	ctx, cancel := system.WithTimeout(ctx)
 	defer cancel()
-	conn, err := s.App.Dial(ctx)
+	conn, err := s.System.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	messages := map[string]int{}
-	for _, queue := range s.App.Topology().Indexed() {
+	for _, queue := range s.System.Topology().Indexed() {
 		state, _, err := conn.CertainQueueState(ctx, queue)
 		if err != nil {
 			return nil, err

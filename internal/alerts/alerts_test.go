@@ -19,9 +19,10 @@ import (
 	"github.com/watershipmq/watership/internal/alert"
 	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 )
@@ -39,17 +40,27 @@ func TestReload(t *testing.T) {
 	}))
 	defer receiver.Close()
 	a := start(t)
-	role, err := alerts.Service{App: a}.Role()
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler := api.New(a)
-	serve(t, a, app.Extension{
-		API: handler, Alerts: role,
+	loaded := make(chan config.Alerts, 1)
+	s, err := server.New(t.Context(), a, server.Config{
+		Reload: func() (config.Config, error) {
+			changed := a.Settings()
+			changed.Alerts = <-loaded
+			return changed, nil
+		},
 		Routes: []pipeline.Route{{Queue: "orders", Handler: func(*message.Message) ([]*message.Message, error) {
 			return nil, retry.Permanent(errors.New("no stock"))
 		}}},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(settings config.Alerts) error {
+		loaded <- settings
+		_, err := s.Reload(t.Context())
+		return err
+	}
+	handler := api.New(a, s)
+	serve(t, s, server.Faces{API: handler})
 	publisher, err := a.Publisher(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +73,7 @@ func TestReload(t *testing.T) {
 		Rules:     []config.AlertRule{{Name: "many", On: alert.OnPoisoned, Within: time.Hour, Severity: "critical"}},
 		Receivers: []config.AlertReceiver{{Name: "hook", Webhook: config.AlertWebhook{URL: config.NewURL(receiver.URL), ContentType: "application/json"}}},
 	}
-	if err := role.Reload(settings); err != nil {
+	if err := reload(settings); err != nil {
 		t.Fatal(err)
 	}
 	if n := receive(t, told); n.Receiver != "hook" || len(n.Alerts) != 1 || n.Alerts[0].Summary != "1 failure in 1h of queue orders" {
@@ -77,12 +88,12 @@ func TestReload(t *testing.T) {
 
 	wrong := settings
 	wrong.Rules = []config.AlertRule{{Name: "many", On: alert.OnPoisoned, Query: "no such field: 1"}}
-	var mistake app.InputError
-	if err := role.Reload(wrong); !errors.As(err, &mistake) || !strings.Contains(err.Error(), "alerts.rules[0].query") {
+	var mistake system.InputError
+	if err := reload(wrong); !errors.As(err, &mistake) || !strings.Contains(err.Error(), "alerts.rules[0].query") {
 		t.Errorf("a wrong query: %v", err)
 	}
 	settings.Rules = nil
-	if err := role.Reload(settings); err != nil {
+	if err := reload(settings); err != nil {
 		t.Fatal(err)
 	}
 	if n := receive(t, told); n.Status != alert.Resolved {
@@ -90,7 +101,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-func start(t *testing.T) *app.App {
+func start(t *testing.T) *system.System {
 	t.Helper()
 	cfg, err := config.Load(config.Sources{Environ: []string{
 		"WATERSHIP_AMQP_URL=" + config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_HTTP_LISTEN=127.0.0.1:0", "WATERSHIP_INDEX_BATCH_WAIT=10ms",
@@ -99,7 +110,7 @@ func start(t *testing.T) *app.App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,22 +118,22 @@ func start(t *testing.T) *app.App {
 }
 
 // serve runs a server until the test ends, and waits until it is ready.
-func serve(t *testing.T, a *app.App, with app.Extension) {
+func serve(t *testing.T, s *server.Server, faces server.Faces) {
 	t.Helper()
 	ready, ended := make(chan bool), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	with.Run = func(ctx context.Context, server *app.Server) error {
-		for server.Ready(ctx) != nil && ctx.Err() == nil {
+	faces.Run = func(ctx context.Context) error {
+		for s.Ready(ctx) != nil && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		close(ready)
 		<-ctx.Done()
 		return nil
 	}
-	go func() { ended <- a.Serve(ctx, with) }()
+	go func() { ended <- s.Run(ctx, faces) }()
 	t.Cleanup(func() {
 		stop()
-		if err := errors.Join(<-ended, a.Close()); err != nil {
+		if err := errors.Join(<-ended, s.Close()); err != nil {
 			t.Error(err)
 		}
 	})

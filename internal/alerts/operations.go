@@ -8,10 +8,10 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/alert"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // operations are the operations of the HTTP API.
@@ -21,7 +21,7 @@ type operations struct{ Service }
 const testTimeout = 2 * time.Minute
 
 // Register adds the operations on alerts to an API.
-func Register(set *operation.Set, a *app.App) {
+func Register(set *operation.Set, a *system.System) {
 	o := operations{Service{a}}
 	operation.Register(set, operation.Operation{
 		Method: http.MethodGet, Path: "/alerts", ID: "listAlerts", Tag: "alerts", Role: access.Viewer,

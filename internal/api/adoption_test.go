@@ -14,7 +14,7 @@ import (
 )
 
 // failedBySpring fills a queue with failures of Spring and one message of another form.
-func (s system) failedBySpring(t *testing.T, queue string, failures int) {
+func (s served) failedBySpring(t *testing.T, queue string, failures int) {
 	t.Helper()
 	channel := s.broker.Channel(t)
 	for n := range failures + 1 {
@@ -33,7 +33,7 @@ func (s system) failedBySpring(t *testing.T, queue string, failures int) {
 // limits of the caller.
 func TestAdoptions(t *testing.T) { onEvery(t, testAdoptions) }
 
-func testAdoptions(t *testing.T, s system) {
+func testAdoptions(t *testing.T, s served) {
 	queue := s.broker.Queue(t, nil)
 	s.failedBySpring(t, queue, 3)
 	request := fmt.Sprintf(`{"queue":%q,"format":"spring","failed_queue":"orders"}`, queue)

@@ -13,14 +13,16 @@ import (
 
 	"github.com/watershipmq/watership/internal/adoption"
 	"github.com/watershipmq/watership/internal/alerts"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/idempotency"
 	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routes"
+	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/pipeline"
 )
 
 // Prefix begins the path of each operation.
@@ -29,7 +31,8 @@ const Prefix = "/api/v1"
 // API is the handler of Prefix. Requests have an identity in their context
 // (access.NewContext).
 type API struct {
-	app        *app.App
+	*system.System
+	server     *server.Server
 	mux        *http.ServeMux
 	huma       huma.API
 	document   []byte // OpenAPI, as JSON
@@ -42,11 +45,12 @@ type API struct {
 	slots      slots
 }
 
-// New returns the API of an App.
-func New(a *app.App) *API {
+// New returns the API of a System, which s serves. If s is nil, this process does not serve: the
+// API has no status, and cannot reload the configuration.
+func New(sys *system.System, s *server.Server) *API {
 	api := &API{
-		app: a, mux: http.NewServeMux(),
-		runs: jobs.New(a), adoptions: adoption.NewRunner(a), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
+		System: sys, server: s, mux: http.NewServeMux(),
+		runs: jobs.New(sys), adoptions: adoption.NewRunner(sys), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
 		slots:      slots{byCaller: map[string]int{}},
 	}
@@ -64,15 +68,24 @@ func New(a *app.App) *API {
 	api.registerFailures()
 	api.registerWaiting()
 	api.registerReplays()
-	routes.Register(api.operations, a)
+	routes.Register(api.operations, routes.Service{System: sys, Handlers: api.handlers})
+	api.registerReload()
 	api.registerDoctor()
-	subscriptions.Register(api.operations, a)
-	alerts.Register(api.operations, a)
+	subscriptions.Register(api.operations, sys)
+	alerts.Register(api.operations, sys)
 	adoption.Register(api.operations, api.adoptions)
-	triage.Register(api.operations, a)
+	triage.Register(api.operations, sys)
 	api.registerVersion()
 	api.document = api.describe()
 	return api
+}
+
+// handlers returns the handlers of the server.
+func (a *API) handlers() pipeline.Config {
+	if a.server == nil {
+		return routes.Handlers(a.System)
+	}
+	return a.server.Handlers()
 }
 
 // Document returns the OpenAPI document of the API as JSON.

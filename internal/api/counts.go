@@ -41,11 +41,11 @@ type Count struct {
 }
 
 func (a *API) countEvents(ctx context.Context, in *countInput) (*countOutput, error) {
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,15 +92,15 @@ func (a *API) countValues(ctx context.Context, in *valuesInput) (*valuesOutput, 
 	if err := a.checkFieldToCount(ctx, in.Field); err != nil {
 		return nil, err
 	}
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	field, counts, err := a.app.Aggregate(ctx, store, sel, in.Field, in.Limit)
+	field, counts, err := a.System.Aggregate(ctx, store, sel, in.Field, in.Limit)
 	if err == nil && len(counts.Values) == 0 && counts.Without == 0 {
 		err = store.Check(ctx)
 	}
@@ -139,18 +139,18 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 			return nil, err
 		}
 	}
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
 	if in.By != "" {
 		return a.countActions(ctx, in, sel, zone)
 	}
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	field, counts, err := a.app.Histogram(ctx, store, sel, in.Field, in.Steps, zone)
+	field, counts, err := a.System.Histogram(ctx, store, sel, in.Field, in.Steps, zone)
 	if err == nil && len(counts.Values) == 0 {
 		err = store.Check(ctx)
 	}
@@ -159,7 +159,7 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 
 func (a *API) countActions(ctx context.Context, in *histogramInput, sel eventstore.Selection, zone *time.Location) (*valuesOutput, error) {
 	actions := []schemas.Action{schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded}
-	over, counts, err := a.app.HistogramByAction(ctx, sel, in.Period(zone), in.Steps, actions)
+	over, counts, err := a.System.HistogramByAction(ctx, sel, in.Period(zone), in.Steps, actions)
 	values := Values{Field: "@timestamp", Values: make([]Value, over.Count), Step: over.Length.Seconds()}
 	for i := range values.Values {
 		values.Values[i].Value = over.Text(i)
@@ -171,7 +171,7 @@ func (a *API) countActions(ctx context.Context, in *histogramInput, sel eventsto
 		}
 	}
 	if err == nil && over.Count == 0 {
-		err = a.app.CheckStore(ctx)
+		err = a.System.CheckStore(ctx)
 	}
 	return &valuesOutput{values}, err
 }
@@ -193,7 +193,7 @@ type Field struct {
 }
 
 func (a *API) listFields(context.Context, *struct{}) (*fieldsOutput, error) {
-	fields, err := a.app.Fields()
+	fields, err := a.System.Fields()
 	out := &fieldsOutput{}
 	out.Body.Fields = make([]Field, len(fields.Known))
 	for i, field := range fields.Known {

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/server"
 )
 
 func (a *API) registerDoctor() {
@@ -56,7 +57,7 @@ func (a *API) runDoctor(ctx context.Context, in *doctorInput) (*doctorOutput, er
 		return &doctorOutput{a.diagnosis}, nil
 	}
 	findings := []Finding{}
-	for _, f := range a.app.Diagnose(ctx) {
+	for _, f := range server.Diagnose(ctx, a.System, a.handlers()) {
 		findings = append(findings, Finding(f))
 	}
 	if ctx.Err() != nil {

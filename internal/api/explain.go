@@ -51,7 +51,7 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*explainOutput, er
 	if caller := access.FromContext(ctx); in.Queue != "" && !caller.MayQueue(in.Queue) {
 		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
 	}
-	list, err := a.app.Policies().Explain(ctx, request, a.livesOf, time.Now())
+	list, err := explain.Of(a.handlers()).Explain(ctx, request, a.livesOf, time.Now())
 	var none *explain.NoFailureError
 	if errors.As(err, &none) {
 		return nil, problem.NotFound(err.Error())

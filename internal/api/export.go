@@ -42,14 +42,14 @@ func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamRe
 	if in.Query == "" && in.DSL == "" {
 		return nil, problem.BadRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
 	}
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
 	if err := access.ReadBodies(ctx, in.Query); err != nil {
 		return nil, err
 	}
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/reason"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -64,7 +65,7 @@ func newFailure(f eventstore.EventSummary) Failure {
 }
 
 func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOutput, error) {
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 	if err != nil {
 		return nil, err
 	}
-	failures, err := a.app.Failures(ctx)
+	failures, err := triage.Unresolved(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 		page.Failures = append(page.Failures, newFailure(f))
 	}
 	if len(page.Failures) == 0 {
-		err = a.app.CheckStore(ctx) // may be the reason
+		err = a.System.CheckStore(ctx) // may be the reason
 	}
 	return &failuresOutput{page}, err
 }
@@ -159,11 +160,11 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
 		return nil, problem.Invalid("body.reason", "expected a reason")
 	}
-	node, err := d.Node(ctx, a.app, eventfilter.TextOfDSL(d.DSL))
+	node, err := d.Node(ctx, a.System, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {
 		return nil, err
 	}
-	failures, err := a.app.Failures(ctx)
+	failures, err := triage.Unresolved(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +189,8 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	return out, a.discard(ctx, history.EventIDs(found), d.Reason, &out.Body)
 }
 
-func (a *API) discard(ctx context.Context, ids []string, reason string, out *Discarded) error {
-	done, err := a.app.Discard(ctx, ids, app.Decision{Operator: access.FromContext(ctx).Name, Reason: reason})
+func (a *API) discard(ctx context.Context, ids []string, why string, out *Discarded) error {
+	done, err := triage.Discard(ctx, a.System, ids, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: why})
 	out.Discarded = done.Failures
 	if err != nil {
 		return err
@@ -197,12 +198,12 @@ func (a *API) discard(ctx context.Context, ids []string, reason string, out *Dis
 	if out.Parked, err = a.parked(ctx, done.Queues); err != nil {
 		return err
 	}
-	out.Missing, err = a.app.AwaitDiscarded(ctx, ids)
+	out.Missing, err = triage.AwaitDiscarded(ctx, a.System, ids)
 	return err
 }
 
 func (a *API) parked(ctx context.Context, queues []string) ([]Parked, error) {
-	copies, err := a.app.ParkedCopies(ctx, queues)
+	copies, err := triage.FindParkedCopies(ctx, a.System, queues)
 	parked := make([]Parked, len(copies))
 	for i, c := range copies {
 		parked[i] = Parked(c)

@@ -188,7 +188,7 @@ func testConversationByMessageIDs(t *testing.T, r rig) {
 // given, and is in the same conversation.
 func TestCopies(t *testing.T) { onEvery(t, testCopies) }
 
-func testCopies(t *testing.T, s system) {
+func testCopies(t *testing.T, s served) {
 	const typed = `"typed_headers":[{"key":"small","int8":-3},{"key":"price","decimal":{"scale":2,"value":1999}},{"key":"at","time":1700000000},` +
 		`{"key":"list","array":[{"bool":true},{"string64":"/w=="}]},{"key":"large","int64":9007199254740993}]`
 	s.post(t, "/messages", `{"exchange":"shop","routing_key":"order.created","base64":"AP8=",`+typed+`,"headers":{"tenant":"acme"},

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -97,7 +98,7 @@ func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutp
 
 // reporters looks up which consumers report `handled` events.
 func (a *API) reporters(ctx context.Context) (map[string]bool, error) {
-	failures, err := a.app.Failures(ctx)
+	failures, err := triage.Unresolved(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}

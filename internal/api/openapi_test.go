@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/reason"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 const openapi = "../../docs/openapi.json"
@@ -20,11 +20,11 @@ func TestOpenAPIDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(app.Config{Settings: settings})
+	a, err := system.New(system.Config{Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := api.New(a).Document()
+	got := api.New(a, nil).Document()
 	if os.Getenv("WATERSHIP_TEST_UPDATE") == "1" {
 		if err := os.WriteFile(openapi, got, 0o644); err != nil {
 			t.Fatal(err)

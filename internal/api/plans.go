@@ -11,8 +11,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventfilter"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/replayer"
@@ -122,7 +122,7 @@ func (a *API) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
 			return replayer.Plan{}, err
 		}
 	}
-	replays, err := a.app.Planner(ctx, r.UncheckedRoutes)
+	replays, err := jobs.Planner(ctx, a.System, r.UncheckedRoutes)
 	if err != nil {
 		return replayer.Plan{}, err
 	}
@@ -138,7 +138,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	request := app.ReplayRequest{
+	request := jobs.Request{
 		Query: r.Text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.Period(zone),
 		Restrict: func(query kql.Node) (kql.Node, error) {
 			node, err := caller.Restrict(query)
@@ -167,13 +167,13 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		}
 		request.DSL = json.RawMessage(raw.JSON)
 	}
-	return a.app.ReplayJob(request)
+	return jobs.NewJob(a.System.Language, request)
 }
 
 // checkReplay refuses requests that cannot be meant, and targets that the caller may not
 // use.
 func (a *API) checkReplay(caller access.Identity, r Replay) error {
-	topology := a.app.Topology()
+	topology := a.System.Topology()
 	switch t := r.Target; {
 	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
 		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
@@ -275,11 +275,11 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 		}
 		plan.Rivals = append(plan.Rivals, Rival{r.Job.ID, r.Job.Operator, r.Running, r.Messages, r.Unrecorded})
 	}
-	plan.Warnings = app.PlanWarnings(p)
+	plan.Warnings = jobs.PlanWarnings(p)
 	if p.Total > 0 {
 		plan.First, plan.Last = &p.First, &p.Last
 	}
-	if err := app.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
+	if err := jobs.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
 		plan.Problem = problem.NamesOfAPI(err.Error())
 	}
 	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {

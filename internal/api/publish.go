@@ -97,7 +97,7 @@ func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOut
 	if envelope.Properties.MessageID == "" && in.Key != "" {
 		envelope.Properties.MessageID = idempotency.Digest(string(caller.Method), caller.Name, in.Key)[:32]
 	}
-	publisher, err := a.app.Publisher(ctx)
+	publisher, err := a.System.Publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOut
 	if err != nil {
 		return nil, publishProblem(err)
 	}
-	return &publishOutput{Published{envelope.Properties.MessageID, a.app.Settings().Fingerprint.Of(envelope)}}, nil
+	return &publishOutput{Published{envelope.Properties.MessageID, a.System.Settings().Fingerprint.Of(envelope)}}, nil
 }
 
 const maxBatchBody = 32 << 20
@@ -133,13 +133,13 @@ func (a *API) publishMessages(ctx context.Context, in *batchInput) (*batchOutput
 		if err := a.checkPublication(access.FromContext(ctx), e); err != nil {
 			return nil, err
 		}
-		messages = append(messages, transfer.ForLogin(e, a.app.Login()))
+		messages = append(messages, transfer.ForLogin(e, a.System.Login()))
 	}
 	if len(messages) == 0 {
 		return nil, problem.BadRequest("expected documents, one per line", "")
 	}
 	access.Describe(ctx, access.Action{Object: fmt.Sprintf("%s, the first to %s %s", wording.Plural(len(messages), "message"), messages[0].Exchange, messages[0].RoutingKey)})
-	publisher, err := a.app.Publisher(ctx)
+	publisher, err := a.System.Publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (a *API) addOriginal(ctx context.Context, p Publication, e *schemas.Envelop
 // checkPublication refuses exchanges and queues that are Watership's own, since its
 // consumers would read the message as an event, and those that the caller may not use.
 func (a *API) checkPublication(caller access.Identity, e schemas.Envelope) error {
-	topology := a.app.Topology()
+	topology := a.System.Topology()
 	if topology.Owns(e.Exchange) || e.Exchange == "" && topology.Owns(e.RoutingKey) {
 		return problem.Forbidden("the exchange or queue is one of Watership's own", "Choose one of your system.")
 	}

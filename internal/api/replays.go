@@ -12,7 +12,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
@@ -79,7 +78,7 @@ type jobOutput struct{ Body replayjson.Job }
 func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, error) {
 	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
 	key := jobs.NewKey(ctx, in.Key, in.Body)
-	replays, err := a.app.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +96,7 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 			Remedy: "Look at the plan, and send its total.",
 		}
 	}
-	if err := app.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
+	if err := jobs.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
@@ -136,7 +135,7 @@ type JobPage struct {
 }
 
 func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
-	replays, err := a.app.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +176,7 @@ func (a *API) getReplay(ctx context.Context, in *jobInput) (*jobOutput, error) {
 
 // job reads a job that the caller may see.
 func (a *API) job(ctx context.Context, id string) (*replayer.Replayer, replayer.Job, error) {
-	replays, err := a.app.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, a.System)
 	if err != nil {
 		return nil, replayer.Job{}, err
 	}

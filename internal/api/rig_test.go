@@ -23,14 +23,14 @@ import (
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // testStore is a store that a test fills.
 type testStore interface {
-	app.EventStore
+	system.EventStore
 	Close() error
 }
 
@@ -88,13 +88,13 @@ func newRig(t *testing.T, storeURL string, settings ...string) rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.New(system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := rig{testStore: store, recorder: &recorder{}, source: stream, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
 	r = r.as(t, access.Token{Name: "ada", Role: access.Admin, Bodies: true})
-	handler := api.New(a)
+	handler := api.New(a, nil)
 	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: r.recorder, Tokens: r.tokens})
 	if err != nil {
 		t.Fatal(err)

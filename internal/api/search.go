@@ -11,10 +11,10 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventjson"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -55,7 +55,7 @@ type EventPage struct {
 }
 
 func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput, error) {
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput,
 		}
 	}
 	sel.Limit, sel.WithoutBody = in.Limit+1, !withBody // one more tells whether there is a next page
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +90,12 @@ type Document = eventjson.Document
 // documentOf returns the document of an event, with the labels of the configuration. An
 // event that was read without its body has none.
 func (a *API) documentOf(e schemas.Event) Document {
-	format := a.app.DocumentFormat()
+	format := a.System.DocumentFormat()
 	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
 }
 
 // readPage reads the events of a selection but the last, up to maxPageBytes.
-func (a *API) readPage(ctx context.Context, store app.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
+func (a *API) readPage(ctx context.Context, store system.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
 	page := EventPage{Events: []Document{}}
 	size, last := 0, sel.After
 	for e, err := range store.Events(ctx, sel) {
@@ -127,7 +127,7 @@ func (a *API) readPage(ctx context.Context, store app.EventStore, sel eventstore
 func (a *API) fieldNames(names []string) ([]string, error) {
 	full := make([]string, len(names))
 	for i, name := range names {
-		field, err := a.app.Field(strings.TrimSpace(name))
+		field, err := a.System.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (a *API) getEvent(ctx context.Context, in *eventInput) (*eventOutput, error
 
 // event reads an event that the caller may see.
 func (a *API) event(ctx context.Context, id string, withBody bool) (schemas.Event, error) {
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return schemas.Event{}, err
 	}

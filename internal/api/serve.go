@@ -127,8 +127,8 @@ func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
 // ends adoptions.
 func (a *API) Run(ctx context.Context) error {
 	var group sync.WaitGroup
-	group.Go(func() { a.runs.Run(ctx, a.app.Logger()) })
-	group.Go(func() { a.adoptions.Run(ctx, a.app.Logger()) })
+	group.Go(func() { a.runs.Run(ctx, a.System.Logger()) })
+	group.Go(func() { a.adoptions.Run(ctx, a.System.Logger()) })
 	group.Wait()
 	return nil
 }

@@ -91,7 +91,7 @@ func testHistogramByAction(t *testing.T, r rig) {
 
 func TestStatusAndRoutes(t *testing.T) { onEvery(t, testStatusAndRoutes) }
 
-func testStatusAndRoutes(t *testing.T, s system) {
+func testStatusAndRoutes(t *testing.T, s served) {
 	s.fail(t, "m-1")
 	s.post(t, "/messages", `{"exchange":"shop","routing_key":"order.created","text":"1"}`)
 	eventually(t, "a message is handled", func() bool { return s.get(t, "/events/count"+query("query", "action: handled"))["count"] == 1.0 })
@@ -148,7 +148,7 @@ func testFindingsAreReused(t *testing.T, r rig) {
 
 func TestPauseRoutes(t *testing.T) { onEvery(t, testPauseRoutes) }
 
-func testPauseRoutes(t *testing.T, s system) {
+func testPauseRoutes(t *testing.T, s served) {
 	route := func() any { return s.get(t, "/routes")["routes"].([]any)[0] }
 	viewer := s.as(t, access.Token{Name: "eve", Role: access.Viewer})
 	limited := s.as(t, access.Token{Name: "bob", Role: access.Operator, Queues: []string{"payments"}})

@@ -36,7 +36,7 @@ func (a *API) getStream(ctx context.Context, in *streamInput) (*streamOutput, er
 	if err != nil {
 		return nil, err
 	}
-	page := history.StreamPage{ID: in.ID, Limit: in.Limit, Kept: a.app.Settings().Store.Retention.Traffic}
+	page := history.StreamPage{ID: in.ID, Limit: in.Limit, Kept: a.System.Settings().Store.Retention.Traffic}
 	if page.Cursor, err = parseCursor[history.StreamCursor](in.Cursor); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // The URL of a web hook may be a secret, from its path on.
 func TestSecretURLsOfSubscriptions(t *testing.T) {
-	onEvery(t, func(t *testing.T, r system) {
+	onEvery(t, func(t *testing.T, r served) {
 		made := r.do(t, http.MethodPost, "/subscriptions", `{"name":"hook","query":"*","from":"start","url":"https://usr:PASS@hooks.invalid/services/SECRET?token=QUERY"}`)
 		if made.StatusCode != http.StatusOK && made.StatusCode != http.StatusCreated {
 			t.Fatalf("%s %s", made.Status, made.body)

@@ -21,16 +21,17 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// system is a running server with a route, whose handler fails while it is broken.
-type system struct {
+// served is a running server with a route, whose handler fails while it is broken.
+type served struct {
 	rig
 	broker  rabbittest.Broker
 	restart func(t *testing.T) (url string) // serves a second API, as another process would
@@ -40,7 +41,7 @@ type system struct {
 
 // onEvery runs a test on the embedded broker and store, and on each RabbitMQ with
 // Elasticsearch.
-func onEvery(t *testing.T, test func(t *testing.T, s system)) {
+func onEvery(t *testing.T, test func(t *testing.T, s served)) {
 	t.Parallel() // most of it is waiting
 	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		t.Parallel()
@@ -48,7 +49,7 @@ func onEvery(t *testing.T, test func(t *testing.T, s system)) {
 	})
 }
 
-func newSystem(t *testing.T, broker rabbittest.Broker) system {
+func newSystem(t *testing.T, broker rabbittest.Broker) served {
 	t.Helper()
 	broker = broker.VHost(t)
 	store := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
@@ -65,27 +66,33 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := system{broker: broker, broken: &atomic.Bool{}, handled: &atomic.Int32{}}
+	s := served{broker: broker, broken: &atomic.Bool{}, handled: &atomic.Int32{}}
 	s.rig = rig{source: stream, recorder: &recorder{}, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
 	s.rig = s.as(t, access.Token{Name: "ada", Role: access.Admin, Bodies: true})
 	ch := broker.Channel(t)
 	if err := ch.ExchangeDeclare("shop", "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	handler := api.New(a)
+	made, err := server.New(t.Context(), a, server.Config{
+		Taps: []pipeline.Tap{{Exchange: "shop", Type: "topic"}}, Routes: []pipeline.Route{s.route()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := api.New(a, made)
 	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: s.recorder, Tokens: s.tokens})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(guard.Handler(handler))
-	s.url = server.URL + api.Prefix
+	listening := httptest.NewServer(guard.Handler(handler))
+	s.url = listening.URL + api.Prefix
 	s.restart = func(t *testing.T) string {
 		t.Helper()
-		other := api.New(a)
+		other := api.New(a, made)
 		server := httptest.NewServer(guard.Handler(other))
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		ended := make(chan error, 1)
@@ -96,10 +103,10 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended, ready := make(chan error, 1), make(chan struct{})
 	go func() {
-		ended <- a.Serve(ctx, app.Extension{
-			Taps: []pipeline.Tap{{Exchange: "shop", Type: "topic"}}, Routes: []pipeline.Route{s.route()}, API: handler,
-			Run: func(ctx context.Context, server *app.Server) error {
-				for server.Ready(ctx) != nil && ctx.Err() == nil {
+		ended <- made.Run(ctx, server.Faces{
+			API: handler,
+			Run: func(ctx context.Context) error {
+				for made.Ready(ctx) != nil && ctx.Err() == nil {
 					time.Sleep(20 * time.Millisecond)
 				}
 				close(ready)
@@ -109,7 +116,7 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 		})
 	}()
 	t.Cleanup(func() {
-		server.Close()
+		listening.Close()
 		stop()
 		if err := errors.Join(<-ended, a.Close()); err != nil {
 			t.Error(err)
@@ -125,7 +132,7 @@ func newSystem(t *testing.T, broker rabbittest.Broker) system {
 	return s
 }
 
-func (s system) route() pipeline.Route {
+func (s served) route() pipeline.Route {
 	never := &retry.Policy{}
 	return pipeline.Route{
 		Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Policy: never,
@@ -160,7 +167,7 @@ func (r rig) post(t *testing.T, path, body string, headers ...string) map[string
 }
 
 // fail publishes messages that become failures.
-func (s system) fail(t *testing.T, ids ...string) {
+func (s served) fail(t *testing.T, ids ...string) {
 	t.Helper()
 	s.broken.Store(true)
 	for _, id := range ids {
@@ -174,7 +181,7 @@ func (s system) fail(t *testing.T, ids ...string) {
 
 func TestReplays(t *testing.T) { onEvery(t, testReplays) }
 
-func testReplays(t *testing.T, s system) {
+func testReplays(t *testing.T, s served) {
 	s.fail(t, "m-1", "m-2", "m-3")
 	const request = `{"query":"action: poisoned and queue: orders","target":{"kind":"failed_queue"},"reason":"fixed"}`
 	plan := s.post(t, "/replays/plan", request)
@@ -217,7 +224,7 @@ func testReplays(t *testing.T, s system) {
 }
 
 // watch returns the data of the last event about a job.
-func (s system) watch(t *testing.T, id string) (last string) {
+func (s served) watch(t *testing.T, id string) (last string) {
 	t.Helper()
 	events, end := s.stream(t, "/replays/"+id+"/watch", "")
 	defer end()
@@ -259,7 +266,7 @@ func (r rig) stream(t *testing.T, path, lastID string) (lines *bufio.Scanner, en
 // A job stops after its canaries, and goes on when it is resumed.
 func TestResumeAndCancel(t *testing.T) { onEvery(t, testResumeAndCancel) }
 
-func testResumeAndCancel(t *testing.T, s system) {
+func testResumeAndCancel(t *testing.T, s served) {
 	s.fail(t, "m-1", "m-2", "m-3")
 	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"},"stop_after":1,"rate":1000}`
 	id, _ := s.post(t, "/replays", request)["id"].(string)
@@ -282,7 +289,7 @@ func testResumeAndCancel(t *testing.T, s system) {
 // The key of a request finds its job in another process, too.
 func TestAKeyOutlivesTheProcess(t *testing.T) { onEvery(t, testAKeyOutlivesTheProcess) }
 
-func testAKeyOutlivesTheProcess(t *testing.T, s system) {
+func testAKeyOutlivesTheProcess(t *testing.T, s served) {
 	s.fail(t, "m-1")
 	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"}}`
 	first := s.post(t, "/replays", request, "Idempotency-Key", "k")
@@ -300,7 +307,7 @@ func testAKeyOutlivesTheProcess(t *testing.T, s system) {
 // A token that is made again with fewer permissions does not get the job of its predecessor.
 func TestAKeyOfOtherPermissions(t *testing.T) { onEvery(t, testAKeyOfOtherPermissions) }
 
-func testAKeyOfOtherPermissions(t *testing.T, s system) {
+func testAKeyOfOtherPermissions(t *testing.T, s served) {
 	s.fail(t, "m-1")
 	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"}}`
 	whole := s.rig.as(t, access.Token{Name: "olga", Role: access.Operator})
@@ -319,7 +326,7 @@ func testAKeyOfOtherPermissions(t *testing.T, s system) {
 
 func TestDiscard(t *testing.T) { onEvery(t, testDiscard) }
 
-func testDiscard(t *testing.T, s system) {
+func testDiscard(t *testing.T, s served) {
 	s.fail(t, "m-1", "m-2")
 	page := s.get(t, "/failures?limit=1")
 	list, _ := page["failures"].([]any)
@@ -354,7 +361,7 @@ func testDiscard(t *testing.T, s system) {
 
 func TestPublish(t *testing.T) { onEvery(t, testPublish) }
 
-func testPublish(t *testing.T, s system) {
+func testPublish(t *testing.T, s served) {
 	const request = `{"exchange":"shop","routing_key":"order.created","base64":"AAH/","headers":{"n":1,"x":1.5,"list":[true,null,"a"]}}`
 	first := s.post(t, "/messages", request, "Idempotency-Key", "k")
 	if again := s.post(t, "/messages", request, "Idempotency-Key", "k"); again["message_id"] != first["message_id"] || first["message_id"] == nil {
@@ -389,7 +396,7 @@ func testPublish(t *testing.T, s system) {
 // A batch is published as export writes messages, or not at all if one is refused.
 func TestPublishABatch(t *testing.T) { onEvery(t, testPublishABatch) }
 
-func testPublishABatch(t *testing.T, s system) {
+func testPublishABatch(t *testing.T, s served) {
 	document := func(exchange, key string) string {
 		e := s.event(1, schemas.Published)
 		e.Envelope.Exchange, e.Envelope.RoutingKey = exchange, key
@@ -435,7 +442,7 @@ func testPublishABatch(t *testing.T, s system) {
 // cannot run is refused.
 func TestTransformNeedsBodies(t *testing.T) { onEvery(t, testTransformNeedsBodies) }
 
-func testTransformNeedsBodies(t *testing.T, s system) {
+func testTransformNeedsBodies(t *testing.T, s served) {
 	s.fail(t, "m-1")
 	const request = `{"query":"action: poisoned","target":{"kind":"failed_queue"},"transform":".headers.body = .body"}`
 	without := s.as(t, access.Token{Name: "dan", Role: access.Operator})
@@ -455,7 +462,7 @@ func testTransformNeedsBodies(t *testing.T, s system) {
 
 func TestActionsOfLimitedCallers(t *testing.T) { onEvery(t, testActionsOfLimitedCallers) }
 
-func testActionsOfLimitedCallers(t *testing.T, s system) {
+func testActionsOfLimitedCallers(t *testing.T, s served) {
 	s.fail(t, "m-1")
 	bob := s.as(t, access.Token{Name: "bob", Role: access.Operator, Queues: []string{"mails"}, Exchanges: []string{"post"}})
 	for _, test := range []struct{ path, body string }{
@@ -504,7 +511,7 @@ func testActionsOfLimitedCallers(t *testing.T, s system) {
 
 func TestSystem(t *testing.T) { onEvery(t, testSystem) }
 
-func testSystem(t *testing.T, s system) {
+func testSystem(t *testing.T, s served) {
 	routes, _ := s.get(t, "/queues")["queues"].([]any)
 	if len(routes) < 5 {
 		t.Errorf("%v", routes)
@@ -521,7 +528,7 @@ func testSystem(t *testing.T, s system) {
 // A tail gives each event once, also over a broken connection.
 func TestTail(t *testing.T) { onEvery(t, testTail) }
 
-func testTail(t *testing.T, s system) {
+func testTail(t *testing.T, s served) {
 	publish := func(id string) {
 		s.post(t, "/messages", `{"exchange":"shop","routing_key":"other","properties":{"message_id":"`+id+`"}}`)
 	}

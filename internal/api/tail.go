@@ -34,7 +34,7 @@ type tailInput struct {
 }
 
 func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamResponse, error) {
-	node, err := Filter{Query: in.Query}.Node(ctx, a.app, "")
+	node, err := Filter{Query: in.Query}.Node(ctx, a.System, "")
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestTriageOfGroups(t *testing.T) { onEvery(t, testTriageOfGroups) }
 
-func testTriageOfGroups(t *testing.T, s system) {
+func testTriageOfGroups(t *testing.T, s served) {
 	s.fail(t, "m-1", "m-2")
 	list := s.get(t, "/failures/groups")
 	group, _ := list["groups"].([]any)[0].(map[string]any)
@@ -73,7 +73,7 @@ func testTriageOfGroups(t *testing.T, s system) {
 
 // nothingToDecide records no event of a decision that changes nothing. The group is muted and
 // assigned.
-func (s system) nothingToDecide(t *testing.T, path string) {
+func (s served) nothingToDecide(t *testing.T, path string) {
 	t.Helper()
 	own := s.get(t, path)
 	for _, decision := range []string{"unmuted", "unassigned"} {
@@ -93,7 +93,7 @@ func (s system) nothingToDecide(t *testing.T, path string) {
 }
 
 // longTexts keeps texts of as many characters as the schema allows, whatever their bytes.
-func (s system) longTexts(t *testing.T, path string) {
+func (s served) longTexts(t *testing.T, path string) {
 	t.Helper()
 	note, name := strings.Repeat("🐇", reason.Max), strings.Repeat("ö", 200)
 	s.post(t, path+"/triage", fmt.Sprintf(`{"decision":"noted","reason":%q}`, note))
@@ -107,7 +107,7 @@ func (s system) longTexts(t *testing.T, path string) {
 }
 
 // decidedByTwo lets two operators decide at the same time. No decision is lost.
-func (s system) decidedByTwo(t *testing.T, path string) {
+func (s served) decidedByTwo(t *testing.T, path string) {
 	t.Helper()
 	ann, bob := s.as(t, access.Token{Name: "ann", Role: access.Operator}), s.as(t, access.Token{Name: "bob", Role: access.Operator})
 	var both sync.WaitGroup
@@ -134,7 +134,7 @@ func (s system) decidedByTwo(t *testing.T, path string) {
 	}
 }
 
-func (s system) triageOfLimitedCallers(t *testing.T, path, id string) {
+func (s served) triageOfLimitedCallers(t *testing.T, path, id string) {
 	t.Helper()
 	other := s.as(t, access.Token{Name: "carol", Role: access.Operator, Queues: []string{"mails"}})
 	other.do(t, http.MethodGet, path, "").wantProblem(t, http.StatusNotFound, id)
@@ -164,7 +164,7 @@ func (s system) triageOfLimitedCallers(t *testing.T, path, id string) {
 
 // triageInSearches finds decisions by the fields of the failures, and no decision of somebody
 // who publishes a message that looks like one.
-func (s system) triageInSearches(t *testing.T, group map[string]any) {
+func (s served) triageInSearches(t *testing.T, group map[string]any) {
 	t.Helper()
 	kind := history.Kind{Queue: "orders", Class: fmt.Sprint(group["class"]), Type: fmt.Sprint(group["type"]), Group: fmt.Sprint(group["error_group"])}
 	change := failuregroup.Change{Decision: failuregroup.Assigned, Assignee: "mallory"}

@@ -44,14 +44,14 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 	if caller := access.FromContext(ctx); !caller.MayQueue(in.Queue) {
 		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
 	}
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
 	if err := access.ReadBodies(ctx, in.Query); err != nil { // that a body fits tells about it
 		return nil, err
 	}
-	schema, err := validation.RouteSchema(a.app, in.Queue)
+	schema, err := validation.RouteSchema(a.System, in.Queue)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 			}
 			return write(Validation{})
 		}}
-		summary, err := validation.Stored(ctx, a.app, cfg, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) })
+		summary, err := validation.Stored(ctx, a.System, cfg, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) })
 		if err != nil {
 			return err
 		}

@@ -2,12 +2,14 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -16,7 +18,10 @@ func (a *API) registerVersion() {
 		Method: http.MethodGet, Path: "/status", ID: "getStatus", Tag: "system", Role: access.Viewer,
 		Summary: "Get the state of the server, and the lag of the index",
 	}, func(ctx context.Context, _ *struct{}) (*statusOutput, error) {
-		status, err := a.app.Status(ctx)
+		if a.server == nil {
+			return nil, errNotServing
+		}
+		status, err := a.server.Status(ctx)
 		if access.FromContext(ctx).Limited() {
 			status.Reload = nil // it names the routes of all queues
 		}
@@ -28,13 +33,13 @@ func (a *API) registerVersion() {
 	}, func(ctx context.Context, _ *struct{}) (*versionOutput, error) {
 		caller := access.FromContext(ctx)
 		return &versionOutput{Version{
-			app.Version(), schemas.DocumentVersion, newSettings(a.app.Settings()),
+			system.Version(), schemas.DocumentVersion, newSettings(a.System.Settings()),
 			Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
 		}}, nil
 	})
 }
 
-type statusOutput struct{ Body app.Status }
+type statusOutput struct{ Body server.Status }
 
 type versionOutput struct{ Body Version }
 
@@ -72,3 +77,5 @@ type Caller struct {
 	Queues    []string `json:"queues,omitempty" nullable:"false" doc:"Patterns of the queues to which it is limited"`
 	Exchanges []string `json:"exchanges,omitempty" nullable:"false" doc:"Patterns of the exchanges to which it is limited"`
 }
+
+var errNotServing = errors.New("this process does not serve")

@@ -18,7 +18,7 @@ type visibleEvents struct {
 
 // visible returns the store as the caller may see it.
 func (a *API) visible(ctx context.Context) (visibleEvents, error) {
-	store, err := a.app.Store(ctx)
+	store, err := a.System.Store(ctx)
 	return visibleEvents{store, access.FromContext(ctx)}, err
 }
 

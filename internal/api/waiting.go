@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -65,7 +65,7 @@ type WaitingPage struct {
 type WaitingMessage waiting.Message
 
 func (a *API) listWaiting(ctx context.Context, in *waitingInput) (*waitingOutput, error) {
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (a *API) listWaiting(ctx context.Context, in *waitingInput) (*waitingOutput
 	}
 	messages, _, err := waiting.Select(ctx, store, sel.Query, nil, time.Now())
 	if err == nil && len(messages) == 0 {
-		err = a.app.CheckStore(ctx)
+		err = a.System.CheckStore(ctx)
 	}
 	page := WaitingPage{Messages: []WaitingMessage{}, Total: len(messages)}
 	rest := messages[min(begin, len(messages)):]
@@ -105,7 +105,7 @@ type WaitingGroupPage struct {
 type WaitingGroup waiting.Group
 
 func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroupsOutput, error) {
-	sel, err := in.Selection(ctx, a.app)
+	sel, err := in.Selection(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroup
 	}
 	groups, err := waiting.Groups(ctx, store, sel.Query, time.Now())
 	if err == nil && len(groups) == 0 {
-		err = a.app.CheckStore(ctx)
+		err = a.System.CheckStore(ctx)
 	}
 	page := WaitingGroupPage{Groups: []WaitingGroup{}}
 	for _, g := range groups {
@@ -180,7 +180,7 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 	}
 	decision := waiting.Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}
 	if err := decision.Check(time.Now()); err != nil {
-		return nil, app.InputError{Err: err}
+		return nil, system.InputError{Err: err}
 	}
 	messages, unknown, err := a.selectWaiting(ctx, d)
 	if err != nil {
@@ -199,7 +199,7 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 	if d.DryRun {
 		return out, nil
 	}
-	result, missing, err := a.app.DecideWaiting(ctx, decision, messages)
+	result, missing, err := waiting.Decide(ctx, a.System, decision, messages)
 	out.Body.Decided, out.Body.Gone, out.Body.Missing = len(result.Taken), len(result.Gone), missing
 	return out, err
 }
@@ -207,7 +207,7 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 // selectWaiting returns the waiting messages of a decision that the caller may see, and
 // whose queue it may use.
 func (a *API) selectWaiting(ctx context.Context, d WaitingDecision) ([]waiting.Message, []string, error) {
-	node, err := d.Node(ctx, a.app, eventfilter.TextOfDSL(d.DSL))
+	node, err := d.Node(ctx, a.System, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {
 		return nil, nil, err
 	}

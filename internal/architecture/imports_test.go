@@ -59,7 +59,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"client of a part":          {"internal/rabbit retry", "internal/rabbit → retry: rabbit is a client"},
 		"stream of its client":      {"internal/amqpstream internal/rabbit", "internal/amqpstream → internal/rabbit: amqpstream knows"},
 		"anything of the command":   {"internal/x internal/cli", "internal/x → internal/cli: only the command"},
-		"app of the terminal":       {"internal/app internal/terminal", "internal/app → internal/terminal: app runs"},
+		"server of the terminal":    {"internal/server internal/terminal", "internal/server → internal/terminal: a server runs"},
 		"Kibana of a part":          {"internal/kibana replayer", "internal/kibana → replayer: kibana knows"},
 		"breaker of a client":       {"internal/breaker internal/rabbit", "internal/breaker → internal/rabbit: breaker delivers"},
 		"topology of a part":        {"internal/topology pipeline/transport", "internal/topology → pipeline/transport: topology declares"},

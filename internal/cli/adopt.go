@@ -44,7 +44,7 @@ the messages in; Ctrl-C cancels that.`,
   watership adopt orders.failed --as spring --queue orders --yes
   watership adopt error --as nservicebus --follow --yes`,
 		Args:              exactArgs(1, "a queue"),
-		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys system) []string { return sys.Queues(ctx) }),
+		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Streams, d.Queue = streamsOf(cmd), args[0]
 			if _, err := adopt.FormatNamed(d.Format); err != nil {
@@ -88,7 +88,7 @@ func formatList() string {
 	return b.String()
 }
 
-func (d adoptArgs) run(ctx context.Context, sys system) error {
+func (d adoptArgs) run(ctx context.Context, sys backend) error {
 	if !d.yes || d.dryRun {
 		found, err := sys.PreviewAdoption(ctx, d.Request)
 		if err != nil {

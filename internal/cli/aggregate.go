@@ -9,7 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -30,9 +30,9 @@ func (p printer) count(ctx context.Context, events reader, sel eventstore.Select
 }
 
 // aggregate counts events by the values of a field.
-func (q search) aggregate(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {
+func (q search) aggregate(ctx context.Context, sys backend, to printer, sel eventstore.Selection) error {
 	field, counts, err := sys.Aggregate(ctx, sys, sel, q.by, q.limit)
-	var mistake app.InputError
+	var mistake system.InputError
 	switch {
 	case errors.As(err, &mistake):
 		return usagef("--by %w", err)

@@ -26,7 +26,7 @@ and notifies the receivers of alerts.receivers.`,
 		Example: "  watership alerts\n  watership alerts -o json\n  watership alerts test\n  watership alerts test on-call",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				v, err := sys.Alerts(ctx)
 				if err != nil {
 					return err
@@ -57,7 +57,7 @@ from this machine.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				answers, err := sys.TestAlerts(ctx, strings.Join(args, ""), operator())
 				if err != nil {
 					return err

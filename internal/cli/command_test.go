@@ -19,14 +19,14 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/sqlite"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // testStore is a store that a test fills.
 type testStore interface {
-	app.EventStore
+	system.EventStore
 	Close() error
 }
 

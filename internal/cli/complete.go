@@ -38,7 +38,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 		case "version", "doctor", "setup", "serve", "dev", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
-		for flag, list := range map[string]func(context.Context, system) []string{
+		for flag, list := range map[string]func(context.Context, backend) []string{
 			"fields": fieldNames, "by": fieldNames, "exchange": exchanges, "to-exchange": exchanges, "to-queue": queues, "queue": queues, "group": errorGroups,
 		} {
 			if cmd.Flags().Lookup(flag) != nil {
@@ -70,7 +70,7 @@ func configureCompletion(root *cobra.Command) {
 // completion is a completion function of cobra.
 type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-func (s *settings) completeNames(list func(context.Context, system) []string) completion {
+func (s *settings) completeNames(list func(context.Context, backend) []string) completion {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
@@ -84,7 +84,7 @@ func (s *settings) completeNames(list func(context.Context, system) []string) co
 	}
 }
 
-func fieldNames(_ context.Context, sys system) []string {
+func fieldNames(_ context.Context, sys backend) []string {
 	fields, err := sys.Fields()
 	if err != nil {
 		return nil
@@ -113,13 +113,13 @@ func shortNames(lang language, names []string) []string {
 }
 
 // errorGroups returns the most frequent error groups of failures.
-func errorGroups(ctx context.Context, sys system) []string {
+func errorGroups(ctx context.Context, sys backend) []string {
 	return topValues(ctx, sys, history.GivenUp(), "watership.error_group")
 }
 
-func exchanges(ctx context.Context, sys system) []string { return sys.Exchanges(ctx) }
+func exchanges(ctx context.Context, sys backend) []string { return sys.Exchanges(ctx) }
 
-func queues(ctx context.Context, sys system) []string { return sys.Queues(ctx) }
+func queues(ctx context.Context, sys backend) []string { return sys.Queues(ctx) }
 
 // completeQuery completes the last word of a query: the name of a field, or a known
 // value.
@@ -169,7 +169,7 @@ func needsQuotes(value string) bool {
 func lastWord(text string) string { return text[strings.LastIndexAny(text, " (")+1:] }
 
 // values returns the known values of a field.
-func values(ctx context.Context, sys system, field string) []string {
+func values(ctx context.Context, sys backend, field string) []string {
 	named, err := sys.Field(field)
 	if err != nil {
 		return nil
@@ -186,7 +186,7 @@ func values(ctx context.Context, sys system, field string) []string {
 }
 
 // topValues returns the most frequent values of a field among some events; none of a text.
-func topValues(ctx context.Context, sys system, among kql.Node, field string) []string {
+func topValues(ctx context.Context, sys backend, among kql.Node, field string) []string {
 	if sys.OpenStore(ctx) != nil {
 		return nil
 	}
@@ -209,7 +209,7 @@ func actions() []string {
 const maxSearchedEvents = 200
 
 // completeArgument completes the only argument of a command.
-func (s *settings) completeArgument(ids func(ctx context.Context, sys system, typed string) []string) cobra.CompletionFunc {
+func (s *settings) completeArgument(ids func(ctx context.Context, sys backend, typed string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -226,13 +226,13 @@ func (s *settings) completeArgument(ids func(ctx context.Context, sys system, ty
 }
 
 // streamIDs returns the ids of the streams with most events.
-func streamIDs(ctx context.Context, sys system, typed string) []string {
+func streamIDs(ctx context.Context, sys backend, typed string) []string {
 	begins := kql.Is{Field: kql.Pattern{"watership.stream.id"}, Value: kql.Value{Pattern: kql.Pattern{typed, ""}}}
 	return topValues(ctx, sys, begins, "watership.stream.id")
 }
 
 // messageIDs returns the ids of the newest messages.
-func messageIDs(ctx context.Context, sys system, typed string) []string {
+func messageIDs(ctx context.Context, sys backend, typed string) []string {
 	if sys.OpenStore(ctx) != nil {
 		return nil
 	}

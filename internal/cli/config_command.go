@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/webhookconfig"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
@@ -58,7 +58,7 @@ func checkSchemas(routes []config.Route) error {
 			continue
 		}
 		if _, err := bodyschema.Load(r.Schema); err != nil {
-			mistakes = append(mistakes, app.InputError{Err: fmt.Errorf("routes[%d].schema: %w", i, err)})
+			mistakes = append(mistakes, system.InputError{Err: fmt.Errorf("routes[%d].schema: %w", i, err)})
 		}
 	}
 	return errors.Join(mistakes...)
@@ -79,7 +79,7 @@ all commands except serve use. Passwords are masked.`,
 			if err != nil {
 				return err
 			}
-			if cfg, err = app.WithRunning(cfg); err != nil {
+			if cfg, err = system.WithRunning(cfg); err != nil {
 				return err
 			}
 			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}

@@ -13,12 +13,13 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/quantity"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/runfile"
+	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -27,7 +28,7 @@ import (
 type dev struct {
 	terminal.Streams
 	screen   terminal.Screen
-	app      *app.App
+	sys      *system.System
 	settings config.Config // with the addresses of the embedded broker
 	shop     *shop.Shop    // nil: --empty
 	console  string        // URL; "": http.listen is off
@@ -118,19 +119,15 @@ func devConfig(from *settings) (config.Config, error) {
 // serve runs everything on an embedded broker, and prints at the end how many messages
 // are lost with it.
 func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
-	made := d.appConfig(cfg)
+	made := d.systemConfig(cfg)
 	made.Programs = programsOf(ctx)
-	d.app, err = app.Start(ctx, made)
+	d.sys, err = system.Start(ctx, made)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.app.Close()) }()
-	d.settings = d.app.Settings()
-	more, err := extension(d.app)
-	if err != nil {
-		return err
-	}
-	more.Run, more.Reload, more.FreePort = d.run, d.load, !cfg.IsSet("http.listen")
+	defer func() { err = errors.Join(err, d.sys.Close()) }()
+	d.settings = d.sys.Settings()
+	more := server.Config{Reload: d.load, FreePort: !cfg.IsSet("http.listen")}
 	if !d.empty {
 		first, err := d.firstOrder(ctx)
 		if err != nil {
@@ -139,17 +136,21 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 		d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
 		more.Taps, more.Routes = d.shop.Taps(), d.shop.Routes()
 	}
-	err = d.app.Serve(ctx, more)
-	if loss := lossText(d.app); loss != "" {
+	s, err := server.New(ctx, d.sys, more)
+	if err != nil {
+		return err
+	}
+	err = serve(ctx, s, func(ctx context.Context) error { return d.run(ctx, s) })
+	if loss := lossText(d.sys); loss != "" {
 		fmt.Fprintln(d.Out, loss)
 	}
 	return err
 }
 
-// appConfig has warnings of the store logged unless log.level is set: the example makes
+// systemConfig has warnings of the store logged unless log.level is set: the example makes
 // messages fail, but their events must be recorded.
-func (d *dev) appConfig(cfg config.Config) app.Config {
-	made := app.Config{Settings: cfg, Name: "dev", Logger: newLogger(d.Streams, cfg.Log), Broker: d.limits}
+func (d *dev) systemConfig(cfg config.Config) system.Config {
+	made := system.Config{Settings: cfg, Name: "dev", Logger: newLogger(d.Streams, cfg.Log), Broker: d.limits}
 	if !cfg.IsSet("log.level") {
 		made.StoreLogger = newLogger(d.Streams, config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
@@ -159,7 +160,7 @@ func (d *dev) appConfig(cfg config.Config) app.Config {
 // firstOrder is one that is not in the store yet, where an earlier dev may have
 // left some. A replay counts as an order, so numbers may be left out.
 func (d *dev) firstOrder(ctx context.Context) (int, error) {
-	store, err := d.app.Store(ctx)
+	store, err := d.sys.Store(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -172,11 +173,11 @@ func (d *dev) firstOrder(ctx context.Context) (int, error) {
 }
 
 // run prints addresses and hints, and runs the example, while the server runs.
-func (d *dev) run(ctx context.Context, server *app.Server) error {
-	if !awaitReady(ctx, server) {
+func (d *dev) run(ctx context.Context, s *server.Server) error {
+	if !awaitReady(ctx, s) {
 		return nil
 	}
-	if address := server.Address(); address != nil {
+	if address := s.Address(); address != nil {
 		d.console = fmt.Sprintf("%s://%s", d.scheme(), address)
 	}
 	d.printAddresses()
@@ -197,7 +198,7 @@ func (d *dev) run(ctx context.Context, server *app.Server) error {
 // publishOrders runs the example until ctx ends. It publishes as other clients do, so a
 // full broker blocks it. It does not wait for the confirm of its last order.
 func (d *dev) publishOrders(ctx context.Context) error {
-	conn, err := d.app.Dial(ctx)
+	conn, err := d.sys.Dial(ctx)
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
@@ -223,8 +224,8 @@ func unlessEnded(ctx context.Context, err error) error {
 const devPoll = 50 * time.Millisecond
 
 // awaitReady waits until handlers and indexer consume; false if ctx ends before.
-func awaitReady(ctx context.Context, server *app.Server) bool {
-	for server.Ready(ctx) != nil {
+func awaitReady(ctx context.Context, s *server.Server) bool {
+	for s.Ready(ctx) != nil {
 		select {
 		case <-time.After(devPoll):
 		case <-ctx.Done():

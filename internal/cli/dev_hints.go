@@ -10,8 +10,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/shop"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -19,7 +19,7 @@ import (
 // printHints prints commands to try, once there is a message for each, with a status line
 // below, until ctx ends.
 func (d *dev) printHints(ctx context.Context) error {
-	store, err := d.app.Store(ctx)
+	store, err := d.sys.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ const hintInterval = time.Second / 2
 
 // hint is a text with commands for a message, which must be in the store first.
 type hint struct {
-	when func(context.Context, app.EventStore) (id string, err error)
+	when func(context.Context, system.EventStore) (id string, err error)
 	text func(id string) string
 }
 
@@ -66,7 +66,7 @@ func (d *dev) hints(since eventstore.Cursor) []hint {
 	command := d.commandPrefix()
 	if d.shop == nil {
 		return []hint{{
-			when: func(context.Context, app.EventStore) (string, error) { return "none", nil },
+			when: func(context.Context, system.EventStore) (string, error) { return "none", nil },
 			text: func(string) string {
 				return fmt.Sprintf("Try, in a second terminal in this folder:\n\n  %s doctor\n  %s search\n\n", command, command)
 			},
@@ -77,7 +77,7 @@ func (d *dev) hints(since eventstore.Cursor) []hint {
 	back := time.Now().Add(shop.OutageEnd)
 	return []hint{
 		{
-			when: func(ctx context.Context, store app.EventStore) (string, error) {
+			when: func(ctx context.Context, store system.EventStore) (string, error) {
 				return firstMessageID(ctx, store, handled, since)
 			},
 			text: func(id string) string {
@@ -96,7 +96,7 @@ Its payment provider fails in a moment, for a few seconds.
 			},
 		},
 		{
-			when: func(ctx context.Context, store app.EventStore) (string, error) {
+			when: func(ctx context.Context, store system.EventStore) (string, error) {
 				if time.Now().Before(back) {
 					return "", nil
 				}
@@ -130,7 +130,7 @@ const maxTried = 100
 
 // firstMessageID returns the id of the first message after a cursor whose id a shell and
 // a query read as one plain word, since users paste the command with it.
-func firstMessageID(ctx context.Context, store app.EventStore, node kql.Node, since eventstore.Cursor) (string, error) {
+func firstMessageID(ctx context.Context, store system.EventStore, node kql.Node, since eventstore.Cursor) (string, error) {
 	sel := eventstore.Selection{Query: node, Order: eventstore.BySequence, After: since, Limit: maxTried, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
 		if id := event.Envelope.Properties.MessageID; err != nil || isWord(id) && !needsQuotes(id) {
@@ -144,7 +144,7 @@ func firstMessageID(ctx context.Context, store app.EventStore, node kql.Node, si
 type statusLine struct {
 	terminal.Streams
 	screen terminal.Screen
-	store  app.EventStore
+	store  system.EventStore
 	file   string // of the store; "" where it is a server
 	since  eventstore.Cursor
 	drawn  bool

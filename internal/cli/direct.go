@@ -10,16 +10,20 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/transfer"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/internal/validation"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
@@ -28,8 +32,8 @@ import (
 
 // direct is a system by its RabbitMQ and its store.
 type direct struct {
-	*app.App
-	app.EventStore // nil before OpenStore
+	*system.System
+	system.EventStore // nil before OpenStore
 }
 
 // OpenStore implements reader.
@@ -38,8 +42,8 @@ func (d *direct) OpenStore(ctx context.Context) (err error) {
 	return err
 }
 
-// Close implements system.
-func (d *direct) Close() error { return d.App.Close() }
+// Close implements backend.
+func (d *direct) Close() error { return d.System.Close() }
 
 // Export implements reader.
 func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
@@ -50,11 +54,11 @@ func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq
 // Validate implements reader.
 func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (_ validation.Summary, err error) {
 	if schema == nil {
-		if schema, err = validation.RouteSchema(d.App, queue); err != nil {
+		if schema, err = validation.RouteSchema(d.System, queue); err != nil {
 			return validation.Summary{}, err
 		}
 	}
-	return validation.Stored(ctx, d.App, validation.Config{Schema: schema}, sel, each)
+	return validation.Stored(ctx, d.System, validation.Config{Schema: schema}, sel, each)
 }
 
 // Follow implements reader.
@@ -80,7 +84,7 @@ func (d *direct) Messages(ctx context.Context, id string) (list []client.Message
 
 // Stream implements reader.
 func (d *direct) Stream(ctx context.Context, id string, limit int) (history.Stream, error) {
-	failures, err := d.Failures(ctx)
+	failures, err := triage.Unresolved(ctx, d.System)
 	if err != nil {
 		return history.Stream{}, err
 	}
@@ -114,7 +118,7 @@ func (d *direct) MayReadBodies() bool { return true }
 
 // FindFailures implements discarder.
 func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (failures, error) {
-	open, err := d.Failures(ctx)
+	open, err := triage.Unresolved(ctx, d.System)
 	if err != nil {
 		return failures{}, err
 	}
@@ -140,26 +144,26 @@ func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
 
 // Discard implements discarder.
 func (d *direct) Discard(ctx context.Context, found failures, reason string) (result discarded, err error) {
-	done, err := d.App.Discard(ctx, found.events, app.Decision{Operator: operator(), Reason: reason})
+	done, err := triage.Discard(ctx, d.System, found.events, decision(reason))
 	result.failures = done.Failures
 	if err != nil {
 		return result, err
 	}
-	if result.parked, err = d.ParkedCopies(ctx, done.Queues); err != nil {
+	if result.parked, err = triage.FindParkedCopies(ctx, d.System, done.Queues); err != nil {
 		return result, err
 	}
-	result.missing, err = d.AwaitDiscarded(ctx, found.events)
+	result.missing, err = triage.AwaitDiscarded(ctx, d.System, found.events)
 	return result, err
 }
 
 // Plan implements replays.
-func (d *direct) Plan(ctx context.Context, request app.ReplayRequest, uncheckedRoutes bool) (plan client.Plan, err error) {
+func (d *direct) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (plan client.Plan, err error) {
 	request.Job.Operator = cmp.Or(request.Job.Operator, operator())
-	job, err := d.ReplayJob(request)
+	job, err := jobs.NewJob(d.Language, request)
 	if err != nil {
 		return plan, err
 	}
-	planner, err := d.Planner(ctx, uncheckedRoutes)
+	planner, err := jobs.Planner(ctx, d.System, uncheckedRoutes)
 	if err != nil {
 		return plan, err
 	}
@@ -174,7 +178,7 @@ func (d *direct) Plan(ctx context.Context, request app.ReplayRequest, uncheckedR
 			return plan, err
 		}
 	}
-	if plan.Parked, err = d.ParkedCopies(ctx, plan.FailedAt); err != nil {
+	if plan.Parked, err = triage.FindParkedCopies(ctx, d.System, plan.FailedAt); err != nil {
 		return plan, err
 	}
 	plan.Unknown, err = d.unknown(ctx, request.IDs)
@@ -183,15 +187,15 @@ func (d *direct) Plan(ctx context.Context, request app.ReplayRequest, uncheckedR
 
 // Start implements replays.
 func (d *direct) Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	jobs, err := d.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	job, err := jobs.Create(ctx, plan.Plan)
+	job, err := replays.Create(ctx, plan.Plan)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	return run(ctx, jobs, job, stopAfter, progress)
+	return run(ctx, replays, job, stopAfter, progress)
 }
 
 // run returns the job as it was before if it could not be read.
@@ -206,34 +210,34 @@ func run(ctx context.Context, jobs *replayer.Replayer, job replayer.Job, stopAft
 
 // Resume implements replays.
 func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
-	jobs, err := d.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, d.System)
 	if err != nil {
 		return job, err
 	}
-	return run(ctx, jobs, job, 0, progress)
+	return run(ctx, replays, job, 0, progress)
 }
 
 // Jobs implements replays.
 func (d *direct) Jobs(ctx context.Context) iter.Seq2[replayer.Job, error] {
-	jobs, err := d.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, d.System)
 	if err != nil {
 		return func(yield func(replayer.Job, error) bool) { yield(replayer.Job{}, err) }
 	}
-	return jobs.Jobs(ctx)
+	return replays.Jobs(ctx)
 }
 
 // Job implements replays.
 func (d *direct) Job(ctx context.Context, id string) (replayer.Job, error) {
-	jobs, err := d.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	return jobs.Job(ctx, id)
+	return replays.Job(ctx, id)
 }
 
 // Cancel implements replays.
 func (d *direct) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
-	jobs, err := d.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Job{}, err
 	}
@@ -241,19 +245,19 @@ func (d *direct) Cancel(ctx context.Context, id, reason string) (replayer.Job, e
 	if reason != "" {
 		why += ": " + reason
 	}
-	return jobs.Cancel(ctx, id, why)
+	return replays.Cancel(ctx, id, why)
 }
 
 // Outcomes implements replays.
 func (d *direct) Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error) {
-	jobs, err := d.Replayer(ctx)
+	replays, err := jobs.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Outcomes{}, err
 	}
-	return jobs.Outcomes(ctx, job)
+	return replays.Outcomes(ctx, job)
 }
 
-// Publish implements system.
+// Publish implements backend.
 func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error) {
 	publisher, err := d.Publisher(ctx)
 	if err != nil {
@@ -269,12 +273,12 @@ func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelop
 	return transfer.Publish(ctx, publisher, toSend, perSecond, progress)
 }
 
-// Diagnose implements system.
+// Diagnose implements backend.
 func (d *direct) Diagnose(ctx context.Context) ([]doctor.Finding, error) {
-	return d.App.Diagnose(ctx), nil
+	return server.Diagnose(ctx, d.System, routes.Handlers(d.System)), nil
 }
 
-// Retention implements system.
+// Retention implements backend.
 func (d *direct) Retention() time.Duration { return d.Settings().Store.Retention.Traffic }
 
 // Exchanges returns the exchanges of the configuration and of the broker, without
@@ -317,38 +321,41 @@ func (d *direct) Queues(ctx context.Context) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// RouteStates implements system.
+// RouteStates implements backend.
 func (d *direct) RouteStates(ctx context.Context) ([]routestate.State, error) {
-	return d.App.RouteStates(ctx, false)
+	return routes.Service{System: d.System}.States(ctx, false)
 }
 
-// Reload implements system.
-func (d *direct) Reload(context.Context) (app.Reloaded, error) {
-	return app.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
+// Reload implements backend.
+func (d *direct) Reload(context.Context) (server.Reloaded, error) {
+	return server.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
 }
 
-// PauseRoute implements system.
+// decision returns a decision of the user of this command.
+func decision(why string) reason.Decision { return reason.Decision{Operator: operator(), Reason: why} }
+
+// PauseRoute implements backend.
 func (d *direct) PauseRoute(ctx context.Context, queue, reason string) error {
 	if queue == pause.All {
-		return d.PauseAll(ctx, app.Decision{Operator: operator(), Reason: reason})
+		return routes.Service{System: d.System}.PauseAll(ctx, decision(reason))
 	}
-	return d.App.PauseRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
+	return routes.Service{System: d.System}.Pause(ctx, queue, decision(reason))
 }
 
-// PlanRoute implements system.
+// PlanRoute implements backend.
 func (d *direct) PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error) {
-	return routes.Policies{App: d.App}.Plan(ctx, queue, action)
+	return routes.Policies{System: d.System}.Plan(ctx, queue, action)
 }
 
-// ChangeRoute implements system.
+// ChangeRoute implements backend.
 func (d *direct) ChangeRoute(ctx context.Context, change routes.PolicyChange) error {
-	return routes.Policies{App: d.App}.Apply(ctx, change)
+	return routes.Policies{System: d.System}.Apply(ctx, change)
 }
 
-// ResumeRoute implements system.
-func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) (app.Resumed, error) {
+// ResumeRoute implements backend.
+func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) (routes.Resumed, error) {
 	if queue == pause.All {
-		return d.ResumeAll(ctx, app.Decision{Operator: operator(), Reason: reason})
+		return routes.Service{System: d.System}.ResumeAll(ctx, decision(reason))
 	}
-	return d.App.ResumeRoute(ctx, queue, app.Decision{Operator: operator(), Reason: reason})
+	return routes.Service{System: d.System}.Resume(ctx, queue, decision(reason))
 }

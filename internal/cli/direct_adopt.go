@@ -9,10 +9,10 @@ import (
 
 // PreviewAdoption implements adopter.
 func (d *direct) PreviewAdoption(ctx context.Context, r adoption.Request) (adopt.Result, error) {
-	return adoption.Service{App: d.App}.Preview(ctx, r)
+	return adoption.Service{System: d.System}.Preview(ctx, r)
 }
 
 // Adopt implements adopter.
 func (d *direct) Adopt(ctx context.Context, r adoption.Request, follow bool) (adopt.Result, error) {
-	return adoption.Service{App: d.App}.Adopt(ctx, r, follow)
+	return adoption.Service{System: d.System}.Adopt(ctx, r, follow)
 }

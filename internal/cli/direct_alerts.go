@@ -6,12 +6,12 @@ import (
 	"github.com/watershipmq/watership/internal/alerts"
 )
 
-// Alerts implements system.
+// Alerts implements backend.
 func (d *direct) Alerts(ctx context.Context) (alerts.View, error) {
-	return alerts.Service{App: d.App}.List(ctx)
+	return alerts.Service{System: d.System}.List(ctx)
 }
 
-// TestAlerts implements system.
+// TestAlerts implements backend.
 func (d *direct) TestAlerts(ctx context.Context, receiver, operator string) ([]alerts.Answer, error) {
-	return alerts.Service{App: d.App}.Test(ctx, receiver, operator)
+	return alerts.Service{System: d.System}.Test(ctx, receiver, operator)
 }

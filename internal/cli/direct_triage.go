@@ -4,13 +4,12 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/triage"
 )
 
-func (d *direct) triager() triage.Service { return triage.Service{App: d.App} }
+func (d *direct) triager() triage.Service { return triage.Service{System: d.System} }
 
 // Groups implements triager.
 func (d *direct) Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error) {
@@ -48,12 +47,12 @@ func (d *direct) FindToResolve(ctx context.Context, wanted client.Resolve, _ str
 
 // Resolve implements triager.
 func (d *direct) Resolve(ctx context.Context, found resolvable, reason string) (resolved, error) {
-	done, err := d.triager().Resolve(ctx, found.found, app.Decision{Operator: operator(), Reason: reason})
+	done, err := d.triager().Resolve(ctx, found.found, decision(reason))
 	result := resolved{failures: done.Failures, groups: done.Resolved, open: done.Open, missing: done.Missing}
 	if err != nil {
 		return result, err
 	}
-	result.parked, err = d.ParkedCopies(ctx, done.Queues)
+	result.parked, err = triage.FindParkedCopies(ctx, d.System, done.Queues)
 	return result, err
 }
 
@@ -68,8 +67,6 @@ func (r remote) FindToResolve(ctx context.Context, wanted client.Resolve, reason
 func (r remote) Resolve(ctx context.Context, found resolvable, reason string) (resolved, error) {
 	done, err := r.Client.Resolve(ctx, found.Resolve, found.count, reason)
 	result := resolved{failures: done.Failures, groups: done.Resolved, open: done.Open, missing: done.Missing}
-	for _, parked := range done.Parked {
-		result.parked = append(result.parked, app.ParkedCopies(parked))
-	}
+	result.parked = done.Parked
 	return result, err
 }

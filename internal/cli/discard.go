@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -45,7 +45,7 @@ time and the reason, and can still be replayed.`,
 			if err := d.validate(args); err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				node, err := d.filter.node(sys, strings.Join(args, " "), d.In)
 				if err != nil {
 					return err
@@ -81,7 +81,7 @@ func (d discard) validate(args []string) error {
 	return nil
 }
 
-func (d discard) run(ctx context.Context, sys system, node kql.Node) error {
+func (d discard) run(ctx context.Context, sys backend, node kql.Node) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (d discard) confirm(ctx context.Context, failures int) (bool, error) {
 
 // printParkedCopies prints the parking queues of some queues whose failures are resolved,
 // since no command takes the copies out of them.
-func printParkedCopies(out io.Writer, parked []app.ParkedCopies) {
+func printParkedCopies(out io.Writer, parked []triage.ParkedCopies) {
 	for _, p := range parked {
 		fmt.Fprintf(out, "queue %s keeps %s: delete them at the broker when nobody needs them\n",
 			terminal.Cell(p.Queue, 120), wording.Plural(p.Messages, "parked message"))

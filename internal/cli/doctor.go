@@ -26,7 +26,7 @@ disk space and shards.`,
 		Example: "  watership doctor\n  watership doctor -o json\n  watership doctor --sizing",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				if plan {
 					return reportSizing(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 				}

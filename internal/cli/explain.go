@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/explain"
+	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -39,7 +40,7 @@ uses no attempts, and jitter are left out.`,
 			if err := request.Check(); err != nil {
 				return usagef("%w", err)
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				list, err := sys.Explain(ctx, request)
 				if err != nil {
 					return err
@@ -59,9 +60,9 @@ uses no attempts, and jitter are left out.`,
 	return cmd
 }
 
-// Explain implements system.
+// Explain implements backend.
 func (d *direct) Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error) {
-	return d.Policies().Explain(ctx, r, func(ctx context.Context, id string) ([]explain.Life, error) {
+	return explain.Of(routes.Handlers(d.System)).Explain(ctx, r, func(ctx context.Context, id string) ([]explain.Life, error) {
 		if err := d.OpenStore(ctx); err != nil {
 			return nil, err
 		}

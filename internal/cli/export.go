@@ -32,7 +32,7 @@ Read the output with import (into another store) or publish --ndjson (as message
 			if err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				sel, err := filter.selection(sys, text, cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -47,7 +47,7 @@ Read the output with import (into another store) or publish --ndjson (as message
 	return cmd
 }
 
-func export(ctx context.Context, sys system, t terminal.Streams, sel eventstore.Selection) error {
+func export(ctx context.Context, sys backend, t terminal.Streams, sel eventstore.Selection) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ counted with --by.`,
 			case len(list.by) > 0 && list.muted:
 				return usagef("--by and --muted cannot be combined: muted groups are counted with --by")
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -72,7 +72,7 @@ type failedList struct {
 	muted bool     // list groups that are muted, too
 }
 
-func (p printer) failed(ctx context.Context, sys system, node kql.Node, list failedList, format outputFormat) error {
+func (p printer) failed(ctx context.Context, sys backend, node kql.Node, list failedList, format outputFormat) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

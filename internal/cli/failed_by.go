@@ -11,7 +11,7 @@ import (
 )
 
 // failedBy lists failures by the values of fields.
-func (p printer) failedBy(ctx context.Context, sys system, node kql.Node, fields []string, format outputFormat) error {
+func (p printer) failedBy(ctx context.Context, sys backend, node kql.Node, fields []string, format outputFormat) error {
 	by, err := sys.FailuresBy(ctx, node, fields)
 	if err != nil {
 		return err

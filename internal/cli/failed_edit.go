@@ -18,8 +18,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -65,7 +65,7 @@ messages, use "failed retry --transform FILE".
 			case !e.yes && !terminal.IsTerminal(e.In):
 				return usagef("failed edit asks before it sends, and there is no terminal to ask: give --yes")
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return e.run(ctx, sys, args[0]) })
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return e.run(ctx, sys, args[0]) })
 		},
 	}
 	addNonEmpty(cmd.Flags(), &e.file, "file", "file with the edited message, as --print prints it, in place of an editor; - reads standard input")
@@ -79,7 +79,7 @@ messages, use "failed retry --transform FILE".
 	return cmd
 }
 
-func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
+func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (e *failureEdit) run(ctx context.Context, sys system, id string) error {
 // discardFailure discards the failure of a message that was sent elsewhere: no report about its
 // own queue resolves it. There is nothing to discard if its queue got the message all the same,
 // and has handled it.
-func (e *failureEdit) discardFailure(ctx context.Context, sys system) error {
+func (e *failureEdit) discardFailure(ctx context.Context, sys backend) error {
 	reason := cmp.Or(e.reason, "edited, and sent elsewhere")
 	found, err := sys.FindFailures(ctx, client.Failures{IDs: e.names}, reason)
 	if err == nil && found.count > 0 {
@@ -145,7 +145,7 @@ func (e *failureEdit) discardFailure(ctx context.Context, sys system) error {
 
 // choose selects the open failure of a message, and returns the message as it failed there: a
 // replay may have changed it. To print, a message without an open failure is enough.
-func (e *failureEdit) choose(ctx context.Context, sys system, id string) (schemas.Envelope, error) {
+func (e *failureEdit) choose(ctx context.Context, sys backend, id string) (schemas.Envelope, error) {
 	found, _, err := sys.Messages(ctx, id)
 	if err != nil {
 		return schemas.Envelope{}, err
@@ -201,7 +201,7 @@ func queuesOf(failures []schemas.Event) string {
 
 // findOpen returns those of some failures that are neither resolved nor replayed, or why the
 // first is not open.
-func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failures []schemas.Event) (open []schemas.Event, err error) {
+func (e *failureEdit) findOpen(ctx context.Context, sys backend, id string, failures []schemas.Event) (open []schemas.Event, err error) {
 	e.toFailedQueue = true
 	for _, failure := range failures {
 		e.names = []string{failure.EventID}
@@ -215,12 +215,12 @@ func (e *failureEdit) findOpen(ctx context.Context, sys system, id string, failu
 }
 
 // planOpen plans to send the message in place of its failure, which must be open.
-func (e *failureEdit) planOpen(ctx context.Context, sys system, id string) (client.Plan, error) {
+func (e *failureEdit) planOpen(ctx context.Context, sys backend, id string) (client.Plan, error) {
 	plan, err := e.plan(ctx, sys)
 	if err != nil || plan.Total > 0 || plan.Bodiless > 0 {
 		return plan, err
 	}
-	if err := app.CheckPlan(plan.Plan, e.uncheckedRoutes, e.yes); err != nil {
+	if err := jobs.CheckPlan(plan.Plan, e.uncheckedRoutes, e.yes); err != nil {
 		return plan, err
 	}
 	why := "it is not in the store"
@@ -232,7 +232,7 @@ func (e *failureEdit) planOpen(ctx context.Context, sys system, id string) (clie
 
 // sendEdited sends the edited message, unless its failure was resolved or replayed in the
 // meantime.
-func (e *failureEdit) sendEdited(ctx context.Context, sys system, id string) error {
+func (e *failureEdit) sendEdited(ctx context.Context, sys backend, id string) error {
 	plan, err := e.planOpen(ctx, sys, id)
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func (e *failureEdit) removeFile() error {
 
 // failedMessage returns the message of a failure, whose body the event or another one of the
 // same message has.
-func failedMessage(ctx context.Context, sys system, id string, failure schemas.Event, found []client.Message) (schemas.Envelope, error) {
+func failedMessage(ctx context.Context, sys backend, id string, failure schemas.Event, found []client.Message) (schemas.Envelope, error) {
 	for whole, err := range sys.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", failure.EventID), Limit: 1}) {
 		if err != nil {
 			return schemas.Envelope{}, err

@@ -253,7 +253,7 @@ func testFailedRetry(t *testing.T, a *playback) {
 }
 
 // handled is a system whose failures are all resolved.
-type handled struct{ system }
+type handled struct{ backend }
 
 func (handled) FindFailures(context.Context, client.Failures, string) (failures, error) {
 	return failures{}, nil

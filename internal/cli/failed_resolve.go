@@ -45,7 +45,7 @@ Nothing is deleted: each failure can still be replayed.`,
 			if err := r.validate(); err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				node, err := r.filter.node(sys, r.query, r.In)
 				if err != nil {
 					return err
@@ -76,7 +76,7 @@ func (r resolve) validate() error {
 	return nil
 }
 
-func (r resolve) run(ctx context.Context, sys system, node kql.Node) error {
+func (r resolve) run(ctx context.Context, sys backend, node kql.Node) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

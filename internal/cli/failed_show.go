@@ -19,7 +19,7 @@ func newFailedShow(from *settings) *cobra.Command {
 		Example: "  watership failed show k3f7q2xa",
 		Args:    exactArgs(1, "a group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}

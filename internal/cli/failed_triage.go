@@ -126,12 +126,12 @@ func (s *settings) decides(cmd *cobra.Command, change func(args []string) (failu
 		if err := change.Check(time.Now()); err != nil {
 			return usagef("%w", err)
 		}
-		return s.withSystem(cmd, func(ctx context.Context, sys system) error { return decideGroup(ctx, cmd, sys, args[0], change) })
+		return s.withSystem(cmd, func(ctx context.Context, sys backend) error { return decideGroup(ctx, cmd, sys, args[0], change) })
 	}
 	return cmd
 }
 
-func decideGroup(ctx context.Context, cmd *cobra.Command, sys system, group string, change failuregroup.Change) error {
+func decideGroup(ctx context.Context, cmd *cobra.Command, sys backend, group string, change failuregroup.Change) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 
@@ -24,7 +24,7 @@ import (
 // filter selects events by a query, a period and a query in Elasticsearch's query DSL,
 // all of which must match.
 type filter struct {
-	period app.Period
+	period system.Period
 	dsl    string
 }
 
@@ -84,7 +84,7 @@ func requireQuery(args []string, verb string) (string, error) {
 	return text, nil
 }
 
-func addPeriod(cmd *cobra.Command, p *app.Period) {
+func addPeriod(cmd *cobra.Command, p *system.Period) {
 	addNonEmpty(cmd.Flags(), &p.Since, "since", "only events of the last 15m, 1h30m, 7d, and so on")
 	addNonEmpty(cmd.Flags(), &p.From, "from", "only events at or after this time, such as 2026-05-04T03:00:00Z or now-1d/d")
 	addNonEmpty(cmd.Flags(), &p.To, "to", "only events before this time")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/internal/wording"
@@ -32,12 +32,12 @@ the store refuses are listed at the end; the others are imported.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			return from.with(cmd, func(ctx context.Context, a *app.App) error { return importFrom(ctx, a, streamsOf(cmd), in) })
+			return from.with(cmd, func(ctx context.Context, a *system.System) error { return importFrom(ctx, a, streamsOf(cmd), in) })
 		},
 	}
 }
 
-func importFrom(ctx context.Context, a *app.App, t terminal.Streams, in io.Reader) error {
+func importFrom(ctx context.Context, a *system.System, t terminal.Streams, in io.Reader) error {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/replayjson"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -42,7 +42,7 @@ func newJobsList(from *settings) *cobra.Command {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
 			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
-			return withJobs(cmd, from, func(ctx context.Context, sys system) error {
+			return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
 				return format.jobs(to, func() error { return sys.Check(ctx) }, limitJobs(sys.Jobs(ctx), limit))
 			})
 		},
@@ -151,7 +151,7 @@ func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.C
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactArgs(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withJobs(cmd, from, func(ctx context.Context, sys system) error {
+		return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
 			return do(ctx, streamsOf(cmd), sys, args[0])
 		})
 	}
@@ -159,8 +159,8 @@ func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.C
 }
 
 // withJobs calls do with the system whose store has the jobs.
-func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, system) error) error {
-	return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, backend) error) error {
+	return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 		if err := sys.OpenStore(ctx); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
-		err := withJobs(cmd, from, func(ctx context.Context, sys system) (err error) {
+		err := withJobs(cmd, from, func(ctx context.Context, sys backend) (err error) {
 			ids, err = jobCompletions(ctx, sys, wanted)
 			return err
 		})
@@ -189,7 +189,7 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 const maxJobCompletions = 50
 
 func jobCompletions(ctx context.Context, jobs replays, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
-	ctx, cancel := app.WithTimeout(ctx)
+	ctx, cancel := system.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
 	for job, err := range limitJobs(jobs.Jobs(ctx), maxJobCompletions) {

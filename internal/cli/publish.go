@@ -56,7 +56,7 @@ reaches the tap's queue, so this cannot be detected.`,
 			if err := p.validate(files); err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				sent, err := p.run(ctx, sys, streamsOf(cmd), files)
 				if sent > 0 || err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "published %s\n", wording.Plural(sent, "message"))
@@ -102,7 +102,7 @@ func (p publication) validate(files []string) error {
 	return nil
 }
 
-func (p publication) run(ctx context.Context, sys system, t terminal.Streams, files []string) (sent int, err error) {
+func (p publication) run(ctx context.Context, sys backend, t terminal.Streams, files []string) (sent int, err error) {
 	messages, total := p.fileMessages(t.In, files), max(1, len(files))*p.count
 	if p.ndjson {
 		messages, total = p.exportedMessages(t.In, files), 0

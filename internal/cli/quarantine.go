@@ -14,8 +14,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/quarantine"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -51,7 +51,7 @@ the store. Messages in the log that are no events are in quarantine, too.`,
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+			return from.with(cmd, func(ctx context.Context, a *system.System) error {
 				node, err := filter.node(a, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -67,7 +67,7 @@ the store. Messages in the log that are no events are in quarantine, too.`,
 	return cmd
 }
 
-func (p printer) quarantined(ctx context.Context, a *app.App, sel eventstore.Selection, format outputFormat) error {
+func (p printer) quarantined(ctx context.Context, a *system.System, sel eventstore.Selection, format outputFormat) error {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ script needs --yes.`,
 			if !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || r.filter.dsl == "-") {
 				return usagef("rewrite asks first, and there is no terminal to ask: give --yes, or --dry-run to look first")
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
+			return from.with(cmd, func(ctx context.Context, a *system.System) error {
 				node, err := r.filter.node(a, strings.Join(args, " "), r.In)
 				if err != nil {
 					return err
@@ -139,7 +139,7 @@ script needs --yes.`,
 	return cmd
 }
 
-func (r rewrite) run(ctx context.Context, a *app.App, node kql.Node) error {
+func (r rewrite) run(ctx context.Context, a *system.System, node kql.Node) error {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -21,7 +21,7 @@ func ContextWithHangups(ctx context.Context, listen func(context.Context) <-chan
 }
 
 // reloadOnHangups reloads the configuration of a running server on each SIGHUP until ctx ends.
-func reloadOnHangups(ctx context.Context, s *app.Server) error {
+func reloadOnHangups(ctx context.Context, s *server.Server) error {
 	listen, given := ctx.Value(hangupsKey{}).(func(context.Context) <-chan os.Signal)
 	if !given {
 		return nil
@@ -51,7 +51,7 @@ Each process of a system reads its own configuration: reload each.`,
 		Example: "  watership reload --server https://watership.example.com --token-file token",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				r, err := sys.Reload(ctx)
 				if err != nil {
 					return err
@@ -68,7 +68,7 @@ Each process of a system reads its own configuration: reload each.`,
 	return cmd
 }
 
-func (p printer) reloaded(r app.Reloaded) error {
+func (p printer) reloaded(r server.Reloaded) error {
 	text := "reloaded: nothing has changed"
 	switch {
 	case !r.Routes.IsEmpty():

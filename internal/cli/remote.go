@@ -11,13 +11,15 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/adopt"
 	"github.com/watershipmq/watership/internal/adoption"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/tlsfiles"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/internal/validation"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
@@ -33,7 +35,7 @@ type remote struct{ *client.Client }
 func connect(ctx context.Context, cmd *cobra.Command, cfg config.Server) (remote, error) {
 	token, err := secret.Text("token_file", cfg.TokenFile)
 	if err != nil {
-		return remote{}, app.InputError{Err: err}
+		return remote{}, system.InputError{Err: err}
 	}
 	if doctor.ReadByAll(cfg.TokenFile) {
 		streamsOf(cmd).Warn("token_file: every user of this machine may read %s: chmod 600 %[1]s", cfg.TokenFile)
@@ -41,7 +43,7 @@ func connect(ctx context.Context, cmd *cobra.Command, cfg config.Server) (remote
 	var trust *tls.Config
 	if cfg.CA != "" {
 		if trust, err = tlsfiles.Load(tlsfiles.File{Setting: "server_ca", Path: cfg.CA}, tlsfiles.File{}, tlsfiles.File{}); err != nil {
-			return remote{}, app.InputError{Err: err}
+			return remote{}, system.InputError{Err: err}
 		}
 	}
 	c, err := client.Connect(ctx, client.Config{URL: cfg.URL.Reveal(), Token: token, TLS: trust, Cleartext: cfg.Cleartext})
@@ -81,13 +83,13 @@ func (r remote) Discard(ctx context.Context, found failures, reason string) (dis
 	done, err := r.Client.Discard(ctx, found.Failures, found.count, reason)
 	result := discarded{failures: done.Discarded, missing: done.Missing}
 	for _, parked := range done.Parked {
-		result.parked = append(result.parked, app.ParkedCopies(parked))
+		result.parked = append(result.parked, triage.ParkedCopies(parked))
 	}
 	return result, err
 }
 
 // Plan implements replays.
-func (r remote) Plan(ctx context.Context, request app.ReplayRequest, uncheckedRoutes bool) (client.Plan, error) {
+func (r remote) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (client.Plan, error) {
 	if request.Job.Operator != "" {
 		return client.Plan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
 	}
@@ -112,13 +114,13 @@ func (r remote) Adopt(ctx context.Context, request adoption.Request, follow bool
 	return r.Client.Adopt(ctx, request)
 }
 
-// Queues implements system.
+// Queues implements backend.
 func (r remote) Queues(ctx context.Context) []string {
 	names, _ := r.Client.Queues(ctx)
 	return names
 }
 
-// Exchanges implements system.
+// Exchanges implements backend.
 func (r remote) Exchanges(ctx context.Context) []string {
 	return topValues(ctx, r, kql.All{}, "messaging.destination.name")
 }

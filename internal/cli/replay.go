@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/jobs"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -95,7 +96,7 @@ failure that it replays, since it carries the id of the failure's event.`,
 			if r.follow {
 				return r.runFollow(cmd, from)
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error { return r.run(ctx, sys) })
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return r.run(ctx, sys) })
 		},
 	}
 	r.addFlags(cmd)
@@ -110,7 +111,7 @@ type replay struct {
 	ids, group string
 	names      []string // in the file ids
 	dsl        string
-	period     app.Period
+	period     system.Period
 
 	toFailedQueue    bool
 	toQueue          string
@@ -140,7 +141,7 @@ type replay struct {
 	shadow shadowFlags
 }
 
-func (r *replay) run(ctx context.Context, sys system) error {
+func (r *replay) run(ctx context.Context, sys backend) error {
 	if err := r.orderAsPublished(ctx, sys); err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (r *replay) run(ctx context.Context, sys system) error {
 	return err
 }
 
-func (r *replay) plan(ctx context.Context, sys system) (client.Plan, error) {
+func (r *replay) plan(ctx context.Context, sys backend) (client.Plan, error) {
 	request, err := r.request()
 	if err != nil {
 		return client.Plan{}, err
@@ -161,7 +162,7 @@ func (r *replay) plan(ctx context.Context, sys system) (client.Plan, error) {
 }
 
 // send shows a plan, asks, and runs its job. It returns no job if there was none.
-func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replayer.Job, error) {
+func (r *replay) send(ctx context.Context, sys backend, plan client.Plan) (replayer.Job, error) {
 	if err := r.preview(plan); err != nil {
 		return replayer.Job{}, err
 	}
@@ -174,7 +175,7 @@ func (r *replay) send(ctx context.Context, sys system, plan client.Plan) (replay
 
 // warnOfPauses warns of queues whose routes are paused: the messages wait there, and the outcome of a
 // canary does not come. States that cannot be read are no reason to stop.
-func (r *replay) warnOfPauses(ctx context.Context, sys system, plan client.Plan) {
+func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan client.Plan) {
 	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Total == 0 {
 		return
 	}
@@ -199,7 +200,7 @@ func (r *replay) confirm(ctx context.Context, plan client.Plan) (bool, error) {
 	case r.dryRun:
 		return false, r.checkFound(plan)
 	}
-	if err := cmp.Or(app.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
+	if err := cmp.Or(jobs.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
 		return false, err
 	}
 	if r.yes {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/jobs"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
@@ -88,21 +89,21 @@ func (r *replay) validate() error {
 	}
 	r.changes.Clear = r.changes.Clear || len(r.changes.Keep) > 0
 	if err := r.changes.Check(); err != nil {
-		return app.InputError{Err: err}
+		return system.InputError{Err: err}
 	}
 	return nil
 }
 
 // request reads the files of the flags.
-func (r *replay) request() (app.ReplayRequest, error) {
+func (r *replay) request() (jobs.Request, error) {
 	if r.ids != "" {
 		names, err := readIDs(r.ids, r.In)
 		if err != nil {
-			return app.ReplayRequest{}, err
+			return jobs.Request{}, err
 		}
 		r.names = names
 	}
-	request := app.ReplayRequest{
+	request := jobs.Request{
 		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
 		Job: replayer.Job{
 			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, DropReplyTo: r.dropReplyTo, Reason: r.reason,

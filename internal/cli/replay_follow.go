@@ -28,7 +28,7 @@ func (r *replay) runFollow(cmd *cobra.Command, from *settings) error {
 	if other != "" {
 		return usagef("--follow and --%s cannot be combined", other)
 	}
-	return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+	return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 		node, err := sys.ParseQuery(r.query)
 		if err == nil {
 			node, err = r.period.Limit(node)

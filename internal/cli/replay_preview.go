@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/columns"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/jsondiff"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/terminal"
@@ -58,7 +58,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 			return err
 		}
 	}
-	for _, warning := range app.PlanWarnings(plan) {
+	for _, warning := range jobs.PlanWarnings(plan) {
 		fmt.Fprintf(&page, "WARNING: %s\n", warning)
 	}
 	_, err := out.Write(page.Bytes())

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
@@ -81,9 +81,9 @@ func (r *replay) reportCanaries(ctx context.Context, jobs replays, job replayer.
 }
 
 // awaitOutcomes waits for the outcomes of the canaries of a job, and prints them.
-func (r *replay) awaitOutcomes(ctx context.Context, jobs replays, job replayer.Job) (replayer.Outcomes, error) {
+func (r *replay) awaitOutcomes(ctx context.Context, from replays, job replayer.Job) (replayer.Outcomes, error) {
 	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.canaryWait))
-	outcomes, err := app.AwaitOutcomes(ctx, jobs, job, r.canaryWait)
+	outcomes, err := jobs.AwaitOutcomes(ctx, from, job, r.canaryWait)
 	if err == nil {
 		r.printOutcomes(outcomes, job)
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/jsondiff"
 	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/internal/shadowhttp"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/webhookconfig"
 	"github.com/watershipmq/watership/internal/wording"
@@ -107,7 +108,7 @@ func (r *replay) runShadow(cmd *cobra.Command, from *settings) error {
 	if err == nil && !cfg.Server.URL.IsZero() {
 		return usagef("--shadow cannot go through a server, and %s sets one: run it where the store is configured (store.url)", originOf(cfg, "server"))
 	}
-	return from.with(cmd, func(ctx context.Context, a *app.App) error { return r.compare(ctx, &direct{App: a}) })
+	return from.with(cmd, func(ctx context.Context, a *system.System) error { return r.compare(ctx, &direct{System: a}) })
 }
 
 // compare gives the messages to the candidate, and prints the report.
@@ -142,15 +143,15 @@ func (r *replay) compare(ctx context.Context, sys *direct) error {
 }
 
 // compare gives the messages of a request to a candidate.
-func (d *direct) compare(ctx context.Context, request app.ReplayRequest, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
-	job, err := d.ReplayJob(request)
+func (d *direct) compare(ctx context.Context, request jobs.Request, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
+	job, err := jobs.NewJob(d.Language, request)
 	if err != nil {
 		return shadow.Report{}, err
 	}
 	settings := d.Settings()
 	secrets, err := secret.Webhooks(settings.Routes)
 	if err != nil {
-		return shadow.Report{}, app.InputError{Err: err}
+		return shadow.Report{}, system.InputError{Err: err}
 	}
 	candidate.Of = func(queue string) webhook.Config {
 		for _, route := range settings.Routes {

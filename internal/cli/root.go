@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -31,7 +31,7 @@ const (
 
 // usagef returns the error for a mistake of the user who typed the command.
 func usagef(format string, args ...any) error {
-	return app.InputError{Err: fmt.Errorf(format, args...)}
+	return system.InputError{Err: fmt.Errorf(format, args...)}
 }
 
 // Run runs one command line, without the name of the command in args, and returns
@@ -56,7 +56,7 @@ func Run(ctx context.Context, t terminal.Streams, args, environ []string) int {
 	if errors.As(err, &different) || errors.As(err, &unfit) {
 		return exitDifferent
 	}
-	var usage app.InputError
+	var usage system.InputError
 	var mistakes config.Mistakes
 	if errors.As(err, &usage) || errors.As(err, &mistakes) {
 		return exitUsage

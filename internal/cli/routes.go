@@ -29,7 +29,7 @@ route, too: until it is resumed it handles nothing.`,
   watership routes add invoices --dry-run`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				states, err := sys.RouteStates(ctx)
 				if err != nil {
 					return err

@@ -66,7 +66,7 @@ the exit code is 1, and the route stays paused.`,
 			case !drain && cmd.Flags().Changed("timeout"):
 				return usagef("--timeout is for --drain")
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				if err := sys.PauseRoute(ctx, queue, choice.reason); err != nil {
 					return err
 				}
@@ -102,7 +102,7 @@ paused by themselves stay so.`,
 			if err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				resumed, err := sys.ResumeRoute(ctx, queue, choice.reason)
 				if err != nil {
 					return err
@@ -137,7 +137,7 @@ const statisticsAge = 6 * time.Second
 // drainer waits for the messages in flight of paused routes. A queue without consumers gets no
 // more of them, but the numbers of the management API may be older than its last consumer.
 type drainer struct {
-	sys   system
+	sys   backend
 	queue string // or pause.All
 	age   time.Duration
 	every time.Duration

@@ -54,20 +54,20 @@ that wait for their next attempt return to the queue, and are retried no more.`,
 
 func (p policyChange) command(from *settings, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = exactArgs(1, "a queue")
-	cmd.ValidArgsFunction = from.completeNames(func(ctx context.Context, sys system) []string { return sys.Queues(ctx) })
+	cmd.ValidArgsFunction = from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p.Streams = streamsOf(cmd)
 		if !p.dryRun && !p.yes && !terminal.IsTerminal(p.In) {
 			return usagef("routes %s asks first, and there is no terminal to ask: give --yes, or --dry-run to look first", cmd.Name())
 		}
-		return from.withSystem(cmd, func(ctx context.Context, sys system) error { return p.run(ctx, sys, args[0]) })
+		return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return p.run(ctx, sys, args[0]) })
 	}
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "show the change without making it")
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
-func (p policyChange) run(ctx context.Context, sys system, queue string) error {
+func (p policyChange) run(ctx context.Context, sys backend, queue string) error {
 	change, err := sys.PlanRoute(ctx, queue, p.action)
 	if err != nil {
 		return err

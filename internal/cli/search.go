@@ -45,7 +45,7 @@ See docs/query.md for the whole language and its differences from Kibana.
 			if err := asked.validate(); err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				sel, err := asked.filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -77,7 +77,7 @@ func (q search) validate() error {
 	return nil
 }
 
-func (q search) run(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {
+func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore.Selection) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

@@ -1,17 +1,18 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/wording"
 )
 
@@ -33,17 +34,16 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 				return err
 			}
 			logger := newLogger(streamsOf(cmd), cfg.Log)
-			a, err := app.Start(cmd.Context(), app.Config{Settings: cfg, Name: "serve", Logger: logger, Programs: programsOf(cmd.Context())})
+			a, err := system.Start(cmd.Context(), system.Config{Settings: cfg, Name: "serve", Logger: logger, Programs: programsOf(cmd.Context())})
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, a.Close()) }()
-			with, err := extension(a)
+			s, err := server.New(cmd.Context(), a, server.Config{Reload: from.loadOwn})
 			if err != nil {
 				return err
 			}
-			with.Reload, with.Run = from.loadOwn, reloadOnHangups
-			err = a.Serve(cmd.Context(), with)
+			err = serve(cmd.Context(), s, func(ctx context.Context) error { return reloadOnHangups(ctx, s) })
 			if loss := lossText(a); loss != "" {
 				logger.Warn(loss)
 			}
@@ -52,23 +52,17 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 	}
 }
 
-// extension returns the API, the console and the alerts of an App.
-func extension(a *app.App) (app.Extension, error) {
-	served := api.New(a)
-	settings := a.Settings()
+// serve runs a server with the API and the console, and a function with it.
+func serve(ctx context.Context, s *server.Server, run func(context.Context) error) error {
+	served, settings := api.New(s.System, s), s.Settings()
 	pages, err := console.New(console.Config{
-		API: served, Version: app.Version(), Stream: settings.Store.Stream, Logger: a.Logger(),
+		API: served, Version: system.Version(), Stream: settings.Store.Stream, Logger: s.Logger(),
 		Kibana: addressOf(settings.Kibana.URL), Server: addressOf(settings.HTTP.URL),
 	})
 	if err != nil {
-		return app.Extension{}, err
+		return err
 	}
-	with := app.Extension{API: served, Pages: pages}
-	role, err := alerts.Service{App: a}.Role()
-	if role != nil {
-		with.Alerts = role
-	}
-	return with, err
+	return s.Run(ctx, server.Faces{API: served, Pages: pages, Run: run})
 }
 
 // addressOf returns a URL of the configuration; nil if it has none.
@@ -82,7 +76,7 @@ func addressOf(u config.URL) *url.URL {
 
 // lossText describes the messages that are lost when the embedded broker ends; "" if there
 // are none.
-func lossText(a *app.App) string {
+func lossText(a *system.System) string {
 	messages, unrecorded := a.Loss()
 	if messages == 0 {
 		return ""
@@ -103,7 +97,7 @@ func newHealthcheck(from *settings) *cobra.Command {
 			if cfg.HTTP.Listen == "" {
 				return usagef("http.listen is not set, so serve answers no health checks")
 			}
-			return app.CheckHealth(cmd.Context(), cfg.HTTP)
+			return server.CheckHealth(cmd.Context(), cfg.HTTP)
 		},
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // served is the API of a server on the broker and the store of a test.
@@ -27,11 +27,11 @@ func serveAPI(t *testing.T, from config.Sources) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.New(system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := api.New(a)
+	handler := api.New(a, nil)
 	tokens := access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))
 	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: noRecorder{}, Tokens: tokens})
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/runfile"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 )
 
@@ -50,7 +50,7 @@ func (s *settings) loadOver(defaults map[string]string) (config.Config, error) {
 		return cfg, err
 	}
 	process, err := runfile.Read(cfg.Data)
-	if err != nil || process.Config == "" { // an App reports the error
+	if err != nil || process.Config == "" { // a System reports the error
 		return cfg, nil
 	}
 	return config.Load(sourcesOf(process, sources))
@@ -86,18 +86,18 @@ func (s *settings) sources(defaults map[string]string) config.Sources {
 	return config.Sources{File: s.file, Environ: s.environ, Flags: given, Default: defaults}
 }
 
-// open makes the App of a command that uses running servers. The command prints its
+// open makes the System of a command that uses running servers. The command prints its
 // result itself: unless log.level is set, only warnings are logged.
-func (s *settings) open(cmd *cobra.Command) (*app.App, error) {
+func (s *settings) open(cmd *cobra.Command) (*system.System, error) {
 	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
 	if err != nil {
 		return nil, err
 	}
-	return app.New(app.Config{Settings: cfg, Name: cmd.Name(), Logger: newLogger(streamsOf(cmd), cfg.Log), Programs: programsOf(cmd.Context())})
+	return system.New(system.Config{Settings: cfg, Name: cmd.Name(), Logger: newLogger(streamsOf(cmd), cfg.Log), Programs: programsOf(cmd.Context())})
 }
 
 // openSystem is open for a command that the API of a server can serve.
-func (s *settings) openSystem(ctx context.Context, cmd *cobra.Command) (system, error) {
+func (s *settings) openSystem(ctx context.Context, cmd *cobra.Command) (backend, error) {
 	cfg, err := s.loadOver(map[string]string{"log.level": "warn"})
 	if err != nil {
 		return nil, err
@@ -109,11 +109,11 @@ func (s *settings) openSystem(ctx context.Context, cmd *cobra.Command) (system, 
 	if err != nil {
 		return nil, err
 	}
-	return &direct{App: a}, nil
+	return &direct{System: a}, nil
 }
 
 // withSystem calls do with the system of a command, and closes it.
-func (s *settings) withSystem(cmd *cobra.Command, do func(ctx context.Context, sys system) error) (err error) {
+func (s *settings) withSystem(cmd *cobra.Command, do func(ctx context.Context, sys backend) error) (err error) {
 	sys, err := s.openSystem(cmd.Context(), cmd)
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func (s *settings) withSystem(cmd *cobra.Command, do func(ctx context.Context, s
 	return do(cmd.Context(), sys)
 }
 
-// with calls do with the App of a command, and closes the App.
-func (s *settings) with(cmd *cobra.Command, do func(ctx context.Context, a *app.App) error) (err error) {
+// with calls do with the System of a command, and closes the System.
+func (s *settings) with(cmd *cobra.Command, do func(ctx context.Context, a *system.System) error) (err error) {
 	a, err := s.open(cmd)
 	if err != nil {
 		return err

@@ -7,15 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/kibana"
 	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 func newSetup(from *settings) *cobra.Command {
 	var access kibanaFlags
-	var request app.Setup
+	var request server.Setup
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Declare queues and exchanges, install index templates, import the dashboard",
@@ -44,8 +45,8 @@ command that changes the policy.`,
 			if request.Kibana, err = access.open(); err != nil {
 				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *app.App) error {
-				return a.Setup(ctx, request, func(subject, text string) {
+			return from.with(cmd, func(ctx context.Context, a *system.System) error {
+				return request.Run(ctx, a, func(subject, text string) {
 					fmt.Fprintf(cmd.OutOrStdout(), "%-11s %s\n", subject, text)
 				})
 			})
@@ -86,7 +87,7 @@ func (a kibanaFlags) open() (*kibana.Client, error) {
 	}
 	trusted, err := secret.TLS("--kibana", config.TLS{CA: a.ca})
 	if err != nil {
-		return nil, app.InputError{Err: err}
+		return nil, system.InputError{Err: err}
 	}
 	return kibana.NewClient(to, trusted), nil
 }
@@ -104,7 +105,7 @@ func (a kibanaFlags) addLogin(to *url.URL) error {
 	}
 	password, err := secret.Text("--kibana-password-file", a.passwordFile)
 	if err != nil {
-		return app.InputError{Err: err}
+		return system.InputError{Err: err}
 	}
 	to.User = url.UserPassword(a.user, password)
 	return nil

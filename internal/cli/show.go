@@ -26,7 +26,7 @@ failure.`,
 		Example: "  watership show 6f1c0b9e\n  watership show --raw 6f1c0b9e > body.bin",
 		Args:    exactArgs(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}

@@ -18,7 +18,7 @@ type sizingRow struct {
 	Plan    sizing.Plan    `json:"plan"`
 }
 
-func reportSizing(ctx context.Context, sys system, to printer, format outputFormat) error {
+func reportSizing(ctx context.Context, sys backend, to printer, format outputFormat) error {
 	traffic, settings, err := readTraffic(ctx, sys)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func reportSizing(ctx context.Context, sys system, to printer, format outputForm
 
 // readTraffic returns the traffic that the store has of the last 24 hours, and the settings to plan
 // for it.
-func readTraffic(ctx context.Context, sys system) (sizing.Traffic, sizing.Settings, error) {
+func readTraffic(ctx context.Context, sys backend) (sizing.Traffic, sizing.Settings, error) {
 	settings := sizing.Settings{Retention: sys.Retention(), Replicas: 1}
 	if err := sys.OpenStore(ctx); err != nil {
 		return sizing.Traffic{}, settings, err

@@ -35,7 +35,7 @@ version. To list streams: watership search --by stream.id`,
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}
@@ -80,7 +80,7 @@ The flags are those of 'watership replay', which has the details.`
 // orderAsPublished leaves only the published events of a stream in the query: a message may
 // be handled, and recorded as that, before its published event is. Failed queues need the
 // events of failures.
-func (r *replay) orderAsPublished(ctx context.Context, sys system) error {
+func (r *replay) orderAsPublished(ctx context.Context, sys backend) error {
 	if r.stream == "" || r.toFailedQueue {
 		return nil
 	}

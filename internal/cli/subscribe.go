@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -53,7 +53,7 @@ message that cannot be delivered is parked, and the rest goes on.`,
 			if r.From, err = absolutePlace(r.From); err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				view, err := sys.Subscribe(ctx, r, subscriptions.Caller{Name: operator(), Zone: time.Local})
 				if err != nil {
 					return err
@@ -76,7 +76,7 @@ message that cannot be delivered is parked, and the rest goes on.`,
 func absolutePlace(text string) (string, error) {
 	from, err := subscription.ParseFrom(text, time.Now())
 	if err != nil {
-		return "", app.InputError{Err: err}
+		return "", system.InputError{Err: err}
 	}
 	if !from.Time.IsZero() {
 		return from.Time.UTC().Format(time.RFC3339Nano), nil

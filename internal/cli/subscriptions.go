@@ -39,7 +39,7 @@ func newSubscriptionsList(from *settings) *cobra.Command {
 		Example: "  watership subscriptions list\n  watership subscriptions list -o json",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				list, err := sys.Subscriptions(ctx)
 				if err != nil {
 					return err
@@ -91,7 +91,7 @@ func newSubscriptionsShow(from *settings) *cobra.Command {
 		Example: "  watership subscriptions show billing",
 		Args:    exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				v, err := sys.Subscription(ctx, args[0])
 				if err != nil {
 					return err
@@ -200,7 +200,7 @@ subscriptions show' prints it continues with the next event.`,
 }
 
 func changeSubscription(cmd *cobra.Command, from *settings, name string, change subscriptions.Change, done string) error {
-	return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+	return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 		if _, err := sys.ChangeSubscription(ctx, name, change, subscriptions.Caller{Name: operator(), Zone: time.Local}); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ positions, or all. The messages themselves stay in the store: see them with
 			if again && drop || len(args) > 1 && !again && !drop {
 				return usagef("expected --retry or --drop")
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				if again || drop {
 					n, err := sys.ChangeParked(ctx, args[0], drop, args[1:], subscriptions.Caller{Name: operator()})

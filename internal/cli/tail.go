@@ -28,7 +28,7 @@ visible. Events that become visible together are printed in order.`,
 			if lines < 0 {
 				return usagef("--lines %d: expected 0 or more", lines)
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				node, err := sys.ParseQuery(strings.Join(args, " "))
 				if err != nil {
 					return err

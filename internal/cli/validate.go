@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/internal/validation"
 	"github.com/watershipmq/watership/internal/wording"
@@ -44,7 +44,7 @@ The exit code is 0 if all fit, and 3 if some do not.`,
 			if err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				sel, err := v.filter.selection(sys, text, cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -73,7 +73,7 @@ func (v *validate) check(in io.Reader) (err error) {
 		return usagef("--schema and --dsl cannot both be standard input: give one of them a file")
 	}
 	if v.schema, err = loadSchema(v.file, in); err != nil {
-		return app.InputError{Err: err}
+		return system.InputError{Err: err}
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func loadSchema(file string, in io.Reader) (*bodyschema.Schema, error) {
 	return bodyschema.Parse("standard input", content)
 }
 
-func (v *validate) run(ctx context.Context, sys system, to printer, sel eventstore.Selection) error {
+func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventstore.Selection) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,12 +21,12 @@ version, too, and the name and the role of the token.`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "watership %s (%s %s/%s)\nheaders %d, documents %d, templates %d\n",
-				app.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+				system.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
 				schemas.WireVersion, schemas.DocumentVersion, eventstore.TemplateVersion)
 			if err != nil || !from.hasServer() {
 				return err
 			}
-			return from.withSystem(cmd, func(_ context.Context, sys system) error {
+			return from.withSystem(cmd, func(_ context.Context, sys backend) error {
 				r, is := sys.(remote)
 				if !is {
 					return nil

@@ -35,7 +35,7 @@ A query matches the latest event of a message, which says since when it waits.`,
   watership waiting cancel --ids orders.txt --reason 'test orders' --yes`,
 		Args: queryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				sel, err := filter.selection(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -51,7 +51,7 @@ A query matches the latest event of a message, which says since when it waits.`,
 	return cmd
 }
 
-func (p printer) waiting(ctx context.Context, sys system, node kql.Node, each bool, format outputFormat) error {
+func (p printer) waiting(ctx context.Context, sys backend, node kql.Node, each bool, format outputFormat) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (p printer) waiting(ctx context.Context, sys system, node kql.Node, each bo
 	return printWaiting(ctx, p, sys, format, groups, p.waitingGroups)
 }
 
-func printWaiting[T any](ctx context.Context, p printer, sys system, format outputFormat, items []T, table func([]T) error) error {
+func printWaiting[T any](ctx context.Context, p printer, sys backend, format outputFormat, items []T, table func([]T) error) error {
 	if len(items) == 0 && format.is("table") {
 		return p.printNothingFound(ctx, sys.Check, format, "[]")
 	}
@@ -146,7 +146,7 @@ func (d *direct) FindWaiting(ctx context.Context, wanted client.Waiting, _ waiti
 // DecideWaiting implements decider.
 func (d *direct) DecideWaiting(ctx context.Context, found waitingFound, decision waiting.Decision) (waitingDecided, error) {
 	decision.Operator = operator()
-	result, missing, err := d.App.DecideWaiting(ctx, decision, found.messages)
+	result, missing, err := waiting.Decide(ctx, d.System, decision, found.messages)
 	return waitingDecided{len(result.Taken), len(result.Gone), missing}, err
 }
 

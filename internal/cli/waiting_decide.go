@@ -74,7 +74,7 @@ func (d *waitingDecision) command(from *settings, cmd *cobra.Command) *cobra.Com
 		if err := d.validate(args); err != nil {
 			return err
 		}
-		return from.withSystem(cmd, func(ctx context.Context, sys system) error {
+		return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 			node, err := d.filter.node(sys, strings.Join(args, " "), d.In)
 			if err != nil {
 				return err
@@ -121,7 +121,7 @@ func (d *waitingDecision) validate(args []string) error {
 	return nil
 }
 
-func (d *waitingDecision) run(ctx context.Context, sys system, node kql.Node, ids []string) error {
+func (d *waitingDecision) run(ctx context.Context, sys backend, node kql.Node, ids []string) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

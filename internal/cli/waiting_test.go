@@ -122,7 +122,7 @@ func (w withServe) messages(t *testing.T) (list []waiting.Message) {
 }
 
 // due is a system whose message is due before it is decided about.
-type due struct{ system }
+type due struct{ backend }
 
 func (due) OpenStore(context.Context) error { return nil }
 

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/idempotency"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 
 // Client sends requests to a server.
 type Client struct {
-	app.Language
+	system.Language
 	base   *url.URL // with api.Prefix
 	token  string
 	http   *http.Client
@@ -69,12 +69,12 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	switch documents := c.server.Documents; {
 	case documents < schemas.DocumentVersion:
-		return nil, c.errorf("version %s of the server is older than this command (%s): update the server, or use the command of its version", c.version(), app.Version())
+		return nil, c.errorf("version %s of the server is older than this command (%s): update the server, or use the command of its version", c.version(), system.Version())
 	case documents > schemas.DocumentVersion:
-		return nil, c.errorf("version %s of the server is newer than this command (%s): use the command of its version", c.version(), app.Version())
+		return nil, c.errorf("version %s of the server is newer than this command (%s): use the command of its version", c.version(), system.Version())
 	}
 	s := c.server.Settings
-	c.Language = app.NewLanguage(schemas.DocumentFormat{
+	c.Language = system.NewLanguage(schemas.DocumentFormat{
 		Labels: s.Labels, NumericLabels: s.NumericLabels, NoBodyText: !s.BodyText, NoBodyJSON: !s.BodyJSON, MaxValues: s.BodyMaxValues,
 	})
 	return c, nil
@@ -83,13 +83,13 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 func newClient(cfg Config) (*Client, error) {
 	base, err := url.Parse(strings.TrimSuffix(strings.TrimSuffix(cfg.URL, "/"), api.Prefix) + api.Prefix)
 	if err != nil {
-		return nil, app.InputError{Err: fmt.Errorf("server %s cannot be read", cfg.URL)}
+		return nil, system.InputError{Err: fmt.Errorf("server %s cannot be read", cfg.URL)}
 	}
 	if cfg.Token != "" && base.Scheme == "http" && !cfg.Cleartext && !isLoopback(base.Hostname()) {
-		return nil, app.InputError{Err: fmt.Errorf("server %s: others in the network could read the token: use https://, or allow it with --server-cleartext true", cfg.URL)}
+		return nil, system.InputError{Err: fmt.Errorf("server %s: others in the network could read the token: use https://, or allow it with --server-cleartext true", cfg.URL)}
 	}
 	if strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, app.InputError{Err: errors.New("token_file: expected a token on one line, as watership token create prints it")}
+		return nil, system.InputError{Err: errors.New("token_file: expected a token on one line, as watership token create prints it")}
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
@@ -236,7 +236,7 @@ func (c *Client) sendOnce(ctx context.Context, r request) (*http.Response, error
 	if err != nil {
 		return nil, err
 	}
-	sent.Header.Set("User-Agent", "watership/"+app.Version())
+	sent.Header.Set("User-Agent", "watership/"+system.Version())
 	for name, value := range map[string]string{"Content-Type": r.contentType, idempotency.Header: r.key, "Last-Event-ID": r.lastEventID} {
 		if value != "" {
 			sent.Header.Set(name, value)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -73,7 +73,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%v: %q and %q, %v; want %q and %q", test.node, query, dsl, err, test.query, test.dsl)
 		}
 	}
-	var mistake app.InputError
+	var mistake system.InputError
 	if _, err := c.Count(t.Context(), eventstore.Selection{Query: parse(strings.Repeat("queue: a or ", 200) + "queue: b")}); !errors.As(err, &mistake) {
 		t.Errorf("a query that is too long: %v", err)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // Error is the failure of a request. It counts as an error of the whole store
@@ -46,7 +46,7 @@ func (e *Error) Unwrap() []error {
 		all = append(all, e.err)
 	}
 	if e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity {
-		all = append(all, app.InputError{Err: errors.New(e.text)})
+		all = append(all, system.InputError{Err: errors.New(e.text)})
 	}
 	return all
 }

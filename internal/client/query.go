@@ -12,7 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // maxQuery is the number of characters of a query that the API takes.
@@ -65,7 +65,7 @@ func conjuncts(node kql.Node) []kql.Node {
 func checkLength(query, dsl string) error {
 	for _, part := range []struct{ name, text string }{{"query", query}, {"--dsl", dsl}} {
 		if n := utf8.RuneCountInString(part.text); n > maxQuery {
-			return app.InputError{Err: fmt.Errorf("%s: %d characters, with full names of fields, and a server takes %d: use a shorter one, or search without --server", part.name, n, maxQuery)}
+			return system.InputError{Err: fmt.Errorf("%s: %d characters, with full names of fields, and a server takes %d: use a shorter one, or search without --server", part.name, n, maxQuery)}
 		}
 	}
 	return nil
@@ -103,7 +103,7 @@ func objectOf(dsl string) (object map[string]any, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(dsl), &object); err != nil {
-		return nil, app.InputError{Err: fmt.Errorf("--dsl: %w", err)}
+		return nil, system.InputError{Err: fmt.Errorf("--dsl: %w", err)}
 	}
 	return object, nil
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
+	"github.com/watershipmq/watership/internal/jobs"
 	"github.com/watershipmq/watership/internal/replayjson"
 	"github.com/watershipmq/watership/internal/sse"
+	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -25,15 +26,15 @@ import (
 // Plan is the plan of a replay, with the request that starts it.
 type Plan struct {
 	replayer.Plan
-	Unknown []string           // ids that name nothing
-	Parked  []app.ParkedCopies // queues with parked copies
+	Unknown []string              // ids that name nothing
+	Parked  []triage.ParkedCopies // queues with parked copies
 
 	request api.Replay
 }
 
 // PlanReplay asks for the plan of a replay. Times relative to now become absolute, so
 // that its start finds the same messages.
-func (c *Client) PlanReplay(ctx context.Context, r app.ReplayRequest, uncheckedRoutes bool) (Plan, error) {
+func (c *Client) PlanReplay(ctx context.Context, r jobs.Request, uncheckedRoutes bool) (Plan, error) {
 	request, err := c.replay(r)
 	if err != nil {
 		return Plan{}, err
@@ -47,7 +48,7 @@ func (c *Client) PlanReplay(ctx context.Context, r app.ReplayRequest, uncheckedR
 	plan := Plan{Plan: planOf(planned), Unknown: planned.Unknown, request: request}
 	plan.Job = r.Job
 	for _, parked := range planned.Parked {
-		plan.Parked = append(plan.Parked, app.ParkedCopies(parked))
+		plan.Parked = append(plan.Parked, triage.ParkedCopies(parked))
 	}
 	for _, document := range planned.Sample {
 		e, err := schemas.ParseDocument(document)
@@ -59,7 +60,7 @@ func (c *Client) PlanReplay(ctx context.Context, r app.ReplayRequest, uncheckedR
 	return plan, nil
 }
 
-func (c *Client) replay(r app.ReplayRequest) (api.Replay, error) {
+func (c *Client) replay(r jobs.Request) (api.Replay, error) {
 	query, err := c.replayQuery(r)
 	if err != nil {
 		return api.Replay{}, err
@@ -75,7 +76,7 @@ func (c *Client) replay(r app.ReplayRequest) (api.Replay, error) {
 
 // replayQuery returns the query of a request with its period; "" if there are other
 // criteria alone.
-func (c *Client) replayQuery(r app.ReplayRequest) (string, error) {
+func (c *Client) replayQuery(r jobs.Request) (string, error) {
 	var node kql.Node = kql.All{}
 	var err error
 	if r.Query != "" {

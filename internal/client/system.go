@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/routes"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/server"
 )
 
 // RouteStates returns the states of the routes that the caller may see.
@@ -43,7 +43,7 @@ func routePath(queue string) string {
 }
 
 // ResumeRoute resumes the route of a queue that an operator has paused; "": all routes.
-func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) (resumed app.Resumed, err error) {
+func (c *Client) ResumeRoute(ctx context.Context, queue, reason string) (resumed routes.Resumed, err error) {
 	err = c.post(ctx, actTimeout, routePath(queue)+"/resume", newKey(), map[string]string{"reason": reason}, &resumed)
 	return resumed, err
 }
@@ -64,7 +64,7 @@ func (c *Client) ChangeRoute(ctx context.Context, change routes.PolicyChange) er
 }
 
 // Reload reloads the configuration of the server.
-func (c *Client) Reload(ctx context.Context) (reloaded app.Reloaded, err error) {
+func (c *Client) Reload(ctx context.Context) (reloaded server.Reloaded, err error) {
 	err = c.post(ctx, actTimeout, "/reload", newKey(), struct{}{}, &reloaded)
 	return reloaded, err
 }

@@ -245,6 +245,21 @@ type Fairness struct {
 	Ordered     bool   // one at a time, in their order
 }
 
+// HandledQueues returns the queues of routes with a handler.
+func (c Config) HandledQueues() []string { return c.queues(true) }
+
+// ForeignQueues returns the queues of routes that other programs consume.
+func (c Config) ForeignQueues() []string { return c.queues(false) }
+
+func (c Config) queues(handled bool) (queues []string) {
+	for _, route := range c.Routes {
+		if route.HasHandler() == handled {
+			queues = append(queues, route.Queue)
+		}
+	}
+	return queues
+}
+
 // HasHandler reports whether serve handles the messages of the queue.
 func (r Route) HasHandler() bool { return !r.Handler.HTTP.URL.IsZero() }
 

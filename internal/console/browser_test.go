@@ -34,7 +34,7 @@ const browserTimeout = 4 * time.Minute
 
 // newBrowser starts a browser that looks at a system. Without Chromium, the test is
 // skipped.
-func newBrowser(t *testing.T, s system) browser {
+func newBrowser(t *testing.T, s served) browser {
 	t.Helper()
 	program := os.Getenv("WATERSHIP_TEST_CHROMIUM")
 	if program == "" {
@@ -252,7 +252,7 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 	job := s.fill(t)
 	adopted := s.post(t, "/adoptions", url.Values{"queue": {"orders"}, "format": {"spring"}}).Request.URL.Path
 	request := subscriptions.Request{Name: "index", Query: "action: replayed", From: "now", Queue: "orders"}
-	if _, err := (subscriptions.Service{App: s.App}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
+	if _, err := (subscriptions.Service{System: s.System}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	b := newBrowser(t, s)
@@ -279,7 +279,7 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 
 // fill makes messages that were handled and messages that failed, and replays some. It
 // returns the id of the job.
-func (s system) fill(t *testing.T) (job string) {
+func (s served) fill(t *testing.T) (job string) {
 	t.Helper()
 	for n := range 3 {
 		s.publish(t, fmt.Sprint("order-", n), `{"order":7,"items":["lettuce"]}`, amqp.Table{"tenant": "acme"})

@@ -67,7 +67,7 @@ func TestTriage(t *testing.T) {
 }
 
 // mutesUntil mutes a group up to a time in the zone of the page, and ends that.
-func (s system) mutesUntil(t *testing.T, group string) {
+func (s served) mutesUntil(t *testing.T, group string) {
 	t.Helper()
 	at := time.Now().Add(26 * time.Hour).Truncate(time.Minute)
 	zone := time.FixedZone("UTC+5", 5*60*60) // in a zone whose name has the sign of POSIX
@@ -98,7 +98,7 @@ func (s system) mutesUntil(t *testing.T, group string) {
 }
 
 // failAgain publishes one more message that fails.
-func (s system) failAgain(t *testing.T, failures int64) {
+func (s served) failAgain(t *testing.T, failures int64) {
 	t.Helper()
 	s.broken.Store(true)
 	s.publish(t, "order-99", `{}`, nil)

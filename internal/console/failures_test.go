@@ -16,7 +16,7 @@ import (
 )
 
 // fail publishes orders with some ids, whose handler fails for good.
-func (s system) fail(t *testing.T, ids ...string) {
+func (s served) fail(t *testing.T, ids ...string) {
 	t.Helper()
 	s.broken.Store(true)
 	for _, id := range ids {
@@ -322,7 +322,7 @@ func TestResolveSelected(t *testing.T) {
 }
 
 // newestBut returns the sequence of the failure before the newest n.
-func (s system) newestBut(t *testing.T, n int) string {
+func (s served) newestBut(t *testing.T, n int) string {
 	t.Helper()
 	var sequences []int64
 	for _, e := range s.events(t, "action: poisoned") {
@@ -333,7 +333,7 @@ func (s system) newestBut(t *testing.T, n int) string {
 }
 
 // count returns the number of events that match a query.
-func (s system) count(t *testing.T, query string) int {
+func (s served) count(t *testing.T, query string) int {
 	t.Helper()
 	node, err := s.ParseQuery(query)
 	if err != nil {

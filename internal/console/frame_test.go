@@ -11,15 +11,15 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // servePages serves a console without a server around it, to an operator.
-func servePages(t *testing.T, served http.Handler) system {
+func servePages(t *testing.T, handler http.Handler) served {
 	t.Helper()
-	pages, err := console.New(console.Config{API: served, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	pages, err := console.New(console.Config{API: handler, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func servePages(t *testing.T, served http.Handler) system {
 		pages.ServeHTTP(w, r.WithContext(access.NewContext(r.Context(), access.Identity{Name: "ada", Role: access.Operator})))
 	}))
 	t.Cleanup(server.Close)
-	return system{url: server.URL}
+	return served{url: server.URL}
 }
 
 // Pages say that the store is away, and come back by themselves.
@@ -38,12 +38,12 @@ func TestStoreAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.New(system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	s := servePages(t, api.New(a))
+	s := servePages(t, api.New(a, nil))
 	for path, text := range map[string]string{
 		"/failures": "Messages are handled, retried and kept in RabbitMQ meanwhile.", "/failures?view=list": "wait for the store",
 		"/replays": "Jobs that run wait for the store",

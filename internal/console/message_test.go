@@ -22,7 +22,7 @@ import (
 )
 
 // keep stores events of messages.
-func (s system) keep(t *testing.T, events ...schemas.Event) {
+func (s served) keep(t *testing.T, events ...schemas.Event) {
 	t.Helper()
 	store, err := s.Store(t.Context())
 	if err != nil {
@@ -113,7 +113,7 @@ func TestMessageThatFailed(t *testing.T) {
 }
 
 // only returns the only event of a query.
-func (s system) only(t *testing.T, query string) schemas.Event {
+func (s served) only(t *testing.T, query string) schemas.Event {
 	t.Helper()
 	found := s.events(t, query)
 	if len(found) != 1 {

@@ -21,13 +21,13 @@ import (
 
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // shop publishes orders of two tenants, of which the third fails for good.
-func shop(t *testing.T, s system) {
+func shop(t *testing.T, s served) {
 	t.Helper()
 	s.publish(t, "order-1", `{"id":1}`, amqp.Table{"tenant": "acme"})
 	s.publish(t, "order-2", `{"id":2}`, amqp.Table{"tenant": "umbrella"})
@@ -313,7 +313,7 @@ func newPages(t *testing.T, change func(*console.Config), settings ...string) fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func newPages(t *testing.T, change func(*console.Config), settings ...string) fu
 			t.Fatal(err)
 		}
 	}
-	used := console.Config{API: api.New(a), Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	used := console.Config{API: api.New(a, nil), Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	change(&used)
 	pages, err := console.New(used)
 	if err != nil {

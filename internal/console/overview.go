@@ -11,9 +11,9 @@ import (
 	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/replayjson"
+	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/systempage"
 	"github.com/watershipmq/watership/internal/triage"
 )
@@ -86,7 +86,7 @@ func (c *Console) openFailures(ctx context.Context) (systempage.OpenFailures, er
 }
 
 func (c *Console) server(ctx context.Context) (systempage.Server, error) {
-	var status app.Status
+	var status server.Status
 	err := c.client.Get(ctx, "/status", nil, &status)
 	return systempage.NewServer(status), err
 }

@@ -54,13 +54,13 @@ func TestOverviewOfAlerts(t *testing.T) {
 	}
 	var v alerts.View
 	until(t, func() bool {
-		v, _ = alerts.Service{App: s.App}.List(t.Context())
+		v, _ = alerts.Service{System: s.System}.List(t.Context())
 		return len(v.Rules) == 1 && v.Rules[0].Evaluated != nil // failures from now on are new
 	})
 	s.broken.Store(true)
 	s.publish(t, "m-1", `{}`, nil)
 	until(t, func() bool {
-		v, _ = alerts.Service{App: s.App}.List(t.Context())
+		v, _ = alerts.Service{System: s.System}.List(t.Context())
 		return len(v.Alerts) == 1
 	})
 	page := s.get(t, whole("/"))
@@ -95,7 +95,7 @@ func TestAlertsOfOthers(t *testing.T) {
 	defer receiver.Close()
 	s := newSystem(t, "WATERSHIP_ALERTS_RECEIVERS=[{name: hook, webhook: {url: '"+receiver.URL+"'}}]", "WATERSHIP_ALERTS_RULES=[{name: fresh, on: new_group}]")
 	until(t, func() bool {
-		v, _ := alerts.Service{App: s.App}.List(t.Context())
+		v, _ := alerts.Service{System: s.System}.List(t.Context())
 		return len(v.Rules) == 1 && len(v.Receivers) == 1
 	})
 	pages, err := console.New(console.Config{API: s.api})

@@ -76,7 +76,7 @@ func takePictures(t *testing.T) {
 }
 
 // keepHistory stores the events of six hours.
-func (s system) keepHistory(t *testing.T, now time.Time) {
+func (s served) keepHistory(t *testing.T, now time.Time) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	var events []schemas.Event
@@ -118,7 +118,7 @@ func (s system) keepHistory(t *testing.T, now time.Time) {
 	s.await(t, int64(len(events)), "action: *")
 }
 
-func (s system) newEvent(id string, n int, action schemas.Action, at time.Time) schemas.Event {
+func (s served) newEvent(id string, n int, action schemas.Action, at time.Time) schemas.Event {
 	e := schemas.Event{
 		Action: action, TimeSource: schemas.TimeOfBroker, Sequence: at.UnixMicro() + int64(n), Ingested: at.Add(200 * time.Millisecond), Source: "rabbit@shop//", VHost: "/",
 		Envelope: schemas.Envelope{

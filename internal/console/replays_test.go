@@ -11,7 +11,7 @@ import (
 )
 
 // until reads a page until it has a text.
-func (s system) until(t *testing.T, path, text string) document {
+func (s served) until(t *testing.T, path, text string) document {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		page := s.get(t, path)
@@ -125,7 +125,7 @@ func TestPendingOutcomes(t *testing.T) {
 	}
 }
 
-func (s system) declare(t *testing.T, queue string) {
+func (s served) declare(t *testing.T, queue string) {
 	t.Helper()
 	conn, err := s.Dial(t.Context())
 	if err != nil {
@@ -253,7 +253,7 @@ func TestReplaysPages(t *testing.T) {
 	second.without(t, "Next page", "job 1.")
 }
 
-func (s system) untilNoneRuns(t *testing.T) {
+func (s served) untilNoneRuns(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(s.get(t, "/replays").values(t, "data-refresh")) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

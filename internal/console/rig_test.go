@@ -20,22 +20,22 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// system is a running server on an embedded broker and store, with the console. The
+// served is a running server on an embedded broker and store, with the console. The
 // exchange shop is tapped, and messages with keys such as order.placed go to the queue
 // orders, whose handler fails for good while the system is broken.
-type system struct {
-	*app.App
+type served struct {
+	*system.System
 	api    http.Handler
 	url    string
 	broken *atomic.Bool
@@ -43,7 +43,7 @@ type system struct {
 
 // newSystem starts a system with more settings, as environment variables. With WATERSHIP_AMQP_URL it is
 // on that broker.
-func newSystem(t testing.TB, settings ...string) system {
+func newSystem(t testing.TB, settings ...string) served {
 	t.Helper()
 	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "WATERSHIP_AMQP_URL=") }) {
 		settings = append(settings, "WATERSHIP_AMQP_URL="+config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0")
@@ -56,34 +56,35 @@ func newSystem(t testing.TB, settings ...string) system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := system{App: a, broken: new(atomic.Bool)}
-	served := api.New(a)
-	s.api = served
-	pages, err := console.New(console.Config{API: served, Version: "test", Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	s := served{System: a, broken: new(atomic.Bool)}
+	made, err := server.New(t.Context(), a, server.Config{
+		Reload: func() (config.Config, error) { return config.Load(config.Sources{Environ: environ}) },
+		Taps:   []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
+		Routes: []pipeline.Route{{Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Handler: s.handle}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	role, err := alerts.Service{App: a}.Role()
+	handler := api.New(a, made)
+	s.api = handler
+	pages, err := console.New(console.Config{API: handler, Version: "test", Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {
-		ended <- a.Serve(ctx, app.Extension{
-			API: served, Pages: pages, Alerts: role,
-			Reload: func() (config.Config, error) { return config.Load(config.Sources{Environ: environ}) },
-			Taps:   []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
-			Routes: []pipeline.Route{{Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "order.#"}}, Handler: s.handle}},
-			Run: func(ctx context.Context, server *app.Server) error {
-				for server.Ready(ctx) != nil && ctx.Err() == nil {
+		ended <- made.Run(ctx, server.Faces{
+			API: handler, Pages: pages,
+			Run: func(ctx context.Context) error {
+				for made.Ready(ctx) != nil && ctx.Err() == nil {
 					time.Sleep(10 * time.Millisecond)
 				}
-				ready <- "http://" + server.Address().String()
+				ready <- "http://" + made.Address().String()
 				<-ctx.Done()
 				return nil
 			},
@@ -103,7 +104,7 @@ func newSystem(t testing.TB, settings ...string) system {
 	return s
 }
 
-func (s system) handle(msg *message.Message) ([]*message.Message, error) {
+func (s served) handle(msg *message.Message) ([]*message.Message, error) {
 	if s.broken.Load() && strings.HasPrefix(msg.UUID, "patient-") {
 		return nil, retry.After(time.Hour, fmt.Errorf("no table for order %s", msg.UUID))
 	}
@@ -114,7 +115,7 @@ func (s system) handle(msg *message.Message) ([]*message.Message, error) {
 }
 
 // publish publishes an order with a message id and headers, and waits for its confirm.
-func (s system) publish(t *testing.T, id, body string, headers amqp.Table) {
+func (s served) publish(t *testing.T, id, body string, headers amqp.Table) {
 	t.Helper()
 	publisher, err := s.Publisher(t.Context())
 	if err != nil {
@@ -130,7 +131,7 @@ func (s system) publish(t *testing.T, id, body string, headers amqp.Table) {
 }
 
 // await waits until n events match a query.
-func (s system) await(t *testing.T, n int64, query string) {
+func (s served) await(t *testing.T, n int64, query string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		count := s.count(t, query)
@@ -150,18 +151,18 @@ type document struct {
 }
 
 // get reads a page, and follows redirects.
-func (s system) get(t testing.TB, path string, headers ...string) document {
+func (s served) get(t testing.TB, path string, headers ...string) document {
 	t.Helper()
 	return s.do(t, http.MethodGet, path, nil, headers...)
 }
 
 // post sends a form as a browser does.
-func (s system) post(t *testing.T, path string, form url.Values) document {
+func (s served) post(t *testing.T, path string, form url.Values) document {
 	t.Helper()
 	return s.do(t, http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", s.url)
 }
 
-func (s system) do(t testing.TB, method, path string, form url.Values, headers ...string) document {
+func (s served) do(t testing.TB, method, path string, form url.Values, headers ...string) document {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -213,7 +214,7 @@ func (d document) words(t testing.TB) string {
 }
 
 // events returns the events of a query.
-func (s system) events(t *testing.T, query string) (all []schemas.Event) {
+func (s served) events(t *testing.T, query string) (all []schemas.Event) {
 	t.Helper()
 	node, err := s.ParseQuery(query)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/problem"
@@ -88,7 +87,7 @@ func (c *Console) actOnRoute(r *http.Request, action string) (frame.Response, er
 	if queue == pause.All {
 		path = "/routes/" + action
 	}
-	var resumed app.Resumed
+	var resumed routes.Resumed
 	err := c.client.Post(r.Context(), path, r.PostForm.Get("key"), map[string]string{"reason": reason}, &resumed)
 	if err != nil {
 		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil

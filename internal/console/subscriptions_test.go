@@ -16,7 +16,7 @@ import (
 )
 
 // awaitPage reads a page until it has a text.
-func (s system) awaitPage(t *testing.T, path, text string) document {
+func (s served) awaitPage(t *testing.T, path, text string) document {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		page := s.get(t, path)
@@ -37,7 +37,7 @@ func TestSubscriptions(t *testing.T) {
 	s.get(t, "/subscriptions").want(t, http.StatusOK, "No subscriptions", "watership subscribe")
 	queue := broker.Queue(t, nil)
 	request := subscriptions.Request{Name: "search.index", Query: "action: published", From: "start", Queue: queue}
-	if _, err := (subscriptions.Service{App: s.App}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
+	if _, err := (subscriptions.Service{System: s.System}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	s.publish(t, "order-1", "{}", nil)
@@ -92,7 +92,7 @@ func TestParkedMessages(t *testing.T) {
 	s := newSystem(t, "WATERSHIP_SUBSCRIPTIONS_PRIVATE_NETWORKS=127.0.0.0/8")
 	attempts := 1
 	request := subscriptions.Request{Name: "hooks", From: "start", URL: receiver.URL, Attempts: &attempts}
-	if _, err := (subscriptions.Service{App: s.App}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
+	if _, err := (subscriptions.Service{System: s.System}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	const path = "/subscriptions/hooks"

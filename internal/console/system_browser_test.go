@@ -25,7 +25,7 @@ func TestLatePartsArrive(t *testing.T) {
 		pages.ServeHTTP(w, r.WithContext(access.NewContext(r.Context(), access.Identity{Name: "ada", Role: access.Admin})))
 	}))
 	t.Cleanup(server.Close)
-	b := newBrowser(t, system{url: server.URL})
+	b := newBrowser(t, served{url: server.URL})
 	b.open(t, "/")
 	b.sees(t, "#events", "Counting…")
 	b.sees(t, "#events", "No messages in this period")

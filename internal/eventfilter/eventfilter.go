@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // Filter selects events. All criteria must match.
@@ -40,8 +40,8 @@ func (f Filter) Text() string {
 }
 
 // Period returns the period of a filter.
-func (f Filter) Period(zone *time.Location) app.Period {
-	return app.Period{Since: f.Since, From: f.From, To: f.To, Zone: zone}
+func (f Filter) Period(zone *time.Location) system.Period {
+	return system.Period{Since: f.Since, From: f.From, To: f.To, Zone: zone}
 }
 
 // Location returns the time zone of times without one.
@@ -65,14 +65,14 @@ func ParseZone(text string) (*time.Location, error) {
 }
 
 // Selection returns the events that match and that the caller may see.
-func (f QueryFilter) Selection(ctx context.Context, a *app.App) (eventstore.Selection, error) {
+func (f QueryFilter) Selection(ctx context.Context, a *system.System) (eventstore.Selection, error) {
 	node, err := f.Node(ctx, a, f.DSL)
 	return eventstore.Selection{Query: node}, err
 }
 
 // Node returns the restricted query of a filter, and of a query in DSL unless it is empty. A
 // search of bodies is recorded.
-func (f Filter) Node(ctx context.Context, a *app.App, dsl string) (kql.Node, error) {
+func (f Filter) Node(ctx context.Context, a *system.System, dsl string) (kql.Node, error) {
 	zone, err := f.Location()
 	if err != nil {
 		return nil, err

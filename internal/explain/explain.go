@@ -24,6 +24,11 @@ type Config struct {
 	Rules   []retry.Rule
 }
 
+// Of returns the policies and rules of handlers.
+func Of(handlers pipeline.Config) Config {
+	return Config{Routes: handlers.Routes, Default: handlers.Default, Rules: handlers.Rules}
+}
+
 // Failure is the failure of an attempt.
 type Failure struct {
 	Queue   string

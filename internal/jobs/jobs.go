@@ -9,14 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // Runner runs jobs. Run has its goroutine, and ends when all jobs have stopped.
 type Runner struct {
-	app    *app.App
+	system *system.System
 	starts chan start
 }
 
@@ -33,8 +33,8 @@ type start struct {
 	err       chan error
 }
 
-// New returns the runner of an App.
-func New(a *app.App) *Runner { return &Runner{a, make(chan start)} }
+// New returns the runner of a System.
+func New(sys *system.System) *Runner { return &Runner{sys, make(chan start)} }
 
 // Start asks for a run of a job. A job that another process runs is left to it.
 func (r *Runner) Start(ctx context.Context, job replayer.Job, stopAfter int) error {
@@ -79,7 +79,7 @@ func (r *Runner) Run(ctx context.Context, logger *slog.Logger) {
 
 // runJob logs only an error that left no trace in the job.
 func (r *Runner) runJob(ctx context.Context, logger *slog.Logger, s start) {
-	replays, err := r.app.Replayer(ctx)
+	replays, err := Replayer(ctx, r.system)
 	var ran replayer.Job
 	if err == nil {
 		ran, err = replays.Run(ctx, s.job.ID, replayer.RunOptions{StopAfter: s.stopAfter, Expected: &s.job})

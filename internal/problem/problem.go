@@ -15,8 +15,8 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/subscription"
@@ -110,12 +110,12 @@ func New(ctx context.Context, err error) *Problem {
 	var bodies *access.BodySearchError
 	var syntax *kql.SyntaxError
 	var field *kql.FieldError
-	var mistake app.InputError
+	var mistake system.InputError
 	var store *eventstore.Error
 	var noJob *replayer.NoJobError
 	var noMessage *history.NotFoundError
 	var noStream *history.NoStreamError
-	var broker *app.BrokerError
+	var broker *system.BrokerError
 	var noSubscription *subscription.NotFoundError
 	switch {
 	case errors.As(err, &refused):
@@ -145,7 +145,7 @@ func New(ctx context.Context, err error) *Problem {
 	return p.Complete()
 }
 
-// NamesOfAPI replaces the flags of commands, which errors of the App name, by the members of
+// NamesOfAPI replaces the flags of commands, which errors of the System name, by the members of
 // requests.
 func NamesOfAPI(text string) string {
 	return strings.NewReplacer("--since", "since", "--from", "from", "--to ", "to ", "--dsl", "dsl", "--unchecked-routes", "unchecked_routes").Replace(text)

@@ -8,6 +8,12 @@ import (
 	"unicode/utf8"
 )
 
+// Decision is the decision of an operator and its reason.
+type Decision struct{ Operator, Reason string }
+
+// Text returns the reason with the operator.
+func (d Decision) Text() string { return By(d.Operator, d.Reason) }
+
 // Max is the length of a reason in characters. It is the maxLength of reasons in the HTTP API.
 const Max = 1000
 

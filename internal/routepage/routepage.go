@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/routeconfig"
 	"github.com/watershipmq/watership/internal/routes"
+	"github.com/watershipmq/watership/internal/server"
 )
 
 // pages are the pages, which ask the API.
@@ -127,7 +127,7 @@ func (p pages) changePolicy(r *http.Request) (frame.Response, error) {
 // Reload is the page of the configuration.
 type Reload struct {
 	Key      string
-	Reloaded *app.Reloaded // just now; nil: no
+	Reloaded *server.Reloaded // just now; nil: no
 	Problem  *problem.Problem
 }
 
@@ -137,13 +137,13 @@ func (p pages) reloadForm(r *http.Request) (frame.Response, error) {
 	}
 	v := Reload{Key: rand.Text()}
 	if done, at := p.frame.DoneBefore(r); done != nil {
-		v.Reloaded = &app.Reloaded{Time: at, Changed: done["changed"], Restart: done["restart"], Routes: routeconfig.RouteChanges{Added: done["added"], Changed: done["route"], Removed: done["removed"]}}
+		v.Reloaded = &server.Reloaded{Time: at, Changed: done["changed"], Restart: done["restart"], Routes: routeconfig.RouteChanges{Added: done["added"], Changed: done["route"], Removed: done["removed"]}}
 	}
 	return page("Reload the configuration", "reload.html", v, nil), nil
 }
 
 func (p pages) reload(r *http.Request) (frame.Response, error) {
-	var done app.Reloaded
+	var done server.Reloaded
 	if err := p.client.Post(r.Context(), "/reload", r.PostForm.Get("key"), struct{}{}, &done); err != nil {
 		v := Reload{Key: rand.Text(), Problem: frame.ProblemOf(err)}
 		return page("Reload the configuration", "reload.html", v, v.Problem), nil

@@ -10,19 +10,20 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // operations are the operations of the HTTP API.
-type operations struct{ app *app.App }
+type operations struct{ service Service }
 
-// Register adds the operations on routes, and the reload of their configuration, to an API.
-func Register(set *operation.Set, a *app.App) {
-	o := operations{a}
+// Register adds the operations on routes to an API.
+func Register(set *operation.Set, service Service) {
+	o := operations{service}
 	operation.Register(set, operation.Operation{
 		Method: http.MethodGet, Path: "/routes", ID: "listRoutes", Tag: "system", Role: access.Viewer,
 		Summary: "List routes, their queue lengths and which are paused",
@@ -51,7 +52,6 @@ func Register(set *operation.Set, a *app.App) {
 		Method: http.MethodGet, Path: "/queues", ID: "listQueues", Tag: "system", Role: access.Viewer,
 		Summary: "List the queues of the virtual host with their numbers",
 	}, o.listQueues)
-	o.registerReload(set)
 	o.registerPolicies(set)
 }
 
@@ -76,7 +76,7 @@ type Routes struct {
 type RouteState routestate.State
 
 func (o operations) listRoutes(ctx context.Context, in *routesInput) (*routesOutput, error) {
-	states, err := o.app.RouteStates(ctx, in.Recent)
+	states, err := o.service.States(ctx, in.Recent)
 	out := &routesOutput{Routes{Routes: []RouteState{}}}
 	var away *eventstore.Error
 	if err != nil && (states == nil || !errors.As(err, &away)) {
@@ -135,7 +135,7 @@ type PausedRoute struct {
 func (o operations) pauseRoute(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
 	decision, err := decisionAbout(ctx, "pause", in.Queue, in.Body.Reason)
 	if err == nil {
-		err = o.app.PauseRoute(ctx, in.Queue, decision)
+		err = o.service.Pause(ctx, in.Queue, decision)
 	}
 	return &pauseOutput{PausedRoute{in.Queue, true}}, err
 }
@@ -145,14 +145,14 @@ type resumeOutput struct{ Body ResumedRoute }
 // ResumedRoute is a route that was resumed.
 type ResumedRoute struct {
 	Queue string `json:"queue"`
-	app.Resumed
+	Resumed
 }
 
 func (o operations) resumeRoute(ctx context.Context, in *resumeRouteInput) (*resumeOutput, error) {
 	decision, err := decisionAbout(ctx, "resume", in.Queue, in.reason())
 	out := &resumeOutput{ResumedRoute{Queue: in.Queue}}
 	if err == nil {
-		out.Body.Resumed, err = o.app.ResumeRoute(ctx, in.Queue, decision)
+		out.Body.Resumed, err = o.service.Resume(ctx, in.Queue, decision)
 	}
 	return out, err
 }
@@ -167,40 +167,40 @@ type PausedRoutes struct {
 func (o operations) pauseAll(ctx context.Context, in *pauseAllInput) (*pauseAllOutput, error) {
 	decision, err := decisionAboutAll(ctx, "pause", in.Body.Reason)
 	if err == nil {
-		err = o.app.PauseAll(ctx, decision)
+		err = o.service.PauseAll(ctx, decision)
 	}
 	return &pauseAllOutput{PausedRoutes{true}}, err
 }
 
-type resumeAllOutput struct{ Body app.Resumed }
+type resumeAllOutput struct{ Body Resumed }
 
 func (o operations) resumeAll(ctx context.Context, in *resumeAllInput) (*resumeAllOutput, error) {
 	out := &resumeAllOutput{}
 	decision, err := decisionAboutAll(ctx, "resume", in.reason())
 	if err == nil {
-		out.Body, err = o.app.ResumeAll(ctx, decision)
+		out.Body, err = o.service.ResumeAll(ctx, decision)
 	}
 	return out, err
 }
 
 // decisionAboutAll describes an action on all routes, for which a caller needs all queues.
-func decisionAboutAll(ctx context.Context, action, reason string) (app.Decision, error) {
+func decisionAboutAll(ctx context.Context, action, why string) (reason.Decision, error) {
 	caller := access.FromContext(ctx)
-	access.Describe(ctx, access.Action{Name: action, Object: "all routes", Reason: reason})
+	access.Describe(ctx, access.Action{Name: action, Object: "all routes", Reason: why})
 	if caller.Limited() {
-		return app.Decision{}, problem.Forbidden(caller.Name+" may not use all queues", "Ask for a token without limits, or name a route.")
+		return reason.Decision{}, problem.Forbidden(caller.Name+" may not use all queues", "Ask for a token without limits, or name a route.")
 	}
-	return app.Decision{Operator: caller.Name, Reason: reason}, nil
+	return reason.Decision{Operator: caller.Name, Reason: why}, nil
 }
 
 // decisionAbout describes an action on a route, which the caller must be allowed to use.
-func decisionAbout(ctx context.Context, action, queue, reason string) (app.Decision, error) {
+func decisionAbout(ctx context.Context, action, queue, why string) (reason.Decision, error) {
 	caller := access.FromContext(ctx)
-	access.Describe(ctx, access.Action{Name: action, Object: "route " + queue, Reason: reason})
+	access.Describe(ctx, access.Action{Name: action, Object: "route " + queue, Reason: why})
 	if !caller.MayQueue(queue) {
-		return app.Decision{}, problem.Forbidden(caller.Name+" may not use the queue "+queue, "Ask for a token for it.")
+		return reason.Decision{}, problem.Forbidden(caller.Name+" may not use the queue "+queue, "Ask for a token for it.")
 	}
-	return app.Decision{Operator: caller.Name, Reason: reason}, nil
+	return reason.Decision{Operator: caller.Name, Reason: why}, nil
 }
 
 type queuesInput struct {
@@ -231,16 +231,16 @@ type Queue struct {
 }
 
 func (o operations) listQueues(ctx context.Context, in *queuesInput) (*queuesOutput, error) {
-	management, err := o.app.Management()
+	management, err := o.service.System.Management()
 	if err != nil {
 		return nil, err
 	}
-	queues, err := management.Queues(ctx, o.app.VHost())
+	queues, err := management.Queues(ctx, o.service.System.VHost())
 	if err != nil {
-		return nil, &app.BrokerError{Err: err}
+		return nil, &system.BrokerError{Err: err}
 	}
 	slices.SortFunc(queues, func(x, y rabbit.Queue) int { return cmp.Compare(x.Name, y.Name) })
-	caller, topology := access.FromContext(ctx), o.app.Topology()
+	caller, topology := access.FromContext(ctx), o.service.System.Topology()
 	page := QueuePage{Queues: []Queue{}}
 	for _, q := range queues {
 		if !caller.MayQueue(q.Name) || in.Cursor != "" && q.Name <= in.Cursor {

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/idempotency"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/queuepolicy"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // PolicyAction is a change of the policies of a queue.
@@ -38,8 +38,8 @@ type PolicyChange struct {
 // IsEmpty reports whether there is nothing to change.
 func (c PolicyChange) IsEmpty() bool { return c.Save == nil && c.Delete == "" }
 
-// Policies changes the policies of queues, by the management API of an App.
-type Policies struct{ App *app.App }
+// Policies changes the policies of queues, by the management API of a System.
+type Policies struct{ System *system.System }
 
 // Plan returns the change of an action. It changes nothing.
 func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (PolicyChange, error) {
@@ -74,15 +74,15 @@ func (p Policies) Apply(ctx context.Context, c PolicyChange) error {
 
 // consumes reports whether a route of the configuration handles the messages of a queue.
 func (p Policies) consumes(queue string) bool {
-	return slices.ContainsFunc(p.App.Settings().Routes, func(r config.Route) bool { return r.Queue == queue && r.HasHandler() })
+	return slices.ContainsFunc(p.System.Settings().Routes, func(r config.Route) bool { return r.Queue == queue && r.HasHandler() })
 }
 
 func (p Policies) editor(queue string) (queuepolicy.Editor, error) {
-	if p.App.Settings().AMQP.URL.IsEmbedded() {
-		return queuepolicy.Editor{}, app.InputError{Err: fmt.Errorf("the embedded broker has no policies: declare queue %s with the argument x-dead-letter-exchange %s", queue, p.App.Topology().Retry())}
+	if p.System.Settings().AMQP.URL.IsEmbedded() {
+		return queuepolicy.Editor{}, system.InputError{Err: fmt.Errorf("the embedded broker has no policies: declare queue %s with the argument x-dead-letter-exchange %s", queue, p.System.Topology().Retry())}
 	}
-	management, err := p.App.Management()
-	return queuepolicy.Editor{Management: management, VHost: p.App.VHost(), Topology: p.App.Topology()}, err
+	management, err := p.System.Management()
+	return queuepolicy.Editor{Management: management, VHost: p.System.VHost(), Topology: p.System.Topology()}, err
 }
 
 // policyTimeout is longer than RabbitMQ may take to apply a policy.
@@ -132,7 +132,7 @@ func (o operations) changePolicy(ctx context.Context, in *policyInput, action Po
 	if _, err := decisionAbout(ctx, name, in.Queue, ""); err != nil {
 		return nil, err
 	}
-	policies := Policies{o.app}
+	policies := Policies{o.service.System}
 	change, err := policies.Plan(ctx, in.Queue, action)
 	if err != nil {
 		return nil, policyProblem(ctx, err)
@@ -156,14 +156,14 @@ func (o operations) changePolicy(ctx context.Context, in *policyInput, action Po
 // connection is about the login.
 func policyProblem(ctx context.Context, err error) error {
 	var refused *queuepolicy.RefusedError
-	var mistake app.InputError
+	var mistake system.InputError
 	switch {
 	case errors.As(err, &refused):
 		return &problem.Problem{Status: http.StatusConflict, Detail: refused.Reason, Remedy: refused.Remedy}
 	case errors.As(err, &mistake), ctx.Err() != nil:
 		return err
 	case errors.Is(err, rabbit.ErrNoAnswer):
-		return &app.BrokerError{Err: err}
+		return &system.BrokerError{Err: err}
 	}
 	return &problem.Problem{Status: http.StatusBadGateway, Detail: err.Error(), Remedy: "Give the login of amqp.management_url the tag policymaker; see doctor."}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -16,7 +16,7 @@ import (
 type operations struct{ Service }
 
 // Register adds the operations on subscriptions to an API.
-func Register(set *operation.Set, a *app.App) {
+func Register(set *operation.Set, a *system.System) {
 	o := operations{Service{a}}
 	op := func(method, path, id string, role access.Role, summary string) operation.Operation {
 		return operation.Operation{Method: method, Path: "/subscriptions" + path, ID: id, Tag: "subscriptions", Role: role, Summary: summary}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/reason"
-	"github.com/watershipmq/watership/internal/subscriptionrole"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/poster"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -33,8 +33,8 @@ type Request struct {
 // DefaultAttempts is the number of calls of a URL until a message is poison.
 const DefaultAttempts = 8
 
-// Service works with the subscriptions of an App.
-type Service struct{ App *app.App }
+// Service works with the subscriptions of a System.
+type Service struct{ System *system.System }
 
 // Caller is the creator of a subscription.
 type Caller struct {
@@ -51,7 +51,7 @@ func (s Service) Subscribe(ctx context.Context, r Request, by Caller) (View, err
 	if err != nil {
 		return View{}, err
 	}
-	all, err := s.App.Subscriptions(ctx)
+	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return View{}, err
 	}
@@ -62,7 +62,7 @@ func (s Service) Subscribe(ctx context.Context, r Request, by Caller) (View, err
 	return view(ctx, all, created)
 }
 
-func (s Service) networks() []netip.Prefix { return s.App.Settings().Subscriptions.PrivateNetworks }
+func (s Service) networks() []netip.Prefix { return s.System.Settings().Subscriptions.PrivateNetworks }
 
 // subscription returns the subscription of a request.
 func (s Service) subscription(r Request, by Caller) (sub subscription.Subscription, from subscription.From, err error) {
@@ -71,7 +71,7 @@ func (s Service) subscription(r Request, by Caller) (sub subscription.Subscripti
 		return sub, from, err
 	}
 	zone := cmp.Or(by.Zone, time.Local)
-	node, err := s.App.ParseQueryIn(r.Query, zone)
+	node, err := s.System.ParseQueryIn(r.Query, zone)
 	if err == nil && by.Restrict != nil {
 		node, err = by.Restrict(node)
 	}
@@ -97,17 +97,17 @@ func (s Service) subscription(r Request, by Caller) (sub subscription.Subscripti
 func (r Request) target(networks []netip.Prefix) (subscription.Target, error) {
 	switch {
 	case (r.Queue == "") == (r.URL == ""):
-		return subscription.Target{}, app.InputError{Err: errors.New("expected a queue or a URL to deliver to")}
+		return subscription.Target{}, system.InputError{Err: errors.New("expected a queue or a URL to deliver to")}
 	case r.URL != "":
-		if err := subscriptionrole.CheckURL(r.URL, networks); err != nil {
-			return subscription.Target{}, app.InputError{Err: err}
+		if err := poster.CheckURL(r.URL, networks); err != nil {
+			return subscription.Target{}, system.InputError{Err: err}
 		}
 		return subscription.Target{Kind: subscription.ToURL, URL: r.URL}, nil
 	}
 	t := subscription.Target{Kind: subscription.ToQueue, Queue: r.Queue}
 	if r.MaxBacklog != nil {
 		if *r.MaxBacklog < 0 {
-			return t, app.InputError{Err: fmt.Errorf("a backlog of %d messages: expected 1 or more, or 0 for no limit", *r.MaxBacklog)}
+			return t, system.InputError{Err: fmt.Errorf("a backlog of %d messages: expected 1 or more, or 0 for no limit", *r.MaxBacklog)}
 		}
 		if t.MaxBacklog = *r.MaxBacklog; t.MaxBacklog == 0 {
 			t.MaxBacklog = -1
@@ -118,7 +118,7 @@ func (r Request) target(networks []netip.Prefix) (subscription.Target, error) {
 
 // List returns the subscriptions, sorted by name.
 func (s Service) List(ctx context.Context) ([]View, error) {
-	all, err := s.App.Subscriptions(ctx)
+	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func view(ctx context.Context, all *subscription.Subscriptions, sub subscription
 
 // Show returns a subscription with the number of events that it has not delivered yet.
 func (s Service) Show(ctx context.Context, name string) (View, error) {
-	all, err := s.App.Subscriptions(ctx)
+	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return View{}, err
 	}
@@ -187,7 +187,7 @@ type Change struct {
 // Change does what an operator decided, and returns the subscription, which is zero after its
 // deletion.
 func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (View, error) {
-	all, err := s.App.Subscriptions(ctx)
+	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return View{}, err
 	}
@@ -219,7 +219,7 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 
 // Parked returns the parked messages of a subscription, sorted by position.
 func (s Service) Parked(ctx context.Context, name string) ([]Parked, error) {
-	all, err := s.App.Subscriptions(ctx)
+	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s Service) Parked(ctx context.Context, name string) ([]Parked, error) {
 // ChangeParked lets parked messages be delivered again, or drops them from the list, and
 // returns their number. Without positions it is all of them.
 func (s Service) ChangeParked(ctx context.Context, name string, drop bool, positions []string, by Caller) (int, error) {
-	all, err := s.App.Subscriptions(ctx)
+	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -256,7 +256,7 @@ func (s Service) ChangeParked(ctx context.Context, name string, drop bool, posit
 func inputError(err error) error {
 	var mistake *subscription.Error
 	if errors.As(err, &mistake) {
-		return app.InputError{Err: err}
+		return system.InputError{Err: err}
 	}
 	return err
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/triage"
 )
 
@@ -47,13 +47,13 @@ func (f OpenFailures) Of(queue string) int { return f.counts[queue] }
 
 // Server is the state of the server and of the queues that it indexes.
 type Server struct {
-	app.Status
+	server.Status
 	Waiting int            // messages that are not in the store yet
 	Lag     *time.Duration // of the slowest queue; nil: it is not known
 }
 
 // NewServer sums up the state of the server.
-func NewServer(of app.Status) Server {
+func NewServer(of server.Status) Server {
 	s := Server{Status: of}
 	for _, q := range of.Index {
 		s.Waiting += q.Messages

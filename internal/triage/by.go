@@ -12,8 +12,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/columns"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -50,7 +50,7 @@ func (s Service) ListBy(ctx context.Context, node kql.Node, fields []kql.Field) 
 	for _, field := range fields {
 		by.Fields = append(by.Fields, field.Name)
 	}
-	failures, err := s.App.Failures(ctx)
+	failures, err := Unresolved(ctx, s.System)
 	if err != nil {
 		return by, err
 	}
@@ -88,22 +88,22 @@ func Fields(lang interface {
 ) (fields []kql.Field, err error) {
 	for _, name := range names {
 		if strings.TrimSpace(name) == "" {
-			return nil, app.InputError{Err: errors.New("expected fields, such as headers.tenant,queue")}
+			return nil, system.InputError{Err: errors.New("expected fields, such as headers.tenant,queue")}
 		}
 		field, err := lang.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(fields, func(f kql.Field) bool { return f.Name == field.Name }) {
-			return nil, app.InputError{Err: fmt.Errorf("%s is given twice: expected each field once", field.Name)}
+			return nil, system.InputError{Err: fmt.Errorf("%s is given twice: expected each field once", field.Name)}
 		}
 		if field.Type == kql.Text {
-			return nil, app.InputError{Err: fmt.Errorf("%s has texts, and failures cannot be grouped by it", field.Name)}
+			return nil, system.InputError{Err: fmt.Errorf("%s has texts, and failures cannot be grouped by it", field.Name)}
 		}
 		fields = append(fields, field)
 	}
 	if len(fields) == 0 || len(fields) > MaxFields {
-		return nil, app.InputError{Err: fmt.Errorf("expected one to %d fields", MaxFields)}
+		return nil, system.InputError{Err: fmt.Errorf("expected one to %d fields", MaxFields)}
 	}
 	return fields, nil
 }
@@ -120,7 +120,7 @@ func (g *grouping) read(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	events, err := g.App.Store(ctx)
+	events, err := g.System.Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (g *grouping) read(ctx context.Context, ids []string) error {
 }
 
 func (g *grouping) add(e schemas.Event) error {
-	document, err := columns.Parse(g.App.DocumentFormat().Append(nil, e))
+	document, err := columns.Parse(g.System.DocumentFormat().Append(nil, e))
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (g *grouping) add(e schemas.Event) error {
 	group := g.groups[key]
 	if group == nil {
 		if len(g.groups) == maxFieldGroups {
-			return app.InputError{Err: errors.New("the fields have more than 10,000 different values: choose others, or a query")}
+			return system.InputError{Err: errors.New("the fields have more than 10,000 different values: choose others, or a query")}
 		}
 		group = &FieldGroup{Values: values, First: e.Time}
 		g.groups[key] = group

@@ -19,7 +19,7 @@ type byOutput struct{ Body FailuresBy }
 type FailuresBy ByFields
 
 func (o operations) listBy(ctx context.Context, in *byInput) (*byOutput, error) {
-	fields, err := Fields(o.App, in.Fields)
+	fields, err := Fields(o.System, in.Fields)
 	if err != nil {
 		return nil, err
 	}
@@ -30,13 +30,13 @@ func (o operations) listBy(ctx context.Context, in *byInput) (*byOutput, error) 
 			}
 		}
 	}
-	sel, err := in.Selection(ctx, o.App)
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	by, err := o.ListBy(ctx, sel.Query, fields)
 	if err == nil && len(by.Groups) == 0 {
-		err = o.App.CheckStore(ctx)
+		err = o.System.CheckStore(ctx)
 	}
 	return &byOutput{FailuresBy(by)}, err
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/triage"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -46,7 +46,7 @@ func TestGroupsAreReadTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.Start(t.Context(), app.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestGroupsAreReadTogether(t *testing.T) {
 	})
 	const kinds = 20
 	ids := failures(t, a, kinds)
-	service := triage.Service{App: a}
+	service := triage.Service{System: a}
 	count := func(ids []string) int32 {
 		t.Helper()
 		requests.Store(0)
@@ -81,7 +81,7 @@ func TestGroupsAreReadTogether(t *testing.T) {
 }
 
 // failures stores a failure of each of n groups, and returns the ids of the groups.
-func failures(t *testing.T, a *app.App, n int) (ids []string) {
+func failures(t *testing.T, a *system.System, n int) (ids []string) {
 	t.Helper()
 	store, err := a.Store(t.Context())
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/problem"
 	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // operations are the operations of the HTTP API.
 type operations struct{ Service }
 
 // Register adds the operations on groups of failures to an API.
-func Register(set *operation.Set, a *app.App) {
+func Register(set *operation.Set, a *system.System) {
 	o := operations{Service{a}}
 	operation.Register(set, operation.Operation{
 		Method: http.MethodGet, Path: "/failures/groups", ID: "groupFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
@@ -79,7 +79,7 @@ func visible(ctx context.Context) (kql.Node, error) {
 }
 
 func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	sel, err := in.Selection(ctx, o.App)
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error
 	}
 	found, err := o.List(ctx, sel.Query, may, in.Muted)
 	if err == nil && len(found.Groups) == 0 {
-		err = o.App.CheckStore(ctx)
+		err = o.System.CheckStore(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (o operations) triage(ctx context.Context, in *triageInput) (*triageOutput,
 	access.Describe(ctx, access.Action{Name: "group " + string(d.Decision), Object: "group " + in.Group, Reason: d.Reason})
 	change := failuregroup.Change{Decision: d.Decision, Assignee: d.Assignee, Until: d.Until, Count: d.Count, Reason: d.Reason}
 	if err := change.Check(time.Now()); err != nil {
-		return nil, app.InputError{Err: err}
+		return nil, system.InputError{Err: err}
 	}
 	g, err := o.find(ctx, in.Group)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/reason"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -58,7 +59,7 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 	if upTo > 0 {
 		node = kql.And{node, history.UpTo(upTo)}
 	}
-	failures, err := s.App.Failures(ctx)
+	failures, err := Unresolved(ctx, s.System)
 	if err != nil {
 		return Resolvable{}, err
 	}
@@ -95,21 +96,21 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 // Resolve discards the failures and then records that their groups are resolved, except for
 // groups that have other failures up to the newest one that was there when they were found. A
 // later failure brings its group back.
-func (s Service) Resolve(ctx context.Context, found Resolvable, d app.Decision) (Resolved, error) {
+func (s Service) Resolve(ctx context.Context, found Resolvable, d reason.Decision) (Resolved, error) {
 	change := failuregroup.Change{Decision: failuregroup.Resolved, Reason: d.Reason}
 	if err := change.Check(time.Now()); err != nil {
-		return Resolved{}, app.InputError{Err: err}
+		return Resolved{}, system.InputError{Err: err}
 	}
 	ids := history.EventIDs(found.Failures)
-	done, err := s.App.Discard(ctx, ids, d)
+	done, err := Discard(ctx, s.System, ids, d)
 	result := Resolved{Failures: done.Failures, Resolved: []string{}, Open: []string{}, Queues: done.Queues}
 	if err != nil {
 		return result, err
 	}
-	if result.Missing, err = s.App.AwaitDiscarded(ctx, ids); err != nil {
+	if result.Missing, err = AwaitDiscarded(ctx, s.System, ids); err != nil {
 		return result, err
 	}
-	failures, err := s.App.Failures(ctx)
+	failures, err := Unresolved(ctx, s.System)
 	if err != nil {
 		return result, err
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/eventfilter"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/reason"
 	"github.com/watershipmq/watership/internal/subscriptions"
 	"github.com/watershipmq/watership/internal/wording"
 )
@@ -53,12 +53,6 @@ type GroupsResolved struct {
 	Parked   []ParkedCopies    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
 
-// ParkedCopies are the messages in the parking queue of a route.
-type ParkedCopies struct {
-	Queue    string `json:"queue"`
-	Messages int    `json:"messages"`
-}
-
 func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutput, error) {
 	r := in.Body
 	name := "resolve"
@@ -85,13 +79,13 @@ func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutp
 		queues[g.Queue] += g.Count
 	}
 	if !r.DryRun && len(found.Failures) > 0 {
-		done, err := o.Resolve(ctx, found, app.Decision{Operator: access.FromContext(ctx).Name, Reason: r.Reason})
+		done, err := o.Resolve(ctx, found, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: r.Reason})
 		body.Failures, body.Resolved, body.Open, body.Missing = done.Failures, done.Resolved, done.Open, done.Missing
 		if err != nil {
 			return nil, err
 		}
 	}
-	copies, err := o.App.ParkedCopies(ctx, slices.Sorted(maps.Keys(queues)))
+	copies, err := FindParkedCopies(ctx, o.System, slices.Sorted(maps.Keys(queues)))
 	for _, c := range copies {
 		body.Parked = append(body.Parked, ParkedCopies(c))
 	}
@@ -103,7 +97,7 @@ func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, erro
 	if strings.TrimSpace(r.Query) == "" && len(r.Groups) == 0 && len(r.DSL) == 0 {
 		return Resolvable{}, problem.BadRequest("expected query, dsl or groups", `Give the query "*" to resolve every failure there is.`)
 	}
-	node, err := r.Node(ctx, o.App, eventfilter.TextOfDSL(r.DSL))
+	node, err := r.Node(ctx, o.System, eventfilter.TextOfDSL(r.DSL))
 	if err != nil {
 		return Resolvable{}, err
 	}

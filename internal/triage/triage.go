@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/failuregroup"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Service does the work for one App.
-type Service struct{ App *app.App }
+// Service does the work for one System.
+type Service struct{ System *system.System }
 
 // Group is a group of unresolved failures, with what operators decided about it.
 type Group struct {
@@ -53,10 +53,10 @@ func (s Service) List(ctx context.Context, node, visible kql.Node, withMuted boo
 
 // read returns the finder of failures and the states of groups.
 func (s Service) read(ctx context.Context, visible kql.Node) (failures history.Failures, states failuregroup.States, err error) {
-	if failures, err = s.App.Failures(ctx); err != nil {
+	if failures, err = Unresolved(ctx, s.System); err != nil {
 		return failures, nil, err
 	}
-	events, err := s.App.Store(ctx)
+	events, err := s.System.Store(ctx)
 	if err != nil {
 		return failures, nil, err
 	}
@@ -129,7 +129,7 @@ type GroupDecided struct {
 // not recorded.
 func (s Service) Decide(ctx context.Context, g *Group, change failuregroup.Change, operator string) (GroupDecided, error) {
 	if err := change.Check(time.Now()); err != nil {
-		return GroupDecided{}, app.InputError{Err: err}
+		return GroupDecided{}, system.InputError{Err: err}
 	}
 	if !change.Changes(g.State) {
 		return GroupDecided{Unchanged: true}, nil
@@ -140,21 +140,21 @@ func (s Service) Decide(ctx context.Context, g *Group, change failuregroup.Chang
 
 // record publishes `triaged` events, and waits until the store has them.
 func (s Service) record(ctx context.Context, states []schemas.State) (missing int, err error) {
-	publisher, err := s.App.Publisher(ctx)
+	publisher, err := s.System.Publisher(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var ids []string
 	for _, state := range states {
-		err := publisher.Publish(ctx, s.App.Sign(rabbit.Message{
-			Exchange: s.App.Topology().Events(), RoutingKey: string(schemas.Triaged), Publishing: schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, state),
+		err := publisher.Publish(ctx, s.System.Sign(rabbit.Message{
+			Exchange: s.System.Topology().Events(), RoutingKey: string(schemas.Triaged), Publishing: schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, state),
 		}))
 		if err != nil {
 			return 0, fmt.Errorf("publishing the %s event: %w", schemas.Triaged, err)
 		}
 		ids = append(ids, state.EventID)
 	}
-	events, err := s.App.Store(ctx)
+	events, err := s.System.Store(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -6,32 +6,32 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 )
 
 // RouteSchema reads the schema that the configuration names for the route of a queue, as the
 // next reload would.
-func RouteSchema(a *app.App, queue string) (*bodyschema.Schema, error) {
+func RouteSchema(a *system.System, queue string) (*bodyschema.Schema, error) {
 	routes := a.Settings().Routes
 	i := slices.IndexFunc(routes, func(r config.Route) bool { return r.Queue == queue })
 	if i < 0 {
-		return nil, app.InputError{Err: fmt.Errorf("the configuration has no route of queue %s", queue)}
+		return nil, system.InputError{Err: fmt.Errorf("the configuration has no route of queue %s", queue)}
 	}
 	if routes[i].Schema == "" {
-		return nil, app.InputError{Err: fmt.Errorf("the route of queue %s has no schema", queue)}
+		return nil, system.InputError{Err: fmt.Errorf("the route of queue %s has no schema", queue)}
 	}
 	schema, err := bodyschema.Load(routes[i].Schema)
 	if err != nil {
-		return nil, app.InputError{Err: err}
+		return nil, system.InputError{Err: err}
 	}
 	return schema, nil
 }
 
-// Stored checks the bodies of the messages of a selection of an App's store with the rest of a
+// Stored checks the bodies of the messages of a selection of a System's store with the rest of a
 // Config.
-func Stored(ctx context.Context, a *app.App, cfg Config, sel eventstore.Selection, each func(Failure) error) (Summary, error) {
+func Stored(ctx context.Context, a *system.System, cfg Config, sel eventstore.Selection, each func(Failure) error) (Summary, error) {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return Summary{}, err

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/chart"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // Filter is the part of a page's URL that selects events. It is the same on every page.
@@ -147,7 +147,7 @@ func (f Filter) Body() api.Filter {
 
 // Selected returns the time that the filter selects. Without an end, it ends now.
 func (f Filter) Selected(now time.Time) (chart.Period, error) {
-	p := app.Period{Since: f.Since, From: f.From, To: f.To, Zone: f.Zone}
+	p := system.Period{Since: f.Since, From: f.From, To: f.To, Zone: f.Zone}
 	if p.Since == AllTime {
 		p.Since = ""
 	}

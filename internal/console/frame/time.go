@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/app"
 	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/system"
 )
 
 // FutureTime reads a time of a form, as the fields of a period have it: of the page's zone, or
 // relative to now.
 func FutureTime(text string, zone *time.Location, now time.Time) (time.Time, *problem.Problem) {
-	_, at, err := app.Period{To: text, Zone: zone}.Bounds()
+	_, at, err := system.Period{To: text, Zone: zone}.Bounds()
 	if err != nil {
 		return at, Unprocessable(fmt.Sprintf("%q is no time", text), fmt.Sprintf("Give one such as 2026-05-04 06:00, in %s, or now+2h.", zone))
 	}

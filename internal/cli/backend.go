@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/adopt"
+	"github.com/watershipmq/watership/internal/adoption"
+	"github.com/watershipmq/watership/internal/alerts"
+	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/explain"
+	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/jobs"
+	"github.com/watershipmq/watership/internal/routes"
+	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
+)
+
+// backend is a RabbitMQ system with its store of events. Commands use it by its servers
+// (direct), or through the HTTP API of a watership serve (remote).
+type backend interface {
+	reader
+	discarder
+	triager
+	decider
+	replays
+	subscriber
+	adopter
+
+	// Publish publishes messages in order, at most so many per second (0: no limit),
+	// and returns how many are confirmed.
+	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
+
+	Diagnose(ctx context.Context) ([]doctor.Finding, error)
+	Reload(ctx context.Context) (server.Reloaded, error)
+	RouteStates(ctx context.Context) ([]routestate.State, error)
+	Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error)
+	PauseRoute(ctx context.Context, queue, reason string) error // of pause.All: all routes
+	ResumeRoute(ctx context.Context, queue, reason string) (routes.Resumed, error)
+	PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error)
+	ChangeRoute(ctx context.Context, change routes.PolicyChange) error
+	Alerts(ctx context.Context) (alerts.View, error)
+	TestAlerts(ctx context.Context, receiver, operator string) ([]alerts.Answer, error)
+	Queues(ctx context.Context) []string    // for completion, without Watership's
+	Exchanges(ctx context.Context) []string // likewise
+	Retention() time.Duration               // of published and handled events; 0: for ever
+	Close() error
+}
+
+// language reads queries and the names of fields.
+type language interface {
+	ParseQuery(text string) (kql.Node, error)
+	Fields() (kql.Fields, error)
+	Field(name string) (kql.Field, error)
+	DocumentFormat() schemas.DocumentFormat
+	Aggregate(ctx context.Context, events system.Counts, sel eventstore.Selection, name string, n int) (kql.Field, eventstore.Aggregation, error)
+}
+
+// reader reads events. OpenStore comes first.
+type reader interface {
+	language
+	system.Counts
+	OpenStore(ctx context.Context) error
+
+	// Validate checks bodies with a schema; nil: with the schema of a queue's route.
+	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error)
+
+	Check(ctx context.Context) error // the reason why nothing was found; nil: there is nothing
+	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
+	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
+	Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error)
+	Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error
+	Messages(ctx context.Context, id string) (list []client.Message, more bool, err error)
+	Stream(ctx context.Context, id string, limit int) (history.Stream, error) // limit 0: all messages
+	Whole(ctx context.Context, of schemas.Event) (schemas.Event, error)       // all fields but the body
+	Body(ctx context.Context, id string) ([]byte, error)
+	MayReadBodies() bool
+}
+
+// triager lists groups of unresolved failures, and records decisions about them.
+type triager interface {
+	Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error)
+	Group(ctx context.Context, id string) (*triage.Group, error)
+	FailuresBy(ctx context.Context, node kql.Node, fields []string) (triage.ByFields, error)
+	Triage(ctx context.Context, id string, change failuregroup.Change) (triage.GroupDecided, error)
+	FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error)
+	Resolve(ctx context.Context, found resolvable, reason string) (resolved, error)
+}
+
+// resolvable are unresolved failures that a query or groups select.
+type resolvable struct {
+	client.Resolve
+	count  int
+	groups []triage.ResolvableGroup
+	found  triage.Resolvable // empty: the server knows them
+}
+
+// resolved is the result of a Resolve.
+type resolved struct {
+	failures int                   // whose events are confirmed
+	groups   []string              // ids of groups that are resolved
+	open     []string              // ids of groups with other failures
+	missing  int                   // events that the store does not have yet
+	parked   []triage.ParkedCopies // which stay there
+}
+
+// discarder finds and discards unresolved failures.
+type discarder interface {
+	FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error)
+	Discard(ctx context.Context, found failures, reason string) (discarded, error)
+}
+
+// failures are unresolved failures that a query or ids select.
+type failures struct {
+	client.Failures
+	count   int
+	queues  map[string]int
+	unknown []string // ids that name nothing
+	events  []string // ids of the failures; nil: the server knows them
+}
+
+// discarded is the result of a Discard.
+type discarded struct {
+	failures int                   // whose events are confirmed
+	missing  int                   // events that the store does not have yet
+	parked   []triage.ParkedCopies // which stay there
+}
+
+// decider lists messages that wait for their next attempt, and decides about them.
+type decider interface {
+	WaitingGroups(ctx context.Context, node kql.Node) ([]*waiting.Group, error)
+	Waiting(ctx context.Context, node kql.Node) ([]waiting.Message, error)
+	FindWaiting(ctx context.Context, wanted client.Waiting, d waiting.Decision) (waitingFound, error)
+	DecideWaiting(ctx context.Context, found waitingFound, d waiting.Decision) (waitingDecided, error)
+}
+
+// waitingFound are waiting messages that a query or ids select.
+type waitingFound struct {
+	client.Waiting
+	count    int
+	queues   map[string]int
+	unknown  []string          // ids of messages that do not wait
+	messages []waiting.Message // nil: the server knows them
+}
+
+// waitingDecided is the result of a DecideWaiting.
+type waitingDecided struct {
+	decided int
+	gone    int // messages that were due in the meantime
+	missing int // events that the store does not have yet
+}
+
+// subscriber works with subscriptions.
+type subscriber interface {
+	Subscribe(ctx context.Context, r subscriptions.Request, by subscriptions.Caller) (subscriptions.View, error)
+	Subscriptions(ctx context.Context) ([]subscriptions.View, error)
+	Subscription(ctx context.Context, name string) (subscriptions.View, error)
+	ChangeSubscription(ctx context.Context, name string, change subscriptions.Change, by subscriptions.Caller) (subscriptions.View, error)
+	ParkedMessages(ctx context.Context, name string) ([]subscriptions.Parked, error)
+
+	// FollowTo delivers the events of a query to a queue until ctx ends, without a record.
+	FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error
+
+	ChangeParked(ctx context.Context, name string, drop bool, positions []string, by subscriptions.Caller) (int, error)
+}
+
+// adopter takes in the failed messages of other systems.
+type adopter interface {
+	PreviewAdoption(ctx context.Context, r adoption.Request) (adopt.Result, error)
+	Adopt(ctx context.Context, r adoption.Request, follow bool) (adopt.Result, error)
+}
+
+// replays plans and runs jobs.
+type replays interface {
+	Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (client.Plan, error)
+
+	// Start creates the job of a plan and runs it to its end, or pauses it after so
+	// many messages (0: not). The job has no id if it could not be created.
+	Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error)
+
+	// Resume runs the rest of a job.
+	Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error)
+
+	Jobs(ctx context.Context) iter.Seq2[replayer.Job, error]
+	Job(ctx context.Context, id string) (replayer.Job, error)
+	Cancel(ctx context.Context, id, reason string) (replayer.Job, error)
+	Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error)
+}

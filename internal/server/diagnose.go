@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/routes"
+	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// Diagnose runs every check of doctor on a System with its handlers. It changes nothing.
+func Diagnose(ctx context.Context, sys *system.System, handlers pipeline.Config) []doctor.Finding {
+	return doctor.Run(ctx, diagnosis(sys, handlers))
+}
+
+// Diagnose runs every check of doctor on the running server. It changes nothing.
+func (s *Server) Diagnose(ctx context.Context) []doctor.Finding {
+	return Diagnose(ctx, s.System, s.Handlers())
+}
+
+// diagnosis returns what doctor checks of a System with its handlers.
+func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
+	settings, secrets := sys.Settings(), sys.Secrets()
+	storeKind := "Elasticsearch"
+	if settings.Store.URL.File() != "" {
+		storeKind = "SQLite"
+	}
+	service := routes.Service{System: sys, Handlers: func() pipeline.Config { return handlers }}
+	return doctor.Config{
+		Settings: settings, Topology: sys.Topology(), Pipeline: handlers, Login: sys.Login(), VHost: sys.VHost(),
+		StateKeys: secrets.StateKeys, Client: secrets.ManagementClient(), StoreKind: storeKind, Timeout: system.RequestTimeout,
+		Files:         func() error { return CheckFiles(sys) },
+		Embedded:      sys.Broker("").Instance != "" || settings.AMQP.URL.IsEmbedded(),
+		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return sys.Dial(ctx) },
+		Management:    sys.Management,
+		OpenStore:     func(ctx context.Context) (doctor.Store, error) { return sys.Store(ctx) },
+		Ready:         func(ctx context.Context) (string, error) { return askServer(ctx, settings.HTTP, "/readyz") },
+		Routes:        func(ctx context.Context) ([]routestate.State, error) { return service.States(ctx, false) },
+		Subscriptions: sys.Subscriptions,
+	}
+}
+
+// checkLimits returns an error with every limit by which the broker may drop messages,
+// and the command that removes it.
+func checkLimits(ctx context.Context, sys *system.System) error {
+	var limits []error
+	for _, f := range doctor.Limits(ctx, diagnosis(sys, routes.Handlers(sys))) {
+		limits = append(limits, errors.New(f.Detail+"\n  → "+f.Remedy))
+	}
+	return errors.Join(limits...)
+}
+
+// reportLimits logs the limits by which the broker may drop messages, once the queues are
+// declared. The server goes on: to record and retry nothing would lose more.
+func (s *Server) reportLimits(ctx context.Context) error {
+	select {
+	case <-s.handlers.Running():
+	case <-ctx.Done():
+		return nil
+	}
+	for _, f := range doctor.Limits(ctx, diagnosis(s.System, s.Handlers())) {
+		s.Logger().Error("the broker may drop messages: "+f.Detail, "remedy", f.Remedy)
+	}
+	return nil
+}
+
+func (s *Server) logExposures() {
+	for _, e := range doctor.Exposures(s.settings) {
+		s.Logger().Warn("a secret is exposed: "+e.Detail, "remedy", e.Remedy)
+	}
+}

@@ -1,0 +1,321 @@
+// Package server runs what serve runs: the handlers, the indexer, subscriptions and alerts,
+// and http.listen with its metrics, the API and the console. It also prepares the servers for that.
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/alerts"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/gctuning"
+	"github.com/watershipmq/watership/internal/overflow"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/routeconfig"
+	"github.com/watershipmq/watership/internal/routes"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Config adds to the configuration of a System.
+type Config struct {
+	Taps   []pipeline.Tap
+	Routes []pipeline.Route
+
+	// Reload reads the configuration again for Server.Reload. Nil: it cannot be reloaded.
+	Reload func() (config.Config, error)
+
+	// FreePort is whether http.listen may be another port, if its own is in use.
+	FreePort bool
+}
+
+// Faces are the ways by which others use a running server. Those that are nil do not exist.
+type Faces struct {
+	// API serves the paths below /api/ on http.listen.
+	API API
+
+	// Pages serves the other paths of http.listen to browsers. Its files below /static/ need
+	// no permission.
+	Pages Pages
+
+	// Run runs with the server, which stops when Run returns an error.
+	Run func(ctx context.Context) error
+}
+
+// Pages are the pages for browsers, and the URL of their style sheet.
+type Pages interface {
+	http.Handler
+	Stylesheet() string
+}
+
+// API is an HTTP API. Run runs what its requests started until ctx ends.
+type API interface {
+	http.Handler
+	access.Needs
+	Run(ctx context.Context) error
+}
+
+// New makes a Server of a System, which Run runs. Errors in the settings and in the files that
+// they name are InputErrors.
+func New(ctx context.Context, sys *system.System, cfg Config) (*Server, error) {
+	s := &Server{
+		System: sys, settings: sys.Settings(), more: routesAndTaps{cfg.Routes, cfg.Taps}, freePort: cfg.FreePort,
+		registry: prometheus.NewRegistry(), audit: &auditor{System: sys}, started: time.Now(),
+	}
+	files, err := routeconfig.Read(s.settings.Routes, s.settings.Roles)
+	if err != nil {
+		return nil, system.InputError{Err: err}
+	}
+	s.reloading = reloading{
+		load: cfg.Reload, started: s.settings, loaded: s.settings, routes: routeconfig.State{Settings: s.settings, Files: files}, requests: make(chan chan<- reloadResult),
+	}
+	if s.alerts, err = (alerts.Service{System: sys}).Role(); err != nil {
+		return nil, err
+	}
+	handlers := s.handlersWith(s.settings, files)
+	if s.has(role.Index) {
+		if s.events, err = sys.Store(ctx); err != nil {
+			return nil, err
+		}
+	}
+	handlers.Registerer = s.registry
+	s.config.Store(&handlers)
+	s.handlers, err = pipeline.New(handlers)
+	return s, err
+}
+
+// Handlers returns the configuration of the handlers that run.
+func (s *Server) Handlers() pipeline.Config { return *s.config.Load() }
+
+// Run runs the configured roles in one process until ctx ends. With all of them:
+//
+//	publishers ─► exchange ─► route's queue ─► handler ─── ok ────────► `handled` event
+//	                 │            ▲                │ error
+//	                 │ tap        │                ├─ again ─► wait.<ms> ──► due ─┐
+//	                 ▼            └── retry ◄──────┼──────────────────────────────┘
+//	               index                           └─ never ─► poison ─► `poisoned` event
+//	                 │                                                        │
+//	                 └──────────► indexer ◄── log ◄── events ◄────────────────┘
+//	                                 │
+//	                                 ▼
+//	                         the store
+//
+// pipeline has the handlers, indexer the rest; they share nothing but the broker.
+func (s *Server) Run(ctx context.Context, faces Faces) (err error) {
+	defer s.Embedded().CloseExternalAfter(ctx)()
+	s.logExposures()
+	guard, err := s.newGuard(faces)
+	if err != nil {
+		return err
+	}
+	if s.tls, err = serverTLS(s.settings.HTTP.TLS, s.Logger()); err != nil {
+		return err
+	}
+	if s.http, err = listen(s.settings.HTTP.Listen, s.freePort); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range s.parts(faces) {
+		group.Go(func() error { return part(ctx) })
+	}
+	group.Go(func() error { return s.serveHTTP(ctx, faces, guard) })
+	s.Logger().Info("serving", "broker", s.settings.AMQP.URL, "store", s.settings.Store.URL, "roles", s.settings.Roles,
+		"routes", len(s.settings.Routes), "tapped", len(s.settings.Tap.Exchanges))
+	err = group.Wait()
+	s.Logger().Info("stopped")
+	return err
+}
+
+// parts returns the functions that run until the context of Run ends.
+func (s *Server) parts(faces Faces) []func(context.Context) error {
+	parts := []func(context.Context) error{
+		s.tuneGC, s.handle, s.reportLimits, s.watchPolicies, s.serveReloads, s.measureSubscriptions, s.Embedded().WatchFolder, s.Embedded().WatchListeners,
+	}
+	if s.has(role.Index) {
+		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
+	}
+	if s.has(role.Subscriptions) {
+		parts = append(parts, s.runSubscriptions)
+	}
+	if s.alerts != nil {
+		parts = append(parts, func(ctx context.Context) error { return s.alerts.Run(ctx, s) })
+	}
+	if faces.API != nil {
+		parts = append(parts, faces.API.Run)
+	}
+	if faces.Run != nil {
+		parts = append(parts, faces.Run)
+	}
+	return parts
+}
+
+// tuneGC gives the garbage collector the memory that serve may take.
+func (s *Server) tuneGC(ctx context.Context) error {
+	indexing := 0
+	if s.has(role.Index) {
+		indexing = s.settings.Index.Memory
+	}
+	gctuning.Follow(ctx, gctuning.ServeLimit(indexing))
+	return nil
+}
+
+// routesAndTaps are routes and taps in addition to those of the configuration.
+type routesAndTaps struct {
+	routes []pipeline.Route
+	taps   []pipeline.Tap
+}
+
+// handlersWith returns the pipeline of the roles, with the additional taps and routes.
+func (s *Server) handlersWith(settings config.Config, files routeconfig.Files) pipeline.Config {
+	handlers := routes.HandlersWith(s.System, settings, files)
+	handlers.Tap = append(handlers.Tap, s.more.taps...)
+	handlers.Routes = append(handlers.Routes, s.more.routes...)
+	return withRoles(handlers, settings.Roles)
+}
+
+// extends reports whether the route of a queue is an additional one.
+func (s *Server) extends(queue string) bool {
+	return slices.ContainsFunc(s.more.routes, func(r pipeline.Route) bool { return r.Queue == queue })
+}
+
+// handle runs the handlers, unless setup has to run first.
+func (s *Server) handle(ctx context.Context) error {
+	refused := s.checkFormerQueues(ctx)
+	if refused != nil {
+		ended, end := context.WithCancel(ctx)
+		end()
+		ctx = ended // Run closes its connections
+	}
+	return errors.Join(refused, s.handlers.Run(ctx))
+}
+
+// watchOverflow records dropped copies until ctx ends, if copies may be dropped at all.
+func (s *Server) watchOverflow(ctx context.Context) (err error) {
+	if s.Topology().IndexLimit == 0 {
+		return nil
+	}
+	conn, err := s.Open("recording gaps", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	management, err := s.Management()
+	if err != nil {
+		return err
+	}
+	watcher := overflow.Watcher{
+		Topology: s.Topology(), VHost: s.VHost(), Connection: conn, Publisher: publisher, Management: management,
+		Logger: s.Logger(), Sign: s.Sign, Lag: s.indexLag, Registerer: s.registry,
+	}
+	return watcher.Run(ctx, s.handlers.Running())
+}
+
+// index runs the indexer once the topology is declared.
+func (s *Server) index(ctx context.Context) (err error) {
+	select {
+	case <-s.handlers.Running():
+	case <-ctx.Done():
+		return nil
+	}
+	if err := s.installTemplates(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	consuming, err := s.Open("indexing", true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, consuming.Close()) }()
+	sending, err := s.Open("setting aside", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sending.Close()) }()
+	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	source, err := s.SourceOf(ctx, consuming)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	cfg := indexerConfig(s.System, source)
+	cfg.Broker = rabbit.Consumer{Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag()}
+	cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
+	x := indexer.New(cfg)
+	s.indexing.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
+	return x.Run(ctx)
+}
+
+func indexerConfig(sys *system.System, source string) indexer.Config {
+	settings := sys.Settings()
+	return indexer.Config{
+		Classic: settings.Topology.QueueType == "classic" || sys.Topology().ClassicIndex,
+		Logger:  sys.StoreLogger(), Format: sys.DocumentFormat(), Memory: settings.Index.Memory, Retention: sys.Retention(),
+		Decoder: schemas.Decoder{
+			Source: source, VHost: sys.VHost(), Topology: sys.Topology(), Keys: sys.Secrets().StateKeys,
+			Fingerprints: settings.Fingerprint, TimeHeaders: settings.Index.TimeHeaders, Streams: sys.Streams(),
+		},
+		Batch: indexer.Batch{
+			Events: settings.Index.Batch.Events, Bytes: settings.Index.Batch.Bytes, Wait: settings.Index.Batch.Wait,
+		},
+	}
+}
+
+const installInterval = 2 * time.Second
+
+// installTemplates waits for a store that is unavailable.
+func (s *Server) installTemplates(ctx context.Context) error {
+	for warned := false; ; warned = true {
+		err := s.events.Install(ctx)
+		var failed *eventstore.Error
+		if err == nil || !errors.As(err, &failed) || failed.Kind == eventstore.BadRequest {
+			return ignoreEnd(ctx, err)
+		}
+		if !warned {
+			s.StoreLogger().Warn("waiting for the store; messages stay in their queues", "store", s.settings.Store.URL, "error", err)
+		}
+		select {
+		case <-time.After(installInterval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+const retainInterval = time.Minute
+
+// applyRetention removes events older than the retention until ctx ends, or notes which ones the store
+// has removed by itself.
+func (s *Server) applyRetention(ctx context.Context) error {
+	ticker := time.NewTicker(retainInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := s.events.Retain(ctx); err != nil && ctx.Err() == nil {
+			s.Logger().Warn("removing old events failed; trying again", "error", err)
+		}
+	}
+}
+
+// ignoreEnd drops an error after the end of ctx: being stopped is no failure.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

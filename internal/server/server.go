@@ -1,0 +1,279 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/alerts"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// Server runs the configured roles of a System in one process. On http.listen it answers
+// whether it is alive and ready, and serves its metrics.
+type Server struct {
+	*system.System
+	settings config.Config // of the start
+	more     routesAndTaps
+	freePort bool
+	config   atomic.Pointer[pipeline.Config]
+	registry *prometheus.Registry
+	events   system.EventStore // nil without the role that indexes
+	handlers *pipeline.Pipeline
+	indexing atomic.Pointer[indexing] // nil until it begins
+	alerts   *alerts.Role             // nil: another process has it
+	http     net.Listener             // nil: http.listen is off
+	tls      *tls.Config              // of http.listen; nil: none
+	audit    *auditor                 // records for the guard of http.listen
+	started  time.Time
+
+	standstill standstill // of indexing
+
+	reloading reloading
+	reloaded  atomic.Pointer[Reloaded] // nil: it was not reloaded
+}
+
+// Address returns the address of http.listen; nil if it is off.
+func (s *Server) Address() net.Addr {
+	if s.http == nil {
+		return nil
+	}
+	return s.http.Addr()
+}
+
+// Registerer returns the registry of the metrics that http.listen serves.
+func (s *Server) Registerer() prometheus.Registerer { return s.registry }
+
+// indexing is a running indexer and the connections that it uses.
+type indexing struct {
+	*indexer.Indexer
+	connections []*rabbit.Connection
+}
+
+// serverTimeout bounds the requests to the servers for one HTTP request.
+const serverTimeout = 3 * time.Second
+
+// Bounds of http.listen: a client that sends or reads nothing, and any number of
+// clients, take no file descriptors that handlers need. The guard admits 32 requests at a time.
+const (
+	listenConnections = 64
+	listenEach        = 48 // of one address
+	listenTimeout     = 5 * time.Second
+	listenHeaderBytes = 128 << 10 // a query of 4,000 characters has up to 48,000 bytes in a URL
+)
+
+// newHTTPServer makes the HTTP server of http.listen. The guard gives the requests that it
+// passes on more time.
+func newHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: listenHeaderBytes, ReadHeaderTimeout: listenTimeout,
+		ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, IdleTimeout: listenTimeout, ConnContext: withConnection,
+	}
+}
+
+// listen opens http.listen; nil if it is off.
+func listen(address string, freePort bool) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if host, _, _ := net.SplitHostPort(address); freePort && errors.Is(err, syscall.EADDRINUSE) {
+		listener, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("http.listen %s: %w", address, err)
+	}
+	return &connections{Listener: listener, all: listenConnections, each: listenEach}, nil
+}
+
+// serveHTTP serves http.listen until ctx ends.
+func (s *Server) serveHTTP(ctx context.Context, faces Faces, guard *access.Guard) (err error) {
+	if s.http == nil {
+		return nil
+	}
+	defer s.http.Close()
+	watching, err := s.Open("watching", false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, watching.Close()) }()
+	s.audit.conn, s.audit.publisher = watching, rabbit.NewPublisher(watching, rabbit.PublisherConfig{})
+	defer func() { err = errors.Join(s.audit.publisher.Close(), err) }()
+	server := newHTTPServer(s.routes(newGauges(s, watching), faces, guard))
+	server.ErrorLog = slog.NewLogLogger(s.Logger().Handler(), slog.LevelDebug) // of connections that fail
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	serve := server.Serve
+	if s.tls != nil {
+		server.TLSConfig = s.tls
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	if err := serve(s.http); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving http.listen: %w", err)
+	}
+	return nil
+}
+
+// routes serves health checks and metrics to everybody, and everything else to whom the
+// guard admits.
+func (s *Server) routes(live *gauges, faces Faces, guard *access.Guard) http.Handler {
+	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout})
+	var updates singleflight.Group // several scrapes at once ask the servers once
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthHandler(s.stalled, nil))
+	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describe))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		_, _, _ = updates.Do("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serverTimeout)
+			defer cancel()
+			live.update(ctx)
+			return nil, nil
+		})
+		metrics.ServeHTTP(w, r)
+	})
+	admitted := http.NewServeMux()
+	if faces.API != nil {
+		admitted.Handle("/api/", faces.API)
+	}
+	if faces.Pages != nil {
+		admitted.Handle("/", faces.Pages)
+		mux.Handle("GET /static/", faces.Pages)
+	}
+	mux.Handle("/", guard.Handler(keepConnection(admitted)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		access.SetHeaders(w.Header())
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// healthHandler responds with one line: ok, or the problem. After ok there may be more
+// lines, about states that are no problem of serve. more may be nil.
+func healthHandler(check func(context.Context) error, more func() []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), serverTimeout)
+		defer cancel()
+		if err := check(ctx); err != nil {
+			http.Error(w, wording.OneLine(err.Error()), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+		if more == nil {
+			return
+		}
+		for _, line := range more() {
+			fmt.Fprintln(w, wording.OneLine(line))
+		}
+	}
+}
+
+// describe describes routes that are paused or stand by, and a reload that failed.
+func (s *Server) describe() []string {
+	var lines []string
+	if r := s.reloaded.Load(); r != nil && r.Problem != "" {
+		lines = append(lines, doctor.NotReloaded+r.Problem)
+	}
+	for _, route := range s.handlers.Routes() {
+		if route.PausedByHand {
+			lines = append(lines, fmt.Sprintf("the route of queue %s is paused by an operator", route.Queue))
+		}
+		if !route.Paused.IsZero() {
+			lines = append(lines, fmt.Sprintf("the route of queue %s is paused since %s: %s", route.Queue, route.Paused.UTC().Format(time.RFC3339), route.Error))
+		}
+		if !route.Standby.IsZero() {
+			lines = append(lines, fmt.Sprintf("%s%s since %s: another process handles its messages in order", doctor.StandsBy, route.Queue, route.Standby.UTC().Format(time.RFC3339)))
+		}
+	}
+	return lines
+}
+
+// stalled returns an error that only a new process can end. An unavailable RabbitMQ or
+// store is none.
+func (s *Server) stalled(context.Context) error {
+	if running := s.indexing.Load(); running != nil {
+		return running.Stalled()
+	}
+	return nil
+}
+
+// Ready returns an error unless all parts consume and the store takes documents.
+func (s *Server) Ready(ctx context.Context) error {
+	if err := s.brokerError(); err != nil {
+		return err
+	}
+	if err := s.handlers.Held(); err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	if err := s.handlers.Unconsumed(); err != nil {
+		return err
+	}
+	if !s.has(role.Index) {
+		return nil
+	}
+	if err := s.events.Check(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := doctor.IndexHealth(ctx, s.events); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	running := s.indexing.Load()
+	if running == nil {
+		return errors.New("the indexer does not consume yet")
+	}
+	if err := running.StoreError(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return s.indexingError(ctx, running)
+}
+
+// brokerError returns an error unless every connection is open and the handlers
+// consume.
+func (s *Server) brokerError() error {
+	lost := s.handlers.Err()
+	if running := s.indexing.Load(); running != nil {
+		for _, conn := range running.connections {
+			if err := conn.Err(); err != nil && lost == nil {
+				lost = err
+			}
+		}
+	}
+	if lost != nil {
+		return fmt.Errorf("broker: %w", lost)
+	}
+	select {
+	case <-s.handlers.Running():
+		return nil
+	default:
+		return errors.New("the handlers do not consume yet")
+	}
+}
+
+// indexLag returns the indexer's lag, or the time since the start if the indexer could
+// not begin yet.
+func (s *Server) indexLag(queue string, waiting int) time.Duration {
+	if running := s.indexing.Load(); running != nil {
+		return running.Lag(queue, waiting)
+	}
+	if waiting == 0 {
+		return 0
+	}
+	return time.Since(s.started)
+}

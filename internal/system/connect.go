@@ -1,0 +1,159 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// Connection returns the System's connection, which is closed with the System. It connects in
+// the background and reconnects.
+func (s *System) Connection() (*rabbit.Connection, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connection(s.logger)
+}
+
+// connection opens the connection if it is not open. It uses amqp.url, so that the
+// embedded broker limits it like any client.
+func (s *System) connection(logger *slog.Logger) (*rabbit.Connection, error) {
+	if s.conn != nil {
+		return s.conn, nil
+	}
+	if s.running.noBroker != nil {
+		return nil, s.running.noBroker
+	}
+	cfg := s.Broker(s.name)
+	cfg.Logger = logger
+	conn, err := rabbit.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.conn = conn
+	s.closers = append(s.closers, conn.Close)
+	return conn, nil
+}
+
+// Dial returns the System's connection once it is open. It returns the first failure to
+// connect, while the connection goes on trying for later callers. Callers wait without
+// the lock, each for its own ctx.
+func (s *System) Dial(ctx context.Context) (*rabbit.Connection, error) {
+	s.mu.Lock()
+	conn, err := s.connection(nil)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitOpen(ctx, conn); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// BrokerError is returned when RabbitMQ cannot be reached.
+type BrokerError struct{ Err error }
+
+// Error implements error.
+func (e *BrokerError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *BrokerError) Unwrap() error { return e.Err }
+
+// dialPoll is how often awaitOpen checks whether the broker has answered.
+const dialPoll = 10 * time.Millisecond
+
+func (s *System) awaitOpen(ctx context.Context, conn *rabbit.Connection) error {
+	ctx, cancel := WithTimeout(ctx)
+	defer cancel()
+	first := conn.Err()
+	for err := first; ; err = conn.Err() {
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return &BrokerError{fmt.Errorf("connecting to %s: %w", s.settings.AMQP.URL, context.Cause(ctx))}
+		case hasCause(err) || err.Error() != first.Error():
+			return &BrokerError{fmt.Errorf("connecting to %s: %w", s.settings.AMQP.URL, err)}
+		}
+		select {
+		case <-time.After(dialPoll):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// hasCause reports whether a connection attempt has failed. Before that, the error only
+// says that there is no connection yet.
+func hasCause(err error) bool {
+	var network *net.OpError
+	var broker *amqp091.Error
+	return errors.As(err, &network) || errors.As(err, &broker) || errors.Unwrap(err) != nil
+}
+
+// Publisher returns the publisher on the System's connection, which is closed with the System.
+func (s *System) Publisher(ctx context.Context) (*rabbit.Publisher, error) {
+	conn, err := s.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.publisher == nil {
+		s.publisher = rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+		s.closers = append(s.closers, s.publisher.Close)
+	}
+	return s.publisher, nil
+}
+
+// Open opens a connection for a part of a running server, past the limits of the
+// embedded broker.
+func (s *System) Open(purpose string, consuming bool) (*rabbit.Connection, error) {
+	cfg := s.Broker(purpose)
+	cfg.URL, cfg.Logger, cfg.LargeFrames = s.ServerURL(), s.logger, consuming
+	return rabbit.Open(cfg)
+}
+
+// Broker returns the configuration of a connection to amqp.url.
+func (s *System) Broker(name string) rabbit.Config {
+	return rabbit.Config{URL: s.settings.AMQP.URL.Reveal(), TLS: s.secrets.AMQPTLS, Name: "watership " + name, Instance: s.running.instance}
+}
+
+// ServerURL returns the URL at which a running server reaches the broker.
+func (s *System) ServerURL() string {
+	if url := s.embedded.URL(); url != "" {
+		return url
+	}
+	return s.settings.AMQP.URL.Reveal()
+}
+
+// Management returns a client of RabbitMQ's HTTP API.
+func (s *System) Management() (*rabbit.Management, error) {
+	if s.running.noBroker != nil {
+		return nil, s.running.noBroker
+	}
+	return rabbit.NewManagement(s.settings.AMQP.ManagementURL.Reveal(), s.secrets.ManagementClient())
+}
+
+// Source returns the name of the RabbitMQ system, which every event has.
+func (s *System) Source(ctx context.Context) (string, error) {
+	conn, err := s.Connection()
+	if err != nil {
+		return "", err
+	}
+	return s.SourceOf(ctx, conn)
+}
+
+// SourceOf is Source by another connection.
+func (s *System) SourceOf(ctx context.Context, conn *rabbit.Connection) (string, error) {
+	if s.settings.Source != "" {
+		return s.settings.Source, nil
+	}
+	return conn.Source(ctx)
+}

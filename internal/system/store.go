@@ -1,0 +1,97 @@
+package system
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/quantity"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// EventStore is the store as all parts need it; package sqlite documents its methods,
+// and package elastic where they differ.
+type EventStore interface {
+	indexer.Store
+	replayer.Store
+	replayer.Jobs
+
+	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
+	Records(ctx context.Context, kind string) iter.Seq2[[]byte, error]
+
+	Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error)
+	Install(ctx context.Context) error
+	Check(ctx context.Context) error
+	Clock(ctx context.Context) (time.Time, error)
+	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
+	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
+	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
+	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
+	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
+	Retain(ctx context.Context) (removed int64, err error)
+	Removed(ctx context.Context, source string) (eventstore.Removed, error)
+}
+
+// Store returns the store of store.url, which is closed with the System.
+func (s *System) Store(ctx context.Context) (EventStore, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.events != nil {
+		return s.events, nil
+	}
+	opened, err := s.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.events = opened
+	s.closers = append(s.closers, opened.Close)
+	return opened, nil
+}
+
+func (s *System) openStore(ctx context.Context) (interface {
+	EventStore
+	io.Closer
+}, error,
+) {
+	cfg, labels := s.settings.Store, s.DocumentFormat().LabelFields()
+	if path := cfg.URL.File(); path != "" {
+		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.Retention(), Labels: labels, Logger: s.logger})
+	}
+	retention := map[schemas.Stream]string{}
+	for stream, kept := range s.Retention() {
+		retention[stream] = quantity.FormatDuration(kept)
+	}
+	return elastic.Open(elastic.Config{
+		URLs: []string{cfg.URL.Reveal()}, Stream: cfg.Stream, Retention: retention, Labels: labels, Logger: s.logger,
+		TLS: s.secrets.StoreTLS, Username: cfg.Username, Password: s.secrets.StorePassword, APIKey: s.secrets.StoreAPIKey,
+	})
+}
+
+// CheckStore returns the error of the store that an empty result may be due to.
+func (s *System) CheckStore(ctx context.Context) error {
+	events, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return events.Check(ctx)
+}
+
+// Retention returns the retention of each stream, without streams that are kept for
+// ever.
+func (s *System) Retention() map[schemas.Stream]time.Duration {
+	retention := map[schemas.Stream]time.Duration{}
+	for stream, kept := range map[schemas.Stream]time.Duration{
+		schemas.Traffic: s.settings.Store.Retention.Traffic, schemas.Failures: s.settings.Store.Retention.Failures,
+	} {
+		if kept > 0 {
+			retention[stream] = kept
+		}
+	}
+	return retention
+}

@@ -1,0 +1,251 @@
+// Package system opens what the parts of Watership share, each once: the settings and their
+// secrets, the connection to RabbitMQ, the store, and the language of queries.
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/embedded"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/streamid"
+	"github.com/watershipmq/watership/subscription"
+)
+
+// Config holds the settings of a System.
+type Config struct {
+	Settings config.Config
+
+	// Name is part of the name of the System's connection on RabbitMQ's management page.
+	Name string
+
+	// Logger logs the problems of connections and of the running parts.
+	Logger *slog.Logger
+
+	// StoreLogger logs problems that keep events out of the store. Nil: Logger.
+	StoreLogger *slog.Logger
+
+	// Programs run the programs of replays. Nil: this process runs them, without a limit of
+	// memory.
+	Programs *transform.Processes
+
+	// Broker limits the embedded broker that Start makes.
+	Broker broker.Limits
+}
+
+// System opens connections to RabbitMQ and the store when they are first asked for. A
+// second caller gets the same connection.
+type System struct {
+	Language
+	settings    config.Config
+	name        string
+	logger      *slog.Logger
+	storeLogger *slog.Logger
+	topology    schemas.Topology
+	login       string
+	vhost       string
+	secrets     secret.Secrets
+	programs    *transform.Processes
+	embedded    *embedded.Broker // broker of this process; nil: none
+	running     running          // broker of another process
+
+	current atomic.Pointer[config.Config] // settings with the latest routes and policies; nil: they are as at the start
+
+	mu        sync.Mutex // guards the fields below
+	events    EventStore
+	conn      *rabbit.Connection
+	publisher *rabbit.Publisher
+
+	subscriptions *subscription.Subscriptions
+
+	closers []func() error // in the order of opening
+}
+
+// New makes a System that uses the servers of the configuration, or the embedded broker
+// and the store of the process that runs on the data folder. It asks no server. Errors
+// in settings are InputErrors.
+func New(cfg Config) (*System, error) {
+	settings, found, err := findRunning(cfg.Settings.Clone())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Settings = settings
+	s, err := newSystem(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.running = found
+	return s, nil
+}
+
+// Start makes a System for a server. If amqp.url is embedded://, it starts the embedded
+// broker, which Close ends.
+func Start(ctx context.Context, cfg Config) (*System, error) {
+	cfg.Settings = cfg.Settings.Clone()
+	e, err := embedded.Start(ctx, &cfg.Settings, broker.Config{Logger: cfg.Logger, Limits: cfg.Broker})
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSystem(cfg)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	s.embedded = e
+	s.closers = append(s.closers, e.Close)
+	return s, nil
+}
+
+func newSystem(cfg Config) (*System, error) {
+	settings := cfg.Settings
+	files, err := secret.Read(&settings)
+	if err != nil {
+		return nil, InputError{err}
+	}
+	var uri amqp091.URI
+	if !settings.AMQP.URL.IsEmbedded() {
+		if uri, err = amqp091.ParseURI(settings.AMQP.URL.Reveal()); err != nil {
+			return nil, InputErrorf("amqp.url %s cannot be read", settings.AMQP.URL)
+		}
+		if _, err := rabbit.NewManagement(settings.AMQP.ManagementURL.Reveal(), nil); err != nil {
+			return nil, InputErrorf("amqp.management_url: %w", err)
+		}
+	}
+	s := &System{
+		Language: Language{formatOf(settings.Clone().Index)}, settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
+		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs,
+	}
+	if s.storeLogger == nil {
+		s.storeLogger = s.logger
+	}
+	return s, nil
+}
+
+func formatOf(index config.Index) schemas.DocumentFormat {
+	return schemas.DocumentFormat{
+		Labels: index.Labels, NumericLabels: index.NumericLabels,
+		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
+	}
+}
+
+func topologyOf(settings config.Config) schemas.Topology {
+	topology := schemas.Topology{Prefix: settings.Topology.Prefix}
+	if settings.Tap.WhenFull == "drop_oldest" {
+		topology.IndexLimit = int64(settings.Tap.Limit)
+	}
+	topology.ClassicIndex = settings.Topology.QueueType != "classic" && settings.Tap.QueueType == "classic"
+	return topology
+}
+
+// Settings returns the configuration with the addresses in use.
+func (s *System) Settings() config.Config { return s.configured().Clone() }
+
+// Replace replaces the settings after a reload. The settings of servers stay as they are.
+func (s *System) Replace(settings config.Config) { s.current.Store(&settings) }
+
+// configured returns the settings with the latest routes and policies. The others are the settings of
+// the start.
+func (s *System) configured() *config.Config {
+	if latest := s.current.Load(); latest != nil {
+		return latest
+	}
+	return &s.settings
+}
+
+// Topology returns the names of Watership's exchanges and queues.
+func (s *System) Topology() schemas.Topology { return s.topology }
+
+// VHost returns the virtual host of amqp.url.
+func (s *System) VHost() string { return s.vhost }
+
+// Login returns the user of amqp.url.
+func (s *System) Login() string { return s.login }
+
+// Logger returns the logger of the running parts.
+func (s *System) Logger() *slog.Logger { return s.logger }
+
+// StoreLogger returns the logger of problems that keep events out of the store.
+func (s *System) StoreLogger() *slog.Logger { return s.storeLogger }
+
+// Secrets returns the passwords, keys and certificates from the files of the configuration.
+func (s *System) Secrets() secret.Secrets { return s.secrets }
+
+// Programs returns the processes that run the programs of replays; nil: this process runs them.
+func (s *System) Programs() *transform.Processes { return s.programs }
+
+// Embedded returns the embedded broker of this process; nil: none.
+func (s *System) Embedded() *embedded.Broker { return s.embedded }
+
+// NoBroker returns why the folder of amqp.url embedded:// has no running broker; nil if it has
+// one, or if amqp.url names a broker.
+func (s *System) NoBroker() error { return s.running.noBroker }
+
+// Sign signs the state of a message, if there are keys.
+func (s *System) Sign(m rabbit.Message) rabbit.Message {
+	verifier := schemas.Verifier{Topology: s.topology, Keys: s.secrets.StateKeys}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
+	return m
+}
+
+// Streams returns the function that finds the streams of messages.
+func (s *System) Streams() func(schemas.Envelope) schemas.MessageStream {
+	streams, _ := streamid.New(s.settings.Streams...) // the configuration has checked them
+	return streams
+}
+
+// Close closes the connections, the store and the embedded broker, the newest first.
+func (s *System) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var failed []error
+	for _, end := range slices.Backward(s.closers) {
+		failed = append(failed, end())
+	}
+	s.events, s.conn, s.publisher, s.subscriptions, s.closers = nil, nil, nil, nil, nil
+	return errors.Join(failed...)
+}
+
+// Loss counts the messages that Close deletes with the embedded broker, and how many of
+// them are not recorded in the store.
+func (s *System) Loss() (messages, unrecorded int) {
+	for queue, n := range s.embedded.QueueLengths() {
+		messages += n
+		if slices.Contains(s.topology.Indexed(), queue) {
+			unrecorded += n
+		}
+	}
+	return messages, unrecorded
+}
+
+// InputError is returned for a setting or an argument that cannot be used, which is a
+// mistake of the caller and no failure of a server.
+type InputError struct{ Err error }
+
+// Error implements error.
+func (e InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e InputError) Unwrap() error { return e.Err }
+
+// InputErrorf returns an InputError with a text as fmt.Errorf makes it.
+func InputErrorf(format string, args ...any) error { return InputError{fmt.Errorf(format, args...)} }
+
+// RequestTimeout bounds the requests that a caller waits for.
+const RequestTimeout = 15 * time.Second
+
+// WithTimeout returns a context that ends after RequestTimeout.
+func WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, RequestTimeout, fmt.Errorf("no answer within %s", RequestTimeout))
+}
