@@ -138,7 +138,7 @@ func (m *outageModel) run() {
 func (m *outageModel) play(arrival func(message int) time.Duration) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
-	metrics := handlermetrics.New(nil)
+	metrics := handlermetrics.NewMetrics(nil)
 	goroutines := &usercode.Goroutines{}
 	defer goroutines.Close()
 	b := breaker.New(m.breaker, time.Now)
@@ -153,8 +153,8 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		runningCalls: &handlercall.Running{},
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: held.Sleep, heldMessages: held.New(metrics.Held), goroutines: goroutines,
-			queueLimiter: queuelimit.New[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.New[publisher](m, nil, time.Hour, delayShare),
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: held.Sleep, heldMessages: held.NewHeld(metrics.Held), goroutines: goroutines,
+			queueLimiter: queuelimit.NewLimiter[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.NewLimiter[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
 		outlet: m, crashGuard: crashloop.New(-1),

@@ -49,7 +49,7 @@ func (p *Pipeline) build() (err error) {
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("creating the router: %w", err)
 	}
-	p.handlers = handlerset.New(p.router, p.cfg.Logger)
+	p.handlers = handlerset.NewSet(p.router, p.cfg.Logger)
 	return p.addHandlers(logger)
 }
 

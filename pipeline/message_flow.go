@@ -55,7 +55,7 @@ type messageFlow struct {
 	random       func() float64 // for jitter, from 0 up to 1
 	logger       *slog.Logger
 	metrics      *handlermetrics.Metrics
-	heldMessages *held.Messages
+	heldMessages *held.HeldMessages
 	warnings     *throttle.Warnings
 	goroutines   *usercode.Goroutines
 	streams      func(schemas.Envelope) schemas.MessageStream // nil: messages have none

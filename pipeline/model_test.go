@@ -153,10 +153,10 @@ func (m *model) flow() *messageFlow {
 		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now.Add(m.clock) },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
-		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: handlermetrics.New(nil), goroutines: &m.goroutines,
+		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: handlermetrics.NewMetrics(nil), goroutines: &m.goroutines,
 	}
-	s.heldMessages, s.warnings = held.New(s.metrics.Held), &throttle.Warnings{}
-	s.queueLimiter, s.delayLimiter = queuelimit.New[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.New[publisher](m.broker, nil, time.Hour, delayShare)
+	s.heldMessages, s.warnings = held.NewHeld(s.metrics.Held), &throttle.Warnings{}
+	s.queueLimiter, s.delayLimiter = queuelimit.NewLimiter[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.NewLimiter[publisher](m.broker, nil, time.Hour, delayShare)
 	return s
 }
 

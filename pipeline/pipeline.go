@@ -70,7 +70,7 @@ type Pipeline struct {
 	vhost        string
 	login        string
 	metrics      *handlermetrics.Metrics
-	heldMessages *held.Messages
+	heldMessages *held.HeldMessages
 	router       *message.Router
 	handlers     *handlerset.Set
 	reloads      chan reload
@@ -119,10 +119,10 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{
-		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: handlermetrics.New(cfg.Registerer), reloads: make(chan reload),
+		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: handlermetrics.NewMetrics(cfg.Registerer), reloads: make(chan reload),
 		breakers: map[string]*breaker.Breaker{}, places: map[string]*placelog.Log{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*handlercall.Running{},
 	}
-	p.heldMessages = held.New(p.metrics.Held)
+	p.heldMessages = held.NewHeld(p.metrics.Held)
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -131,8 +131,8 @@ func New(cfg Config) (*Pipeline, error) {
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
-	p.queueLimiter = queuelimit.New[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
-	p.delayLimiter = queuelimit.New[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
+	p.queueLimiter = queuelimit.NewLimiter[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
+	p.delayLimiter = queuelimit.NewLimiter[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}
 	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}
 	if err := p.build(); err != nil {

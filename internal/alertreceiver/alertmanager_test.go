@@ -43,7 +43,7 @@ func TestRealAlertmanager(t *testing.T) {
 	}))
 	defer onCall.Close()
 	address := startAlertmanager(t, binary, onCall.URL)
-	r := receiver(t, "alertmanager: {urls: ['"+address+"']}")
+	r := loaded(t, "alertmanager: {urls: ['"+address+"']}")
 	n := example()
 	if answer, err := r.Send(t.Context(), n); err != nil || answer != "200 OK" {
 		t.Fatalf("%q, %v", answer, err)

@@ -38,7 +38,7 @@ func load(t *testing.T, yaml string) (alertreceiver.Receiver, error) {
 	return receivers[0], nil
 }
 
-func receiver(t *testing.T, yaml string) alertreceiver.Receiver {
+func loaded(t *testing.T, yaml string) alertreceiver.Receiver {
 	t.Helper()
 	r, err := load(t, yaml)
 	if err != nil {
@@ -104,7 +104,7 @@ func newServer(t *testing.T) *server {
 func TestWebhook(t *testing.T) {
 	s, secret := newServer(t), []byte(strings.Repeat("s", 32))
 	file, token := write(t, base64.StdEncoding.EncodeToString(secret)+"\n"), write(t, "t0ken\n")
-	r := receiver(t, "webhook: {url: '"+s.URL+"/hook', secret_file: "+file+", token_file: "+token+", set_headers: {X-Team: shop}}")
+	r := loaded(t, "webhook: {url: '"+s.URL+"/hook', secret_file: "+file+", token_file: "+token+", set_headers: {X-Team: shop}}")
 	answer, err := r.Send(t.Context(), example())
 	if err != nil || answer != "200 OK ok" {
 		t.Errorf("%q, %v", answer, err)
@@ -132,7 +132,7 @@ func TestTemplate(t *testing.T) {
 	s := newServer(t)
 	text := `{"title": {{json (printf "%d firing" (len .Firing))}}, "lines": [{{range $i, $a := .Alerts}}{{if $i}}, {{end}}{{json $a.Summary}}{{end}}], "at": "{{time .Time}}"}`
 	for _, setting := range []string{"template: '" + text + "'", "template_file: " + write(t, text)} {
-		r := receiver(t, "webhook: {url: '"+s.URL+"', "+setting+", content_type: application/vnd.chat+json}")
+		r := loaded(t, "webhook: {url: '"+s.URL+"', "+setting+", content_type: application/vnd.chat+json}")
 		if _, err := r.Send(t.Context(), example()); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestTemplate(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	s := newServer(t)
 	for _, yaml := range []string{"webhook: {url: '" + s.URL + "/s3cret'}", "slack: {url_file: " + write(t, s.URL+"/s3cret") + "}", "alertmanager: {urls: ['" + s.URL + "/s3cret']}"} {
-		r := receiver(t, yaml)
+		r := loaded(t, yaml)
 		for _, status := range []int{http.StatusFound, http.StatusBadRequest, http.StatusServiceUnavailable} {
 			s.status = status
 			if _, err := r.Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), fmt.Sprint(status)) || strings.Contains(err.Error(), "s3cret") {
@@ -158,9 +158,9 @@ func TestRefusals(t *testing.T) {
 		if strings.Contains(r.To, "s3cret") {
 			t.Errorf("it shows %s", r.To)
 		}
-		away := receiver(t, strings.ReplaceAll(yaml, s.URL, "http://127.0.0.1:1"))
+		away := loaded(t, strings.ReplaceAll(yaml, s.URL, "http://127.0.0.1:1"))
 		if r.Kind == "slack" {
-			away = receiver(t, "slack: {url_file: "+write(t, "http://127.0.0.1:1/s3cret")+"}")
+			away = loaded(t, "slack: {url_file: "+write(t, "http://127.0.0.1:1/s3cret")+"}")
 		}
 		if _, err := away.Send(t.Context(), example()); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", r.Kind, err)
@@ -168,7 +168,7 @@ func TestRefusals(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("stopped"))
-	if _, err := receiver(t, "webhook: {url: '"+s.URL+"'}").Send(ctx, example()); err == nil {
+	if _, err := loaded(t, "webhook: {url: '"+s.URL+"'}").Send(ctx, example()); err == nil {
 		t.Error("a request after the end of its context")
 	}
 }
@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 // Slack gets its form, with no markup from the texts of alerts.
 func TestSlack(t *testing.T) {
 	s := newServer(t)
-	r := receiver(t, "slack: {url_file: "+write(t, s.URL+"/services/T0/B0/x\n")+"}")
+	r := loaded(t, "slack: {url_file: "+write(t, s.URL+"/services/T0/B0/x\n")+"}")
 	if answer, err := r.Send(t.Context(), example()); err != nil || answer != "200 OK ok" {
 		t.Fatalf("%q, %v", answer, err)
 	}
@@ -211,7 +211,7 @@ func TestSlack(t *testing.T) {
 // Of a cluster every member gets the alerts, and one that takes them is enough.
 func TestAlertmanagers(t *testing.T) {
 	a, b := newServer(t), newServer(t)
-	r := receiver(t, "alertmanager: {urls: ['"+a.URL+"', '"+b.URL+"/prefix/'], username: shop, password_file: "+write(t, "pw\n")+"}")
+	r := loaded(t, "alertmanager: {urls: ['"+a.URL+"', '"+b.URL+"/prefix/'], username: shop, password_file: "+write(t, "pw\n")+"}")
 	a.status = http.StatusInternalServerError
 	answer, err := r.Send(t.Context(), example())
 	if err != nil || !strings.Contains(answer, "200 OK") || !strings.Contains(answer, "500") || !strings.HasPrefix(b.header.Get("Authorization"), "Basic ") {
@@ -226,7 +226,7 @@ func TestAlertmanagers(t *testing.T) {
 // A muted alert is told as such, not as mended; what a rule leaves out is told, too.
 func TestMutedAndOmitted(t *testing.T) {
 	s := newServer(t)
-	r := receiver(t, "slack: {url_file: "+write(t, s.URL+"/services/x\n")+"}")
+	r := loaded(t, "slack: {url_file: "+write(t, s.URL+"/services/x\n")+"}")
 	n := example()
 	n.Alerts, n.Omitted = n.Alerts[1:], 7
 	n.Alerts[0].Muted = "by ada until 2026-05-08T12:00:00Z: closed"
@@ -250,7 +250,7 @@ func TestRetryAfter(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))
 	defer limited.Close()
-	_, err := receiver(t, "webhook: {url: '"+limited.URL+"'}").Send(t.Context(), example())
+	_, err := loaded(t, "webhook: {url: '"+limited.URL+"'}").Send(t.Context(), example())
 	var later *alert.LaterError
 	if !errors.As(err, &later) || later.After != 2*time.Minute {
 		t.Errorf("%v", err)
@@ -260,7 +260,7 @@ func TestRetryAfter(t *testing.T) {
 // An Alertmanager refuses alerts that end before they begin, as clocks that disagree tell them.
 func TestAlertmanagerTimes(t *testing.T) {
 	s := newServer(t)
-	r := receiver(t, "alertmanager: {urls: ['"+s.URL+"']}")
+	r := loaded(t, "alertmanager: {urls: ['"+s.URL+"']}")
 	n := example()
 	n.Alerts[0].Since = n.Time.Add(time.Hour)
 	n.Alerts[1].Since = n.Alerts[1].Ended.Add(time.Minute)
@@ -290,7 +290,7 @@ func TestAlertmanagersThatHang(t *testing.T) {
 		urls = append(urls, "'"+hanging.URL+"'")
 	}
 	defer close(released)
-	r := receiver(t, "alertmanager: {urls: ["+strings.Join(urls, ", ")+", '"+taken.URL+"']}")
+	r := loaded(t, "alertmanager: {urls: ["+strings.Join(urls, ", ")+", '"+taken.URL+"']}")
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // less than the time-out of a request
 	defer cancel()
 	answer, err := r.Send(ctx, example())

@@ -121,7 +121,7 @@ func (s *smtpServer) address() string { return s.listener.Addr().String() }
 func TestMail(t *testing.T) {
 	for kind, implicit := range map[string]bool{"starttls": false, "tls": true} {
 		s := newSMTPServer(t, implicit)
-		r := receiver(t, "mail: {server: '"+s.address()+"', tls: "+kind+", ca: "+s.ca+", username: shop, password_file: "+write(t, "pw\n")+", from: 'Watership <ops@shop.example>', to: [a@shop.example, b@shop.example]}")
+		r := loaded(t, "mail: {server: '"+s.address()+"', tls: "+kind+", ca: "+s.ca+", username: shop, password_file: "+write(t, "pw\n")+", from: 'Watership <ops@shop.example>', to: [a@shop.example, b@shop.example]}")
 		answer, err := r.Send(t.Context(), example())
 		if err != nil || !strings.Contains(answer, "took the mail") {
 			t.Fatalf("%s: %q, %v: %q", kind, answer, err, s.commands)
@@ -167,14 +167,14 @@ func TestMailIsRefused(t *testing.T) {
 		return "mail: {server: '" + s.address() + "', " + more + ", from: ops@shop.example, to: [a@shop.example]}"
 	}
 	login := "username: shop, password_file: " + write(t, "wrong\n")
-	if _, err := receiver(t, to("ca: "+s.ca+", "+login)).Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "535") || strings.Contains(err.Error(), "wrong") {
+	if _, err := loaded(t, to("ca: "+s.ca+", "+login)).Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "535") || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("a wrong password: %v", err)
 	}
-	if _, err := receiver(t, to("tls: starttls")).Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := loaded(t, to("tls: starttls")).Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown certificate: %v", err)
 	}
 	s.refuses = true
-	if _, err := receiver(t, to("tls: none")).Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "no such mailbox") {
+	if _, err := loaded(t, to("tls: none")).Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "no such mailbox") {
 		t.Errorf("a refused recipient: %v", err)
 	}
 	if len(s.mails) != 0 {

@@ -50,7 +50,7 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 	if err != nil {
 		return nil, nil, err
 	}
-	failures, err := r.Failures(ctx) // after a refresh, which shows all up to complete
+	known, err := r.Failures(ctx) // after a refresh, which shows all up to complete
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +58,7 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 	if err != nil {
 		return nil, nil, err
 	}
-	failures.Resolved = states.Resolutions()
+	known.Resolved = states.Resolutions()
 	m := groupMemory{Sequence: complete} // groups that exist at the first evaluation are not new
 	if memory != nil {
 		if err := json.Unmarshal(memory, &m); err != nil {
@@ -66,18 +66,18 @@ func (r groupRule) evaluate(ctx context.Context, memory json.RawMessage) ([]aler
 		}
 	}
 	if r.regressed {
-		back, err := r.resolvedTooLate(ctx, failures, states.ResolutionsAfter(m.Sequence), m.kinds())
+		back, err := r.resolvedTooLate(ctx, known, states.ResolutionsAfter(m.Sequence), m.kinds())
 		if err != nil {
 			return nil, nil, err
 		}
 		m.Groups = append(m.Groups, back...)
 	}
-	fresh, err := r.read(ctx, failures, &m, complete)
+	fresh, err := r.read(ctx, known, &m, complete)
 	if err != nil {
 		return nil, nil, err
 	}
 	m.Groups = append(m.Groups, fresh...)
-	if m.Groups, err = r.open(ctx, failures, m.Groups); err != nil {
+	if m.Groups, err = r.open(ctx, known, m.Groups); err != nil {
 		return nil, nil, err
 	}
 	next, err := json.Marshal(m)
@@ -108,14 +108,14 @@ func muted(m *failuregroup.Mute) string {
 // resolvedTooLate returns the groups that operators resolved since the latest evaluation and that
 // failed again before its event. Such a failure was no regression when it came: a resolution is
 // about the failures that the operator saw, and its event is later.
-func (r groupRule) resolvedTooLate(ctx context.Context, failures history.Failures, resolutions map[history.Kind]int64, seen map[history.Kind]bool) ([]group, error) {
+func (r groupRule) resolvedTooLate(ctx context.Context, known history.Failures, resolutions map[history.Kind]int64, seen map[history.Kind]bool) ([]group, error) {
 	var found []group
 	for kind, upTo := range resolutions {
 		if seen[kind] {
 			continue
 		}
 		query := r.ofSource(kql.And{r.query, kind.Query()})
-		for failure, err := range failures.OpenAfter(ctx, query, eventstore.Cursor{Sequence: upTo + 1}) {
+		for failure, err := range known.OpenAfter(ctx, query, eventstore.Cursor{Sequence: upTo + 1}) {
 			if err != nil {
 				return nil, err
 			}
@@ -142,7 +142,7 @@ func (m groupMemory) kinds() map[history.Kind]bool {
 
 // read reads the failures since the latest evaluation, and returns the groups among them that
 // the rule is about.
-func (r groupRule) read(ctx context.Context, failures history.Failures, m *groupMemory, complete int64) ([]group, error) {
+func (r groupRule) read(ctx context.Context, known history.Failures, m *groupMemory, complete int64) ([]group, error) {
 	if complete <= m.Sequence {
 		return nil, nil
 	}
@@ -165,11 +165,11 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 		}
 	}
 	after := m.Sequence
-	m.Sequence, failures.UpTo = complete, complete
+	m.Sequence, known.UpTo = complete, complete
 	var found []group
 	for _, g := range fresh {
 		var err error
-		if g.First, err = r.firstMeant(ctx, failures, g, after); err != nil {
+		if g.First, err = r.firstMeant(ctx, known, g, after); err != nil {
 			return nil, err
 		}
 		if g.First == 0 {
@@ -185,11 +185,11 @@ func (r groupRule) read(ctx context.Context, failures history.Failures, m *group
 
 // firstMeant returns the sequence of the failure with which a group is new, or has regressed,
 // after the latest evaluation; 0: with none.
-func (r groupRule) firstMeant(ctx context.Context, failures history.Failures, g group, after int64) (int64, error) {
+func (r groupRule) firstMeant(ctx context.Context, known history.Failures, g group, after int64) (int64, error) {
 	if r.regressed {
-		return failures.FirstBack(ctx, g.Kind, r.ofSource(g.Query()), after)
+		return known.FirstBack(ctx, g.Kind, r.ofSource(g.Query()), after)
 	}
-	if isFirst, err := failures.IsFirst(ctx, r.ofSource(g.Query()), g.First); err != nil || !isFirst {
+	if isFirst, err := known.IsFirst(ctx, r.ofSource(g.Query()), g.First); err != nil || !isFirst {
 		return 0, err
 	}
 	if isKnown, err := r.isKnown(ctx, g); err != nil || isKnown {
@@ -239,10 +239,10 @@ func hasAny(list func(yield func(eventstore.EventSummary, error) bool)) (found b
 }
 
 // open returns the groups that have unresolved failures.
-func (r groupRule) open(ctx context.Context, failures history.Failures, groups []group) ([]group, error) {
+func (r groupRule) open(ctx context.Context, known history.Failures, groups []group) ([]group, error) {
 	var open []group
 	for _, g := range groups {
-		isOpen, err := hasAny(failures.OpenAfter(ctx, r.ofSource(g.Query()), eventstore.Cursor{Sequence: g.First}))
+		isOpen, err := hasAny(known.OpenAfter(ctx, r.ofSource(g.Query()), eventstore.Cursor{Sequence: g.First}))
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ type API struct {
 func New(sys *system.System, s *server.Server) *API {
 	api := &API{
 		System: sys, server: s, mux: http.NewServeMux(),
-		runs: jobs.New(sys), adoptions: adoption.NewRunner(sys), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
+		runs: jobs.NewRunner(sys), adoptions: adoption.NewRunner(sys), responses: idempotency.New(jobs.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *jobs.ErrOtherRequest()) })),
 		diagnosing: make(chan struct{}, 1),
 		slots:      slots{byCaller: map[string]int{}},
 	}

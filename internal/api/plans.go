@@ -167,7 +167,7 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		}
 		request.DSL = json.RawMessage(raw.JSON)
 	}
-	return jobs.NewJob(a.System.Language, request)
+	return jobs.Prepare(a.System.Language, request)
 }
 
 // checkReplay refuses requests that cannot be meant, and targets that the caller may not

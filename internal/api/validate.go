@@ -36,8 +36,8 @@ type validateInput struct {
 
 // Validation is a line of the response.
 type Validation struct {
-	Failure *validation.Failure `json:"failure,omitempty"`
-	Summary *validation.Summary `json:"summary,omitempty"`
+	Failure *validation.InvalidMessage `json:"failure,omitempty"`
+	Summary *validation.Summary        `json:"summary,omitempty"`
 }
 
 func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.StreamResponse, error) {
@@ -64,13 +64,13 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 			}
 			return to.Flush()
 		}
-		cfg := validation.Config{Schema: schema, Limit: in.Limit, Checked: func() error {
+		cfg := validation.ValidationConfig{Schema: schema, Limit: in.Limit, Checked: func() error {
 			if time.Since(written) < validateSilence {
 				return nil
 			}
 			return write(Validation{})
 		}}
-		summary, err := validation.Stored(ctx, a.System, cfg, sel, func(f validation.Failure) error { return write(Validation{Failure: &f}) })
+		summary, err := validation.Stored(ctx, a.System, cfg, sel, func(f validation.InvalidMessage) error { return write(Validation{Failure: &f}) })
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ type backend interface {
 	discarder
 	triager
 	decider
-	replays
+	replayJobs
 	subscriber
 	adopter
 
@@ -77,7 +77,7 @@ type reader interface {
 	OpenStore(ctx context.Context) error
 
 	// Validate checks bodies with a schema; nil: with the schema of a queue's route.
-	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error)
+	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (validation.Summary, error)
 
 	Check(ctx context.Context) error // the reason why nothing was found; nil: there is nothing
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
@@ -120,12 +120,12 @@ type resolved struct {
 
 // discarder finds and discards unresolved failures.
 type discarder interface {
-	FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error)
-	Discard(ctx context.Context, found failures, reason string) (discarded, error)
+	FindFailures(ctx context.Context, wanted client.Failures, reason string) (foundFailures, error)
+	Discard(ctx context.Context, found foundFailures, reason string) (discarded, error)
 }
 
-// failures are unresolved failures that a query or ids select.
-type failures struct {
+// foundFailures are unresolved failures that a query or ids select.
+type foundFailures struct {
 	client.Failures
 	count   int
 	queues  map[string]int
@@ -185,7 +185,7 @@ type adopter interface {
 }
 
 // replays plans and runs jobs.
-type replays interface {
+type replayJobs interface {
 	Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (client.Plan, error)
 
 	// Start creates the job of a plan and runs it to its end, or pauses it after so

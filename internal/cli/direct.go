@@ -52,13 +52,13 @@ func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq
 }
 
 // Validate implements reader.
-func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (_ validation.Summary, err error) {
+func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (_ validation.Summary, err error) {
 	if schema == nil {
 		if schema, err = validation.RouteSchema(d.System, queue); err != nil {
 			return validation.Summary{}, err
 		}
 	}
-	return validation.Stored(ctx, d.System, validation.Config{Schema: schema}, sel, each)
+	return validation.Stored(ctx, d.System, validation.ValidationConfig{Schema: schema}, sel, each)
 }
 
 // Follow implements reader.
@@ -84,11 +84,11 @@ func (d *direct) Messages(ctx context.Context, id string) (list []client.Message
 
 // Stream implements reader.
 func (d *direct) Stream(ctx context.Context, id string, limit int) (history.Stream, error) {
-	failures, err := triage.Unresolved(ctx, d.System)
+	open, err := triage.Unresolved(ctx, d.System)
 	if err != nil {
 		return history.Stream{}, err
 	}
-	found, _, err := history.FindStream(ctx, d.EventStore, history.StreamPage{ID: id, Limit: limit, Kept: d.Retention()}, failures.Reporters)
+	found, _, err := history.FindStream(ctx, d.EventStore, history.StreamPage{ID: id, Limit: limit, Kept: d.Retention()}, open.Reporters)
 	return found, err
 }
 
@@ -117,17 +117,17 @@ func (d *direct) Body(ctx context.Context, id string) ([]byte, error) {
 func (d *direct) MayReadBodies() bool { return true }
 
 // FindFailures implements discarder.
-func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (failures, error) {
+func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (foundFailures, error) {
 	open, err := triage.Unresolved(ctx, d.System)
 	if err != nil {
-		return failures{}, err
+		return foundFailures{}, err
 	}
 	events, err := open.OpenByID(ctx, wanted.Query, wanted.IDs)
 	if err != nil {
-		return failures{}, err
+		return foundFailures{}, err
 	}
 	unknown, err := d.unknown(ctx, wanted.IDs)
-	found := failures{Failures: wanted, count: len(events), queues: map[string]int{}, unknown: unknown, events: history.EventIDs(events)}
+	found := foundFailures{Failures: wanted, count: len(events), queues: map[string]int{}, unknown: unknown, events: history.EventIDs(events)}
 	for _, e := range events {
 		found.queues[e.Queue]++
 	}
@@ -143,7 +143,7 @@ func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
 }
 
 // Discard implements discarder.
-func (d *direct) Discard(ctx context.Context, found failures, reason string) (result discarded, err error) {
+func (d *direct) Discard(ctx context.Context, found foundFailures, reason string) (result discarded, err error) {
 	done, err := triage.Discard(ctx, d.System, found.events, decision(reason))
 	result.failures = done.Failures
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *direct) Discard(ctx context.Context, found failures, reason string) (re
 // Plan implements replays.
 func (d *direct) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (plan client.Plan, err error) {
 	request.Job.Operator = cmp.Or(request.Job.Operator, operator())
-	job, err := jobs.NewJob(d.Language, request)
+	job, err := jobs.Prepare(d.Language, request)
 	if err != nil {
 		return plan, err
 	}

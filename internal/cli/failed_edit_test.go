@@ -255,8 +255,8 @@ func testFailedRetry(t *testing.T, a *playback) {
 // handled is a system whose failures are all resolved.
 type handled struct{ backend }
 
-func (handled) FindFailures(context.Context, client.Failures, string) (failures, error) {
-	return failures{}, nil
+func (handled) FindFailures(context.Context, client.Failures, string) (foundFailures, error) {
+	return foundFailures{}, nil
 }
 
 // The new routing key may lead to the queue that failed, which has handled the message already.

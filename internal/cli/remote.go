@@ -59,7 +59,7 @@ func (r remote) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2
 }
 
 // Validate implements reader.
-func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error) {
+func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (validation.Summary, error) {
 	if schema == nil {
 		return r.Client.Validate(ctx, queue, sel, each)
 	}
@@ -72,14 +72,14 @@ func (r remote) Whole(ctx context.Context, of schemas.Event) (schemas.Event, err
 }
 
 // FindFailures implements discarder.
-func (r remote) FindFailures(ctx context.Context, wanted client.Failures, reason string) (failures, error) {
+func (r remote) FindFailures(ctx context.Context, wanted client.Failures, reason string) (foundFailures, error) {
 	found, err := r.CountFailures(ctx, wanted, reason)
 	wanted.Query = kql.And{wanted.Query, history.UpTo(found.UpTo)} // later failures do not change the number
-	return failures{Failures: wanted, count: found.Matched, queues: found.Queues, unknown: found.Unknown}, err
+	return foundFailures{Failures: wanted, count: found.Matched, queues: found.Queues, unknown: found.Unknown}, err
 }
 
 // Discard implements discarder.
-func (r remote) Discard(ctx context.Context, found failures, reason string) (discarded, error) {
+func (r remote) Discard(ctx context.Context, found foundFailures, reason string) (discarded, error) {
 	done, err := r.Client.Discard(ctx, found.Failures, found.count, reason)
 	result := discarded{failures: done.Discarded, missing: done.Missing}
 	for _, parked := range done.Parked {

@@ -144,7 +144,7 @@ func (r *replay) compare(ctx context.Context, sys *direct) error {
 
 // compare gives the messages of a request to a candidate.
 func (d *direct) compare(ctx context.Context, request jobs.Request, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
-	job, err := jobs.NewJob(d.Language, request)
+	job, err := jobs.Prepare(d.Language, request)
 	if err != nil {
 		return shadow.Report{}, err
 	}

@@ -94,9 +94,9 @@ func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventst
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	var list []validation.Failure // for JSON
+	var list []validation.InvalidMessage // for JSON
 	printed := 0
-	summary, err := sys.Validate(ctx, v.schema, v.queue, sel, func(f validation.Failure) error {
+	summary, err := sys.Validate(ctx, v.schema, v.queue, sel, func(f validation.InvalidMessage) error {
 		if printed++; v.limit > 0 && printed > v.limit {
 			return nil
 		}
@@ -124,13 +124,13 @@ func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventst
 	return nil
 }
 
-func (v *validate) print(to printer, summary validation.Summary, list []validation.Failure) error {
+func (v *validate) print(to printer, summary validation.Summary, list []validation.InvalidMessage) error {
 	switch v.format.name {
 	case "json":
 		return terminal.WriteIndentedJSON(to.Out, struct {
 			validation.Summary
-			Failures []validation.Failure `json:"failures"`
-		}{summary, append([]validation.Failure{}, list...)})
+			Failures []validation.InvalidMessage `json:"failures"`
+		}{summary, append([]validation.InvalidMessage{}, list...)})
 	case "ndjson":
 		return nil
 	}
@@ -145,7 +145,7 @@ func (v *validate) print(to printer, summary validation.Summary, list []validati
 }
 
 // unfit prints a message that does not fit, with its id, if it has one, and the id of an event.
-func (p printer) unfit(f validation.Failure) error {
+func (p printer) unfit(f validation.InvalidMessage) error {
 	id := "event " + terminal.Cell(f.Event, 100)
 	if f.MessageID != "" {
 		id = "message " + terminal.Cell(f.MessageID, 100) + ", " + id

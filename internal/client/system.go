@@ -16,16 +16,16 @@ import (
 
 // RouteStates returns the states of the routes that the caller may see.
 func (c *Client) RouteStates(ctx context.Context) ([]routestate.State, error) {
-	var routes routes.Routes
-	if err := c.get(ctx, readTimeout, "/routes", nil, &routes); err != nil {
+	var found routes.Routes
+	if err := c.get(ctx, readTimeout, "/routes", nil, &found); err != nil {
 		return nil, err
 	}
-	states := make([]routestate.State, len(routes.Routes))
-	for i, route := range routes.Routes {
+	states := make([]routestate.State, len(found.Routes))
+	for i, route := range found.Routes {
 		states[i] = routestate.State(route)
 	}
-	if routes.Problem != "" {
-		return states, errors.New(routes.Problem)
+	if found.Problem != "" {
+		return states, errors.New(found.Problem)
 	}
 	return states, nil
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // ValidateWith checks the bodies of the messages of a selection with a schema of this machine.
-func (c *Client) ValidateWith(ctx context.Context, schema *bodyschema.Schema, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error) {
-	return validation.Run(ctx, validation.Config{Store: exported{c}, Schema: schema}, sel, each)
+func (c *Client) ValidateWith(ctx context.Context, schema *bodyschema.Schema, sel eventstore.Selection, each func(validation.InvalidMessage) error) (validation.Summary, error) {
+	return validation.Run(ctx, validation.ValidationConfig{Store: exported{c}, Schema: schema}, sel, each)
 }
 
 // exported are the events of a server with their bodies.
@@ -39,7 +39,7 @@ func (e exported) Events(ctx context.Context, sel eventstore.Selection) iter.Seq
 }
 
 // Validate checks the bodies of the messages of a selection with the schema of a queue's route.
-func (c *Client) Validate(ctx context.Context, queue string, sel eventstore.Selection, each func(validation.Failure) error) (validation.Summary, error) {
+func (c *Client) Validate(ctx context.Context, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (validation.Summary, error) {
 	query, dsl, err := split(sel.Query)
 	if err != nil {
 		return validation.Summary{}, err

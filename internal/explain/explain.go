@@ -17,20 +17,20 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Config has the policies and rules of a process.
-type Config struct {
+// Policies are the policies and rules of a process.
+type Policies struct {
 	Routes  []pipeline.Route
 	Default *retry.Policy
 	Rules   []retry.Rule
 }
 
 // Of returns the policies and rules of handlers.
-func Of(handlers pipeline.Config) Config {
-	return Config{Routes: handlers.Routes, Default: handlers.Default, Rules: handlers.Rules}
+func Of(handlers pipeline.Config) Policies {
+	return Policies{Routes: handlers.Routes, Default: handlers.Default, Rules: handlers.Rules}
 }
 
-// Failure is the failure of an attempt.
-type Failure struct {
+// FailedAttempt is the failure of an attempt.
+type FailedAttempt struct {
 	Queue   string
 	Error   Error
 	Class   string // that the error names; "": rules choose it
@@ -88,7 +88,7 @@ type Recorded struct {
 const mostAttempts = 100 // of a schedule
 
 // Failure explains a failure that was given.
-func (cfg Config) Failure(f Failure) Explanation {
+func (cfg Policies) Failure(f FailedAttempt) Explanation {
 	ex, policy, err := cfg.classify(f)
 	next := policy.Count(retry.Failure{Err: err, Attempt: ex.Attempt, First: f.First, Now: f.Time}, nil)
 	ex.decide(policy, next, err, f.First)
@@ -97,7 +97,7 @@ func (cfg Config) Failure(f Failure) Explanation {
 
 // classify returns the policy and the error of a failure, as the headers of its message change
 // them, and the facts known before a decision.
-func (cfg Config) classify(f Failure) (ex Explanation, policy retry.Policy, err error) {
+func (cfg Policies) classify(f FailedAttempt) (ex Explanation, policy retry.Policy, err error) {
 	route, policy, found := cfg.route(f.Queue)
 	classifier, _ := retry.NewClassifier(slices.Concat(route.Rules, cfg.Rules)...) // the configuration has checked them
 	err = f.Error
@@ -139,7 +139,7 @@ func (ex *Explanation) follow(policy retry.Policy, next retry.Decision, err erro
 }
 
 // route returns the route of a queue and its policy, and whether there is a route.
-func (cfg Config) route(queue string) (pipeline.Route, retry.Policy, bool) {
+func (cfg Policies) route(queue string) (pipeline.Route, retry.Policy, bool) {
 	i := slices.IndexFunc(cfg.Routes, func(r pipeline.Route) bool { return r.Queue == queue })
 	route := pipeline.Route{Queue: queue}
 	if i >= 0 {
@@ -153,7 +153,7 @@ func (cfg Config) route(queue string) (pipeline.Route, retry.Policy, bool) {
 
 // Message explains the latest failure of a message at a queue ("": the queue that failed
 // last). events are the events of the message, in order; e has its headers.
-func (cfg Config) Message(e schemas.Event, events []schemas.Event, queue string) (Explanation, error) {
+func (cfg Policies) Message(e schemas.Event, events []schemas.Event, queue string) (Explanation, error) {
 	at := -1
 	since := map[string]schemas.Event{} // what happened to the message at each queue, after its failure
 	for i, event := range events {
@@ -187,8 +187,8 @@ func (e *NoFailureError) Error() string {
 // recorded explains a failure by its event. The decision of the event counts, or of an operator
 // since, and the policy for the attempts after the next. The action of since is empty if nothing
 // has happened since.
-func (cfg Config) recorded(e, failure, since schemas.Event) Explanation {
-	f := Failure{
+func (cfg Policies) recorded(e, failure, since schemas.Event) Explanation {
+	f := FailedAttempt{
 		Queue: failure.Queue, Error: Error{failure.Failure.Type, failure.Failure.Message}, Attempt: failure.Attempt,
 		Headers: e.Envelope.Headers, First: failure.FirstFailed, Time: failure.Time,
 	}

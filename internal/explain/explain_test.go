@@ -18,8 +18,8 @@ import (
 
 var now = time.Date(2026, 5, 8, 22, 0, 0, 0, time.UTC)
 
-func policies() Config {
-	return Config{
+func policies() Policies {
+	return Policies{
 		Default: &retry.Policy{Delays: []time.Duration{time.Second}},
 		Rules:   []retry.Rule{{Name: "stock", ErrorType: "*Stock*", Class: "stock"}},
 		Routes: []pipeline.Route{{

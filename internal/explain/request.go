@@ -79,14 +79,14 @@ type Find func(ctx context.Context, id string) ([]Life, error)
 
 // Explain answers a request: about the latest failure of each message with the id, or about the
 // error, whose first attempt fails now unless the request has another.
-func (cfg Config) Explain(ctx context.Context, r Request, find Find, now time.Time) ([]Explanation, error) {
+func (cfg Policies) Explain(ctx context.Context, r Request, find Find, now time.Time) ([]Explanation, error) {
 	headers, err := r.headers()
 	if err != nil {
 		return nil, err
 	}
 	if r.ID == "" {
 		now = now.UTC().Truncate(time.Millisecond)
-		f := Failure{Queue: r.Queue, Error: r.Error, Class: r.Class, Attempt: r.Attempt, Headers: headers, First: now, Time: now}
+		f := FailedAttempt{Queue: r.Queue, Error: r.Error, Class: r.Class, Attempt: r.Attempt, Headers: headers, First: now, Time: now}
 		return []Explanation{cfg.Failure(f)}, nil
 	}
 	lives, err := find(ctx, r.ID)

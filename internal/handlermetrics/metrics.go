@@ -27,8 +27,8 @@ type Metrics struct {
 	KeyWaits   *prometheus.CounterVec
 }
 
-// New returns the metrics, and registers nothing where to is nil.
-func New(to prometheus.Registerer) *Metrics {
+// NewMetrics returns the metrics, and registers nothing where to is nil.
+func NewMetrics(to prometheus.Registerer) *Metrics {
 	factory := promauto.With(to)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return factory.NewCounterVec(prometheus.CounterOpts{Namespace: "watership", Name: name, Help: help}, labels)

@@ -26,8 +26,8 @@ type Set struct {
 // router ends with its last handler.
 const idle = "watership idle"
 
-// New returns the set of a router that has no handlers.
-func New(router *message.Router, logger *slog.Logger) *Set {
+// NewSet returns the set of a router that has no handlers.
+func NewSet(router *message.Router, logger *slog.Logger) *Set {
 	router.AddConsumerHandler(idle, "", silence{}, func(*message.Message) error { return nil })
 	return &Set{router: router, logger: logger, handlers: map[string]*message.Handler{}}
 }

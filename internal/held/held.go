@@ -15,23 +15,23 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Messages are the messages of a pipeline whose next copy the broker does not accept. Each
+// HeldMessages are the messages of a pipeline whose next copy the broker does not accept. Each
 // keeps its slot of the concurrency, so they are few.
-type Messages struct {
+type HeldMessages struct {
 	gauge *prometheus.GaugeVec // by the queue that delivered them
 
 	mu   sync.Mutex // guards the fields below
 	last int
-	all  map[int]message
+	all  map[int]heldMessage
 }
 
-// New returns no messages. The gauge counts them by queue.
-func New(gauge *prometheus.GaugeVec) *Messages {
-	return &Messages{gauge: gauge, all: map[int]message{}}
+// NewHeld returns no messages. The gauge counts them by queue.
+func NewHeld(gauge *prometheus.GaugeVec) *HeldMessages {
+	return &HeldMessages{gauge: gauge, all: map[int]heldMessage{}}
 }
 
-// message is a message whose next copy the broker does not accept.
-type message struct {
+// heldMessage is a message whose next copy the broker does not accept.
+type heldMessage struct {
 	queue string // that delivered it
 	since time.Time
 	why   error
@@ -45,7 +45,7 @@ const (
 	shortHold = 10 * time.Second
 )
 
-func (h *Messages) begin(m message) (end func()) {
+func (h *HeldMessages) begin(m heldMessage) (end func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
@@ -61,10 +61,10 @@ func (h *Messages) begin(m message) (end func()) {
 }
 
 // Err names the message that has been held longest; nil if no message is held for long.
-func (h *Messages) Err(now time.Time) error {
+func (h *HeldMessages) Err(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var oldest message
+	var oldest heldMessage
 	for _, m := range h.all {
 		if oldest.since.IsZero() || m.since.Before(oldest.since) {
 			oldest = m
@@ -89,7 +89,7 @@ type Operation struct {
 // Publish publishes until the broker has confirmed the message. Requeuing the delivery
 // instead would call the handler once more, until a delivery limit drops the message.
 // It fails only with the end of the delivery or of the publisher.
-func (h *Messages) Publish(ctx context.Context, o Operation, publish func() error) error {
+func (h *HeldMessages) Publish(ctx context.Context, o Operation, publish func() error) error {
 	one := &heldPublish{Operation: o, messages: h, since: o.Now()}
 	defer one.end()
 	for pause := holdFirst; ; pause = min(2*pause, holdCap) {
@@ -114,7 +114,7 @@ func CannotRetry(ctx context.Context, err error) bool {
 // heldPublish is the publish of one message, until the broker has confirmed it.
 type heldPublish struct {
 	Operation
-	messages *Messages
+	messages *HeldMessages
 	since    time.Time
 
 	mu      sync.Mutex // guards release
@@ -142,7 +142,7 @@ func (h *heldPublish) begin(why error) bool {
 	if h.release != nil {
 		return false
 	}
-	h.release = h.messages.begin(message{queue: h.Queue, since: h.since, why: fmt.Errorf("%s: %w", h.Name, why)})
+	h.release = h.messages.begin(heldMessage{queue: h.Queue, since: h.since, why: fmt.Errorf("%s: %w", h.Name, why)})
 	return true
 }
 

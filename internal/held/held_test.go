@@ -16,7 +16,7 @@ import (
 func TestSlowConfirmIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &rabbittest.Log{}
-		messages := New(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "held"}, []string{"queue"}))
+		messages := NewHeld(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "held"}, []string{"queue"}))
 		o := Operation{Name: "publishing", Queue: "orders", Now: time.Now, Sleep: Sleep, Logger: log.Logger()}
 		for _, confirmed := range []time.Duration{time.Second, 2 * shortHold} {
 			if err := messages.Publish(t.Context(), o, func() error { time.Sleep(confirmed); return nil }); err != nil {
@@ -32,7 +32,7 @@ func TestSlowConfirmIsLogged(t *testing.T) {
 // A broker that confirms nothing, as in a minority of a cluster, is known after the time of a held message.
 func TestUnconfirmedMessageIsHeldSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		messages := New(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "held"}, []string{"queue"}))
+		messages := NewHeld(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "held"}, []string{"queue"}))
 		o := Operation{Name: "publishing", Queue: "orders", Now: time.Now, Sleep: Sleep, Logger: slog.New(slog.DiscardHandler)}
 		confirm, done := make(chan struct{}), make(chan error)
 		go func() { done <- messages.Publish(t.Context(), o, func() error { <-confirm; return nil }) }()

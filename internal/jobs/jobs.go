@@ -33,8 +33,8 @@ type start struct {
 	err       chan error
 }
 
-// New returns the runner of a System.
-func New(sys *system.System) *Runner { return &Runner{sys, make(chan start)} }
+// NewRunner returns the runner of a System.
+func NewRunner(sys *system.System) *Runner { return &Runner{sys, make(chan start)} }
 
 // Start asks for a run of a job. A job that another process runs is left to it.
 func (r *Runner) Start(ctx context.Context, job replayer.Job, stopAfter int) error {

@@ -36,10 +36,10 @@ type Request struct {
 // maxIDs is the maximum number of ids in one query.
 const maxIDs = 10_000
 
-// NewJob makes the job of a request. It finds the same messages whenever it is
+// Prepare makes the job of a request. It finds the same messages whenever it is
 // resumed: times relative to now become absolute, and are refused in DSL. Mistakes are
 // InputErrors.
-func NewJob(language system.Language, request Request) (replayer.Job, error) {
+func Prepare(language system.Language, request Request) (replayer.Job, error) {
 	job := request.Job
 	if err := reason.Check(job.Reason); err != nil {
 		return job, system.InputError{Err: err}

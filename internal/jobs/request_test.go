@@ -25,7 +25,7 @@ func TestOrderOfStreamsIsOfPublishedEvents(t *testing.T) {
 		{Request{Query: "stream.id: *", IDs: []string{"m-1"}, Job: byStream}, false},
 		{Request{Query: "stream.id: *"}, false},
 	} {
-		job, err := NewJob(system.NewLanguage(schemas.DocumentFormat{}), test.request)
+		job, err := Prepare(system.NewLanguage(schemas.DocumentFormat{}), test.request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestReasonsOfReplays(t *testing.T) {
 	for text, want := range map[string]string{
 		strings.Repeat("é", 1001): "the reason has 1001 characters: expected at most 1000", "\xff": "the reason is not UTF-8",
 	} {
-		_, err := NewJob(system.NewLanguage(schemas.DocumentFormat{}), Request{Job: replayer.Job{Reason: text}})
+		_, err := Prepare(system.NewLanguage(schemas.DocumentFormat{}), Request{Job: replayer.Job{Reason: text}})
 		var input system.InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -45,10 +45,10 @@ const (
 // ErrNotConfirmed is the error of a message to a queue that does not confirm.
 var ErrNotConfirmed = errors.New("confirms nothing")
 
-// New returns a Limiter of the messages that by publishes: share messages of one queue may
+// NewLimiter returns a Limiter of the messages that by publishes: share messages of one queue may
 // be unconfirmed at once, each for timeout. dedicatedPublisher opens a publisher with a
 // connection of its own, and returns the function that closes it.
-func New[P any](by P, dedicatedPublisher func() (P, func()), timeout time.Duration, share int) *Limiter[P] {
+func NewLimiter[P any](by P, dedicatedPublisher func() (P, func()), timeout time.Duration, share int) *Limiter[P] {
 	return &Limiter[P]{by: by, dedicatedPublisher: dedicatedPublisher, share: share, timeout: timeout, all: map[string]*limit{}}
 }
 

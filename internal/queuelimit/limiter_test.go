@@ -14,7 +14,7 @@ import (
 func TestLimiterBoundsAQueueThatDoesNotConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const share = 16
-		limiter := New("", func() (string, func()) { return "", func() {} }, 30*time.Second, share)
+		limiter := NewLimiter("", func() (string, func()) { return "", func() {} }, 30*time.Second, share)
 		var sent atomic.Int32
 		silent := func(ctx context.Context, _ string) error {
 			sent.Add(1)

@@ -56,7 +56,7 @@ func TestGroupsAreReadTogether(t *testing.T) {
 		}
 	})
 	const kinds = 20
-	ids := failures(t, a, kinds)
+	ids := publishFailures(t, a, kinds)
 	service := triage.Service{System: a}
 	count := func(ids []string) int32 {
 		t.Helper()
@@ -81,7 +81,7 @@ func TestGroupsAreReadTogether(t *testing.T) {
 }
 
 // failures stores a failure of each of n groups, and returns the ids of the groups.
-func failures(t *testing.T, a *system.System, n int) (ids []string) {
+func publishFailures(t *testing.T, a *system.System, n int) (ids []string) {
 	t.Helper()
 	store, err := a.Store(t.Context())
 	if err != nil {

@@ -32,8 +32,8 @@ type ResolvableGroup struct {
 	upTo int64 // sequence of the newest open failure, of those that match and the others
 }
 
-// Resolved is the result of a Resolve.
-type Resolved struct {
+// ResolveResult is the result of a Resolve.
+type ResolveResult struct {
 	Failures int      // that were discarded
 	Resolved []string // ids of groups that have no other failures
 	Open     []string // ids of groups that have
@@ -96,14 +96,14 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 // Resolve discards the failures and then records that their groups are resolved, except for
 // groups that have other failures up to the newest one that was there when they were found. A
 // later failure brings its group back.
-func (s Service) Resolve(ctx context.Context, found Resolvable, d reason.Decision) (Resolved, error) {
+func (s Service) Resolve(ctx context.Context, found Resolvable, d reason.Decision) (ResolveResult, error) {
 	change := failuregroup.Change{Decision: failuregroup.Resolved, Reason: d.Reason}
 	if err := change.Check(time.Now()); err != nil {
-		return Resolved{}, system.InputError{Err: err}
+		return ResolveResult{}, system.InputError{Err: err}
 	}
 	ids := history.EventIDs(found.Failures)
 	done, err := Discard(ctx, s.System, ids, d)
-	result := Resolved{Failures: done.Failures, Resolved: []string{}, Open: []string{}, Queues: done.Queues}
+	result := ResolveResult{Failures: done.Failures, Resolved: []string{}, Open: []string{}, Queues: done.Queues}
 	if err != nil {
 		return result, err
 	}

@@ -31,7 +31,7 @@ func RouteSchema(a *system.System, queue string) (*bodyschema.Schema, error) {
 
 // Stored checks the bodies of the messages of a selection of a System's store with the rest of a
 // Config.
-func Stored(ctx context.Context, a *system.System, cfg Config, sel eventstore.Selection, each func(Failure) error) (Summary, error) {
+func Stored(ctx context.Context, a *system.System, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
 	store, err := a.Store(ctx)
 	if err != nil {
 		return Summary{}, err

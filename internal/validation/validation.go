@@ -14,8 +14,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Failure is a message whose body does not fit.
-type Failure struct {
+// InvalidMessage is a message whose body does not fit.
+type InvalidMessage struct {
 	Time        time.Time `json:"time" doc:"When the event happened"`
 	Event       string    `json:"event" doc:"Id of an event of the message"`
 	Fingerprint string    `json:"fingerprint"`
@@ -34,8 +34,8 @@ type Summary struct {
 	Schema   string `json:"schema" doc:"Name of the file of the schema"`
 }
 
-// Config has the events to check.
-type Config struct {
+// ValidationConfig has the events to check.
+type ValidationConfig struct {
 	Store        bodies.Store // its events have their bodies
 	Fingerprints schemas.Fingerprints
 	Schema       *bodyschema.Schema
@@ -52,8 +52,8 @@ const lookup = 25
 
 // Run checks each message to which an event of a selection belongs, and calls each with those
 // that do not fit. An error of each ends it.
-func Run(ctx context.Context, cfg Config, sel eventstore.Selection, each func(Failure) error) (Summary, error) {
-	r := &run{Config: cfg, summary: Summary{Schema: cfg.Schema.Name()}, each: each}
+func Run(ctx context.Context, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
+	r := &run{ValidationConfig: cfg, summary: Summary{Schema: cfg.Schema.Name()}, each: each}
 	for e, err := range cfg.Store.Events(ctx, sel) {
 		if storeretry.EndsRead(err) {
 			return r.summary, err
@@ -72,9 +72,9 @@ func Run(ctx context.Context, cfg Config, sel eventstore.Selection, each func(Fa
 }
 
 type run struct {
-	Config
+	ValidationConfig
 	summary Summary
-	each    func(Failure) error
+	each    func(InvalidMessage) error
 	seen    keyset.Set
 	taken   int
 	lacking []schemas.Event
@@ -128,7 +128,7 @@ func (r *run) check(e schemas.Event) error {
 		return nil
 	}
 	r.summary.Failed++
-	return r.each(Failure{
+	return r.each(InvalidMessage{
 		Time: e.Time, Event: e.EventID, Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID,
 		Exchange: e.Envelope.Exchange, RoutingKey: e.Envelope.RoutingKey, Error: unfit.List(),
 	})

@@ -43,7 +43,7 @@ type View struct {
 	Queues   []string            // of routes with a schema
 	Known    bool                // these are all
 	Summary  *validation.Summary // nil: nothing was checked
-	Failures []validation.Failure
+	Failures []validation.InvalidMessage
 	Problem  *problem.Problem
 }
 
