@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/topology/role"
 )
 
 // connect opens connections to URL, which closing closes, unless the configuration has a

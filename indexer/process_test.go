@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/gctuning"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/system/gctuning"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -34,7 +34,7 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 		defer time.AfterFunc(h.route.Timeout+hangGrace, func() { h.reportHang(this) }).Stop()
 	}
 	defer h.runningCalls.Begin(msg.Context(), verified.State, h.now())()
-	input := handlercall.Message(ctx, msg, verified.Envelope)
+	input := call.Message(ctx, msg, verified.Envelope)
 	produced, err = usercode.Call(h.goroutines, func() ([]*message.Message, error) {
 		if err := h.route.check(verified.Envelope); err != nil {
 			return nil, err

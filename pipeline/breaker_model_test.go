@@ -15,15 +15,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/crashloop"
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/held"
-	"github.com/watershipmq/watership/internal/pause"
-	"github.com/watershipmq/watership/internal/queuelimit"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/retry"
@@ -138,7 +136,7 @@ func (m *outageModel) run() {
 func (m *outageModel) play(arrival func(message int) time.Duration) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	defer cancel()
-	metrics := handlermetrics.NewMetrics(nil)
+	metrics := call.NewMetrics(nil)
 	goroutines := &usercode.Goroutines{}
 	defer goroutines.Close()
 	b := breaker.New(m.breaker, time.Now)
@@ -150,11 +148,11 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		})
 	}
 	rh := &routeHandler{
-		runningCalls: &handlercall.Running{},
+		runningCalls: &call.Running{},
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: held.Sleep, heldMessages: held.NewHeld(metrics.Held), goroutines: goroutines,
-			queueLimiter: queuelimit.NewLimiter[publisher](m, nil, time.Hour, queueShare), delayLimiter: queuelimit.NewLimiter[publisher](m, nil, time.Hour, delayShare),
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: output.Sleep, heldMessages: output.NewHeld(metrics.Held), goroutines: goroutines,
+			queueLimiter: output.NewLimiter[publisher](m, nil, time.Hour, queueShare), delayLimiter: output.NewLimiter[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
 		outlet: m, crashGuard: crashloop.New(-1),

@@ -12,16 +12,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/crashloop"
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/handlerset"
-	"github.com/watershipmq/watership/internal/held"
-	"github.com/watershipmq/watership/internal/placelog"
-	"github.com/watershipmq/watership/internal/role"
-	"github.com/watershipmq/watership/internal/throttle"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/output"
+	"github.com/watershipmq/watership/pipeline/internal/throttle"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -49,7 +47,7 @@ func (p *Pipeline) build() (err error) {
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("creating the router: %w", err)
 	}
-	p.handlers = handlerset.NewSet(p.router, p.cfg.Logger)
+	p.handlers = call.NewSet(p.router, p.cfg.Logger)
 	return p.addHandlers(logger)
 }
 
@@ -120,7 +118,7 @@ func (p *Pipeline) poisoner() *poisoner {
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
 		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.cfg.routeOf,
-		labels: handlermetrics.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, findDecision: p.cfg.Decisions, retried: p.cfg.RetriedDeaths,
+		labels: call.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, findDecision: p.cfg.Decisions, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
 	}
 }
@@ -128,7 +126,7 @@ func (p *Pipeline) retrier(queue string) *retrier {
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	guard := crashloop.New(route.MaxDeliveries)
 	if p.runningCalls[route.Queue] == nil {
-		p.runningCalls[route.Queue] = &handlercall.Running{}
+		p.runningCalls[route.Queue] = &call.Running{}
 	}
 	b := p.breakerOf(route)
 	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, held: p.pauses.Switch(route.Queue), onHang: p.cfg.OnHang, crashGuard: guard, runningCalls: p.runningCalls[route.Queue]}
@@ -190,7 +188,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
-		now: time.Now, sleep: held.Sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
+		now: time.Now, sleep: output.Sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
 	}

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"

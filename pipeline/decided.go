@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/watershipmq/watership/internal/placelog"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/reason"
+	"github.com/watershipmq/watership/internal/render/reason"
+	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )

@@ -7,9 +7,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/fairness"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/crashloop"
-	"github.com/watershipmq/watership/internal/fairness"
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/pause"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
+	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -380,7 +380,7 @@ func TestMessageThatWaitsHasAPosition(t *testing.T) {
 		t.Cleanup(m.goroutines.Close)
 		begun, finish := make(chan struct{}), make(chan struct{})
 		h := &routeHandler{
-			runningCalls: &handlercall.Running{},
+			runningCalls: &call.Running{},
 			messageFlow:  m.flow(), outlet: m.broker, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, time.Now), held: new(pause.Switch),
 			gate: fairness.New(fairness.Config{Concurrency: 2, PerKey: 1, Ordered: ordered}, time.Now),
 			route: Route{

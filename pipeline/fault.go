@@ -8,9 +8,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/held"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -71,7 +71,7 @@ func (h queueHandler) handleOrPoison(msg *message.Message) error {
 	}
 	arrived, _ := schemas.FromContext(ctx)
 	fault := err
-	if err = h.goroutines.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || held.CannotRetry(ctx, err) {
+	if err = h.goroutines.Run(func() error { return h.onFault(ctx, arrived, fault) }); err == nil || output.CannotRetry(ctx, err) {
 		return err
 	}
 	return h.goroutines.Run(func() error { return h.moveToUnstorable(ctx, arrived, fault) })

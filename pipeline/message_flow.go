@@ -11,13 +11,12 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/held"
-	"github.com/watershipmq/watership/internal/queuelimit"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/throttle"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/output"
+	"github.com/watershipmq/watership/pipeline/internal/throttle"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -54,8 +53,8 @@ type messageFlow struct {
 	newID        func() string
 	random       func() float64 // for jitter, from 0 up to 1
 	logger       *slog.Logger
-	metrics      *handlermetrics.Metrics
-	heldMessages *held.HeldMessages
+	metrics      *call.Metrics
+	heldMessages *output.HeldMessages
 	warnings     *throttle.Warnings
 	goroutines   *usercode.Goroutines
 	streams      func(schemas.Envelope) schemas.MessageStream // nil: messages have none
@@ -63,8 +62,8 @@ type messageFlow struct {
 	hook        func(context.Context, schemas.Event) error // for poison; may be nil
 	hookTimeout time.Duration
 
-	queueLimiter *queuelimit.Limiter[publisher] // for the queues of services
-	delayLimiter *queuelimit.Limiter[publisher] // for the delay queues
+	queueLimiter *output.Limiter[publisher] // for the queues of services
+	delayLimiter *output.Limiter[publisher] // for the delay queues
 }
 
 // failedAttempt is an attempt that failed.
@@ -122,7 +121,7 @@ func (f *messageFlow) replaceRetryWithoutRoom(d retry.Decision, e schemas.Envelo
 
 // hold publishes until the broker has confirmed the message, which is held while it does not.
 func (f *messageFlow) hold(ctx context.Context, operation string, publish func() error) error {
-	return f.heldMessages.Publish(ctx, held.Operation{Name: operation, Queue: f.queue, Now: f.now, Sleep: f.sleep, Logger: f.logger}, publish)
+	return f.heldMessages.Publish(ctx, output.Operation{Name: operation, Queue: f.queue, Now: f.now, Sleep: f.sleep, Logger: f.logger}, publish)
 }
 
 // publishEvent publishes a lifecycle event. Its id is set before the first publish, so
@@ -196,7 +195,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	var undeclared *undeclaredError
 	others := f.permanent
 	switch {
-	case errors.Is(err, queuelimit.ErrNotConfirmed):
+	case errors.Is(err, output.ErrNotConfirmed):
 		others = slices.Concat(others, retry.StandardDelays())
 	case !errors.As(err, &undeclared):
 		return err

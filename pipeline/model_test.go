@@ -15,18 +15,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/crashloop"
-	"github.com/watershipmq/watership/internal/deadletter"
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/held"
-	"github.com/watershipmq/watership/internal/pause"
-	"github.com/watershipmq/watership/internal/queuelimit"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/throttle"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/deadletter"
+	"github.com/watershipmq/watership/pipeline/internal/output"
+	"github.com/watershipmq/watership/pipeline/internal/throttle"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -133,13 +131,13 @@ func (m *model) wire() {
 	delivery := topology.DirectDelivery{Publisher: m.broker, Binder: m.broker}
 	retrier := &retrier{
 		messageFlow: s, delivery: delivery, routeOf: func(queue string) Route { return Route{Queue: queue, Policy: &policy, Breaker: &retry.Breaker{}} },
-		labels:       handlermetrics.NewQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
+		labels:       call.NewQueueLabels(nil, func(context.Context, string) (bool, error) { return true, nil }),
 		deathChecker: &deadletter.Checker{}, retried: []string{deathRejected}, pause: 10 * time.Second, grace: 5 * time.Minute,
 	}
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now), held: new(pause.Switch), runningCalls: &handlercall.Running{}}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now), held: new(pause.Switch), runningCalls: &call.Running{}}
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,
@@ -153,10 +151,10 @@ func (m *model) flow() *messageFlow {
 		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now.Add(m.clock) },
 		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
-		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: handlermetrics.NewMetrics(nil), goroutines: &m.goroutines,
+		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: call.NewMetrics(nil), goroutines: &m.goroutines,
 	}
-	s.heldMessages, s.warnings = held.NewHeld(s.metrics.Held), &throttle.Warnings{}
-	s.queueLimiter, s.delayLimiter = queuelimit.NewLimiter[publisher](m.broker, nil, time.Hour, queueShare), queuelimit.NewLimiter[publisher](m.broker, nil, time.Hour, delayShare)
+	s.heldMessages, s.warnings = output.NewHeld(s.metrics.Held), &throttle.Warnings{}
+	s.queueLimiter, s.delayLimiter = output.NewLimiter[publisher](m.broker, nil, time.Hour, queueShare), output.NewLimiter[publisher](m.broker, nil, time.Hour, delayShare)
 	return s
 }
 

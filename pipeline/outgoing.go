@@ -6,9 +6,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/handleroutput"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -31,7 +31,7 @@ const HeaderCausation = "causation-id"
 // not count. Headers of Watership and of RabbitMQ that were copied from another message
 // are removed, and so are the routing keys in CC and BCC that were copied from the
 // message being handled.
-func NewMessage(e schemas.Envelope) *message.Message { return handleroutput.NewMessage(e) }
+func NewMessage(e schemas.Envelope) *message.Message { return output.NewMessage(e) }
 
 // outgoingMessages returns the AMQP messages for the result of a handler. A panic on a
 // message that the handler returned is a failure of the handler.
@@ -65,6 +65,6 @@ func OutgoingEnvelope(ctx context.Context, returned *message.Message, ordinal in
 	return completion(attempt.Queue, to, watermill.NewULID).Envelope(returned, schemas.VerifiedState{Envelope: parent, State: state}, ordinal)
 }
 
-func completion(queue string, to Binding, newID func() string) handleroutput.Completion {
-	return handleroutput.Completion{Queue: queue, Exchange: to.Exchange, RoutingKey: to.Key, Causation: HeaderCausation, NewID: newID}
+func completion(queue string, to Binding, newID func() string) output.Completion {
+	return output.Completion{Queue: queue, Exchange: to.Exchange, RoutingKey: to.Key, Causation: HeaderCausation, NewID: newID}
 }

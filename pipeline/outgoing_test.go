@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/outgoing"
+	"github.com/watershipmq/watership/internal/handler/outgoing"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -289,7 +289,7 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 // An envelope of the message being handled has its UUID in the header of the stock
 // transport. The published message is another one.
 func TestNewMessageIsNotItsParent(t *testing.T) {
-	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: handlermetrics.NewMetrics(nil)}, route: Route{Queue: "q"}}
+	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: call.NewMetrics(nil)}, route: Route{Queue: "q"}}
 	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.MessageID = "parent"
 	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{"_watermill_message_uuid": "parent", "tenant": "acme"}}

@@ -47,19 +47,16 @@ import (
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/deadletter"
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/handlerset"
-	"github.com/watershipmq/watership/internal/held"
-	"github.com/watershipmq/watership/internal/pause"
-	"github.com/watershipmq/watership/internal/placelog"
-	"github.com/watershipmq/watership/internal/queuelimit"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/deadletter"
+	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -69,10 +66,10 @@ type Pipeline struct {
 	cfg          Config // see Config.reload for the fields that change
 	vhost        string
 	login        string
-	metrics      *handlermetrics.Metrics
-	heldMessages *held.HeldMessages
+	metrics      *call.Metrics
+	heldMessages *output.HeldMessages
 	router       *message.Router
-	handlers     *handlerset.Set
+	handlers     *call.Set
 	reloads      chan reload
 	consuming    *transport.Connection
 	sending      *rabbit.Connection // events, delays and poison
@@ -93,13 +90,13 @@ type Pipeline struct {
 	places       map[string]*placelog.Log    // of the ordered routes, by queue
 	consumptions map[string]*consumption     // by queue
 
-	runningCalls map[string]*handlercall.Running // by queue; also of routes that were stopped
+	runningCalls map[string]*call.Running // by queue; also of routes that were stopped
 	pauses       *pause.Watcher
 	verifier     *schemas.Verifier
 	deathChecker *deadletter.Checker
-	queueLimiter *queuelimit.Limiter[publisher]
+	queueLimiter *output.Limiter[publisher]
 
-	delayLimiter *queuelimit.Limiter[publisher]
+	delayLimiter *output.Limiter[publisher]
 	goroutines   usercode.Goroutines
 }
 
@@ -119,10 +116,10 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, err
 	}
 	p := &Pipeline{
-		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: handlermetrics.NewMetrics(cfg.Registerer), reloads: make(chan reload),
-		breakers: map[string]*breaker.Breaker{}, places: map[string]*placelog.Log{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*handlercall.Running{},
+		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: call.NewMetrics(cfg.Registerer), reloads: make(chan reload),
+		breakers: map[string]*breaker.Breaker{}, places: map[string]*placelog.Log{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*call.Running{},
 	}
-	p.heldMessages = held.NewHeld(p.metrics.Held)
+	p.heldMessages = output.NewHeld(p.metrics.Held)
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -131,8 +128,8 @@ func New(cfg Config) (*Pipeline, error) {
 	p.queuePublisher = p.publisherOn(p.returning)
 	p.exchangePublisher = p.publisherOn(p.outgoing)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
-	p.queueLimiter = queuelimit.NewLimiter[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
-	p.delayLimiter = queuelimit.NewLimiter[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
+	p.queueLimiter = output.NewLimiter[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
+	p.delayLimiter = output.NewLimiter[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}
 	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}
 	if err := p.build(); err != nil {

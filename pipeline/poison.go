@@ -7,8 +7,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/held"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -79,7 +79,7 @@ func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.S
 		}
 		return by.Publish(ctx, m)
 	})
-	if err != nil && held.CannotRetry(ctx, err) {
+	if err != nil && output.CannotRetry(ctx, err) {
 		return fmt.Errorf("parking a message in queue %q: %w", queue, err)
 	}
 	if err != nil {

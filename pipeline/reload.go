@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 )
 
 // reload is a call of Reload.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 	"github.com/watershipmq/watership/internal/report"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"

@@ -9,10 +9,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/deadletter"
-	"github.com/watershipmq/watership/internal/handlermetrics"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/deadletter"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,7 +27,7 @@ type retrier struct {
 	*messageFlow
 	delivery     topology.DirectDelivery
 	routeOf      func(queue string) Route
-	labels       *handlermetrics.QueueLabels
+	labels       *call.QueueLabels
 	deathChecker *deadletter.Checker
 	findDecision FindDecision
 	retried      []string      // reasons of dead letters that are tried again

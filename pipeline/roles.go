@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/retry"
 )
 

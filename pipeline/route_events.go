@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/watershipmq/watership/internal/breaker"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -8,15 +8,14 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/crashloop"
-	"github.com/watershipmq/watership/internal/fairness"
-	"github.com/watershipmq/watership/internal/handlercall"
-	"github.com/watershipmq/watership/internal/handlermetrics"
-	"github.com/watershipmq/watership/internal/handleroutput"
-	"github.com/watershipmq/watership/internal/ordering"
-	"github.com/watershipmq/watership/internal/pause"
-	"github.com/watershipmq/watership/internal/placelog"
+	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
+	"github.com/watershipmq/watership/pipeline/internal/admission/ordering"
+	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
+	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -37,7 +36,7 @@ type routeHandler struct {
 	places       *placelog.Log  // nil: not ordered
 	crashGuard   *crashloop.Guard
 	onHang       func(retry.Attempt) // may be nil
-	runningCalls *handlercall.Running
+	runningCalls *call.Running
 }
 
 // subscriber returns the subscriber of the route. A handler that is still running after
@@ -131,7 +130,7 @@ func (h *routeHandler) withRefund(ctx context.Context, s schemas.State) schemas.
 // poisonExhausted publishes a message as poison that is delivered with all its attempts
 // used: the policy allows fewer than before, or a copy of it reached the queue.
 func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, maxAttempts int) error {
-	h.metrics.Attempts.WithLabelValues(h.route.Queue, handlermetrics.ResultLabel(retry.Poison)).Inc()
+	h.metrics.Attempts.WithLabelValues(h.route.Queue, call.ResultLabel(retry.Poison)).Inc()
 	state := verified.State
 	state.Time, state.Duration = h.now(), 0
 	state.Failure.Message = fmt.Sprintf("it had %d attempts, of which the policy allows %d; it had failed with: %s",
@@ -172,13 +171,13 @@ func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState
 	if why != nil {
 		return why, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, handleroutput.ConfirmTimeout(h.queueLimiter.Timeout(), messages))
+	limited, cancel := context.WithTimeout(ctx, output.ConfirmTimeout(h.queueLimiter.Timeout(), messages))
 	defer cancel()
 	for i, err := range h.outlet.PublishAll(limited, messages) {
 		if err == nil {
 			continue
 		}
-		blamed, unknown := handleroutput.ClassifyPublishError(ctx, fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
+		blamed, unknown := output.ClassifyPublishError(ctx, fmt.Errorf("publishing outgoing message %d of %d: %w", i+1, len(produced), err))
 		if unknown != nil {
 			return nil, unknown
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/database"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 const progressInterval = 5 * time.Second

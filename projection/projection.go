@@ -33,7 +33,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/database"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"

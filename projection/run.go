@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/database"
-	"github.com/watershipmq/watership/internal/readahead"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -204,7 +204,7 @@ func (r *runner) follow(ctx context.Context, caughtUp func(context.Context, *run
 // read handles events until ctx ends, caughtUp is done or something fails.
 func (r *runner) read(ctx context.Context, caughtUp func(context.Context, *runner) (bool, error)) error {
 	b := newBatch(r.cfg)
-	for item, err := range readahead.Sequence(ctx, r.items) {
+	for item, err := range storeread.Sequence(ctx, r.items) {
 		var removed *subscription.RemovedError
 		switch {
 		case errors.As(err, &removed):

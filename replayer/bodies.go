@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/watershipmq/watership/internal/bodies"
+	"github.com/watershipmq/watership/internal/history/bodies"
 	"github.com/watershipmq/watership/schemas"
 )
 

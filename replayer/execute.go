@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/exclusive"
-	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/inflight"
 	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/replayer/internal/pace"
@@ -58,7 +58,7 @@ type run struct {
 	pacer       pace.Pacer
 	sender      *inflight.Sender[*inFlight] // nil: messages are sent at once
 	boundQueues map[string]bool             // for direct delivery
-	sentBy      *keyset.Set                 // messages of earlier runs that the cursor does not cover
+	sentBy      *storeread.Set              // messages of earlier runs that the cursor does not cover
 	started     int                         // messages of this run
 	admitted    int64                       // messages of this run, with those that the program leaves out
 }
@@ -146,7 +146,7 @@ func (run *run) watch() {
 }
 
 // restoreWithHeartbeat runs restore with heartbeats of the job.
-func (r *Replayer) restoreWithHeartbeat(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival) (s *scan, sentBy *keyset.Set, err error) {
+func (r *Replayer) restoreWithHeartbeat(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival) (s *scan, sentBy *storeread.Set, err error) {
 	latest := *job // a copy, since heartbeats save the job concurrently
 	err = r.withHeartbeat(ctx, l.Lost(), job, func(ctx context.Context) error {
 		s, sentBy, err = r.restore(ctx, l, &latest, rivals)
@@ -165,7 +165,7 @@ func (r *Replayer) restoreWithHeartbeat(ctx context.Context, l *lease.Lease, job
 // cursor, and the newest `replayed` events in the store. If the query finds
 // other events up to the cursor than before, the job restarts and relies on all of its
 // `replayed` events.
-func (r *Replayer) restore(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival) (*scan, *keyset.Set, error) {
+func (r *Replayer) restore(ctx context.Context, l *lease.Lease, job *Job, rivals []*Rival) (*scan, *storeread.Set, error) {
 	s, err := r.newScan(ctx, *job, rivals)
 	if err != nil {
 		return nil, nil, err

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 )
 
 // withHeartbeat runs do while saving the job every second, so that it is seen as

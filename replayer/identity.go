@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/lineage"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -13,15 +13,15 @@ import (
 // by its fingerprint; one without an id by its `published` event, or else by its
 // instance. first is the original event of a chain of replays: the events of replays
 // concern the same message, even with other headers or another routing key.
-func (t Target) identity(e, first eventstore.EventSummary) keyset.Key {
+func (t Target) identity(e, first eventstore.EventSummary) storeread.Key {
 	place := t.scope(e)
 	switch {
 	case first.MessageID != "":
-		return keyset.Of("id", first.Fingerprint, place)
+		return storeread.Of("id", first.Fingerprint, place)
 	case first.Action == schemas.Published, first.Message == "":
-		return keyset.Of("event", first.EventID, place)
+		return storeread.Of("event", first.EventID, place)
 	}
-	return keyset.Of("instance", first.Message, place)
+	return storeread.Of("instance", first.Message, place)
 }
 
 // identify sets the message key of each candidate on a page.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/edit"
 )
 
@@ -219,7 +219,7 @@ func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 	if err != nil {
 		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	version, err := storeretry.Do(ctx, connectTimeout, func() (string, error) { return r.create(ctx, job.ID, document) })
+	version, err := storeread.Do(ctx, connectTimeout, func() (string, error) { return r.create(ctx, job.ID, document) })
 	if err != nil {
 		return job, err
 	}

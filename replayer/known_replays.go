@@ -9,8 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/keyset"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -37,12 +36,12 @@ type replay struct {
 // knownReplays are the replays of the messages on a page.
 type knownReplays struct {
 	plannedUpTo int64
-	byMessage   map[keyset.Key][]replay
+	byMessage   map[storeread.Key][]replay
 	jobs        map[string]bool // with events on the page; true if the job has the same target
 }
 
 func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays, error) {
-	known := knownReplays{plannedUpTo: l.job.UpTo, byMessage: map[keyset.Key][]replay{}, jobs: map[string]bool{}}
+	known := knownReplays{plannedUpTo: l.job.UpTo, byMessage: map[storeread.Key][]replay{}, jobs: map[string]bool{}}
 	if l.job.Again {
 		return known, nil
 	}
@@ -181,7 +180,7 @@ func (k knownReplays) anyReplay(c *candidate, matches func(replay) bool) bool {
 
 // sentBy returns the messages that a job has sent, by its `replayed` events in the
 // store: the last window, or all if the cursor is invalid.
-func (r *Replayer) sentBy(ctx context.Context, job Job) (*keyset.Set, error) {
+func (r *Replayer) sentBy(ctx context.Context, job Job) (*storeread.Set, error) {
 	if err := r.cfg.Store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up the sent messages: %w", err)
 	}
@@ -192,7 +191,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*keyset.Set, error) {
 	if job.CursorInvalid {
 		selection.Order, selection.Limit = eventstore.BySequence, 0
 	}
-	sent, page := &keyset.Set{}, make([]candidate, 0, pageSize)
+	sent, page := &storeread.Set{}, make([]candidate, 0, pageSize)
 	add := func() error {
 		err := r.identify(ctx, job.Target, page)
 		for _, c := range page {
@@ -202,7 +201,7 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*keyset.Set, error) {
 		return err
 	}
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return nil, fmt.Errorf("looking up the sent messages: %w", err)
 		}
 		if err != nil {

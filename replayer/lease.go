@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"

@@ -40,7 +40,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -157,8 +157,8 @@ func New(cfg Config) *Replayer {
 // overloaded, until the timeout.
 func (r *Replayer) withRetries(timeout time.Duration) *Replayer {
 	retrying := *r
-	retrying.cfg.Store = storeretry.Events{EventReader: r.cfg.Store, Timeout: timeout}
-	retrying.cfg.Jobs = storeretry.Jobs{JobStore: r.cfg.Jobs, Timeout: timeout}
+	retrying.cfg.Store = storeread.Events{EventReader: r.cfg.Store, Timeout: timeout}
+	retrying.cfg.Jobs = storeread.Jobs{JobStore: r.cfg.Jobs, Timeout: timeout}
 	return &retrying
 }
 

@@ -9,8 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/keyset"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -44,7 +43,7 @@ const (
 // messages to this one. running reports whether a job has a runner.
 func (r *Replayer) findRivals(ctx context.Context, job Job, log Log, running func(Job) (bool, error)) (rivals []*Rival, unreadable int, err error) {
 	for other, err := range r.Jobs(ctx) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return nil, 0, fmt.Errorf("looking for jobs that replay the same: %w", err)
 		}
 		if err == nil && r.now().Sub(other.Created) > maxRivalAge {
@@ -201,7 +200,7 @@ func (r *Replayer) plannedRivals(ctx context.Context, job Job) ([]*Rival, error)
 }
 
 // rivalsByMessage returns the rivals that have messages of a page.
-func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[keyset.Key]*Rival, error) {
+func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[storeread.Key]*Rival, error) {
 	if len(s.rivals) == 0 {
 		return nil, nil
 	}
@@ -212,7 +211,7 @@ func (s *scan) rivalsByMessage(ctx context.Context, page []candidate) (map[keyse
 	if some, err := s.matchesAny(ctx, eventstore.Selection{Query: all, UpTo: upTo}, page); err != nil || !some {
 		return nil, err
 	}
-	rivals := map[keyset.Key]*Rival{}
+	rivals := map[storeread.Key]*Rival{}
 	for _, rival := range slices.Backward(s.rivals) { // the first rival of a message wins
 		selection := eventstore.Selection{Query: rival.selection.Query, UpTo: rival.selection.UpTo}
 		messages, err := s.messagesOf(ctx, selection, page)
@@ -241,8 +240,8 @@ func (s *scan) matchesAny(ctx context.Context, selection eventstore.Selection, p
 // messagesOf returns the messages on a page that have events in a selection. Equal
 // messages without an id may have any number of events, so it reads them a page at a
 // time.
-func (s *scan) messagesOf(ctx context.Context, selection eventstore.Selection, page []candidate) (map[keyset.Key]bool, error) {
-	asked, messages := make(map[keyset.Key]bool, len(page)), map[keyset.Key]bool{}
+func (s *scan) messagesOf(ctx context.Context, selection eventstore.Selection, page []candidate) (map[storeread.Key]bool, error) {
+	asked, messages := make(map[storeread.Key]bool, len(page)), map[storeread.Key]bool{}
 	for _, c := range page {
 		asked[c.messageKey] = true
 	}

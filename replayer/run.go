@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/exclusive"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/lease"
 )
 
@@ -111,7 +111,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease.Lease, id, runner string,
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := storeretry.Do(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Expected) })
+	job, err := storeread.Do(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Expected) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
@@ -183,7 +183,7 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 func (r *Replayer) saveFinal(ctx context.Context, job *Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	_, err := storeretry.Do(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
+	_, err := storeread.Do(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
 	return err
 }
 

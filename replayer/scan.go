@@ -7,9 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/keyset"
-	"github.com/watershipmq/watership/internal/readahead"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -23,7 +21,7 @@ const (
 type candidate struct {
 	event             schemas.Event
 	summary           eventstore.EventSummary // of the event
-	messageKey        keyset.Key              // the message at the target
+	messageKey        storeread.Key           // the message at the target
 	originFingerprint string                  // fingerprint of the original message, before changes by replays
 	rival             *Rival                  // another job that sends the message; nil: none
 	leftOut           string                  // why the message is not sent; "": it is sent
@@ -69,7 +67,7 @@ func (s *scan) notePublished(ctx context.Context) error {
 // eachEvent calls do for each readable event of a selection.
 func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection, do func(schemas.Event)) error {
 	for event, err := range r.cfg.Store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return err
 		}
 		if err == nil {
@@ -82,9 +80,9 @@ func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection
 // pages yields the candidates after a cursor, in order. It reads one page while it
 // decides about the previous one.
 func (s *scan) pages(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]candidate, error] {
-	return readahead.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] {
+	return storeread.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] {
 		return func(yield func([]candidate, error) bool) {
-			for page, err := range readahead.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] { return s.read(ctx, after) }) {
+			for page, err := range storeread.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]candidate, error] { return s.read(ctx, after) }) {
 				if err == nil {
 					err = s.decide(ctx, page)
 				}
@@ -103,7 +101,7 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 	return func(yield func([]candidate, error) bool) {
 		page, bytes := make([]candidate, 0, pageSize), 0
 		for event, err := range s.r.cfg.Store.Events(ctx, selection) {
-			if storeretry.EndsRead(err) {
+			if storeread.EndsRead(err) {
 				yield(nil, fmt.Errorf("reading the matching events: %w", err))
 				return
 			}
@@ -203,7 +201,7 @@ func (s *scan) restoreDecisions(ctx context.Context, cursor eventstore.Cursor) (
 	selection := s.selection
 	selection.WithoutBody = true
 	for event, err := range s.r.cfg.Store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return false, fmt.Errorf("reading the events up to the cursor: %w", err)
 		}
 		if err == nil && isAfter(event, cursor) {

@@ -1,7 +1,7 @@
 package replayer
 
 import (
-	"github.com/watershipmq/watership/internal/keyset"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -10,11 +10,11 @@ type selector struct {
 	target   Target
 	isOwn    func(name string) bool      // whether an exchange or queue is Watership's
 	folds    func(schemas.Envelope) bool // whether a message is a dead letter with the fingerprint of its first publish
-	selected keyset.Set
+	selected storeread.Set
 
 	// published has the fingerprints of messages without an id that are sent by their
 	// `published` events: the other events of the same fingerprint are left out.
-	published keyset.Set
+	published storeread.Set
 }
 
 func newSelector(target Target, isOwn func(name string) bool, folds func(schemas.Envelope) bool) *selector {
@@ -55,7 +55,7 @@ func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string)
 		return quarantinedNoMessage
 	case s.target.route(e).leadsTo(s.isOwn):
 		return ownTarget
-	case s.copyWithoutID(e) && s.published.Has(keyset.Of(c.originFingerprint)):
+	case s.copyWithoutID(e) && s.published.Has(storeread.Of(c.originFingerprint)):
 		return sameMessage
 	case s.selected.Has(c.messageKey):
 		return sameMessage
@@ -83,6 +83,6 @@ func (s *selector) copyWithoutID(e schemas.Event) bool {
 // is sent. For the target ToFailedQueue the failure counts, not the published copy.
 func (s *selector) notePublished(e schemas.Event) {
 	if e.Envelope.Properties.MessageID == "" && e.RecordedAction() == schemas.Published && s.target.Kind != ToFailedQueue && !s.folds(e.Envelope) {
-		s.published.Add(keyset.Of(e.Fingerprint))
+		s.published.Add(storeread.Of(e.Fingerprint))
 	}
 }

@@ -26,9 +26,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/watershipmq/watership/internal/messagefield"
-	"github.com/watershipmq/watership/internal/target"
-	"github.com/watershipmq/watership/internal/topicpattern"
+	"github.com/watershipmq/watership/internal/template/messagefield"
+	"github.com/watershipmq/watership/internal/template/target"
+	"github.com/watershipmq/watership/internal/topology/topicpattern"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/storeretry"
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -202,7 +202,7 @@ func (r *runner) retryParked(ctx context.Context) error {
 // retryOne delivers a parked message.
 func (r *runner) retryOne(ctx context.Context, p Parked) error {
 	for event, err := range r.cfg.Store.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", p.EventID), Limit: 1}) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return err
 		}
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 )
 
 // RemovedError is the reason why a reader does not go on: retention has removed events that it has
@@ -59,7 +59,7 @@ func (r Reader) removedUpTo(ctx context.Context) (int64, error) {
 // Acceptable returns Accept for a reader that does without the events that retention has removed by
 // now. It includes those that retention removes in the next minutes, in which the reading begins.
 func (r Reader) Acceptable(ctx context.Context) (int64, error) {
-	upTo, err := storeretry.Do(ctx, acceptTimeout, func() (int64, error) { return r.removedUpTo(ctx) })
+	upTo, err := storeread.Do(ctx, acceptTimeout, func() (int64, error) { return r.removedUpTo(ctx) })
 	if upTo > 0 {
 		upTo += acceptedAhead.Microseconds()
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 )
 
 // Run runs a subscription to a handler (ToHandler) until ctx ends. It calls handle with one

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 )
 
 const (

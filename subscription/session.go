@@ -13,10 +13,10 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/bodies"
-	"github.com/watershipmq/watership/internal/exclusive"
+	"github.com/watershipmq/watership/internal/history/bodies"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/readahead"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -100,7 +100,7 @@ func (s *session) drain() {
 
 // pages reads the events after the checkpoint with their bodies, a page ahead.
 func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
-	return readahead.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]Item, error] {
+	return storeread.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]Item, error] {
 		return func(yield func([]Item, error) bool) {
 			query, err := kql.Parse(s.settings.Query)
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	_ "time/tzdata" // for TZ where there is nothing but this file, as in our image
 
 	"github.com/watershipmq/watership/internal/cli"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/replayer/transform"
 )
 

@@ -9,16 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/adoption"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/adoptions"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // adoptArgs holds the arguments of `adopt`.
 type adoptArgs struct {
 	terminal.Streams
-	adoption.Request
+	adoptions.Request
 	follow, dryRun, yes bool
 }
 
@@ -47,7 +46,7 @@ the messages in; Ctrl-C cancels that.`,
 		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Streams, d.Queue = streamsOf(cmd), args[0]
-			if _, err := adopt.FormatNamed(d.Format); err != nil {
+			if _, err := adoptions.FormatNamed(d.Format); err != nil {
 				return usagef("--as: %w", err)
 			}
 			switch {
@@ -70,7 +69,7 @@ the messages in; Ctrl-C cancels that.`,
 	_ = cmd.MarkFlagRequired("as")
 	_ = cmd.RegisterFlagCompletionFunc("as", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
-		for _, format := range adopt.Formats() {
+		for _, format := range adoptions.Formats() {
 			names = append(names, format.Name)
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -81,7 +80,7 @@ the messages in; Ctrl-C cancels that.`,
 func formatList() string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, format := range adopt.Formats() {
+	for _, format := range adoptions.Formats() {
 		fmt.Fprintf(table, "  %s\t%s\n", format.Name, format.From)
 	}
 	_ = table.Flush() // a Builder does not fail
@@ -121,7 +120,7 @@ func (d adoptArgs) run(ctx context.Context, sys backend) error {
 	return err
 }
 
-func (d adoptArgs) print(verb string, r adopt.Result) {
+func (d adoptArgs) print(verb string, r adoptions.Result) {
 	fmt.Fprintf(d.Out, "%s %s\n", verb, wording.Plural(r.Failures, "failure"))
 	if len(r.Groups) > 0 {
 		table := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)

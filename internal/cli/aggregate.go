@@ -9,8 +9,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
 )
 
 func (p printer) count(ctx context.Context, events reader, sel eventstore.Selection, format outputFormat) error {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/alert"
-	"github.com/watershipmq/watership/internal/alerts"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/alerts/notice"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newAlerts(from *settings) *cobra.Command {
@@ -116,17 +116,17 @@ func (p printer) alerts(v alerts.View, now time.Time) error {
 func (p printer) omitted(v alerts.View) {
 	for _, r := range v.Rules {
 		if r.Omitted > 0 {
-			p.Warn("%s of rule %s not listed: a rule has at most %d at a time", wording.Plural(r.Omitted, "further alert"), r.Name, alert.MaxOfRule)
+			p.Warn("%s of rule %s not listed: a rule has at most %d at a time", wording.Plural(r.Omitted, "further alert"), r.Name, notice.MaxOfRule)
 		}
 	}
 }
 
-func (p printer) alertTable(items []alert.Item) error {
+func (p printer) alertTable(items []notice.Item) error {
 	if len(items) == 0 {
 		return p.printf("no alert fires")
 	}
 	t := terminal.NewTable(p.Out, p.screen,
-		terminal.Column{Title: "STATUS", Fixed: true, Colours: map[string]terminal.Colour{alert.Firing: terminal.Red, alert.Pending: terminal.Yellow}},
+		terminal.Column{Title: "STATUS", Fixed: true, Colours: map[string]terminal.Colour{notice.Firing: terminal.Red, notice.Pending: terminal.Yellow}},
 		terminal.Column{Title: "SEVERITY", Fixed: true, DropOrder: 2}, terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "RULE", DropOrder: 1},
 		terminal.Column{Title: "SUMMARY"})
 	for _, item := range items {

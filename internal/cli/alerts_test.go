@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/alert"
-	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/operate/alerts/notice"
+	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -22,14 +22,14 @@ type notices struct {
 	url string
 
 	mu   sync.Mutex // guards list
-	list []alert.Notice
+	list []notice.Notice
 }
 
 func newNotices(t *testing.T) *notices {
 	t.Helper()
 	n := &notices{}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var one alert.Notice
+		var one notice.Notice
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			err = json.Unmarshal(body, &one)
@@ -46,7 +46,7 @@ func newNotices(t *testing.T) *notices {
 	return n
 }
 
-func (n *notices) all() []alert.Notice {
+func (n *notices) all() []notice.Notice {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.list)
@@ -94,9 +94,9 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 	second, other := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
 
 	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
-	n.await(t, "fresh", alert.Firing)
+	n.await(t, "fresh", notice.Firing)
 	i.must(t, "routes", "pause", i.queue, "--reason", "the database moves")
-	n.await(t, "held", alert.Firing)
+	n.await(t, "held", notice.Firing)
 	if out := i.must(t, "alerts"); !strings.Contains(out, "critical") || !strings.Contains(out, "by an operator") {
 		t.Errorf("alerts prints\n%s", out)
 	}
@@ -104,16 +104,16 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 	wantFinding(t, list, doctor.OK, "", "alerts:", "evaluates 2 rules")
 	killed.kill(t)
 	i.must(t, "routes", "resume", i.queue)
-	n.await(t, "held", alert.Firing+" "+alert.Resolved)
+	n.await(t, "held", notice.Firing+" "+notice.Resolved)
 	i.must(t, "failed", "discard", "*", "--reason", "a test", "--yes")
-	n.await(t, "fresh", alert.Firing+" "+alert.Resolved)
+	n.await(t, "fresh", notice.Firing+" "+notice.Resolved)
 	if !strings.Contains(second.scrapeText(t), "watership_alerts_held 1") {
 		t.Error("the second process does not hold the alerts")
 	}
 	other.stop(t)
 	list, _ = first.findings(t)
 	wantFinding(t, list, doctor.Warning, "role alerts", "alerts: no process evaluates the rules")
-	if held := n.about("held"); held != alert.Firing+" "+alert.Resolved {
+	if held := n.about("held"); held != notice.Firing+" "+notice.Resolved {
 		t.Errorf("the notices of the route are %s", held)
 	}
 	if out := i.must(t, "alerts"); !strings.HasPrefix(out, "no alert fires") {

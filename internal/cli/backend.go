@@ -7,23 +7,19 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/adoption"
-	"github.com/watershipmq/watership/internal/alerts"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/doctor"
-	"github.com/watershipmq/watership/internal/explain"
-	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/routes"
-	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/operate/adoptions"
+	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/server"
-	"github.com/watershipmq/watership/internal/subscriptions"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/validation"
-	"github.com/watershipmq/watership/internal/waiting"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -47,8 +43,8 @@ type backend interface {
 
 	Diagnose(ctx context.Context) ([]doctor.Finding, error)
 	Reload(ctx context.Context) (server.Reloaded, error)
-	RouteStates(ctx context.Context) ([]routestate.State, error)
-	Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error)
+	RouteStates(ctx context.Context) ([]routes.State, error)
+	Explain(ctx context.Context, r messages.Request) ([]messages.Explanation, error)
 	PauseRoute(ctx context.Context, queue, reason string) error // of pause.All: all routes
 	ResumeRoute(ctx context.Context, queue, reason string) (routes.Resumed, error)
 	PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error)
@@ -77,7 +73,7 @@ type reader interface {
 	OpenStore(ctx context.Context) error
 
 	// Validate checks bodies with a schema; nil: with the schema of a queue's route.
-	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (validation.Summary, error)
+	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error)
 
 	Check(ctx context.Context) error // the reason why nothing was found; nil: there is nothing
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
@@ -93,10 +89,10 @@ type reader interface {
 
 // triager lists groups of unresolved failures, and records decisions about them.
 type triager interface {
-	Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error)
-	Group(ctx context.Context, id string) (*triage.Group, error)
-	FailuresBy(ctx context.Context, node kql.Node, fields []string) (triage.ByFields, error)
-	Triage(ctx context.Context, id string, change failuregroup.Change) (triage.GroupDecided, error)
+	Groups(ctx context.Context, node kql.Node, withMuted bool) (failures.Groups, error)
+	Group(ctx context.Context, id string) (*failures.Group, error)
+	FailuresBy(ctx context.Context, node kql.Node, fields []string) (failures.ByFields, error)
+	Triage(ctx context.Context, id string, change failures.Change) (failures.GroupDecided, error)
 	FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error)
 	Resolve(ctx context.Context, found resolvable, reason string) (resolved, error)
 }
@@ -105,17 +101,17 @@ type triager interface {
 type resolvable struct {
 	client.Resolve
 	count  int
-	groups []triage.ResolvableGroup
-	found  triage.Resolvable // empty: the server knows them
+	groups []failures.ResolvableGroup
+	found  failures.Resolvable // empty: the server knows them
 }
 
 // resolved is the result of a Resolve.
 type resolved struct {
-	failures int                   // whose events are confirmed
-	groups   []string              // ids of groups that are resolved
-	open     []string              // ids of groups with other failures
-	missing  int                   // events that the store does not have yet
-	parked   []triage.ParkedCopies // which stay there
+	failures int                     // whose events are confirmed
+	groups   []string                // ids of groups that are resolved
+	open     []string                // ids of groups with other failures
+	missing  int                     // events that the store does not have yet
+	parked   []failures.ParkedCopies // which stay there
 }
 
 // discarder finds and discards unresolved failures.
@@ -135,9 +131,9 @@ type foundFailures struct {
 
 // discarded is the result of a Discard.
 type discarded struct {
-	failures int                   // whose events are confirmed
-	missing  int                   // events that the store does not have yet
-	parked   []triage.ParkedCopies // which stay there
+	failures int                     // whose events are confirmed
+	missing  int                     // events that the store does not have yet
+	parked   []failures.ParkedCopies // which stay there
 }
 
 // decider lists messages that wait for their next attempt, and decides about them.
@@ -180,13 +176,13 @@ type subscriber interface {
 
 // adopter takes in the failed messages of other systems.
 type adopter interface {
-	PreviewAdoption(ctx context.Context, r adoption.Request) (adopt.Result, error)
-	Adopt(ctx context.Context, r adoption.Request, follow bool) (adopt.Result, error)
+	PreviewAdoption(ctx context.Context, r adoptions.Request) (adoptions.Result, error)
+	Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error)
 }
 
 // replays plans and runs jobs.
 type replayJobs interface {
-	Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (client.Plan, error)
+	Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error)
 
 	// Start creates the job of a plan and runs it to its end, or pauses it after so
 	// many messages (0: not). The job has no id if it could not be created.

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/columns"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/render/columns"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/schema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/terminal"
 )
 
 const repository = "../../"

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/webhookconfig"
+	"github.com/watershipmq/watership/internal/system/routeconfig"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 )
 
@@ -40,7 +40,7 @@ func newConfigCheck(from *settings) *cobra.Command {
 				return err
 			}
 			to := printer{Streams: streamsOf(cmd)}
-			for _, warning := range webhookconfig.Ineffective(cfg) {
+			for _, warning := range routeconfig.Ineffective(cfg) {
 				if err := to.printf("WARNING: %s", warning); err != nil {
 					return err
 				}

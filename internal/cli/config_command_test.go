@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/runfile"
+	"github.com/watershipmq/watership/internal/system/runfile"
 )
 
 // TestConfigShowHasTheServersOfTheDataFolder checks that config show prints the servers

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/alert"
+	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 )
 
 // Each query of the rules and of the dashboard in deploy is one that Prometheus understands,
@@ -29,7 +29,7 @@ func TestDeployedQueries(t *testing.T) {
 	i.serve(t)
 	i.awaitAlerts(t)
 	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
-	n.await(t, "fresh", alert.Firing)
+	n.await(t, "fresh", notice.Firing)
 	var known []string // serve exports some only when they are needed
 	operations, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

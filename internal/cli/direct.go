@@ -10,21 +10,20 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/doctor"
-	"github.com/watershipmq/watership/internal/gctuning"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/pause"
+	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/reason"
-	"github.com/watershipmq/watership/internal/routes"
-	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/transfer"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/internal/system/gctuning"
+	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -52,13 +51,13 @@ func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq
 }
 
 // Validate implements reader.
-func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (_ validation.Summary, err error) {
+func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (_ messages.Summary, err error) {
 	if schema == nil {
-		if schema, err = validation.RouteSchema(d.System, queue); err != nil {
-			return validation.Summary{}, err
+		if schema, err = messages.RouteSchema(d.System, queue); err != nil {
+			return messages.Summary{}, err
 		}
 	}
-	return validation.Stored(ctx, d.System, validation.ValidationConfig{Schema: schema}, sel, each)
+	return messages.Stored(ctx, d.System, messages.ValidationConfig{Schema: schema}, sel, each)
 }
 
 // Follow implements reader.
@@ -84,7 +83,7 @@ func (d *direct) Messages(ctx context.Context, id string) (list []client.Message
 
 // Stream implements reader.
 func (d *direct) Stream(ctx context.Context, id string, limit int) (history.Stream, error) {
-	open, err := triage.Unresolved(ctx, d.System)
+	open, err := failures.Unresolved(ctx, d.System)
 	if err != nil {
 		return history.Stream{}, err
 	}
@@ -118,7 +117,7 @@ func (d *direct) MayReadBodies() bool { return true }
 
 // FindFailures implements discarder.
 func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (foundFailures, error) {
-	open, err := triage.Unresolved(ctx, d.System)
+	open, err := failures.Unresolved(ctx, d.System)
 	if err != nil {
 		return foundFailures{}, err
 	}
@@ -144,26 +143,26 @@ func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
 
 // Discard implements discarder.
 func (d *direct) Discard(ctx context.Context, found foundFailures, reason string) (result discarded, err error) {
-	done, err := triage.Discard(ctx, d.System, found.events, decision(reason))
+	done, err := failures.Discard(ctx, d.System, found.events, decision(reason))
 	result.failures = done.Failures
 	if err != nil {
 		return result, err
 	}
-	if result.parked, err = triage.FindParkedCopies(ctx, d.System, done.Queues); err != nil {
+	if result.parked, err = failures.FindParkedCopies(ctx, d.System, done.Queues); err != nil {
 		return result, err
 	}
-	result.missing, err = triage.AwaitDiscarded(ctx, d.System, found.events)
+	result.missing, err = failures.AwaitDiscarded(ctx, d.System, found.events)
 	return result, err
 }
 
 // Plan implements replays.
-func (d *direct) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (plan client.Plan, err error) {
+func (d *direct) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (plan client.Plan, err error) {
 	request.Job.Operator = cmp.Or(request.Job.Operator, operator())
-	job, err := jobs.Prepare(d.Language, request)
+	job, err := replays.Prepare(d.Language, request)
 	if err != nil {
 		return plan, err
 	}
-	planner, err := jobs.Planner(ctx, d.System, uncheckedRoutes)
+	planner, err := replays.Planner(ctx, d.System, uncheckedRoutes)
 	if err != nil {
 		return plan, err
 	}
@@ -178,7 +177,7 @@ func (d *direct) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes
 			return plan, err
 		}
 	}
-	if plan.Parked, err = triage.FindParkedCopies(ctx, d.System, plan.FailedAt); err != nil {
+	if plan.Parked, err = failures.FindParkedCopies(ctx, d.System, plan.FailedAt); err != nil {
 		return plan, err
 	}
 	plan.Unknown, err = d.unknown(ctx, request.IDs)
@@ -187,15 +186,15 @@ func (d *direct) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes
 
 // Start implements replays.
 func (d *direct) Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	replays, err := jobs.Replayer(ctx, d.System)
+	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	job, err := replays.Create(ctx, plan.Plan)
+	job, err := jobs.Create(ctx, plan.Plan)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	return run(ctx, replays, job, stopAfter, progress)
+	return run(ctx, jobs, job, stopAfter, progress)
 }
 
 // run returns the job as it was before if it could not be read.
@@ -210,34 +209,34 @@ func run(ctx context.Context, jobs *replayer.Replayer, job replayer.Job, stopAft
 
 // Resume implements replays.
 func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
-	replays, err := jobs.Replayer(ctx, d.System)
+	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
 		return job, err
 	}
-	return run(ctx, replays, job, 0, progress)
+	return run(ctx, jobs, job, 0, progress)
 }
 
 // Jobs implements replays.
 func (d *direct) Jobs(ctx context.Context) iter.Seq2[replayer.Job, error] {
-	replays, err := jobs.Replayer(ctx, d.System)
+	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
 		return func(yield func(replayer.Job, error) bool) { yield(replayer.Job{}, err) }
 	}
-	return replays.Jobs(ctx)
+	return jobs.Jobs(ctx)
 }
 
 // Job implements replays.
 func (d *direct) Job(ctx context.Context, id string) (replayer.Job, error) {
-	replays, err := jobs.Replayer(ctx, d.System)
+	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	return replays.Job(ctx, id)
+	return jobs.Job(ctx, id)
 }
 
 // Cancel implements replays.
 func (d *direct) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
-	replays, err := jobs.Replayer(ctx, d.System)
+	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Job{}, err
 	}
@@ -245,16 +244,16 @@ func (d *direct) Cancel(ctx context.Context, id, reason string) (replayer.Job, e
 	if reason != "" {
 		why += ": " + reason
 	}
-	return replays.Cancel(ctx, id, why)
+	return jobs.Cancel(ctx, id, why)
 }
 
 // Outcomes implements replays.
 func (d *direct) Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error) {
-	replays, err := jobs.Replayer(ctx, d.System)
+	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
 		return replayer.Outcomes{}, err
 	}
-	return replays.Outcomes(ctx, job)
+	return jobs.Outcomes(ctx, job)
 }
 
 // Publish implements backend.
@@ -322,7 +321,7 @@ func (d *direct) Queues(ctx context.Context) []string {
 }
 
 // RouteStates implements backend.
-func (d *direct) RouteStates(ctx context.Context) ([]routestate.State, error) {
+func (d *direct) RouteStates(ctx context.Context) ([]routes.State, error) {
 	return routes.Service{System: d.System}.States(ctx, false)
 }
 

@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"github.com/watershipmq/watership/internal/alerts"
+	"github.com/watershipmq/watership/internal/operate/alerts"
 )
 
 // Alerts implements backend.

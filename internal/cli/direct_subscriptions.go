@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/subscription"
 )
 

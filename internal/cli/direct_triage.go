@@ -4,37 +4,36 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/failuregroup"
-	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/operate/failures"
 )
 
-func (d *direct) triager() triage.Service { return triage.Service{System: d.System} }
+func (d *direct) triager() failures.Service { return failures.Service{System: d.System} }
 
 // Groups implements triager.
-func (d *direct) Groups(ctx context.Context, node kql.Node, withMuted bool) (triage.Groups, error) {
+func (d *direct) Groups(ctx context.Context, node kql.Node, withMuted bool) (failures.Groups, error) {
 	return d.triager().List(ctx, node, kql.All{}, withMuted)
 }
 
 // Group implements triager.
-func (d *direct) Group(ctx context.Context, id string) (*triage.Group, error) {
+func (d *direct) Group(ctx context.Context, id string) (*failures.Group, error) {
 	return d.triager().Find(ctx, id, kql.All{})
 }
 
 // FailuresBy implements triager.
-func (d *direct) FailuresBy(ctx context.Context, node kql.Node, names []string) (triage.ByFields, error) {
-	fields, err := triage.Fields(d, names)
+func (d *direct) FailuresBy(ctx context.Context, node kql.Node, names []string) (failures.ByFields, error) {
+	fields, err := failures.Fields(d, names)
 	if err != nil {
-		return triage.ByFields{}, err
+		return failures.ByFields{}, err
 	}
 	return d.triager().ListBy(ctx, node, fields)
 }
 
 // Triage implements triager.
-func (d *direct) Triage(ctx context.Context, id string, change failuregroup.Change) (triage.GroupDecided, error) {
+func (d *direct) Triage(ctx context.Context, id string, change failures.Change) (failures.GroupDecided, error) {
 	g, err := d.Group(ctx, id)
 	if err != nil {
-		return triage.GroupDecided{}, err
+		return failures.GroupDecided{}, err
 	}
 	return d.triager().Decide(ctx, g, change, operator())
 }
@@ -52,7 +51,7 @@ func (d *direct) Resolve(ctx context.Context, found resolvable, reason string) (
 	if err != nil {
 		return result, err
 	}
-	result.parked, err = triage.FindParkedCopies(ctx, d.System, done.Queues)
+	result.parked, err = failures.FindParkedCopies(ctx, d.System, done.Queues)
 	return result, err
 }
 

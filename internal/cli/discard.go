@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // discard holds the arguments of `failed discard`.
@@ -139,7 +139,7 @@ func (d discard) confirm(ctx context.Context, failures int) (bool, error) {
 
 // printParkedCopies prints the parking queues of some queues whose failures are resolved,
 // since no command takes the copies out of them.
-func printParkedCopies(out io.Writer, parked []triage.ParkedCopies) {
+func printParkedCopies(out io.Writer, parked []failures.ParkedCopies) {
 	for _, p := range parked {
 		fmt.Fprintf(out, "queue %s keeps %s: delete them at the broker when nobody needs them\n",
 			terminal.Cell(p.Queue, 120), wording.Plural(p.Messages, "parked message"))

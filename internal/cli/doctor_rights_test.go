@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 

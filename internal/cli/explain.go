@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/explain"
-	"github.com/watershipmq/watership/internal/routes"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newExplain(from *settings) *cobra.Command {
 	var failure string
-	var request explain.Request
+	var request messages.Request
 	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "explain (ID | --error TYPE:TEXT --queue QUEUE)",
@@ -31,11 +31,11 @@ uses no attempts, and jitter are left out.`,
   watership explain --error 'timed out' --queue orders --header x-tier=gold --attempt 3 -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if request.Error = explain.ParseError(failure); len(args) > 0 {
+			if request.Error = messages.ParseError(failure); len(args) > 0 {
 				request.ID = args[0]
 			}
 			if cmd.Flags().Changed("attempt") && request.Attempt == 0 {
-				return usagef("attempt 0: expected 1 to %d", explain.MaxAttempt)
+				return usagef("attempt 0: expected 1 to %d", messages.MaxAttempt)
 			}
 			if err := request.Check(); err != nil {
 				return usagef("%w", err)
@@ -61,15 +61,15 @@ uses no attempts, and jitter are left out.`,
 }
 
 // Explain implements backend.
-func (d *direct) Explain(ctx context.Context, r explain.Request) ([]explain.Explanation, error) {
-	return explain.Of(routes.Handlers(d.System)).Explain(ctx, r, func(ctx context.Context, id string) ([]explain.Life, error) {
+func (d *direct) Explain(ctx context.Context, r messages.Request) ([]messages.Explanation, error) {
+	return messages.Of(routes.Handlers(d.System)).Explain(ctx, r, func(ctx context.Context, id string) ([]messages.Life, error) {
 		if err := d.OpenStore(ctx); err != nil {
 			return nil, err
 		}
 		found, _, err := d.Messages(ctx, id)
-		var lives []explain.Life
+		var lives []messages.Life
 		for _, m := range found {
-			lives = append(lives, explain.Life{Event: m.Event, Events: m.Events})
+			lives = append(lives, messages.Life{Event: m.Event, Events: m.Events})
 		}
 		return lives, err
 	}, time.Now())
@@ -77,7 +77,7 @@ func (d *direct) Explain(ctx context.Context, r explain.Request) ([]explain.Expl
 
 // explanations prints the explanations of the messages with an id. Several have their
 // fingerprints as names.
-func (p printer) explanations(list []explain.Explanation, id string) error {
+func (p printer) explanations(list []messages.Explanation, id string) error {
 	if len(list) == 1 {
 		list[0].Message = id
 	}
@@ -92,7 +92,7 @@ func (p printer) explanations(list []explain.Explanation, id string) error {
 	return err
 }
 
-func (p *page) explanation(ex explain.Explanation) {
+func (p *page) explanation(ex messages.Explanation) {
 	field := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(p, "%-9s %s\n", name, terminal.Cell(value, terminal.MaxCellWidth))
@@ -132,7 +132,7 @@ func chosenBy(class, rule string) string {
 	return class
 }
 
-func nextStep(ex explain.Explanation) string {
+func nextStep(ex messages.Explanation) string {
 	switch ex.Action {
 	case "retry":
 		return "retried after " + wording.Duration(seconds(ex.Delay))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // A failure and an error by hand are explained with their rule and their schedule, the same on

@@ -11,10 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/failuregroup"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newFailed(from *settings) *cobra.Command {
@@ -92,7 +91,7 @@ func (p printer) failed(ctx context.Context, sys backend, node kql.Node, list fa
 	return p.mutedGroups(found.Muted)
 }
 
-func (p printer) groups(found triage.Groups) error {
+func (p printer) groups(found failures.Groups) error {
 	columns := failedColumns(found.Groups)
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	total := 0
@@ -123,7 +122,7 @@ func (p printer) mutedGroups(n int) error {
 }
 
 // groupState describes the assignee, the mute and the notes of a group.
-func groupState(g *triage.Group) string {
+func groupState(g *failures.Group) string {
 	var parts []string
 	if g.Regressed {
 		parts = append(parts, "regressed")
@@ -141,7 +140,7 @@ func groupState(g *triage.Group) string {
 }
 
 // muteEnd tells when a mute ends.
-func muteEnd(m *failuregroup.Mute) string {
+func muteEnd(m *failures.Mute) string {
 	text := ""
 	if m.Until != nil {
 		text = " until " + toTheSecond(*m.Until)
@@ -155,7 +154,7 @@ func muteEnd(m *failuregroup.Mute) string {
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // failedColumns returns the columns of groups; the state only if a group has one.
-func failedColumns(groups []*triage.Group) []terminal.Column {
+func failedColumns(groups []*failures.Group) []terminal.Column {
 	columns := []terminal.Column{
 		{Title: "COUNT", Fixed: true, Right: true},
 		{Title: "GROUP", Fixed: true},
@@ -167,7 +166,7 @@ func failedColumns(groups []*triage.Group) []terminal.Column {
 		{Title: "LAST", Fixed: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}
-	if slices.ContainsFunc(groups, func(g *triage.Group) bool { return groupState(g) != "" }) {
+	if slices.ContainsFunc(groups, func(g *failures.Group) bool { return groupState(g) != "" }) {
 		columns = append(columns, terminal.Column{Title: "STATE"})
 	}
 	return columns

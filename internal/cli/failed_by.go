@@ -5,9 +5,9 @@ import (
 	"strconv"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // failedBy lists failures by the values of fields.
@@ -25,10 +25,10 @@ func (p printer) failedBy(ctx context.Context, sys backend, node kql.Node, field
 // namedGroup is a group for programs, which need not know the order of the fields.
 type namedGroup struct {
 	Values map[string]string `json:"values"` // by the full names of fields
-	triage.FieldGroup
+	failures.FieldGroup
 }
 
-func namedValues(by triage.ByFields) []namedGroup {
+func namedValues(by failures.ByFields) []namedGroup {
 	groups := make([]namedGroup, len(by.Groups))
 	for i, g := range by.Groups {
 		groups[i] = namedGroup{map[string]string{}, g}
@@ -39,7 +39,7 @@ func namedValues(by triage.ByFields) []namedGroup {
 	return groups
 }
 
-func (p printer) fieldGroups(by triage.ByFields) error {
+func (p printer) fieldGroups(by failures.ByFields) error {
 	columns := []terminal.Column{{Title: "COUNT", Fixed: true, Right: true}}
 	for _, name := range by.Fields {
 		columns = append(columns, terminal.Column{Title: name})

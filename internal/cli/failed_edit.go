@@ -18,9 +18,9 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -220,7 +220,7 @@ func (e *failureEdit) planOpen(ctx context.Context, sys backend, id string) (cli
 	if err != nil || plan.Total > 0 || plan.Bodiless > 0 {
 		return plan, err
 	}
-	if err := jobs.CheckPlan(plan.Plan, e.uncheckedRoutes, e.yes); err != nil {
+	if err := replays.CheckPlan(plan.Plan, e.uncheckedRoutes, e.yes); err != nil {
 		return plan, err
 	}
 	why := "it is not in the store"

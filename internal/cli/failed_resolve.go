@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/failuregroup"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // resolve holds the arguments of `failed resolve`.
@@ -70,7 +70,7 @@ func (r resolve) validate() error {
 	case !r.yes && (!terminal.IsTerminal(r.In) || r.filter.dsl == "-"):
 		return usagef("resolve asks first, and there is no terminal to ask: give --yes")
 	}
-	if err := (failuregroup.Change{Decision: failuregroup.Resolved, Reason: r.reason}).Check(time.Now()); err != nil {
+	if err := (failures.Change{Decision: failures.Resolved, Reason: r.reason}).Check(time.Now()); err != nil {
 		return usagef("--reason: %w", err)
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/failures"
 )
 
 // newFailedShow returns `failed show`.
@@ -39,7 +39,7 @@ func newFailedShow(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) group(g *triage.Group) error {
+func (p printer) group(g *failures.Group) error {
 	pair := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(p.Out, "%-9s  %s\n", name, terminal.Cell(value, 0))

@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/failuregroup"
+	"github.com/watershipmq/watership/internal/operate/failures"
 )
 
 // newFailedAssign returns `failed assign`.
 func newFailedAssign(from *settings) *cobra.Command {
-	change := failuregroup.Change{Decision: failuregroup.Assigned}
+	change := failures.Change{Decision: failures.Assigned}
 	cmd := &cobra.Command{
 		Use:     "assign GROUP USER",
 		Short:   "Assign a group of failures to somebody",
@@ -22,7 +22,7 @@ func newFailedAssign(from *settings) *cobra.Command {
 		Args:    exactArgs(2, "a group and a name"),
 	}
 	addReason(cmd, &change.Reason, "why")
-	return from.decides(cmd, func(args []string) (failuregroup.Change, error) {
+	return from.decides(cmd, func(args []string) (failures.Change, error) {
 		change.Assignee = args[1]
 		return change, nil
 	})
@@ -30,7 +30,7 @@ func newFailedAssign(from *settings) *cobra.Command {
 
 // newFailedUnassign returns `failed unassign`.
 func newFailedUnassign(from *settings) *cobra.Command {
-	change := failuregroup.Change{Decision: failuregroup.Unassigned}
+	change := failures.Change{Decision: failures.Unassigned}
 	cmd := &cobra.Command{
 		Use:     "unassign GROUP",
 		Short:   "Assign a group of failures to nobody",
@@ -38,12 +38,12 @@ func newFailedUnassign(from *settings) *cobra.Command {
 		Args:    exactArgs(1, "a group"),
 	}
 	addReason(cmd, &change.Reason, "why")
-	return from.decides(cmd, func([]string) (failuregroup.Change, error) { return change, nil })
+	return from.decides(cmd, func([]string) (failures.Change, error) { return change, nil })
 }
 
 // newFailedMute returns `failed mute`.
 func newFailedMute(from *settings) *cobra.Command {
-	change := failuregroup.Change{Decision: failuregroup.Muted}
+	change := failures.Change{Decision: failures.Muted}
 	var pause time.Duration
 	cmd := &cobra.Command{
 		Use:   "mute GROUP",
@@ -60,7 +60,7 @@ first ends it. A group that is resolved is not muted any more.`,
 	cmd.Flags().Var(instant{&change.Until}, "until", "time at which the group is back, such as 2026-05-04T06:00:00Z, '2026-05-04 08:00' or now+1d/d")
 	cmd.Flags().IntVar(&change.Count, "count", 0, "the group is back with this further failure: 2 with the second")
 	addReason(cmd, &change.Reason, "why (required)")
-	return from.decides(cmd, func([]string) (failuregroup.Change, error) {
+	return from.decides(cmd, func([]string) (failures.Change, error) {
 		switch {
 		case cmd.Flags().Changed("for") && pause == 0:
 			return change, usagef("--for must be more than 0")
@@ -83,7 +83,7 @@ first ends it. A group that is resolved is not muted any more.`,
 
 // newFailedUnmute returns `failed unmute`.
 func newFailedUnmute(from *settings) *cobra.Command {
-	change := failuregroup.Change{Decision: failuregroup.Unmuted}
+	change := failures.Change{Decision: failures.Unmuted}
 	cmd := &cobra.Command{
 		Use:     "unmute GROUP",
 		Short:   "List a muted group of failures again",
@@ -91,7 +91,7 @@ func newFailedUnmute(from *settings) *cobra.Command {
 		Args:    exactArgs(1, "a group"),
 	}
 	addReason(cmd, &change.Reason, "why")
-	return from.decides(cmd, func([]string) (failuregroup.Change, error) { return change, nil })
+	return from.decides(cmd, func([]string) (failures.Change, error) { return change, nil })
 }
 
 // newFailedNote returns `failed note`.
@@ -107,8 +107,8 @@ func newFailedNote(from *settings) *cobra.Command {
 			return nil
 		},
 	}
-	return from.decides(cmd, func(args []string) (failuregroup.Change, error) {
-		return failuregroup.Change{Decision: failuregroup.Noted, Reason: strings.Join(args[1:], " ")}, nil
+	return from.decides(cmd, func(args []string) (failures.Change, error) {
+		return failures.Change{Decision: failures.Noted, Reason: strings.Join(args[1:], " ")}, nil
 	})
 }
 
@@ -117,7 +117,7 @@ func addReason(cmd *cobra.Command, reason *string, usage string) {
 }
 
 // decides makes a command record a decision about the group that is its first argument.
-func (s *settings) decides(cmd *cobra.Command, change func(args []string) (failuregroup.Change, error)) *cobra.Command {
+func (s *settings) decides(cmd *cobra.Command, change func(args []string) (failures.Change, error)) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		change, err := change(args)
 		if err != nil {
@@ -131,7 +131,7 @@ func (s *settings) decides(cmd *cobra.Command, change func(args []string) (failu
 	return cmd
 }
 
-func decideGroup(ctx context.Context, cmd *cobra.Command, sys backend, group string, change failuregroup.Change) error {
+func decideGroup(ctx context.Context, cmd *cobra.Command, sys backend, group string, change failures.Change) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}

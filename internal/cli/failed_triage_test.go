@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/triage"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // fail publishes messages of a tenant that fail, until there are so many failures.
@@ -21,7 +21,7 @@ func (w withServe) fail(t *testing.T, tenant, count string, want int) {
 }
 
 // groups returns the groups that a command lists.
-func (w withServe) groups(t *testing.T, args ...string) (found []triage.Group) {
+func (w withServe) groups(t *testing.T, args ...string) (found []failures.Group) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(w.must(t, append([]string{"failed", "-o", "json"}, args...)...)), &found); err != nil {
 		t.Fatal(err)

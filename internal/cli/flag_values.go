@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/quantity"
+	"github.com/watershipmq/watership/internal/render/quantity"
 )
 
 // pace is the value of --pace: a factor such as 2x.

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/replayjson"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -97,7 +97,7 @@ func resume(ctx context.Context, t terminal.Streams, jobs replayJobs, id string,
 		return err
 	}
 	if job.Finished() {
-		return errors.New(replayjson.EndedText(job))
+		return errors.New(replays.EndedText(job))
 	}
 	if agreed, err := confirmResume(ctx, t, job, yes); !agreed {
 		return err

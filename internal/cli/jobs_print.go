@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/kibana"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/kibana"
 )
 
 // fakeKibana imports as Kibana does: a form with a file of objects, one a line,

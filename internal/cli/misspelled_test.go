@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 )
 
 // A misspelled subcommand is no query and no argument.

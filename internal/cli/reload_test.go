@@ -14,7 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // hangUp reloads the configuration of serve and waits for a line of its log.

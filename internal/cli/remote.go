@@ -9,18 +9,17 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/adopt"
-	"github.com/watershipmq/watership/internal/adoption"
-	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/doctor"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/operate/adoptions"
+	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/tlsfiles"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/validation"
+	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -59,7 +58,7 @@ func (r remote) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2
 }
 
 // Validate implements reader.
-func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(validation.InvalidMessage) error) (validation.Summary, error) {
+func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error) {
 	if schema == nil {
 		return r.Client.Validate(ctx, queue, sel, each)
 	}
@@ -83,13 +82,13 @@ func (r remote) Discard(ctx context.Context, found foundFailures, reason string)
 	done, err := r.Client.Discard(ctx, found.Failures, found.count, reason)
 	result := discarded{failures: done.Discarded, missing: done.Missing}
 	for _, parked := range done.Parked {
-		result.parked = append(result.parked, triage.ParkedCopies(parked))
+		result.parked = append(result.parked, failures.ParkedCopies(parked))
 	}
 	return result, err
 }
 
 // Plan implements replays.
-func (r remote) Plan(ctx context.Context, request jobs.Request, uncheckedRoutes bool) (client.Plan, error) {
+func (r remote) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error) {
 	if request.Job.Operator != "" {
 		return client.Plan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
 	}
@@ -107,9 +106,9 @@ func (r remote) FollowTo(context.Context, string, string, func(subscription.Chec
 }
 
 // Adopt implements adopter.
-func (r remote) Adopt(ctx context.Context, request adoption.Request, follow bool) (adopt.Result, error) {
+func (r remote) Adopt(ctx context.Context, request adoptions.Request, follow bool) (adoptions.Result, error) {
 	if follow {
-		return adopt.Result{}, usagef("--follow cannot go through --server, since it runs in the command: run it where amqp.url is configured")
+		return adoptions.Result{}, usagef("--follow cannot go through --server, since it runs in the command: run it where amqp.url is configured")
 	}
 	return r.Client.Adopt(ctx, request)
 }

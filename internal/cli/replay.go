@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/jobs"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 )
@@ -200,7 +200,7 @@ func (r *replay) confirm(ctx context.Context, plan client.Plan) (bool, error) {
 	case r.dryRun:
 		return false, r.checkFound(plan)
 	}
-	if err := cmp.Or(jobs.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
+	if err := cmp.Or(replays.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
 		return false, err
 	}
 	if r.yes {

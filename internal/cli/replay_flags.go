@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/jobs"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -95,15 +95,15 @@ func (r *replay) validate() error {
 }
 
 // request reads the files of the flags.
-func (r *replay) request() (jobs.Request, error) {
+func (r *replay) request() (replays.Request, error) {
 	if r.ids != "" {
 		names, err := readIDs(r.ids, r.In)
 		if err != nil {
-			return jobs.Request{}, err
+			return replays.Request{}, err
 		}
 		r.names = names
 	}
-	request := jobs.Request{
+	request := replays.Request{
 		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
 		Job: replayer.Job{
 			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, DropReplyTo: r.dropReplyTo, Reason: r.reason,

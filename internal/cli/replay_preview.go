@@ -8,12 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/columns"
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/jsondiff"
-	"github.com/watershipmq/watership/internal/replayjson"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/render/columns"
+	"github.com/watershipmq/watership/internal/render/jsondiff"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 )
@@ -58,7 +57,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 			return err
 		}
 	}
-	for _, warning := range jobs.PlanWarnings(plan) {
+	for _, warning := range replays.PlanWarnings(plan) {
 		fmt.Fprintf(&page, "WARNING: %s\n", warning)
 	}
 	_, err := out.Write(page.Bytes())
@@ -85,7 +84,7 @@ func changesOf(job replayer.Job) []change {
 	add("header removed", job.Changes.Remove...)
 	add("property set", job.Changes.SetProperties...)
 	add("property removed", job.Changes.RemoveProperties...)
-	add("schedule", replayjson.Words(replayjson.ScheduleOf(job))...)
+	add("schedule", replays.Words(replays.ScheduleOf(job))...)
 	if job.Transform != "" {
 		add("transform", job.Transform)
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -83,7 +83,7 @@ func (r *replay) reportCanaries(ctx context.Context, jobs replayJobs, job replay
 // awaitOutcomes waits for the outcomes of the canaries of a job, and prints them.
 func (r *replay) awaitOutcomes(ctx context.Context, from replayJobs, job replayer.Job) (replayer.Outcomes, error) {
 	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.canaryWait))
-	outcomes, err := jobs.AwaitOutcomes(ctx, from, job, r.canaryWait)
+	outcomes, err := replays.AwaitOutcomes(ctx, from, job, r.canaryWait)
 	if err == nil {
 		r.printOutcomes(outcomes, job)
 	}

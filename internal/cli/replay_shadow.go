@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/watershipmq/watership/internal/jobs"
-	"github.com/watershipmq/watership/internal/jsondiff"
-	"github.com/watershipmq/watership/internal/secret"
-	"github.com/watershipmq/watership/internal/shadowhttp"
+	"github.com/watershipmq/watership/internal/cli/shadowhttp"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/render/jsondiff"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/webhookconfig"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/system/routeconfig"
+	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/replayer/shadow"
@@ -143,8 +143,8 @@ func (r *replay) compare(ctx context.Context, sys *direct) error {
 }
 
 // compare gives the messages of a request to a candidate.
-func (d *direct) compare(ctx context.Context, request jobs.Request, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
-	job, err := jobs.Prepare(d.Language, request)
+func (d *direct) compare(ctx context.Context, request replays.Request, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
+	job, err := replays.Prepare(d.Language, request)
 	if err != nil {
 		return shadow.Report{}, err
 	}
@@ -156,7 +156,7 @@ func (d *direct) compare(ctx context.Context, request jobs.Request, cfg shadow.C
 	candidate.Of = func(queue string) webhook.Config {
 		for _, route := range settings.Routes {
 			if route.Queue == queue {
-				return webhookconfig.Of(route.Handler.HTTP, secrets[queue])
+				return routeconfig.Of(route.Handler.HTTP, secrets[queue])
 			}
 		}
 		return webhook.Config{}

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/outgoing"
+	"github.com/watershipmq/watership/internal/handler/outgoing"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer/shadow"
 	"github.com/watershipmq/watership/schemas"

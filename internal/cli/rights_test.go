@@ -15,7 +15,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
-	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/routestate"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newRoutes(from *settings) *cobra.Command {
@@ -44,7 +44,7 @@ route, too: until it is resumed it handles nothing.`,
 	return cmd
 }
 
-func (p printer) routes(states []routestate.State) error {
+func (p printer) routes(states []routes.State) error {
 	if len(states) == 0 {
 		return p.printf("the configuration has no routes, and no other service has any")
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/pause"
-	"github.com/watershipmq/watership/internal/routestate"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/topology/pause"
 )
 
 // routeChoice are the arguments that choose a route, or all.
@@ -170,7 +170,7 @@ func (d drainer) wait(ctx context.Context, timeout time.Duration) error {
 
 // left describes the first route that is not drained; "" if all are. quiet has the times since
 // which queues have no consumer.
-func (d drainer) left(states []routestate.State, quiet map[string]time.Time) (string, error) {
+func (d drainer) left(states []routes.State, quiet map[string]time.Time) (string, error) {
 	left := ""
 	for _, s := range states {
 		if s.State == "no queue" || !s.ByHand && !s.WithAll || d.queue != pause.All && s.Queue != d.queue {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/routestate"
+	"github.com/watershipmq/watership/internal/operate/routes"
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -161,7 +161,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		elsewhere := *i // a configuration without the route
 		elsewhere.environ = append(slices.Clone(i.environ), "WATERSHIP_ROUTES=[]")
 		wantRun(t, elsewhere.run(t, "routes"), 0, i.queue, "paused", "502 Bad Gateway")
-		var states []routestate.State
+		var states []routes.State
 		if err := json.Unmarshal([]byte(i.must(t, "routes", "-o", "json")), &states); err != nil || len(states) != 1 || states[0].State != "paused" || states[0].Since == nil {
 			t.Errorf("%+v %v", states, err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 const orderSchema = `{"type": "object", "required": ["id"], "properties": {"total": {"minimum": 0}}}`

@@ -20,7 +20,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/system/secret"
 )
 
 // documented gives the JSON block of the page on security: the role at Elasticsearch.

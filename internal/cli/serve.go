@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/wording"
 )
 
 func newServe(from *settings) *cobra.Command {
@@ -54,7 +54,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 
 // serve runs a server with the API and the console, and a function with it.
 func serve(ctx context.Context, s *server.Server, run func(context.Context) error) error {
-	served, settings := api.New(s.System, s), s.Settings()
+	served, settings := httpapi.New(s.System, s), s.Settings()
 	pages, err := console.New(console.Config{
 		API: served, Version: system.Version(), Stream: settings.Store.Stream, Logger: s.Logger(),
 		Kibana: addressOf(settings.Kibana.URL), Server: addressOf(settings.HTTP.URL),

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -31,7 +31,7 @@ func serveAPI(t *testing.T, from config.Sources) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := api.New(a, nil)
+	handler := httpapi.New(a, nil)
 	tokens := access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))
 	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: noRecorder{}, Tokens: tokens})
 	if err != nil {

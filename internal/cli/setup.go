@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/kibana"
-	"github.com/watershipmq/watership/internal/secret"
 	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/server/kibana"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/secret"
 )
 
 func newSetup(from *settings) *cobra.Command {

@@ -10,10 +10,10 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpvalue"
-	"github.com/watershipmq/watership/internal/indent"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/render/amqpvalue"
+	"github.com/watershipmq/watership/internal/render/indent"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 

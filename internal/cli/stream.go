@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newStream(from *settings) *cobra.Command {

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/subscriptions"
 )
 
 // A subscription is created, shown, paused and deleted, directly and through the API.

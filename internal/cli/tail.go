@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/client"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/schemas"
 )
 

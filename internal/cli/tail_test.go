@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/terminal"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
 

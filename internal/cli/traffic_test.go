@@ -18,7 +18,7 @@ import (
 )
 
 // The costs of a message, from its publish until its events are stored: CPU times of serve,
-// of the broker and of Elasticsearch, and disk space. internal/sizing has them.
+// of the broker and of Elasticsearch, and disk space. internal/cli/sizing has them.
 func TestSoakTraffic(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("WATERSHIP_TEST_SOAK is not set")

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/terminal"
-	"github.com/watershipmq/watership/internal/validation"
-	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 )
 
@@ -94,9 +94,9 @@ func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventst
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	var list []validation.InvalidMessage // for JSON
+	var list []messages.InvalidMessage // for JSON
 	printed := 0
-	summary, err := sys.Validate(ctx, v.schema, v.queue, sel, func(f validation.InvalidMessage) error {
+	summary, err := sys.Validate(ctx, v.schema, v.queue, sel, func(f messages.InvalidMessage) error {
 		if printed++; v.limit > 0 && printed > v.limit {
 			return nil
 		}
@@ -124,13 +124,13 @@ func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventst
 	return nil
 }
 
-func (v *validate) print(to printer, summary validation.Summary, list []validation.InvalidMessage) error {
+func (v *validate) print(to printer, summary messages.Summary, list []messages.InvalidMessage) error {
 	switch v.format.name {
 	case "json":
 		return terminal.WriteIndentedJSON(to.Out, struct {
-			validation.Summary
-			Failures []validation.InvalidMessage `json:"failures"`
-		}{summary, append([]validation.InvalidMessage{}, list...)})
+			messages.Summary
+			Failures []messages.InvalidMessage `json:"failures"`
+		}{summary, append([]messages.InvalidMessage{}, list...)})
 	case "ndjson":
 		return nil
 	}
@@ -145,7 +145,7 @@ func (v *validate) print(to printer, summary validation.Summary, list []validati
 }
 
 // unfit prints a message that does not fit, with its id, if it has one, and the id of an event.
-func (p printer) unfit(f validation.InvalidMessage) error {
+func (p printer) unfit(f messages.InvalidMessage) error {
 	id := "event " + terminal.Cell(f.Event, 100)
 	if f.MessageID != "" {
 		id = "message " + terminal.Cell(f.MessageID, 100) + ", " + id
@@ -154,7 +154,7 @@ func (p printer) unfit(f validation.InvalidMessage) error {
 }
 
 // unfitError is the result of a validation with failures.
-type unfitError validation.Summary
+type unfitError messages.Summary
 
 func (e unfitError) Error() string {
 	return fmt.Sprintf("%d of %s do not fit the schema", e.Failed, wording.Plural(e.Messages, "message"))

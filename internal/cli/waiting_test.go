@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/client"
-	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/schemas"
 )
 

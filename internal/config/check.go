@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/role"
-	"github.com/watershipmq/watership/internal/target"
+	"github.com/watershipmq/watership/internal/template/target"
+	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"github.com/watershipmq/watership/internal/quantity"
+	"github.com/watershipmq/watership/internal/render/quantity"
 	"github.com/watershipmq/watership/retry"
 )
 

@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/quantity"
+	"github.com/watershipmq/watership/internal/render/quantity"
 )
 
 // Form is the syntax of a key in the environment and in flags, which hold only text.

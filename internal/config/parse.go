@@ -15,9 +15,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/requestheader"
-	"github.com/watershipmq/watership/internal/role"
-	"github.com/watershipmq/watership/internal/target"
+	"github.com/watershipmq/watership/internal/template/requestheader"
+	"github.com/watershipmq/watership/internal/template/target"
+	"github.com/watershipmq/watership/internal/topology/role"
 )
 
 // The parsers of values. Their errors list the values that are possible, and never

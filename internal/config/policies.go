@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/quantity"
+	"github.com/watershipmq/watership/internal/render/quantity"
 	"github.com/watershipmq/watership/retry"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/quantity"
+	"github.com/watershipmq/watership/internal/render/quantity"
 	"github.com/watershipmq/watership/retry"
 )
 

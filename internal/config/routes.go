@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/requestheader"
+	"github.com/watershipmq/watership/internal/template/requestheader"
 	"github.com/watershipmq/watership/retry"
 )
 

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/target"
+	"github.com/watershipmq/watership/internal/template/target"
 )
 
 // URL is a URL that may hold a password, which is hidden when the URL is printed,

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/watershipmq/watership/internal/subscriptions"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
 )
 
 // browser is a tab of a headless Chromium.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/kibana"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/server/kibana"
 )
 
 // commands are lines for a shell that find the events of a page.
@@ -44,7 +44,7 @@ func (m messages) searchCommand() string {
 // curlCommand returns the request to the API.
 func (m messages) curlCommand(address string, signsIn bool) string {
 	f := m.Filter
-	line := "curl -sG " + wording.Quoted(address+api.Prefix+"/events")
+	line := "curl -sG " + wording.Quoted(address+httpapi.Prefix+"/events")
 	if signsIn {
 		line += ` -H "Authorization: Bearer $WATERSHIP_TOKEN"`
 	}

@@ -11,13 +11,13 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/watershipmq/watership/internal/adoptionpage"
+	"github.com/watershipmq/watership/internal/console/adoptionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/routepage"
-	"github.com/watershipmq/watership/internal/subscriptionpage"
-	"github.com/watershipmq/watership/internal/triagepage"
-	"github.com/watershipmq/watership/internal/validationpage"
+	"github.com/watershipmq/watership/internal/console/routepage"
+	"github.com/watershipmq/watership/internal/console/subscriptionpage"
+	"github.com/watershipmq/watership/internal/console/triagepage"
+	"github.com/watershipmq/watership/internal/console/validationpage"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // files has the pages, and the styles and scripts that they load.

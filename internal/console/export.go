@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/sse"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/sse"
+	"github.com/watershipmq/watership/internal/render/columns"
 )
 
 // exportNDJSON downloads the export of the API.
@@ -47,7 +47,7 @@ type csvExport struct {
 	client frame.Client
 	asked  url.Values
 	names  []string // of the fields
-	first  api.EventPage
+	first  httpapi.EventPage
 }
 
 func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
@@ -72,7 +72,7 @@ func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
 	return export, err
 }
 
-func (e csvExport) page(ctx context.Context, cursor string) (found api.EventPage, err error) {
+func (e csvExport) page(ctx context.Context, cursor string) (found httpapi.EventPage, err error) {
 	e.asked.Set("cursor", cursor)
 	err = e.client.Get(ctx, "/events", e.asked, &found)
 	return found, err

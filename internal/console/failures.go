@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/console/triagepage"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/triage"
-	"github.com/watershipmq/watership/internal/triagepage"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // failuresView is the page of failures: groups of them, or each one.
@@ -24,11 +24,11 @@ type failuresView struct {
 	Problem *problem.Problem
 
 	Groups   []failureGroup
-	Step     time.Duration // of the groups' histograms
-	From, To time.Time     // of all of them
-	Width    int           // of their sparklines
-	Failures []api.Failure // of the list
-	Count    int           // of failures in all groups
+	Step     time.Duration     // of the groups' histograms
+	From, To time.Time         // of all of them
+	Width    int               // of their sparklines
+	Failures []httpapi.Failure // of the list
+	Count    int               // of failures in all groups
 
 	WithMuted bool // muted groups are shown
 	Muted     int  // groups that are not
@@ -42,7 +42,7 @@ type failuresView struct {
 
 // failureGroup is a group with its links.
 type failureGroup struct {
-	triage.FailureGroup
+	failures.FailureGroup
 	Bars                              []sparkBar
 	Most                              int // failures in one step
 	Within                            string
@@ -129,7 +129,7 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 	v.DiscardAll = v.discardLink(frame.Within(v.Filter.Query, ""))
 	if v.List {
 		values.Set("limit", fmt.Sprint(failuresPerPage))
-		var found api.FailurePage
+		var found httpapi.FailurePage
 		err := from.Get(r.Context(), "/failures", values, &found)
 		if v.Failures = found.Failures; found.Cursor != "" {
 			v.Next = v.URL("cursor", found.Cursor)
@@ -139,7 +139,7 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 	values.Set("limit", fmt.Sprint(groupsPerPage))
 	values.Set("sort", v.Sort)
 	values.Set("muted", strconv.FormatBool(v.WithMuted))
-	var found triage.GroupPage
+	var found failures.GroupPage
 	err := from.Get(r.Context(), "/failures/groups", values, &found)
 	if v.Count, v.Muted = found.Failures, found.Muted; found.Cursor != "" {
 		v.Next = v.URL("cursor", found.Cursor)
@@ -149,7 +149,7 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 }
 
 // addGroups adds groups with sparklines on one axis.
-func (v *failuresView) addGroups(groups []triage.FailureGroup) {
+func (v *failuresView) addGroups(groups []failures.FailureGroup) {
 	histograms := make([]history.Histogram, len(groups))
 	for i, g := range groups {
 		histograms[i] = g.Histogram

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/replaypage"
+	"github.com/watershipmq/watership/internal/console/view/replaypage"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // discardView is the preview of a discard.
@@ -21,7 +21,7 @@ type discardView struct {
 	Filter  frame.Filter
 	IDs     []string
 	Reason  string
-	Found   api.Discarded
+	Found   httpapi.Discarded
 	Queues  []string // of the failures, sorted
 	Problem *problem.Problem
 	Changed bool // the number of failures is another than that which was shown
@@ -55,8 +55,8 @@ func (v discardView) Back() string {
 	return linkTo("/failures", v.Filter.URL())
 }
 
-func (v discardView) request() api.Discard {
-	return api.Discard{Filter: v.Filter.Body(), IDs: v.IDs, Reason: v.Reason}
+func (v discardView) request() httpapi.Discard {
+	return httpapi.Discard{Filter: v.Filter.Body(), IDs: v.IDs, Reason: v.Reason}
 }
 
 // showDiscard shows the preview, and the problem of a discard that was refused.
@@ -90,7 +90,7 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 		return c.showDiscard(r, v, mistake)
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
-	var done api.Discarded
+	var done httpapi.Discarded
 	if err := c.client.Post(r.Context(), "/failures/discard", r.PostForm.Get("key"), request, &done); err != nil {
 		refused := frame.ProblemOf(err)
 		v.Changed = refused.Status == http.StatusConflict
@@ -104,10 +104,10 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 // discardDone is the result of a discard, for the next page.
 type discardDone struct {
 	Failures, Missing int
-	Parked            []api.Parked
+	Parked            []httpapi.Parked
 }
 
-func parkedText(queues []api.Parked) string {
+func parkedText(queues []httpapi.Parked) string {
 	var parts []string
 	for _, p := range queues {
 		parts = append(parts, fmt.Sprintf("%d %s", p.Messages, p.Queue))
@@ -127,7 +127,7 @@ func (c *Console) discardDone(r *http.Request) *discardDone {
 	for _, line := range replaypage.Lines(query["parked"]) {
 		count, queue, _ := strings.Cut(line, " ")
 		if n, err := strconv.Atoi(count); err == nil {
-			done.Parked = append(done.Parked, api.Parked{Queue: queue, Messages: n})
+			done.Parked = append(done.Parked, httpapi.Parked{Queue: queue, Messages: n})
 		}
 	}
 	return done

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/reason"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/render/reason"
 )
 
 // An operator assigns, notes, mutes and resolves a group on its page, with forms alone, and

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // fail publishes orders with some ids, whose handler fails for good.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -43,7 +43,7 @@ func TestStoreAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.Close() })
-	s := servePages(t, api.New(a, nil))
+	s := servePages(t, httpapi.New(a, nil))
 	for path, text := range map[string]string{
 		"/failures": "Messages are handled, retried and kept in RabbitMQ meanwhile.", "/failures?view=list": "wait for the store",
 		"/replays": "Jobs that run wait for the store",

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/messageform"
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -74,8 +74,8 @@ func (c *Console) discardFailures(r *http.Request, failures []string, reason, ke
 	if reason = strings.TrimSpace(reason); reason == "" {
 		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
 	}
-	var done api.Discarded
-	if err := c.client.Post(r.Context(), "/failures/discard", key, api.Discard{IDs: failures, Reason: reason}, &done); err != nil {
+	var done httpapi.Discarded
+	if err := c.client.Post(r.Context(), "/failures/discard", key, httpapi.Discard{IDs: failures, Reason: reason}, &done); err != nil {
 		return nil, err
 	}
 	parked := 0
@@ -188,7 +188,7 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 		v.Broken = true
 		return fail(frame.Unprocessable(err.Error(), "Correct the body, or send it as it is."))
 	}
-	var sent api.Published
+	var sent httpapi.Published
 	if err := c.client.Post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {
 		return fail(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/indent"
-	"github.com/watershipmq/watership/internal/jsontree"
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/console/view/jsontree"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/indent"
 	"github.com/watershipmq/watership/schemas"
 )
 

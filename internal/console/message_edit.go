@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/replayjson"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -115,9 +115,9 @@ func (c *Console) sendEdit(r *http.Request) (frame.Response, error) {
 		return messageEditPage(v), nil
 	}
 	one := 1
-	request := api.Replay{Target: replayjson.Target{Kind: string(replayer.ToFailedQueue)}, Reason: v.Reason, Expect: &one}
+	request := httpapi.Replay{Target: replays.Target{Kind: string(replayer.ToFailedQueue)}, Reason: v.Reason, Expect: &one}
 	request.IDs, request.Transform = []string{v.Failure}, program
-	var job replayjson.Job
+	var job replays.Job
 	if err := c.client.Post(r.Context(), "/replays", v.Key, request, &job); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		return messageEditPage(v), nil

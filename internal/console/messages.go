@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/chart"
-	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/console/view/chart"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/columns"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -42,7 +42,7 @@ type messages struct {
 	Paged    bool   // this page is not the first
 	Chart    chart.Histogram
 	Counted  bool
-	Queues   []api.Value
+	Queues   []httpapi.Value
 	Commands commands
 	Kibana   string // the same query in Discover
 }
@@ -173,7 +173,7 @@ func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
 	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
 		asked.Set("body", "true")
 	}
-	var found api.EventPage
+	var found httpapi.EventPage
 	if err := c.client.Get(ctx, "/events", asked, &found); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
 	return nil
 }
 
-func newMessageRow(document api.Document, shown []columns.Column) (messageRow, error) {
+func newMessageRow(document httpapi.Document, shown []columns.Column) (messageRow, error) {
 	e, err := schemas.ParseDocument(document)
 	if err != nil {
 		return messageRow{}, err
@@ -249,7 +249,7 @@ type knownFields struct {
 }
 
 func (c *Console) knownFields(ctx context.Context) (known knownFields, err error) {
-	var listed api.Fields
+	var listed httpapi.Fields
 	err = c.client.Get(ctx, "/fields", nil, &listed)
 	for _, field := range listed.Fields {
 		known.Known = append(known.Known, kql.Field{Name: field.Name, Type: kql.FieldType(field.Type)})

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/columns"
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/render/columns"
 )
 
 // Keep are the parameters of the page besides its filter, for forms.
@@ -111,7 +111,7 @@ func (m messages) Tail() string {
 	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
 		asked.Set("body", "true")
 	}
-	return api.Prefix + "/events/tail?" + asked.Encode()
+	return httpapi.Prefix + "/events/tail?" + asked.Encode()
 }
 
 // shorts returns the names of the columns for a URL.

@@ -19,10 +19,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/net/html"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -331,7 +331,7 @@ func newPages(t *testing.T, change func(*console.Config), settings ...string) fu
 			t.Fatal(err)
 		}
 	}
-	used := console.Config{API: api.New(a, nil), Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	used := console.Config{API: httpapi.New(a, nil), Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	change(&used)
 	pages, err := console.New(used)
 	if err != nil {

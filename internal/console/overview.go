@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/alerts"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/replayjson"
+	"github.com/watershipmq/watership/internal/console/view/statuspage"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/server"
-	"github.com/watershipmq/watership/internal/systempage"
-	"github.com/watershipmq/watership/internal/triage"
 )
 
 // overview is the data of its template.
@@ -23,12 +23,12 @@ type overview struct {
 	Filter   frame.Filter
 	Wait     string // link to the page with all of its parts
 	Alerts   *frame.Part[alerts.View]
-	Events   *frame.Part[systempage.Histogram]
-	Failures *frame.Part[systempage.OpenFailures]
-	Server   *frame.Part[systempage.Server]
-	Routes   *frame.Part[systempage.Routes]
-	Jobs     *frame.Part[[]replayjson.Job]     // that run
-	Doctor   *frame.Part[systempage.Diagnosis] // nil: the caller may not see it
+	Events   *frame.Part[statuspage.Histogram]
+	Failures *frame.Part[statuspage.OpenFailures]
+	Server   *frame.Part[statuspage.Server]
+	Routes   *frame.Part[statuspage.Routes]
+	Jobs     *frame.Part[[]replays.Job]        // that run
+	Doctor   *frame.Part[statuspage.Diagnosis] // nil: the caller may not see it
 }
 
 const (
@@ -46,7 +46,7 @@ func (c *Console) showOverview(r *http.Request) (frame.Response, error) {
 	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
 	p := frame.NewParts(r)
 	o := overview{Filter: f, Wait: frame.WaitLink(r), Alerts: frame.Ask(p, c.alerts), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures)}
-	o.Events = frame.Ask(p, func(ctx context.Context) (systempage.Histogram, error) { return c.eventsOverTime(ctx, f) })
+	o.Events = frame.Ask(p, func(ctx context.Context) (statuspage.Histogram, error) { return c.eventsOverTime(ctx, f) })
 	if !access.FromContext(r.Context()).Limited() {
 		o.Doctor = frame.Ask(p, c.findings(oldFindings))
 	}
@@ -64,13 +64,13 @@ func systemPage(title, section, template string, data any) frame.Page {
 	return frame.Page{Title: title, Section: section, Template: template, Data: data, Styles: []string{"system.css"}, Scripts: []string{"late.js"}}
 }
 
-func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter) (systempage.Histogram, error) {
+func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter) (statuspage.Histogram, error) {
 	query := f.API()
 	query.Set("by", "action")
-	query.Set("steps", strconv.Itoa(systempage.MaxSteps))
-	var counts api.Values
+	query.Set("steps", strconv.Itoa(statuspage.MaxSteps))
+	var counts httpapi.Values
 	err := c.client.Get(ctx, "/events/histogram", query, &counts)
-	return systempage.NewHistogram(counts, f.URL()), err
+	return statuspage.NewHistogram(counts, f.URL()), err
 }
 
 func (c *Console) alerts(ctx context.Context) (alerts.View, error) {
@@ -79,31 +79,31 @@ func (c *Console) alerts(ctx context.Context) (alerts.View, error) {
 	return alerts.View(v), err
 }
 
-func (c *Console) openFailures(ctx context.Context) (systempage.OpenFailures, error) {
-	var groups triage.GroupPage
+func (c *Console) openFailures(ctx context.Context) (statuspage.OpenFailures, error) {
+	var groups failures.GroupPage
 	err := c.client.Get(ctx, "/failures/groups", url.Values{"limit": {"1"}, "muted": {"true"}}, &groups)
-	return systempage.NewOpenFailures(groups), err
+	return statuspage.NewOpenFailures(groups), err
 }
 
-func (c *Console) server(ctx context.Context) (systempage.Server, error) {
+func (c *Console) server(ctx context.Context) (statuspage.Server, error) {
 	var status server.Status
 	err := c.client.Get(ctx, "/status", nil, &status)
-	return systempage.NewServer(status), err
+	return statuspage.NewServer(status), err
 }
 
 // runningJobs returns the replays that run, of the newest ones.
-func (c *Console) runningJobs(ctx context.Context) ([]replayjson.Job, error) {
-	var jobs api.JobPage
+func (c *Console) runningJobs(ctx context.Context) ([]replays.Job, error) {
+	var jobs httpapi.JobPage
 	err := c.client.Get(ctx, "/replays", url.Values{"limit": {strconv.Itoa(recentJobs)}}, &jobs)
-	return slices.DeleteFunc(jobs.Jobs, func(job replayjson.Job) bool { return !job.Running }), err
+	return slices.DeleteFunc(jobs.Jobs, func(job replays.Job) bool { return !job.Running }), err
 }
 
 // findings asks for findings of doctor that are not older than some seconds.
-func (c *Console) findings(maxAge int) func(ctx context.Context) (systempage.Diagnosis, error) {
-	return func(ctx context.Context) (systempage.Diagnosis, error) {
-		var diagnosis api.Diagnosis
+func (c *Console) findings(maxAge int) func(ctx context.Context) (statuspage.Diagnosis, error) {
+	return func(ctx context.Context) (statuspage.Diagnosis, error) {
+		var diagnosis httpapi.Diagnosis
 		err := c.client.Get(ctx, "/doctor", url.Values{"max_age_seconds": {strconv.Itoa(maxAge)}}, &diagnosis)
-		return systempage.NewDiagnosis(diagnosis), err
+		return statuspage.NewDiagnosis(diagnosis), err
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 

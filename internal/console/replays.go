@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/replayjson"
-	"github.com/watershipmq/watership/internal/replaypage"
+	"github.com/watershipmq/watership/internal/console/view/replaypage"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -62,7 +62,7 @@ func (c *Console) replays(r *http.Request) (frame.Response, error) {
 		values.Set("cursor", cursor)
 		v.Later = "/replays"
 	}
-	var found api.JobPage
+	var found httpapi.JobPage
 	if err := c.client.Get(r.Context(), "/replays", values, &found); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		if shown.Status = v.Problem.Status; shown.Status == http.StatusServiceUnavailable {
@@ -83,17 +83,17 @@ func (c *Console) replays(r *http.Request) (frame.Response, error) {
 }
 
 // startsSoon reports whether a job was planned just now.
-func startsSoon(job replayjson.Job) bool {
+func startsSoon(job replays.Job) bool {
 	return job.State == replayer.Planned && time.Since(job.Created) < time.Minute
 }
 
 // jobView is the page of a job.
 type jobView struct {
 	Job      replayJob
-	Outcomes *api.Outcomes // nil: not read
-	Pending  string        // link to some messages that are pending
-	Waits    bool          // the page is refreshed until the outcomes are known
-	Resumed  time.Time     // when a form has resumed the job; zero: none has
+	Outcomes *httpapi.Outcomes // nil: not read
+	Pending  string            // link to some messages that are pending
+	Waits    bool              // the page is refreshed until the outcomes are known
+	Resumed  time.Time         // when a form has resumed the job; zero: none has
 	Canary   int
 	Problem  *problem.Problem
 	Typed    bool // the operator must type the number of messages that are left
@@ -132,7 +132,7 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 	}
 	asked := r.URL.Query().Get("outcomes") != ""
 	if n := v.Job.Sent; n > 0 && (asked || n <= fewOutcomes || n <= maxOutcomes && !v.Job.Running) {
-		v.Outcomes = &api.Outcomes{}
+		v.Outcomes = &httpapi.Outcomes{}
 		if err := c.client.Get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
 			v.Outcomes, v.Problem = nil, frame.ProblemOf(err)
 		}

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/replayjson"
-	"github.com/watershipmq/watership/internal/replaypage"
+	"github.com/watershipmq/watership/internal/console/view/replaypage"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -25,7 +25,7 @@ type planView struct {
 	Problem *problem.Problem
 	Changed bool // the number of messages is another than that which was shown
 	Planned bool
-	api.Plan
+	httpapi.Plan
 	LeftOut []leftOut
 	Events  []schemas.Event // the sample
 	Command string
@@ -101,7 +101,7 @@ func namesOfForm(text string) string {
 }
 
 // RouteName returns the name of a destination.
-func (planView) RouteName(r api.PlanRoute) string {
+func (planView) RouteName(r httpapi.PlanRoute) string {
 	return replayer.Route{Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others}.String()
 }
 
@@ -127,7 +127,7 @@ func (c *Console) startReplay(r *http.Request) (frame.Response, error) {
 		request.StopAfter = v.Form.Canary
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
-	var job replayjson.Job
+	var job replays.Job
 	if err := c.client.Post(r.Context(), "/replays", r.PostForm.Get("key"), request, &job); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		return c.showPlan(r, v)

@@ -20,12 +20,12 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/transfer"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -69,7 +69,7 @@ func newSystem(t testing.TB, settings ...string) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := api.New(a, made)
+	handler := httpapi.New(a, made)
 	s.api = handler
 	pages, err := console.New(console.Config{API: handler, Version: "test", Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/pause"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/routes"
-	"github.com/watershipmq/watership/internal/systempage"
+	"github.com/watershipmq/watership/internal/console/view/statuspage"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/topology/pause"
 )
 
 // routesPage is the data of the page of routes.
 type routesPage struct {
 	Wait     string
-	Routes   *frame.Part[systempage.Routes]
-	Failures *frame.Part[systempage.OpenFailures]
+	Routes   *frame.Part[statuspage.Routes]
+	Failures *frame.Part[statuspage.OpenFailures]
 	Queues   *frame.Part[[]routes.Queue]
 	Key      string           // of the next action
 	Done     string           // the result of the last action
@@ -49,10 +49,10 @@ func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
 	return made
 }
 
-func (c *Console) routes(ctx context.Context) (systempage.Routes, error) {
+func (c *Console) routes(ctx context.Context) (statuspage.Routes, error) {
 	var found routes.Routes
 	err := c.client.Get(ctx, "/routes", url.Values{"recent": {"true"}}, &found)
-	return systempage.NewRoutes(found), err
+	return statuspage.NewRoutes(found), err
 }
 
 func (c *Console) queues(ctx context.Context) (all []routes.Queue, err error) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 

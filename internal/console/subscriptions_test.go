@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/subscriptions"
 )
 
 // awaitPage reads a page until it has a text.

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // The script reads parts that were late, also those that take longer than its first try.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/console"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // The page of messages leads to a check with the schema of a route, which has bounds.

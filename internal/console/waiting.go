@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/waiting"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // waitingView is the page of messages that wait for their next attempt.
@@ -29,7 +29,7 @@ type waitingView struct {
 
 // waitingGroup is a group with its links.
 type waitingGroup struct {
-	api.WaitingGroup
+	httpapi.WaitingGroup
 	Decide string
 }
 
@@ -49,7 +49,7 @@ func (c *Console) waiting(r *http.Request) (frame.Response, error) {
 		values.Set("cursor", cursor)
 	}
 	shown := frame.Page{Title: "Waiting", Section: "/waiting", Template: "waiting.html", Styles: []string{"failures.css"}}
-	var found api.WaitingGroupPage
+	var found httpapi.WaitingGroupPage
 	if err := c.client.Get(r.Context(), "/waiting/groups", values, &found); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
@@ -88,7 +88,7 @@ type decideView struct {
 	Action  string
 	Minutes string // until the next attempt, if it is postponed
 	Reason  string
-	Found   api.WaitingDecided
+	Found   httpapi.WaitingDecided
 	Queues  []string
 	Problem *problem.Problem
 	Typed   bool // the operator must type the number
@@ -121,7 +121,7 @@ func (v decideView) Back() string { return "/waiting" }
 // showDecision shows the preview, and the problem of a decision that was refused.
 func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.Problem) (frame.Response, error) {
 	shown := frame.Page{Title: "Waiting messages", Section: "/waiting", Template: "waiting_decide.html", Styles: []string{"failures.css"}}
-	preview := api.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Now, Reason: "preview", DryRun: true}
+	preview := httpapi.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Now, Reason: "preview", DryRun: true}
 	if err := c.client.Post(r.Context(), "/waiting/decide", "", preview, &v.Found); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
@@ -136,7 +136,7 @@ func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.P
 // decide decides about waiting messages after their preview.
 func (c *Console) decide(r *http.Request) (frame.Response, error) {
 	v := readDecision(r, r.PostForm)
-	request := api.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Action(v.Action), Reason: v.Reason}
+	request := httpapi.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Action(v.Action), Reason: v.Reason}
 	count, mistake := frame.ShownCount(r.PostForm, "message")
 	if mistake == nil {
 		mistake = frame.CheckTyped(r.PostForm, count, "message")
@@ -156,7 +156,7 @@ func (c *Console) decide(r *http.Request) (frame.Response, error) {
 		return c.showDecision(r, v, mistake)
 	}
 	request.AtMost = &count
-	var done api.WaitingDecided
+	var done httpapi.WaitingDecided
 	if err := c.client.Post(r.Context(), "/waiting/decide", r.PostForm.Get("key"), request, &done); err != nil {
 		return c.showDecision(r, v, frame.ProblemOf(err))
 	}

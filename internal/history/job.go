@@ -9,7 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -79,7 +79,7 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 		Order: eventstore.BySequence, WithoutBody: true,
 	}
 	for e, err := range store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return nil, err
 		}
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -33,7 +33,7 @@ func RemoveProven(ctx context.Context, store EventStore, origins map[Origin]bool
 	}
 	selection := eventstore.Selection{Query: kql.And{published, either}, UpTo: upTo, WithoutBody: true}
 	for event, err := range store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return fmt.Errorf("looking up where messages were published: %w", err)
 		}
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // Set has the operations of an API.

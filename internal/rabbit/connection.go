@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 )
 
 // closeTimeout bounds closing a connection or channel, since a broker may never

@@ -9,7 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 )
 
 // ConsumeConfig holds the settings of a consumer.

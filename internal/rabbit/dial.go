@@ -12,8 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
-	"github.com/watershipmq/watership/internal/tlsfiles"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 )
 
 // dial makes one connection attempt: TCP, TLS and AMQP handshake within

@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 )
 
 // Session is one channel of a consumer, from its opening to its loss. Its methods

@@ -6,7 +6,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/amqpstream"
+	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 )
 
 // sweepAfter is how long a received confirm waits for an older, missing one. Queues

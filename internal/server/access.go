@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"net/url"
 
-	"github.com/watershipmq/watership/internal/access"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/tlsfiles"
+	"github.com/watershipmq/watership/internal/system/secret"
 )
 
 // newGuard makes the guard of http.listen.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/routes"
-	"github.com/watershipmq/watership/internal/routestate"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
 )
@@ -39,7 +38,7 @@ func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
 		Management:    sys.Management,
 		OpenStore:     func(ctx context.Context) (doctor.Store, error) { return sys.Store(ctx) },
 		Ready:         func(ctx context.Context) (string, error) { return askServer(ctx, settings.HTTP, "/readyz") },
-		Routes:        func(ctx context.Context) ([]routestate.State, error) { return service.States(ctx, false) },
+		Routes:        func(ctx context.Context) ([]routes.State, error) { return service.States(ctx, false) },
 		Subscriptions: sys.Subscriptions,
 	}
 }

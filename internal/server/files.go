@@ -3,10 +3,10 @@ package server
 import (
 	"errors"
 
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/alertreceiver"
-	"github.com/watershipmq/watership/internal/routeconfig"
+	"github.com/watershipmq/watership/internal/operate/alerts/receiver"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/routeconfig"
 )
 
 // CheckFiles opens the files that serve opens at its start, and returns every mistake in them.
@@ -14,7 +14,7 @@ import (
 func CheckFiles(sys *system.System) error {
 	settings := sys.Settings()
 	_, routes := routeconfig.Read(settings.Routes, settings.Roles)
-	_, receivers := alertreceiver.New(settings.Alerts.Receivers)
+	_, receivers := receiver.New(settings.Alerts.Receivers)
 	_, keys := sessionKeys(settings.HTTP.Auth.SessionKeyFile)
 	_, certificate := serverTLS(settings.HTTP.TLS, sys.Logger())
 	var tokens, provider error

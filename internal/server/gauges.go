@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/topology/role"
 )
 
 // gauges are the metrics that each scrape reads from the servers.

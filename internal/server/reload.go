@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/routeconfig"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/routeconfig"
 )
 
 // Reloaded is the result of a reload of the configuration.

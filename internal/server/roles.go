@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/pipeline"
 )
 

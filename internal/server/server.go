@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/access"
-	"github.com/watershipmq/watership/internal/alerts"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/doctor"
+	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/role"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/pipeline"
 )
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/watershipmq/watership/internal/kibana"
-	"github.com/watershipmq/watership/internal/routes"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/server/kibana"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/internal/wording"
 	"github.com/watershipmq/watership/pipeline"
 )
 

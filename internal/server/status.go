@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/watershipmq/watership/internal/role"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/topology/role"
 )
 
 // Status is the state of the running server.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // Period limits a query to a period. Since is a duration such as 7d; From and To are

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/runfile"
+	"github.com/watershipmq/watership/internal/system/runfile"
 )
 
 // running is the process with the embedded broker that runs on the data folder.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/embedded"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/secret"
+	"github.com/watershipmq/watership/internal/system/embedded"
+	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"

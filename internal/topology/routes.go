@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/topicpattern"
+	"github.com/watershipmq/watership/internal/topology/topicpattern"
 	"github.com/watershipmq/watership/schemas"
 )
 

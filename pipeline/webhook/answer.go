@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/messagefield"
-	"github.com/watershipmq/watership/internal/requestheader"
+	"github.com/watershipmq/watership/internal/template/messagefield"
+	"github.com/watershipmq/watership/internal/template/requestheader"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )

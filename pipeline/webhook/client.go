@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 
-	"github.com/watershipmq/watership/internal/target"
+	"github.com/watershipmq/watership/internal/template/target"
 )
 
 // idleConnections bounds the idle connections of a handler to all hosts, each of which takes a file and

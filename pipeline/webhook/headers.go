@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/watershipmq/watership/internal/messagefield"
-	"github.com/watershipmq/watership/internal/requestheader"
+	"github.com/watershipmq/watership/internal/template/messagefield"
+	"github.com/watershipmq/watership/internal/template/requestheader"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )

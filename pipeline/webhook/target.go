@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/messagefield"
-	"github.com/watershipmq/watership/internal/requestheader"
-	"github.com/watershipmq/watership/internal/target"
+	"github.com/watershipmq/watership/internal/template/messagefield"
+	"github.com/watershipmq/watership/internal/template/requestheader"
+	"github.com/watershipmq/watership/internal/template/target"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )

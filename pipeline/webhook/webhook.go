@@ -21,8 +21,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/breaker"
-	"github.com/watershipmq/watership/internal/target"
+	"github.com/watershipmq/watership/internal/template/target"
+	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )

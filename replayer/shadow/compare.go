@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/watershipmq/watership/internal/jsondiff"
+	"github.com/watershipmq/watership/internal/render/jsondiff"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"

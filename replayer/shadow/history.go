@@ -11,9 +11,9 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/bodies"
-	"github.com/watershipmq/watership/internal/outgoing"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/handler/outgoing"
+	"github.com/watershipmq/watership/internal/history/bodies"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -105,7 +105,7 @@ func (r *run) readChildren(ctx context.Context, parents []Message) (map[string]c
 	}
 	selection := eventstore.Selection{Query: kql.And{kql.FieldIs("event.action", string(schemas.Published)), either}, Order: eventstore.BySequence}
 	for e, err := range r.Store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return nil, fmt.Errorf("reading the outgoing messages: %w", err)
 		}
 		name, _ := e.Envelope.Headers[r.Causation].(string)

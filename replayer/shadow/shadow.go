@@ -25,8 +25,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/jsondiff"
-	"github.com/watershipmq/watership/internal/storeretry"
+	"github.com/watershipmq/watership/internal/render/jsondiff"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -181,7 +181,7 @@ func (r *run) compareAll(ctx context.Context) error {
 		return err
 	}
 	for e, err := range r.Store.Events(ctx, selection) {
-		if storeretry.EndsRead(err) {
+		if storeread.EndsRead(err) {
 			return fmt.Errorf("reading the matching events: %w", err)
 		}
 		if r.Limit > 0 && r.state.Report.Messages+len(chunk) >= r.Limit {

@@ -18,7 +18,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/sqlite"
-	"github.com/watershipmq/watership/internal/outgoing"
+	"github.com/watershipmq/watership/internal/handler/outgoing"
 	"github.com/watershipmq/watership/replayer/shadow"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"

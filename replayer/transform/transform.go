@@ -26,7 +26,7 @@ import (
 
 	"github.com/itchyny/gojq"
 
-	"github.com/watershipmq/watership/internal/usercode"
+	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -10,9 +10,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/watershipmq/watership/internal/api"
-	"github.com/watershipmq/watership/internal/idempotency"
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/idempotency"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // Client asks the API in the same process. The context of a page's request has the
@@ -38,7 +38,7 @@ func (c Client) Post(ctx context.Context, path, key string, in, out any) error {
 }
 
 func (c Client) do(ctx context.Context, method, path string, query url.Values, key string, body []byte, out any) error {
-	to := api.Prefix + path
+	to := httpapi.Prefix + path
 	if len(query) > 0 {
 		to += "?" + query.Encode()
 	}
@@ -76,7 +76,7 @@ func (c Client) serve(to *answer, request *http.Request) (err error) {
 
 // Download passes the response of a path on as a file. The page shows an error instead.
 func (c Client) Download(w http.ResponseWriter, r *http.Request, path string, query url.Values, name string) error {
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, api.Prefix+path+"?"+query.Encode(), http.NoBody)
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, httpapi.Prefix+path+"?"+query.Encode(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("making a request to %s: %w", path, err)
 	}

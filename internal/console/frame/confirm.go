@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // TypedAbove is the number of messages above which an operator types the number.

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/idempotency"
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/operation/idempotency"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // Config configures a Frame.

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/watershipmq/watership/internal/problem"
-	"github.com/watershipmq/watership/internal/reason"
-	"github.com/watershipmq/watership/internal/wording"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/reason"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // functions are the functions of templates.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watershipmq/watership/internal/access"
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // Page is a response with a template in the layout.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // Part is a piece of a page that has a request of its own to the API.

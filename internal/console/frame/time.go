@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/problem"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 )
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watershipmq/watership/internal/exclusive"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )

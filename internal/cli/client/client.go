@@ -1,0 +1,257 @@
+// Package client uses the HTTP API of a server: what commands do with RabbitMQ and the
+// store, without the logins of either.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/idempotency"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Config is the address of a server and the identity of its client.
+type Config struct {
+	URL       string      // http or https, with the path at which a proxy serves it
+	Token     string      // "": none, which a server on this machine may admit
+	TLS       *tls.Config // nil: the certificate authorities of the system
+	Cleartext bool        // the token may travel without TLS to another machine
+}
+
+// Client sends requests to a server.
+type Client struct {
+	system.Language
+	base   *url.URL // with api.Prefix
+	token  string
+	http   *http.Client
+	server httpapi.Version
+}
+
+// Times after which a server counts as away.
+const (
+	dialTimeout = 10 * time.Second
+	idleTimeout = time.Minute // without a byte of a stream, which has one every 15 seconds
+	margin      = 15 * time.Second
+)
+
+// Time-outs of requests: the limits of the operations, and time for the transfer.
+const (
+	readTimeout    = 30*time.Second + margin
+	listTimeout    = time.Minute + margin
+	actTimeout     = 2*time.Minute + margin
+	planTimeout    = 5*time.Minute + margin
+	connectTimeout = 20 * time.Second
+)
+
+// Connect asks a server for its version and settings. Mistakes in the configuration are
+// InputErrors.
+func Connect(ctx context.Context, cfg Config) (*Client, error) {
+	c, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.get(ctx, connectTimeout, "/version", nil, &c.server); err != nil {
+		return nil, err
+	}
+	switch documents := c.server.Documents; {
+	case documents < schemas.DocumentVersion:
+		return nil, c.errorf("version %s of the server is older than this command (%s): update the server, or use the command of its version", c.version(), system.Version())
+	case documents > schemas.DocumentVersion:
+		return nil, c.errorf("version %s of the server is newer than this command (%s): use the command of its version", c.version(), system.Version())
+	}
+	s := c.server.Settings
+	c.Language = system.NewLanguage(schemas.DocumentFormat{
+		Labels: s.Labels, NumericLabels: s.NumericLabels, NoBodyText: !s.BodyText, NoBodyJSON: !s.BodyJSON, MaxValues: s.BodyMaxValues,
+	})
+	return c, nil
+}
+
+func newClient(cfg Config) (*Client, error) {
+	base, err := url.Parse(strings.TrimSuffix(strings.TrimSuffix(cfg.URL, "/"), httpapi.Prefix) + httpapi.Prefix)
+	if err != nil {
+		return nil, system.InputError{Err: fmt.Errorf("server %s cannot be read", cfg.URL)}
+	}
+	if cfg.Token != "" && base.Scheme == "http" && !cfg.Cleartext && !isLoopback(base.Hostname()) {
+		return nil, system.InputError{Err: fmt.Errorf("server %s: others in the network could read the token: use https://, or allow it with --server-cleartext true", cfg.URL)}
+	}
+	if strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, system.InputError{Err: errors.New("token_file: expected a token on one line, as watership token create prints it")}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	if cfg.TLS != nil {
+		transport.TLSClientConfig = cfg.TLS
+	}
+	return &Client{base: base, token: cfg.Token, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
+}
+
+// checkRedirect follows redirects within the server alone: another one must not get the
+// token.
+func checkRedirect(next *http.Request, before []*http.Request) error {
+	if first := before[0].URL; next.URL.Scheme != first.Scheme || next.URL.Host != first.Host {
+		return &redirectError{next.URL.Scheme + "://" + next.URL.Host}
+	}
+	switch {
+	case next.Method != before[0].Method:
+		return errors.New("it redirects a request that acts")
+	case len(before) > 5:
+		return errors.New("it redirects again and again")
+	}
+	return nil
+}
+
+// redirectError reports a redirect to another server.
+type redirectError struct{ to string }
+
+// Error implements error.
+func (e *redirectError) Error() string {
+	return "it redirects to " + e.to + ", which does not get the token: if that is the server, give its address with --server"
+}
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// Close closes the connections.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// Address returns the URL of the server.
+func (c *Client) Address() string { return strings.TrimSuffix(c.base.String(), httpapi.Prefix) }
+
+// Server returns the version and the settings of the server, and the caller's permissions.
+func (c *Client) Server() httpapi.Version { return c.server }
+
+// version returns the server's version for people.
+func (c *Client) version() string {
+	if c.server.Version == "" {
+		return "(unknown)"
+	}
+	return c.server.Version
+}
+
+// get reads a path, and decodes the response into an object unless that is nil.
+func (c *Client) get(ctx context.Context, timeout time.Duration, path string, query url.Values, into any) error {
+	return c.do(ctx, timeout, request{method: http.MethodGet, path: path, query: query}, into)
+}
+
+// post sends an object, with a key by which the server recognises a repetition.
+func (c *Client) post(ctx context.Context, timeout time.Duration, path, key string, object, into any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, timeout, request{method: http.MethodPost, path: path, body: body, contentType: "application/json", key: key}, into)
+}
+
+// newKey returns an Idempotency-Key.
+func newKey() string { return rand.Text() }
+
+type request struct {
+	method, path string
+	query        url.Values
+	body         []byte
+	contentType  string
+	key          string // Idempotency-Key; "": none
+	lastEventID  string
+}
+
+func (c *Client) do(ctx context.Context, timeout time.Duration, r request, into any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	response, err := c.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	if err != nil {
+		return c.away(ctx, err)
+	}
+	if len(body) > maxResponse {
+		return c.away(ctx, errTooLarge)
+	}
+	if raw, is := into.(*[]byte); is {
+		*raw = body
+		return nil
+	}
+	if into == nil {
+		into = new(json.RawMessage) // the caller needs no more than the success
+	}
+	if !isType(response, "application/json") || json.Unmarshal(body, into) != nil {
+		return c.notWatership(response)
+	}
+	return nil
+}
+
+// maxResponse bounds a response, and a line of a stream. The largest have a message of
+// RabbitMQ, whose limit is 128 MiB by default at most, with a body as text.
+const maxResponse = 256 << 20
+
+var errTooLarge = fmt.Errorf("it sent more than %d MiB at once", maxResponse>>20)
+
+// maxRefused is how often a request is sent again that the server has refused, as the
+// client has sent too many.
+const maxRefused = 10
+
+// send sends a request. A response that is no success becomes an error. A server that
+// limits requests has begun none that it refuses, so that they are sent again.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	for tries := 1; ; tries++ {
+		response, err := c.sendOnce(ctx, r)
+		var refused *Error
+		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests || tries == maxRefused {
+			return response, err
+		}
+		select {
+		case <-time.After(max(refused.retryAfter, time.Second)):
+		case <-ctx.Done():
+			return nil, c.away(ctx, context.Cause(ctx))
+		}
+	}
+}
+
+func (c *Client) sendOnce(ctx context.Context, r request) (*http.Response, error) {
+	to := *c.base
+	to.RawQuery = r.query.Encode()
+	address := to.JoinPath(r.path).String()
+	sent, err := http.NewRequestWithContext(ctx, r.method, address, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	sent.Header.Set("User-Agent", "watership/"+system.Version())
+	for name, value := range map[string]string{"Content-Type": r.contentType, idempotency.Header: r.key, "Last-Event-ID": r.lastEventID} {
+		if value != "" {
+			sent.Header.Set(name, value)
+		}
+	}
+	if c.token != "" {
+		sent.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(sent)
+	if err != nil {
+		return nil, c.away(ctx, err)
+	}
+	if response.StatusCode/100 == 2 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	return nil, c.refusal(response)
+}

@@ -1,0 +1,201 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// connected returns a client of a server that answers other paths than that of its version
+// with do.
+func connected(t *testing.T, do http.HandlerFunc) *client.Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/version" {
+			do(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"version":"v1","documents":%d,"settings":{"labels":["tenant"]},"caller":{"role":"operator"}}`, schemas.DocumentVersion)
+	}))
+	t.Cleanup(server.Close)
+	c, err := client.Connect(t.Context(), client.Config{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// The parts of a query go to the server as texts, in their languages.
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	var query, dsl string
+	c := connected(t, func(w http.ResponseWriter, r *http.Request) {
+		query, dsl = r.URL.Query().Get("query"), r.URL.Query().Get("dsl")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"count":1}`)
+	})
+	raw := kql.Raw{JSON: `{"match_all":{}}`}
+	parse := func(text string) kql.Node {
+		node, err := c.ParseQuery(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node
+	}
+	for _, test := range []struct {
+		node       kql.Node
+		query, dsl string
+	}{
+		{nil, "", ""},
+		{parse(""), "", ""},
+		{parse("*"), "", ""},
+		{parse("queue: a or queue: b"), "watership.queue: a or watership.queue: b", ""},
+		{parse("labels.tenant: a"), "labels.tenant: a", ""},
+		{kql.And{parse("queue: a or queue: b"), raw}, "watership.queue: a or watership.queue: b", raw.JSON},
+		{kql.And{kql.And{parse("*"), raw}, parse("attempt > 2")}, "watership.attempt > 2", raw.JSON},
+		{kql.And{kql.And{parse("queue: a or queue: b"), raw}, parse("attempt > 2"), raw}, "(watership.queue: a or watership.queue: b) and watership.attempt > 2", `{"bool":{"filter":[{"match_all":{}},{"match_all":{}}]}}`},
+	} {
+		if n, err := c.Count(t.Context(), eventstore.Selection{Query: test.node}); err != nil || n != 1 || query != test.query || dsl != test.dsl {
+			t.Errorf("%v: %q and %q, %v; want %q and %q", test.node, query, dsl, err, test.query, test.dsl)
+		}
+	}
+	var mistake system.InputError
+	if _, err := c.Count(t.Context(), eventstore.Selection{Query: parse(strings.Repeat("queue: a or ", 200) + "queue: b")}); !errors.As(err, &mistake) {
+		t.Errorf("a query that is too long: %v", err)
+	}
+}
+
+func messages(n int) iter.Seq2[schemas.Envelope, error] {
+	return func(yield func(schemas.Envelope, error) bool) {
+		for range n {
+			if !yield(schemas.Envelope{Exchange: "shop"}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// The error of a request that acts says whether it is known what was done.
+func TestPublishIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status          int
+		kind, body, has string
+		confirmed       int
+		known           bool
+	}{
+		{http.StatusConflict, "application/problem+json", `{"detail":"no route","published":3}`, "no route", 3, true},
+		{http.StatusServiceUnavailable, "application/problem+json", `{"detail":"the queue is full","published":2}`, "the queue is full", 2, true},
+		{http.StatusBadGateway, "text/html", "<html>", "a proxy answers in its place", 0, false},
+		{http.StatusFound, "", "", "it redirects a request that acts", 0, false},
+	} {
+		c := connected(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", test.kind)
+			w.Header().Set("Location", "/api/v1/version")
+			w.WriteHeader(test.status)
+			fmt.Fprint(w, test.body)
+		})
+		n, err := c.Publish(t.Context(), messages(5), 0, func(int) {})
+		if err == nil || n != test.confirmed || !strings.Contains(err.Error(), test.has) || strings.Contains(err.Error(), "not known whether 5 messages") == test.known {
+			t.Errorf("%d: %d, %v", test.status, n, err)
+		}
+	}
+}
+
+// Each request that acts has a key of its own.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	keys := map[string]bool{}
+	var requests atomic.Int32
+	c := connected(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		keys[r.Header.Get("Idempotency-Key")] = true
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"published":500,"matched":1}`)
+	})
+	for _, act := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := c.Publish(ctx, messages(1001), 0, func(int) {})
+			return err
+		},
+		func(ctx context.Context) error { _, err := c.Discard(ctx, client.Failures{}, 1, "x"); return err },
+		func(ctx context.Context) error { _, err := c.CountFailures(ctx, client.Failures{}, "x"); return err },
+	} {
+		if err := act(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if int(requests.Load()) != len(keys) || len(keys) < 5 || keys[""] {
+		t.Errorf("%d requests with the keys %v", requests.Load(), keys)
+	}
+}
+
+// A pause is over when the server has answered, and a page of another server is no answer.
+func TestPauseRoute(t *testing.T) {
+	t.Parallel()
+	kind := "application/json"
+	c := connected(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		fmt.Fprint(w, `{"queue":"orders","paused":true}`)
+	})
+	if err := c.PauseRoute(t.Context(), "orders", "why"); err != nil {
+		t.Error(err)
+	}
+	kind = "text/html"
+	if err := c.PauseRoute(t.Context(), "orders", "why"); err == nil || !strings.Contains(err.Error(), "is not the API of Watership") {
+		t.Errorf("a page is an answer: %v", err)
+	}
+}
+
+// A proxy may repeat the headers of a request: an error has no token.
+func TestErrorsHaveNoToken(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"status":400,"detail":"no header may be %s"}`, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(server.Close)
+	_, err := client.Connect(t.Context(), client.Config{URL: server.URL, Token: "wst_secret"})
+	if err == nil || strings.Contains(err.Error(), "wst_secret") || !strings.Contains(err.Error(), "Bearer TOKEN") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A server, or another one at its address, cannot fill the memory of a command.
+func TestResponsesAreBounded(t *testing.T) {
+	endless := func(w http.ResponseWriter, contentType string) {
+		w.Header().Set("Content-Type", contentType)
+		spaces := []byte(strings.Repeat(" ", 1<<20))
+		for {
+			if _, err := w.Write(spaces); err != nil {
+				return
+			}
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { endless(w, "application/json") }))
+	t.Cleanup(server.Close)
+	if _, err := client.Connect(t.Context(), client.Config{URL: server.URL}); err == nil || !strings.Contains(err.Error(), "it sent more than 256 MiB at once") {
+		t.Errorf("got %v", err)
+	}
+	c := connected(t, func(w http.ResponseWriter, _ *http.Request) { endless(w, "application/x-ndjson") })
+	for _, err := range c.Export(t.Context(), eventstore.Selection{}) {
+		if err == nil || !strings.Contains(err.Error(), "it sent more than 256 MiB at once") {
+			t.Errorf("got %v", err)
+		}
+	}
+}

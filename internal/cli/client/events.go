@@ -1,0 +1,256 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// maxPage is the number of events of a page.
+const maxPage = 1000
+
+// Check returns no error: the server checks the store if it finds nothing.
+func (c *Client) Check(context.Context) error { return nil }
+
+// MayReadBodies reports whether the server gives bodies to the caller.
+func (c *Client) MayReadBodies() bool { return c.server.Caller.Bodies }
+
+// Events yields the events of a selection, newest first, without bodies if the caller may
+// not read them. An error that is no *eventstore.Error concerns one document, and the
+// sequence continues.
+func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		query, err := parameters(sel)
+		if err != nil {
+			yield(schemas.Event{}, err)
+			return
+		}
+		query.Set("body", strconv.FormatBool(!sel.WithoutBody && c.MayReadBodies()))
+		for left := sel.Limit; ; {
+			limit := maxPage
+			if sel.Limit > 0 {
+				limit = min(limit, left)
+			}
+			setInt(query, "limit", limit)
+			var page httpapi.EventPage
+			if err := c.get(ctx, readTimeout, "/events", query, &page); err != nil {
+				yield(schemas.Event{}, err)
+				return
+			}
+			if !yieldPage(page, yield) {
+				return
+			}
+			left -= len(page.Events)
+			if page.Cursor == "" || sel.Limit > 0 && left <= 0 {
+				return
+			}
+			query.Set("cursor", page.Cursor)
+		}
+	}
+}
+
+func yieldPage(page httpapi.EventPage, yield func(schemas.Event, error) bool) bool {
+	for _, why := range page.Unreadable {
+		if !yield(schemas.Event{}, errors.New(why)) {
+			return false
+		}
+	}
+	for _, document := range page.Events {
+		if !yield(schemas.ParseDocument(document)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Event reads an event with all stored fields except its body.
+func (c *Client) Event(ctx context.Context, id string) (schemas.Event, error) {
+	var document httpapi.Document
+	if err := c.get(ctx, readTimeout, "/events/"+url.PathEscape(id), nil, &document); err != nil {
+		return schemas.Event{}, err
+	}
+	return schemas.ParseDocument(document)
+}
+
+// Count counts the events of a selection.
+func (c *Client) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
+	query, err := parameters(sel)
+	if err != nil {
+		return 0, err
+	}
+	var count httpapi.Count
+	err = c.get(ctx, readTimeout, "/events/count", query, &count)
+	return count.Count, err
+}
+
+// TopValues counts events by the values of a field, at most n of them.
+func (c *Client) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
+	query, err := parameters(sel)
+	if err != nil {
+		return eventstore.Aggregation{}, err
+	}
+	query.Set("field", field)
+	setInt(query, "limit", n)
+	return c.values(ctx, "/events/values", query)
+}
+
+// Histogram counts events by at most n steps of the time in a field. Days begin in the
+// zone.
+func (c *Client) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
+	query, err := parameters(sel)
+	if err != nil {
+		return eventstore.Aggregation{}, err
+	}
+	query.Set("field", field)
+	query.Set("zone", zoneName(zone))
+	setInt(query, "steps", n)
+	return c.values(ctx, "/events/histogram", query)
+}
+
+func (c *Client) values(ctx context.Context, path string, query url.Values) (eventstore.Aggregation, error) {
+	var values httpapi.Values
+	if err := c.get(ctx, readTimeout, path, query, &values); err != nil {
+		return eventstore.Aggregation{}, err
+	}
+	counts := eventstore.Aggregation{Others: values.Others, Without: values.Without, Inexact: values.Inexact}
+	for _, value := range values.Values {
+		counts.Values = append(counts.Values, eventstore.Bucket{Text: value.Value, Count: value.Count})
+	}
+	return counts, nil
+}
+
+// UnreadableError reports the documents that an export leaves out, as they cannot be read.
+type UnreadableError struct{ Documents int }
+
+// Error implements error.
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("the server left %d documents out, which it cannot read", e.Documents)
+}
+
+// Export yields the events of a selection with their bodies, in the order in which they
+// were recorded. An *UnreadableError comes last.
+func (c *Client) Export(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		if err := c.export(ctx, sel, func(e schemas.Event, err error) bool { return yield(e, err) }); err != nil && !errors.Is(err, errStopped) {
+			yield(schemas.Event{}, err)
+		}
+	}
+}
+
+// errStopped is the error of a sequence whose consumer has stopped.
+var errStopped = errors.New("stopped")
+
+func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
+	query, dsl, err := split(sel.Query)
+	if err != nil {
+		return err
+	}
+	values := url.Values{}
+	set(values, "query", everything(query, dsl))
+	set(values, "dsl", dsl)
+	setInt(values, "limit", sel.Limit)
+	s, err := c.stream(ctx, request{method: http.MethodGet, path: "/events/export", query: values}, "application/x-ndjson", 2*idleTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for n := 0; ; n++ {
+		line, err := s.line()
+		if err == io.EOF && len(line) == 0 {
+			break
+		}
+		if err != nil {
+			return c.cutOff(ctx, n, err)
+		}
+		if event, err := schemas.ParseDocument(bytes.TrimSpace(line)); !yield(event, err) {
+			return errStopped
+		}
+	}
+	if n, err := strconv.Atoi(s.response.Trailer.Get(httpapi.UnreadableTrailer)); err == nil && n > 0 {
+		return &UnreadableError{n}
+	}
+	return nil
+}
+
+// cutOff returns the error of an export that did not end after n events.
+func (c *Client) cutOff(ctx context.Context, n int, err error) error {
+	e := &Error{err: err, text: fmt.Sprintf("server %s ended the export after %d events, before its end (%v): what was written is incomplete; repeat the export", c.Address(), n, err)}
+	if ctx.Err() != nil {
+		e.err = ctx.Err()
+	}
+	return e
+}
+
+// stream is a response that grows. It ends if nothing comes for a while.
+type stream struct {
+	ctx      context.Context // of the request
+	response *http.Response
+	lines    *bufio.Reader
+	stop     context.CancelFunc
+	idle     *time.Timer
+	timeout  time.Duration
+}
+
+// stream opens a stream with a content type.
+func (c *Client) stream(ctx context.Context, r request, contentType string, timeout time.Duration) (*stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func() { cancel(context.Canceled) }
+	idle := time.AfterFunc(readTimeout, func() { cancel(fmt.Errorf("nothing came for %s", timeout)) })
+	response, err := c.send(ctx, r)
+	if err != nil {
+		idle.Stop()
+		stop()
+		return nil, err
+	}
+	s := &stream{ctx, response, bufio.NewReaderSize(response.Body, 64<<10), stop, idle, timeout}
+	if !isType(response, contentType) {
+		s.close()
+		return nil, c.notWatership(response)
+	}
+	return s, nil
+}
+
+// line reads a line with its end.
+func (s *stream) line() ([]byte, error) {
+	s.idle.Reset(s.timeout)
+	line, err := s.readLine()
+	switch {
+	case err != nil && s.ctx.Err() != nil:
+		err = context.Cause(s.ctx)
+	case err == io.EOF && len(line) > 0:
+		err = io.ErrUnexpectedEOF
+	}
+	return line, err
+}
+
+// readLine reads up to the end of a line.
+func (s *stream) readLine() (line []byte, err error) {
+	for {
+		part, err := s.lines.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxResponse:
+			return nil, errTooLarge
+		case err != bufio.ErrBufferFull:
+			return line, err
+		}
+	}
+}
+
+func (s *stream) close() {
+	s.idle.Stop()
+	s.stop()
+	_ = s.response.Body.Close()
+}

@@ -1,0 +1,344 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/sse"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Plan is the plan of a replay, with the request that starts it.
+type Plan struct {
+	replayer.Plan
+	Unknown []string                // ids that name nothing
+	Parked  []failures.ParkedCopies // queues with parked copies
+
+	request httpapi.Replay
+}
+
+// PlanReplay asks for the plan of a replay. Times relative to now become absolute, so
+// that its start finds the same messages.
+func (c *Client) PlanReplay(ctx context.Context, r replays.Request, uncheckedRoutes bool) (Plan, error) {
+	request, err := c.replay(r)
+	if err != nil {
+		return Plan{}, err
+	}
+	request.UncheckedRoutes = uncheckedRoutes
+	var planned httpapi.Plan
+	if err := c.post(ctx, planTimeout, "/replays/plan", "", request, &planned); err != nil {
+		return Plan{}, err
+	}
+	request.UpTo, request.Expect = planned.UpTo, &planned.Total
+	plan := Plan{Plan: planOf(planned), Unknown: planned.Unknown, request: request}
+	plan.Job = r.Job
+	for _, parked := range planned.Parked {
+		plan.Parked = append(plan.Parked, failures.ParkedCopies(parked))
+	}
+	for _, document := range planned.Sample {
+		e, err := schemas.ParseDocument(document)
+		if err != nil {
+			return Plan{}, err
+		}
+		plan.Sample = append(plan.Sample, e)
+	}
+	return plan, nil
+}
+
+func (c *Client) replay(r replays.Request) (httpapi.Replay, error) {
+	query, err := c.replayQuery(r)
+	if err != nil {
+		return httpapi.Replay{}, err
+	}
+	dsl, err := objectOf(string(r.DSL))
+	return httpapi.Replay{
+		Filter: httpapi.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
+		Target:  replays.TargetOf(r.Job.Target),
+		Changes: replays.ChangesOf(r.Job),
+		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Schedule: replays.ScheduleOf(r.Job), Limit: r.Job.Limit, Reason: r.Job.Reason,
+	}, err
+}
+
+// replayQuery returns the query of a request with its period; "" if there are other
+// criteria alone.
+func (c *Client) replayQuery(r replays.Request) (string, error) {
+	var node kql.Node = kql.All{}
+	var err error
+	if r.Query != "" {
+		if node, err = c.ParseQuery(r.Query); err != nil {
+			return "", err
+		}
+	}
+	if node, err = r.Period.Limit(node); err != nil {
+		return "", err
+	}
+	fields, err := eventstore.Fields()
+	if err != nil {
+		return "", err
+	}
+	query, _, err := split(kql.AbsoluteTimes(node, fields, time.Now()))
+	if err == nil && query == "" && r.Query != "" {
+		query = "*"
+	}
+	return query, err
+}
+
+func planOf(p httpapi.Plan) replayer.Plan {
+	plan := replayer.Plan{
+		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
+		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
+	}
+	if p.First != nil && p.Last != nil {
+		plan.First, plan.Last = *p.First, *p.Last
+	}
+	for _, r := range p.Routes {
+		plan.Routes = append(plan.Routes, replayer.Route{
+			Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others, Messages: r.Messages, Unroutable: r.Unroutable, Unchecked: r.Unchecked,
+		})
+	}
+	for _, e := range p.Examples {
+		plan.Examples = append(plan.Examples, transform.Example(e))
+	}
+	for _, r := range p.Rivals {
+		plan.Rivals = append(plan.Rivals, replayer.Rival{
+			Job: replayer.Job{ID: r.Job, Operator: r.Operator}, Running: r.Running, Messages: r.Messages, Unrecorded: r.Unrecorded,
+		})
+	}
+	return plan
+}
+
+// job is a job as the API returns it.
+type job struct {
+	Running bool         `json:"running"`
+	Record  replayer.Job `json:"record"`
+}
+
+// Jobs yields the jobs that the caller may see, the newest first. An error that is no
+// *eventstore.Error concerns one job, and the sequence continues.
+func (c *Client) Jobs(ctx context.Context) iter.Seq2[replayer.Job, error] {
+	return func(yield func(replayer.Job, error) bool) {
+		query := url.Values{}
+		setInt(query, "limit", 100)
+		for {
+			var page struct {
+				Jobs       []job    `json:"jobs"`
+				Cursor     string   `json:"cursor"`
+				Unreadable []string `json:"unreadable"`
+			}
+			if err := c.get(ctx, readTimeout, "/replays", query, &page); err != nil {
+				yield(replayer.Job{}, err)
+				return
+			}
+			for _, why := range page.Unreadable {
+				if !yield(replayer.Job{}, errors.New(why)) {
+					return
+				}
+			}
+			for _, j := range page.Jobs {
+				if !yield(j.Record, nil) {
+					return
+				}
+			}
+			if page.Cursor == "" {
+				return
+			}
+			query.Set("cursor", page.Cursor)
+		}
+	}
+}
+
+// Job reads a job.
+func (c *Client) Job(ctx context.Context, id string) (replayer.Job, error) {
+	j, err := c.job(ctx, id)
+	return j.Record, err
+}
+
+func (c *Client) job(ctx context.Context, id string) (j job, err error) {
+	err = c.get(ctx, readTimeout, "/replays/"+url.PathEscape(id), nil, &j)
+	return j, err
+}
+
+// Cancel cancels a job.
+func (c *Client) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
+	var j job
+	err := c.post(ctx, readTimeout, "/replays/"+url.PathEscape(id)+"/cancel", "", map[string]string{"reason": reason}, &j)
+	return j.Record, err
+}
+
+// Outcomes returns what became of the messages that a job has sent.
+func (c *Client) Outcomes(ctx context.Context, of replayer.Job) (replayer.Outcomes, error) {
+	var o httpapi.Outcomes
+	err := c.get(ctx, readTimeout, "/replays/"+url.PathEscape(of.ID)+"/outcomes", nil, &o)
+	return replayer.Outcomes{Handled: o.Handled, Failed: o.Failed, Problems: o.Problems, NotReported: o.NotReported}, err
+}
+
+// Start starts the job of a plan and watches it until it stops, or has sent stopAfter
+// messages (0: all). It returns a job without an id if the server did not start it. After a lost connection it asks again: the server starts it once.
+func (c *Client) Start(ctx context.Context, plan Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	request, key := plan.request, newKey()
+	request.StopAfter = stopAfter
+	var started job
+	var err error
+	for range 3 {
+		err = c.post(ctx, planTimeout, "/replays", key, request, &started)
+		var lost *Error
+		if !errors.As(err, &lost) || lost.answered || !lost.away() || ctx.Err() != nil {
+			break
+		}
+		err = fmt.Errorf("%w\nit is not known whether the job was started: see watership jobs list", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	return c.watch(ctx, started.Record, stopAfter, progress)
+}
+
+// Resume sends the rest of a job, and watches it. Both are as in Start.
+func (c *Client) Resume(ctx context.Context, of replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	var resumed job
+	err := c.post(ctx, readTimeout, "/replays/"+url.PathEscape(of.ID)+"/resume", newKey(), map[string]int{"stop_after": stopAfter}, &resumed)
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	return c.watch(ctx, resumed.Record, stopAfter, progress)
+}
+
+// RunningError is returned when a client stops watching a job, which goes on in the
+// server.
+type RunningError struct {
+	ID  string
+	Err error
+}
+
+// Error implements error.
+func (e *RunningError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RunningError) Unwrap() error { return e.Err }
+
+// Bounds of the wait for a job.
+const (
+	beginTimeout = 15 * time.Second // until the server has begun it
+	awayTimeout  = 5 * time.Minute  // while the server does not answer
+	watchPause   = 250 * time.Millisecond
+)
+
+// watch reports a job until it stops. before is the job before the server began to run it.
+func (c *Client) watch(ctx context.Context, before replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	w := watcher{client: c, progress: progress, now: job{Record: before}, failed: before.Failed}
+	asked, answered := time.Now(), time.Now()
+	for {
+		err := w.follow(ctx)
+		var lost *Error
+		switch {
+		case ctx.Err() != nil:
+			return w.now.Record, &RunningError{before.ID, ctx.Err()}
+		case err == nil:
+			answered = time.Now()
+		case !errors.As(err, &lost) || !lost.away() || time.Since(answered) > awayTimeout:
+			return w.now.Record, &RunningError{before.ID, err}
+		}
+		isBegun := !w.now.Record.Updated.Equal(before.Updated)
+		if err == nil && !w.now.Running && (isBegun || time.Since(asked) > beginTimeout) {
+			return w.now.Record, w.result(stopAfter)
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// sentOf returns the number of messages that a job is done with.
+func sentOf(j replayer.Job) int { return j.Sent + j.Failed + j.Skipped }
+
+type watcher struct {
+	client   *Client
+	progress func(replayer.Job)
+	now      job
+	failed   int // failures that were reported
+}
+
+// follow reports the states of the job until the server ends the stream, and then reads
+// the job.
+func (w *watcher) follow(ctx context.Context) error {
+	path := "/replays/" + url.PathEscape(w.now.Record.ID)
+	s, err := w.client.stream(ctx, request{method: http.MethodGet, path: path + "/watch"}, sse.ContentType, idleTimeout)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for {
+		m, err := s.next()
+		switch {
+		case err == io.EOF:
+			now, err := w.client.job(ctx, w.now.Record.ID)
+			if err == nil {
+				w.report(now)
+			}
+			return err
+		case err != nil:
+			return w.client.away(ctx, err)
+		case m.kind == "problem":
+			return w.client.problemOf(m)
+		}
+		var now job
+		if err := json.Unmarshal(m.data, &now); err != nil {
+			return err
+		}
+		w.report(now)
+	}
+}
+
+// report reports a state, with each new failure.
+func (w *watcher) report(now job) {
+	w.now = now
+	for ; w.failed < min(now.Record.Failed, len(now.Record.Failures)); w.failed++ {
+		then := now.Record
+		then.Failed, then.Latest = w.failed+1, now.Record.Failures[w.failed]
+		w.progress(then)
+	}
+	w.failed = now.Record.Failed
+	w.progress(now.Record)
+}
+
+// result returns the error of a job that has stopped before its end, unless it has sent as
+// many messages as it should.
+func (w *watcher) result(stopAfter int) error {
+	j := w.now.Record
+	switch j.State {
+	case replayer.Done:
+		return nil
+	case replayer.Cancelled:
+		return &replayer.TakenOverError{ID: j.ID}
+	case replayer.Planned:
+		return fmt.Errorf("the server has not begun job %s: see its log", j.ID)
+	case replayer.Paused:
+		if stopAfter > 0 && sentOf(j) >= stopAfter {
+			return nil
+		}
+		return fmt.Errorf("the server stopped job %s before its end", j.ID)
+	}
+	if j.Problem == "" {
+		return fmt.Errorf("job %s is %s", j.ID, j.State)
+	}
+	return errors.New(j.Problem)
+}

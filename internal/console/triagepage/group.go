@@ -1,0 +1,176 @@
+// Package triagepage has the console's pages of groups of failures: a group with the decisions
+// about it, selected groups that are resolved together, and groups by any fields.
+package triagepage
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation/problem"
+)
+
+// Pages makes the pages from responses of the API.
+type Pages struct {
+	Frame  *frame.Frame
+	Client frame.Client
+}
+
+// Register adds the pages to the frame.
+func (p Pages) Register() {
+	p.Frame.Handle("GET /failures/by", p.by)
+	p.Frame.Handle("GET /failures/selected", p.selected)
+	p.Frame.Handle("GET /failures/resolve", p.resolvePreview)
+	p.Frame.Handle("POST /failures/resolve", p.resolveSelected)
+	p.Frame.Handle("GET /failures/groups/{group}", p.group)
+	p.Frame.Handle("POST /failures/groups/{group}", p.decide)
+}
+
+// Path returns the address of the page of a group.
+func Path(id string) string { return "/failures/groups/" + url.PathEscape(id) }
+
+// groupView is the page of a group.
+type groupView struct {
+	failures.FailureGroup
+	Path               string
+	Messages, Failures string     // links to its events, and to its unresolved failures
+	Replay             string     // link
+	refused            url.Values // the form that was refused
+	Problem            *problem.Problem
+	Done               *done
+	Typed              bool // the operator must type the number of failures
+	Key                string
+}
+
+// Given returns a text of the form with a decision, if it was refused.
+func (v groupView) Given(decision, name string) string {
+	if v.refused.Get("do") != decision {
+		return ""
+	}
+	return v.refused.Get(name)
+}
+
+// done is the result of the form that led to the page.
+type done struct {
+	Decision          string
+	Unchanged         bool // there was nothing to do
+	Failures, Missing int  // of a resolution: that were discarded; events that the store does not have yet
+}
+
+func (p Pages) group(r *http.Request) (frame.Response, error) { return p.show(r, nil, nil) }
+
+// show shows a group, and the problem of a form that was refused.
+func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem) (frame.Response, error) {
+	v := groupView{refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
+	if err := p.Client.Get(r.Context(), "/failures/groups/"+url.PathEscape(r.PathValue("group")), nil, &v.FailureGroup); err != nil {
+		return nil, err
+	}
+	query := url.Values{"q": {v.Query}, "since": {frame.AllTime}}
+	v.Path, v.Typed = Path(v.ID), v.Count > frame.TypedAbove
+	v.Messages, v.Failures = "/messages?"+query.Encode(), "/failures?view=list&"+query.Encode()
+	query.Set("target", "failed_queue")
+	v.Replay = "/replays/new?" + query.Encode()
+	shown := frame.Page{Title: "Group of failures", Section: "/failures", Template: "failures_group.html", Styles: []string{"failures.css"}, Data: v}
+	if refused != nil {
+		shown.Status = refused.Status
+	}
+	return shown, nil
+}
+
+func (p Pages) done(r *http.Request) *done {
+	query, _ := p.Frame.DoneBefore(r)
+	if query == nil {
+		return nil
+	}
+	d := &done{Decision: query.Get("decision"), Unchanged: query.Get("unchanged") == "true"}
+	d.Failures, _ = strconv.Atoi(query.Get("failures"))
+	d.Missing, _ = strconv.Atoi(query.Get("missing"))
+	return d
+}
+
+// decide carries out the form whose button was pressed.
+func (p Pages) decide(r *http.Request) (frame.Response, error) {
+	form, path := r.PostForm, "/failures/groups/"+url.PathEscape(r.PathValue("group"))
+	if form.Get("do") == string(failures.Resolved) {
+		return p.resolve(r)
+	}
+	zone, _ := frame.ZoneOf(r)
+	request, mistake := decisionOf(form, zone, time.Now())
+	if mistake != nil {
+		return p.show(r, form, mistake)
+	}
+	var decided failures.GroupDecided
+	if err := p.Client.Post(r.Context(), path+"/triage", form.Get("key"), request, &decided); err != nil {
+		return p.show(r, form, frame.ProblemOf(err))
+	}
+	return p.Frame.Done(Path(r.PathValue("group")), url.Values{"decision": {form.Get("do")}, "unchanged": {strconv.FormatBool(decided.Unchanged)}, "missing": {strconv.Itoa(decided.Missing)}}), nil
+}
+
+// decisionOf reads the decision of a form.
+func decisionOf(form url.Values, zone *time.Location, now time.Time) (failures.GroupDecision, *problem.Problem) {
+	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	d := failures.GroupDecision{Decision: failures.Decision(form.Get("do")), Reason: text("reason")}
+	switch d.Decision {
+	case failures.Assigned:
+		d.Assignee = text("assignee")
+	case failures.Noted:
+		d.Reason = strings.ReplaceAll(text("note"), "\r\n", "\n") // as it was typed: its length counts
+	case failures.Muted:
+		var mistake *problem.Problem
+		if d.Until, mistake = muteEnd(text("hours"), text("until"), zone, now); mistake != nil {
+			return d, mistake
+		}
+		if failures := text("failures"); failures != "" {
+			n, err := strconv.Atoi(failures)
+			if err != nil || n < 1 {
+				return d, frame.Unprocessable("expected the number of failures after which the group is back", "Give a whole number.")
+			}
+			d.Count = n
+		}
+	}
+	return d, nil
+}
+
+const maxHours = 24 * 366
+
+// muteEnd reads the time at which a group is no longer muted: after some hours, or a time in a
+// zone; zero: neither is given.
+func muteEnd(hours, until string, zone *time.Location, now time.Time) (end time.Time, mistake *problem.Problem) {
+	switch {
+	case hours != "" && until != "":
+		return end, frame.Unprocessable("expected hours or a time, not both", "Clear one of them.")
+	case until != "":
+		return frame.FutureTime(until, zone, now)
+	case hours == "":
+		return end, nil
+	}
+	n, err := strconv.ParseFloat(hours, 64)
+	if err != nil || !(n > 0 && n <= maxHours) {
+		return end, frame.Unprocessable("expected the hours until the group is back", fmt.Sprintf("Give a number up to %d.", maxHours))
+	}
+	return now.Add(time.Duration(n * float64(time.Hour))).Truncate(time.Second), nil
+}
+
+// resolve resolves the failures of the group that the operator was shown. Later ones bring it
+// back.
+func (p Pages) resolve(r *http.Request) (frame.Response, error) {
+	form := r.PostForm
+	request := failures.Resolve{Groups: []string{r.PathValue("group")}, Reason: strings.TrimSpace(form.Get("reason"))}
+	var mistake *problem.Problem
+	if request.Expect, request.UpTo, mistake = readShown(form); mistake != nil {
+		return p.show(r, form, mistake)
+	}
+	var resolved failures.GroupsResolved
+	if err := p.Client.Post(r.Context(), "/failures/resolve", form.Get("key"), request, &resolved); err != nil {
+		return p.show(r, form, frame.ProblemOf(err))
+	}
+	return p.Frame.Done(Path(r.PathValue("group")), url.Values{
+		"decision": {form.Get("do")}, "failures": {strconv.Itoa(resolved.Failures)}, "missing": {strconv.Itoa(resolved.Missing)},
+	}), nil
+}

@@ -1,0 +1,149 @@
+package triagepage
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/console/view/replaypage"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation/problem"
+)
+
+// resolveView is the preview of a resolution of several groups.
+type resolveView struct {
+	Filter  frame.Filter
+	IDs     []string // of the groups that were selected
+	Reason  string
+	Found   failures.GroupsResolved
+	Problem *problem.Problem
+	Changed bool // the number of failures is another than that which was shown
+	Typed   bool // the operator must type the number
+	Key     string
+}
+
+// Back returns the address of the failures.
+func (v resolveView) Back() string {
+	if values := v.Filter.URL(); len(values) > 0 {
+		return "/failures?" + values.Encode()
+	}
+	return "/failures"
+}
+
+// Path returns the address of the page of a group.
+func (resolveView) Path(id string) string { return Path(id) }
+
+func (v resolveView) request() failures.Resolve {
+	return failures.Resolve{Filter: v.Filter.Body(), Groups: v.IDs, Reason: v.Reason}
+}
+
+func readResolve(r *http.Request, values url.Values) (resolveView, error) {
+	zone, _ := frame.ZoneOf(r)
+	v := resolveView{
+		Filter: frame.ReadFilter(values, zone, frame.AllTime), IDs: replaypage.Lines(values["group"]),
+		Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text(),
+	}
+	if len(v.IDs) == 0 {
+		return v, problem.BadRequest("no group is selected", "Go back to the failures and select some.")
+	}
+	return v, nil
+}
+
+// resolvePreview shows the groups of a resolution. Nothing is changed.
+func (p Pages) resolvePreview(r *http.Request) (frame.Response, error) {
+	v, err := readResolve(r, r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	return p.showResolve(r, v, nil)
+}
+
+// showResolve shows the preview, and the problem of a resolution that was refused.
+func (p Pages) showResolve(r *http.Request, v resolveView, refused *problem.Problem) (frame.Response, error) {
+	shown := frame.Page{Title: "Resolve groups of failures", Section: "/failures", Template: "failures_resolve.html", Styles: []string{"failures.css"}}
+	request := v.request()
+	request.DryRun = true
+	if err := p.Client.Post(r.Context(), "/failures/resolve", "", request, &v.Found); err != nil {
+		return nil, err
+	}
+	if v.Problem = refused; refused != nil {
+		shown.Status = refused.Status
+	}
+	v.Typed = v.Found.Matched > frame.TypedAbove
+	shown.Data = v
+	return shown, nil
+}
+
+// resolveSelected resolves groups after their preview. Failures that came after it bring their
+// groups back.
+func (p Pages) resolveSelected(r *http.Request) (frame.Response, error) {
+	v, err := readResolve(r, r.PostForm)
+	if err != nil {
+		return nil, err
+	}
+	request, mistake := v.request(), (*problem.Problem)(nil)
+	request.Expect, request.UpTo, mistake = readShown(r.PostForm)
+	if mistake != nil {
+		return p.showResolve(r, v, mistake)
+	}
+	var done failures.GroupsResolved
+	if err := p.Client.Post(r.Context(), "/failures/resolve", r.PostForm.Get("key"), request, &done); err != nil {
+		refused := frame.ProblemOf(err)
+		v.Changed = refused.Status == http.StatusConflict
+		return p.showResolve(r, v, refused)
+	}
+	values := url.Values{
+		"groups": {strconv.Itoa(len(done.Resolved))}, "open": {strconv.Itoa(len(done.Open))},
+		"failures": {strconv.Itoa(done.Failures)}, "missing": {strconv.Itoa(done.Missing)},
+	}
+	for _, parked := range done.Parked {
+		values.Add("parked", strconv.Itoa(parked.Messages)+" "+parked.Queue)
+	}
+	return p.Frame.Done(v.Back(), values), nil
+}
+
+// readShown reads the number of failures that an operator was shown, and the sequence up to which,
+// from a form that resolves them.
+func readShown(form url.Values) (count *int, upTo int64, mistake *problem.Problem) {
+	n, mistake := frame.ShownCount(form, "failure")
+	if mistake == nil {
+		mistake = frame.CheckTyped(form, n, "failure")
+	}
+	if mistake == nil && strings.TrimSpace(form.Get("reason")) == "" {
+		mistake = frame.Unprocessable("a resolution needs a reason", "Say why nothing more is to be done.")
+	}
+	upTo, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
+	if mistake == nil && (err != nil || upTo < 1) {
+		mistake = frame.Unprocessable("the form has no up_to", "Open the page again.")
+	}
+	return &n, upTo, mistake
+}
+
+// Resolved is the result of the form that led to the page of failures.
+type Resolved struct {
+	Groups, Open, Failures, Missing int // Open groups have other failures
+	Parked                          []failures.ParkedCopies
+}
+
+// ResolvedBefore returns the result of the form that led to the page; nil: none did.
+func ResolvedBefore(f *frame.Frame, r *http.Request) *Resolved {
+	query, _ := f.DoneBefore(r)
+	if query.Get("groups") == "" {
+		return nil
+	}
+	number := func(name string) int {
+		n, _ := strconv.Atoi(query.Get(name))
+		return n
+	}
+	done := &Resolved{Groups: number("groups"), Open: number("open"), Failures: number("failures"), Missing: number("missing")}
+	for _, line := range query["parked"] {
+		count, queue, _ := strings.Cut(line, " ")
+		if n, err := strconv.Atoi(count); err == nil {
+			done.Parked = append(done.Parked, failures.ParkedCopies{Queue: queue, Messages: n})
+		}
+	}
+	return done
+}

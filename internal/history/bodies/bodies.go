@@ -1,0 +1,143 @@
+// Package bodies finds the bodies of events that were stored without them: in other events
+// of the same message, and in the queue of unstorable messages.
+package bodies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Store reads the events of messages.
+type Store interface {
+	Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error]
+}
+
+// Channels calls do with a channel of a connection, and closes the channel.
+type Channels interface {
+	Do(ctx context.Context, do func(*amqp.Channel) error) error
+}
+
+// Missing are events without bodies.
+type Missing struct {
+	fingerprints  schemas.Fingerprints
+	byFingerprint map[string][]*schemas.Event // of their message
+}
+
+// NewMissing returns an empty Missing.
+func NewMissing(fingerprints schemas.Fingerprints) Missing {
+	return Missing{fingerprints, map[string][]*schemas.Event{}}
+}
+
+// Add adds an event, which gets its body when it is found.
+func (m Missing) Add(e *schemas.Event) {
+	m.byFingerprint[e.Fingerprint] = append(m.byFingerprint[e.Fingerprint], e)
+}
+
+// Len returns the number of messages whose bodies were not found.
+func (m Missing) Len() int { return len(m.byFingerprint) }
+
+// setBody sets the body of the events with this fingerprint and removes them. It ignores a
+// body that does not match the fingerprint, whatever its message claims.
+func (m Missing) setBody(fingerprint string, body []byte) {
+	events := slices.DeleteFunc(m.byFingerprint[fingerprint], func(e *schemas.Event) bool {
+		whole := e.Envelope
+		whole.Body = body
+		if !m.fingerprints.Matches(whole, fingerprint) {
+			return false
+		}
+		e.Envelope, e.BodyIn = whole, schemas.BodyHere
+		return true
+	})
+	if m.byFingerprint[fingerprint] = events; len(events) == 0 {
+		delete(m.byFingerprint, fingerprint)
+	}
+}
+
+// FindStored searches the events of the messages in the store.
+func (m Missing) FindStored(ctx context.Context, store Store) error {
+	var messages kql.Or
+	for fingerprint := range m.byFingerprint {
+		messages = append(messages, kql.FieldIs("watership.fingerprint", fingerprint))
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
+	for other, err := range store.Events(ctx, eventstore.Selection{Query: kql.And{messages, whole}, Order: eventstore.BySequence}) {
+		if storeread.EndsRead(err) {
+			return fmt.Errorf("looking up bodies: %w", err)
+		}
+		if err != nil || other.BodyIn != schemas.BodyHere {
+			continue
+		}
+		if m.setBody(other.Fingerprint, other.Envelope.Body); m.Len() == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// FindUnstorable searches the queue of unstorable messages. It gets one message at a time
+// and acknowledges none, so that the broker requeues all when the channel closes. Until
+// then other consumers do not see them.
+func (m Missing) FindUnstorable(ctx context.Context, channels Channels, queue string) error {
+	err := channels.Do(ctx, func(ch *amqp.Channel) error {
+		for m.Len() > 0 && ctx.Err() == nil {
+			d, found, err := ch.Get(queue, false)
+			if err != nil || !found {
+				return err
+			}
+			// A message of a newer version cannot be read and is skipped.
+			if e, state, err := schemas.Unwrap(schemas.FromDelivery(d)); err == nil {
+				m.setBody(state.Fingerprint, e.Body)
+			}
+		}
+		return context.Cause(ctx)
+	})
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+		return nil // without the queue no message is unstorable
+	}
+	if err != nil {
+		return fmt.Errorf("looking for bodies in the queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// Summaries reads summaries of events.
+type Summaries interface {
+	Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
+}
+
+// CountUnknown returns the number of messages whose bodies no event has. lacking are messages
+// by fingerprint, which it changes.
+func CountUnknown(ctx context.Context, store Summaries, lacking map[string]int) (unknown int, err error) {
+	if len(lacking) == 0 {
+		return 0, nil
+	}
+	elsewhere := kql.Not{Node: kql.FieldIs("watership.body_in", string(schemas.BodyInPublished))}
+	fingerprints := eventstore.FieldIn{Field: "watership.fingerprint", Values: slices.Collect(maps.Keys(lacking))}
+	for summary, err := range store.Summaries(ctx, eventstore.Selection{Query: elsewhere}, fingerprints) {
+		if err != nil {
+			return 0, fmt.Errorf("looking up bodies: %w", err)
+		}
+		if delete(lacking, summary.Fingerprint); len(lacking) == 0 {
+			break
+		}
+	}
+	for _, messages := range lacking {
+		unknown += messages
+	}
+	return unknown, nil
+}

@@ -1,0 +1,126 @@
+// Package httpapi serves Watership's HTTP API: what commands do with RabbitMQ and the store,
+// for programs and for a console. docs/openapi.json describes each operation.
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/watershipmq/watership/internal/operate/adoptions"
+	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/idempotency"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// Prefix begins the path of each operation.
+const Prefix = "/api/v1"
+
+// API is the handler of Prefix. Requests have an identity in their context
+// (access.NewContext).
+type API struct {
+	*system.System
+	server     *server.Server
+	mux        *http.ServeMux
+	huma       huma.API
+	document   []byte // OpenAPI, as JSON
+	operations *operation.Set
+	runs       *replays.Runner
+	adoptions  *adoptions.Runner
+	responses  *idempotency.Responses
+	diagnosing chan struct{} // has an element while doctor runs, or diagnosis is read
+	diagnosis  Diagnosis     // the latest
+	slots      slots
+}
+
+// New returns the API of a System, which s serves. If s is nil, this process does not serve: the
+// API has no status, and cannot reload the configuration.
+func New(sys *system.System, s *server.Server) *API {
+	api := &API{
+		System: sys, server: s, mux: http.NewServeMux(),
+		runs: replays.NewRunner(sys), adoptions: adoptions.NewRunner(sys), responses: idempotency.New(replays.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *replays.ErrOtherRequest()) })),
+		diagnosing: make(chan struct{}, 1),
+		slots:      slots{byCaller: map[string]int{}},
+	}
+	api.huma = humago.NewWithPrefix(api.mux, Prefix, humaConfig())
+	api.operations = operation.NewSet(api.huma, Prefix)
+	api.registerEvents()
+	api.registerCounts()
+	api.registerMessages()
+	api.registerExplain()
+	api.registerStreams()
+	api.registerPublish()
+	api.registerExport()
+	api.registerValidate()
+	api.registerTail()
+	api.registerFailures()
+	api.registerWaiting()
+	api.registerReplays()
+	routes.Register(api.operations, routes.Service{System: sys, Handlers: api.handlers})
+	api.registerReload()
+	api.registerDoctor()
+	subscriptions.Register(api.operations, sys)
+	alerts.Register(api.operations, sys)
+	adoptions.Register(api.operations, api.adoptions)
+	failures.Register(api.operations, sys)
+	api.registerVersion()
+	api.document = api.describe()
+	return api
+}
+
+// handlers returns the handlers of the server.
+func (a *API) handlers() pipeline.Config {
+	if a.server == nil {
+		return routes.Handlers(a.System)
+	}
+	return a.server.Handlers()
+}
+
+// Document returns the OpenAPI document of the API as JSON.
+func (a *API) Document() []byte { return a.document }
+
+// humaConfig leaves out huma's pages and its links to schemas: the document has it all.
+func humaConfig() huma.Config {
+	cfg := huma.DefaultConfig("Watership", "1")
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
+	cfg.RejectUnknownQueryParameters = true
+	cfg.Transformers = []huma.Transformer{problemOfHuma}
+	cfg.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	cfg.Info.Description = "Search, follow, replay and publish the messages of a RabbitMQ system. " +
+		"Errors are problems as RFC 9457 has them. Lists are bounded; a cursor continues them."
+	cfg.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
+	cfg.Servers = []*huma.Server{{URL: Prefix}}
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
+	cfg.Security = []map[string][]string{{"token": {}}}
+	return cfg
+}
+
+// describe returns the OpenAPI document, without the error type of huma, which no
+// response has.
+func (a *API) describe() []byte {
+	schemas := a.huma.OpenAPI().Components.Schemas.Map()
+	delete(schemas, "ErrorModel")
+	delete(schemas, "ErrorDetail")
+	text, err := json.MarshalIndent(a.huma.OpenAPI(), "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("api: the OpenAPI document cannot be written: %v", err)) // a mistake of this package
+	}
+	return append(text, '\n')
+}
+
+// register adds an operation.
+func register[I, O any](a *API, op operation.Operation, do func(ctx context.Context, in *I) (*O, error)) {
+	operation.Register(a.operations, op, do)
+}

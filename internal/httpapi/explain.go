@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+)
+
+func (a *API) registerExplain() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/explain", ID: "explainFailure", Tag: "messages", Role: access.Viewer,
+		Summary: "Explain the retries of a message or of an error",
+		Text:    "The class of the error, the rule that chooses it, the delay, and the attempts that would follow by the policies of the server.",
+	}, a.explain)
+}
+
+type explainInput struct {
+	ID      string   `query:"id" maxLength:"1024" doc:"Message id, fingerprint, event id, or the id that a message got at its first failure; none: the error counts"`
+	Queue   string   `query:"queue" maxLength:"255" doc:"Queue of the failure; with an id, none is the queue that failed last"`
+	Type    string   `query:"error_type" maxLength:"1000" doc:"Type of an error"`
+	Text    string   `query:"error" maxLength:"8192" doc:"Text of an error"`
+	Class   string   `query:"class" maxLength:"100" doc:"Class that the error names"`
+	Attempt int      `query:"attempt" minimum:"0" maximum:"10000" doc:"Attempt that fails with the error; none: the first"`
+	Headers []string `query:"header,explode" maxItems:"100" doc:"Headers of the message, as NAME=VALUE"`
+}
+
+type explainOutput struct{ Body Explanations }
+
+// Explanations explain the messages with an id, or an error.
+type Explanations struct {
+	Explanations []Explanation `json:"explanations" nullable:"false"`
+}
+
+// Explanation tells what becomes of a failed message.
+type Explanation messages.Explanation
+
+func (a *API) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
+	request := messages.Request{
+		ID: in.ID, Queue: in.Queue, Error: messages.Error{Type: in.Type, Text: in.Text}, Class: in.Class, Attempt: in.Attempt, Headers: in.Headers,
+	}
+	if err := request.Check(); err != nil {
+		return nil, problem.BadRequest(err.Error(), "")
+	}
+	if caller := access.FromContext(ctx); in.Queue != "" && !caller.MayQueue(in.Queue) {
+		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
+	}
+	list, err := messages.Of(a.handlers()).Explain(ctx, request, a.livesOf, time.Now())
+	var none *messages.NoFailureError
+	if errors.As(err, &none) {
+		return nil, problem.NotFound(err.Error())
+	}
+	out := &explainOutput{Explanations{[]Explanation{}}}
+	for _, explanation := range list {
+		out.Body.Explanations = append(out.Body.Explanations, Explanation(explanation))
+	}
+	return out, err
+}
+
+// livesOf finds the messages with an id that the caller may see.
+func (a *API) livesOf(ctx context.Context, id string) ([]messages.Life, error) {
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := history.Find(ctx, store, id)
+	if err != nil {
+		return nil, err
+	}
+	var lives []messages.Life
+	for _, life := range found.List {
+		whole, err := life.Whole(ctx, store)
+		if err != nil {
+			return nil, err
+		}
+		lives = append(lives, messages.Life{Event: whole, Events: life.Events})
+	}
+	return lives, nil
+}

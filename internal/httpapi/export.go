@@ -1,0 +1,87 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/operate/transfer"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/operation/sse"
+	"github.com/watershipmq/watership/schemas"
+)
+
+const ndjson = "application/x-ndjson"
+
+func (a *API) registerExport() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true,
+		Summary: "Export events as NDJSON",
+		Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
+			"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
+		Responses: sse.Responses(ndjson, "One document per line"),
+	}, a.exportEvents)
+}
+
+type exportInput struct {
+	QueryFilter
+	Limit int `query:"limit" minimum:"0" doc:"Maximum number of events; 0: no limit"`
+}
+
+// UnreadableTrailer is the trailer of an export with the number of documents that cannot be read.
+const UnreadableTrailer = "Watership-Unreadable"
+
+func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
+	if in.Query == "" && in.DSL == "" {
+		return nil, problem.BadRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
+	}
+	sel, err := in.Selection(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	if err := access.ReadBodies(ctx, in.Query); err != nil {
+		return nil, err
+	}
+	store, err := a.System.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Check(ctx); err != nil {
+		return nil, err
+	}
+	sel.Limit = in.Limit
+	if sel, err = transfer.ExportSelection(ctx, store, sel); err != nil {
+		return nil, err
+	}
+	return sse.Respond(ndjson, writeTimeout, func(ctx context.Context, to sse.Stream) error {
+		if err := to.Flush(); err != nil { // a response with a length has no trailer
+			return err
+		}
+		buffered, unreadable := bufio.NewWriterSize(to, 64<<10), 0
+		for e, err := range store.Events(ctx, sel) {
+			var failed *eventstore.Error
+			if errors.As(err, &failed) {
+				return err
+			}
+			if err != nil {
+				unreadable++
+				continue
+			}
+			if _, err := buffered.Write(append(schemas.DocumentFormat{}.Append(nil, e), '\n')); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		to.SetTrailer(UnreadableTrailer, strconv.Itoa(unreadable))
+		return buffered.Flush()
+	}), nil
+}

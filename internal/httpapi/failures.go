@@ -1,0 +1,239 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/reason"
+	"github.com/watershipmq/watership/internal/render/wording"
+)
+
+func (a *API) registerFailures() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/failures", ID: "listFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "List unresolved failures, in the order in which they were recorded",
+		Text:    "A failure is a message that was given up. It is unresolved until a replay of it is handled or it is discarded.",
+	}, a.listFailures)
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/failures/discard", ID: "discardFailures", Tag: "failures", Role: access.Operator, Timeout: 2 * time.Minute,
+		Summary: "Mark failures as resolved, with a reason",
+		Text:    "Nothing is deleted: each failure gets an event, and can still be replayed. A repeated request finds nothing that is left to discard.",
+	}, a.discardFailures)
+}
+
+type failuresInput struct {
+	QueryFilter
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of failures"`
+	Cursor string `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
+}
+
+type failuresOutput struct{ Body FailurePage }
+
+// FailurePage is a page of failures.
+type FailurePage struct {
+	Failures []Failure `json:"failures" nullable:"false"`
+	Cursor   string    `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+}
+
+// Failure is a message that was given up.
+type Failure struct {
+	EventID     string    `json:"event_id" doc:"Id of the event that gave the message up"`
+	Time        time.Time `json:"time"`
+	Queue       string    `json:"queue"`
+	MessageID   string    `json:"message_id,omitempty" doc:"Id that the publisher set"`
+	Message     string    `json:"message,omitempty" doc:"Id that the message got at its first failure"`
+	Fingerprint string    `json:"fingerprint,omitempty"`
+	Class       string    `json:"class,omitempty"`
+	Type        string    `json:"type,omitempty" doc:"Type of the error"`
+	Group       string    `json:"error_group" doc:"Text of the error, with ids and numbers as #"`
+}
+
+func newFailure(f eventstore.EventSummary) Failure {
+	return Failure{f.EventID, f.Time, f.Queue, f.MessageID, f.Message, f.Fingerprint, f.Class, f.ErrorType, f.ErrorGroup}
+}
+
+func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOutput, error) {
+	sel, err := in.Selection(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	after, err := parseCursor[eventstore.Cursor](in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	failures, err := failures.Unresolved(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	page := FailurePage{Failures: []Failure{}}
+	for f, err := range failures.OpenAfter(ctx, sel.Query, after) {
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Failures) == in.Limit {
+			page.Cursor = formatCursor(after)
+			break
+		}
+		after = eventstore.Cursor{Sequence: f.Sequence, EventID: f.EventID}
+		page.Failures = append(page.Failures, newFailure(f))
+	}
+	if len(page.Failures) == 0 {
+		err = a.System.CheckStore(ctx) // may be the reason
+	}
+	return &failuresOutput{page}, err
+}
+
+type discardInput struct {
+	IdempotencyKey
+	Body Discard
+}
+
+// Discard selects failures to discard.
+type Discard struct {
+	Filter
+	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
+	IDs    []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
+	Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"Why nothing more is to be done; required unless dry_run is set"`
+	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Discard nothing unless exactly this many failures match"`
+	DryRun bool           `json:"dry_run,omitempty" doc:"Discard nothing"`
+}
+
+type discardOutput struct{ Body Discarded }
+
+// Discarded is the result of a Discard.
+type Discarded struct {
+	Matched   int            `json:"matched" doc:"Unresolved failures that matched"`
+	Queues    map[string]int `json:"queues" doc:"The same, by queue"`
+	Sample    []Failure      `json:"sample" nullable:"false" doc:"The first few of them"`
+	UpTo      int64          `json:"up_to" doc:"Highest event.sequence of them"`
+	Discarded int            `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
+	Unknown   []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Missing   int            `json:"missing" doc:"Events that the store does not have yet"`
+	Parked    []Parked       `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+}
+
+// Parked are the messages in the parking queue of a route.
+type Parked struct {
+	Queue    string `json:"queue"`
+	Messages int    `json:"messages"`
+}
+
+const (
+	maxUnknown      = 1000
+	maxFailedSample = 5
+)
+
+func newDiscarded(failures []eventstore.EventSummary) Discarded {
+	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Unknown: []string{}, Parked: []Parked{}}
+	for _, f := range failures {
+		d.Queues[f.Queue]++
+		d.UpTo = max(d.UpTo, f.Sequence)
+		if len(d.Sample) < maxFailedSample {
+			d.Sample = append(d.Sample, newFailure(f))
+		}
+	}
+	return d
+}
+
+func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOutput, error) {
+	d := in.Body
+	name := "discard"
+	if d.DryRun {
+		name = "discard (dry run)"
+	}
+	access.Describe(ctx, access.Action{Name: name, Object: d.object(), Reason: d.Reason})
+	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
+	}
+	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
+		return nil, problem.Invalid("body.reason", "expected a reason")
+	}
+	node, err := d.Node(ctx, a.System, eventfilter.TextOfDSL(d.DSL))
+	if err != nil {
+		return nil, err
+	}
+	failures, err := failures.Unresolved(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	found, err := failures.OpenByID(ctx, node, sortedIDs(d.IDs))
+	if err != nil {
+		return nil, err
+	}
+	out := &discardOutput{newDiscarded(found)}
+	if err := a.addUnknown(ctx, &out.Body.Unknown, d.IDs); err != nil {
+		return nil, err
+	}
+	if d.Expect != nil && *d.Expect != len(found) {
+		return nil, &problem.Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was discarded", wording.Plural(len(found), "failure"), *d.Expect),
+			Remedy: "Look at the failures, and send their number.",
+		}
+	}
+	if d.DryRun || len(found) == 0 {
+		out.Body.Parked, err = a.parked(ctx, slices.Sorted(maps.Keys(out.Body.Queues)))
+		return out, err
+	}
+	return out, a.discard(ctx, history.EventIDs(found), d.Reason, &out.Body)
+}
+
+func (a *API) discard(ctx context.Context, ids []string, why string, out *Discarded) error {
+	done, err := failures.Discard(ctx, a.System, ids, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: why})
+	out.Discarded = done.Failures
+	if err != nil {
+		return err
+	}
+	if out.Parked, err = a.parked(ctx, done.Queues); err != nil {
+		return err
+	}
+	out.Missing, err = failures.AwaitDiscarded(ctx, a.System, ids)
+	return err
+}
+
+func (a *API) parked(ctx context.Context, queues []string) ([]Parked, error) {
+	copies, err := failures.FindParkedCopies(ctx, a.System, queues)
+	parked := make([]Parked, len(copies))
+	for i, c := range copies {
+		parked[i] = Parked(c)
+	}
+	return parked, err
+}
+
+// addUnknown adds the ids that name nothing which the caller may see.
+func (a *API) addUnknown(ctx context.Context, to *[]string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return err
+	}
+	unknown, err := history.UnknownIDs(ctx, store, sortedIDs(ids))
+	*to = append(*to, unknown[:min(len(unknown), maxUnknown)]...)
+	return err
+}
+
+func sortedIDs(ids []string) []string {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (d Discard) object() string {
+	if len(d.IDs) > 0 {
+		return wording.Plural(len(d.IDs), "id")
+	}
+	return d.Query
+}

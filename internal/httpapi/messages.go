@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func (a *API) registerMessages() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/messages/{id}", ID: "getMessages", Tag: "messages", Role: access.Viewer,
+		Summary: "Get the messages with an id, and their histories",
+	}, a.getMessages)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/messages/{id}/body", ID: "getBody", Tag: "messages", Role: access.Viewer,
+		Summary: "Download the body of a message", Text: "The exact bytes, for callers that may read bodies.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The body", Content: map[string]*huma.MediaType{octetStream: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+		}},
+	}, a.getBody)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/messages/{id}/conversation", ID: "getConversation", Tag: "messages", Role: access.Viewer,
+		Summary: "Get the messages that belong together",
+		Text:    "Messages with the same correlation id, and messages that handlers published for one another.",
+	}, a.getConversation)
+}
+
+const octetStream = "application/octet-stream"
+
+type messagesInput struct {
+	ID       string `path:"id" maxLength:"1024" doc:"Message id, fingerprint, event id, or the id that a message got at its first failure"`
+	WithBody bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
+}
+
+type messagesOutput struct{ Body Messages }
+
+// Messages are the messages with an id.
+type Messages struct {
+	Messages []Message `json:"messages" nullable:"false"`
+	More     bool      `json:"more" doc:"There are more messages with the id"`
+}
+
+// Message is a message with its history.
+type Message struct {
+	Event   Document   `json:"event" doc:"An event with the whole message, if there is one"`
+	History []Document `json:"history" nullable:"false" doc:"The newest events, in order, without headers and bodies"`
+	More    bool       `json:"more" doc:"There are older events"`
+
+	Queues []history.AtQueue `json:"queues" nullable:"false" doc:"Where the message is now: its state at each queue that reported about it"`
+}
+
+func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
+	if in.WithBody {
+		if err := access.ReadBodies(ctx, in.ID); err != nil {
+			return nil, err
+		}
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := history.Find(ctx, store, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &messagesOutput{Messages{Messages: []Message{}, More: found.More}}
+	for _, life := range found.List {
+		whole, err := life.Whole(ctx, store)
+		if err != nil {
+			return nil, err
+		}
+		if !in.WithBody {
+			whole.Envelope.Body = nil
+		}
+		queues, err := life.Queues(ctx, store, a.reporters)
+		if err != nil {
+			return nil, err
+		}
+		message := Message{Event: a.documentOf(whole), More: life.More, History: []Document{}, Queues: queues}
+		for _, e := range life.Events {
+			message.History = append(message.History, a.documentOf(e))
+		}
+		out.Body.Messages = append(out.Body.Messages, message)
+	}
+	return out, nil
+}
+
+// reporters looks up which consumers report `handled` events.
+func (a *API) reporters(ctx context.Context) (map[string]bool, error) {
+	failures, err := failures.Unresolved(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	return failures.Reporters(ctx)
+}
+
+type bodyInput struct {
+	ID string `path:"id" maxLength:"1024" doc:"Id of one message; its fingerprint, if several have the same id"`
+}
+
+type bodyOutput struct {
+	ContentType string `header:"Content-Type" hidden:"true"`
+	Disposition string `header:"Content-Disposition"`
+	Body        []byte
+}
+
+func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
+	if err := access.ReadBodies(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	event, err := a.wholeMessage(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	body, err := bodyOf(event)
+	return &bodyOutput{octetStream, `attachment; filename="body.bin"`, body}, err
+}
+
+// wholeMessage returns an event, with all fields, of the only message with an id that the
+// caller may see.
+func (a *API) wholeMessage(ctx context.Context, id string) (schemas.Event, error) {
+	store, err := a.visible(ctx)
+	if err != nil {
+		return schemas.Event{}, err
+	}
+	found, err := history.Find(ctx, store, id)
+	if err != nil {
+		return schemas.Event{}, err
+	}
+	if len(found.List) > 1 {
+		return schemas.Event{}, &problem.Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%q is the id of several messages", id),
+			Remedy: "Give the fingerprint of one: GET /messages/{id} lists them.",
+		}
+	}
+	return found.List[0].Whole(ctx, store)
+}
+
+func bodyOf(e schemas.Event) ([]byte, error) {
+	if e.BodyIn != schemas.BodyHere {
+		return nil, problem.NotFound("no event of the message has its body")
+	}
+	return e.Envelope.Body, nil
+}
+
+type conversationOutput struct{ Body Conversation }
+
+// Conversation has messages that belong together.
+type Conversation struct {
+	Messages []ConversationMessage `json:"messages" nullable:"false" doc:"By the time of their first events"`
+	More     bool                  `json:"more" doc:"There are more"`
+}
+
+// ConversationMessage is a message of a conversation.
+type ConversationMessage struct {
+	Fingerprint   string           `json:"fingerprint"`
+	MessageID     string           `json:"message_id,omitempty"`
+	CorrelationID string           `json:"correlation_id,omitempty"`
+	Parent        string           `json:"parent,omitempty" doc:"Fingerprint of the message whose handler published this one"`
+	Exchange      string           `json:"exchange"`
+	RoutingKey    string           `json:"routing_key"`
+	Type          string           `json:"type,omitempty"`
+	First         time.Time        `json:"first" doc:"Time of the first event"`
+	Last          time.Time        `json:"last" doc:"Time of the last event"`
+	Actions       []schemas.Action `json:"actions" nullable:"false" doc:"Of its events, in order"`
+	Queues        []string         `json:"queues" nullable:"false" doc:"Queues that handled it or failed"`
+}
+
+type conversationInput struct {
+	ID string `path:"id" maxLength:"1024" doc:"Id of a message or of one of its events"`
+}
+
+func (a *API) getConversation(ctx context.Context, in *conversationInput) (*conversationOutput, error) {
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := history.FindConversation(ctx, store, in.ID, pipeline.HeaderCausation)
+	if err != nil {
+		return nil, err
+	}
+	out := &conversationOutput{Conversation{Messages: make([]ConversationMessage, len(found.Messages)), More: found.More}}
+	for i, m := range found.Messages {
+		m.Queues = append([]string{}, m.Queues...)
+		out.Body.Messages[i] = ConversationMessage(m)
+	}
+	return out, nil
+}

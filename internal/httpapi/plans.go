@@ -1,0 +1,304 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
+)
+
+// Replay selects messages to send again, and their destination.
+type Replay struct {
+	Filter
+	DSL   map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL, with absolute times"`
+	IDs   []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
+	Group string         `json:"group,omitempty" maxLength:"10000" doc:"Only failures of this error group"`
+
+	Target  replays.Target  `json:"target"`
+	Changes replays.Changes `json:"changes,omitzero"`
+
+	Transform string `json:"transform,omitempty" maxLength:"65536" doc:"Program in the language of jq that changes each message, after changes: its input and its output have body, headers, properties, exchange and routing_key, and null leaves the message out. It needs the permission to read bodies."`
+
+	Rate float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum messages per second; 0: no limit"`
+	replays.Schedule
+
+	Again           bool   `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
+	UncheckedRoutes bool   `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
+	Limit           int    `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
+	StopAfter       int    `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
+	Expect          *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
+	UpTo            int64  `json:"up_to,omitempty" minimum:"0" doc:"Only events up to this sequence, such as up_to of a plan; 0: all that are stored"`
+	Reason          string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
+}
+
+// Plan describes a replay before it sends anything.
+type Plan struct {
+	Total          int            `json:"total" doc:"Messages to send"`
+	Problem        string         `json:"problem,omitempty" doc:"Why the replay would be refused"`
+	Warnings       []string       `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
+	First          *time.Time     `json:"first,omitempty" doc:"Time of the first event"`
+	Last           *time.Time     `json:"last,omitempty" doc:"Time of the last event"`
+	Routes         []PlanRoute    `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
+	LeftOut        map[string]int `json:"left_out" doc:"Events that are left out, by reason"`
+	Quarantined    int            `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
+	Bodiless       int            `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
+	Untransformed  int            `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
+	Examples       []PlanExample  `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
+	Replies        int            `json:"replies" doc:"Requests whose clients would get another reply"`
+	RepliesDropped int            `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
+	Sample         []Document     `json:"sample" nullable:"false" doc:"The first few events"`
+	Unknown        []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Parked         []Parked       `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+	LogEvents      int            `json:"log_events" doc:"Events that the store does not have yet"`
+	LogConsumers   int            `json:"log_consumers" doc:"Processes that store them"`
+	Rivals         []Rival        `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
+	Unreadable     int            `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
+	UpTo           int64          `json:"up_to" doc:"Highest sequence of the events that were read"`
+}
+
+// PlanExample is a message before and after the program of transform.
+type PlanExample struct {
+	EventID string          `json:"event_id"`
+	Before  json.RawMessage `json:"before" doc:"Input of the program"`
+	After   json.RawMessage `json:"after,omitempty" doc:"Its output"`
+	Problem string          `json:"problem,omitempty" doc:"Why it fails"`
+}
+
+// Rival is another job with some of the messages of a plan.
+type Rival struct {
+	Job        string `json:"job"`
+	Operator   string `json:"operator" doc:"Empty if the caller may not see the job"`
+	Running    bool   `json:"running" doc:"It is sending now"`
+	Messages   int    `json:"messages" doc:"Messages that both have"`
+	Unrecorded int64  `json:"unrecorded" doc:"Messages that it has sent, and that the store does not have as replayed yet"`
+}
+
+// PlanRoute is a destination of messages.
+type PlanRoute struct {
+	Exchange   string `json:"exchange,omitempty"`
+	RoutingKey string `json:"routing_key,omitempty"`
+	Queue      string `json:"queue,omitempty" doc:"The single queue"`
+	Others     bool   `json:"others,omitempty" doc:"All other routing keys of the exchange"`
+	Messages   int    `json:"messages"`
+	Unroutable int    `json:"unroutable" doc:"Messages that would reach no queue"`
+	Unchecked  bool   `json:"unchecked,omitempty" doc:"RabbitMQ was not asked"`
+}
+
+const maxPlanRoutes = 1000
+
+type planInput struct{ Body Replay }
+
+type planOutput struct{ Body Plan }
+
+func (a *API) planReplay(ctx context.Context, in *planInput) (*planOutput, error) {
+	plan, err := a.plan(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	out, err := a.describePlan(ctx, in.Body, plan)
+	return &planOutput{out}, err
+}
+
+// plan plans a replay, within the limits of the caller.
+func (a *API) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
+	job, err := a.replayJob(ctx, r)
+	if err != nil {
+		return replayer.Plan{}, err
+	}
+	if r.Transform != "" {
+		if err := access.ReadBodies(ctx, job.Query); err != nil {
+			return replayer.Plan{}, err
+		}
+	}
+	replays, err := replays.Planner(ctx, a.System, r.UncheckedRoutes)
+	if err != nil {
+		return replayer.Plan{}, err
+	}
+	return replays.Plan(ctx, job)
+}
+
+func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
+	caller := access.FromContext(ctx)
+	if err := a.checkReplay(caller, r); err != nil {
+		return replayer.Job{}, err
+	}
+	zone, err := r.Location()
+	if err != nil {
+		return replayer.Job{}, err
+	}
+	request := replays.Request{
+		Query: r.Text(), IDs: sortedIDs(r.IDs), Group: r.Group, Period: r.Period(zone),
+		Restrict: func(query kql.Node) (kql.Node, error) {
+			node, err := caller.Restrict(query)
+			if err == nil {
+				err = access.SearchBodies(ctx, query, r.Query)
+			}
+			if err == nil && r.Target.Kind == string(replayer.ToOrigin) {
+				node, err = restrictOrigins(caller, node)
+			}
+			return node, err
+		},
+		Job: replayer.Job{
+			Target:   r.Target.Replayer(),
+			Operator: caller.Name, Reason: r.Reason, Again: r.Again, Limit: r.Limit, Rate: r.Rate, UpTo: r.UpTo,
+			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.Edits(), Transform: r.Transform,
+		},
+	}
+	r.Schedule.Apply(&request.Job)
+	if text := eventfilter.TextOfDSL(r.DSL); text != "" {
+		raw, err := eventfilter.ParseDSL(ctx, text)
+		if err == nil {
+			err = access.SearchBodies(ctx, raw, text)
+		}
+		if err != nil {
+			return replayer.Job{}, err
+		}
+		request.DSL = json.RawMessage(raw.JSON)
+	}
+	return replays.Prepare(a.System.Language, request)
+}
+
+// checkReplay refuses requests that cannot be meant, and targets that the caller may not
+// use.
+func (a *API) checkReplay(caller access.Identity, r Replay) error {
+	topology := a.System.Topology()
+	switch t := r.Target; {
+	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
+		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
+	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
+		return problem.BadRequest("target.queue is for the kind queue, which needs it", "")
+	case t.Kind != string(replayer.ToExchange) && (t.Exchange != "" || t.Key != nil):
+		return problem.BadRequest("target.exchange and target.routing_key are for the kind exchange", "")
+	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
+		return problem.BadRequest(cmp.Or(t.Queue, t.Exchange)+" is one of Watership's own", "Choose a queue or an exchange of your system.")
+	case t.Queue != "" && !caller.MayQueue(t.Queue):
+		return notAllowed(caller, "queue", t.Queue)
+	case t.Kind == string(replayer.ToExchange):
+		key := ""
+		if t.Key != nil {
+			key = *t.Key
+		}
+		if err := a.checkRoute(caller, t.Exchange, key); err != nil {
+			return err
+		}
+	}
+	if caller.Limited() {
+		for _, header := range r.Changes.SetHeaders {
+			if name, _, _ := strings.Cut(header, "="); isCopyHeader(strings.Split(name, ":")[0]) {
+				return problem.Forbidden("the headers CC and BCC reach other queues, and "+caller.Name+" is limited to some", "Replay to each queue.")
+			}
+		}
+	}
+	if err := r.Changes.Edits().Check(); err != nil {
+		return problem.BadRequest("changes: "+err.Error(), "")
+	}
+	return checkTransform(caller, r)
+}
+
+// checkTransform refuses a program that cannot run, and one that could send messages to
+// exchanges that the caller may not use.
+func checkTransform(caller access.Identity, r Replay) error {
+	if r.Transform == "" {
+		return nil
+	}
+	if _, err := transform.Parse(r.Transform); err != nil {
+		return problem.BadRequest("transform: "+err.Error(), "")
+	}
+	if t := r.Target.Kind; caller.Limited() && t != string(replayer.ToQueue) && t != string(replayer.ToFailedQueue) {
+		return problem.Forbidden("a program can change the exchange and the routing key, and "+caller.Name+" is limited to some", "Use the target queue or failed_queue.")
+	}
+	return nil
+}
+
+func notAllowed(caller access.Identity, kind, name string) *problem.Problem {
+	return problem.Forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token with this "+kind+".")
+}
+
+func isCopyHeader(name string) bool {
+	return strings.EqualFold(name, "CC") || strings.EqualFold(name, "BCC")
+}
+
+// checkRoute refuses an exchange that the caller may not publish to. The default exchange
+// routes to the queue of the routing key.
+func (a *API) checkRoute(caller access.Identity, exchange, key string) error {
+	switch {
+	case !caller.MayExchange(exchange):
+		return notAllowed(caller, "exchange", fmt.Sprintf("%q", exchange))
+	case exchange == "" && caller.Limited() && !caller.MayQueue(key):
+		return notAllowed(caller, "queue", key)
+	}
+	return nil
+}
+
+// restrictOrigins limits a query to messages whose original exchange the caller may publish
+// to.
+func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
+	if !caller.Limited() {
+		return query, nil
+	}
+	var either kql.Or
+	for _, text := range caller.Exchanges {
+		pattern := kql.Pattern(strings.Split(text, "*"))
+		either = append(either, kql.Is{
+			Field: kql.Pattern{"messaging.destination.name"}, Value: kql.Value{Pattern: pattern, Quoted: !pattern.Wild()},
+		})
+	}
+	if len(either) == 0 {
+		return nil, problem.Forbidden(caller.Name+" may publish to no exchange, and the origin of a message is one", "Use the target failed_queue.")
+	}
+	return kql.And{query, either}, nil
+}
+
+func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
+	plan := Plan{
+		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
+		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{}, Unknown: []string{},
+		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
+	}
+	p.Rivals = slices.Clone(p.Rivals)
+	for i := range p.Rivals {
+		r := &p.Rivals[i]
+		if !maySee(ctx, r.Job) {
+			r.Job.Operator = ""
+		}
+		plan.Rivals = append(plan.Rivals, Rival{r.Job.ID, r.Job.Operator, r.Running, r.Messages, r.Unrecorded})
+	}
+	plan.Warnings = replays.PlanWarnings(p)
+	if p.Total > 0 {
+		plan.First, plan.Last = &p.First, &p.Last
+	}
+	if err := replays.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
+		plan.Problem = problem.NamesOfAPI(err.Error())
+	}
+	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
+		plan.Routes = append(plan.Routes, PlanRoute{
+			route.Exchange, route.RoutingKey, route.Queue, route.Others, route.Messages, route.Unroutable, route.Unchecked,
+		})
+	}
+	for reason, n := range p.LeftOut {
+		plan.LeftOut[reason] = n
+	}
+	for _, e := range p.Examples {
+		plan.Examples = append(plan.Examples, PlanExample(e))
+	}
+	for _, e := range p.Sample {
+		plan.Sample = append(plan.Sample, a.documentOf(e))
+	}
+	if err := a.addUnknown(ctx, &plan.Unknown, r.IDs); err != nil {
+		return plan, err
+	}
+	var err error
+	plan.Parked, err = a.parked(ctx, p.FailedAt)
+	return plan, err
+}

@@ -1,0 +1,306 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/operation/sse"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// planTimeout bounds a plan, which reads all events of the query.
+const planTimeout = 5 * time.Minute
+
+func (a *API) registerReplays() {
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays/plan", ID: "planReplay", Tag: "replays", Role: access.Operator, Timeout: planTimeout,
+		Summary: "Plan a replay: what it would send, and where", Text: "Nothing is sent or stored.",
+	}, a.planReplay)
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays", ID: "startReplay", Tag: "replays", Role: access.Operator, Timeout: planTimeout, Status: http.StatusAccepted,
+		Summary: "Start a replay",
+		Text: "Plans the replay and starts its job, unless the plan has a problem. The job runs in the server; if that ends, the job is paused. " +
+			"A repeated request with the same Idempotency-Key gets the same job for 24 hours.",
+	}, a.startReplay)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays", ID: "listReplays", Tag: "replays", Role: access.Viewer,
+		Summary: "List the jobs of replays, newest first",
+	}, a.listReplays)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays/{id}", ID: "getReplay", Tag: "replays", Role: access.Viewer,
+		Summary: "Get the job of a replay",
+	}, a.getReplay)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays/{id}/outcomes", ID: "getOutcomes", Tag: "replays", Role: access.Viewer,
+		Summary: "Get what became of the messages that a job has sent",
+	}, a.getOutcomes)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/replays/{id}/watch", ID: "watchReplay", Tag: "replays", Role: access.Viewer, Stream: true,
+		Summary:   "Watch a job until it stops",
+		Text:      "Server-sent events of the type job, each with the job as JSON, when it changes.",
+		Responses: sse.Responses(sse.ContentType, "Server-sent events"),
+	}, a.watchReplay)
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays/{id}/cancel", ID: "cancelReplay", Tag: "replays", Role: access.Operator,
+		Summary: "Cancel a job", Text: "If it is running, it stops within seconds. Messages that were sent stay sent.",
+	}, a.cancelReplay)
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/replays/{id}/resume", ID: "resumeReplay", Tag: "replays", Role: access.Operator, Status: http.StatusAccepted,
+		Summary: "Resume a job that stopped",
+	}, a.resumeReplay)
+}
+
+// IdempotencyKey is the header with which a repeated request acts once.
+type IdempotencyKey struct {
+	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
+}
+
+type startInput struct {
+	IdempotencyKey
+	Body Replay
+}
+
+type jobOutput struct{ Body replays.Job }
+
+func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, error) {
+	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
+	key := replays.NewKey(ctx, in.Key, in.Body)
+	jobs, err := replays.Replayer(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	known, err := key.Find(ctx, jobs)
+	if err != nil || known.ID != "" {
+		return &jobOutput{replays.NewJob(known)}, errors.Join(err, a.startPlanned(ctx, known, in.Body.StopAfter))
+	}
+	plan, err := a.plan(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	if n := in.Body.Expect; n != nil && *n != plan.Total {
+		return nil, &problem.Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), *n),
+			Remedy: "Look at the plan, and send its total.",
+		}
+	}
+	if err := replays.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
+	}
+	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
+	created, err := jobs.Create(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	job, err := key.Settle(ctx, jobs, created)
+	if err != nil {
+		return nil, err
+	}
+	access.Describe(ctx, access.Action{Object: "job " + job.ID})
+	return &jobOutput{replays.NewJob(job)}, a.startPlanned(ctx, job, in.Body.StopAfter)
+}
+
+// startPlanned starts a job that no process has started.
+func (a *API) startPlanned(ctx context.Context, job replayer.Job, stopAfter int) error {
+	if job.State != replayer.Planned {
+		return nil
+	}
+	return a.runs.Start(ctx, job, stopAfter)
+}
+
+type jobsInput struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"Maximum number of jobs"`
+	Cursor string `query:"cursor" maxLength:"100" doc:"Cursor of the page before"`
+}
+
+type jobsOutput struct{ Body JobPage }
+
+// JobPage is a page of jobs.
+type JobPage struct {
+	Jobs       []replays.Job `json:"jobs" nullable:"false"`
+	Cursor     string        `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+	Unreadable []string      `json:"unreadable,omitempty" nullable:"false" doc:"Problems of jobs that cannot be read"`
+}
+
+func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
+	jobs, err := replays.Replayer(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	page := JobPage{Jobs: []replays.Job{}}
+	for job, err := range jobs.Jobs(ctx) {
+		var failed *eventstore.Error
+		switch {
+		case errors.As(err, &failed):
+			return nil, err
+		case err != nil:
+			page.Unreadable = append(page.Unreadable, err.Error())
+			continue
+		case in.Cursor != "" && job.ID >= in.Cursor, !maySee(ctx, job):
+			continue
+		case len(page.Jobs) == in.Limit:
+			page.Cursor = page.Jobs[len(page.Jobs)-1].ID
+			return &jobsOutput{page}, nil
+		}
+		page.Jobs = append(page.Jobs, replays.NewJob(job))
+	}
+	return &jobsOutput{page}, ctx.Err()
+}
+
+// maySee reports whether the caller may see a job. Queries and counts tell about queues, so
+// a caller with limits sees the jobs that have its limits, as its own do.
+func maySee(ctx context.Context, job replayer.Job) bool {
+	return access.FromContext(ctx).Within(job.Query)
+}
+
+type jobInput struct {
+	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
+}
+
+func (a *API) getReplay(ctx context.Context, in *jobInput) (*jobOutput, error) {
+	_, job, err := a.job(ctx, in.ID)
+	return &jobOutput{replays.NewJob(job)}, err
+}
+
+// job reads a job that the caller may see.
+func (a *API) job(ctx context.Context, id string) (*replayer.Replayer, replayer.Job, error) {
+	jobs, err := replays.Replayer(ctx, a.System)
+	if err != nil {
+		return nil, replayer.Job{}, err
+	}
+	job, err := jobs.Job(ctx, id)
+	if err == nil && !maySee(ctx, job) {
+		err = &replayer.NoJobError{ID: id}
+	}
+	return jobs, job, err
+}
+
+type outcomesOutput struct{ Body Outcomes }
+
+// Outcomes are what became of the messages that a job has sent.
+type Outcomes struct {
+	Sent        int      `json:"sent"`
+	Handled     int      `json:"handled"`
+	Failed      int      `json:"failed"`
+	Pending     int      `json:"pending" doc:"Messages about which no consumer has reported"`
+	Problems    []string `json:"problems" nullable:"false" doc:"A few distinct errors"`
+	NotReported []string `json:"not_reported" nullable:"false" doc:"Queues that reported about a message before, and not yet about its replay"`
+	PendingIDs  []string `json:"pending_ids" nullable:"false" doc:"Events whose replays are pending (watership.replay.of), a few of them"`
+}
+
+func (a *API) getOutcomes(ctx context.Context, in *jobInput) (*outcomesOutput, error) {
+	jobs, job, err := a.job(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	o, err := jobs.Outcomes(ctx, job)
+	caller := access.FromContext(ctx)
+	silent := slices.DeleteFunc(o.NotReported, func(queue string) bool { return !caller.MayQueue(queue) })
+	return &outcomesOutput{Outcomes{
+		job.Sent, o.Handled, o.Failed, max(0, job.Sent-o.Handled-o.Failed), append([]string{}, o.Problems...), append([]string{}, silent...), append([]string{}, o.Pending...),
+	}}, err
+}
+
+const watchInterval = time.Second
+
+func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamResponse, error) {
+	jobs, job, err := a.job(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
+		for shown := (time.Time{}); ; {
+			if !job.Updated.Equal(shown) {
+				shown = job.Updated
+				if err := to.Send("job", "", replays.NewJob(job)); err != nil {
+					return err
+				}
+			} else if err := to.KeepAlive(); err != nil {
+				return err
+			}
+			if job.State != replayer.Planned && !job.Running(time.Now()) {
+				return nil
+			}
+			select {
+			case <-time.After(watchInterval):
+			case <-ctx.Done():
+				return nil
+			}
+			if job, err = jobs.Job(ctx, job.ID); err != nil {
+				return err
+			}
+		}
+	}), nil
+}
+
+type cancelInput struct {
+	ID   string `path:"id" maxLength:"100" doc:"Id of the job"`
+	Body *struct {
+		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
+	}
+}
+
+func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, error) {
+	reason := ""
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	access.Describe(ctx, access.Action{Name: "cancel", Object: "job " + in.ID, Reason: reason})
+	jobs, job, err := a.job(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if job.State == replayer.Cancelled {
+		return &jobOutput{replays.NewJob(job)}, nil
+	}
+	why := "by " + access.FromContext(ctx).Name
+	if reason != "" {
+		why += ": " + reason
+	}
+	if job.Finished() {
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
+	}
+	job, err = jobs.Cancel(ctx, in.ID, why)
+	return &jobOutput{replays.NewJob(job)}, err
+}
+
+type resumeInput struct {
+	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
+	IdempotencyKey
+	Body *struct {
+		StopAfter int `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job again after this many messages"`
+	}
+}
+
+func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, error) {
+	access.Describe(ctx, access.Action{Name: "resume", Object: "job " + in.ID})
+	_, job, err := a.job(ctx, in.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case job.Finished():
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: replays.EndedText(job)}
+	case job.Running(time.Now()):
+		return nil, &replayer.BusyError{ID: job.ID}
+	}
+	target := replays.NewJob(job).Target
+	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {
+		return nil, err
+	}
+	stopAfter := 0
+	if in.Body != nil {
+		stopAfter = in.Body.StopAfter
+	}
+	return &jobOutput{replays.NewJob(job)}, a.runs.Start(ctx, job, stopAfter)
+}

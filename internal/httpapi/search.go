@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/httpapi/eventjson"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/schemas"
+)
+
+const (
+	maxPage      = 1000
+	maxPageBytes = 8 << 20 // of documents; a single one can be larger
+	maxFields    = 100
+)
+
+func (a *API) registerEvents() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events", ID: "searchEvents", Tag: "events", Role: access.Viewer,
+		Summary: "Search events, newest first",
+		Text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
+	}, a.searchEvents)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/{id}", ID: "getEvent", Tag: "events", Role: access.Viewer,
+		Summary: "Get an event",
+	}, a.getEvent)
+}
+
+type searchInput struct {
+	QueryFilter
+	Fields   []string `query:"fields" maxItems:"100" doc:"Fields to return, by full or short names; none: all except the body"`
+	WithBody bool     `query:"body" doc:"Return bodies, too, if the caller may read them"`
+	Limit    int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of events"`
+	Cursor   string   `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
+}
+
+type searchOutput struct{ Body EventPage }
+
+// EventPage is a page of events.
+type EventPage struct {
+	Events []Document `json:"events" nullable:"false"`
+	Cursor string     `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+
+	Unreadable []string `json:"unreadable,omitempty" nullable:"false" doc:"Problems of documents that cannot be read"`
+}
+
+func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput, error) {
+	sel, err := in.Selection(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	if sel.After, err = parseCursor[eventstore.Cursor](in.Cursor); err != nil {
+		return nil, err
+	}
+	fields, err := a.fieldNames(in.Fields)
+	if err != nil {
+		return nil, err
+	}
+	withBody := in.WithBody || namesBody(fields)
+	if withBody {
+		if err := access.ReadBodies(ctx, in.Query); err != nil {
+			return nil, err
+		}
+	}
+	sel.Limit, sel.WithoutBody = in.Limit+1, !withBody // one more tells whether there is a next page
+	store, err := a.System.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.readPage(ctx, store, sel, fields)
+	if err == nil && len(page.Events) == 0 && in.Cursor == "" {
+		err = store.Check(ctx) // may be the reason
+	}
+	return &searchOutput{page}, err
+}
+
+// Document is an event as the store keeps it.
+type Document = eventjson.Document
+
+// documentOf returns the document of an event, with the labels of the configuration. An
+// event that was read without its body has none.
+func (a *API) documentOf(e schemas.Event) Document {
+	format := a.System.DocumentFormat()
+	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
+}
+
+// readPage reads the events of a selection but the last, up to maxPageBytes.
+func (a *API) readPage(ctx context.Context, store system.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
+	page := EventPage{Events: []Document{}}
+	size, last := 0, sel.After
+	for e, err := range store.Events(ctx, sel) {
+		var failed *eventstore.Error
+		switch {
+		case errors.As(err, &failed):
+			return page, err
+		case err != nil:
+			page.Unreadable = append(page.Unreadable, err.Error())
+			continue
+		case len(page.Events) == sel.Limit-1 || size > maxPageBytes:
+			page.Cursor = formatCursor(last)
+			return page, nil
+		}
+		document := a.documentOf(e)
+		if len(fields) > 0 {
+			if document, err = document.Only(fields); err != nil {
+				return page, err
+			}
+		}
+		size += len(document)
+		page.Events = append(page.Events, document)
+		last = eventstore.CursorAt(e)
+	}
+	return page, ctx.Err()
+}
+
+// fieldNames returns the full names of fields.
+func (a *API) fieldNames(names []string) ([]string, error) {
+	full := make([]string, len(names))
+	for i, name := range names {
+		field, err := a.System.Field(strings.TrimSpace(name))
+		if err != nil {
+			return nil, err
+		}
+		full[i] = field.Name
+	}
+	return full, nil
+}
+
+func namesBody(fields []string) bool {
+	for _, name := range fields {
+		if name == "body" || strings.HasPrefix(name, "body.") {
+			return true
+		}
+	}
+	return false
+}
+
+// formatCursor returns a cursor as text for URLs.
+func formatCursor(c any) string {
+	text, _ := json.Marshal(c) // numbers, texts and a time
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parseCursor[T any](text string) (c T, err error) {
+	if text == "" {
+		return c, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil || formatCursor(c) != text { // another object would be the beginning
+		return c, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+	}
+	return c, nil
+}
+
+type eventInput struct {
+	ID       string `path:"id" maxLength:"1024" doc:"Id of the event (event.id)"`
+	WithBody bool   `query:"body" doc:"Return the body, too, if the caller may read it"`
+}
+
+type eventOutput struct{ Body Document }
+
+func (a *API) getEvent(ctx context.Context, in *eventInput) (*eventOutput, error) {
+	if in.WithBody {
+		if err := access.ReadBodies(ctx, in.ID); err != nil {
+			return nil, err
+		}
+	}
+	e, err := a.event(ctx, in.ID, in.WithBody)
+	return &eventOutput{a.documentOf(e)}, err
+}
+
+// event reads an event that the caller may see.
+func (a *API) event(ctx context.Context, id string, withBody bool) (schemas.Event, error) {
+	store, err := a.System.Store(ctx)
+	if err != nil {
+		return schemas.Event{}, err
+	}
+	node, err := access.FromContext(ctx).Restrict(kql.FieldIs("event.id", id))
+	if err != nil {
+		return schemas.Event{}, err
+	}
+	for e, err := range store.Events(ctx, eventstore.Selection{Query: node, Limit: 1, WithoutBody: !withBody}) {
+		return e, err
+	}
+	if err := store.Check(ctx); err != nil {
+		return schemas.Event{}, err
+	}
+	return schemas.Event{}, problem.NotFound("no event has the id " + id)
+}

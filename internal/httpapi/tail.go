@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/operation/sse"
+	"github.com/watershipmq/watership/schemas"
+)
+
+func (a *API) registerTail() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/events/tail", ID: "tailEvents", Tag: "events", Role: access.Viewer, Stream: true,
+		Summary: "Follow new events",
+		Text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
+			"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",
+		Responses: sse.Responses(sse.ContentType, "Server-sent events"),
+	}, a.tailEvents)
+}
+
+type tailInput struct {
+	Query       string `query:"query" maxLength:"4000" doc:"Query in Kibana's language (KQL); none: all events"`
+	WithBody    bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
+	Last        int    `query:"last" minimum:"0" maximum:"1000" doc:"Start with this many earlier events"`
+	LastEventID string `header:"Last-Event-ID" maxLength:"2000" doc:"Id of the last event that the client has received"`
+}
+
+func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamResponse, error) {
+	node, err := Filter{Query: in.Query}.Node(ctx, a.System, "")
+	if err != nil {
+		return nil, err
+	}
+	if in.WithBody {
+		if err := access.ReadBodies(ctx, in.Query); err != nil {
+			return nil, err
+		}
+	}
+	after, err := parseCursor[eventstore.Cursor](in.LastEventID)
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.System.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Check(ctx); err != nil {
+		return nil, err
+	}
+	sel := eventstore.Selection{Query: node, WithoutBody: !in.WithBody, After: after}
+	highest, err := store.HighestSequence(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
+		if err := to.ID(formatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
+			return err
+		}
+		return history.Follow(ctx, store, sel, in.Last, tail{a, to})
+	}), nil
+}
+
+// tail writes the events of history.Follow.
+type tail struct {
+	api *API
+	to  *sse.Writer
+}
+
+// Receive implements history.Receiver.
+func (t tail) Receive(e schemas.Event) error {
+	id := formatCursor(eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID})
+	return t.to.Event("event", id, t.api.documentOf(e))
+}
+
+// Flush implements history.Receiver.
+func (t tail) Flush() error {
+	if err := t.to.Flush(); err != nil {
+		return err
+	}
+	return t.to.KeepAlive()
+}
+
+// Unreadable implements history.Receiver. A failed write ends the next one.
+func (t tail) Unreadable(err error) {
+	_ = t.to.Event("unreadable", "", &problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+}
+
+// Unavailable implements history.Receiver.
+func (t tail) Unavailable(err error) {
+	_ = t.to.Send("unavailable", "", problem.New(context.Background(), err))
+}

@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/system"
+)
+
+func (a *API) registerWaiting() {
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/waiting", ID: "listWaiting", Tag: "waiting", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "List messages that wait for their next attempt, the next due first",
+	}, a.listWaiting)
+	register(a, operation.Operation{
+		Method: http.MethodGet, Path: "/waiting/groups", ID: "groupWaiting", Tag: "waiting", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "Group waiting messages by queue, class and error",
+	}, a.groupWaiting)
+	register(a, operation.Operation{
+		Method: http.MethodPost, Path: "/waiting/decide", ID: "decideWaiting", Tag: "waiting", Role: access.Operator, Timeout: 5 * time.Minute,
+		Summary: "Let the next attempt of waiting messages follow now or later, or cancel it",
+		Text: "A message that is due in the meantime is left out. A cancelled one gets a discarded event and can still be replayed. " +
+			"Other messages that wait equally long may be late by the time that this takes.",
+	}, a.decideWaiting)
+}
+
+type waitingInput struct {
+	QueryFilter
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of messages or groups"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
+}
+
+// begin returns the place of the page, as its cursor says.
+func (in *waitingInput) begin() (int, error) {
+	if in.Cursor == "" {
+		return 0, nil
+	}
+	begin, err := strconv.Atoi(in.Cursor)
+	if err != nil || begin < 0 {
+		return 0, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+	}
+	return begin, nil
+}
+
+type waitingOutput struct{ Body WaitingPage }
+
+// WaitingPage is a page of waiting messages.
+type WaitingPage struct {
+	Messages []WaitingMessage `json:"messages" nullable:"false"`
+	Total    int              `json:"total" doc:"Number of messages on all pages"`
+	Cursor   string           `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last. Messages that become due in between move later ones to earlier pages"`
+}
+
+// WaitingMessage is a message that waits for its next attempt.
+type WaitingMessage waiting.Message
+
+func (a *API) listWaiting(ctx context.Context, in *waitingInput) (*waitingOutput, error) {
+	sel, err := in.Selection(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	begin, err := in.begin()
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	messages, _, err := waiting.Select(ctx, store, sel.Query, nil, time.Now())
+	if err == nil && len(messages) == 0 {
+		err = a.System.CheckStore(ctx)
+	}
+	page := WaitingPage{Messages: []WaitingMessage{}, Total: len(messages)}
+	rest := messages[min(begin, len(messages)):]
+	for _, m := range rest[:min(in.Limit, len(rest))] {
+		page.Messages = append(page.Messages, WaitingMessage(m))
+	}
+	if len(rest) > in.Limit {
+		page.Cursor = strconv.Itoa(begin + in.Limit)
+	}
+	return &waitingOutput{page}, err
+}
+
+type waitingGroupsOutput struct{ Body WaitingGroupPage }
+
+// WaitingGroupPage is a page of groups of waiting messages.
+type WaitingGroupPage struct {
+	Groups   []WaitingGroup `json:"groups" nullable:"false"`
+	Messages int            `json:"messages" doc:"Number of messages in all groups"`
+	Cursor   string         `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+}
+
+// WaitingGroup has the waiting messages of a queue with the same class and error.
+type WaitingGroup waiting.Group
+
+func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroupsOutput, error) {
+	sel, err := in.Selection(ctx, a.System)
+	if err != nil {
+		return nil, err
+	}
+	begin, err := in.begin()
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := waiting.Groups(ctx, store, sel.Query, time.Now())
+	if err == nil && len(groups) == 0 {
+		err = a.System.CheckStore(ctx)
+	}
+	page := WaitingGroupPage{Groups: []WaitingGroup{}}
+	for _, g := range groups {
+		page.Messages += g.Count
+	}
+	rest := groups[min(begin, len(groups)):]
+	for _, g := range rest[:min(in.Limit, len(rest))] {
+		page.Groups = append(page.Groups, WaitingGroup(*g))
+	}
+	if len(rest) > in.Limit {
+		page.Cursor = strconv.Itoa(begin + in.Limit)
+	}
+	return &waitingGroupsOutput{page}, err
+}
+
+type decideInput struct {
+	IdempotencyKey
+	Body WaitingDecision
+}
+
+// WaitingDecision selects waiting messages, and has the action on them.
+type WaitingDecision struct {
+	Filter
+	DSL       map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
+	IDs       []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
+	Action    waiting.Action `json:"action" enum:"now,postpone,cancel" doc:"now: the next attempt follows at once; postpone: it follows at not_before; cancel: none follows"`
+	NotBefore time.Time      `json:"not_before,omitzero" doc:"Time of the next attempt, for postpone: up to 30 days from now, and the attempt follows up to a second later"`
+	Reason    string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why"`
+	AtMost    *int           `json:"at_most,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if more messages match"`
+	DryRun    bool           `json:"dry_run,omitempty" doc:"Change nothing"`
+}
+
+type decideOutput struct{ Body WaitingDecided }
+
+// WaitingDecided is the result of a WaitingDecision.
+type WaitingDecided struct {
+	Matched int            `json:"matched" doc:"Waiting messages that matched"`
+	Queues  map[string]int `json:"queues" doc:"The same, by queue"`
+	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids of messages that do not wait, at most 1000 of them"`
+	Decided int            `json:"decided" doc:"Messages that were taken out of their delay queues"`
+	Gone    int            `json:"gone" doc:"Messages that had left them: their next attempt has begun"`
+	Missing int            `json:"missing" doc:"Events of decided messages that the store does not have yet"`
+}
+
+func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput, error) {
+	d, caller := in.Body, access.FromContext(ctx)
+	name := "waiting " + string(d.Action)
+	if d.DryRun {
+		name += " (dry run)"
+	}
+	object := d.Query
+	if len(d.IDs) > 0 {
+		object = wording.Plural(len(d.IDs), "id")
+	}
+	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: d.Reason})
+	if strings.TrimSpace(d.Query) == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
+	}
+	decision := waiting.Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}
+	if err := decision.Check(time.Now()); err != nil {
+		return nil, system.InputError{Err: err}
+	}
+	messages, unknown, err := a.selectWaiting(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	out := &decideOutput{WaitingDecided{Matched: len(messages), Queues: map[string]int{}, Unknown: append([]string{}, unknown[:min(len(unknown), maxUnknown)]...)}}
+	for _, m := range messages {
+		out.Body.Queues[m.Queue]++
+	}
+	if d.AtMost != nil && len(messages) > *d.AtMost {
+		return nil, &problem.Problem{
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, at most %d expected: nothing was changed", wording.Plural(len(messages), "message"), *d.AtMost),
+			Remedy: "Look at the messages, and send their number.",
+		}
+	}
+	if d.DryRun {
+		return out, nil
+	}
+	result, missing, err := waiting.Decide(ctx, a.System, decision, messages)
+	out.Body.Decided, out.Body.Gone, out.Body.Missing = len(result.Taken), len(result.Gone), missing
+	return out, err
+}
+
+// selectWaiting returns the waiting messages of a decision that the caller may see, and
+// whose queue it may use.
+func (a *API) selectWaiting(ctx context.Context, d WaitingDecision) ([]waiting.Message, []string, error) {
+	node, err := d.Node(ctx, a.System, eventfilter.TextOfDSL(d.DSL))
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := a.visible(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return waiting.Select(ctx, store, node, sortedIDs(d.IDs), time.Now())
+}

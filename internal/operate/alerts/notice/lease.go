@@ -1,0 +1,103 @@
+package notice
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// recordKind is the kind of the records with a State, one for each source.
+const recordKind = "alerts"
+
+const (
+	beatInterval = 5 * time.Second  // between two saves of the holder, at most
+	leaseTimeout = 20 * time.Second // without a save, after which another process takes over
+	firstPause   = time.Second      // between the first attempts at a store that is away
+	saveTimeout  = 5 * time.Second
+
+	toleratedFailures = 10 // of attempts, until they are logged: serve may still prepare the store
+)
+
+// Read returns the state of the alerts of a source; an empty one if no process has saved any.
+func Read(ctx context.Context, store eventstore.RecordReader, source string) (*State, error) {
+	state, _, err := read(ctx, store, source)
+	return state, err
+}
+
+func read(ctx context.Context, store eventstore.RecordReader, source string) (*State, string, error) {
+	document, version, err := store.Record(ctx, recordKind, source)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the alerts of %s: %w", source, err)
+	}
+	state := newState(source)
+	if document == nil {
+		return state, "", nil
+	}
+	if err := json.Unmarshal(document, state); err != nil {
+		return nil, "", fmt.Errorf("the alerts of %s cannot be read: %w", source, err)
+	}
+	return state, version, nil
+}
+
+// claim waits until no process holds the lease, and takes it. It returns false if ctx ends.
+//
+// The version of the record changes with each save of the holder. A process that sees no
+// other version for leaseTimeout, by its own clock, takes over: it saves the record with its
+// own name, after which the former holder can save no more, and sends nothing before a save.
+func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
+	seen, since := "", time.Now()
+	for failures := 0; ; {
+		pause := beatInterval
+		state, version, err := n.tryClaim(ctx, func(state *State, version string) bool {
+			if version != seen {
+				seen, since = version, time.Now()
+			}
+			return state.Holder == "" || time.Since(since) >= leaseTimeout
+		})
+		if err != nil {
+			since = time.Now() // the holder may not be able to save either
+			switch failures++; {
+			case failures < toleratedFailures:
+				pause = firstPause
+			case failures == toleratedFailures && ctx.Err() == nil:
+				n.Logger.Warn("alerts wait for the store", "error", err)
+			}
+		} else if version != "" {
+			return state, version, true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, "", false
+		case <-time.After(pause):
+		}
+	}
+}
+
+// tryClaim returns the version "" if the lease is not free.
+func (n *Notifier) tryClaim(ctx context.Context, isFree func(*State, string) bool) (*State, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	state, version, err := read(ctx, n.Store, n.Source)
+	if err != nil || !isFree(state, version) {
+		return nil, "", err
+	}
+	state.Holder = n.Process
+	version, err = n.save(ctx, state, version)
+	return state, version, err
+}
+
+// save returns the version "" if another process has saved the record.
+func (n *Notifier) save(ctx context.Context, state *State, version string) (string, error) {
+	state.Saved = time.Now().UTC()
+	document, err := json.Marshal(state)
+	if err != nil {
+		return "", err
+	}
+	if version == "" {
+		return n.Store.CreateRecord(ctx, recordKind, n.Source, document)
+	}
+	return n.Store.SaveRecord(ctx, recordKind, n.Source, version, document)
+}

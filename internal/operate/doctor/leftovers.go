@@ -1,0 +1,99 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/topology"
+)
+
+// checkLeftovers looks for what a former configuration has left: topologies of other
+// prefixes, exchanges that are still tapped, and queues that nothing consumes.
+func (d *doctor) checkLeftovers(ctx context.Context) {
+	problems := len(d.findings)
+	d.checkOtherPrefixes(ctx)
+	d.checkUnconfiguredTaps(ctx)
+	d.checkUnusedQueues()
+	if len(d.findings) == problems {
+		d.reportOK("leftovers", "nothing of another configuration is left")
+	}
+}
+
+// Leftovers finds what a former configuration has left. Without the management API it finds
+// nothing.
+func Leftovers(ctx context.Context, cfg Config) []Finding {
+	d := &doctor{Config: cfg}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	management, err := d.Management()
+	if err != nil || d.readTopology(ctx, management) != nil {
+		return nil
+	}
+	if d.conn, err = d.Connect(ctx); err != nil {
+		return nil
+	}
+	d.management = management
+	d.checkLeftovers(ctx)
+	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict == OK })
+}
+
+func (d *doctor) checkOtherPrefixes(ctx context.Context) {
+	exchanges, err := d.management.Exchanges(ctx, d.VHost)
+	if err != nil {
+		d.report("leftovers", Warning, err.Error(), "")
+		return
+	}
+	for _, other := range topology.OtherPrefixes(d.Topology, exchanges, slices.Collect(maps.Values(d.queues))) {
+		used := slices.ContainsFunc(other.Consumed, func(queue string) bool { return d.hasConsumer(ctx, queue) })
+		if !used {
+			d.report("leftovers", Warning, fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, other.Text()),
+				"run watership setup --retire "+wording.Quoted(other.Prefix))
+		}
+	}
+}
+
+func (d *doctor) checkUnconfiguredTaps(ctx context.Context) {
+	if d.Embedded { // dev taps the exchanges of its example
+		return
+	}
+	bindings, err := d.management.BindingsTo(ctx, d.VHost, d.Topology.Tap())
+	if err != nil { // checkBindings reports it
+		return
+	}
+	var taps []topology.Tap
+	for _, tap := range d.Pipeline.Tap {
+		taps = append(taps, topology.Tap(tap))
+	}
+	keys := map[string][]string{}
+	for _, b := range topology.UnconfiguredTaps(bindings, taps) {
+		keys[b.Source] = append(keys[b.Source], b.RoutingKey)
+	}
+	for _, exchange := range slices.Sorted(maps.Keys(keys)) {
+		d.report("leftovers", Warning, fmt.Sprintf("exchange %s is tapped with the key %q, which tap.exchanges does not have: its messages are recorded", exchange, strings.Join(keys[exchange], `", "`)),
+			"run watership setup --untap "+wording.Quoted(exchange)+", unless another process of Watership taps it")
+	}
+}
+
+// checkUnusedQueues reports queues of Watership that hold messages, and that nothing in the
+// configuration uses.
+func (d *doctor) checkUnusedQueues() {
+	used, _ := d.ownQueues()
+	for _, route := range d.Settings.Routes {
+		used = append(used, d.Topology.Places(route.Queue))
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
+		queue := d.queues[name]
+		_, former := d.Topology.FormerIndex(queue.Name)
+		if !d.Topology.Owns(queue.Name) || former || d.Topology.IsFormerDelay(queue.Name) || slices.Contains(used, queue.Name) {
+			continue
+		}
+		if queue.Messages > 0 && queue.Consumers == 0 && !queue.Exclusive {
+			d.report("leftovers", Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", queue.Name, wording.Plural(int(queue.Messages), "message")),
+				"delete it if no other process of Watership uses it")
+		}
+	}
+}

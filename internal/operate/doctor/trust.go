@@ -1,0 +1,200 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/render/wording"
+)
+
+// checkTrust reports whether states are signed and, where they are not, the logins that
+// could forge them.
+func (d *doctor) checkTrust(ctx context.Context) {
+	forgers, err := d.forgers(ctx)
+	keys := d.StateKeys
+	switch {
+	case keys.Signs() && keys.Unsigned():
+		d.report("trust", Warning, "states are signed, and those that are not count as well",
+			"take the line unsigned out of amqp.state_key_file once what travelled before has arrived")
+	case keys.Signs():
+		d.reportOK("trust", "states are signed")
+	case errors.Is(err, rabbit.ErrNotFound):
+		d.reportOK("trust", "states are not signed, and the broker has one login")
+	case err != nil:
+		d.report("trust", Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(d.VHost)))
+	case len(forgers) > 0:
+		d.report("trust", Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
+			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
+	default:
+		d.reportOK("trust", "states are not signed, and no other login may write to Watership's exchanges and queues")
+	}
+	if d.trustsPublishedDeaths() && !keys.Signs() {
+		d.report("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter, or of a message in a delay queue, can be forged",
+			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
+	}
+}
+
+// trustsPublishedDeaths reports whether RabbitMQ passes on the x-death that a publisher writes.
+func (d *doctor) trustsPublishedDeaths() bool { return isOlder(d.version, "4.0") }
+
+// checkReporters lists the other logins that may report on messages of any queue, since no
+// topic permission limits them to their own.
+func (d *doctor) checkReporters(ctx context.Context) {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	permissions, err := d.management.Permissions(ctx, d.VHost)
+	if err != nil {
+		return // checkTrust reports it
+	}
+	topics, err := d.management.TopicPermissions(ctx, d.VHost)
+	if err != nil {
+		return
+	}
+	exchange := d.Topology.Report()
+	var everywhere []string
+	limited := 0
+	for _, p := range permissions {
+		switch {
+		case p.User == d.Login || !allows(p.Write, exchange):
+		case reportsEverywhere(topics, p.User, exchange):
+			everywhere = append(everywhere, p.User)
+		default:
+			limited++
+		}
+	}
+	slices.Sort(everywhere)
+	switch {
+	case len(everywhere) > 0:
+		d.report("trust", Warning, "logins may report on messages of every queue, and so put messages into it: "+firstOf(maxNames, everywhere),
+			fmt.Sprintf("limit each to its queues: rabbitmqctl set_topic_permissions --vhost %s LOGIN %s '^(QUEUE)$' '^$'", wording.Quoted(d.VHost), exchange))
+	case limited > 0:
+		d.reportOK("trust", "%s may report on the messages of some queues", wording.Plural(limited, "login"))
+	}
+}
+
+// reportsEverywhere reports whether no topic permission limits the routing keys with which a
+// user may publish to an exchange.
+func reportsEverywhere(topics []rabbit.TopicPermission, user, exchange string) bool {
+	const nobodys = "a queue of nobody"
+	return !slices.ContainsFunc(topics, func(t rabbit.TopicPermission) bool {
+		return t.User == user && t.Exchange == exchange && !allows(t.Write, nobodys)
+	})
+}
+
+// forgers returns the other logins that may write to or configure exchanges and queues of
+// Watership, each with the names of these.
+func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	permissions, err := d.management.Permissions(ctx, d.VHost)
+	if err != nil {
+		return nil, err
+	}
+	topics, err := d.management.TopicPermissions(ctx, d.VHost)
+	if err != nil {
+		return nil, err
+	}
+	queues, _ := d.ownQueues()
+	names := append(d.Topology.Exchanges(), queues...)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == d.Topology.Report() }) // see checkReporters
+	if d.hasFormerDelays() || d.trustsPublishedDeaths() {
+		names = append(names, defaultExchange)
+	}
+	for _, p := range permissions {
+		if p.User == d.Login {
+			continue
+		}
+		var writable []string
+		for _, name := range names {
+			writes := allows(p.Write, name) && (name != d.Topology.Events() || publishesEvents(topics, p.User, name))
+			if writes || name != defaultExchange && allows(p.Configure, name) {
+				writable = append(writable, name)
+			}
+		}
+		if len(writable) > 0 {
+			forgers = append(forgers, fmt.Sprintf("%s (%s)", p.User, firstOf(3, writable)))
+		}
+	}
+	slices.Sort(forgers)
+	return forgers, nil
+}
+
+// hasFormerDelays reports whether there is a delay queue of a former release. Only then
+// does a state count that came by the default exchange.
+func (d *doctor) hasFormerDelays() bool {
+	for name := range d.queues {
+		if d.Topology.IsFormerDelay(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultExchange is the name of the default exchange in permissions.
+const defaultExchange = "amq.default"
+
+// allows reports whether a permission matches a name. A pattern that only Erlang can
+// parse counts as a match.
+func allows(pattern, name string) bool {
+	if pattern == "" {
+		return false
+	}
+	compiled, err := regexp.Compile(pattern)
+	return err != nil || compiled.MatchString(name)
+}
+
+// publishesEvents reports whether topic permissions let a user publish to an exchange
+// with any routing key.
+func publishesEvents(topics []rabbit.TopicPermission, user, exchange string) bool {
+	return !slices.ContainsFunc(topics, func(t rabbit.TopicPermission) bool {
+		return t.User == user && t.Exchange == exchange && (t.Write == "" || t.Write == "^$")
+	})
+}
+
+// permissionsCommand returns the command that gives the login of Watership the rights that it needs
+// and no others.
+func (d *doctor) permissionsCommand() string {
+	ours := regexp.QuoteMeta(prefixOf(d.Topology.Log())) + `\..*`
+	configure, write, read := []string{ours}, []string{ours}, []string{ours}
+	for _, tap := range d.Settings.Tap.Exchanges {
+		write, read = append(write, regexp.QuoteMeta(tap.Name)), append(read, regexp.QuoteMeta(tap.Name))
+	}
+	for _, route := range d.Pipeline.Routes {
+		queue := regexp.QuoteMeta(route.Queue)
+		write, read = append(write, queue), append(read, queue)
+		for _, binding := range route.Bind {
+			read = append(read, regexp.QuoteMeta(binding.Exchange))
+		}
+		if route.Park {
+			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
+		}
+	}
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost %s %s %s %s %s", wording.Quoted(d.VHost), wording.Quoted(d.Login), anyOf(configure), anyOf(write), anyOf(read))
+}
+
+// anyOf returns a quoted regular expression that matches each of the patterns as a whole.
+func anyOf(patterns []string) string {
+	slices.Sort(patterns)
+	return wording.Quoted("^(" + strings.Join(slices.Compact(patterns), "|") + ")$")
+}
+
+// checkOwnExchanges looks for exchanges of Watership that are missing, or that a former
+// release declared without the flag internal, so that publishers can use them.
+func (d *doctor) checkOwnExchanges(ctx context.Context) {
+	if _, err := d.management.Exchange(ctx, d.VHost, d.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
+		d.report("bindings", Error, "exchange "+d.Topology.Return()+" is missing", "run watership setup")
+	}
+	for _, name := range []string{d.Topology.Tap(), d.Topology.Late(), d.Topology.Retry()} {
+		exchange, err := d.management.Exchange(ctx, d.VHost, name)
+		if err == nil && !exchange.Internal {
+			d.report("trust", Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
+				"delete it while no queue dead-letters to it, and run watership setup, which makes it internal")
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package failures
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
+)
+
+// operations are the operations of the HTTP API.
+type operations struct{ Service }
+
+// Register adds the operations on groups of failures to an API.
+func Register(set *operation.Set, a *system.System) {
+	o := operations{Service{a}}
+	operation.Register(set, operation.Operation{
+		Method: http.MethodGet, Path: "/failures/groups", ID: "groupFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "Group unresolved failures by queue and error",
+		Text:    "Each group has what operators decided about it. Groups that are muted are left out, unless muted is set.",
+	}, o.list)
+	operation.Register(set, operation.Operation{
+		Method: http.MethodGet, Path: "/failures/groups/{group}", ID: "getFailureGroup", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "Get a group of failures",
+		Text:    "A group about which an operator decided is found without unresolved failures, too.",
+	}, o.get)
+	operation.Register(set, operation.Operation{
+		Method: http.MethodPost, Path: "/failures/groups/{group}/triage", ID: "triageFailureGroup", Tag: "failures", Role: access.Operator, Timeout: time.Minute,
+		Summary: "Assign, mute or note a group of failures",
+		Text:    "The decision is an event in the store, with the caller and the time.",
+	}, o.triage)
+	operation.Register(set, operation.Operation{
+		Method: http.MethodPost, Path: "/failures/resolve", ID: "resolveFailures", Tag: "failures", Role: access.Operator, Timeout: 2 * time.Minute,
+		Summary: "Resolve groups of failures: discard their failures, with a reason",
+		Text:    "Nothing is deleted, as for discardFailures. A group that fails again after that has regressed. A group stays open if some of its failures do not match.",
+	}, o.resolve)
+	operation.Register(set, operation.Operation{
+		Method: http.MethodGet, Path: "/failures/by", ID: "groupFailuresBy", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
+		Summary: "Group unresolved failures by any fields",
+	}, o.listBy)
+}
+
+type listInput struct {
+	eventfilter.QueryFilter
+	Sort   string `query:"sort" enum:"count,last" default:"count" doc:"The groups with the most failures first, or those with the newest"`
+	Muted  bool   `query:"muted" doc:"List groups that are muted, too"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of groups"`
+	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
+}
+
+type listOutput struct{ Body GroupPage }
+
+// GroupPage is a page of groups of failures.
+type GroupPage struct {
+	Groups   []FailureGroup `json:"groups" nullable:"false"`
+	Failures int            `json:"failures" doc:"Number of failures in all groups"`
+	Queues   map[string]int `json:"queues" nullable:"false" doc:"The same, by queue"`
+	Muted    int            `json:"muted" doc:"Number of groups that are left out, since they are muted"`
+	Cursor   string         `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+}
+
+// FailureGroup is a group of unresolved failures.
+type FailureGroup Group
+
+// visible returns a query for the events that the caller may see.
+func visible(ctx context.Context) (kql.Node, error) {
+	return access.FromContext(ctx).Restrict(kql.All{})
+}
+
+func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	sel, err := in.Selection(ctx, o.System)
+	if err != nil {
+		return nil, err
+	}
+	begin := 0
+	if in.Cursor != "" {
+		if begin, err = strconv.Atoi(in.Cursor); err != nil || begin < 0 {
+			return nil, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+		}
+	}
+	may, err := visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := o.List(ctx, sel.Query, may, in.Muted)
+	if err == nil && len(found.Groups) == 0 {
+		err = o.System.CheckStore(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if in.Sort == "last" {
+		slices.SortStableFunc(found.Groups, func(a, b *Group) int { return b.Last.Compare(a.Last) })
+	}
+	page := GroupPage{Groups: []FailureGroup{}, Queues: map[string]int{}, Muted: found.Muted}
+	for _, g := range found.Groups {
+		page.Failures += g.Count
+		page.Queues[g.Queue] += g.Count
+	}
+	rest := found.Groups[min(begin, len(found.Groups)):]
+	for _, g := range rest[:min(in.Limit, len(rest))] {
+		page.Groups = append(page.Groups, FailureGroup(*g))
+	}
+	if len(rest) > in.Limit {
+		page.Cursor = strconv.Itoa(begin + in.Limit)
+	}
+	return &listOutput{page}, nil
+}
+
+type groupInput struct {
+	Group string `path:"group" maxLength:"20" doc:"Id of the group"`
+}
+
+type groupOutput struct{ Body FailureGroup }
+
+func (o operations) get(ctx context.Context, in *groupInput) (*groupOutput, error) {
+	g, err := o.find(ctx, in.Group)
+	if err != nil {
+		return nil, err
+	}
+	return &groupOutput{FailureGroup(*g)}, nil
+}
+
+// find returns a group that the caller may see.
+func (o operations) find(ctx context.Context, id string) (*Group, error) {
+	may, err := visible(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, err := o.Find(ctx, id, may)
+	return g, problemOf(err)
+}
+
+func problemOf(err error) error {
+	var unknown *NotFoundError
+	if errors.As(err, &unknown) {
+		return &problem.Problem{
+			Status: http.StatusNotFound, Detail: fmt.Sprintf("no group of failures has the id %q", unknown.ID),
+			Remedy: "GET /failures/groups?muted=true lists them (watership failed --muted).",
+		}
+	}
+	return err
+}
+
+type triageInput struct {
+	subscriptions.IdempotencyKey
+	Group string `path:"group" maxLength:"20" doc:"Id of the group"`
+	Body  GroupDecision
+}
+
+// GroupDecision is a decision about a group of failures.
+type GroupDecision struct {
+	Decision Decision  `json:"decision" enum:"assigned,unassigned,muted,unmuted,noted"`
+	Assignee string    `json:"assignee,omitempty" maxLength:"200" doc:"Of assigned: who cares for the group"`
+	Until    time.Time `json:"until,omitzero" doc:"Of muted: time at which it ends"`
+	Count    int       `json:"count,omitempty" minimum:"0" maximum:"1000000" doc:"Of muted: it ends with this further failure: 2 with the second"`
+	Reason   string    `json:"reason,omitempty" maxLength:"1000" doc:"Why, or the text of the note; muted and noted need it"`
+}
+
+type triageOutput struct{ Body GroupDecided }
+
+func (o operations) triage(ctx context.Context, in *triageInput) (*triageOutput, error) {
+	d, caller := in.Body, access.FromContext(ctx)
+	access.Describe(ctx, access.Action{Name: "group " + string(d.Decision), Object: "group " + in.Group, Reason: d.Reason})
+	change := Change{Decision: d.Decision, Assignee: d.Assignee, Until: d.Until, Count: d.Count, Reason: d.Reason}
+	if err := change.Check(time.Now()); err != nil {
+		return nil, system.InputError{Err: err}
+	}
+	g, err := o.find(ctx, in.Group)
+	if err != nil {
+		return nil, err
+	}
+	if !caller.MayQueue(g.Queue) {
+		return nil, problem.Forbidden(caller.Name+" may not use the queue "+g.Queue, "Ask for a token for it.")
+	}
+	decided, err := o.Decide(ctx, g, change, caller.Name)
+	return &triageOutput{decided}, err
+}

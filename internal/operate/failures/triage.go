@@ -1,0 +1,161 @@
+// Package failures finds unresolved failures and their groups, and has what operators do with
+// them: they assign, mute, note, discard and resolve them.
+package failures
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Service does the work for one System.
+type Service struct{ System *system.System }
+
+// Group is a group of unresolved failures, with what operators decided about it.
+type Group struct {
+	history.Group
+	State
+}
+
+// Groups are groups of unresolved failures.
+type Groups struct {
+	Groups []*Group
+	Muted  int // groups that are left out, since they are muted
+}
+
+// List returns the groups of the unresolved failures that match a query, the most frequent
+// first. Without withMuted it leaves out those that are muted. Decisions count as far as
+// their events match visible.
+func (s Service) List(ctx context.Context, node, visible kql.Node, withMuted bool) (Groups, error) {
+	failures, states, err := s.read(ctx, visible)
+	if err != nil {
+		return Groups{}, err
+	}
+	all, err := failures.Groups(ctx, node)
+	found := Groups{Groups: []*Group{}}
+	for _, g := range all {
+		if !withMuted && states.IsMuted(g.Kind) {
+			found.Muted++
+			continue
+		}
+		found.Groups = append(found.Groups, &Group{*g, states.Of(g.Kind)})
+	}
+	return found, err
+}
+
+// read returns the finder of failures and the states of groups.
+func (s Service) read(ctx context.Context, visible kql.Node) (failures history.Failures, states States, err error) {
+	if failures, err = Unresolved(ctx, s.System); err != nil {
+		return failures, nil, err
+	}
+	events, err := s.System.Store(ctx)
+	if err != nil {
+		return failures, nil, err
+	}
+	states, err = Read(ctx, events, visible, time.Now())
+	failures.Resolved = states.Resolutions()
+	return failures, states, err
+}
+
+// NotFoundError reports that no group has an id.
+type NotFoundError struct{ ID string }
+
+// Error implements error.
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("no group of failures has the id %q: watership failed --muted lists them", e.ID)
+}
+
+// Find returns the group with an id. It may have no unresolved failures if operators decided
+// about it before.
+func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*Group, error) {
+	groups, err := s.FindAll(ctx, []string{id}, visible)
+	if err != nil {
+		return nil, err
+	}
+	return groups[0], nil
+}
+
+// FindAll returns the groups with some ids, as Find does, in their order. It reads the failures
+// once.
+func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([]*Group, error) {
+	failures, states, err := s.read(ctx, visible)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*Group{}
+	var decided kql.Or // the kinds among the ids that operators decided about
+	for kind, state := range states {
+		if id := kind.ID(); slices.Contains(ids, id) {
+			found[id] = &Group{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}
+			decided = append(decided, kind.Query())
+		}
+	}
+	within := visible
+	if !slices.ContainsFunc(ids, func(id string) bool { return found[id] == nil }) {
+		within = kql.And{decided, visible}
+	}
+	open, err := failures.Groups(ctx, within)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range open {
+		found[g.ID] = &Group{*g, states.Of(g.Kind)}
+	}
+	groups := make([]*Group, len(ids))
+	for i, id := range ids {
+		if groups[i] = found[id]; groups[i] == nil {
+			return nil, &NotFoundError{id}
+		}
+	}
+	return groups, nil
+}
+
+// GroupDecided is the result of a decision about a group.
+type GroupDecided struct {
+	Unchanged bool `json:"unchanged" doc:"The group was in this state before: nothing was recorded"`
+	Missing   int  `json:"missing" doc:"Events that the store does not have yet"`
+}
+
+// Decide records a change of a group, and waits until the store has its event. After ten
+// seconds it is missing: probably no server stores events. A change that makes no difference is
+// not recorded.
+func (s Service) Decide(ctx context.Context, g *Group, change Change, operator string) (GroupDecided, error) {
+	if err := change.Check(time.Now()); err != nil {
+		return GroupDecided{}, system.InputError{Err: err}
+	}
+	if !change.Changes(g.State) {
+		return GroupDecided{Unchanged: true}, nil
+	}
+	missing, err := s.record(ctx, []schemas.State{change.Event(g.Kind, operator, time.Now())})
+	return GroupDecided{Missing: missing}, err
+}
+
+// record publishes `triaged` events, and waits until the store has them.
+func (s Service) record(ctx context.Context, states []schemas.State) (missing int, err error) {
+	publisher, err := s.System.Publisher(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var ids []string
+	for _, state := range states {
+		err := publisher.Publish(ctx, s.System.Sign(rabbit.Message{
+			Exchange: s.System.Topology().Events(), RoutingKey: string(schemas.Triaged), Publishing: schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, state),
+		}))
+		if err != nil {
+			return 0, fmt.Errorf("publishing the %s event: %w", schemas.Triaged, err)
+		}
+		ids = append(ids, state.EventID)
+	}
+	events, err := s.System.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return history.AwaitStored(ctx, events, ids)
+}

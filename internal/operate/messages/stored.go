@@ -1,0 +1,45 @@
+package messages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline/bodyschema"
+)
+
+// RouteSchema reads the schema that the configuration names for the route of a queue, as the
+// next reload would.
+func RouteSchema(a *system.System, queue string) (*bodyschema.Schema, error) {
+	routes := a.Settings().Routes
+	i := slices.IndexFunc(routes, func(r config.Route) bool { return r.Queue == queue })
+	if i < 0 {
+		return nil, system.InputError{Err: fmt.Errorf("the configuration has no route of queue %s", queue)}
+	}
+	if routes[i].Schema == "" {
+		return nil, system.InputError{Err: fmt.Errorf("the route of queue %s has no schema", queue)}
+	}
+	schema, err := bodyschema.Load(routes[i].Schema)
+	if err != nil {
+		return nil, system.InputError{Err: err}
+	}
+	return schema, nil
+}
+
+// Stored checks the bodies of the messages of a selection of a System's store with the rest of a
+// Config.
+func Stored(ctx context.Context, a *system.System, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
+	store, err := a.Store(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	sel.Order = eventstore.BySequence
+	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
+		return Summary{}, err
+	}
+	cfg.Store, cfg.Fingerprints = store, a.Settings().Fingerprint
+	return Run(ctx, cfg, sel, each)
+}

@@ -1,0 +1,169 @@
+package routes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/routes/queuepolicy"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/idempotency"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/system"
+)
+
+// PolicyAction is a change of the policies of a queue.
+type PolicyAction string
+
+// The actions.
+const (
+	AddRoute    PolicyAction = "add"    // retries for what its consumer rejects
+	RemoveRoute PolicyAction = "remove" // of what AddRoute has added
+)
+
+// PolicyChange is a planned change of the policies of a queue.
+type PolicyChange struct {
+	queuepolicy.Change
+	Digest string `json:"digest" doc:"Of this change: a request with it as expect makes this change, or none"`
+	Done   bool   `json:"done" doc:"RabbitMQ has applied it to the queue"`
+}
+
+// IsEmpty reports whether there is nothing to change.
+func (c PolicyChange) IsEmpty() bool { return c.Save == nil && c.Delete == "" }
+
+// Policies changes the policies of queues, by the management API of a System.
+type Policies struct{ System *system.System }
+
+// Plan returns the change of an action. It changes nothing.
+func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (PolicyChange, error) {
+	editor, err := p.editor(queue)
+	if err != nil {
+		return PolicyChange{}, err
+	}
+	plan := editor.Add
+	if action == RemoveRoute {
+		plan = editor.Remove
+	}
+	change, err := plan(ctx, queue)
+	if err != nil {
+		return PolicyChange{}, err
+	}
+	if action == AddRoute && p.consumes(queue) {
+		change.Notes = append(change.Notes, fmt.Sprintf("a route of the configuration consumes queue %s, and retries its messages without a policy: "+
+			"only those that other consumers of the queue reject need one", queue))
+	}
+	content, err := json.Marshal(change)
+	return PolicyChange{Change: change, Digest: idempotency.Digest(string(content))}, err
+}
+
+// Apply makes a change and returns when RabbitMQ has applied it to the queue.
+func (p Policies) Apply(ctx context.Context, c PolicyChange) error {
+	editor, err := p.editor(c.Queue)
+	if err != nil {
+		return err
+	}
+	return editor.Apply(ctx, c.Change)
+}
+
+// consumes reports whether a route of the configuration handles the messages of a queue.
+func (p Policies) consumes(queue string) bool {
+	return slices.ContainsFunc(p.System.Settings().Routes, func(r config.Route) bool { return r.Queue == queue && r.HasHandler() })
+}
+
+func (p Policies) editor(queue string) (queuepolicy.Editor, error) {
+	if p.System.Settings().AMQP.URL.IsEmbedded() {
+		return queuepolicy.Editor{}, system.InputError{Err: fmt.Errorf("the embedded broker has no policies: declare queue %s with the argument x-dead-letter-exchange %s", queue, p.System.Topology().Retry())}
+	}
+	management, err := p.System.Management()
+	return queuepolicy.Editor{Management: management, VHost: p.System.VHost(), Topology: p.System.Topology()}, err
+}
+
+// policyTimeout is longer than RabbitMQ may take to apply a policy.
+const policyTimeout = time.Minute
+
+func (o operations) registerPolicies(set *operation.Set) {
+	operation.Register(set, operation.Operation{
+		Method: http.MethodPost, Path: "/routes/{queue}/add", ID: "addRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
+		Summary: "Retry what the consumer of an existing queue rejects",
+		Text: "A policy of RabbitMQ gives the queue of another program Watership's dead-letter exchange. A policy that applies already is repeated in the new one, " +
+			"and a queue whose dead letters go elsewhere is refused. Messages that expire in the queue, or that it drops when it is full, become failures: notes say so. The login of amqp.management_url needs the tag policymaker.",
+	}, o.addRoute)
+	operation.Register(set, operation.Operation{
+		Method: http.MethodPost, Path: "/routes/{queue}/remove", ID: "removeRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
+		Summary: "Undo addRoute",
+		Text:    "Deletes the policy. The policy that applied before applies again.",
+	}, o.removeRoute)
+}
+
+type policyInput struct {
+	Queue string `path:"queue" maxLength:"255" doc:"Queue of another program"`
+	IdempotencyKey
+	Body PolicyRequest
+}
+
+// PolicyRequest asks for a change of the policies of a queue.
+type PolicyRequest struct {
+	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing"`
+	Expect string `json:"expect,omitempty" maxLength:"100" doc:"Change nothing unless this is the digest of the change, as a dry run has it"`
+}
+
+type policyOutput struct{ Body PolicyChange }
+
+func (o operations) addRoute(ctx context.Context, in *policyInput) (*policyOutput, error) {
+	return o.changePolicy(ctx, in, AddRoute)
+}
+
+func (o operations) removeRoute(ctx context.Context, in *policyInput) (*policyOutput, error) {
+	return o.changePolicy(ctx, in, RemoveRoute)
+}
+
+func (o operations) changePolicy(ctx context.Context, in *policyInput, action PolicyAction) (*policyOutput, error) {
+	name := string(action)
+	if in.Body.DryRun {
+		name += " (dry run)"
+	}
+	if _, err := decisionAbout(ctx, name, in.Queue, ""); err != nil {
+		return nil, err
+	}
+	policies := Policies{o.service.System}
+	change, err := policies.Plan(ctx, in.Queue, action)
+	if err != nil {
+		return nil, policyProblem(ctx, err)
+	}
+	if in.Body.Expect != "" && in.Body.Expect != change.Digest {
+		return nil, &problem.Problem{
+			Status: http.StatusConflict, Detail: "the policies of queue " + in.Queue + " have changed in the meantime: nothing was changed", Remedy: "Look at the change again.",
+		}
+	}
+	if in.Body.DryRun || change.IsEmpty() {
+		return &policyOutput{change}, nil
+	}
+	if err := policies.Apply(ctx, change); err != nil {
+		return nil, policyProblem(ctx, err)
+	}
+	change.Done = true
+	return &policyOutput{change}, nil
+}
+
+// policyProblem returns the problem of a change. An error of RabbitMQ that is none of the
+// connection is about the login.
+func policyProblem(ctx context.Context, err error) error {
+	var refused *queuepolicy.RefusedError
+	var mistake system.InputError
+	switch {
+	case errors.As(err, &refused):
+		return &problem.Problem{Status: http.StatusConflict, Detail: refused.Reason, Remedy: refused.Remedy}
+	case errors.As(err, &mistake), ctx.Err() != nil:
+		return err
+	case errors.Is(err, rabbit.ErrNoAnswer):
+		return &system.BrokerError{Err: err}
+	}
+	return &problem.Problem{Status: http.StatusBadGateway, Detail: err.Error(), Remedy: "Give the login of amqp.management_url the tag policymaker; see doctor."}
+}

@@ -1,0 +1,107 @@
+// Package subscriptions does with subscriptions what commands and the HTTP API offer.
+package subscriptions
+
+import (
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/subscription"
+)
+
+// View is a subscription as commands and the HTTP API show it.
+type View struct {
+	Name       string             `json:"name"`
+	Query      string             `json:"query" doc:"With full names and absolute times, and within the limits of its creator"`
+	Target     SubscriptionTarget `json:"target"`
+	OnPoison   string             `json:"on_poison" enum:"park,stop"`
+	Attempts   int                `json:"attempts" doc:"Calls of a URL until a message is poison; 0: no limit"`
+	Delays     []string           `json:"delays,omitempty" doc:"Before the next attempts; the last one repeats"`
+	State      string             `json:"state" enum:"active,paused,stopped"`
+	Reason     string             `json:"reason,omitempty" doc:"Of the state"`
+	ChangedBy  string             `json:"changed_by,omitempty" doc:"Who changed it last"`
+	Changed    *time.Time         `json:"changed,omitempty"`
+	Created    time.Time          `json:"created"`
+	CreatedBy  string             `json:"created_by"`
+	Position   string             `json:"position" doc:"Deliveries continue after it"`
+	Delivered  int64              `json:"delivered"`
+	Parked     int64              `json:"parked" doc:"Messages that are parked now"`
+	CaughtUp   bool               `json:"caught_up" doc:"All stored events are delivered"`
+	LagSeconds float64            `json:"lag_seconds" doc:"Age of the events that are not delivered yet"`
+	LagEvents  *int64             `json:"lag_events,omitempty" doc:"Number of events that are not delivered yet; none: the list leaves it out"`
+	Waiting    string             `json:"waiting,omitempty" doc:"Why nothing is delivered"`
+	Unattended bool               `json:"unattended,omitempty" doc:"No process has run it for a minute, although it is active"`
+	RemovedTo  string             `json:"removed_to,omitempty" doc:"Retention removed events up to this position before they were delivered, which stopped it: resume it with skip-removed"`
+	Checkpoint *time.Time         `json:"checkpoint,omitempty" doc:"When the numbers were saved"`
+}
+
+// SubscriptionTarget is the target of a subscription.
+type SubscriptionTarget struct {
+	Kind       string `json:"kind" enum:"queue,url,handler"`
+	Queue      string `json:"queue,omitempty"`
+	URL        string `json:"url,omitempty" doc:"Its scheme and host: the rest may be secret"`
+	MaxBacklog int    `json:"max_backlog,omitempty" doc:"Ready messages in the queue at which deliveries wait; 0: no limit"`
+}
+
+// String describes the target.
+func (t SubscriptionTarget) String() string {
+	switch t.Kind {
+	case string(subscription.ToQueue):
+		return "queue " + t.Queue
+	case string(subscription.ToURL):
+		return t.URL
+	}
+	return "a handler in Go"
+}
+
+// viewOf returns the view of a subscription.
+func viewOf(sub subscription.Subscription, progress subscription.Progress, now time.Time) View {
+	v := View{
+		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison), Attempts: sub.Retry.Attempts,
+		State: string(sub.State), Reason: sub.Reason, ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
+		Position: subscription.FormatPosition(sub.Checkpoint.Position), Delivered: sub.Checkpoint.Delivered, Parked: sub.Checkpoint.Parked,
+		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, Checkpoint: timeOf(sub.Checkpoint.Time),
+		Target: SubscriptionTarget{Kind: string(sub.Target.Kind), Queue: sub.Target.Queue},
+	}
+	for _, delay := range sub.Retry.Delays {
+		v.Delays = append(v.Delays, wording.Duration(delay))
+	}
+	if sub.RemovedUpTo > 0 {
+		v.RemovedTo = subscription.FormatPosition(eventstore.Cursor{Sequence: sub.RemovedUpTo})
+	}
+	var since time.Time
+	if since, v.Unattended = sub.Unattended(now); v.Unattended {
+		v.Waiting = "no process runs it: the last sign of one is of " + wording.Time(since)
+	}
+	switch sub.Target.Kind {
+	case subscription.ToURL:
+		v.Target.URL = sub.Target.String()
+	case subscription.ToQueue:
+		if v.Target.MaxBacklog = max(sub.Target.MaxBacklog, 0); sub.Target.MaxBacklog == 0 {
+			v.Target.MaxBacklog = subscription.DefaultMaxBacklog
+		}
+	}
+	return v
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// Parked is a parked message.
+type Parked struct {
+	Position  string    `json:"position" doc:"Names it for retry and drop"`
+	EventID   string    `json:"event_id,omitempty" doc:"Of its event in the store; none: its document cannot be read"`
+	Action    string    `json:"action,omitempty"`
+	MessageID string    `json:"message_id,omitempty"`
+	Error     string    `json:"error"`
+	Time      time.Time `json:"time"`
+	Retry     bool      `json:"retry,omitempty" doc:"It is about to be delivered again"`
+}
+
+func parkedOf(p subscription.Parked) Parked {
+	return Parked{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Error, p.Time, p.Retry}
+}

@@ -1,0 +1,126 @@
+package waiting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Control carries out decisions about waiting messages.
+type Control struct {
+	Topology schemas.Topology
+	Broker   rabbit.Config
+	Records  Records
+}
+
+// Result tells which messages were taken out of their delay queues.
+type Result struct {
+	Taken  []Message // RabbitMQ moves them to the queue of due messages
+	Gone   []Message // did not wait any more
+	Events []string  // ids of the events by which the due messages are recorded
+}
+
+const (
+	connectTimeout = 30 * time.Second
+
+	// drift is the difference between the clocks of processes, and the time that a message
+	// takes from one delay queue to the next.
+	drift = 5 * time.Second
+)
+
+// Decide decides about messages of List. Only one process does so at a time.
+func (c Control) Decide(ctx context.Context, d Decision, messages []Message) (result Result, err error) {
+	c.Broker.LargeFrames = true
+	conn, err := exclusive.Open(ctx, c.Broker, c.lock(), connectTimeout)
+	if errors.Is(err, exclusive.ErrLocked) {
+		return result, fmt.Errorf("another process decides about waiting messages now, and holds queue %s: try again", c.lock())
+	} else if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	taken, events := map[string]bool{}, map[string]string{}
+	byQueue := c.queues(messages, time.Now())
+	for _, queue := range slices.Sorted(maps.Keys(byQueue)) {
+		_, found, existsErr := conn.QueueState(ctx, queue)
+		if existsErr != nil {
+			err = existsErr
+			break
+		}
+		if !found {
+			continue
+		}
+		mark := func(ctx context.Context, keys []string) error { return c.mark(ctx, d, keys, events) }
+		var some map[string]bool
+		some, err = taker{conn, queue, mark}.take(ctx, byQueue[queue])
+		maps.Copy(taken, some)
+		if err != nil {
+			break
+		}
+	}
+	for _, m := range messages {
+		if taken[m.key] {
+			result.Taken = append(result.Taken, m)
+			result.Events = append(result.Events, events[m.key])
+		} else if err == nil {
+			result.Gone = append(result.Gone, m)
+		}
+	}
+	return result, err
+}
+
+func (c Control) lock() string { return strings.TrimSuffix(c.Topology.Due(), "due") + "waiting" }
+
+// mark saves a decision about some waits, and adds the ids of its events by their keys. It
+// does so once for each.
+func (c Control) mark(ctx context.Context, d Decision, keys []string, events map[string]string) error {
+	keys = slices.DeleteFunc(keys, func(key string) bool { return events[key] != "" })
+	for chunk := range slices.Chunk(keys, maxKeys) {
+		r, err := record(ctx, c.Records, d, chunk, time.Now())
+		if err != nil {
+			return fmt.Errorf("saving the decision: %w", err)
+		}
+		for _, key := range chunk {
+			events[key] = r.eventID(key)
+		}
+	}
+	return nil
+}
+
+// queues returns the keys of messages by the delay queues in which they may be.
+func (c Control) queues(messages []Message, now time.Time) map[string]map[string]bool {
+	queues := map[string]map[string]bool{}
+	for _, m := range messages {
+		for _, delay := range m.delays(now) {
+			name := c.Topology.Delay(delay)
+			if queues[name] == nil {
+				queues[name] = map[string]bool{}
+			}
+			queues[name][m.key] = true
+		}
+	}
+	return queues
+}
+
+// delays returns the delays of the queues in which a message may be. A delay without a queue
+// of its own, as until an hour or a time of an operator, leads from one queue to the next.
+func (m Message) delays(now time.Time) (delays []time.Duration) {
+	if !m.Postponed {
+		delays = []time.Duration{m.Due.Sub(m.Since)}
+	}
+	for at := m.Since; at.Before(m.Due) && !at.After(now.Add(drift)); {
+		step := retry.Step(m.Due.Sub(at))
+		if at = at.Add(step); at.After(now.Add(-drift)) {
+			delays = append(delays, step)
+		}
+	}
+	return delays
+}

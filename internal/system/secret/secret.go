@@ -1,0 +1,167 @@
+// Package secret reads the files with passwords, keys and certificates that the
+// configuration names. Its errors name the key of the setting and the file, and contain no
+// secret; all of them are mistakes of the configuration.
+package secret
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
+	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Secrets has the contents of the files.
+type Secrets struct {
+	AMQPTLS       *tls.Config // nil: as amqp.url says
+	StoreTLS      *tls.Config // nil: the certificates that the operating system trusts
+	StorePassword string
+	StoreAPIKey   string
+	StateKeys     schemas.StateKeys
+}
+
+// Read reads the files for RabbitMQ and the store, and puts RabbitMQ's password into the
+// URLs that need it.
+func Read(cfg *config.Config) (s Secrets, err error) {
+	password, err := Text("amqp.password_file", cfg.AMQP.PasswordFile)
+	if err != nil {
+		return s, err
+	}
+	if password != "" {
+		if err := addPassword(&cfg.AMQP, password); err != nil {
+			return s, err
+		}
+	}
+	if s.AMQPTLS, err = TLS("amqp.tls", cfg.AMQP.TLS); err != nil {
+		return s, err
+	}
+	if s.StoreTLS, err = TLS("store.tls", cfg.Store.TLS); err != nil {
+		return s, err
+	}
+	if s.StorePassword, err = Text("store.password_file", cfg.Store.PasswordFile); err != nil {
+		return s, err
+	}
+	if s.StoreAPIKey, err = Text("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
+		return s, err
+	}
+	s.StateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
+	return s, err
+}
+
+// stateKeys reads the keys; none if no file is named.
+func stateKeys(file string) (schemas.StateKeys, error) {
+	const key = "amqp.state_key_file"
+	text, err := Content(key, file)
+	if err != nil || file == "" {
+		return schemas.StateKeys{}, err
+	}
+	keys, err := schemas.ParseStateKeys(text)
+	if err != nil {
+		return keys, fmt.Errorf("%s: %s: %w", key, file, err)
+	}
+	return keys, nil
+}
+
+// Webhooks reads the secrets that sign the requests of routes, by queue. Only
+// the process that calls the handlers needs these files.
+func Webhooks(routes []config.Route) (map[string][][]byte, error) {
+	secrets := map[string][][]byte{}
+	var mistakes []error
+	for i, r := range routes {
+		file := r.Handler.HTTP.SecretFile
+		if file == "" {
+			continue
+		}
+		key := fmt.Sprintf("routes[%d].handler.http.secret_file", i)
+		text, err := Content(key, file)
+		if err != nil {
+			mistakes = append(mistakes, err)
+		} else if secrets[r.Queue], err = webhook.ParseSecrets(text); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("%s: %s: %w", key, file, err))
+		}
+	}
+	return secrets, errors.Join(mistakes...)
+}
+
+// Text returns the text of a file without the line break at its end, or "" if no
+// file is named. Its errors name the key of the setting.
+func Text(key, file string) (string, error) {
+	text, err := Content(key, file)
+	if err != nil || file == "" {
+		return "", err
+	}
+	trimmed := strings.TrimRight(string(text), "\r\n")
+	if trimmed == "" {
+		return "", fmt.Errorf("%s: %s is empty: write the secret into it", key, file)
+	}
+	return trimmed, nil
+}
+
+// Content returns the content of a file, or nil if no file is named.
+func Content(key, file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, fmt.Errorf("%s: %s: %w", key, file, path.Err)
+	}
+	return content, err
+}
+
+// addPassword adds the password to the login of amqp.url, and to the login of the management
+// API if it is the same.
+func addPassword(amqp *config.AMQP, password string) error {
+	broker, err := url.Parse(amqp.URL.Reveal())
+	if err != nil {
+		return fmt.Errorf("amqp.url %s cannot be read", amqp.URL)
+	}
+	if _, has := broker.User.Password(); has || broker.User.Username() == "" {
+		return fmt.Errorf("amqp.password_file: amqp.url %s must name a user and no password", amqp.URL)
+	}
+	login := broker.User.Username()
+	amqp.URL = withLogin(broker, login, password)
+	management, err := url.Parse(amqp.ManagementURL.Reveal())
+	if err != nil {
+		return fmt.Errorf("amqp.management_url %s cannot be read", amqp.ManagementURL)
+	}
+	if _, has := management.User.Password(); !has && (management.User == nil || management.User.Username() == login) {
+		amqp.ManagementURL = withLogin(management, login, password)
+	}
+	return nil
+}
+
+func withLogin(u *url.URL, login, password string) config.URL {
+	u.User = url.UserPassword(login, password)
+	return config.NewURL(u.String())
+}
+
+// TLS reads the certificates of a setting, whose key its errors name; nil if no file
+// is named.
+func TLS(key string, files config.TLS) (*tls.Config, error) {
+	if files == (config.TLS{}) {
+		return nil, nil
+	}
+	conf, err := tlsfiles.Load(
+		tlsfiles.File{Setting: key + ".ca", Path: files.CA},
+		tlsfiles.File{Setting: key + ".cert", Path: files.Cert},
+		tlsfiles.File{Setting: key + ".key", Path: files.Key},
+	)
+	if err != nil {
+		return nil, fmt.Errorf("%w", err)
+	}
+	return conf, nil
+}
+
+// ManagementClient trusts the same certificates for RabbitMQ's HTTP API as for AMQP.
+func (s Secrets) ManagementClient() *http.Client { return rabbit.ManagementClient(s.AMQPTLS) }
