@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 const drainPoll = 50 * time.Millisecond
@@ -42,10 +44,8 @@ func (x *Indexer) waitUntilDrained(ctx context.Context, queue string, waiting fu
 		if err != nil || x.Lag(queue, messages) == 0 {
 			return err
 		}
-		select {
-		case <-time.After(drainPoll):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, drainPoll); err != nil {
+			return err
 		}
 	}
 }

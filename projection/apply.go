@@ -95,7 +95,7 @@ func (r *runner) applySingle(ctx context.Context, b *batch) error {
 		if usercode.TimedOut(err) {
 			return &hangError{err, decision.Delay}
 		}
-		if err := wait(ctx, decision.Delay); err != nil {
+		if err := backoff.Sleep(ctx, decision.Delay); err != nil {
 			return err
 		}
 	}
@@ -258,8 +258,4 @@ func (c *connection) insist(ctx context.Context, do func() error) error {
 			return err
 		}
 	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	return backoff.Backoff{}.Wait(ctx, 1, d)
 }

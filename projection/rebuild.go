@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/database"
 )
 
@@ -178,7 +179,7 @@ func (b *rebuild) switchOver(ctx context.Context, r *runner) (done bool, err err
 			return false, err
 		}
 		b.cfg.Logger.Warn("trying the switch-over again", "error", err)
-		if err := wait(ctx, pollInterval); err != nil {
+		if err := backoff.Sleep(ctx, pollInterval); err != nil {
 			return false, err
 		}
 		if err := b.recheck(ctx, r); err != nil {

@@ -57,7 +57,7 @@ func (r *runner) end(ctx context.Context, err error) error {
 	if !errors.As(err, &hangs) {
 		return err
 	}
-	return wait(ctx, max(hangs.delay, handOver))
+	return backoff.Sleep(ctx, max(hangs.delay, handOver))
 }
 
 // awaitSource waits until the source is known, as it is from the start of its indexer on. The tables
@@ -74,7 +74,7 @@ func (c *connection) awaitSource(ctx context.Context) error {
 		if !warned {
 			c.cfg.Logger.Warn("waiting for the source", "error", err)
 		}
-		if err := wait(ctx, idleInterval); err != nil {
+		if err := backoff.Sleep(ctx, idleInterval); err != nil {
 			return err
 		}
 	}

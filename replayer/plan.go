@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -77,10 +78,8 @@ func (r *Replayer) planWith(ctx context.Context, job Job, broker planbroker.Brok
 		if waited := r.now().Sub(began); err != nil || !plan.outdated(waited) || waited >= r.recordTimeout {
 			return plan, err
 		}
-		select {
-		case <-time.After(recordInterval):
-		case <-ctx.Done():
-			return Plan{}, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, recordInterval); err != nil {
+			return Plan{}, err
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/lease"
 	"github.com/watershipmq/watership/schemas"
@@ -123,10 +124,8 @@ func (r *Replayer) awaitRecord(ctx context.Context, l *lease.Lease, job Job) err
 		case late || log.Consumers == 0 && waited >= consumerGrace:
 			return &UnrecordedError{job.ID, missing, log.Events}
 		}
-		select {
-		case <-time.After(recordInterval):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, recordInterval); err != nil {
+			return err
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package backoff makes pauses between attempts, which grow with every failure.
+// Package backoff makes pauses: between attempts, where they grow with every failure, and of a
+// given length.
 package backoff
 
 import (
@@ -32,7 +33,12 @@ func (b Backoff) Pause(failures int) time.Duration {
 // Wait waits for Pause, or longer if atLeast is longer. Its error is the cause of ctx
 // if that ends first.
 func (b Backoff) Wait(ctx context.Context, failures int, atLeast time.Duration) error {
-	timer := time.NewTimer(max(b.Pause(failures), atLeast))
+	return Sleep(ctx, max(b.Pause(failures), atLeast))
+}
+
+// Sleep waits for d. Its error is the cause of ctx if that ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

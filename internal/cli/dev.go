@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/cli/shop"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
@@ -226,9 +227,7 @@ const devPoll = 50 * time.Millisecond
 // awaitReady waits until handlers and indexer consume; false if ctx ends before.
 func awaitReady(ctx context.Context, s *server.Server) bool {
 	for s.Ready(ctx) != nil {
-		select {
-		case <-time.After(devPoll):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, devPoll) != nil {
 			return false
 		}
 	}

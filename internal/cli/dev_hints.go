@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/cli/shop"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/system"
@@ -46,9 +47,7 @@ func (d *dev) printHints(ctx context.Context) error {
 		if err := line.show(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(hintInterval):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, hintInterval) != nil {
 			return nil
 		}
 	}

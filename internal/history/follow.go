@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -56,9 +57,7 @@ func Follow(ctx context.Context, store FollowedStore, selection eventstore.Selec
 	f.newest, f.selected.After = selection.After, eventstore.Cursor{}
 	err := f.begin(ctx, last)
 	for err == nil {
-		select {
-		case <-time.After(followInterval):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, followInterval) != nil {
 			return to.Flush()
 		}
 		if err = f.read(ctx); ctx.Err() == nil { // else the read was stopped, which is no error

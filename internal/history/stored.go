@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 const (
@@ -30,10 +31,8 @@ func AwaitStored(ctx context.Context, store RefreshedCounter, ids []string) (mis
 		if err != nil || missing == 0 || time.Now().After(deadline) {
 			return missing, err
 		}
-		select {
-		case <-time.After(storedInterval):
-		case <-ctx.Done():
-			return missing, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, storedInterval); err != nil {
+			return missing, err
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOut
 }
 
 type discardInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body Discard
 }
 

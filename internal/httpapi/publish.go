@@ -39,7 +39,7 @@ func (a *API) registerPublish() {
 }
 
 type publishInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body Publication
 }
 
@@ -112,7 +112,7 @@ func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOut
 const maxBatchBody = 32 << 20
 
 type batchInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	RawBody []byte `contentType:"application/x-ndjson"`
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -21,7 +20,7 @@ func (a *API) registerReload() {
 	}, a.reload)
 }
 
-type reloadInput struct{ routes.IdempotencyKey }
+type reloadInput struct{ operation.IdempotencyKey }
 
 type reloadOutput struct{ Body server.Reloaded }
 

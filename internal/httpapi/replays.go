@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -62,13 +63,8 @@ func (a *API) registerReplays() {
 	}, a.resumeReplay)
 }
 
-// IdempotencyKey is the header with which a repeated request acts once.
-type IdempotencyKey struct {
-	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
-}
-
 type startInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body Replay
 }
 
@@ -232,9 +228,7 @@ func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamRespon
 			if job.State != replayer.Planned && !job.Running(time.Now()) {
 				return nil
 			}
-			select {
-			case <-time.After(watchInterval):
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, watchInterval) != nil {
 				return nil
 			}
 			if job, err = jobs.Job(ctx, job.ID); err != nil {
@@ -277,7 +271,7 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 
 type resumeInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body *struct {
 		StopAfter int `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job again after this many messages"`
 	}

@@ -136,7 +136,7 @@ func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroup
 }
 
 type decideInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body WaitingDecision
 }
 

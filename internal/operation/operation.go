@@ -178,3 +178,8 @@ func bodySchema(of *huma.Operation) *huma.Schema {
 	}
 	return nil
 }
+
+// IdempotencyKey is the header with which a repeated request acts once.
+type IdempotencyKey struct {
+	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
+}

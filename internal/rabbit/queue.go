@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // QueueState is the result of a passive queue declaration.
@@ -129,7 +131,7 @@ func (c *Connection) countAsConsumer(ctx context.Context, name string) (QueueSta
 			return QueueState{}, err
 		}
 		if state.Consumers == 0 {
-			err = wait(s.ctx, certainInterval)
+			err = backoff.Sleep(s.ctx, certainInterval)
 		}
 		if err != nil {
 			return QueueState{}, err
@@ -159,18 +161,9 @@ func (c *Connection) hasConsumer(ctx context.Context, name string) (bool, error)
 		case state.Consumers > 0 && time.Now().After(end):
 			return true, nil
 		}
-		if err := wait(ctx, certainInterval); err != nil {
+		if err := backoff.Sleep(ctx, certainInterval); err != nil {
 			return false, err
 		}
-	}
-}
-
-func wait(ctx context.Context, pause time.Duration) error {
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -126,10 +127,8 @@ func (s setup) emptyFormer(ctx context.Context, r topology.Retirement) (moved ma
 				return moved, deadLettered, err
 			}
 		}
-		select {
-		case <-time.After(emptyPause):
-		case <-ctx.Done():
-			return moved, nil, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, emptyPause); err != nil {
+			return moved, nil, err
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/indexer"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/routes"
@@ -285,9 +286,7 @@ func (s *Server) installTemplates(ctx context.Context) error {
 		if !warned {
 			s.StoreLogger().Warn("waiting for the store; messages stay in their queues", "store", s.settings.Store.URL, "error", err)
 		}
-		select {
-		case <-time.After(installInterval):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, installInterval) != nil {
 			return nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
@@ -82,10 +83,7 @@ func (s *System) awaitOpen(ctx context.Context, conn *rabbit.Connection) error {
 		case hasCause(err) || err.Error() != first.Error():
 			return &BrokerError{fmt.Errorf("connecting to %s: %w", s.settings.AMQP.URL, err)}
 		}
-		select {
-		case <-time.After(dialPoll):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, dialPoll)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -147,10 +148,8 @@ func (m Migration) awaitUnused(ctx context.Context, queue string) (messages int,
 		case time.Since(since) > unusedTimeout:
 			return 0, fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full, tap.limit or tap.queue_type, and run setup again", queue)
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return 0, ctx.Err()
+		if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return 0, err
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -54,21 +55,12 @@ func (r Retirement) Check(ctx context.Context) error {
 			if time.Since(since) > unusedTimeout { // the broker's count of consumers lags
 				return fmt.Errorf("retiring prefix %q: queue %s has a consumer: stop the processes of Watership that use the prefix", r.Former.Prefix, q.Name)
 			}
-			if err := pause(ctx, 100*time.Millisecond); err != nil {
+			if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // queues returns the queues of the former prefix, by their names.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/render/jsondiff"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/retry"
@@ -95,10 +96,8 @@ func (r *run) call(ctx context.Context, c *call) error {
 		case tries == maxTries:
 			return fmt.Errorf("the candidate was unavailable %d times for message %s: %w", tries, c.name(), c.err)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 )
 
@@ -52,10 +53,8 @@ func (c *Client) Adopt(ctx context.Context, r adoptions.Request) (adoptions.Resu
 // end.
 func (c *Client) awaitAdoption(ctx context.Context, path string, a adoptions.Adoption) (adoptions.Adoption, error) {
 	for a.State == adoptions.Running {
-		select {
-		case <-time.After(adoptionPoll):
-		case <-ctx.Done():
-			return a, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, adoptionPoll); err != nil {
+			return a, err
 		}
 		var next adoptions.Adoption
 		if err := c.get(ctx, readTimeout, path, nil, &next); err != nil {

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/system"
@@ -220,10 +221,8 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests || tries == maxRefused {
 			return response, err
 		}
-		select {
-		case <-time.After(max(refused.retryAfter, time.Second)):
-		case <-ctx.Done():
-			return nil, c.away(ctx, context.Cause(ctx))
+		if err := backoff.Sleep(ctx, max(refused.retryAfter, time.Second)); err != nil {
+			return nil, c.away(ctx, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -200,10 +201,7 @@ func (c *Client) Start(ctx context.Context, plan Plan, stopAfter int, progress f
 			break
 		}
 		err = fmt.Errorf("%w\nit is not known whether the job was started: see watership jobs list", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, time.Second)
 	}
 	if err != nil {
 		return replayer.Job{}, err
@@ -260,10 +258,7 @@ func (c *Client) watch(ctx context.Context, before replayer.Job, stopAfter int, 
 		if err == nil && !w.now.Running && (isBegun || time.Since(asked) > beginTimeout) {
 			return w.now.Record, w.result(stopAfter)
 		}
-		select {
-		case <-time.After(watchPause):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, watchPause)
 	}
 }
 

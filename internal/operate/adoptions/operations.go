@@ -9,7 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -55,11 +54,11 @@ type (
 	adoptionOutput struct{ Body Adoption }
 	listOutput     struct{ Body Adoptions }
 	startInput     struct {
-		routes.IdempotencyKey
+		operation.IdempotencyKey
 		Body AdoptionRequest
 	}
 	cancelInput struct {
-		routes.IdempotencyKey
+		operation.IdempotencyKey
 		IDInput
 	}
 )

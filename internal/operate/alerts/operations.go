@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
-	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -55,7 +54,7 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*listOutput, error) 
 }
 
 type testInput struct {
-	subscriptions.IdempotencyKey
+	operation.IdempotencyKey
 	Body struct {
 		Receiver string `json:"receiver,omitempty" maxLength:"100" doc:"Name of the receiver; none: all"`
 	}

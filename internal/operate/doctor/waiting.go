@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -40,10 +41,8 @@ func (d *doctor) stuck(ctx context.Context) ([]string, error) {
 	if len(first) == 0 {
 		return nil, nil
 	}
-	select {
-	case <-time.After(stuckPause):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := backoff.Sleep(ctx, stuckPause); err != nil {
+		return nil, err
 	}
 	second, err := d.management.DeadLettering(ctx, d.VHost)
 	var stuck []string

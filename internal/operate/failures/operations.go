@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -153,7 +152,7 @@ func problemOf(err error) error {
 }
 
 type triageInput struct {
-	subscriptions.IdempotencyKey
+	operation.IdempotencyKey
 	Group string `path:"group" maxLength:"20" doc:"Id of the group"`
 	Body  GroupDecision
 }

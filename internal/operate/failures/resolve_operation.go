@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -17,7 +17,7 @@ import (
 )
 
 type resolveInput struct {
-	subscriptions.IdempotencyKey
+	operation.IdempotencyKey
 	Body Resolve
 }
 

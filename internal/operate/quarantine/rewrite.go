@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
@@ -85,10 +86,8 @@ func (r *Rewrite) replaceAll(ctx context.Context, pending []rewriting) error {
 			return fmt.Errorf("the store would not take %s", wording.Plural(len(pending), "event"))
 		}
 		if try > 0 {
-			select {
-			case <-time.After(busyInterval):
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := backoff.Sleep(ctx, busyInterval); err != nil {
+				return err
 			}
 		}
 		var err error

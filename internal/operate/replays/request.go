@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -165,10 +166,8 @@ func AwaitOutcomes(ctx context.Context, replays interface {
 		if err != nil || outcomes.Handled+outcomes.Failed >= job.Sent || time.Now().After(deadline) {
 			return outcomes, err
 		}
-		select {
-		case <-ctx.Done():
-			return outcomes, ctx.Err()
-		case <-time.After(outcomesInterval):
+		if err := backoff.Sleep(ctx, outcomesInterval); err != nil {
+			return outcomes, err
 		}
 	}
 }

@@ -55,11 +55,6 @@ func Register(set *operation.Set, service Service) {
 	o.registerPolicies(set)
 }
 
-// IdempotencyKey is the header with which a repeated request acts once.
-type IdempotencyKey struct {
-	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
-}
-
 type routesOutput struct{ Body Routes }
 
 type routesInput struct {
@@ -99,7 +94,7 @@ type pauseInput struct {
 }
 
 type pauseAllInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body struct {
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why it is paused"`
 	}
@@ -111,7 +106,7 @@ type resumeRouteInput struct {
 }
 
 type resumeAllInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is resumed"`
 	}

@@ -104,7 +104,7 @@ func (o operations) registerPolicies(set *operation.Set) {
 
 type policyInput struct {
 	Queue string `path:"queue" maxLength:"255" doc:"Queue of another program"`
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body PolicyRequest
 }
 

@@ -38,11 +38,6 @@ func Register(set *operation.Set, a *system.System) {
 	operation.Register(set, op(http.MethodPost, "/{name}/parked/drop", "dropParked", access.Operator, "Drop parked messages from the list"), o.dropParked)
 }
 
-// IdempotencyKey is the header with which a repeated request acts once.
-type IdempotencyKey struct {
-	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
-}
-
 // Subscription is a subscription.
 type Subscription View
 
@@ -111,7 +106,7 @@ func (o operations) get(ctx context.Context, in *NameInput) (*subscriptionOutput
 }
 
 type createInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	Body NewSubscription
 }
 
@@ -151,7 +146,7 @@ func zoneOf(name string) (*time.Location, error) {
 }
 
 type pauseInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	NameInput
 	Body struct {
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why it is paused"`
@@ -163,7 +158,7 @@ func (o operations) pause(ctx context.Context, in *pauseInput) (*subscriptionOut
 }
 
 type actInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	NameInput
 }
 
@@ -176,7 +171,7 @@ func (o operations) skipRemoved(ctx context.Context, in *actInput) (*subscriptio
 }
 
 type rewindInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	NameInput
 	Body struct {
 		To string `json:"to" minLength:"1" maxLength:"600" doc:"start, now, a position, or a time with its zone"`
@@ -214,7 +209,7 @@ func (o operations) parked(ctx context.Context, in *NameInput) (*parkedOutput, e
 }
 
 type positionsInput struct {
-	IdempotencyKey
+	operation.IdempotencyKey
 	NameInput
 	Body struct {
 		Positions []string `json:"positions,omitempty" maxItems:"1000" nullable:"false" doc:"Of parked messages; none: all"`

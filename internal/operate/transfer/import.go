@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -110,10 +111,8 @@ func (i *Import) createAll(ctx context.Context, docs []schemas.Document) error {
 	var err error
 	for try := 0; len(docs) > 0 && try < importTries; try++ {
 		if try > 0 {
-			select {
-			case <-time.After(importInterval):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := backoff.Sleep(ctx, importInterval); err != nil {
+				return err
 			}
 		}
 		var failed *eventstore.Error

@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
@@ -148,10 +149,8 @@ func (c *Connection) lock(ctx context.Context, wait time.Duration, declare func(
 		case time.Now().After(deadline):
 			return ErrLocked
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, lockInterval) != nil {
 			return ErrLocked
-		case <-time.After(lockInterval):
 		}
 	}
 }

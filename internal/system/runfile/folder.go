@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // Folder is a data folder that this process has locked.
@@ -82,10 +84,7 @@ func acquireLock(ctx context.Context, path string) (*os.File, error) {
 			}
 		}
 		_ = file.Close() // the file was removed, or readers had locked it
-		select {
-		case <-time.After(lockRetryInterval):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, lockRetryInterval)
 	}
 	return nil, ctx.Err()
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -103,7 +104,7 @@ func (w *Watcher) Forget(queue string) {
 
 // Watch asks until ctx ends.
 func (w *Watcher) Watch(ctx context.Context) {
-	for sleep(ctx, Every) {
+	for backoff.Sleep(ctx, Every) == nil {
 		w.Check(ctx)
 	}
 }
@@ -158,14 +159,4 @@ func (w *Watcher) set(of *Switch, queue string, paused bool, err error) error {
 		w.Logger.Info("route resumed by an operator", "queue", queue)
 	}
 	return nil
-}
-
-// sleep returns false if ctx ends before d is over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

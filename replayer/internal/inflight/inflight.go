@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // Message is a message to send.
@@ -181,10 +183,8 @@ func (s *Sender[T]) await(ctx context.Context) error {
 		if time.Since(s.progress) > Timeout {
 			return fmt.Errorf("no consumer has reported about any of %d messages in flight for %s: see the queues that they were sent to", len(s.inFlight), Timeout)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

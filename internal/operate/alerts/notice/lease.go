@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // recordKind is the kind of the records with a State, one for each source.
@@ -68,10 +69,8 @@ func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 		} else if version != "" {
 			return state, version, true
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil, "", false
-		case <-time.After(pause):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -332,10 +333,8 @@ func (e Editor) Apply(ctx context.Context, c Change) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		select {
-		case <-time.After(cmp.Or(e.Wait, 200*time.Millisecond)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, cmp.Or(e.Wait, 200*time.Millisecond)); err != nil {
+			return err
 		}
 	}
 }
