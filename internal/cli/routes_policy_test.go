@@ -16,7 +16,7 @@ import (
 // them by another.
 func TestRouteOfAnExistingQueue(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		i := install(t, broker, "http://127.0.0.1:9/")
 		i.serve(t)
 		queue := broker.Queue(t, amqp.Table{"x-queue-type": "quorum"})
@@ -66,14 +66,4 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 		wantRun(t, through("route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
 	})
-}
-
-func TestRoutesOfTheEmbeddedBroker(t *testing.T) {
-	broker := rabbittest.Embedded(t)
-	running := install(t, broker, "http://127.0.0.1:9/")
-	running.must(t, "setup")
-	wantRun(t, running.run(t, "route", "add", broker.Queue(t, nil), "--yes"), 1, "the broker has no policies", "x-dead-letter-exchange "+running.prefix+".retry")
-	i := install(t, rabbittest.Newest(t), "http://127.0.0.1:9/")
-	r := i.run(t, "route", "add", "orders", "--dry-run", "--amqp-url", "embedded://")
-	wantRun(t, r, 2, "the embedded broker has no policies", "x-dead-letter-exchange "+i.prefix+".retry")
 }

@@ -78,9 +78,6 @@ func (p Policies) consumes(queue string) bool {
 }
 
 func (p Policies) editor(queue string) (queuepolicy.Editor, error) {
-	if p.System.Settings().AMQP.URL.IsEmbedded() {
-		return queuepolicy.Editor{}, system.InputError{Err: fmt.Errorf("the embedded broker has no policies: declare queue %s with the argument x-dead-letter-exchange %s", queue, p.System.Topology().Retry())}
-	}
 	management, err := p.System.Management()
 	return queuepolicy.Editor{Management: management, VHost: p.System.VHost(), Topology: p.System.Topology()}, err
 }

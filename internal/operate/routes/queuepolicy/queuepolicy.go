@@ -308,12 +308,7 @@ const applyTimeout = 15 * time.Second
 func (e Editor) Apply(ctx context.Context, c Change) error {
 	switch {
 	case c.Save != nil:
-		err := e.Management.SavePolicy(ctx, e.VHost, *c.Save)
-		if errors.Is(err, rabbit.ErrNotFound) { // RabbitMQ creates it
-			return refusef("declare the queue with the argument x-dead-letter-exchange "+e.Topology.Retry(),
-				"the broker has no policies, as an embedded one: nothing was changed")
-		}
-		if err != nil {
+		if err := e.Management.SavePolicy(ctx, e.VHost, *c.Save); err != nil {
 			return fmt.Errorf("saving policy %q: %w", c.Save.Name, err)
 		}
 	case c.Delete != "":
