@@ -4,11 +4,15 @@ package systemtest
 import (
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // New returns a System with settings as environment variables have them. It ends with the test.
@@ -30,12 +34,14 @@ func New(t testing.TB, environ ...string) *system.System {
 	return s
 }
 
-// Embedded is New with an embedded broker, and with a store in a file whose tables exist.
+// Embedded is New with an embedded broker and its management API, and with a store in a file whose
+// tables exist.
 func Embedded(t testing.TB, environ ...string) (*system.System, rabbittest.Broker) {
 	t.Helper()
 	broker := rabbittest.Embedded(t)
 	s := New(t, append([]string{
-		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"),
+		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + broker.ManagementURL,
+		"WATERSHIP_SOURCE=test", "WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"),
 	}, environ...)...)
 	events, err := s.Store(t.Context())
 	if err == nil {
@@ -45,4 +51,45 @@ func Embedded(t testing.TB, environ ...string) (*system.System, rabbittest.Broke
 		t.Fatal(err)
 	}
 	return s, broker
+}
+
+// Record stores events in their order. Those without an id, a time or a fingerprint get one, and
+// each gets the source and the vhost of the System.
+func Record(t testing.TB, s *system.System, events ...schemas.Event) {
+	t.Helper()
+	store, err := s.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sequence, err := store.HighestSequence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents []schemas.Document
+	for _, e := range events {
+		sequence++
+		e.Sequence, e.Source, e.VHost = sequence, s.Settings().Source, s.VHost()
+		if e.EventID == "" {
+			e.EventID = "event-" + strconv.FormatInt(sequence, 10)
+		}
+		if e.Time.IsZero() {
+			e.Time = time.Now()
+		}
+		if e.Fingerprint == "" {
+			e.Fingerprint = e.Envelope.Fingerprint()
+		}
+		documents = append(documents, s.DocumentFormat().Document(e))
+	}
+	results, err := store.Create(t.Context(), documents)
+	if err == nil {
+		err = store.Refresh(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Status != eventstore.Created {
+			t.Fatalf("%+v", r)
+		}
+	}
 }

@@ -1,0 +1,239 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// allNames returns the names of Watership's queues, with the delay queues of the default policy.
+func allNames() []string {
+	list := names().Queues()
+	for _, delay := range (pipeline.Config{}).Delays() {
+		list = append(list, names().Delay(delay))
+	}
+	return list
+}
+
+// ownQueues returns Watership's queues as setup declares them.
+func ownQueues() (list []rabbit.Queue) {
+	for _, name := range allNames() {
+		list = append(list, rabbit.Queue{Name: name, Type: "quorum"})
+	}
+	return list
+}
+
+// with returns the queues of a list, one of them changed.
+func with(list []rabbit.Queue, name string, change func(*rabbit.Queue)) []rabbit.Queue {
+	for i := range list {
+		if list[i].Name == name {
+			change(&list[i])
+		}
+	}
+	return list
+}
+
+func TestOwnQueues(t *testing.T) {
+	log := names().Log()
+	for name, test := range map[string]struct {
+		queues         []rabbit.Queue
+		verdict        Verdict
+		detail, remedy string
+	}{
+		"all there": {ownQueues(), OK, fmt.Sprintf("%d queues are there and unlimited", len(ownQueues())), ""},
+		"one is missing": {
+			ownQueues()[1:], Error, "missing: " + log, "run watership setup",
+		},
+		"another type": {
+			with(ownQueues(), log, func(q *rabbit.Queue) { q.Type = "classic" }),
+			Error, "of type classic, while the configuration says quorum: " + log, "set topology.queue_type to it",
+		},
+		"down": {
+			with(ownQueues(), log, func(q *rabbit.Queue) { q.State = "down" }), Error, "queue " + log + " is down", "bring back the nodes",
+		},
+		"minority": {
+			with(ownQueues(), log, func(q *rabbit.Queue) { q.State = "minority" }), Error, "queue " + log + " is minority", "bring back the nodes",
+		},
+		"limited by a policy": {
+			with(ownQueues(), log, func(q *rabbit.Queue) {
+				q.Policy, q.Effective = "all", map[string]any{"message-ttl": 1000.0, "delivery-limit": 3.0}
+			}),
+			Error, `policy "all" limits what must not be dropped (delivery-limit 3, message-ttl 1000) in 1 queue: ` + log,
+			`--priority 1 --apply-to queues watership-unlimited '^watership\.' '{"delivery-limit":2147483647}'`,
+		},
+		"limited by an operator policy": {
+			with(ownQueues(), log, func(q *rabbit.Queue) {
+				q.OperatorPolicy, q.Effective = "ops", map[string]any{"expires": 1000.0}
+			}),
+			Error, `operator policy "ops" limits what must not be dropped (expires 1000)`, `narrow the pattern of operator policy "ops"`,
+		},
+		"limited by both": {
+			with(ownQueues(), log, func(q *rabbit.Queue) {
+				q.Policy, q.OperatorPolicy, q.Effective = "all", "ops", map[string]any{"overflow": "drop-head"}
+			}),
+			Error, `policy "all" and operator policy "ops" limits`, `narrow the pattern of operator policy "ops"`,
+		},
+		"a limit that is none": {
+			with(ownQueues(), log, func(q *rabbit.Queue) {
+				q.Policy, q.Effective = "ours", map[string]any{"delivery-limit": float64(unlimited)}
+			}),
+			OK, "are there and unlimited", "",
+		},
+		"a policy without limits": {
+			with(ownQueues(), log, func(q *rabbit.Queue) {
+				q.Policy, q.Effective = "ours", map[string]any{"queue-leader-locator": "balanced"}
+			}),
+			OK, "are there and unlimited", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDoctor(t, settings(t), test.queues...)
+			d.checkOwnQueues()
+			want(t, d.findings, test.verdict, test.detail, test.remedy)
+			if len(d.findings) != 1 {
+				t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
+			}
+		})
+	}
+}
+
+func TestQueuesOfAnotherTypeAreOneFinding(t *testing.T) {
+	d := newDoctor(t, settings(t, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic"), ownQueues()...)
+	d.checkOwnQueues()
+	want(t, d.findings, Error, "of type quorum, while the configuration says classic: ", "delete those that are empty, and run watership setup")
+	if len(d.findings) != 1 {
+		t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
+	}
+}
+
+// tap.queue_type is of the queues of tap copies alone.
+func TestQueuesOfTapCopiesMayHaveAnotherType(t *testing.T) {
+	d := newDoctor(t, settings(t))
+	d.Topology.ClassicIndex = true
+	for _, name := range append(d.Topology.Queues(), allNames()...) {
+		kind := "quorum"
+		if name == d.Topology.Index() || name == d.Topology.IndexLate() {
+			kind = "classic"
+		}
+		d.queues[name] = rabbit.Queue{Name: name, Type: kind}
+	}
+	d.checkOwnQueues()
+	want(t, d.findings, OK, "are there", "")
+	d.queues[d.Topology.Index()] = rabbit.Queue{Name: d.Topology.Index(), Type: "quorum"}
+	d.checkOwnQueues()
+	want(t, d.findings, Error, "of type quorum, while the configuration says classic: "+d.Topology.Index(), "")
+}
+
+// The remedy is a policy that wins against the one that limits.
+func TestTheRemedyHasAHigherPriority(t *testing.T) {
+	limited := with(ownQueues(), names().Log(), func(q *rabbit.Queue) { q.Policy, q.Effective = "all", map[string]any{"max-length": 5.0} })
+	d := newDoctor(t, settings(t), limited...)
+	d.policies = []rabbit.Policy{{Name: "other", Priority: 9}, {Name: "all", Priority: 4}}
+	d.checkOwnQueues()
+	want(t, d.findings, Error, "max-length 5", "--priority 5 ")
+}
+
+// Queues with the same limits are one finding, which names the first ten.
+func TestLimitedQueuesAreOneFindingForEachPolicy(t *testing.T) {
+	list := ownQueues()
+	for i := range list {
+		list[i].Policy, list[i].Effective = "all", map[string]any{"max-length": 5.0}
+	}
+	list[0].Policy = "another"
+	d := newDoctor(t, settings(t), list...)
+	d.checkOwnQueues()
+	if len(d.findings) != 2 {
+		t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
+	}
+	want(t, d.findings, Error, `policy "another"`, "")
+	want(t, d.findings, Error, fmt.Sprintf(`policy "all" limits what must not be dropped (max-length 5) in %d queues`, len(list)-1), "")
+}
+
+func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
+	retry := map[string]any{"x-dead-letter-exchange": "anywhere"}
+	for name, test := range map[string]struct {
+		queue   rabbit.Queue
+		version string
+		want    string // "": none
+	}{
+		"the default since 4.0":     {rabbit.Queue{Type: "quorum"}, "4.0.5", "drops a message after 20 deliveries"},
+		"the default before":        {rabbit.Queue{Type: "quorum"}, "3.13.7", ""},
+		"a classic queue":           {rabbit.Queue{Type: "classic"}, "4.0.5", ""},
+		"an argument":               {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-delivery-limit": 7.0}}, "4.0.5", "drops a message after 7 deliveries"},
+		"a policy":                  {rabbit.Queue{Type: "quorum", Effective: map[string]any{"delivery-limit": 6.0}}, "3.10.0", "drops a message after 6 deliveries"},
+		"the lower one":             {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-delivery-limit": 7.0}, Effective: map[string]any{"delivery-limit": 6.0}}, "4.0.5", "drops a message after 6 deliveries"},
+		"negative is none since 4":  {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-delivery-limit": -1.0}}, "4.0.5", ""},
+		"negative is zero before":   {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-delivery-limit": -1.0}}, "3.13.7", "drops a message after 0 deliveries"},
+		"with dead letters":         {rabbit.Queue{Type: "quorum", Arguments: retry}, "4.0.5", ""},
+		"dead letters by a policy":  {rabbit.Queue{Type: "quorum", Effective: map[string]any{"dead-letter-exchange": "x"}}, "4.0.5", ""},
+		"a stream has no consumers": {rabbit.Queue{Type: "stream"}, "4.0.5", "is a stream, whose route would skip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.queue.Name = "orders"
+			d := newDoctor(t, settings(t, oneRoute), test.queue)
+			d.version = test.version
+			d.checkRouteQueues()
+			if test.want == "" {
+				want(t, d.findings, OK, "1 queue, none of which drops messages", "")
+				return
+			}
+			want(t, d.findings, Error, "queue orders "+test.want, "")
+		})
+	}
+}
+
+func TestTheRemedyOfADroppingRouteIsAPolicyForItsQueueAlone(t *testing.T) {
+	d := newDoctor(t, settings(t, strings.ReplaceAll(oneRoute, "orders", "eu.orders")), rabbit.Queue{Name: "eu.orders", Type: "quorum", Policy: "all"})
+	d.policies = []rabbit.Policy{{Name: "all", Priority: 2}}
+	d.checkRouteQueues()
+	want(t, d.findings, Error, "queue eu.orders drops",
+		`rabbitmqctl set_policy --vhost / --priority 3 --apply-to queues eu.orders-dead-letters '^eu\.orders$' '{"dead-letter-exchange":"watership.retry"}'`)
+}
+
+func TestWithoutRoutesNothingIsSaidOfThem(t *testing.T) {
+	d := newDoctor(t, settings(t))
+	d.checkRouteQueues()
+	if len(d.findings) != 0 {
+		t.Error(text(d.findings))
+	}
+}
+
+// A route without a handler is for the queue of another program.
+func TestQueuesOfOtherPrograms(t *testing.T) {
+	for name, test := range map[string]struct {
+		queues         []rabbit.Queue
+		detail, remedy string
+	}{
+		"missing":             {nil, "is missing, which the program that consumes it declares", "start that program"},
+		"without dead letter": {[]rabbit.Queue{{Name: "invoices"}}, "has no dead-letter exchange", "run watership routes add invoices, or take it out of routes"},
+		"a stream":            {[]rabbit.Queue{{Name: "invoices", Type: "stream"}}, "is a stream, which has no dead letters", "name a queue of another type"},
+		"elsewhere": {
+			[]rabbit.Queue{{Name: "invoices", Arguments: map[string]any{"x-dead-letter-exchange": "dlx"}}},
+			"has the dead-letter exchange dlx", "give it the dead-letter exchange watership.retry",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDoctor(t, settings(t, "WATERSHIP_ROUTES=[{queue: invoices}]"), test.queues...)
+			d.checkRouteQueues()
+			want(t, d.findings, Warning, "queue invoices "+test.detail, test.remedy)
+		})
+	}
+}
+
+func TestAQueueOfAnotherProgramWhoseDeadLettersArriveIsFine(t *testing.T) {
+	d := newDoctor(t, settings(t, "WATERSHIP_ROUTES=[{queue: invoices}]"),
+		rabbit.Queue{Name: "invoices", Type: "quorum", Effective: map[string]any{"dead-letter-exchange": "watership.retry"}})
+	d.checkRouteQueues()
+	want(t, d.findings, OK, "1 queue", "")
+}
+
+func TestFindingsNameTheFirstOfManyQueues(t *testing.T) {
+	for n, want := range map[int]string{0: "", 1: "a", 2: "a, b", 3: "a, b and 1 more", 5: "a, b and 3 more"} {
+		if got := firstOf(2, strings.Split("abcde", "")[:n]); got != want {
+			t.Errorf("%d names: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/systemtest"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// site is a System on an embedded broker and store with what doctor checks of it.
+type site struct {
+	Config
+	system  *system.System
+	broker  rabbittest.Broker
+	channel *amqp.Channel
+}
+
+// newSite returns a site on which nothing is set up.
+func newSite(t *testing.T, environ ...string) *site {
+	t.Helper()
+	sys, broker := systemtest.Embedded(t, environ...)
+	handlers := routes.Handlers(sys)
+	service := routes.Service{System: sys}
+	return &site{system: sys, broker: broker, channel: broker.Channel(t), Config: Config{
+		Settings: sys.Settings(), Topology: sys.Topology(), Pipeline: handlers, Login: sys.Login(), VHost: sys.VHost(),
+		Client: http.DefaultClient, StoreKind: "SQLite", Timeout: 10 * time.Second,
+		Files:         func() error { return nil },
+		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return sys.Dial(ctx) },
+		Management:    sys.Management,
+		OpenStore:     func(ctx context.Context) (Store, error) { return sys.Store(ctx) },
+		Ready:         func(context.Context) (string, error) { return "", nil },
+		Routes:        func(ctx context.Context) ([]routes.State, error) { return service.States(ctx, false) },
+		Subscriptions: sys.Subscriptions,
+	}}
+}
+
+// newSetUpSite returns a site whose topology is declared.
+func newSetUpSite(t *testing.T, environ ...string) *site {
+	t.Helper()
+	s := newSite(t, environ...)
+	s.setUp(t)
+	return s
+}
+
+func (s *site) setUp(t *testing.T) {
+	t.Helper()
+	if err := pipeline.Declare(t.Context(), s.Pipeline); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must fails the test on an error of the broker.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer has the management API answer a path with a JSON text. Other paths are answered as before.
+func (s *site) answer(t *testing.T, path, body string) {
+	t.Helper()
+	address, err := url.Parse(s.broker.ManagementURL)
+	must(t, err)
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: address.Scheme, Host: address.Host})
+	before := s.Management
+	forward.Director = func(r *http.Request) { r.URL.Scheme, r.URL.Host, r.Host = address.Scheme, address.Host, address.Host }
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.TrimPrefix(r.URL.EscapedPath(), "/api/") == path {
+			_, _ = w.Write([]byte(body))
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	if _, err := before(); err != nil {
+		t.Fatal(err)
+	}
+	there, err := url.Parse(proxy.URL)
+	must(t, err)
+	there.User = address.User
+	s.broker.ManagementURL = there.String() // a further answer is in front of this one
+	s.Management = func() (*rabbit.Management, error) { return rabbit.NewManagement(there.String(), nil) }
+}
+
+// of returns the findings of one check, in order.
+func of(check string, findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Check != check })
+}
+
+// want checks that a finding has a verdict, a part of the detail and a part of the remedy.
+func want(t *testing.T, findings []Finding, v Verdict, detail, remedy string) {
+	t.Helper()
+	for _, f := range findings {
+		if f.Verdict == v && strings.Contains(f.Detail, detail) && strings.Contains(f.Remedy, remedy) {
+			return
+		}
+	}
+	t.Errorf("no %s with %q and the remedy %q in\n%s", v, detail, remedy, text(findings))
+}
+
+// wantNone checks that no finding has a part of a detail.
+func wantNone(t *testing.T, findings []Finding, detail string) {
+	t.Helper()
+	for _, f := range findings {
+		if strings.Contains(f.Detail, detail) {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func text(findings []Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		b.WriteString(string(f.Verdict) + " " + f.Check + ": " + f.Detail + " -> " + f.Remedy + "\n")
+	}
+	return b.String()
+}
+
+// settings returns a configuration of environment variables.
+func settings(t *testing.T, environ ...string) config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Sources{Environ: environ})
+	must(t, err)
+	return cfg
+}
+
+// newDoctor returns a doctor without servers, with the queues that RabbitMQ would list.
+func newDoctor(t *testing.T, cfg config.Config, queues ...rabbit.Queue) *doctor {
+	t.Helper()
+	d := &doctor{Config: Config{Settings: cfg, VHost: "/", Login: "guest"}, version: "4.3.0", queues: map[string]rabbit.Queue{}}
+	for _, queue := range queues {
+		d.queues[queue.Name] = queue
+	}
+	return d
+}
+
+// names of the default prefix.
+func names() schemas.Topology { return schemas.Topology{} }
