@@ -1,0 +1,146 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/subscription"
+)
+
+// as returns a context of a caller with a role that may use some queues; none: all.
+func as(t *testing.T, role access.Role, queues ...string) context.Context {
+	t.Helper()
+	return access.NewContext(t.Context(), access.Identity{Name: "ann", Role: role, Queues: queues})
+}
+
+func wantStatus(t *testing.T, err error, status int) {
+	t.Helper()
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Status != status {
+		t.Errorf("%v, want the status %d", err, status)
+	}
+}
+
+func newRequest(r Request) *createInput { return &createInput{Body: NewSubscription{Request: r}} }
+
+func TestAURLNeedsAnAdmin(t *testing.T) {
+	o := operations{newService(t)}
+	request := newRequest(Request{Name: "a", From: "now", URL: "https://93.184.215.14/"})
+	_, err := o.create(as(t, access.Operator), request)
+	wantStatus(t, err, http.StatusForbidden)
+	if _, err := o.create(as(t, access.Admin), request); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACallerNeedsTheQueueOfTheTarget(t *testing.T) {
+	o := operations{newService(t)}
+	_, err := o.create(as(t, access.Operator, "mine"), newRequest(Request{Name: "a", From: "now", Queue: "theirs"}))
+	wantStatus(t, err, http.StatusForbidden)
+	if _, err := o.create(as(t, access.Operator, "mine"), newRequest(Request{Name: "a", From: "now", Queue: "mine"})); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestZonesOfTimes(t *testing.T) {
+	o := operations{newService(t)}
+	for zone, good := range map[string]bool{"": true, "+02:00": true, "Europe/Berlin": true, "Mars/Olympus": false} {
+		request := newRequest(Request{Name: "z" + string(rune('a'+len(zone))), From: "now", Queue: "q"})
+		request.Body.Zone = zone
+		_, err := o.create(as(t, access.Admin), request)
+		if good && err != nil {
+			t.Errorf("%q: %v", zone, err)
+		} else if !good {
+			wantStatus(t, err, http.StatusBadRequest)
+		}
+	}
+}
+
+// To a caller, a subscription of others is one that does not exist.
+func TestSubscriptionsOfOthersAreInvisible(t *testing.T) {
+	o := operations{newService(t)}
+	o.subscribe(t, "all")
+	limited, name := as(t, access.Operator, "mine"), NameInput{"all"}
+	pausing := &pauseInput{NameInput: name}
+	pausing.Body.Reason = "x"
+	rewinding := &rewindInput{NameInput: name}
+	rewinding.Body.To = "start"
+	for what, do := range map[string]func() error{
+		"get":    func() error { _, err := o.get(limited, &name); return err },
+		"pause":  func() error { _, err := o.pause(limited, pausing); return err },
+		"resume": func() error { _, err := o.resume(limited, &actInput{NameInput: name}); return err },
+		"skip":   func() error { _, err := o.skipRemoved(limited, &actInput{NameInput: name}); return err },
+		"rewind": func() error { _, err := o.rewind(limited, rewinding); return err },
+		"delete": func() error { _, err := o.delete(limited, &actInput{NameInput: name}); return err },
+		"parked": func() error { _, err := o.parked(limited, &name); return err },
+		"retry":  func() error { _, err := o.retryParked(limited, &positionsInput{NameInput: name}); return err },
+		"drop":   func() error { _, err := o.dropParked(limited, &positionsInput{NameInput: name}); return err },
+	} {
+		var none *subscription.NotFoundError
+		if err := do(); !errors.As(err, &none) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	list, err := o.list(limited, nil)
+	if err != nil || len(list.Body.Subscriptions) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if v, err := o.Show(t.Context(), "all"); err != nil || v.State != "active" {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestCallersSeeTheirSubscriptions(t *testing.T) {
+	o := operations{newService(t)}
+	mine := as(t, access.Operator, "mine")
+	_, err := o.create(mine, newRequest(Request{Name: "own", From: "now", Queue: "mine"}))
+	must(t, err)
+	o.subscribe(t, "all")
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		want int
+	}{"limited": {mine, 1}, "without limits": {as(t, access.Viewer), 2}, "nobody": {t.Context(), 0}} {
+		if list, err := o.list(test.ctx, nil); err != nil || len(list.Body.Subscriptions) != test.want {
+			t.Errorf("%s: %+v, %v", name, list, err)
+		}
+	}
+}
+
+func TestOperationsChangeASubscription(t *testing.T) {
+	o, admin := operations{newService(t)}, as(t, access.Admin)
+	o.subscribe(t, "all")
+	pausing := &pauseInput{NameInput: NameInput{"all"}}
+	pausing.Body.Reason = "holiday"
+	if out, err := o.pause(admin, pausing); err != nil || out.Body.State != "paused" || out.Body.ChangedBy != "ann" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if out, err := o.resume(admin, &actInput{NameInput: NameInput{"all"}}); err != nil || out.Body.State != "active" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := o.delete(admin, &actInput{NameInput: NameInput{"all"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOperationsOnParkedMessages(t *testing.T) {
+	o, admin := operations{newService(t)}, as(t, access.Admin)
+	o.subscribe(t, "all")
+	first := o.park(t, "all", 1)
+	o.park(t, "all", 2)
+	list, err := o.parked(admin, &NameInput{"all"})
+	if err != nil || len(list.Body.Parked) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	some := &positionsInput{NameInput: NameInput{"all"}}
+	some.Body.Positions = []string{first}
+	if out, err := o.retryParked(admin, some); err != nil || out.Body.Changed != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if out, err := o.dropParked(admin, &positionsInput{NameInput: NameInput{"all"}}); err != nil || out.Body.Changed != 2 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
