@@ -1,0 +1,291 @@
+package replays
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/systemtest"
+	"github.com/watershipmq/watership/replayer"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantStatus(t *testing.T, err error, status int, detail string) {
+	t.Helper()
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, detail) || p.Remedy == "" {
+		t.Errorf("%+v, want the status %d and %q", err, status, detail)
+	}
+}
+
+// save stores a job.
+func save(t *testing.T, sys *system.System, job replayer.Job) {
+	t.Helper()
+	store, err := sys.Store(t.Context())
+	must(t, err)
+	document, err := json.Marshal(job)
+	must(t, err)
+	_, err = store.CreateJob(t.Context(), job.ID, document)
+	must(t, err)
+}
+
+// newReplays returns the replayer of a System, and the System.
+func newReplays(t *testing.T) (*replayer.Replayer, *system.System) {
+	t.Helper()
+	sys, _ := systemtest.Embedded(t)
+	replays, err := Replayer(t.Context(), sys)
+	must(t, err)
+	return replays, sys
+}
+
+// caller returns a context of a caller without limits.
+func caller(t *testing.T, name string) context.Context {
+	t.Helper()
+	return access.NewContext(t.Context(), access.Identity{Name: name, Method: access.ByToken, Role: access.Admin})
+}
+
+func TestTheJSONOfAJob(t *testing.T) {
+	now := time.Now().UTC()
+	job := replayer.Job{
+		ID: "j", State: replayer.Paused, Query: "*", Operator: "ann", Reason: "fixed", Total: 5, Sent: 2, Failed: 1, Created: now, Updated: now,
+		Target: replayer.Target{Kind: replayer.ToQueue, Queue: "q"}, DropReplyTo: true,
+		Failures: []replayer.Failure{{EventID: "e", Message: "m", Reason: "no body"}},
+	}
+	got := NewJob(job)
+	if got.ID != "j" || got.State != replayer.Paused || got.Running || !got.CanResume || got.Target.Queue != "q" || got.Changes.KeepReplyTo {
+		t.Errorf("%+v", got)
+	}
+	if diff := cmp.Diff([]SendFailure{{"e", "m", "no body"}}, got.Failures); diff != "" {
+		t.Error(diff)
+	}
+	if got.DSL != nil || got.Started != nil || got.Ended != nil {
+		t.Errorf("it has not started: %+v", got)
+	}
+}
+
+func TestTimesOfAJob(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+	got := NewJob(replayer.Job{State: replayer.Done, Started: at, Ended: at.Add(time.Hour), DSL: json.RawMessage(`{}`)})
+	if !got.Started.Equal(at) || !got.Ended.Equal(at.Add(time.Hour)) || got.DSL == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A job is resumed unless it has ended, or a process that is alive runs it.
+func TestJobsThatCanBeResumed(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		state           replayer.State
+		updated         time.Time
+		resume, running bool
+	}{
+		"planned":       {replayer.Planned, now, true, false},
+		"running":       {replayer.Running, now, false, true},
+		"left by a run": {replayer.Running, now.Add(-time.Hour), true, false},
+		"paused":        {replayer.Paused, now, true, false},
+		"done":          {replayer.Done, now, false, false},
+		"cancelled":     {replayer.Cancelled, now, false, false},
+	} {
+		if got := NewJob(replayer.Job{State: test.state, Updated: test.updated}); got.CanResume != test.resume || got.Running != test.running {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestWhyAJobThatHasEndedIsNotResumed(t *testing.T) {
+	for state, want := range map[replayer.State]string{
+		replayer.Cancelled: "job j is cancelled, which cannot be undone: start another replay", replayer.Done: "job j is done: there is nothing left to do",
+	} {
+		if got := EndedText(replayer.Job{ID: "j", State: state}); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", state, got)
+		}
+	}
+}
+
+func TestTargetsTravelAsJSON(t *testing.T) {
+	key := "k"
+	for _, target := range []replayer.Target{
+		{Kind: replayer.ToOrigin}, {Kind: replayer.ToFailedQueue}, {Kind: replayer.ToQueue, Queue: "q"}, {Kind: replayer.ToExchange, Exchange: "x", Key: &key},
+	} {
+		if got := TargetOf(target).Replayer(); !got.Equal(target) {
+			t.Errorf("%+v, want %+v", got, target)
+		}
+	}
+}
+
+func TestChangesTravelAsJSON(t *testing.T) {
+	changes := Changes{
+		SetHeaders: []string{"a=1"}, RemoveHeaders: []string{"b"}, ClearHeaders: true, KeepHeaders: []string{"c"},
+		SetProperties: []string{"type=x"}, RemoveProperties: []string{"app_id"}, KeepReplyTo: true,
+	}
+	if diff := cmp.Diff(changes, ChangesOf(replayer.Job{Changes: changes.Edits()})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Headers to keep are those that stay when the others are removed.
+func TestHeadersToKeepRemoveTheOthers(t *testing.T) {
+	if !(Changes{KeepHeaders: []string{"c"}}).Edits().Clear {
+		t.Error("the others stay")
+	}
+	if (Changes{}).Edits().Clear {
+		t.Error("all headers are removed")
+	}
+}
+
+func TestSchedulesTravelAsJSON(t *testing.T) {
+	want := Schedule{Pace: 2, MaxGapSeconds: 1.5, InFlight: 3, Order: replayer.ByStream, OnFailure: replayer.GoOn}
+	var job replayer.Job
+	want.Apply(&job)
+	if job.MaxGap != 1500*time.Millisecond {
+		t.Errorf("%s", job.MaxGap)
+	}
+	if diff := cmp.Diff(want, ScheduleOf(job)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// To stop is what a stream does unless it is told otherwise, so jobs do not keep it.
+func TestAStreamThatStopsIsTheDefault(t *testing.T) {
+	var job replayer.Job
+	Schedule{OnFailure: "stop"}.Apply(&job)
+	if job.OnFailure != "" {
+		t.Errorf("%q", job.OnFailure)
+	}
+}
+
+func TestSchedulesInWords(t *testing.T) {
+	for want, s := range map[string]Schedule{
+		"": {},
+		"sent with the spacing of the events, 2.5x as fast":                               {Pace: 2.5},
+		"at most 1m30s between two messages":                                              {MaxGapSeconds: 90},
+		"at most 7 in flight until their consumers report":                                {InFlight: 7},
+		"each stream in order, as its messages are handled":                               {Order: replayer.ByStream},
+		"streams go on after a failure":                                                   {OnFailure: replayer.GoOn},
+		"sent with the spacing of the events, 1x as fast|at most 1s between two messages": {Pace: 1, MaxGapSeconds: 1},
+	} {
+		if got := strings.Join(Words(s), "|"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestKeysOfRequests(t *testing.T) {
+	ann, request := NewKey(caller(t, "ann"), "k-1", "a request"), "a request"
+	if NewKey(caller(t, "ann"), "", request) != (Key{}) {
+		t.Error("a request without a header has a key")
+	}
+	if NewKey(caller(t, "ann"), "k-1", request) != ann {
+		t.Error("a repeated request has another key")
+	}
+	if other := NewKey(caller(t, "bob"), "k-1", request); other.Text == ann.Text || other.Digest != ann.Digest {
+		t.Errorf("two callers share a key: %+v", other)
+	}
+	if other := NewKey(caller(t, "ann"), "k-1", "another"); other.Text != ann.Text || other.Digest == ann.Digest {
+		t.Errorf("two requests are one: %+v", other)
+	}
+}
+
+func TestARepeatedRequestFindsItsJob(t *testing.T) {
+	replays, sys := newReplays(t)
+	ctx := caller(t, "ann")
+	key := NewKey(ctx, "k-1", "a request")
+	if job, err := key.Find(ctx, replays); err != nil || job.ID != "" {
+		t.Errorf("%+v, %v", job, err)
+	}
+	save(t, sys, replayer.Job{ID: "other", Query: "*", Created: time.Now()})
+	save(t, sys, replayer.Job{ID: "mine", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()})
+	if job, err := key.Find(ctx, replays); err != nil || job.ID != "mine" {
+		t.Errorf("%+v, %v", job, err)
+	}
+	if job, err := (Key{}).Find(ctx, replays); err != nil || job.ID != "" {
+		t.Errorf("without a key: %+v, %v", job, err)
+	}
+}
+
+func TestAKeyIsForgottenAfterADay(t *testing.T) {
+	replays, sys := newReplays(t)
+	ctx := caller(t, "ann")
+	key := NewKey(ctx, "k-1", "a request")
+	save(t, sys, replayer.Job{ID: "old", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now().Add(-KeyAge - time.Minute)})
+	if job, err := key.Find(ctx, replays); err != nil || job.ID != "" {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+func TestAKeyIsForOneRequest(t *testing.T) {
+	replays, sys := newReplays(t)
+	ctx := caller(t, "ann")
+	key := NewKey(ctx, "k-1", "a request")
+	save(t, sys, replayer.Job{ID: "mine", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()})
+	_, err := NewKey(ctx, "k-1", "another").Find(ctx, replays)
+	wantStatus(t, err, http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request")
+	limited := access.NewContext(t.Context(), access.Identity{Name: "ann", Method: access.ByToken, Role: access.Admin, Queues: []string{"orders"}})
+	_, err = key.Find(limited, replays)
+	wantStatus(t, err, http.StatusUnprocessableEntity, "or with other permissions")
+}
+
+// Two processes may create a job for one key at the same time: the older one runs.
+func TestOneJobOfTwoRuns(t *testing.T) {
+	replays, sys := newReplays(t)
+	ctx := caller(t, "ann")
+	key := NewKey(ctx, "k-1", "a request")
+	older := replayer.Job{ID: "a", State: replayer.Planned, Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now().Add(-time.Second)}
+	newer := older
+	newer.ID, newer.Created = "b", time.Now()
+	save(t, sys, older)
+	save(t, sys, newer)
+	for _, created := range []replayer.Job{older, newer} {
+		if got, err := key.Settle(ctx, replays, created); err != nil || got.ID != "a" {
+			t.Errorf("%s: %+v, %v", created.ID, got, err)
+		}
+	}
+	if job, err := replays.Job(ctx, "b"); err != nil || job.State != replayer.Cancelled || job.Problem != "a repeated request: see job a" {
+		t.Errorf("%+v, %v", job, err)
+	}
+	if job, err := replays.Job(ctx, "a"); err != nil || job.State != replayer.Planned {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+func TestARunnerThatHasStoppedStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := NewRunner(nil).Start(t.Context(), replayer.Job{ID: "j"}, 0)
+		wantStatus(t, err, http.StatusServiceUnavailable, "the server is stopping, so job j was not started")
+	})
+}
+
+// An error that leaves no trace in the job is in the log.
+func TestAJobThatDoesNotStartIsLogged(t *testing.T) {
+	sys, _ := systemtest.Embedded(t)
+	runner := NewRunner(sys)
+	ctx, stop := context.WithCancel(t.Context())
+	var log bytes.Buffer
+	var running sync.WaitGroup
+	running.Go(func() { runner.Run(ctx, slog.New(slog.NewTextHandler(&log, nil))) })
+	must(t, runner.Start(t.Context(), replayer.Job{ID: "nobody"}, 0))
+	stop()
+	running.Wait()
+	if !strings.Contains(log.String(), "a job did not start: resume it") || !strings.Contains(log.String(), "job=nobody") {
+		t.Errorf("%s", log.String())
+	}
+}
