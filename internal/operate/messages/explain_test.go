@@ -147,6 +147,44 @@ func TestMessagesAreExplained(t *testing.T) {
 	}
 }
 
+// failedAt is the failure of an attempt at a queue.
+func failedAt(queue string) schemas.Event {
+	return schemas.Event{Action: schemas.RetryScheduled, State: schemas.State{Queue: queue}}
+}
+
+func TestTheMessagesWithAnIDAreExplained(t *testing.T) {
+	for name, test := range map[string]struct {
+		lives []Life
+		queue string
+		want  int // explanations; 0: an error
+	}{
+		"one":             {[]Life{life(failedAt("orders"))}, "", 1},
+		"two":             {[]Life{life(failedAt("orders")), life(failedAt("orders"), failedAt("orders"))}, "", 2},
+		"one has not":     {[]Life{life(failedAt("orders")), life()}, "", 1},
+		"of one queue":    {[]Life{life(failedAt("orders")), life(failedAt("foreign"))}, "foreign", 1},
+		"of no queue":     {[]Life{life(failedAt("orders"))}, "elsewhere", 0},
+		"without failure": {[]Life{life()}, "", 0},
+		"none":            {nil, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			find := func(context.Context, string) ([]Life, error) { return test.lives, nil }
+			list, err := policies().Explain(t.Context(), Request{ID: "m", Queue: test.queue}, find, now.Add(time.Minute))
+			var none *NoFailureError
+			if len(list) != test.want || (test.want == 0) != errors.As(err, &none) {
+				t.Errorf("%+v, %v", list, err)
+			}
+		})
+	}
+}
+
+func TestAnErrorOfTheStoreIsNoMissingFailure(t *testing.T) {
+	away := errors.New("no answer")
+	_, err := policies().Explain(t.Context(), Request{ID: "m"}, func(context.Context, string) ([]Life, error) { return nil, away }, now)
+	if !errors.Is(err, away) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestRequestsAreChecked(t *testing.T) {
 	for want, r := range map[string]Request{
 		"expected the queue of the error":                  {Error: Error{"", "x"}},
