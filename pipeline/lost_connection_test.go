@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +49,25 @@ func TestBindingThatFails(t *testing.T) {
 		}
 		fails.Store(false)
 	})
+}
+
+// A pipeline ends although a consumer that begins waits for the connection that declares its queue.
+func TestStopWithoutTheConnectionThatDeclares(t *testing.T) {
+	b := rabbittest.Newest(t)
+	queue, proxy := rabbittest.Name(t), b.NamedProxy(t)
+	r := start(t, b, func(c *Config) {
+		c.URL = proxy.URL
+		c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
+	})
+	proxy.Refuse("watership declaring")
+	rabbittest.Eventually(t, "the loss", func() bool { return r.pipeline.declaring.Err() != nil })
+	proxy.Close("watership consuming")
+	rabbittest.Eventually(t, "consumers wait for their queues", func() bool {
+		return strings.Contains(stacks(), "pipeline.queueBuilder.BuildTopology") && r.pipeline.consuming.Err() == nil
+	})
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A lost connection has one line of the log, whatever was in flight on it.

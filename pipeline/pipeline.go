@@ -296,15 +296,19 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 func (p *Pipeline) close() error {
 	defer p.goroutines.Close()
-	errs := make([]error, len(p.publishers), len(p.publishers)+len(p.connections))
+	errs := make([]error, len(p.publishers))
 	var closing sync.WaitGroup
 	for i, publisher := range p.publishers {
 		closing.Go(func() { errs[i] = publisher.Close() })
 	}
 	closing.Wait()
-	for _, connection := range p.connections {
-		errs = append(errs, connection.Close())
+	// At once, since a consumer that begins waits for the connection that declares its queue.
+	closed := make([]error, len(p.connections))
+	for i, connection := range p.connections {
+		closing.Go(func() { closed[i] = connection.Close() })
 	}
+	closing.Wait()
+	errs = append(errs, closed...)
 	for _, places := range p.places {
 		places.Wait()
 	}

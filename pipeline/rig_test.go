@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,7 +128,7 @@ func (r *rig) run() {
 		case <-ended:
 			return result
 		case <-time.After(rabbittest.Timeout):
-			r.t.Error("the pipeline does not end")
+			r.t.Errorf("the pipeline does not end; goroutines:\n%s", stacks())
 			return nil
 		}
 	}
@@ -146,6 +148,13 @@ func (r *rig) run() {
 	case <-time.After(rabbittest.Timeout):
 		r.t.Fatal("the pipeline does not run")
 	}
+}
+
+// stacks returns the stacks of all goroutines.
+func stacks() string {
+	var b strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
+	return b.String()
 }
 
 // follow consumes a queue, such as the log, and calls each for every delivery.

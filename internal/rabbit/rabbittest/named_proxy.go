@@ -17,6 +17,7 @@ type NamedProxy struct {
 
 	mu     sync.Mutex // guards the fields below
 	cut    bool
+	refuse string              // the name of connections that are closed
 	names  map[net.Conn]string // of open connections of clients
 	closed sync.WaitGroup
 }
@@ -57,6 +58,14 @@ func (p *NamedProxy) Close(name string) (n int) {
 	return p.closeAll(func(other string) bool { return other == name })
 }
 
+// Refuse closes the connections with a name, and those to come.
+func (p *NamedProxy) Refuse(name string) {
+	p.mu.Lock()
+	p.refuse = name
+	p.mu.Unlock()
+	p.Close(name)
+}
+
 // Cut closes all connections, and those to come.
 func (p *NamedProxy) Cut() {
 	p.mu.Lock()
@@ -81,7 +90,7 @@ func (p *NamedProxy) setName(client net.Conn, name string) (open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.names[client] = name
-	return !p.cut
+	return !p.cut && (name == "" || name != p.refuse)
 }
 
 func (p *NamedProxy) forward(client net.Conn) {
@@ -110,7 +119,9 @@ func (p *NamedProxy) forward(client net.Conn) {
 		_, _ = server.Write(start[len(start) : len(start)+n])
 		start = start[:len(start)+n]
 		if name, found := connectionName(start); found {
-			p.setName(client, name)
+			if !p.setName(client, name) {
+				client.Close()
+			}
 			break
 		}
 		if err != nil {
