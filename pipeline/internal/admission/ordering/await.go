@@ -26,6 +26,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 		return Alone
 	}
 	l := t.line
+	t.failEarly()
 	w := wait{Ticket: t, first: first, began: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
 	switch blocked, _, _ := w.blocked(ctx); {
 	case !l.now().Before(w.end):
@@ -116,9 +117,9 @@ func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct
 // earlier reports whether the process knows an earlier message that is not handled. unsure is
 // whether all of them are elsewhere, and their failures long enough ago to be in the store.
 //
-// A queue may return messages in another order, as a quorum queue does after a lost connection. Then
-// one that arrived earlier may wait for this one, elsewhere and alone. So once another message of the key was
-// handled, this one passes those that are alone.
+// Messages may arrive in another order than that of their key, such as those that were requeued. Then
+// one that arrived earlier may wait for this one. So once another message of the key was handled, this
+// one passes those that wait elsewhere and alone, and those that have failed early since.
 func (t *Ticket) earlier() (known, unsure, passed bool, changed <-chan struct{}) {
 	l := t.line
 	l.mu.Lock()
@@ -136,7 +137,7 @@ func (t *Ticket) earlier() (known, unsure, passed bool, changed <-chan struct{})
 			delete(k.messages, fingerprint)
 			continue
 		}
-		if other.alone && k.handled > t.seen {
+		if (other.alone || other.early > k.handled) && k.handled > t.seen {
 			passed = true
 			continue
 		}
@@ -155,5 +156,16 @@ func (t *Ticket) leaveAlone() {
 	if k, m := t.message(); m != nil {
 		m.alone = true
 		k.announce()
+	}
+}
+
+// failEarly records that the attempt of the message failed since an earlier one is not handled.
+func (t *Ticket) failEarly() {
+	t.line.mu.Lock()
+	defer t.line.mu.Unlock()
+	if k, m := t.message(); m != nil && m.early <= t.seen {
+		if m.early = t.seen + 1; t.seen > 0 { // or no other one may pass it
+			k.announce()
+		}
 	}
 }

@@ -74,6 +74,7 @@ type message struct {
 	inside  int   // deliveries that the process has
 	failed  bool  // it was given up
 	alone   bool  // it waits elsewhere, for a message that it does not find here
+	early   int   // 1 + the messages of the key that were handled before its latest attempt that failed early; 0: none
 	changed time.Time
 	until   time.Time // it counts no longer, if it is not in the process
 }

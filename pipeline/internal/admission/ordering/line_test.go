@@ -107,6 +107,41 @@ func TestMessagesInAnotherOrderDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
+// A queue has returned the messages 3, 4, 2 and 1 of a key in this order: 4 and 2 wait in the process
+// for 3. Once 1 is handled, 4 fails early once more, and 2 does not wait for it.
+func TestMessagesThatFailEarlyArePassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(nil)
+		third, fourth, second, first := l.arrive("a", "3", 0), l.arrive("a", "4", 0), l.arrive("a", "2", 0), l.arrive("a", "1", 0)
+		attempt := func(ticket *Ticket) {
+			if !ticket.Begin(t.Context()) {
+				t.Fatal("no turn")
+			}
+			ticket.End()
+		}
+		wantOutcome(t, await(t, third, time.Now(), nil), Alone, 0)
+		fourthGoes, secondGoes := await(t, fourth, time.Now(), nil), await(t, second, time.Now(), nil)
+		time.Sleep(time.Minute)
+		first.Handled()
+		first.Leave()
+		attempt(third)
+		wantOutcome(t, await(t, third, time.Now(), nil), Alone, 0)
+		third.Waits(time.Second)
+		third.Leave()
+		third = l.arrive("a", "3", 0)
+		wantOutcome(t, fourthGoes, Go, time.Minute)
+		attempt(fourth)
+		fourthGoes = await(t, fourth, time.Now(), nil)
+		wantOutcome(t, secondGoes, Go, time.Minute)
+		attempt(second)
+		for _, handled := range []*Ticket{second, third} {
+			handled.Handled()
+			handled.Leave()
+		}
+		wantOutcome(t, fourthGoes, Go, 0)
+	})
+}
+
 func TestWaitsEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(l *Line) // what is known of key a
