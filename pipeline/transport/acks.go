@@ -21,6 +21,8 @@ type acks struct {
 	closed  chan struct{} // closed by close
 	running sync.WaitGroup
 
+	sending sync.Mutex // held while acks and nacks are sent, and before mu
+
 	mu        sync.Mutex // guards the fields below
 	unsettled unsettled
 	waiting   []uint64 // acked by handlers, not yet sent to the broker
@@ -51,6 +53,14 @@ func (a *acks) unsettledCount() int {
 	return len(a.unsettled)
 }
 
+// unsettledAfter returns the number of deliveries after a tag that the broker takes for unacknowledged,
+// while the caller holds sending.
+func (a *acks) unsettledAfter(tag uint64) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unsettled.after(tag)
+}
+
 // ack is called once for a tag, and calls written, if it is not nil, once the ack is sent. After
 // close it sends nothing: the broker delivers the message again.
 func (a *acks) ack(tag uint64, written func()) {
@@ -77,6 +87,8 @@ func (a *acks) ack(tag uint64, written func()) {
 
 // nack sends a nack at once: its message has waited already.
 func (a *acks) nack(tag uint64, requeue bool) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
 	err := a.session.Nack(tag, false, requeue)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,10 +117,18 @@ func (a *acks) run() {
 
 // flush sends the acks of handlers, with last the acks of all.
 func (a *acks) flush(last bool) {
+	for _, f := range a.send(last) {
+		f()
+	}
+}
+
+// send sends the acks, and returns the functions to be called then.
+func (a *acks) send(last bool) (written []func()) {
+	a.sending.Lock()
+	defer a.sending.Unlock()
 	a.mu.Lock()
 	a.ended = last
-	written := a.written
-	a.written = nil
+	written, a.written = a.written, nil
 	upTo, single := a.unsettled.collect(a.waiting)
 	a.waiting, a.spare = a.spare[:0], a.waiting
 	a.mu.Unlock()
@@ -122,9 +142,7 @@ func (a *acks) flush(last bool) {
 	if err != nil { // the session has ended, which was logged when it did
 		a.log.Debug("acknowledgements dropped, RabbitMQ delivers the messages again", watermill.LogFields{"reason": err.Error()})
 	}
-	for _, f := range written {
-		f()
-	}
+	return written
 }
 
 // unsettled are the deliveries of a channel that are being handled, oldest first.
@@ -137,6 +155,11 @@ func (u *unsettled) end(tag uint64) {
 	if i, ok := slices.BinarySearch(*u, tag); ok {
 		*u = slices.Delete(*u, i, i+1)
 	}
+}
+
+func (u *unsettled) after(tag uint64) int {
+	i, _ := slices.BinarySearch(*u, tag+1)
+	return len(*u) - i
 }
 
 // collect removes acked tags and returns the acknowledgements to send: all up to a tag,

@@ -9,6 +9,7 @@ type prefetchTuner struct {
 	prefetch int // messages
 	typical  int // bytes of a message: at once as large as the largest, and slowly smaller
 	seen     int // messages with this prefetch
+	refused  int // messages until the prefetch may decrease again after undo
 }
 
 const (
@@ -35,7 +36,8 @@ func (t *prefetchTuner) observe(size int) bool {
 	}
 	t.seen++
 	t.typical = max(size, t.typical-(t.typical-size)/typicalDecrease)
-	if fits := t.fits(); t.prefetch > 2*fits {
+	t.refused = max(0, t.refused-1)
+	if fits := t.fits(); t.refused == 0 && t.prefetch > 2*fits {
 		return t.set(fits)
 	}
 	return t.seen >= max(leastToGrow, 2*t.prefetch) && t.grow()
@@ -58,4 +60,9 @@ func (t *prefetchTuner) grow() bool {
 func (t *prefetchTuner) set(prefetch int) bool {
 	t.prefetch, t.seen = prefetch, 0
 	return true
+}
+
+// undo sets the prefetch that the consumer still has, to change it later.
+func (t *prefetchTuner) undo(prefetch int) {
+	t.prefetch, t.seen, t.refused = prefetch, prefetch, leastToGrow
 }

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -25,14 +27,19 @@ type receiver struct {
 	// handlers may still have messages of the earlier consumers.
 	earlier int
 
+	prefetch int              // of the consumer
+	before   uint64           // the last delivery before those of the consumer
+	latest   uint64           // the last delivery
+	pending  []*amqp.Delivery // received, and not dispatched yet
+
 	restRequeued bool // by requeueRest
 }
 
 // run returns when the session has ended or the subscription is stopped. In the second case it
 // has requeued the messages that no handler has.
 func (in *receiver) run(ctx context.Context) {
-	for prefetch := in.tuner.prefetch; in.receive(ctx); prefetch = in.tuner.prefetch {
-		in.earlier = prefetch
+	for in.prefetch = in.tuner.prefetch; in.receive(ctx); in.prefetch = in.tuner.prefetch {
+		in.earlier, in.before = in.prefetch, in.latest
 		if in.session.Resume(in.tuner.prefetch) != nil {
 			return // the channel is gone
 		}
@@ -55,18 +62,21 @@ func (in *receiver) receive(ctx context.Context) (resume bool) {
 		}
 		if d == nil {
 			in.releaseSlot()
-			if !in.tuner.grow() || !in.cancel(ctx) {
-				continue
+			if in.tuner.grow() && in.cancel(ctx) {
+				in.receiveBuffered(ctx)
+				return !in.stopped() && ctx.Err() == nil
 			}
-			in.receiveBuffered(ctx)
-			return !in.stopped() && ctx.Err() == nil
+			continue
 		}
 		size := in.budget.sizeOf(d)
-		if in.tuner.observe(size) && in.cancel(ctx) {
-			in.releaseSlot()
-			in.receiveOrRequeue(ctx, d)
-			in.receiveBuffered(ctx)
-			return !in.stopped() && ctx.Err() == nil
+		if in.tuner.observe(size) {
+			in.pending = slices.Insert(in.pending, 0, d)
+			if in.cancel(ctx) {
+				in.releaseSlot()
+				in.receiveBuffered(ctx)
+				return !in.stopped() && ctx.Err() == nil
+			}
+			in.pending = in.pending[1:]
 		}
 		if !in.acquireBytes(ctx, size) {
 			in.releaseSlot()
@@ -94,12 +104,18 @@ func (in *receiver) acquireBytes(ctx context.Context, size int) bool {
 // stopped. It returns no message if none arrives for a while, although handlers are idle,
 // since the others have as many messages as the broker sends with this prefetch.
 func (in *receiver) next() (*amqp.Delivery, bool) {
+	if len(in.pending) > 0 && !in.stopped() {
+		d := in.pending[0]
+		in.pending = in.pending[1:]
+		return d, true
+	}
 	var stalled <-chan time.Time
 	if in.tuner.mayGrow() && in.acks.unsettledCount() >= in.tuner.prefetch {
 		stalled = time.After(stallTimeout)
 	}
 	select {
 	case d, ok := <-in.session.Deliveries:
+		in.latest = max(in.latest, d.DeliveryTag)
 		return &d, ok
 	case <-stalled:
 		return nil, true
@@ -110,7 +126,12 @@ func (in *receiver) next() (*amqp.Delivery, bool) {
 
 // receiveBuffered receives the messages that a cancelled consumer has prefetched.
 func (in *receiver) receiveBuffered(ctx context.Context) {
+	for _, d := range in.pending {
+		in.receiveOrRequeue(ctx, d)
+	}
+	in.pending = nil
 	for d := range in.session.Deliveries {
+		in.latest = max(in.latest, d.DeliveryTag)
 		in.receiveOrRequeue(ctx, &d)
 	}
 }
@@ -129,21 +150,71 @@ func (in *receiver) receiveOrRequeue(ctx context.Context, d *amqp.Delivery) {
 // context of the session has ended, as it does once no handler has a message: the channel is
 // open, and the broker may have sent others since.
 func (in *receiver) requeueRest(ctx context.Context) {
-	if in.restRequeued || in.session.Cancel() != nil {
+	if in.restRequeued {
 		return
 	}
-	var rest []*amqp.Delivery
+	if err := in.cancelOnce(func() bool { in.fill(nil); return true }); err != nil {
+		return
+	}
+	rest := in.pending
 	for d := range in.session.Deliveries {
 		rest = append(rest, &d)
 	}
+	in.pending = nil
 	in.requeueNew(ctx, in.acks, rest...)
 	in.restRequeued = true
 }
 
-// cancel cancels the consumer; it returns false if the session has ended. The session's
-// deliveries end with the prefetched messages.
+// cancel cancels the consumer to continue with another prefetch; it returns false, and the prefetch
+// stays, if the session has ended or messages may be on their way. The session's deliveries end with the
+// prefetched messages.
 func (in *receiver) cancel(ctx context.Context) bool {
-	return ctx.Err() == nil && in.session.Cancel() == nil
+	if ctx.Err() != nil || in.cancelOnce(func() bool { return in.fill(in.stop) }) != nil {
+		in.tuner.undo(in.prefetch)
+		return false
+	}
+	return true
+}
+
+var errNotFull = errors.New("messages may be on their way to the consumer")
+
+// cancelOnce cancels the consumer once ready returns true. If the order of messages is kept, no
+// acknowledgement is sent until then, for which the broker would send more.
+func (in *receiver) cancelOnce(ready func() bool) error {
+	if in.opts.beforeRequeue == nil {
+		return in.session.Cancel()
+	}
+	in.acks.sending.Lock()
+	defer in.acks.sending.Unlock()
+	if !ready() {
+		return errNotFull
+	}
+	return in.session.Cancel()
+}
+
+// fill receives messages until the consumer has as many as its prefetch, so that none is on its
+// way. A quorum queue requeues a message that is sent to a cancelled consumer, behind others that it
+// has requeued before, and nobody has kept its place. fill returns false if no message
+// comes for a while, or stop is closed.
+func (in *receiver) fill(stop <-chan struct{}) (full bool) {
+	for in.acks.unsettledAfter(in.before)+len(in.pending) < in.prefetch {
+		timer := time.NewTimer(stallTimeout)
+		select {
+		case d, ok := <-in.session.Deliveries:
+			timer.Stop()
+			if !ok {
+				return false
+			}
+			in.latest = max(in.latest, d.DeliveryTag)
+			in.pending = append(in.pending, &d)
+		case <-stop:
+			timer.Stop()
+			return false
+		case <-timer.C:
+			return false
+		}
+	}
+	return true
 }
 
 // dispatch handles one delivery, which has its slot and its bytes. With a single slot, or if
