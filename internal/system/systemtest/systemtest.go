@@ -2,16 +2,20 @@
 package systemtest
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -92,4 +96,33 @@ func Record(t testing.TB, s *system.System, events ...schemas.Event) {
 			t.Fatalf("%+v", r)
 		}
 	}
+}
+
+// Index declares the topology of a System, and stores the events that its processes publish until
+// the test ends.
+func Index(t testing.TB, s *system.System) {
+	t.Helper()
+	settings := s.Settings()
+	if err := pipeline.Declare(t.Context(), pipeline.Config{URL: s.ServerURL(), Topology: s.Topology()}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := s.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	indexes := indexer.New(indexer.Config{
+		URL: s.ServerURL(), Store: store, Format: s.DocumentFormat(), Logger: s.Logger(), Batch: indexer.Batch{Wait: time.Millisecond},
+		Decoder: schemas.Decoder{Source: settings.Source, VHost: s.VHost(), Topology: s.Topology()},
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := indexes.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
 }
