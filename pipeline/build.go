@@ -178,7 +178,7 @@ func (p *Pipeline) subscription(r role.Role) wamqp.Config {
 		Marshaler:       transport.Marshaler{},
 		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
-		TopologyBuilder: queueBuilder{p.reconciler, p.open},
+		TopologyBuilder: queueBuilder{p.reconciler},
 	}
 }
 
@@ -229,7 +229,7 @@ func (c Config) queues() []string {
 
 // declareParking declares a parking queue that was deleted.
 func (p *Pipeline) declareParking(queue string) error {
-	ctx, cancel := context.WithTimeout(p.open, declareTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), declareTimeout)
 	defer cancel()
 	return p.reconciler.DeclareParking(ctx, queue)
 }

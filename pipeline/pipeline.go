@@ -98,8 +98,6 @@ type Pipeline struct {
 
 	delayLimiter *output.Limiter[publisher]
 	goroutines   usercode.Goroutines
-	open         context.Context // until close begins
-	endOpen      context.CancelFunc
 }
 
 // New checks the configuration and connects in the background. Run must follow, since
@@ -121,7 +119,6 @@ func New(cfg Config) (*Pipeline, error) {
 		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: call.NewMetrics(cfg.Registerer), reloads: make(chan reload),
 		breakers: map[string]*breaker.Breaker{}, places: map[string]*placelog.Log{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*call.Running{},
 	}
-	p.open, p.endOpen = context.WithCancel(context.Background())
 	p.heldMessages = output.NewHeld(p.metrics.Held)
 	if err := p.connectAll(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -298,7 +295,6 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (p *Pipeline) close() error {
-	p.endOpen()
 	defer p.goroutines.Close()
 	errs := make([]error, len(p.publishers))
 	var closing sync.WaitGroup

@@ -105,19 +105,14 @@ func (r Route) declared() []topology.Route {
 	return queues
 }
 
-// queueBuilder is a watermill-amqp TopologyBuilder whose topics are queue names. The interface
-// has no context, so the builder has the one of its pipeline: a queue that is being declared
-// when the broker goes away would keep the pipeline from ending.
-type queueBuilder struct {
-	topology.Reconciler
-	open context.Context
-}
+// queueBuilder is a watermill-amqp TopologyBuilder whose topics are queue names.
+type queueBuilder struct{ topology.Reconciler }
 
 var _ wamqp.TopologyBuilder = queueBuilder{}
 
 // BuildTopology prepares a queue for its consumer.
 func (b queueBuilder) BuildTopology(_ *amqp.Channel, queue, _ string, _ wamqp.Config, _ watermill.LoggerAdapter) error {
-	return b.PrepareQueue(b.open, queue)
+	return b.PrepareQueue(context.Background(), queue)
 }
 
 // ExchangeDeclare does nothing: topics are names of queues.
