@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
@@ -49,21 +51,28 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 		}
 		return err
 	}
+	if found && d.NotBefore.After(r.now()) {
+		r.tellPlaces(ctx, state, placelog.Postponement(state.Position, d.NotBefore))
+	}
 	return r.returnInTime(ctx, e, state)
 }
 
 // withdraw tells the process that handles the messages of an ordered route that one of them does
 // not come any more. Without that, the next ones of its key would wait for it for some minutes.
 func (r *retrier) withdraw(ctx context.Context, state schemas.State) {
+	r.tellPlaces(ctx, state, placelog.Withdrawal(state.Position))
+}
+
+// tellPlaces publishes what became of a message to the process with the order of its route, if it is
+// ordered.
+func (r *retrier) tellPlaces(ctx context.Context, state schemas.State, news amqp.Publishing) {
 	if state.Position <= 0 {
 		return
 	}
-	err := r.publisher.Publish(ctx, rabbit.Message{
-		Exchange: r.topology.Direct(), RoutingKey: r.topology.Places(state.Queue), Publishing: placelog.Withdrawal(state.Position),
-	})
+	err := r.publisher.Publish(ctx, rabbit.Message{Exchange: r.topology.Direct(), RoutingKey: r.topology.Places(state.Queue), Publishing: news})
 	var unordered *rabbit.UnroutableError // it has a position for another reason
 	if err != nil && !errors.As(err, &unordered) {
-		r.logger.Warn("the next messages of a key wait for one that was given up", "queue", state.Queue, "fingerprint", state.Fingerprint, "error", err)
+		r.logger.Warn("the next messages of a key do not know that one was cancelled, given up or postponed", "queue", state.Queue, "fingerprint", state.Fingerprint, "error", err)
 	}
 }
 

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -79,6 +82,51 @@ func TestCancelledMessageLeavesItsPlace(t *testing.T) {
 		r.wait(schemas.Discarded)
 		if e := r.wait(schemas.Handled); e.Envelope.Properties.MessageID != "2" {
 			t.Errorf("handled: %+v", e)
+		}
+	})
+}
+
+// The place of a postponed message has its new time, so that the next ones of its key wait until then.
+func TestPostponedMessageKeepsItsPlace(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		const wait = 5 * time.Hour
+		queue, notBefore := rabbittest.Name(t), time.Now().Add(wait).UTC()
+		r := start(t, b, func(c *Config) {
+			c.QueueType = Quorum
+			c.Routes = []Route{{
+				Queue: queue, Policy: attemptsAfter(time.Hour, retry.Step(wait)), Fairness: Fairness{Key: func(schemas.Envelope) string { return "key" }, Ordered: true},
+				Handler: handler(func(*message.Message) error { return errors.New("no") }),
+			}}
+			c.Decisions = func(context.Context, schemas.State) (OperatorDecision, bool, error) {
+				return OperatorDecision{EventID: "decided", NotBefore: notBefore, Operator: "ann", Reason: "maintenance"}, true, nil
+			}
+		})
+		r.publish("", queue, amqp.Publishing{MessageId: "1"})
+		r.wait(schemas.RetryScheduled)
+		rabbittest.Eventually(t, "the message waits", func() bool {
+			d, there, err := r.admin.Get(r.topology.Delay(time.Hour), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return there && d.Reject(false) == nil // as `waiting postpone` takes it
+		})
+		r.wait(schemas.Rescheduled)
+		rabbittest.Eventually(t, "the message waits again", func() bool { return b.Len(t, r.topology.Delay(retry.Step(wait))) == 1 })
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		var due []time.Time
+		places := r.topology.Places(queue)
+		rabbittest.Eventually(t, "the places have returned", func() bool { return b.Len(t, places) > 0 })
+		for _, d := range b.Take(t, places, b.Len(t, places)) {
+			var place struct{ Due time.Time }
+			if err := json.Unmarshal(d.Body, &place); err != nil {
+				t.Error(err)
+			}
+			due = append(due, place.Due)
+		}
+		if !slices.ContainsFunc(due, notBefore.Equal) {
+			t.Errorf("the places have the times %v", due)
 		}
 	})
 }

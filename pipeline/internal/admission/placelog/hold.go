@@ -416,7 +416,9 @@ func (g *holding) read(ctx context.Context, deliveries <-chan amqp.Delivery) err
 			if !ok {
 				return fmt.Errorf("the consumer of queue %q has ended", g.log.cfg.Queue)
 			}
-			g.log.delivered(d)
+			if g.log.delivered(d) {
+				g.log.writeReserved(ctx)
+			}
 		case <-rewrite.C:
 			g.log.rewrite(ctx)
 		case <-check.C:

@@ -70,12 +70,23 @@ type record struct {
 	fairness.Place
 	Version int  `json:"version,omitempty"` // the highest counts, if there are several
 	Gone    bool `json:"gone,omitempty"`    // the message with the position does not come any more
+	Moved   bool `json:"moved,omitempty"`   // the message with the position is due at another time
 }
 
 // Withdrawal returns a message for a queue of places: the one with a position does not come any
 // more, as its last attempt was cancelled. Any process may publish it.
 func Withdrawal(position int64) amqp.Publishing {
-	body, _ := json.Marshal(record{Place: fairness.Place{Position: position}, Gone: true}) // numbers and texts
+	return publishing(record{Place: fairness.Place{Position: position}, Gone: true})
+}
+
+// Postponement returns a message for a queue of places: the one with a position waits in delay
+// queues until another time. Any process may publish it.
+func Postponement(position int64, due time.Time) amqp.Publishing {
+	return publishing(record{Place: fairness.Place{Position: position, Due: due}, Moved: true})
+}
+
+func publishing(r record) amqp.Publishing {
+	body, _ := json.Marshal(r) // numbers and texts
 	return amqp.Publishing{Body: body, DeliveryMode: amqp.Persistent}
 }
 
@@ -111,24 +122,30 @@ func New(cfg Config) *Log {
 }
 
 // delivered keeps a delivery until its place is out of date. A place of another process is
-// news for the gate.
-func (l *Log) delivered(d amqp.Delivery) {
+// news for the gate. postponed is whether a place has another time, which Write publishes.
+func (l *Log) delivered(d amqp.Delivery) (postponed bool) {
 	var r record
 	if err := json.Unmarshal(d.Body, &r); err != nil || r.Position <= 0 {
 		if d.MessageId == "" {
 			l.cfg.Logger.Warn("a message in the queue of places cannot be read; it is dropped", "queue", l.cfg.Queue, "error", err)
 		}
 		_ = d.Ack(false) // an end of readAll that was not read, or rubbish; if the channel is lost, it is redelivered
-		return
+		return false
 	}
-	if r.Gone {
+	switch {
+	case r.Gone:
 		l.withdraw(r.Position)
 		_ = d.Ack(false)
-		return
+		return false
+	case r.Moved:
+		postponed = l.postpone(r.Position, r.Due)
+		_ = d.Ack(false)
+		return postponed
 	}
 	if l.keep(r, d) {
 		l.cfg.Gate.Remember(r.Place)
 	}
+	return false
 }
 
 // withdraw removes a place that is in the queue, or being published.
@@ -144,6 +161,22 @@ func (l *Log) withdraw(position int64) {
 	if known {
 		l.cfg.Gate.Withdraw(place)
 	}
+}
+
+// postpone changes the time of a place that is in the queue, or being published, if its message is not back.
+func (l *Log) postpone(position int64, due time.Time) (changed bool) {
+	l.mu.Lock()
+	e, known := l.entries[position]
+	if !known || e.removed || e.place.Due.IsZero() {
+		l.mu.Unlock()
+		return false
+	}
+	place := e.place
+	place.Due = due
+	l.reserve(place)
+	l.mu.Unlock()
+	l.cfg.Gate.Remember(place)
+	return true
 }
 
 // keep reports whether the place is news.
@@ -332,6 +365,10 @@ func (l *Log) rewrite(ctx context.Context) {
 		}
 	}
 	l.mu.Unlock()
+	l.writeReserved(ctx)
+}
+
+func (l *Log) writeReserved(ctx context.Context) {
 	if err := l.Write(ctx); err != nil && ctx.Err() == nil {
 		l.cfg.Logger.Warn("the places of waiting messages are not kept; trying again", "error", err)
 	}
