@@ -78,9 +78,10 @@ func (s *site) answer(t *testing.T, path, body string) {
 	t.Helper()
 	address, err := url.Parse(s.broker.ManagementURL)
 	must(t, err)
-	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: address.Scheme, Host: address.Host})
 	before := s.Management
-	forward.Director = func(r *http.Request) { r.URL.Scheme, r.URL.Host, r.Host = address.Scheme, address.Host, address.Host }
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = address.Scheme, address.Host, address.Host
+	}}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.TrimPrefix(r.URL.EscapedPath(), "/api/") == path {
 			_, _ = w.Write([]byte(body))
