@@ -5,13 +5,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,26 +51,6 @@ func wantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy s
 	if found == nil || !strings.Contains(found.Remedy, remedy) {
 		t.Errorf("no %s with %q and the remedy %q in %+v", v, words, remedy, list)
 	}
-}
-
-// A management URL without a login is refused by RabbitMQ, and the remedy says so.
-func TestDoctorManagementURLWithoutLogin(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	broker := rabbittest.Newest(t)
-	address, err := url.Parse(broker.ManagementURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address.User = nil
-	r := call(t.Context(), strings.NewReader(""), []string{
-		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + address.String(),
-		"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"),
-	}, "doctor", "-o", "json")
-	var list []doctor.Finding
-	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
-		t.Fatalf("%v\n%s%s", err, r.out, r.err)
-	}
-	wantFinding(t, list, doctor.Warning, "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT", "management: ", "401")
 }
 
 // The counts of the management API are up to 5 s old, and double after a change of leader.
@@ -402,24 +378,6 @@ func TestDoctorAtWrongAddresses(t *testing.T) {
 	}
 }
 
-// Queues of another type than the configured one are one finding.
-func TestDoctorWithAnotherQueueType(t *testing.T) {
-	i := install(t, rabbittest.NewestServer(t), nobody)
-	i.must(t, "setup")
-	i.environ = append(os.Environ(), "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic")
-	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.Error, "delete those that are empty, and run watership setup", "topology: of type quorum, while the configuration says classic: ", "more")
-	n := 0
-	for _, f := range list {
-		if strings.Contains(f.Detail, "of type") {
-			n++
-		}
-	}
-	if n != 1 {
-		t.Errorf("%d findings about the type in %+v", n, list)
-	}
-}
-
 // A store that is away is one finding.
 func TestDoctorWithoutAStore(t *testing.T) {
 	t.Parallel()
@@ -428,139 +386,4 @@ func TestDoctorWithoutAStore(t *testing.T) {
 	if n := strings.Count(got.out, "no answer from Elasticsearch"); got.code != exitFailed || n != 1 {
 		t.Errorf("%d findings about the store, want 1\n%s", n, got.out)
 	}
-}
-
-// TestDoctorSeesQueuesThatServeNothing has a proxy report a queue of Watership and one of
-// a route as RabbitMQ does when the process of the one has ended and the other has lost
-// its majority.
-func TestDoctorSeesQueuesThatServeNothing(t *testing.T) {
-	i := install(t, rabbittest.NewestServer(t), nobody)
-	i.must(t, "setup")
-	i.serve(t).stop(t) // declares the queue of the route
-	index := schemas.Topology{Prefix: i.prefix}.Index()
-	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.OK, "", "topology: ", "queues are there")
-	wantFinding(t, list, doctor.Warning, "run watership serve with the role routes", "routes: queue "+i.queue+" has no consumer")
-	states := map[string]string{index: "down", i.queue: "minority"}
-	i.rewrite(t, i.broker.ManagementURL, withManagement(t, i.broker.ManagementURL, func(_ *http.Request, all []map[string]any) []map[string]any {
-		for _, queue := range all {
-			if name, _ := queue["name"].(string); states[name] != "" {
-				queue["state"] = states[name]
-			}
-		}
-		return all
-	}))
-	list, code := i.findings(t)
-	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+index+" is down")
-	wantFinding(t, list, doctor.Error, "log of RabbitMQ", "topology: queue "+i.queue+" is minority")
-	if code == 0 {
-		t.Error("doctor ends with 0")
-	}
-}
-
-// The consumers that RabbitMQ lists are up to five seconds old: those of a process that has just
-// started, or reloaded its configuration, are missing.
-func TestDoctorOfAProcessThatHasJustStarted(t *testing.T) {
-	i := install(t, rabbittest.NewestServer(t), nobody)
-	i.serve(t)
-	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.OK, "", "roles: retry runs")
-	i.rewrite(t, i.broker.ManagementURL, withManagement(t, i.broker.ManagementURL, func(r *http.Request, all []map[string]any) []map[string]any {
-		if strings.Contains(r.URL.Path, "/consumers/") {
-			return []map[string]any{}
-		}
-		return all
-	}))
-	list, _ = i.findings(t)
-	wantFinding(t, list, doctor.OK, "", "roles: retry runs, RabbitMQ does not list where yet")
-	if f := saying(list, doctor.Warning, "no process has the role"); f != nil {
-		t.Errorf("%+v", f)
-	}
-}
-
-// A route without a handler is for the queue of another program, which may declare it after
-// setup, and binds it to nothing of Watership. Until its dead letters reach Watership,
-// doctor says so, but setup does not fail.
-func TestDoctorLeavesQueuesOfOthersAlone(t *testing.T) {
-	broker := rabbittest.NewestServer(t)
-	i := install(t, broker, nobody)
-	invoices := i.prefix + "-invoices"
-	i.environ = append(os.Environ(), "WATERSHIP_ROUTES=[{queue: "+invoices+"}]")
-	channel, other := broker.Channel(t), i.prefix+"-other"
-	if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	retry := schemas.Topology{Prefix: i.prefix}.Retry()
-	for _, state := range []struct {
-		deadLetters string // "": none; "-": the queue is missing
-		verdict     doctor.Verdict
-		detail      string
-		remedy      string
-	}{
-		{"-", doctor.Warning, "queue " + invoices + " is missing", "start that program, and let it declare the queue with the dead-letter exchange " + retry},
-		{"", doctor.Warning, "queue " + invoices + " has no dead-letter exchange", "run watership routes add " + invoices},
-		{other, doctor.Warning, "queue " + invoices + " has the dead-letter exchange " + other, "give it the dead-letter exchange " + retry},
-		{retry, doctor.OK, "1 queue", ""},
-	} {
-		if state.deadLetters != "-" {
-			arguments := amqp.Table{"x-queue-type": "quorum"}
-			if state.deadLetters != "" {
-				arguments["x-dead-letter-exchange"] = state.deadLetters
-			}
-			if _, err := channel.QueueDelete(invoices, false, false, false); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := channel.QueueDeclare(invoices, true, false, false, false, arguments); err != nil {
-				t.Fatal(err)
-			}
-		}
-		i.must(t, "setup")
-		list, code := i.findings(t)
-		wantFinding(t, list, state.verdict, state.remedy, "routes: "+state.detail)
-		if code != exitOK {
-			t.Errorf("%s: doctor exits with %d: %+v", state.detail, code, list)
-		}
-	}
-	if _, err := channel.QueueDelete(invoices, false, false, false); err != nil {
-		t.Error(err)
-	}
-}
-
-// withManagement returns the URL of a management API whose lists are changed.
-func withManagement(t *testing.T, managementURL string, change func(r *http.Request, list []map[string]any) []map[string]any) string {
-	t.Helper()
-	target, err := url.Parse(managementURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	login := target.User
-	target.User = nil
-	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ModifyResponse = func(r *http.Response) error {
-		var list []map[string]any
-		text, err := io.ReadAll(r.Body)
-		if err != nil {
-			return err
-		}
-		if json.Unmarshal(text, &list) == nil {
-			if text, err = json.Marshal(change(r.Request, list)); err != nil {
-				return err
-			}
-		}
-		r.Body = io.NopCloser(strings.NewReader(string(text)))
-		r.ContentLength = int64(len(text))
-		r.Header.Set("Content-Length", strconv.Itoa(len(text)))
-		return nil
-	}
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Del("Accept-Encoding") // the answer is read here
-		forward.ServeHTTP(w, r)
-	}))
-	t.Cleanup(proxy.Close)
-	address, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address.User = login
-	return address.String()
 }
