@@ -178,7 +178,7 @@ func rejection(requeue bool) disposition {
 
 // acknowledge applies a disposition to deliveries, in a transaction at its commit. With
 // failed, the deliveries count as failed: since RabbitMQ 4.3 those that a consumer rejects
-// or whose channel ends, and not those of basic.nack.
+// or whose channel ends, and not messages of basic.nack.
 func (ch *channel) acknowledge(tag uint64, multiple bool, d disposition, failed bool) *exception {
 	ch.vhost.lock()
 	defer ch.vhost.unlock()

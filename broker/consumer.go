@@ -134,7 +134,7 @@ func (q *queue) deliver(now time.Time) {
 }
 
 // nextConsumer returns a consumer with capacity of the highest priority, round-robin;
-// nil where there is none.
+// nil where none exists.
 func (q *queue) nextConsumer() *consumer {
 	for i, c := range q.consumers {
 		if q.settings.singleActive && c != q.active || !c.hasCapacity() {

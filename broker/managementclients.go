@@ -55,7 +55,7 @@ func listConnections(r *managementRequest) (status int, body any) {
 	return r.list(all)
 }
 
-// connection returns the connection that the path names; nil where there is none.
+// connection returns the connection that the path names; nil where none exists.
 func (r *managementRequest) connection() *connection {
 	for _, c := range r.broker.openConnections() {
 		if c.name() == r.names[0] {

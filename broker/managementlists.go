@@ -132,7 +132,7 @@ func columns(v view, query url.Values) view {
 	return kept
 }
 
-// at returns the value of a column; nil where there is none.
+// at returns the value of a column; nil where none exists.
 func at(v view, column string) any {
 	name, rest, nested := strings.Cut(column, ".")
 	if !nested {

@@ -191,7 +191,7 @@ func getBinding(r *managementRequest) (status int, body any) {
 }
 
 // bindingOf returns a binding by its source, kind of destination, destination and
-// properties key; nil where there is none.
+// properties key; nil where none exists.
 func (v *vhost) bindingOf(names []string) *binding {
 	x, there := v.exchanges[names[0]]
 	if !there {

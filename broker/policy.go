@@ -182,7 +182,7 @@ func (x *exchange) applyPolicy(v *vhost) {
 	}
 }
 
-// applyPolicy sets the settings of a queue to those of its arguments and its policy.
+// applyPolicy sets the settings of a queue from its arguments and its policy.
 func (q *queue) applyPolicy() {
 	args, former := q.args, q.settings
 	if q.policy = q.vhost.policyFor(func(p *policy) bool { return p.fitsQueue(q) }); q.policy != nil {

@@ -79,7 +79,7 @@ func (ch *channel) txCommit() *exception {
 }
 
 // deletedTarget returns a queue of the message that was deleted since, and for whose
-// deletion the commit fails; nil where there is none.
+// deletion the commit fails; nil where none exists.
 func (p routed) deletedTarget() *queue {
 	for _, q := range p.targets {
 		if q.deleted && !q.replies && (!q.settings.quorum || q.vhost.rabbitmq != RabbitMQ40) {

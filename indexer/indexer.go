@@ -85,7 +85,7 @@ type Broker interface {
 	// Do calls f with a channel, which it closes after f has returned.
 	Do(ctx context.Context, f func(*amqp.Channel) error) error
 
-	// Consume consumes a queue on a channel of its own, with manual acknowledgements. It
+	// Consume consumes a queue on its own channel, with manual acknowledgements. It
 	// calls f with a context derived from ctx and the deliveries, and closes the channel
 	// after f has returned. The deliveries close when the channel is lost; an
 	// implementation can then call f again with a new channel, and has to cancel the

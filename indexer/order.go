@@ -28,7 +28,7 @@ func (x *Indexer) findOrder(ctx context.Context) error {
 	return nil
 }
 
-// deliveredByPriority reports whether RabbitMQ may have delivered a copy before those of
+// deliveredByPriority reports whether RabbitMQ may have delivered a copy before copies of
 // messages that were published earlier. Of two messages whose priorities differ at least one
 // has a priority.
 func (x *Indexer) deliveredByPriority(d *amqp.Delivery) bool {

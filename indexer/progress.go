@@ -74,7 +74,7 @@ func (x *Indexer) Lag(queue string, waiting int) time.Duration {
 }
 
 // StoreError returns the reason why the store keeps failing or refusing requests. It
-// returns nil if the last request succeeded, or if there was none for some minutes.
+// returns nil if the last request succeeded, or if there was no request for some minutes.
 func (x *Indexer) StoreError() error {
 	if err := x.writeFailure.lastingError(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 // last, since a busy store may refuse a few requests.
 type storeFailure struct {
 	mu     sync.Mutex // guards the fields below
-	err    error      // nil: the last request succeeded, or there was none
+	err    error      // nil: the last request succeeded, or there was no request
 	tries  int        // that failed
 	since  time.Time  // when the first of them began
 	latest time.Time  // when the last of them ended

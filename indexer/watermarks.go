@@ -272,7 +272,7 @@ func (w *watermarks) read(ctx context.Context) error {
 }
 
 // adopt remembers the record of the store. It raises the clock above all sequences, so that
-// idle queues of this process follow those of others, and cancels sessions that have lost
+// idle queues of this process follow the queues of others, and cancels sessions that have lost
 // their claims.
 func (w *watermarks) adopt(record eventstore.Watermarks) {
 	w.record = record

@@ -30,7 +30,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Limit is the maximum of messages that wait in the table, so that a broker that is away for
+// Limit is the maximum of messages that wait in the table, so that a broker that is unavailable for
 // long does not fill the disk.
 const Limit = 1_000_000
 
@@ -65,7 +65,7 @@ func schema(dialect database.Dialect) []string {
 }
 
 // Publish adds messages to the outbox. They are published in this order once tx commits, and
-// after those of transactions that committed before tx began. A message without an id gets
+// after messages of transactions that committed before tx began. A message without an id gets
 // a random one, and one without a delivery mode is persistent. If the outbox is full, the
 // error is ErrFull, and the caller rolls tx back.
 func Publish(ctx context.Context, tx *sql.Tx, messages ...schemas.Envelope) error {

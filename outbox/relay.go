@@ -22,7 +22,7 @@ type RelayConfig struct {
 	URL string // amqp:// or amqps://
 	TLS *tls.Config
 
-	// Interval is the time between two looks for messages while there are none. Zero: 100 ms.
+	// Interval is the time between two looks for messages while none exists. Zero: 100 ms.
 	Interval time.Duration
 
 	// Lease is the time after which another process takes over from one that has died.

@@ -39,7 +39,7 @@ func (c *consumption) problem(now time.Time) error {
 }
 
 // Unconsumed returns an error that names a queue which the process should consume and does
-// not, and the reason. Nil: there is none. A route that is paused, or whose messages another
+// not, and the reason. Nil: none exists. A route that is paused, or whose messages another
 // process handles in order, is no error.
 func (p *Pipeline) Unconsumed() error {
 	p.mu.Lock()

@@ -24,7 +24,7 @@ type OperatorDecision struct {
 }
 
 // FindDecision finds the newest decision about a message that was taken out of its delay
-// queue; false if there is none.
+// queue; false if none exists.
 type FindDecision func(ctx context.Context, waiting schemas.State) (OperatorDecision, bool, error)
 
 // handleTaken carries out the decision about a message that RabbitMQ dead-lettered because

@@ -82,7 +82,7 @@ type Pipeline struct {
 	reconciler  topology.Reconciler
 
 	// These publishers repair the topology. RabbitMQ stops reading a connection on which too
-	// much waits for one queue, so the queues of services have connections of their own.
+	// much waits for one queue, so the queues of services have their own connections.
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
 	mu           sync.Mutex                  // guards the changing fields of cfg, and the fields below
@@ -166,7 +166,7 @@ func (p *Pipeline) connectAll() (err error) {
 	return nil
 }
 
-// dedicatedPublisher returns a publisher with a connection of its own.
+// dedicatedPublisher returns a publisher with its own connection.
 func (p *Pipeline) dedicatedPublisher() (by publisher, end func()) {
 	connection, err := p.connect("watership probing")
 	if err != nil { // as the others had
@@ -227,7 +227,7 @@ func (p *Pipeline) Err() error {
 	return cmp.Or(p.consuming.Err(), p.sending.Err(), p.returning.Err(), p.outgoing.Err(), p.declaring.Err())
 }
 
-// Held returns an error that names the messages that are held; nil while there are none.
+// Held returns an error that names the messages that are held; nil while none exists.
 // A handler has finished with a held message, but the broker does not confirm its next
 // copy, so the message is not acknowledged. The publish is repeated until it succeeds.
 func (p *Pipeline) Held() error { return p.heldMessages.Err(time.Now()) }

@@ -10,7 +10,7 @@ import (
 )
 
 // PausedEvery is how often a route that stays paused has a `paused` event, so that the
-// newest event tells whether the route is still paused.
+// newest event reports whether the route is still paused.
 const PausedEvery = breaker.PausedEvery
 
 // recordTimeout bounds the publish of a route's event. The log has it, too.

@@ -59,7 +59,7 @@ func schema() []string {
 	}
 }
 
-// addedColumns are those of watership_projection that former versions of the table do not have.
+// addedColumns are columns of watership_projection that former versions of the table do not have.
 func addedColumns() []string {
 	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''", "attempts BIGINT NOT NULL DEFAULT 0", "accepted BIGINT NOT NULL DEFAULT 0"}
 }
@@ -160,7 +160,7 @@ func (c *connection) leaseName(g Generation) string {
 // checkpoint is the change of a generation by one transaction.
 type checkpoint struct {
 	position        eventstore.Cursor
-	first           int64 // event.sequence of the first event; 0: there is none
+	first           int64 // event.sequence of the first event; 0: none exists
 	handled, parked int64
 }
 

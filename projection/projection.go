@@ -45,7 +45,7 @@ type Config struct {
 	Name string // lower-case letters, digits and _; at most 40
 
 	// Version is the version of Create, Handle and the reader's query, at least 1. Tables of
-	// one version are not changed by a program of another: Rebuild makes those of a new
+	// one version are not changed by a program of another: Rebuild makes the tables of a new
 	// version.
 	Version int
 
@@ -74,7 +74,7 @@ type Config struct {
 	// body is not found fails: it may be past its retention, or too large for the store (URL).
 	WithoutBodies bool
 
-	// URL, amqp:// or amqps://, is that of RabbitMQ, whose queue of unstorable messages has the bodies
+	// URL, amqp:// or amqps://, names RabbitMQ, whose queue of unstorable messages has the bodies
 	// that are too large for the store; TLS and Topology are as in the configuration of the indexer.
 	// Empty: an event with such a body fails.
 	URL      string

@@ -47,7 +47,7 @@ func (p *Projection) Rebuild(ctx context.Context, options ...RebuildOption) (Gen
 			err = r.end(ctx, b.fill(ctx, r))
 		}
 		if errors.Is(err, database.ErrLeaseLost) {
-			err = nil // the generation tells what became of it
+			err = nil // the generation says what became of it
 		}
 	}
 	if err != nil {
@@ -302,7 +302,7 @@ func (c *connection) limitLocks(ctx context.Context, tx *sql.Tx) error {
 	return database.Exec(ctx, tx, "SET LOCAL lock_timeout = '"+lockTimeout+"'")
 }
 
-// retire ends the generation that is read, and returns it; the zero value if there is none.
+// retire ends the generation that is read, and returns it; the zero value if none exists.
 func (c *connection) retire(ctx context.Context, tx *sql.Tx) (Generation, error) {
 	row := tx.QueryRowContext(ctx, `UPDATE watership_projection SET state = 'retired', revision = revision + 1, updated = `+c.dialect.Now+`
 		WHERE name = $1 AND state = 'live' RETURNING `+generationColumns, c.cfg.Name)

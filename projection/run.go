@@ -89,7 +89,7 @@ type runner struct {
 }
 
 // awaitLive waits until this process may handle events into the tables that are read, and
-// creates them if there are none.
+// creates them if none exists.
 func (c *connection) awaitLive(ctx context.Context) (*runner, error) {
 	waitsForVersion := false
 	return await(ctx, c, func() (*runner, error) {
@@ -113,7 +113,7 @@ func (c *connection) awaitLive(ctx context.Context) (*runner, error) {
 	})
 }
 
-// liveGeneration returns the generation that programs read; the zero value if there is none.
+// liveGeneration returns the generation that programs read; the zero value if none exists.
 func (c *connection) liveGeneration(ctx context.Context) (live Generation, err error) {
 	all, err := c.readGenerations(ctx, c.cfg.DB)
 	for _, g := range all {

@@ -18,12 +18,12 @@ type Tables struct{ generation int64 }
 func (t Tables) Name(name string) string { return fmt.Sprintf("%s_g%d", name, t.generation) }
 
 // showViews makes the views of the configured tables show a generation that has them, and drops
-// those of former names.
+// tables with former names.
 func (c *connection) showViews(ctx context.Context, tx *sql.Tx, generation int64, former []string) error {
 	return c.showViewsOf(ctx, tx, Generation{Number: generation, tables: c.cfg.Tables}, former)
 }
 
-// showViewsOf makes the views of a generation's tables show them, and drops those of former
+// showViewsOf makes the views of a generation's tables show them, and drops views of former
 // names. In PostgreSQL a view is replaced where the columns allow it, so that privileges and
 // views of it stay.
 func (c *connection) showViewsOf(ctx context.Context, tx *sql.Tx, g Generation, former []string) error {

@@ -84,7 +84,7 @@ func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, 
 	r, job, e := run.replayer, &run.initial, &next.event
 	m := &inFlight{candidate: next, late: late, sentBefore: sentBefore, sent: job.message(e.Envelope)}
 	if sentBefore {
-		m.leftOut = "" // the outcome may be that of this job
+		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
 		sent, keep, err := run.messages.convert(run.sending, *e)

@@ -77,7 +77,7 @@ type Jobs interface {
 	// nothing and returns "".
 	SaveJob(ctx context.Context, id, version string, document []byte) (newVersion string, err error)
 
-	// Job returns the stored document of a job; nil if there is none.
+	// Job returns the stored document of a job; nil if none exists.
 	Job(ctx context.Context, id string) (document []byte, version string, err error)
 
 	// Jobs yields all jobs that were created before the call, the highest id first.
@@ -95,7 +95,7 @@ type Config struct {
 	URL string
 	TLS *tls.Config // of amqps and https; nil: system roots, or the files named in the URL
 
-	// ManagementURL is RabbitMQ's HTTP API with a login, which tells whether the messages
+	// ManagementURL is RabbitMQ's HTTP API with a login, which reports whether the messages
 	// of a plan would reach a queue. "": on the host of URL, with the same login.
 	ManagementURL string
 

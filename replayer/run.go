@@ -34,7 +34,7 @@ const CanarySent = "the canary was sent: resume the job to send the rest"
 //
 // Run pauses the job when ctx ends, after outstanding messages are confirmed, and
 // waits for the broker when the connection is lost. It returns the job as saved last,
-// whose state tells how it ended, and the error that stopped it.
+// whose state reports how it ended, and the error that stopped it.
 func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error) {
 	var job Job
 	r = r.withRetries(storeTimeout)

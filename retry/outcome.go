@@ -71,7 +71,7 @@ func AtLeast(d time.Duration, err error) error {
 	return &AfterError{Delay: max(d, 0), AtLeast: true, Err: err}
 }
 
-// ClassError puts an error into a class with a policy of its own.
+// ClassError puts an error into a class with its own policy.
 type ClassError struct {
 	Class string
 	Err   error

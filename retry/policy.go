@@ -21,7 +21,7 @@ const (
 type Policy struct {
 	// Delays are waited between the first attempt and the second, the second
 	// and the third, and so on; there is one attempt more than delays. Each
-	// is exact and has a queue of its own. Whole milliseconds, up to MaxDelay.
+	// is exact and has its own queue. Whole milliseconds, up to MaxDelay.
 	Delays []time.Duration
 
 	// First is the delay before the second attempt where delays grow instead
@@ -70,7 +70,7 @@ type Policy struct {
 	// the number of attempts alone counts.
 	GiveUpAfter time.Duration
 
-	// Classes have policies of their own, without further classes, for errors
+	// Classes have their own policies, without further classes, for errors
 	// of that class. The attempts of a message are counted over all classes.
 	Classes map[string]Policy
 }
@@ -86,7 +86,7 @@ func Default() Policy {
 }
 
 // AllDelays lists every delay that the policy and its classes name, the
-// shortest first, each once. Each has a queue of its own.
+// shortest first, each once. Each has its own queue.
 func (p Policy) AllDelays() []time.Duration {
 	all := p.ownDelays()
 	for _, class := range p.Classes {

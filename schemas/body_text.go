@@ -55,7 +55,7 @@ func (e Envelope) decodedText() (text []byte, decoded bool) {
 	return withoutMark(text), true
 }
 
-// encodings returns the compression and the charset of a body, "" if there is none. Clients write
+// encodings returns the compression and the charset of a body, "" if none exists. Clients write
 // both into content_encoding, such as gzip:UTF-8 of Spring.
 func (p Properties) encodings() (compression, charset string) {
 	if _, parameters, err := mime.ParseMediaType(p.ContentType); err == nil {
@@ -96,7 +96,7 @@ func decoderOf(charset string) *encoding.Decoder {
 	return found.NewDecoder()
 }
 
-// decompress decompresses a body. The format of deflate is that of zlib (RFC 9110 §8.4.1.2), which
+// decompress decompresses a body. The format of deflate is zlib (RFC 9110 §8.4.1.2), which
 // some clients leave out.
 func decompress(body []byte, compression string) (text []byte, ok bool) {
 	if compression == "deflate" {

@@ -116,7 +116,7 @@ func appendParsedFields(dst []byte, e Event) []byte {
 }
 
 // appendContent appends the body. A document that replaces a refused one gets none of its
-// searchable fields, nor those of headers, so that the store cannot refuse it again.
+// searchable fields, nor fields of headers, so that the store cannot refuse it again.
 func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event) {
 	if e.BodyIn != BodyHere {
 		return

@@ -12,7 +12,7 @@ const errorGroupLimit = 512 // bytes
 // ErrorGroup returns the text that failures of one kind share: Group, or the message with every
 // value that differs between them as "#", such as numbers, ids, times, addresses and quoted
 // values. Statuses, codes of errors and names of queues and exchanges stay. Of a stack, JSON or
-// HTML it is what that tells about the error.
+// HTML it is what that says about the error.
 func (f Failure) ErrorGroup(names ...string) string {
 	if f.Group != "" {
 		return groupText(f.Group)

@@ -69,7 +69,7 @@ type Event struct {
 	VHost      string
 
 	// ByPriority is whether the message has a priority, by which RabbitMQ may have
-	// delivered its copy before those of messages that were published earlier.
+	// delivered its copy before copies of messages that were published earlier.
 	ByPriority bool
 
 	Envelope Envelope
@@ -77,7 +77,7 @@ type Event struct {
 	BodyIn   BodyPlace // where the body is
 
 	QuarantinedAction  Action  // the action of the event that a quarantined event replaces
-	QuarantinedFailure Failure // its failure; that of the quarantined event is the store's reason
+	QuarantinedFailure Failure // its failure; a quarantined event has the store's reason
 
 	unique bool // the id has the sequence appended already
 }
@@ -221,7 +221,7 @@ func (e Event) IDFromContent() bool {
 }
 
 // tapID returns an id that is the same for each delivery of one copy if the message
-// has an id of its own. Otherwise the sequence distinguishes equal messages.
+// has its own id. Otherwise the sequence distinguishes equal messages.
 func (dec Decoder) tapID(e Event) string {
 	id := make([]byte, 0, 128)
 	id = append(append(append(id, dec.Source...), ':'), e.Fingerprint...)

@@ -141,7 +141,7 @@ func number(name, zeroth string) (value uint64, is bool) {
 // Due returns the queue of messages whose delay has passed.
 func (t Topology) Due() string { return t.name(".due") }
 
-// Pauses returns the direct exchange that tells which routes an operator has paused.
+// Pauses returns the direct exchange that reports which routes an operator has paused.
 func (t Topology) Pauses() string { return t.name(".pauses") }
 
 // Paused returns the queue that is bound to the exchange Pauses by the name of the queue of

@@ -46,7 +46,7 @@ type Rule struct {
 	Version string
 }
 
-// New returns a function that finds the stream of a message: that of the first rule for its
+// New returns a function that finds the stream of a message, by the first rule for its
 // exchange and routing key whose id has all of its fields. A message has no stream if
 // no rule gives an id, and no version if that is no whole number from 0 to 2⁵³. New returns
 // nil without rules.

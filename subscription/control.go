@@ -126,7 +126,7 @@ func (s *Subscriptions) find(ctx context.Context, from From) (eventstore.Cursor,
 	return next, nil
 }
 
-// Get returns a subscription. Its error is a *NotFoundError if there is none.
+// Get returns a subscription. Its error is a *NotFoundError if none exists.
 func (s *Subscriptions) Get(ctx context.Context, name string) (Subscription, error) {
 	if err := checkName(name); err != nil {
 		return Subscription{}, err

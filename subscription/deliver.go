@@ -41,7 +41,7 @@ func (s *session) publish(d Delivery, one *sent) {
 }
 
 // withoutExpiration returns the message without its time to live, which is over in history:
-// it would expire while the consumer is away.
+// it would expire while the consumer is unavailable.
 func withoutExpiration(e schemas.Envelope) schemas.Envelope {
 	e.Properties.Expiration = ""
 	return e
@@ -50,7 +50,7 @@ func withoutExpiration(e schemas.Envelope) schemas.Envelope {
 var errNoRoom = errors.New("the headers of the message leave no room for the name and the position of the subscription")
 
 // outcome classifies the error of a message to a queue. A queue that is full or missing is
-// no fault of the message: its consumer is away.
+// no fault of the message: its consumer is unavailable.
 func (s *session) outcome(err error) error {
 	var unroutable *rabbit.UnroutableError
 	var nacked *rabbit.NackedError

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
-// Progress tells how far a subscription is behind the store.
+// Progress reports how far a subscription is behind the store.
 type Progress struct {
 	CaughtUp bool          // no matching event is stored after the checkpoint
 	Lag      time.Duration // age of the oldest event that is not delivered yet; 0 if it has caught up

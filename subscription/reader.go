@@ -34,7 +34,7 @@ type Store interface {
 	// concerns one document, and the sequence continues.
 	Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error]
 
-	// Removed tells which events of a source retention has removed.
+	// Removed reports which events of a source retention has removed.
 	Removed(ctx context.Context, source string) (eventstore.Removed, error)
 }
 
@@ -47,7 +47,7 @@ type Reader struct {
 	Source string
 	Query  kql.Node // resolved; nil: every event
 
-	// Interval is the time between two looks for new events while there are none. 0:
+	// Interval is the time between two looks for new events while none exists. 0:
 	// DefaultInterval.
 	Interval time.Duration
 

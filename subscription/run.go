@@ -107,7 +107,7 @@ type Received struct {
 	done chan<- error
 }
 
-// Done tells that the event is handled, or why it failed, as the error of a handler does.
+// Done says that the event is handled, or why it failed, as the error of a handler does.
 // The next delivery comes after it. It is called once.
 func (r Received) Done(err error) { r.done <- err }
 

@@ -232,7 +232,7 @@ func (r *runner) saveCheckpoint(ctx context.Context, force bool) error {
 	defer r.saving.Unlock()
 	r.mu.Lock()
 	sub, unsaved, needed := r.sub, r.unsaved, !r.unnamed && (r.dirty || force)
-	r.saved = time.Now() // also if it fails, so that a store that is away is not asked all the time
+	r.saved = time.Now() // also if it fails, so that a store that is unavailable is not asked all the time
 	if needed {
 		r.dirty = false
 	}

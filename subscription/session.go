@@ -132,7 +132,7 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 	})
 }
 
-// findBodies loads the bodies that are not in the events themselves, as those of handled
+// findBodies loads the bodies that are not in the events themselves, as bodies of handled
 // events.
 func (r *runner) findBodies(ctx context.Context, page []Item) error {
 	missing := bodies.NewMissing(r.cfg.Fingerprints)
@@ -276,7 +276,7 @@ func (s *session) keepSaving() {
 		err := s.saveCheckpoint(s.confirming, isOld)
 		var store *eventstore.Error
 		if err != nil && s.confirming.Err() == nil && (!errors.As(err, &store) || store.Kind == eventstore.BadRequest) {
-			s.cancel(err) // of a store that is away, reading fails, too
+			s.cancel(err) // of a store that is unavailable, reading fails, too
 			s.abort(err)
 			return
 		}

@@ -67,7 +67,7 @@ func (s *sharedReads) Refresh(ctx context.Context) error {
 	return err
 }
 
-// HighestSequence may tell of events that not every search finds yet, and of those of an indexer
+// HighestSequence may tell of events that not every search finds yet, and of events of an indexer
 // that has begun since the watermarks were read.
 func (s *sharedReads) HighestSequence(ctx context.Context) (int64, error) {
 	s.mu.Lock()

@@ -99,7 +99,7 @@ type Delivery struct {
 
 // Headers of a delivery to a queue. The position is as FormatPosition has it. The order is
 // "priority" for a message that RabbitMQ may have delivered before ones that were published
-// earlier, else there is none.
+// earlier, else none exists.
 const (
 	NameHeader     = "watership-subscription"
 	PositionHeader = "watership-subscription-position"

@@ -38,7 +38,7 @@ func newProbe(t *testing.T, target target) *probe {
 	return p
 }
 
-// newConnection returns a probe with a connection of its own.
+// newConnection returns a probe with its own connection.
 func (p *probe) newConnection() *probe { return newProbe(p.T, p.target) }
 
 func (p *probe) channel() *amqp.Channel {

@@ -69,7 +69,7 @@ func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection,
 	return counts, err
 }
 
-// FirstTime returns the earliest time of the events of a selection; zero if there is none.
+// FirstTime returns the earliest time of the events of a selection; zero if none exists.
 func (s *Store) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
 	response, err := s.aggregate(ctx, "looking for the first event", sel, map[string]any{
 		"first": map[string]any{"min": map[string]any{"field": "@timestamp"}},

@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// removals tells what retention has removed. Elasticsearch deletes backing indices by itself, so that
+// removals says what retention has removed. Elasticsearch deletes backing indices by itself, so that
 // the highest sequences in each are noted while it is there. One record has all of it.
 type removals struct {
 	Indices map[string]indexMark          `json:"indices"`
@@ -61,7 +61,7 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 	return 0, err
 }
 
-// Removed tells which events of a source retention has removed, also since the last Retain.
+// Removed reports which events of a source retention has removed, also since the last Retain.
 func (s *Store) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
 	known, version, err := s.readRemovals(ctx)
 	if err != nil || version == "" {

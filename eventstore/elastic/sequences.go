@@ -64,13 +64,13 @@ func (g getResult) failed() bool {
 }
 
 // HighestSequence is the highest event.sequence of all documents up to
-// schemas.MaxSequence, 0 if there are none.
+// schemas.MaxSequence, 0 if none exists.
 func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 	return s.searchHighest(ctx, "reading the highest sequence")
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
-// schemas.MaxSequence, 0 if there are none.
+// schemas.MaxSequence, 0 if none exists.
 func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
 	return s.searchHighest(ctx, "reading the highest sequence of "+source,
 		map[string]any{"term": map[string]any{"watership.source": source}})

@@ -11,7 +11,7 @@ const escapes = `one of \\ \( \) \: \< \> \" \* \{ \} \t \r \n \uXXXX \and \or \
 
 // escape reads an escape in an unquoted literal: white space, a special character,
 // a code unit or a keyword. It tries them in Kibana's order with one exception:
-// `\not` as a word of its own. Kibana writes it to escape the keyword, but reads it
+// `\not` as its own word. Kibana writes it to escape the keyword, but reads it
 // as a line break and "ot".
 func (s *scanner) escape() (string, error) {
 	if s.wordBegins() && s.escapesNot() {

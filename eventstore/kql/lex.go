@@ -152,7 +152,7 @@ func isSpace(r rune) bool {
 	return r == ' ' || r == '\t' || r == '\r' || r == '\n' || r == noBreak
 }
 
-// spaceAt returns the size of the space at the start of text, 0 if there is none.
+// spaceAt returns the size of the space at the start of text, 0 if none exists.
 func spaceAt(text string) int {
 	if r, size := utf8.DecodeRuneInString(text); isSpace(r) {
 		return size

@@ -118,7 +118,7 @@ func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection,
 	return counts, err
 }
 
-// FirstTime returns the earliest time of the events of a selection; zero if there is none.
+// FirstTime returns the earliest time of the events of a selection; zero if none exists.
 func (s *Store) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
 	operation := "looking for the first event"
 	filter, err := s.filter(operation, sel)

@@ -17,7 +17,7 @@ const (
 	maxSampleLength   = 4 << 10 // of a head or a body in it, in bytes
 )
 
-// nextDictionary returns the n from which documents need another dictionary than that of
+// nextDictionary returns the n from which documents need another dictionary than documents of
 // n, since messages change.
 func nextDictionary(n int64) int64 {
 	return max(firstDictionary, min(n*dictionaryGrowth, n+dictionaryMax))

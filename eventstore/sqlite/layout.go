@@ -19,7 +19,7 @@ type layout struct {
 	textColumns []string             // the columns of the table text
 }
 
-// isSingle reports whether an event has at most one value of a field: all but those of
+// isSingle reports whether an event has at most one value of a field: all but fields of
 // attempts, `audited` and `triaged` events.
 func isSingle(field kql.Field) bool {
 	switch field.Name {
@@ -43,7 +43,7 @@ func hasColumn(field kql.Field) bool {
 	return field.Type != kql.Keyword && isSingle(field)
 }
 
-// hasTerms reports whether the values of a field are in the table term or number. Those of
+// hasTerms reports whether the values of a field are in the table term or number. Values of
 // two fields also have columns without indexes.
 func hasTerms(field kql.Field) bool {
 	switch field.Name {

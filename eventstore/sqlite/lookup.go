@@ -60,7 +60,7 @@ func (s *Store) scanByID(ctx context.Context, operation string, ids []string, vi
 }
 
 // HighestSequence is the highest event.sequence of all documents up to
-// schemas.MaxSequence, 0 if there are none.
+// schemas.MaxSequence, 0 if none exists.
 func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 	var highest sql.NullInt64
 	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event WHERE "event.sequence" <= ?`, schemas.MaxSequence)
@@ -68,7 +68,7 @@ func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
-// schemas.MaxSequence, 0 if there are none.
+// schemas.MaxSequence, 0 if none exists.
 func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
 	var highest sql.NullInt64
 	// The + disables the source's index, which is by time and would need a sort.

@@ -73,7 +73,7 @@ func (s *Store) replace(ctx context.Context, tx *sql.Tx, w *eventWriter, id stri
 	return w.create(ctx, s.layout, e)
 }
 
-// storedEvent is the row of an event; n is 0 if there is none.
+// storedEvent is the row of an event; n is 0 if none exists.
 type storedEvent struct {
 	n, sequence int64
 	stream      string

@@ -87,7 +87,7 @@ func noteRemoved(ctx context.Context, tx *sql.Tx, source string, stream schemas.
 	return err
 }
 
-// Removed tells which events of a source Retain has removed.
+// Removed reports which events of a source Retain has removed.
 func (s *Store) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
 	document, _, err := s.Record(ctx, eventstore.RemovedRecord, source)
 	if err != nil {

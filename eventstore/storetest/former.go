@@ -15,7 +15,7 @@ import (
 //go:embed testdata/documents-v1.ndjson
 var formerDocuments string
 
-// formerDocs returns the kept documents with the test's source, and ids of their own.
+// formerDocs returns the kept documents with the test's source, and their own ids.
 func (s subject) formerDocs(t *testing.T) []schemas.Document {
 	t.Helper()
 	renamed := strings.NewReplacer(

@@ -112,7 +112,7 @@ func (p printer) alerts(v alerts.View, now time.Time) error {
 	return nil
 }
 
-// omitted tells of the alerts that are not listed, in every format.
+// omitted reports the alerts that are not listed, in every format.
 func (p printer) omitted(v alerts.View) {
 	for _, r := range v.Rules {
 		if r.Omitted > 0 {

@@ -116,7 +116,7 @@ Its payment provider fails in a moment, for a few seconds.
 	}
 }
 
-// page returns the URL of a page of the console, or "" if there is none.
+// page returns the URL of a page of the console, or "" if none exists.
 func (d *dev) page(path string) string {
 	if d.console == "" {
 		return ""

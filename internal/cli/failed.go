@@ -139,7 +139,7 @@ func groupState(g *failures.Group) string {
 	return strings.Join(parts, ", ")
 }
 
-// muteEnd tells when a mute ends.
+// muteEnd reports when a mute ends.
 func muteEnd(m *failures.Mute) string {
 	text := ""
 	if m.Until != nil {

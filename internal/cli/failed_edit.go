@@ -199,7 +199,7 @@ func queuesOf(failures []schemas.Event) string {
 	return strings.Join(queues, " and ")
 }
 
-// findOpen returns those of some failures that are neither resolved nor replayed, or why the
+// findOpen returns the failures that are neither resolved nor replayed, or why the
 // first is not open.
 func (e *failureEdit) findOpen(ctx context.Context, sys backend, id string, failures []schemas.Event) (open []schemas.Event, err error) {
 	e.toFailedQueue = true

@@ -30,7 +30,7 @@ func limitJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replaye
 	}
 }
 
-// jobs writes the readable jobs. If there are none, it returns the error of check, which
+// jobs writes the readable jobs. If none exists, it returns the error of check, which
 // may be the reason.
 func (o *outputFormat) jobs(to printer, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
 	all := []replayer.Job{}

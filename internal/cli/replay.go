@@ -161,7 +161,7 @@ func (r *replay) plan(ctx context.Context, sys backend) (client.Plan, error) {
 	return sys.Plan(ctx, request, r.uncheckedRoutes)
 }
 
-// send shows a plan, asks, and runs its job. It returns no job if there was none.
+// send shows a plan, asks, and runs its job. It returns no job if nothing was sent.
 func (r *replay) send(ctx context.Context, sys backend, plan client.Plan) (replayer.Job, error) {
 	if err := r.preview(plan); err != nil {
 		return replayer.Job{}, err

@@ -71,7 +71,7 @@ func outputClosed(err error) bool {
 	return errors.As(err, &writing) && errors.Is(writing, syscall.EPIPE)
 }
 
-// errorText formats an error: each mistake of a configuration on a line of its own;
+// errorText formats an error: each mistake of a configuration on its own line;
 // further lines of other errors, such as a query with its caret, are indented below
 // the first.
 func errorText(err error) string {

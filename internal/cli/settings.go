@@ -38,7 +38,7 @@ func addSettings(flags *pflag.FlagSet, environ []string) *settings {
 	return s
 }
 
-// load reads the configuration; its error lists every mistake. Without a file of its own, it
+// load reads the configuration; its error lists every mistake. Without its own file, it
 // reads the one of the process that runs on the data folder.
 func (s *settings) load() (config.Config, error) { return s.loadOver(nil) }
 

@@ -37,7 +37,7 @@ type Config struct {
 	Tap      Tap
 
 	// Routes are the queues to consume, and the queues of other consumers whose dead
-	// letters have a policy of their own; each name once.
+	// letters have their own policy; each name once.
 	Routes []Route
 
 	Retry Retry
@@ -343,7 +343,7 @@ type Retry struct {
 	Default string
 
 	// Policies by name. The policy named default is retry.Default unless the file has
-	// one. Each delay has a queue of its own.
+	// one. Each delay has its own queue.
 	Policies map[string]retry.Policy
 
 	// Rules give classes to errors that name none, in this order; the rules of a route come
@@ -447,7 +447,7 @@ type Auth struct {
 	OIDC OIDC
 }
 
-// OIDC is the sign-in with OpenID Connect. Without an Issuer there is none.
+// OIDC is the sign-in with OpenID Connect. Without an Issuer there is no sign-in.
 type OIDC struct {
 	Issuer           URL
 	ClientID         string

@@ -25,7 +25,7 @@ const (
 type Key struct {
 	Name    string // as in the file: amqp.url
 	Form    Form
-	Default string // as it would be written; empty where there is none
+	Default string // as it would be written; empty where none exists
 	Help    string // one line
 
 	read read

@@ -10,7 +10,7 @@ import (
 // Mistake is one error in a configuration.
 type Mistake struct {
 	Key      string // routes[0].queue; empty if it concerns a whole source
-	Value    string // without passwords; empty if there is none
+	Value    string // without passwords; empty if none exists
 	Origin   Origin
 	Expected string // the values that are possible: "expected quorum or classic"
 }

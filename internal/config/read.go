@@ -67,7 +67,7 @@ func structures[T any](one func(l *loader, path string, n node) T, into *[]T) re
 // structureField is a field of a structure.
 type structureField struct {
 	name     string
-	fallback string // as it would be written; empty if there is none
+	fallback string // as it would be written; empty if none exists
 	read     read
 }
 

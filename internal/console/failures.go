@@ -33,7 +33,7 @@ type failuresView struct {
 	WithMuted bool // muted groups are shown
 	Muted     int  // groups that are not
 
-	Later, Next string // links to the first and the next page; "": there is none
+	Later, Next string // links to the first and the next page; "": none exists
 	ReplayAll   string // links for all failures that match
 	DiscardAll  string
 	Done        *discardDone
@@ -56,7 +56,7 @@ type sparkBar struct{ X, Y, Height int }
 const (
 	groupsPerPage   = 100
 	failuresPerPage = 100
-	storeRetry      = 5 * time.Second // while the store is away
+	storeRetry      = 5 * time.Second // while the store is unavailable
 )
 
 // failures shows the unresolved failures that match a filter.

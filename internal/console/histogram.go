@@ -74,7 +74,7 @@ func (c *Console) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.
 	return buckets, err
 }
 
-// actionConditions returns the actions with a colour of their own, and all others as one.
+// actionConditions returns the actions with their own colour, and all others as one.
 func actionConditions() (names []string, conditions map[string]string) {
 	conditions = map[string]string{}
 	for _, action := range []schemas.Action{schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned} {

@@ -155,7 +155,7 @@ func (v *messageView) addFailure(events []httpapi.Document) {
 }
 
 // addReplays adds links to plans of replays: of the unresolved failures, or of the message
-// if there are none.
+// if none exists.
 func (v *messageView) addReplays() {
 	plan := func(target string, ids []string) string {
 		return "/replays/new?" + url.Values{"ids": ids, "target": {target}, "since": {frame.AllTime}}.Encode()

@@ -21,7 +21,7 @@ type waitingView struct {
 	Filter  frame.Filter
 	Groups  []waitingGroup
 	Count   int
-	Next    string // link to the next page; "": there is none
+	Next    string // link to the next page; "": none exists
 	All     string // link to decide about all that match
 	Problem *problem.Problem
 	Done    *waitingDone

@@ -106,7 +106,7 @@ func AddColumns(ctx context.Context, db *sql.DB, table string, columns ...string
 	return nil
 }
 
-// maxText is the number of bytes of a text that tells of a failure.
+// maxText is the number of bytes of a text that reports a failure.
 const maxText = 8 << 10
 
 // Text returns the text of an error as PostgreSQL accepts it: valid UTF-8 without NUL, which an error

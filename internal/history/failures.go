@@ -24,7 +24,7 @@ type Failures struct {
 // an outcome depends on that. Nil: all consumers report.
 type Reporters func(ctx context.Context) (queues map[string]bool, err error)
 
-// ReportingStore tells which consumers report.
+// ReportingStore reports which consumers report.
 type ReportingStore interface {
 	EventStore
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)

@@ -56,7 +56,7 @@ type resolution struct {
 
 const neverResolved = math.MaxInt64
 
-// resolution applies the events in their order. reports tells whether the consumer of a
+// resolution applies the events in their order. reports says whether the consumer of a
 // queue reports `handled` events.
 func (f *followUp) resolution(reports func(queue string) bool) resolution {
 	slices.SortFunc(f.later, func(a, b eventstore.EventSummary) int {

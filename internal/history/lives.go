@@ -84,7 +84,7 @@ func Find(ctx context.Context, store CheckedStore, id string) (Lives, error) {
 // NotFoundError reports that no message or event has an id.
 type NotFoundError struct {
 	ID         string
-	Correlates bool // messages have it as their correlation id, as those of Celery have the id of a task
+	Correlates bool // messages have it as their correlation id, as messages of Celery have the id of a task
 }
 
 // Error implements error.
@@ -100,7 +100,7 @@ func (e *NotFoundError) Error() string {
 func messageKey(f eventstore.EventSummary) string { return cmp.Or(f.Fingerprint, f.EventID) }
 
 // readLife reads the events of a message, and of its replays with other headers, which
-// have fingerprints of their own.
+// have their own fingerprints.
 func readLife(ctx context.Context, store EventStore, of eventstore.EventSummary) (l Life, err error) {
 	own := kql.FieldIs("watership.fingerprint", of.Fingerprint)
 	if of.Fingerprint == "" {

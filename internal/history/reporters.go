@@ -20,7 +20,7 @@ type Counter interface {
 }
 
 // FirstUnreported returns the first destination of which no consumer has reported that it
-// handled a message; false if there is none.
+// handled a message; false if none exists.
 func FirstUnreported(ctx context.Context, store Counter, destinations []Destination) (Destination, bool, error) {
 	for _, d := range destinations {
 		if is, err := isReported(ctx, store, d); err != nil || !is {

@@ -99,7 +99,7 @@ func (r *Reports) latest(ctx context.Context, messages []SentMessage) (map[strin
 }
 
 // readBefore reads the queues that reported about messages before the job was planned, once
-// for each message, and forgets those of other messages.
+// for each message, and forgets the reports of other messages.
 func (r *Reports) readBefore(ctx context.Context, messages []SentMessage) error {
 	if !r.job.ToOrigin {
 		return nil

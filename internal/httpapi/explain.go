@@ -38,7 +38,7 @@ type Explanations struct {
 	Explanations []Explanation `json:"explanations" nullable:"false"`
 }
 
-// Explanation tells what becomes of a failed message.
+// Explanation says what becomes of a failed message.
 type Explanation messages.Explanation
 
 func (a *API) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {

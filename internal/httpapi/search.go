@@ -72,7 +72,7 @@ func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput,
 			return nil, err
 		}
 	}
-	sel.Limit, sel.WithoutBody = in.Limit+1, !withBody // one more tells whether there is a next page
+	sel.Limit, sel.WithoutBody = in.Limit+1, !withBody // one more reports whether there is a next page
 	store, err := a.System.Store(ctx)
 	if err != nil {
 		return nil, err

@@ -133,8 +133,8 @@ func (a *API) Run(ctx context.Context) error {
 	return nil
 }
 
-// methodsOf returns the methods of the path of a request: those of the path itself, or else
-// those of a path with a variable.
+// methodsOf returns the methods of the path of a request: of the path itself, or else
+// of a path with a variable.
 func (a *API) methodsOf(r *http.Request) (exact []string) {
 	var others []string
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

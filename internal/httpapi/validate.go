@@ -48,7 +48,7 @@ func (a *API) validateEvents(ctx context.Context, in *validateInput) (*huma.Stre
 	if err != nil {
 		return nil, err
 	}
-	if err := access.ReadBodies(ctx, in.Query); err != nil { // that a body fits tells about it
+	if err := access.ReadBodies(ctx, in.Query); err != nil { // the result says something about the body
 		return nil, err
 	}
 	schema, err := messages.RouteSchema(a.System, in.Queue)

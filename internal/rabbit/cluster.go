@@ -7,7 +7,7 @@ import (
 )
 
 // ClusterName returns the cluster name from the broker's server-properties
-// (https://www.rabbitmq.com/docs/parameters), "" if there is none. It waits for a
+// (https://www.rabbitmq.com/docs/parameters), "" if none exists. It waits for a
 // live connection until ctx ends.
 func (c *Connection) ClusterName(ctx context.Context) (string, error) {
 	live, _, err := c.await(ctx)
@@ -19,7 +19,7 @@ func (c *Connection) ClusterName(ctx context.Context) (string, error) {
 }
 
 // ServerVersion returns the broker's version from its server-properties, such as
-// 4.0.5, "" if there is none. It waits for a live connection until ctx ends.
+// 4.0.5, "" if none exists. It waits for a live connection until ctx ends.
 func (c *Connection) ServerVersion(ctx context.Context) (string, error) {
 	live, _, err := c.await(ctx)
 	if err != nil {

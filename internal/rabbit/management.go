@@ -152,7 +152,7 @@ type Exchange struct {
 	Policy     string         `json:"policy"`
 }
 
-// Exchange returns one exchange. ErrNotFound if there is none.
+// Exchange returns one exchange. ErrNotFound if none exists.
 func (m *Management) Exchange(ctx context.Context, vhost, name string) (Exchange, error) {
 	return get[Exchange](ctx, m, "exchanges", vhost, name)
 }
@@ -221,7 +221,7 @@ func (d *policyDefinition) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*map[string]any)(d))
 }
 
-// Queue returns one queue. ErrNotFound if there is none. Counts lag by up to 5 s.
+// Queue returns one queue. ErrNotFound if none exists. Counts lag by up to 5 s.
 func (m *Management) Queue(ctx context.Context, vhost, name string) (Queue, error) {
 	return get[Queue](ctx, m, "queues", vhost, name)
 }

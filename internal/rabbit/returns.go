@@ -42,7 +42,7 @@ func (w *window) attribute(r *amqp.Return) {
 
 // candidates returns the messages that r may be: those with equal content; if there
 // are none, since a proxy may change more than a broker does, those with its
-// exchange and routing key; if there are none, all.
+// exchange and routing key; if none exists, all.
 func (w *window) candidates(r *amqp.Return) []*Pending {
 	if w.suspect != nil {
 		return []*Pending{w.suspect}

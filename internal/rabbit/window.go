@@ -151,7 +151,7 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	return nil
 }
 
-// next returns a submitted message, nil if there is none.
+// next returns a submitted message, nil if none exists.
 func (w *window) next(submit <-chan *Pending) *Pending {
 	if w.corked && len(submit) == 0 {
 		runtime.Gosched() // let other goroutines submit one
@@ -164,7 +164,7 @@ func (w *window) next(submit <-chan *Pending) *Pending {
 	}
 }
 
-// oldest returns the first message without outcome, nil if there is none.
+// oldest returns the first message without outcome, nil if none exists.
 func (w *window) oldest() *Pending {
 	for ; w.head < len(w.sent); w.head++ {
 		if m := w.sent[w.head]; !m.removed {

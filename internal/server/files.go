@@ -10,7 +10,7 @@ import (
 )
 
 // CheckFiles opens the files that serve opens at its start, and returns every mistake in them.
-// Those of RabbitMQ and the store were read before.
+// The files of RabbitMQ and the store were read before.
 func CheckFiles(sys *system.System) error {
 	settings := sys.Settings()
 	_, routes := routeconfig.Read(settings.Routes, settings.Roles)

@@ -171,7 +171,7 @@ func (s *Server) tuneGC(ctx context.Context) error {
 	return nil
 }
 
-// routesAndTaps are routes and taps in addition to those of the configuration.
+// routesAndTaps are routes and taps in addition to the configuration.
 type routesAndTaps struct {
 	routes []pipeline.Route
 	taps   []pipeline.Tap

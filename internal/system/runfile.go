@@ -14,7 +14,7 @@ import (
 // running is the process with the embedded broker that runs on the data folder.
 type running struct {
 	instance string // in the server-properties of its broker; "": amqp.url names a broker
-	noBroker error  // why there is none; nil: there is one, or amqp.url names one
+	noBroker error  // why none exists; nil: there is one, or amqp.url names one
 }
 
 // WithRunning returns the settings that a System uses: with the servers of the process

@@ -348,7 +348,7 @@ func (r Retirement) Close(ctx context.Context) (deadLettered []string, err error
 	return deadLettered, r.deleteExchanges(ctx, exchanges)
 }
 
-// Remove deletes the former queues, which are empty, and exchanges, except those of dead
+// Remove deletes the former queues, which are empty, and exchanges, except exchanges of dead
 // letters where others need them.
 func (r Retirement) Remove(ctx context.Context, keepDeadLetters bool) error {
 	queues, err := r.queues(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Error tells why a body does not fit a schema.
+// Error says why a body does not fit a schema.
 type Error struct {
 	Schema string  // name of its file
 	Faults []Fault // at most 5

@@ -60,7 +60,7 @@ func withDelivery(ctx context.Context, state *deliveryState) context.Context {
 	return context.WithValue(ctx, deliveryKey{}, state)
 }
 
-// take returns the function of AfterSettled, nil if there is none. first is true once.
+// take returns the function of AfterSettled, nil if none exists. first is true once.
 func (s *deliveryState) take() (f func(), first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher with a connection of its own. It does not wait
+// NewPublisher returns a publisher with its own connection. It does not wait
 // for the broker: the error concerns the configuration. A nil Marshaler in the
 // configuration stands for Marshaler{}, a nil logger for none.
 func NewPublisher(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Option) (*Publisher, error) {

@@ -28,7 +28,7 @@ type receiver struct {
 	earlier int
 
 	prefetch int              // of the consumer
-	before   uint64           // the last delivery before those of the consumer
+	before   uint64           // the last delivery before deliveries of the consumer
 	latest   uint64           // the last delivery
 	pending  []*amqp.Delivery // received, and not dispatched yet
 

@@ -35,7 +35,7 @@ var (
 	_ message.SubscribeInitializer = (*Subscriber)(nil)
 )
 
-// NewSubscriber returns a subscriber with a connection of its own. It does not
+// NewSubscriber returns a subscriber with its own connection. It does not
 // wait for the broker: the error concerns the configuration. A nil Marshaler in
 // the configuration stands for Marshaler{}, a nil logger for none.
 func NewSubscriber(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Option) (*Subscriber, error) {

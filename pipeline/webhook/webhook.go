@@ -105,7 +105,7 @@ const (
 // "Watership-", the message's own headers among them (Config.Headers).
 //
 // If the message has an id, Idempotency-Key is the same at every attempt, and differs
-// for each queue and each replay. Without an id there is none: equal messages would have
+// for each queue and each replay. Without an id there is no key: equal messages would have
 // the same key, and the service would drop the second. A header Idempotency-Key of the
 // message replaces it if Config.Headers has that name, also in a replay.
 //
@@ -185,7 +185,7 @@ func (p *poster) post(ctx context.Context) error {
 	return p.classify(to, response{answered.StatusCode, header(answered), beginning(answered, p.bodyLimit)})
 }
 
-// timeoutError is the cause of the end of a request without an answer in time. Go's text is that of
+// timeoutError is the cause of the end of a request without an answer in time. Go's text is the text of
 // a context.
 type timeoutError struct{ after time.Duration }
 

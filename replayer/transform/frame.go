@@ -80,7 +80,7 @@ func appendFlag(dst []byte, is bool) []byte {
 	return append(dst, 0)
 }
 
-// appendMessage leaves out headers and a body that are the same as those of another message.
+// appendMessage leaves out headers and a body that another message has, too.
 func appendMessage(dst []byte, e, other schemas.Envelope) []byte {
 	dst = appendText(appendText(dst, e.Exchange), e.RoutingKey)
 	for _, text := range texts(&e.Properties) {

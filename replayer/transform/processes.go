@@ -18,7 +18,7 @@ const (
 	idleTime     = 30 * time.Second // after which an unused process ends
 )
 
-// Processes run programs in processes of their own, which have a limit of memory and end with
+// Processes run programs in their own processes, which have a limit of memory and end with
 // a program that does not return: within a process neither is possible. There are at most two
 // at a time, for all programs. They start when they are needed, and end when they are not.
 //

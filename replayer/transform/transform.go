@@ -139,7 +139,7 @@ type result struct {
 	keep    bool
 }
 
-// run returns the only output of the program; nil if there is none.
+// run returns the only output of the program; nil if none exists.
 func (p *Program) run(ctx context.Context, in map[string]any) (out any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -213,7 +213,7 @@ func (r *Reader) Raw() []byte {
 	return r.data[begin:r.at]
 }
 
-// Part reads one value with a reader of its own and returns the error of that
+// Part reads one value with its own reader and returns the error of that
 // reader, so that r can continue after the value. Offsets in the error count from
 // the start of the value.
 func (r *Reader) Part(read func(*Reader)) error {

@@ -23,12 +23,12 @@ import (
 // Error is the failure of a request. It counts as an error of the whole store
 // (*eventstore.Error), and as an InputError if the request was a mistake.
 type Error struct {
-	Status    int // of the response; 0: there was none
+	Status    int // of the response; 0: there was no response
 	Published int // messages that were published before the error
 
 	retryAfter time.Duration
 	answered   bool   // the API has answered, so that the result is known
-	text       string // with the remedy on lines of its own
+	text       string // with the remedy on its own lines
 	err        error  // the cause; nil: the server refused the request
 }
 

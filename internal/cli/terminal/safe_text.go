@@ -59,7 +59,7 @@ func WriteJSON(out io.Writer, value any) error {
 	return err
 }
 
-// WriteIndentedJSON writes a value on lines of its own.
+// WriteIndentedJSON writes a value on its own lines.
 func WriteIndentedJSON(out io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

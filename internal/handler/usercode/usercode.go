@@ -35,7 +35,7 @@ type goroutine struct {
 	returned  chan struct{} // a token for each function that has returned; closed at the end of the goroutine
 }
 
-// Run calls f in a goroutine of its own: a panic and a runtime.Goexit end that call only
+// Run calls f in its own goroutine: a panic and a runtime.Goexit end that call only
 // and are returned as errors.
 func (g *Goroutines) Run(f func() error) error {
 	_, err := Call(g, func() (struct{}, error) { return struct{}{}, f() })

@@ -13,7 +13,7 @@ import (
 const maxOrdered = 200
 
 // checkOrder reports that messages have priorities, by which RabbitMQ delivers copies: the
-// order of the record is not that of publishing.
+// order of the record is not the order of publishing.
 func (d *doctor) checkOrder(ctx context.Context) {
 	if d.store == nil || d.conn == nil || d.Settings.Topology.QueueType == "classic" || d.Topology.ClassicIndex {
 		return

@@ -91,7 +91,7 @@ func (d *doctor) checkLag(ctx context.Context) {
 }
 
 // counted returns a queue with the numbers of its waiting messages and its consumers, which it asks the queue
-// itself: those of the management API are up to 5 s old
+// itself: the counts of the management API are up to 5 s old
 // (https://www.rabbitmq.com/docs/management#statistics-interval), and double after a change of leader.
 func (d *doctor) counted(ctx context.Context, name string) (queue rabbit.Queue, there bool) {
 	queue, there = d.queues[name]

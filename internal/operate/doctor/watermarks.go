@@ -11,7 +11,7 @@ import (
 )
 
 // maxWatermarkAge is the age from which a watermark that nobody saves is reported: a live
-// indexer saves it each second, and releases that of another one after a minute.
+// indexer saves it each second, and releases the watermark of another one after a minute.
 const maxWatermarkAge = 3 * time.Minute
 
 // checkWatermarks looks for queues whose indexer has ended without a successor: readers of

@@ -134,7 +134,7 @@ func (c Change) Changes(s State) bool {
 	return true
 }
 
-// WhyUnchanged tells about a group for which Changes is false.
+// WhyUnchanged explains why Changes is false for a group.
 func (c Change) WhyUnchanged() string {
 	switch c.Decision {
 	case Unmuted:

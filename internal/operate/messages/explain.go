@@ -52,7 +52,7 @@ func (e Error) Error() string { return e.Text }
 // ErrorType returns the type for retry.TypeOf.
 func (e Error) ErrorType() string { return e.Type }
 
-// Explanation tells what becomes of a failed message.
+// Explanation says what becomes of a failed message.
 type Explanation struct {
 	Message  string    `json:"message,omitempty" doc:"Fingerprint of the message; none: the error was given"`
 	Queue    string    `json:"queue"`

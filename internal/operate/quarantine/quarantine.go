@@ -30,7 +30,7 @@ type Store interface {
 // Finder finds the refused events among the quarantined ones.
 type Finder struct {
 	Store Store
-	Owns  func(exchange string) bool // whether an exchange is Watership's, which has no messages of its own
+	Owns  func(exchange string) bool // whether an exchange is Watership's, which has no messages
 }
 
 // refused returns the event that a quarantined event replaces, or false for a message in

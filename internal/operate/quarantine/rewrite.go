@@ -122,7 +122,7 @@ func (r *Rewrite) replace(ctx context.Context, pending []rewriting) (busy []rewr
 }
 
 // settle counts the result of an event. It returns another event for the quarantined
-// document if there is one: with an id of its own, or with the new reason.
+// document if there is one: with its own id, or with the new reason.
 func (r *Rewrite) settle(was rewriting, result eventstore.Result) (rewriting, bool) {
 	next := was
 	switch {

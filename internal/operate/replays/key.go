@@ -33,8 +33,8 @@ func NewKey(ctx context.Context, text string, request any) Key {
 	return Key{idempotency.Digest(string(caller.Method), caller.Name, text), idempotency.Digest(string(content))}
 }
 
-// Find returns the oldest job with the key; without an id if there is none. A job that the
-// caller may not see is that of a request with other permissions.
+// Find returns the oldest job with the key; without an id if none exists. A job that the
+// caller may not see comes from a request with other permissions.
 func (k Key) Find(ctx context.Context, replays *replayer.Replayer) (found replayer.Job, err error) {
 	if k.Text == "" {
 		return replayer.Job{}, nil

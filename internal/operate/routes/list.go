@@ -142,7 +142,7 @@ func (cfg Config) queues(others []string) []string {
 	return queues
 }
 
-// queueState asks the queue. If its leader may be silent, the counts are those of the
+// queueState asks the queue. If its leader may be silent, the counts come from the
 // management API, which are some seconds old.
 func (cfg Config) queueState(ctx context.Context, queue string, answers management) (State, error) {
 	answer, found, err := cfg.Connection.QueueState(ctx, queue)

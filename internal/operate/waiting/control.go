@@ -22,7 +22,7 @@ type Control struct {
 	Records  Records
 }
 
-// Result tells which messages were taken out of their delay queues.
+// Result reports which messages were taken out of their delay queues.
 type Result struct {
 	Taken  []Message // RabbitMQ moves them to the queue of due messages
 	Gone   []Message // did not wait any more

@@ -39,7 +39,7 @@ const (
 
 // take takes the wanted waits out of the queue, and returns those that it took. RabbitMQ may
 // drop rejections of a channel that closes, whose messages then stay: the taker looks for
-// them again until there are none.
+// them again until none exists.
 func (t taker) take(ctx context.Context, wanted map[string]bool) (taken map[string]bool, err error) {
 	ctx, stop := t.conn.UntilLost(ctx)
 	defer stop()
@@ -115,7 +115,7 @@ type window struct {
 
 var errReleased = errors.New("released")
 
-// open consumes on a channel of its own until end.
+// open consumes on its own channel until end.
 func (t taker) open(ctx context.Context) *window {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &window{taker: t, session: make(chan *rabbit.Session), ended: make(chan error, 1)}

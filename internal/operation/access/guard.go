@@ -45,7 +45,7 @@ type Config struct {
 	// their method may, such as searches with POST. Viewers may send them.
 	Queries []string
 
-	// Needs tells which requests need more than Operator, for the text of a refusal. nil: none.
+	// Needs reports which requests need more than Operator, for the text of a refusal. nil: none.
 	Needs Needs
 }
 

@@ -39,7 +39,7 @@ func within(address netip.Addr, networks []netip.Prefix) bool {
 
 // checkLoopback refuses a request unless a program of this machine sent it to this machine.
 // Another site that a browser shows could otherwise send requests with the name of
-// this machine, or with a name of its own that resolves to a loopback address (DNS
+// this machine, or with its own name that resolves to a loopback address (DNS
 // rebinding), and a proxy could pass on the requests of other machines.
 func checkLoopback(r *http.Request) error {
 	const configure = "configure http.auth (docs/security.md, \"HTTP server\")"

@@ -96,7 +96,7 @@ func Write(w http.ResponseWriter, p Problem) {
 	_ = json.NewEncoder(w).Encode(p.Complete())
 }
 
-// RetryLater is the pause before a request to a server that is away.
+// RetryLater is the pause before a request to a server that is unavailable.
 const RetryLater = 5 * time.Second
 
 // New returns the problem of an error.

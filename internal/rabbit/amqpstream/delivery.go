@@ -93,7 +93,7 @@ func (l *deliveries) begin(frame []byte, channel uint16) (begun bool, err error)
 }
 
 // takeBody takes the bytes at the start of b that belong to the body frame of a delivery.
-// It returns 0 if there are none, or too few to tell.
+// It returns 0 if none exists, or too few to tell.
 func (l *deliveries) takeBody(b []byte) (taken int, err error) {
 	if l.body == nil {
 		if len(b) < frameHeader || b[0] != frameBody {

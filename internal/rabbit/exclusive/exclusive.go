@@ -73,7 +73,7 @@ func Open(ctx context.Context, broker rabbit.Config, queue string, timeout time.
 func (c *Connection) Lost() <-chan struct{} { return c.lost }
 
 // Other returns a connection that is closed with this one, for what may end a connection: the
-// broker closes that of a binding which it cannot make in time.
+// broker closes the connection of a binding which it cannot make in time.
 func (c *Connection) Other() (*rabbit.Connection, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *Connection) Other() (*rabbit.Connection, error) {
 	return c.other, nil
 }
 
-// Close closes the connection, and that of Other. The queue ends.
+// Close closes the connection and Other. The queue ends.
 func (c *Connection) Close() error {
 	c.mu.Lock()
 	other := c.other

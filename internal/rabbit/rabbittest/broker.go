@@ -38,7 +38,7 @@ func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 
 // EachServer runs a test on the first and the last RabbitMQ of WATERSHIP_TEST_AMQP_URLS, which are
 // the oldest and the newest of scripts/services, or on every one if WATERSHIP_TEST_SOAK is
-// set. If there is none it skips the test, or fails it if WATERSHIP_TEST_REQUIRED is set.
+// set. If none exists it skips the test, or fails it if WATERSHIP_TEST_REQUIRED is set.
 func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	all := servers(t)
@@ -78,7 +78,7 @@ func Newest(t testing.TB) Broker {
 	return NewestServer(t)
 }
 
-// NewestServer returns the newest RabbitMQ. If there is none it skips the test, or
+// NewestServer returns the newest RabbitMQ. If none exists it skips the test, or
 // fails it if WATERSHIP_TEST_REQUIRED is set.
 func NewestServer(t testing.TB) Broker {
 	t.Helper()

@@ -34,7 +34,7 @@ func (b Broker) observe(t testing.TB, use func(ch *amqp.Channel) error) error {
 	return use(b.observers.channel(t, b))
 }
 
-// channel returns the channel of a test, and opens one if there is none, or if it is closed.
+// channel returns the channel of a test, and opens one if none exists, or if it is closed.
 func (o *observers) channel(t testing.TB, b Broker) *amqp.Channel {
 	t.Helper()
 	key := observer{t, b.URL}

@@ -30,7 +30,7 @@ func ErrorText(e schemas.Event) string {
 	return e.Failure.Message
 }
 
-// TriageText tells what an operator decided about a group of failures, and why.
+// TriageText says what an operator decided about a group of failures, and why.
 func TriageText(e schemas.Event) string {
 	t := e.Triage
 	text := "group " + t.Group + " " + t.Decision
@@ -50,7 +50,7 @@ func TriageText(e schemas.Event) string {
 	return text
 }
 
-// AuditText tells who did what, from where, why, and whether it was refused.
+// AuditText says who did what, from where, why, and whether it was refused.
 func AuditText(e schemas.Event) string {
 	user := "nobody known"
 	if e.Audit.User != "" {

@@ -58,7 +58,7 @@ func IsJSON(body []byte) bool {
 	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
 }
 
-// indentJSON writes each element and each member on a line of its own, as json.Indent
+// indentJSON writes each element and each member on its own line, as json.Indent
 // does. It returns false for a body that is not JSON.
 func indentJSON(e *excerpt, body []byte) bool {
 	if !IsJSON(body) {

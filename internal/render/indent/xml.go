@@ -11,7 +11,7 @@ import (
 // since the parser needs many times as much memory.
 const readFactor = 16
 
-// indentXML writes each element on a line of its own, unless it contains only text. It
+// indentXML writes each element on its own line, unless it contains only text. It
 // changes no tag and no text, and drops white space between elements. It returns false
 // for a body that is not well-formed XML, as far as it is read.
 func indentXML(e *excerpt, body []byte) bool {

@@ -21,7 +21,7 @@ import (
 )
 
 // Broker is the broker of this process. All clients reach it through a socket, as
-// they would RabbitMQ. Its methods accept nil: there is none.
+// they would RabbitMQ. Its methods accept nil: none exists.
 type Broker struct {
 	broker      *broker.Broker
 	internalURL string // for the parts of this process

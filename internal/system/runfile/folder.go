@@ -32,7 +32,7 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("another watership runs in %s, process %d", e.Folder, e.Running.PID)
 }
 
-// Acquire makes a folder if there is none, and locks it for this process, until
+// Acquire makes a folder if none exists, and locks it for this process, until
 // Release or the end of the process. It removes the file of an earlier process. Its
 // error is a *HeldError if another process has locked the folder.
 func Acquire(ctx context.Context, path string) (*Folder, error) {

@@ -38,7 +38,7 @@ func StoreFile(data string) string { return filepath.Join(data, "store.db") }
 var ErrNotRunning = errors.New("nothing runs here")
 
 // Read returns the addresses of the process that has locked a folder. Its error is
-// ErrNotRunning if there is none, fs.ErrNotExist if there is no such folder, and an
+// ErrNotRunning if none exists, fs.ErrNotExist if there is no such folder, and an
 // *UnsafeError if another user may have written it.
 func Read(folder string) (Running, error) {
 	if err := CheckFolder(folder); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // JSONText returns the value at a JSON pointer as text, an object or array as JSON; "" if
-// there is none or it is null.
+// none exists or it is null.
 func JSONText(body []byte, pointer string) string {
 	text := validJSON(body)
 	if text == nil {
@@ -28,7 +28,7 @@ func validJSON(body []byte) []byte {
 	return nil
 }
 
-// valueAt returns the value at a JSON pointer (RFC 6901) in valid JSON, nil if there is none,
+// valueAt returns the value at a JSON pointer (RFC 6901) in valid JSON, nil if none exists,
 // and whether a name on the way to it occurs more than once; the last one counts.
 func valueAt(body []byte, pointer string) (value json.RawMessage, repeated bool) {
 	value = bytes.TrimSpace(body)

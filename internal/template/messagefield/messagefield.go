@@ -53,7 +53,7 @@ func (m *Message) Value(f target.Field) (string, error) {
 	return text, nil
 }
 
-// field returns a field, "" if there is none.
+// field returns a field, "" if none exists.
 func (m *Message) field(f target.Field) (string, error) {
 	e := m.envelope
 	switch {
@@ -86,7 +86,7 @@ func (m *Message) field(f target.Field) (string, error) {
 }
 
 // word returns a word by its place from 1 on, or from -1 on for places from the end; "" if
-// there is none.
+// none exists.
 func word(words []string, place int) string {
 	at := place - 1
 	if place < 0 {

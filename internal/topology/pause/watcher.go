@@ -15,7 +15,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Switch tells whether an operator has paused a route. A nil Switch says that none has.
+// Switch reports whether an operator has paused a route. A nil Switch says that none has.
 type Switch struct {
 	mu      sync.Mutex // guards the fields below
 	known   bool       // RabbitMQ has answered

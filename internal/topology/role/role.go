@@ -1,4 +1,4 @@
-// Package role names the parts of Watership of which each has queues of its own, and the
+// Package role names the parts of Watership of which each has its own queues, and the
 // consumers by which the processes with a role are found.
 package role
 

@@ -85,7 +85,7 @@ func ResultLabel(action retry.Action) string {
 	return "poison"
 }
 
-// maxLabels bounds the number of queues without a route that have a label of their own.
+// maxLabels bounds the number of queues without a route that have their own label.
 const maxLabels = 1000
 
 const otherLabel = "other"

@@ -18,7 +18,7 @@ import (
 // half a minute for each message, and other messages with it.
 type Limiter[P any] struct {
 	by                 P                         // publishes messages
-	dedicatedPublisher func() (by P, end func()) // on a connection of its own
+	dedicatedPublisher func() (by P, end func()) // on its own connection
 	share              int                       // messages of one queue that are unconfirmed at once
 	timeout            time.Duration             // for the confirm of a message
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// findDocument returns the place of the first JSON or HTML in a text; -1: there is none.
+// findDocument returns the place of the first JSON or HTML in a text; -1: none exists.
 func findDocument(text string) (at, end int) {
 	for i := range len(text) {
 		switch text[i] {

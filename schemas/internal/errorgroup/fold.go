@@ -1,6 +1,6 @@
 // Package errorgroup gives error messages of one kind one text.
 //
-// Fold first chooses the part of a message that tells what went wrong (text.go, document.go),
+// Fold first chooses the part of a message that says what went wrong (text.go, document.go),
 // and splits it into tokens (scan.go). Values become "#" (value.go, quoted.go, number.go), while
 // words, names from programs and codes stay (vocabulary.go). Then runs of values become one
 // (join.go). Each step takes time that is linear in the length of the message.

@@ -74,7 +74,7 @@ func escapeLength(text string) int {
 	return 2
 }
 
-// choose returns the part of a message that tells what went wrong, on one line.
+// choose returns the part of a message that says what went wrong, on one line.
 func choose(text string, depth int) string {
 	if depth > maxDepth {
 		return firstLine(text)

@@ -66,7 +66,7 @@ func (p *part) root() bool {
 	return true
 }
 
-// elements appends the objects of a list, and those of lists in it, each with a comma after it.
+// elements appends the objects of a list and of lists in it, each with a comma after it.
 // It appends the other elements to others.
 func (p *part) elements(others []byte) []byte {
 	const keyLength = len(".") // of the empty key

@@ -87,7 +87,7 @@ func parseTime(text string, received time.Time) (time.Time, bool) {
 }
 
 // timeLayouts returns RFC 3339 and RFC 1123 with their usual variants. A time without a
-// zone is UTC. Of the names of zones only those of UTC are known: time.Parse takes any
+// zone is UTC. Only the names of UTC are known zones: time.Parse takes any
 // other for UTC, too.
 func timeLayouts() [9]string {
 	return [...]string{

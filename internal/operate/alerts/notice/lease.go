@@ -16,7 +16,7 @@ const recordKind = "alerts"
 const (
 	beatInterval = 5 * time.Second  // between two saves of the holder, at most
 	leaseTimeout = 20 * time.Second // without a save, after which another process takes over
-	firstPause   = time.Second      // between the first attempts at a store that is away
+	firstPause   = time.Second      // between the first attempts at a store that is unavailable
 	saveTimeout  = 5 * time.Second
 
 	toleratedFailures = 10 // of attempts, until they are logged: serve may still prepare the store

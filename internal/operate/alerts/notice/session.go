@@ -195,7 +195,7 @@ func (s *session) notify(ctx, sending context.Context) bool {
 }
 
 // saveState saves the state if it has changed, and now and then to hold the lease. A store
-// that is away is not asked each time.
+// that is unavailable is not asked each time.
 func (s *session) saveState(ctx context.Context) (held, saved bool) {
 	if (!s.dirty || s.away) && time.Since(s.saved) < beatInterval {
 		return true, !s.dirty

@@ -91,7 +91,7 @@ func (s *State) correct(now time.Time) {
 
 func (t *tracked) fires() bool { return !t.Fired.IsZero() && t.Resolved.IsZero() }
 
-// isOfStore reports whether the alert tells that the store is away, which another process
+// isOfStore reports whether the alert says that the store is unavailable, which another process
 // cannot save either: its notice does not wait for a save.
 func (t *tracked) isOfStore() bool { return t.On == OnDoctor && t.Labels["check"] == "store" }
 

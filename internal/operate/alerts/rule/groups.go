@@ -20,7 +20,7 @@ import (
 
 // groupRule finds groups of failures that are new, or that fail again after all of their
 // failures were resolved. The alert of a group holds until its failures are resolved; while an
-// operator has muted the group, there is none.
+// operator has muted the group, none exists.
 type groupRule struct {
 	System
 	query     kql.Node

@@ -305,7 +305,7 @@ func (s *Subscriber) repeatPaused(ctx context.Context, since time.Time) {
 }
 
 // PausedEvery is how often a route that stays paused has a `paused` event, so that the
-// newest event tells whether the route is still paused.
+// newest event reports whether the route is still paused.
 const PausedEvery = 10 * time.Minute
 
 func (s *Subscriber) record(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure) {
@@ -327,7 +327,7 @@ func (s *Subscriber) probeRound(ctx context.Context) bool {
 			return false
 		}
 		if c == nil {
-			c, _ = s.consume(ctx, s.route.Single) // a broker that is away has no messages
+			c, _ = s.consume(ctx, s.route.Single) // a broker that is unavailable has no messages
 		}
 		msg, ok := c.next(ctx)
 		if !ok {

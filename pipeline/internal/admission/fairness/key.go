@@ -135,7 +135,7 @@ func (k *key) isNext(t *Ticket) bool {
 }
 
 // earlierDue returns when the first of the earlier messages that are not in the process is due;
-// zero if there is none.
+// zero if none exists.
 func (k *key) earlierDue(t *Ticket) (due time.Time) {
 	k.expireAway()
 	if len(k.away) == 0 || k.away[0].position > t.position {

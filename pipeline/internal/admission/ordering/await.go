@@ -108,7 +108,7 @@ func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct
 		if w.asked = now; err == nil {
 			w.open = open
 		} else {
-			w.open = w.open || blocked // the store is away: as it was
+			w.open = w.open || blocked // the store is unavailable: as it was
 		}
 	}
 	return w.open, changed, again
@@ -117,7 +117,7 @@ func (w *wait) blocked(ctx context.Context) (blocked bool, changed <-chan struct
 // earlier reports whether the process knows an earlier message that is not handled. unsure is
 // whether all of them are elsewhere, and their failures long enough ago to be in the store.
 //
-// Messages may arrive in another order than that of their key, such as those that were requeued. Then
+// Messages may arrive in another order than their key has, such as those that were requeued. Then
 // one that arrived earlier may wait for this one. So once another message of the key was handled, this
 // one passes those that wait elsewhere and alone, and those that have failed early since.
 func (t *Ticket) earlier() (known, unsure, passed bool, changed <-chan struct{}) {

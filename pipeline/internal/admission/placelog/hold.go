@@ -19,8 +19,8 @@ const (
 	checkEvery = 10 * time.Second
 
 	// deadConsumers is how long a process waits for the end of earlier consumers of places, and
-	// deadHandlers for those of messages. They end with the connection of the process before, but
-	// a cluster counts those of a node that is down until it is back, although their messages
+	// deadHandlers for places of messages. They end with the connection of the process before, but
+	// a cluster counts connections of a node that is down until it is back, although their messages
 	// have returned.
 	deadConsumers = time.Minute
 	deadHandlers  = 10 * time.Second
