@@ -88,7 +88,7 @@ func (p *policy) view(v *vhost) view {
 	}
 }
 
-// shown returns the fields of an object that has this policy; nil is none.
+// shown returns the fields of an object that has this policy; nil: no policy.
 func (p *policy) shown() view {
 	if p == nil {
 		return view{"policy": nil, "operator_policy": nil, "effective_policy_definition": view{}}

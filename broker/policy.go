@@ -217,7 +217,7 @@ func (t table) over(args table) table {
 }
 
 // stricter reports whether a setting of a policy precedes the argument of a queue. A
-// negative delivery limit is none.
+// negative delivery limit means no limit.
 func stricter(name string, f, own field) bool {
 	limit, isNumber := f.integer()
 	have, isAlso := own.integer()

@@ -209,7 +209,7 @@ func (s *settings) setPriority(f field) (problem string) {
 	return problem
 }
 
-// setDeliveryLimit sets the delivery limit. A negative one is none, as in RabbitMQ 4.
+// setDeliveryLimit sets the delivery limit. A negative one means no limit, as in RabbitMQ 4.
 func (s *settings) setDeliveryLimit(f field) (problem string) {
 	limit, isInteger := f.integer()
 	if !isInteger {

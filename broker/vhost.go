@@ -67,7 +67,7 @@ func newVHost(b *Broker, name string) *vhost {
 func (v *vhost) lock() { v.mu.Lock() }
 
 // unlock publishes dead letters before it unlocks, so that a queue never publishes to
-// another in the middle of its own change.
+// another in the middle of a change.
 func (v *vhost) unlock() {
 	v.flushDeadLetters()
 	v.mu.Unlock()

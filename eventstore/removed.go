@@ -41,7 +41,7 @@ func (r Removed) UpTo(query kql.Node) (sequence int64) {
 	return sequence
 }
 
-// CanMatch reports whether a resolved query may match events of a stream, which it tells from the actions
+// CanMatch reports whether a resolved query may match events of a stream, by the actions
 // that the query names. nil matches every event.
 func CanMatch(query kql.Node, stream schemas.Stream) bool {
 	switch n := query.(type) {

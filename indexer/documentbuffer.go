@@ -23,7 +23,7 @@ func (b *documentBuffer) append(format schemas.DocumentFormat, event *schemas.Ev
 	document := format.Append(b.room(expectedSize(event)), *event)
 	if cap(document) == cap(b.free) {
 		b.free = document[len(document):]
-	} // else the document has memory of its own
+	} // else the document has its own memory
 	b.bytes += len(document)
 	return document[:len(document):len(document)]
 }

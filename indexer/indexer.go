@@ -60,8 +60,8 @@ type Store interface {
 	// writes.
 	KnownJobs(ctx context.Context, ids []string) (map[string]bool, error)
 
-	// Handover returns the document that SaveHandover stored under a name, nil if there
-	// is none.
+	// Handover returns the document that SaveHandover stored under a name, nil if
+	// none exists.
 	Handover(ctx context.Context, name string) ([]byte, error)
 
 	// SaveHandover stores a JSON document under a name and replaces the previous one.

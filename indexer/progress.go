@@ -24,8 +24,8 @@ func (p *queueProgress) receive() {
 	p.unacknowledged++
 }
 
-// begin is told when the first message of a batch was published. If no earlier message is
-// unacknowledged, what was published earlier is in the store.
+// begin notes when the first message of a batch was published. If no earlier message is
+// unacknowledged, all messages that were published earlier are in the store.
 func (p *queueProgress) begin(published time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

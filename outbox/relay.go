@@ -193,7 +193,7 @@ func (s *session) read(ctx context.Context, condition string) (page []row, err e
 }
 
 // publish sends all messages, then waits for their confirms. It returns the errors of the
-// messages that the broker refused or that are none, and of those that may have been published.
+// messages that the broker refused, of rows without a valid message, and of messages that may have been published.
 func (s *session) publish(ctx context.Context, rows []row) (refused, unknown map[int64]error) {
 	refused, unknown = map[int64]error{}, map[int64]error{}
 	waits := make(map[int64]func() error, len(rows))
@@ -285,7 +285,7 @@ func (r *Relay) Refused(ctx context.Context) (refused []Waiting, err error) {
 		if err := rows.Scan(&w.Exchange, &w.RoutingKey, &properties, &w.Attempts, &w.Failure); err != nil {
 			return nil, fmt.Errorf("reading the outbox: %w", err)
 		}
-		_ = decodeProperties(&e, properties) // of a row that is no message, Failure tells
+		_ = decodeProperties(&e, properties) // Failure names a row that is no message
 		w.MessageID = e.Properties.MessageID
 		refused = append(refused, w)
 	}

@@ -57,7 +57,7 @@ func (r *retrier) handleTaken(ctx context.Context, e schemas.Envelope, state sch
 	return r.returnInTime(ctx, e, state)
 }
 
-// withdraw tells the process that handles the messages of an ordered route that one of them does
+// withdraw notifies the process that handles the messages of an ordered route that one of them does
 // not come any more. Without that, the next ones of its key would wait for it for some minutes.
 func (r *retrier) withdraw(ctx context.Context, state schemas.State) {
 	r.tellPlaces(ctx, state, placelog.Withdrawal(state.Position))

@@ -43,7 +43,7 @@ func (h queueHandler) run(msg *message.Message) error {
 
 // endedDelivery is the error of a message whose delivery has ended: its connection is lost, which
 // has one line of the log for all its messages, or the pipeline stops. The router does not log
-// what is context.Canceled.
+// context.Canceled.
 type endedDelivery struct{ error }
 
 func (e endedDelivery) Unwrap() error        { return e.error }
@@ -59,7 +59,7 @@ func isNacked(msg *message.Message) bool {
 }
 
 // handleOrPoison calls handle. A message over which handle panics or ends its goroutine would do
-// the same at each delivery: it becomes poison after so many tries.
+// the same at each delivery: it becomes poison after some tries.
 func (h queueHandler) handleOrPoison(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)

@@ -27,7 +27,7 @@
 // the messages that have waited to their queues, records those that are given up, and retries
 // the dead letters of other consumers.
 //
-// Services in other languages need no pipeline of their own: `watership serve` retries
+// Services in other languages need no pipeline: `watership serve` retries
 // the dead letters of their queues. For a transport without retries use package
 // transport.
 package pipeline

@@ -117,8 +117,8 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	return r.returnInTime(ctx, e, state)
 }
 
-// restOfDelay returns how long a message has still to wait whose delay has no queue of its
-// own, and about which no operator has decided. The clock says what it waited outside of
+// restOfDelay returns how long a message has still to wait whose delay has no queue
+// for itself, and about which no operator has decided. The clock measures the time outside of
 // delay queues; a clock that was set back makes it wait no longer than its delay.
 func (r *retrier) restOfDelay(state schemas.State) time.Duration {
 	rest := min(state.Time.Add(state.Delay).Sub(r.now()), state.Delay-state.Elapsed)

@@ -130,7 +130,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// reads names what the reader reads: events at a checkpoint of another source or query are not
+// reads names the source and the query of the reader: events at a checkpoint of another source or query are not
 // continued with.
 func (c Config) reads() string {
 	text := c.Reader.Source

@@ -139,7 +139,7 @@ const maxFailures = 1000
 const heartbeatTimeout = 30 * time.Second
 
 // Running reports whether the job runs, by its state and the time of its last save: a
-// killed runner saves no more. A save that is as much later than now tells nothing either, as it
+// killed runner saves no more. A save that is as much later than now means nothing either, as it
 // comes from another clock; the lease of the job decides then.
 func (j Job) Running(now time.Time) bool {
 	return j.State == Running && now.Sub(j.Updated).Abs() < heartbeatTimeout

@@ -126,7 +126,7 @@ func (run *run) sendAdmitted(m *inFlight, stopped bool) error {
 	return run.depart(m)
 }
 
-// noteUnsent tells the sender of a message that did not reach its consumer.
+// noteUnsent notifies the sender of a message that did not reach its consumer.
 func (run *run) noteUnsent(m *inFlight) {
 	if run.sender != nil && m.err != nil {
 		run.sender.Unsent(m.event.EventID)

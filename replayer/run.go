@@ -14,7 +14,7 @@ import (
 // RunOptions configure one run of a job. The zero value runs it to its end.
 type RunOptions struct {
 	Expected  *Job      // the job that the operator confirmed: Run refuses another stored one; nil: not compared
-	StopAfter int       // pause the job after so many messages; 0: do not
+	StopAfter int       // number of messages after which the job pauses; 0: it does not
 	Progress  func(Job) // called after each message, never concurrently; may be nil
 }
 

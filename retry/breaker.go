@@ -116,7 +116,7 @@ func (b Breaker) Pause(failedProbes int) time.Duration {
 	return min(pause, b.Cap)
 }
 
-// Exhausted reports whether a message has waited so often, or for so long since
+// Exhausted reports whether a message has waited often enough, or long enough since
 // the first time, that its failures count as attempts. since may be zero.
 func (b Breaker) Exhausted(waits int, since, now time.Time) bool {
 	b = b.WithDefaults()

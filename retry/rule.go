@@ -39,7 +39,7 @@ type compiledRule struct {
 
 // NewClassifier returns a classifier with rules in their order, and every mistake in them,
 // each as a FieldError whose field is such as [0].text: no name or one twice, no class, no
-// condition, a regular expression that is none, and values that are too long.
+// condition, an invalid regular expression, and values that are too long.
 func NewClassifier(rules ...Rule) (*Classifier, error) {
 	c := &Classifier{}
 	var errs []error

@@ -30,8 +30,8 @@ func (e *FieldError) Error() string {
 // Validate returns every mistake in a policy, each as a FieldError: a
 // delay that is not of whole milliseconds from 1 ms to MaxDelay, delays both
 // listed and growing, a factor below 1, a jitter outside of 0 to 1, no attempts
-// or more than MaxAttempts, more than 100 different delays, an hour, a date or a time zone
-// that is none, windows that leave no time for attempts, and classes, windows, a spread or
+// or more than MaxAttempts, more than 100 different delays, an invalid hour, date or time
+// zone, windows that leave no time for attempts, and classes, windows, a spread or
 // a time zone within classes.
 func (p Policy) Validate() error {
 	var errs []error

@@ -168,7 +168,7 @@ func (dec Decoder) Unreadable(d amqp.Delivery, received time.Time, sequence int6
 }
 
 // classUnreadable marks quarantined events of messages in the log that are no events. Their
-// action is what a routing key says, which anyone can write.
+// action comes from a routing key, which anyone can write.
 const classUnreadable = "unreadable"
 
 // Tapped converts a tap copy, which the indexer received at a time with a sequence,

@@ -125,7 +125,7 @@ func (h typedTable) text(name string) string {
 
 func (h typedTable) int(name string) int64 { return headertext.Integer(h[name]) }
 
-// delay returns a number of milliseconds, up to what a delay queue can wait.
+// delay returns a number of milliseconds, up to the longest time of a delay queue.
 func (h typedTable) delay(name string) time.Duration {
 	return time.Duration(min(max(0, h.int(name)), longestDelay.Milliseconds())) * time.Millisecond
 }

@@ -27,8 +27,8 @@ type State struct {
 	// does not. It travels only back to the queue.
 	Deliveries int
 
-	// Suspect is whether the message had so many deliveries without an outcome that it is
-	// handled alone; Deliveries counts from then on. It travels only back to the queue.
+	// Suspect is whether the message has to be handled alone after many deliveries
+	// without an outcome; Deliveries counts from then on. It travels only back to the queue.
 	Suspect bool
 
 	// Position is the place of the message among the messages of its key, if it waits for
@@ -68,7 +68,7 @@ type State struct {
 	// its consumer, which may not be allowed to publish there.
 	OriginClaimed bool
 
-	// Untapped is whether the tap has not seen the message, though it copies what is published
+	// Untapped is whether the tap has not seen the message, though it copies the messages that are published
 	// to the origin: a replay has changed the message and sent it to the queue. Its events
 	// have its body.
 	Untapped bool
@@ -101,7 +101,7 @@ type State struct {
 		Method    string // how it was authenticated
 		Address   string // of the client
 		Operation string // such as replay
-		Object    string // what it was done to
+		Object    string // of the operation
 		Reason    string // in the words of the user
 		Refused   bool   // or failed; Failure says why
 	}
@@ -125,7 +125,7 @@ type Failure struct {
 	Type    string
 	Class   string // selects the delays within a policy
 	Rule    string // of the configuration that chose Class; "": none
-	Group   string // of failures of one kind; "": Message tells it
+	Group   string // of failures of one kind; "": follows from Message
 	Stack   string // shortened to 8 KiB on the wire
 }
 

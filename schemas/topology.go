@@ -102,7 +102,7 @@ func (t Topology) Delay(d time.Duration) string {
 	return t.name(".wait." + strconv.FormatInt(d.Milliseconds(), 10))
 }
 
-// DelayOf returns the time that messages wait in a delay queue, also of a former release; 0 if it is none.
+// DelayOf returns the time that messages wait in a delay queue, also of a former release; 0 for other queues.
 func (t Topology) DelayOf(queue string) time.Duration {
 	for _, zeroth := range []string{t.Delay(0), t.FormerDelay(0)} {
 		if milliseconds, is := number(queue, zeroth); is {

@@ -25,7 +25,7 @@ type Verifier struct {
 	// exchange, as a former release published it.
 	FormerRelease bool
 
-	// ForgeableDeaths is whether the broker keeps what a publisher wrote into x-death, as
+	// ForgeableDeaths is whether the broker keeps an x-death of a publisher, as
 	// RabbitMQ before 4.0 does. The user_id of a state that counts by a death is removed
 	// then, unless a signature covers it.
 	ForgeableDeaths bool

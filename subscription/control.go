@@ -212,7 +212,7 @@ func (s *Subscriptions) ResumeAfterRemoved(ctx context.Context, name, by string)
 	})
 }
 
-// acceptable returns Subscription.Accepted for a subscription that goes on with what is stored now.
+// acceptable returns Subscription.Accepted for a subscription that goes on after the stored events.
 func (s *Subscriptions) acceptable(ctx context.Context, sub Subscription) (int64, error) {
 	query, err := kql.Parse(sub.Query)
 	if err != nil {

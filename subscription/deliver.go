@@ -241,7 +241,7 @@ func (r *runner) finishRetry(ctx context.Context, p Parked, failed error) error 
 		return r.replaceParked(ctx, p, version, failed)
 	})
 	var dropped *Error
-	if errors.As(err, &dropped) { // meanwhile
+	if errors.As(err, &dropped) { // since it was read
 		return nil
 	}
 	return err

@@ -61,7 +61,7 @@ func (s *Subscriptions) behind(ctx context.Context, sub Subscription) (Reader, i
 }
 
 // Lag returns the time of the events that the subscription has not delivered yet, as its checkpoint
-// tells: 0 if it had caught up then, and the time since its creation if it has delivered none since
+// says: 0 if it had caught up then, and the time since its creation if it has delivered none since
 // the beginning. Progress looks into the store.
 func (s *Subscription) Lag(now time.Time) time.Duration {
 	if s.Checkpoint.CaughtUp {

@@ -160,7 +160,7 @@ func (r *reading) readStored(ctx context.Context) (goOn bool, err error) {
 	return r.pass(caughtUp), nil
 }
 
-// failAfterPage yields what was read before an error of the store.
+// failAfterPage yields the events that were read before an error of the store.
 func (r *reading) failAfterPage(ctx context.Context, failed error) (goOn bool, err error) {
 	if goOn, err := r.passPage(ctx); err != nil || !goOn {
 		return goOn, err

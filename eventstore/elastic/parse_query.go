@@ -15,8 +15,8 @@ import (
 // of a search that has one, as Kibana's Inspect shows it. It ignores the rest of such a body.
 //
 // It accepts the queries that search the selected documents at a bounded cost: no query of a
-// person can end a node of Elasticsearch or read other indices. The result has the JSON of
-// what was checked, rather than the text: a reader of JSON may take either of two members
+// person can end a node of Elasticsearch or read other indices. The result has the JSON that
+// was checked, rather than the text: a reader of JSON may take either of two members
 // with the same name.
 func ParseQuery(text []byte) (kql.Raw, error) {
 	const expected = `expected a JSON object such as {"term": {"event.action": "poisoned"}}`

@@ -168,7 +168,7 @@ func (s *Store) readVersion(operation string, body []byte) (string, error) {
 }
 
 // readDocument reads the latest version of a document, including writes that searches do
-// not find yet. The version is "" if none exists. A multi get accepts any id, and tells a
+// not find yet. The version is "" if none exists. A multi get accepts any id, and distinguishes a
 // missing document from a missing index.
 func (s *Store) readDocument(ctx context.Context, operation, index, id string, into any) (version string, err error) {
 	var response struct {

@@ -34,7 +34,7 @@ type indexMark struct {
 // removalsID is the id of the record.
 const removalsID = "all"
 
-// Retain notes what Elasticsearch has removed, and what it will remove later, for Removed. The server
+// Retain notes which events Elasticsearch has removed, and will remove later, for Removed. The server
 // calls it every minute. Elasticsearch removes the events, so their number is 0.
 func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 	known, version, err := s.readRemovals(ctx)
@@ -141,7 +141,7 @@ func (s *Store) observe(ctx context.Context, known removals, indices map[string]
 	return next, nil
 }
 
-// addRemoved returns what was removed by source, with the indices that are no longer there.
+// addRemoved returns the removed events by source, with the indices that are no longer there.
 func (s *Store) addRemoved(ctx context.Context, known removals, indices map[string]backingIndex) (map[string]eventstore.Removed, error) {
 	all := map[string]eventstore.Removed{}
 	for source, removed := range known.Removed {

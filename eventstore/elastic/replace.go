@@ -274,7 +274,7 @@ func (o bulkOperation) append(dst []byte) []byte {
 	return dst
 }
 
-// resultOf returns Busy for a document that another process has changed meanwhile.
+// resultOf returns Busy for a document that another process has changed since it was read.
 func (o bulkOperation) resultOf(item bulkItem) eventstore.Result {
 	gone := o.name == "delete" && item.Status == http.StatusNotFound
 	switch {

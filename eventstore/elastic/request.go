@@ -13,7 +13,7 @@ import (
 
 // Limits of the length of a response, in bytes, unpacked. A page of documents is far below: one of
 // the largest messages takes about 100 MB at worst, as a request to Elasticsearch has no more
-// (http.max_content_length). What has no documents is far smaller: 10,000 hits take a few megabytes.
+// (http.max_content_length). A response without documents is far smaller: 10,000 hits take a few megabytes.
 const (
 	maxResponse  = 64 << 20
 	maxDocuments = 256 << 20

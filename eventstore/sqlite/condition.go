@@ -93,7 +93,7 @@ func join(conditions []condition, word, none string) condition {
 }
 
 // unionOf is true where any of the conditions is. As a UNION, each condition uses the
-// index of its own field.
+// index of its field.
 func unionOf(conditions []condition) condition {
 	if len(conditions) == 0 {
 		return where("FALSE")

@@ -31,7 +31,7 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 			results[i] = eventstore.Result{Status: eventstore.Refused, Reason: oneLineError{err}.Error()}
 			continue
 		}
-		documents[i] = parsed.compressedBy(compressor) // here, since others can write meanwhile
+		documents[i] = parsed.compressedBy(compressor) // here, since others can write at the same time
 	}
 	if len(documents) == 0 {
 		return results, nil

@@ -11,7 +11,7 @@ import (
 
 const (
 	firstDictionary   = 32      // documents before the first dictionary
-	dictionaryGrowth  = 8       // the next dictionary comes after so many times the documents
+	dictionaryGrowth  = 8       // factor of the documents until the next dictionary
 	dictionaryMax     = 100_000 // documents of a dictionary
 	dictionarySamples = 32      // documents in a dictionary
 	maxSampleLength   = 4 << 10 // of a head or a body in it, in bytes
@@ -49,7 +49,7 @@ func newDecompressors() *decompressors {
 	return &decompressors{opened: map[int64]*compression.Decompressor{}}
 }
 
-// decompressor returns sql.ErrNoRows for a document that Retain removes meanwhile, with its
+// decompressor returns sql.ErrNoRows for a document that Retain removes at the same time, with its
 // dictionary.
 func (d *decompressors) decompressor(ctx context.Context, from queryer, dictionary int64) (*compression.Decompressor, error) {
 	d.mu.Lock()

@@ -37,7 +37,7 @@ type backend interface {
 	subscriber
 	adopter
 
-	// Publish publishes messages in order, at most so many per second (0: no limit),
+	// Publish publishes messages in order, at most perSecond (0: no limit),
 	// and returns how many are confirmed.
 	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
 

@@ -17,7 +17,7 @@ func queryArgs(cmd *cobra.Command, args []string) error {
 }
 
 // misspelled returns the command that was probably meant if the first argument is not one of
-// the subcommands, but close to one; "" if it is none, or part of a query.
+// the subcommands, but close to one; "" otherwise, or for a part of a query.
 func misspelled(cmd *cobra.Command, args []string) string {
 	if len(args) == 0 || !regexp.MustCompile(`^[A-Za-z-]+$`).MatchString(args[0]) || isOperator(args[0]) || len(args) > 1 && isOperator(args[1]) {
 		return ""

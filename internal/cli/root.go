@@ -162,7 +162,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 	return root
 }
 
-// flagError says what a flag for a number expects, instead of which function of Go refused it.
+// flagError says that a flag expects a number, instead of which function of Go refused it.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError

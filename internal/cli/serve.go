@@ -74,8 +74,8 @@ func addressOf(u config.URL) *url.URL {
 	return parsed
 }
 
-// lossText describes the messages that are lost when the embedded broker ends; "" if there
-// are none.
+// lossText describes the messages that are lost when the embedded broker ends; "" if
+// none are lost.
 func lossText(a *system.System) string {
 	messages, unrecorded := a.Loss()
 	if messages == 0 {

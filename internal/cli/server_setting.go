@@ -60,7 +60,7 @@ func (s *settings) refuseServer(cmd *cobra.Command) error {
 	return usagef("%s cannot go through a server, and %s sets one: %s", nameOf(cmd), originOf(cfg, "server"), why)
 }
 
-// refuseOwnServers returns an error if flags name a RabbitMQ or a store beside the server
+// refuseOwnServers returns an error if flags name a RabbitMQ or a store in addition to the server
 // that commands go through: the user would believe that the command uses them.
 func (s *settings) refuseOwnServers() error {
 	for _, flag := range []string{"amqp-url", "store-url", "data"} {

@@ -31,7 +31,7 @@ type Lives struct {
 	More bool // there are more than these
 }
 
-// CheckedStore tells an empty result from a store that cannot be searched.
+// CheckedStore distinguishes an empty result from a store that cannot be searched.
 type CheckedStore interface {
 	EventStore
 	Check(ctx context.Context) error

@@ -14,8 +14,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Stream is a page of the messages of a stream, each once, with what the versions of the
-// whole stream tell.
+// Stream is a page of the messages of a stream, each once, with the result of
+// comparing the versions of the stream.
 type Stream struct {
 	ID      string `json:"id"`
 	Order   string `json:"order" enum:"version,sequence" doc:"Of the messages: by version if any has one, with those without at the end; else by sequence"`
@@ -84,7 +84,7 @@ type StreamPage struct {
 	Limit  int          // messages; 0: all of them
 
 	// Kept is how long the store keeps published messages; 0: for ever. A gap after an older
-	// message is none, since the messages may have been removed.
+	// message is not reported, since the messages may have been removed.
 	Kept time.Duration
 
 	MaxEvents int // of the stream that are read; 0: MaxStreamEvents

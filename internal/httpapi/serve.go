@@ -156,7 +156,7 @@ func (a *API) methodsOf(r *http.Request) (exact []string) {
 
 // serveOnce passes on a request unless it repeats another one of the caller, whose response
 // it gets then. A caller whose permissions have changed since does not get it: the response may
-// tell what it may not see any more.
+// have data that it may not see any more.
 func (a *API) serveOnce(w http.ResponseWriter, r *http.Request, body []byte) {
 	caller := access.FromContext(r.Context())
 	key := idempotency.Digest(string(caller.Method), caller.Name, r.Header.Get(idempotency.Header))

@@ -13,7 +13,7 @@ import (
 
 // CheckBody refuses the body of a request in which an object has a member twice, or a
 // member of the operation in another case: encoding/json takes either, and the last one
-// counts, so a check in front of the server would have seen another request. What is no
+// counts, so a check in front of the server would have seen another request. A body that is no
 // JSON is left to huma.
 func (op *Operation) CheckBody(body []byte) *problem.Problem {
 	if op.body == nil {

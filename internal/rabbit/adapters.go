@@ -10,7 +10,7 @@ import (
 // that other modules use.
 type Consumer struct {
 	*Connection
-	Tag string // of consumers; "": one of its own for each
+	Tag string // of consumers; "": another for each
 }
 
 // Consume is Connection.Consume of a queue; a delivery acknowledges itself.

@@ -64,7 +64,7 @@ const (
 	leaderTimeout   = 250 * time.Millisecond // after which RabbitMQ answers in place of the leader
 )
 
-// ErrSilentQueue means that RabbitMQ did not find out what is in a queue.
+// ErrSilentQueue means that RabbitMQ did not find out the number of messages in a queue.
 var ErrSilentQueue = fmt.Errorf("the queue does not answer within %s: its leader is overloaded or away; try again when it answers", certainTimeout)
 
 // LookingTag begins the tags of the consumers of CertainQueueState.
@@ -73,7 +73,7 @@ const LookingTag = "watership-looking-"
 // CertainQueueState is QueueState, and never Uncertain. It needs the right to read the queue:
 // if the answer is uncertain, it consumes the queue for a moment, on a new connection, since an
 // answer that does not count its own consumer is not the queue's. A message that the queue
-// delivers meanwhile is requeued. The error is ErrSilentQueue if the queue does not answer.
+// delivers before that is requeued. The error is ErrSilentQueue if the queue does not answer.
 func (c *Connection) CertainQueueState(ctx context.Context, name string) (state QueueState, found bool, err error) {
 	state, found, err = c.QueueState(ctx, name)
 	if err != nil || !state.Uncertain {

@@ -40,8 +40,8 @@ func (w *window) attribute(r *amqp.Return) {
 	}
 }
 
-// candidates returns the messages that r may be: those with equal content; if there
-// are none, since a proxy may change more than a broker does, those with its
+// candidates returns the messages that r may be: those with equal content; if
+// none exist, since a proxy may change more than a broker does, those with its
 // exchange and routing key; if none exists, all.
 func (w *window) candidates(r *amqp.Return) []*Pending {
 	if w.suspect != nil {

@@ -85,7 +85,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// count counts the admitted requests of a connection. After the last one it waits anew.
+// count counts the admitted requests of a connection. After the last one it waits again.
 func (c *connection) count(n int) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()

@@ -206,7 +206,7 @@ func (s *Server) describe() []string {
 }
 
 // stalled returns an error that only a new process can end. An unavailable RabbitMQ or
-// store is none.
+// store causes no such error.
 func (s *Server) stalled(context.Context) error {
 	if running := s.indexing.Load(); running != nil {
 		return running.Stalled()

@@ -21,7 +21,7 @@ const (
 	longestLookGap  = time.Minute // between two looks of which both count
 )
 
-// look is told the watermark and whether it has to move. It returns since when it stands still.
+// look gets the watermark and whether it has to move. It returns since when it stands still.
 func (s *standstill) look(now time.Time, complete int64, hasToMove bool) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package system opens what the parts of Watership share, each once: the settings and their
+// Package system opens the resources that the parts of Watership share, each once: the settings and their
 // secrets, the connection to RabbitMQ, the store, and the language of queries.
 package system
 

@@ -27,7 +27,7 @@ type Reconciler struct {
 	Latest *atomic.Pointer[Config]
 
 	// SelfBindings is shared by copies of the Reconciler. Nil: each operation asks the broker
-	// what the exchanges of Watership lack.
+	// which bindings the exchanges of Watership lack.
 	SelfBindings *SelfBindings
 
 	// Turns has room for one value, and lets copies of the Reconciler declare queues one after the

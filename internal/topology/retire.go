@@ -165,7 +165,7 @@ func toQueue(name string) func(schemas.Envelope) (*rabbit.Message, string, error
 
 // waitOn returns a function for the messages of a delay queue: each waits for the rest of its
 // delay in a standard delay queue, and is due or waits on from there. The event by which
-// operators find it tells so. A message without a readable state waits as long again.
+// operators find it says so. A message without a readable state waits as long again.
 func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envelope) (*rabbit.Message, string, error) {
 	verifier := schemas.Verifier{Topology: r.Former, Keys: r.StateKeys}
 	declared := map[time.Duration]bool{}

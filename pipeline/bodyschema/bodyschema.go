@@ -17,7 +17,7 @@
 //	}
 //
 // Schemas are of JSON Schema 2020-12, 2019-09, draft 7, 6 or 4, as $schema says; without
-// $schema of 2020-12. They may refer to other files in the directory of their own file and
+// $schema of 2020-12. They may refer to other files in their directory and
 // beneath it; nothing is read from the network. Numbers are compared exactly. The keyword
 // format only asserts where the draft says so, up to draft 7.
 //

@@ -87,7 +87,7 @@ func endOfNumber(body []byte, start int) int {
 	return end
 }
 
-// tooLong reports whether a number has so many digits that computing with it takes long.
+// tooLong reports whether a number has more digits than are fast to compute with.
 func tooLong(number []byte) bool {
 	mantissa, exponent, found := bytes.Cut(bytes.ToLower(number[:min(len(number), maxDigits+10)]), []byte("e"))
 	if len(number) > maxDigits || len(mantissa) > maxDigits {

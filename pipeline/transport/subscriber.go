@@ -14,8 +14,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Subscriber delivers the messages of queues. It may have many subscriptions; each has a
-// channel of its own on the subscriber's connection.
+// Subscriber delivers the messages of queues. It may have many subscriptions; each has its
+// own channel on the subscriber's connection.
 type Subscriber struct {
 	cfg    wamqp.Config
 	opts   options

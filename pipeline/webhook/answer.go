@@ -181,7 +181,7 @@ func (p *poster) classify(from string, r response) error {
 	return retry.Permanent(err)
 }
 
-// groupOf returns the group of failures that a response names, or that its body tells beyond the
+// groupOf returns the group of failures that a response names, or that its body has beyond the
 // part of it that the error keeps, as the last line of a traceback does; "": neither.
 func groupOf(from string, r response) string {
 	if group := named(r.header.Get(groupHeader)); group != "" || len(r.body) <= errorBody {

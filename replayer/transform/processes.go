@@ -13,7 +13,7 @@ import (
 
 // Limits of the processes that run programs.
 const (
-	maxMemory    = 512 << 20        // bytes of a process, beyond what it has at its start
+	maxMemory    = 512 << 20        // bytes of a process, in addition to its size at its start
 	maxProcesses = 2                // at a time
 	idleTime     = 30 * time.Second // after which an unused process ends
 )

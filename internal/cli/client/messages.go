@@ -50,7 +50,7 @@ func (c *Client) Messages(ctx context.Context, id string) (list []Message, more 
 	return list, found.More, nil
 }
 
-// Stream returns the messages of a stream, at most so many (0: all).
+// Stream returns the messages of a stream, at most limit (0: all).
 func (c *Client) Stream(ctx context.Context, id string, limit int) (whole history.Stream, err error) {
 	query := url.Values{}
 	for {
@@ -95,7 +95,7 @@ const (
 	batchTime     = 200 * time.Millisecond // while the rate is limited
 )
 
-// Publish publishes messages in order, at most so many per second (0: no limit), and
+// Publish publishes messages in order, at most perSecond (0: no limit), and
 // returns how many are confirmed. It ends at the first message that is not.
 func (c *Client) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (confirmed int, err error) {
 	limiter := rate.NewLimiter(rate.Inf, 1)

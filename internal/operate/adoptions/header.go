@@ -50,7 +50,7 @@ func (h header) number(name string) int {
 }
 
 // time returns a header that is an AMQP timestamp, text in one of these layouts, or
-// milliseconds since 1970; zero if it is none.
+// milliseconds since 1970; zero for other values.
 func (h header) time(name string, layouts ...string) time.Time {
 	if at, is := h[name].(time.Time); is {
 		return at.UTC()

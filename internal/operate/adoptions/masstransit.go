@@ -38,7 +38,7 @@ func readMassTransit(arrived schemas.Envelope, errorQueue string) (Failure, erro
 }
 
 // queueOfAddress returns the queue of an address such as rabbitmq://host/vhost/queue?durable=true,
-// "" if it is none.
+// "" for other addresses.
 func queueOfAddress(address string) string {
 	at, err := url.Parse(address)
 	if err != nil || at.Scheme == "" || strings.Trim(at.Path, "/") == "" {

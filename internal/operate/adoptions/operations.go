@@ -186,6 +186,6 @@ func (r *Runner) cancelAdoption(ctx context.Context, in *cancelInput) (*adoption
 		if err != nil || saved != "" {
 			return &adoptionOutput{a}, err
 		}
-		// The run has saved its progress meanwhile.
+		// The run has saved its progress since.
 	}
 }

@@ -37,7 +37,7 @@ func (d *doctor) checkAlerts(ctx context.Context) {
 	d.judgeAlerts(state, time.Now())
 }
 
-// judgeAlerts reports what is wrong with the alerts in a state.
+// judgeAlerts reports problems of the alerts in a state.
 func (d *doctor) judgeAlerts(state *notice.State, now time.Time) {
 	problems := len(d.findings)
 	switch age := now.Sub(state.Saved); {

@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/topology"
 )
 
-// checkLeftovers looks for what a former configuration has left: topologies of other
+// checkLeftovers looks for leftovers of a former configuration: topologies of other
 // prefixes, exchanges that are still tapped, and queues that nothing consumes.
 func (d *doctor) checkLeftovers(ctx context.Context) {
 	problems := len(d.findings)
@@ -23,7 +23,7 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	}
 }
 
-// Leftovers finds what a former configuration has left. Without the management API it finds
+// Leftovers finds leftovers of a former configuration. Without the management API it finds
 // nothing.
 func Leftovers(ctx context.Context, cfg Config) []Finding {
 	d := &doctor{Config: cfg}

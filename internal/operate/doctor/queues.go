@@ -209,7 +209,7 @@ func (d *doctor) checkForeignQueue(name string, queue rabbit.Queue, there bool) 
 const stream = "stream"
 
 // deliveryLimit returns the lower limit of argument and policy; the default of quorum
-// queues is 20 since RabbitMQ 4.0. A negative limit is none there, and zero on 3.x.
+// queues is 20 since RabbitMQ 4.0. A negative limit means no limit there, and zero on 3.x.
 func (d *doctor) deliveryLimit(queue rabbit.Queue) int64 {
 	if queue.Type != "quorum" {
 		return unlimited

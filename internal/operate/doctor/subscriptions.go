@@ -14,7 +14,7 @@ import (
 
 // checkSubscriptions reports subscriptions that deliver nothing, unless an operator has paused them.
 func (d *doctor) checkSubscriptions(ctx context.Context) {
-	if d.store == nil || d.conn == nil { // which tells the source
+	if d.store == nil || d.conn == nil { // for the source
 		return
 	}
 	ctx, cancel := d.bounded(ctx)

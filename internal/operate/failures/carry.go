@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Bounds of what is read of groups that another version of Watership made.
+// Bounds of reading groups that another version of Watership made.
 const (
 	maxFormer   = 100 // groups, those with the newest decisions
 	maxExamined = 200 // failures of each, the newest

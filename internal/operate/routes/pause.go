@@ -34,7 +34,7 @@ func (s Service) PauseAll(ctx context.Context, d reason.Decision) error {
 	return control.Pause(ctx, pause.All, d.Text())
 }
 
-// Resumed says what a resume has changed.
+// Resumed has the changes of a resume.
 type Resumed struct {
 	Changed bool `json:"changed" doc:"false: no operator had paused it"`
 	WithAll bool `json:"paused" doc:"It is still paused by an operator, with all routes"`

@@ -149,8 +149,8 @@ func (o operations) changePolicy(ctx context.Context, in *policyInput, action Po
 	return &policyOutput{change}, nil
 }
 
-// policyProblem returns the problem of a change. An error of RabbitMQ that is none of the
-// connection is about the login.
+// policyProblem returns the problem of a change. An error of RabbitMQ that does not concern the
+// connection concerns the login.
 func policyProblem(ctx context.Context, err error) error {
 	var refused *queuepolicy.RefusedError
 	var mistake system.InputError

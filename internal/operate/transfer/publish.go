@@ -18,7 +18,7 @@ const inFlight = 1000
 // confirmTimeout bounds the wait for the confirm of one message.
 const confirmTimeout = 15 * time.Second
 
-// Publish publishes messages in order, at most so many per second (0: no limit), and
+// Publish publishes messages in order, at most perSecond (0: no limit), and
 // counts the confirmed messages, for progress as well. It ends at the first message that
 // is not confirmed.
 func Publish(ctx context.Context, publisher *rabbit.Publisher, messages iter.Seq2[rabbit.Message, error], perSecond float64, progress func(confirmed int)) (confirmed int, err error) {

@@ -110,8 +110,8 @@ func (c Control) queues(messages []Message, now time.Time) map[string]map[string
 	return queues
 }
 
-// delays returns the delays of the queues in which a message may be. A delay without a queue
-// of its own, as until an hour or a time of an operator, leads from one queue to the next.
+// delays returns the delays of the queues in which a message may be. A delay without its
+// own queue, as until an hour or a time of an operator, leads from one queue to the next.
 func (m Message) delays(now time.Time) (delays []time.Duration) {
 	if !m.Postponed {
 		delays = []time.Duration{m.Due.Sub(m.Since)}

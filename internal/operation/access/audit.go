@@ -101,7 +101,7 @@ func ReadBodies(ctx context.Context, of string) error {
 }
 
 // SearchBodies returns nil if a query, whose fields are resolved, searches no bodies, or if the
-// audit event for that is stored: what a query finds says about the bodies. of is the text of
+// audit event for that is stored: the result of a query says something about the bodies. of is the text of
 // the query. Whether the identity may search them is for Identity.Restrict to say.
 func SearchBodies(ctx context.Context, query kql.Node, of string) error {
 	if checkBodies(query) == nil {

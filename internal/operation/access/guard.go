@@ -49,7 +49,7 @@ type Config struct {
 	Needs Needs
 }
 
-// Needs tells the role that a request needs.
+// Needs returns the role that a request needs.
 type Needs interface {
 	Role(r *http.Request) Role
 }

@@ -115,7 +115,7 @@ func (e *BodySearchError) Error() string {
 	return e.Problem
 }
 
-// Remedy returns what the caller can do.
+// Remedy returns a remedy for the caller.
 func (e *BodySearchError) Remedy() string { return bodiesRemedy }
 
 const bodiesRemedy = "Ask an administrator for a token of token create --bodies, or for bodies in http.auth.oidc.roles."

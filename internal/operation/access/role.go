@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Role is a set of permissions. Each role includes the lower ones; 0 is none.
+// Role is a set of permissions. Each role includes the lower ones; 0: no role.
 type Role int8
 
 // The roles, the lowest first.

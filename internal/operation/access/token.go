@@ -32,7 +32,7 @@ func (t Token) identity() Identity {
 
 // The secret of a token is wst_ and, in base32, 256 random bits and a checksum. Tools that
 // search source code for secrets find it by its prefix and its checksum, and a token that
-// was not copied whole is told from a revoked one.
+// was not copied whole is distinguished from a revoked one.
 const (
 	tokenPrefix = "wst_"
 	secretBytes = 32

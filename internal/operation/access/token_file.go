@@ -57,7 +57,7 @@ func (f *TokenFile) find(secret string, now time.Time) (Token, error) {
 
 // findHash is find for the hash of a secret. It returns a token that has expired with an
 // error. It looks the hash up in a map: how long that
-// takes tells something about the hash, and nothing about the secret.
+// takes depends on the hash, and not on the secret.
 func (f *TokenFile) findHash(hash [sha256.Size]byte, now time.Time) (Token, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

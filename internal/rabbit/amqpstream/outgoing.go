@@ -10,7 +10,7 @@ import (
 const maxCorked = 64 << 10
 
 // outgoing is the stream from the client library to the broker. Each frame is a
-// write of its own, unless the stream is corked.
+// separate write, unless the stream is corked.
 type outgoing struct {
 	*negotiated
 	frames  splitter

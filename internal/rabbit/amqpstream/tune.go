@@ -35,8 +35,8 @@ func (n *negotiated) raiseFrameMax(tune []byte) {
 }
 
 // writeHandshake passes the client library's writes up to tune-ok. It requires that
-// the library flushes after each method of the handshake, so that tune-ok is a write
-// of its own.
+// the library flushes after each method of the handshake, so that tune-ok is a separate
+// write.
 func (c *outgoing) writeHandshake(p []byte) (int, error) {
 	if isTuneMethod(p, methodTuneOK) {
 		c.tuned = true

@@ -15,7 +15,7 @@ import (
 // Difference is a place at which two values differ.
 type Difference struct {
 	Path   string          `json:"path"`             // as in jq, such as .items[0].price; "." is the whole value
-	Before json.RawMessage `json:"before,omitempty"` // nil: there is none
+	Before json.RawMessage `json:"before,omitempty"` // nil: it did not exist
 	After  json.RawMessage `json:"after,omitempty"`
 }
 

@@ -33,7 +33,7 @@ type Poster struct {
 
 const idleConnections = 256
 
-// New returns a Poster that may connect to the networks, beside the internet.
+// New returns a Poster that may connect to the networks in addition to the internet.
 func New(networks []netip.Prefix) *Poster {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnections, idleConnections
@@ -52,7 +52,7 @@ func CheckURL(address string, networks []netip.Prefix) error {
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil // the first request tells
+		return nil // the first request fails
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !target.IsAllowed(ip, networks) {
 		return fmt.Errorf("the address %s is not of the internet: allow its network by subscriptions.private_networks", ip)

@@ -13,8 +13,8 @@ import (
 // majority, from blocking a handler that serves many queues. It bounds the unconfirmed
 // messages of each queue, and the wait for a confirm. After a time-out the queue gets
 // one message at a time until it confirms again: a message without a confirm may have
-// arrived, and arrives twice if it is published again. These messages have a connection
-// of their own, since RabbitMQ blocks a channel that publishes to such a queue, up to
+// arrived, and arrives twice if it is published again. These messages have their own
+// connection, since RabbitMQ blocks a channel that publishes to such a queue, up to
 // half a minute for each message, and other messages with it.
 type Limiter[P any] struct {
 	by                 P                         // publishes messages
@@ -44,8 +44,8 @@ const (
 var ErrNotConfirmed = errors.New("confirms nothing")
 
 // NewLimiter returns a Limiter of the messages that by publishes: share messages of one queue may
-// be unconfirmed at once, each for timeout. dedicatedPublisher opens a publisher with a
-// connection of its own, and returns the function that closes it.
+// be unconfirmed at once, each for timeout. dedicatedPublisher opens a publisher with its
+// own connection, and returns the function that closes it.
 func NewLimiter[P any](by P, dedicatedPublisher func() (P, func()), timeout time.Duration, share int) *Limiter[P] {
 	return &Limiter[P]{by: by, dedicatedPublisher: dedicatedPublisher, share: share, timeout: timeout, all: map[string]*limit{}}
 }

@@ -54,7 +54,7 @@ func beginsMarkup(text string) bool {
 	return false
 }
 
-// tellDocument returns what a document says about an error.
+// tellDocument returns the text of a document about an error.
 func tellDocument(text string, depth int) string {
 	if text[0] == '<' {
 		return tellMarkup(text)
@@ -64,7 +64,7 @@ func tellDocument(text string, depth int) string {
 	return p.tell()
 }
 
-// part is what a member tells.
+// part is the text of a member.
 type part struct {
 	rank int // of its name
 	name string
@@ -190,7 +190,7 @@ func (p *parser) quoted() string {
 
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "", `\t`, " ", `\"`, `"`, `\'`, `'`, `\/`, "/", `\\`, `\`)
 
-// add notes what a member tells.
+// add notes the text of a member.
 func (p *parser) add(name, above, value string, nesting int) {
 	value = strings.TrimSpace(value)
 	rank := rankOf(name)
@@ -226,7 +226,7 @@ func (p *parser) add(name, above, value string, nesting int) {
 	p.parts = append(p.parts, one)
 }
 
-// tell returns what the members tell, in an order that does not depend on theirs.
+// tell returns the texts of the members, in an order that does not depend on theirs.
 func (p *parser) tell() string {
 	parts := p.parts
 	if !slices.ContainsFunc(parts, func(one part) bool { return one.rank == rankMessage || one.rank == rankCode || one.rank == rankType }) {
@@ -256,7 +256,7 @@ func (p *parser) note(name string, rank, nesting int) {
 	}
 }
 
-// rankOf returns what the name of a member says about its value.
+// rankOf returns the rank of a value by the name of its member.
 func rankOf(name string) int {
 	if rank, known := ranks[plainName(name)]; known {
 		return rank

@@ -48,7 +48,7 @@ func foldOnce(message string, limit int, names []string) string {
 
 const omission = " … "
 
-// shorten leaves out the middle of a long text: an error is told at its beginning or at its end.
+// shorten leaves out the middle of a long text: its beginning or its end names the error.
 func shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -70,7 +70,7 @@ const (
 	keptBracket = 80
 )
 
-// abridge leaves out the end of long texts in brackets, after which the error is told.
+// abridge leaves out the end of long texts in brackets, which precede the error.
 func abridge(text string) string {
 	if len(text) < longBracket {
 		return text

@@ -79,7 +79,7 @@ func dateLength(text string) int {
 	return n
 }
 
-// fieldsLength returns the length of so many fields of digits, with one separator between them.
+// fieldsLength returns the length of count fields of digits, with one separator between them.
 func fieldsLength(text, separators string, count int) int {
 	n := digitsLength(text)
 	if n >= len(text) || strings.IndexByte(separators, text[n]) < 0 {
@@ -204,8 +204,8 @@ func (s *scanner) isParenthesised(text string) bool {
 	return s.at > 0 && end < len(s.text) && (s.text[s.at-1] == '(' && s.text[end] == ')' || s.text[s.at-1] == '[' && s.text[end] == ']')
 }
 
-// endsClause reports whether a text begins with the end of a clause, or with what a status is
-// followed by.
+// endsClause reports whether a text begins with the end of a clause, or with the words that
+// follow a status.
 func endsClause(after string) bool {
 	trimmed := strings.TrimLeft(after, " ")
 	if trimmed == "" || strings.IndexByte(",;:.)]-{[(<\"'", trimmed[0]) >= 0 {
@@ -228,7 +228,7 @@ func (s *scanner) enhancedStatus(rest string) int {
 	return 0
 }
 
-// isSQLState reports whether a word is an SQLSTATE, by what is before it.
+// isSQLState reports whether a word is an SQLSTATE, by the text before it.
 func (s *scanner) isSQLState(text string) bool {
 	if len(text) != 5 {
 		return false
@@ -259,7 +259,7 @@ func (s *scanner) isHResult(text string) bool {
 	return isError && (joins || s.isParenthesised(text))
 }
 
-// keptSigned returns the length of a negative number that is a code; 0: it is none.
+// keptSigned returns the length of a negative number that is a code; 0: it is another number.
 func (s *scanner) keptSigned(rest string) int {
 	n := 1 + digitsLength(rest[1:])
 	if n > 7 || n < len(rest) && (inWord(rest[n]) || rest[n] == '.') || !s.isStatusWord() {

@@ -75,7 +75,7 @@ const (
 	readQuoted
 )
 
-// judge tells a name of a program from a value, by its form and by the words before it.
+// judge distinguishes a name of a program from a value, by its form and by the words before it.
 func (s *scanner) judge(content string) judgement {
 	fields := strings.Fields(content)
 	switch {

@@ -30,7 +30,7 @@ func urlLength(text string) int {
 }
 
 // foldURL keeps the scheme, the host without digits, and the first segment of the path that is a
-// word: what comes after it are ids and names.
+// word: ids and names follow.
 func foldURL(url string) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	rest, _, _ = strings.Cut(rest, "?")
@@ -50,7 +50,7 @@ func foldURL(url string) string {
 	return out.String()
 }
 
-// foldPath keeps the first segment of a path that says what it is about.
+// foldPath keeps the first segment of a path that names its subject.
 func foldPath(out *strings.Builder, path string) {
 	for i, segment := range strings.Split(path, "/") {
 		if !isStatic(segment) {
@@ -80,7 +80,7 @@ func isStatic(segment string) bool {
 	return true
 }
 
-// isPrefix reports whether a segment of a path comes before the name of what the path is about.
+// isPrefix reports whether a segment of a path comes before the name of the subject of the path.
 func isPrefix(segment string) bool {
 	switch segment {
 	case "api", "rest", "rpc", "graphql", "services", "service", "internal", "public", "v1", "v2", "v3", "v4":

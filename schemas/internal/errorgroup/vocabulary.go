@@ -124,7 +124,7 @@ func (s *scanner) isCode(text string) bool {
 	return begins && ends
 }
 
-// isHeading reports whether a word is followed by a colon, as the name of what is told.
+// isHeading reports whether a word is followed by a colon, as a heading is.
 func (s *scanner) isHeading(n int) bool { return strings.HasPrefix(s.text[s.at+n:], ":") }
 
 // units are words after a number that are part of the value.

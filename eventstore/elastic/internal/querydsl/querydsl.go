@@ -54,7 +54,7 @@ func compileOr(n kql.Or, fields kql.Fields) map[string]any {
 	return AnyOf(append(clauses, compileAll(others, fields)...))
 }
 
-// idField is the id of the document as well. It has no index of its own, so it is
+// idField is the id of the document as well. It has no separate index, so it is
 // searched by _id where that is possible.
 const idField = "event.id"
 

@@ -13,7 +13,7 @@ type Pace struct {
 	Repeat   time.Duration // between two notices of an alert that keeps firing
 }
 
-// entry is an alert in a notice, with the change of which it tells.
+// entry is an alert in a notice, with its change.
 type entry struct {
 	Key     string    `json:"key"`
 	Firing  bool      `json:"firing"`

@@ -198,7 +198,7 @@ func (s *State) retain(now time.Time, rules []Rule, receivers []Receiver) {
 	s.forget()
 }
 
-// forget deletes the resolved alerts of which every receiver was told.
+// forget deletes the resolved alerts that every receiver knows.
 func (s *State) forget() {
 	maps.DeleteFunc(s.Alerts, func(_ string, t *tracked) bool {
 		if t.Resolved.IsZero() || !t.Since.IsZero() {

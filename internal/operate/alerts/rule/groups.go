@@ -39,7 +39,7 @@ type group struct {
 	Error string `json:"error,omitempty"`
 }
 
-// maxGroups bounds the groups with an alert. With so many, no new ones are read until some end.
+// maxGroups bounds the groups with an alert. At the maximum, no new ones are read until some end.
 const maxGroups = 1000
 
 // maxFresh bounds the new groups of one evaluation, each of which takes some queries.

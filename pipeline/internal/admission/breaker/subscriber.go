@@ -394,7 +394,7 @@ func (s *Subscriber) end() {
 	})
 	s.handlers.Wait()
 	timer.Stop()
-	_ = s.route.Concurrent.Close() // these have no connection of their own to fail on
+	_ = s.route.Concurrent.Close() // these share their connection, so that closing cannot fail
 	_ = s.route.Single.Close()
 }
 

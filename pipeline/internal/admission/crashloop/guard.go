@@ -51,10 +51,10 @@ func New(limit int) *Guard {
 	return &Guard{limit: limit, handlers: semaphore.NewWeighted(allHandlers), survivors: map[string]bool{}}
 }
 
-// Suspects reports whether a message with so many deliveries becomes a suspect.
+// Suspects reports whether a message becomes a suspect by its number of deliveries.
 func (g *Guard) Suspects(deliveries int) bool { return g.limit > 0 && deliveries >= g.together() }
 
-// Condemns reports whether a suspect with so many deliveries as a suspect becomes poison,
+// Condemns reports whether a suspect becomes poison by its number of deliveries as a suspect,
 // and returns the number of all its deliveries.
 func (g *Guard) Condemns(asSuspect int) (all int, condemned bool) {
 	all = g.together() + asSuspect

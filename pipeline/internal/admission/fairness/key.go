@@ -156,7 +156,7 @@ func (k *key) expireAway() {
 }
 
 // missing reports whether a message that a ticket waits for should have been back for long. It
-// tells soon that it should be back.
+// soon logs that it should be back.
 func (k *key) missing(t *Ticket) bool {
 	if k.earlierDue(t).IsZero() {
 		return false

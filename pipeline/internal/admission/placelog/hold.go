@@ -210,7 +210,7 @@ func (l *Log) unlock(on *amqp.Connection) error {
 	return ignoreClosed(err) // the broker has deleted it then
 }
 
-// waitForOther waits for another process, and tells so at first.
+// waitForOther waits for another process, and logs that at first.
 func (l *Log) waitForOther(ctx context.Context) error {
 	if l.Standby().IsZero() {
 		l.cfg.Logger.Info("another process handles the messages of the route in order; waiting for its end", "queue", l.cfg.Route, "lock", l.cfg.Lock)
