@@ -31,7 +31,7 @@ func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, alterna
 			}
 			for _, summary := range page {
 				if summary.EventID == last.EventID && summary.Sequence == last.Sequence {
-					continue // a duplicate of before a rollover
+					continue // a duplicate from before a rollover
 				}
 				last = summary
 				if !yield(summary, nil) {

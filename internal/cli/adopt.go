@@ -62,7 +62,7 @@ the messages in; Ctrl-C cancels that.`,
 	}
 	cmd.Flags().StringVar(&d.Format, "as", "", "format of the failures (required)")
 	addNonEmpty(cmd.Flags(), &d.FailedQueue, "queue", "queue in which the messages failed, if they do not say it")
-	cmd.Flags().IntVar(&d.Limit, "limit", 0, "most messages to take in; 0 takes in what is there")
+	cmd.Flags().IntVar(&d.Limit, "limit", 0, "maximum number of messages; 0: those that are in the queue")
 	cmd.Flags().BoolVar(&d.follow, "follow", false, "take in each new message until interrupted")
 	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "show the first 1,000 messages and return them to the queue")
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")

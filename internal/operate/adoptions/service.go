@@ -13,7 +13,7 @@ type Request struct {
 	Queue       string `json:"queue" minLength:"1" maxLength:"255" doc:"Error queue"`
 	Format      string `json:"format" enum:"celery,dead-letter,kicks,masstransit,nservicebus,spring,watermill,wolverine" doc:"Format of its failures"`
 	FailedQueue string `json:"failed_queue,omitempty" maxLength:"255" doc:"Queue in which the messages failed, if they do not say it"`
-	Limit       int    `json:"limit,omitempty" minimum:"0" doc:"Most messages to take in; 0: those that are in the queue"`
+	Limit       int    `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: those that are in the queue"`
 }
 
 // Service adopts by the servers of a System.
