@@ -55,8 +55,8 @@ func newMetrics(registerer prometheus.Registerer) metrics {
 		requests: factory.NewHistogramVec(histogram("request_duration_seconds", "Time until the store answered a bulk request, by result.",
 			prometheus.ExponentialBuckets(0.004, 2, 14)), []string{"result"}),
 		resent:      counter("resent_events_total", "Events that were sent to the store again."),
-		tooLarge:    counter("set_aside_total", "Messages that are too large for the store, moved to a queue."),
-		requeued:    counter("given_back_total", "Times that messages were requeued because the store did not accept them."),
+		tooLarge:    counter("too_large_total", "Messages that are too large for the store, moved to a queue."),
+		requeued:    counter("requeued_total", "Times that messages were requeued because the store did not accept them."),
 		mismatches:  counter("fingerprint_mismatches_total", "Lifecycle events whose fingerprint does not match their message, which should never happen."),
 		forgedMarks: counter("unknown_replays_total", "Events of messages that name a replay job which does not exist; they are stored as new messages."),
 

@@ -101,12 +101,12 @@ type Job struct {
 	// Cursor is the last message that was counted or filtered, and Scanned the
 	// number of events that the query found up to the cursor.
 	Cursor  eventstore.Cursor `json:"cursor"`
-	Scanned int64             `json:"seen"`
+	Scanned int64             `json:"scanned"`
 
 	// CursorInvalid: the query finds other events up to the cursor than before, so the
 	// cursor does not tell which messages were sent. The `replayed` events of the job
 	// do.
-	CursorInvalid bool `json:"uncertain,omitempty"`
+	CursorInvalid bool `json:"cursor_invalid,omitempty"`
 
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"` // start of the first run
@@ -274,9 +274,15 @@ func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
 
 func readJob(document []byte) (Job, error) {
 	var job Job
-	if err := json.Unmarshal(document, &job); err != nil {
+	former := struct {
+		*Job
+		Seen      int64 `json:"seen"`      // the former name of Scanned
+		Uncertain bool  `json:"uncertain"` // of CursorInvalid
+	}{Job: &job}
+	if err := json.Unmarshal(document, &former); err != nil {
 		return Job{}, fmt.Errorf("job %q cannot be read: %w", job.ID, err)
 	}
+	job.Scanned, job.CursorInvalid = max(job.Scanned, former.Seen), job.CursorInvalid || former.Uncertain
 	return job, nil
 }
 

@@ -126,7 +126,9 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 		case "order":
 			e.ByPriority = r.Text() == orderByPriority
 		case "time_source":
-			e.TimeSource = TimeSource(r.Text())
+			if e.TimeSource = TimeSource(r.Text()); e.TimeSource == "taken" { // the former name
+				e.TimeSource = TimeOfIngest
+			}
 		case "body_in":
 			e.BodyIn = BodyPlace(r.Text())
 		case "quarantined_action":

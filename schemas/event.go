@@ -54,7 +54,7 @@ const (
 	TimeOfEvent     TimeSource = "event"     // the clock of the process that did the step
 	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
 	timeOfPublisher TimeSource = "publisher" // the timestamp property, or a header of Decoder.TimeHeaders
-	TimeOfIngest    TimeSource = "taken"     // when the indexer received the message
+	TimeOfIngest    TimeSource = "ingest"    // when the indexer received the message
 )
 
 // Event is one step in the life of a message. The store writes it once.

@@ -70,3 +70,17 @@ func TestFormerDocumentsAreRead(t *testing.T) {
 		}
 	}
 }
+
+// An earlier form of version 2 had another name for the time of the ingest.
+func TestFormerTimeSource(t *testing.T) {
+	event := goldenEvent()
+	event.TimeSource = TimeOfIngest
+	document := DocumentFormat{}.Append(nil, event)
+	former := bytes.Replace(document, []byte(`"time_source":"ingest"`), []byte(`"time_source":"taken"`), 1)
+	if bytes.Equal(former, document) {
+		t.Fatal("the document has no time source")
+	}
+	if got, err := ParseDocument(former); err != nil || got.TimeSource != TimeOfIngest {
+		t.Errorf("%q, %v", got.TimeSource, err)
+	}
+}

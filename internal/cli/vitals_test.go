@@ -125,7 +125,7 @@ func testVitals(t *testing.T, p parts) {
 	})
 	i.wantMetrics(t, map[string]float64{
 		`watership_attempts_total{queue="` + i.queue + `",result="handled"}`: 90,
-		`watership_attempts_total{queue="` + i.queue + `",result="again"}`:   20,
+		`watership_attempts_total{queue="` + i.queue + `",result="retry"}`:   20,
 		`watership_attempts_total{queue="` + i.queue + `",result="poison"}`:  10,
 		`watership_attempt_duration_seconds_count{queue="` + i.queue + `"}`:  120,
 		`watership_index_events_total{action="retry_scheduled"}`:             20,

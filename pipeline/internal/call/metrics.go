@@ -78,9 +78,9 @@ func (m *Metrics) ObserveFailure(label string, took time.Duration, action retry.
 func ResultLabel(action retry.Action) string {
 	switch action {
 	case retry.Retry:
-		return "again"
+		return "retry"
 	case retry.Defer:
-		return "wait"
+		return "defer"
 	}
 	return "poison"
 }

@@ -8,7 +8,7 @@ import (
 
 // Dashboards and alerts select by these values, whatever the actions are called.
 func TestValuesOfTheLabelResult(t *testing.T) {
-	for action, want := range map[retry.Action]string{retry.Retry: "again", retry.Defer: "wait", retry.Poison: "poison"} {
+	for action, want := range map[retry.Action]string{retry.Retry: "retry", retry.Defer: "defer", retry.Poison: "poison"} {
 		if got := ResultLabel(action); got != want {
 			t.Errorf("%s: got %s, want %s", action, got, want)
 		}
