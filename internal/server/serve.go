@@ -116,15 +116,9 @@ func (s *Server) Handlers() pipeline.Config { return *s.config.Load() }
 func (s *Server) Run(ctx context.Context, faces Faces) (err error) {
 	defer s.Embedded().CloseExternalAfter(ctx)()
 	s.logExposures()
-	guard, err := s.newGuard(faces)
+	guard, err := s.listen(faces)
 	if err != nil {
-		return err
-	}
-	if s.tls, err = serverTLS(s.settings.HTTP.TLS, s.Logger()); err != nil {
-		return err
-	}
-	if s.http, err = listen(s.settings.HTTP.Listen, s.freePort); err != nil {
-		return err
+		return errors.Join(err, s.closeHandlers(ctx))
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range s.parts(faces) {
@@ -136,6 +130,18 @@ func (s *Server) Run(ctx context.Context, faces Faces) (err error) {
 	err = group.Wait()
 	s.Logger().Info("stopped")
 	return err
+}
+
+// listen opens http.listen, and returns its guard.
+func (s *Server) listen(faces Faces) (guard *access.Guard, err error) {
+	if guard, err = s.newGuard(faces); err != nil {
+		return nil, err
+	}
+	if s.tls, err = serverTLS(s.settings.HTTP.TLS, s.Logger()); err != nil {
+		return nil, err
+	}
+	s.http, err = listen(s.settings.HTTP.Listen, s.freePort)
+	return guard, err
 }
 
 // parts returns the functions that run until the context of Run ends.
@@ -192,13 +198,17 @@ func (s *Server) extends(queue string) bool {
 
 // handle runs the handlers, unless setup has to run first.
 func (s *Server) handle(ctx context.Context) error {
-	refused := s.checkFormerQueues(ctx)
-	if refused != nil {
-		ended, end := context.WithCancel(ctx)
-		end()
-		ctx = ended // Run closes its connections
+	if refused := s.checkFormerQueues(ctx); refused != nil {
+		return errors.Join(refused, s.closeHandlers(ctx))
 	}
-	return errors.Join(refused, s.handlers.Run(ctx))
+	return s.handlers.Run(ctx)
+}
+
+// closeHandlers closes the connections of handlers that do not run.
+func (s *Server) closeHandlers(ctx context.Context) error {
+	ended, end := context.WithCancel(ctx)
+	end()
+	return s.handlers.Run(ended) // which closes them
 }
 
 // watchOverflow records dropped copies until ctx ends, if copies may be dropped at all.

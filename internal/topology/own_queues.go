@@ -5,6 +5,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 const (
@@ -54,10 +56,8 @@ func (d declarer) lockCreation(queue string) (unlock func()) {
 		case !refusedWith(err, amqp.ResourceLocked) || time.Now().After(deadline):
 			return func() {}
 		}
-		select {
-		case <-d.ctx.Done():
+		if backoff.Sleep(d.ctx, creationPoll) != nil {
 			return func() {}
-		case <-time.After(creationPoll):
 		}
 	}
 }

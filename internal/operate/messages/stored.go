@@ -13,8 +13,8 @@ import (
 
 // RouteSchema reads the schema that the configuration names for the route of a queue, as the
 // next reload would.
-func RouteSchema(a *system.System, queue string) (*bodyschema.Schema, error) {
-	routes := a.Settings().Routes
+func RouteSchema(sys *system.System, queue string) (*bodyschema.Schema, error) {
+	routes := sys.Settings().Routes
 	i := slices.IndexFunc(routes, func(r config.Route) bool { return r.Queue == queue })
 	if i < 0 {
 		return nil, system.InputError{Err: fmt.Errorf("the configuration has no route of queue %s", queue)}
@@ -29,10 +29,10 @@ func RouteSchema(a *system.System, queue string) (*bodyschema.Schema, error) {
 	return schema, nil
 }
 
-// Stored checks the bodies of the messages of a selection of a System's store with the rest of a
-// Config.
-func Stored(ctx context.Context, a *system.System, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
-	store, err := a.Store(ctx)
+// Stored checks the bodies of the messages of a selection of a System's store with a schema. It
+// sets the store of the ValidationConfig.
+func Stored(ctx context.Context, sys *system.System, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
+	store, err := sys.Store(ctx)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -40,6 +40,6 @@ func Stored(ctx context.Context, a *system.System, cfg ValidationConfig, sel eve
 	if sel.UpTo, err = store.HighestSequence(ctx); err != nil {
 		return Summary{}, err
 	}
-	cfg.Store, cfg.Fingerprints = store, a.Settings().Fingerprint
+	cfg.Store, cfg.Fingerprints = store, sys.Settings().Fingerprint
 	return Run(ctx, cfg, sel, each)
 }

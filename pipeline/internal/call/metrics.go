@@ -34,7 +34,7 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 	}
 	return &Metrics{
 		Attempts: counter("attempts_total",
-			"Attempts that have ended, by the queue and by what follows: handled, again, wait (no attempt is lost) or poison.", "queue", "result"),
+			"Attempts that have ended, by the queue and by what follows: handled, retry, defer (no attempt is lost) or poison.", "queue", "result"),
 		durations: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "watership", Name: "attempt_duration_seconds", Help: "Time that an attempt took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 3, 12),
