@@ -305,6 +305,7 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		if err := pause(ctx, failures, 0); err != nil {
 			return err
 		}
+		x.consecutiveRefusals.Store(0)
 	}
 }
 

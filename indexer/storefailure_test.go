@@ -3,6 +3,7 @@ package indexer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -89,28 +90,51 @@ func newFakeStore(refuse func(schemas.Document) bool) *fakeStore {
 func raw(doc schemas.Document) bool { return strings.Contains(string(doc.Source), `"quarantined"`) }
 
 // A store that refuses every document has a fault of its own: a hundred documents are
-// quarantined, then the indexer reports the error, pauses, and tries again.
+// quarantined, by all requests together, then the indexer reports the error, pauses, and tries
+// again.
 func TestManyRefusalsPauseTheIndexer(t *testing.T) {
 	t.Parallel()
+	const messages = 300
 	s := newSystem(t, rabbittest.Newest(t))
 	var mended sync.Map
 	store := newFakeStore(func(doc schemas.Document) bool { _, ok := mended.Load("yes"); return !ok && !raw(doc) })
-	run := s.start(store, nil)
-	s.publish(s.messages("order", 150)...)
-	rabbittest.Eventually(t, "it reports", func() bool { return s.log.Count("requeued the unacknowledged messages") > 0 })
-	if n := store.quarantined(); n > maxConsecutiveRefusals {
+	quarantined := make(chan int, 1) // when the first pause begins
+	run := s.start(store, func(c *Config) {
+		c.Batch.Events = 60 // several requests at once
+		c.Logger = slog.New(onRecord{c.Logger.Handler(), func(message string) {
+			if strings.Contains(message, "requeued the unacknowledged messages") {
+				select {
+				case quarantined <- store.quarantined():
+				default:
+				}
+			}
+		}})
+	})
+	s.publish(s.messages("order", messages)...)
+	if n := rabbittest.Receive(t, quarantined); n > maxConsecutiveRefusals {
 		t.Errorf("%d are quarantined before it pauses", n)
 	}
 	mended.Store("yes", true)
 	rabbittest.Eventually(t, "all are in the store", func() bool {
 		store.mu.Lock()
 		defer store.mu.Unlock()
-		return len(store.docs) == 150
+		return len(store.docs) == messages
 	})
 	run.stop()
 	if left := s.Len(t, s.topology.Index()); left > 0 {
 		t.Errorf("%d messages are left", left)
 	}
+}
+
+// onRecord calls do with the message of each record before the handler gets it.
+type onRecord struct {
+	slog.Handler
+	do func(message string)
+}
+
+func (h onRecord) Handle(ctx context.Context, r slog.Record) error {
+	h.do(r.Message)
+	return h.Handler.Handle(ctx, r)
 }
 
 // A document that the store refuses even raw is reported and retried, not dropped.

@@ -125,7 +125,8 @@ func (s *session) writeSmaller(ctx context.Context, budget *retryBudget, items [
 }
 
 // maxConsecutiveRefusals limits the documents refused in a row. More of them point to a
-// fault of the store, such as a changed mapping, and not of the documents.
+// fault of the store, such as a changed mapping, and not of the documents. The requests of all
+// sessions count together, and count again from the pause that follows.
 const maxConsecutiveRefusals = 100
 
 func (s *session) quarantine(it *item, reason string) error {
@@ -133,7 +134,6 @@ func (s *session) quarantine(it *item, reason string) error {
 		return fmt.Errorf("the store refuses even the raw envelope of event %s: %s", it.document.ID, reason)
 	}
 	if s.consecutiveRefusals.Add(1) > maxConsecutiveRefusals {
-		s.consecutiveRefusals.Store(0) // they are requeued, and tried again after a pause
 		return fmt.Errorf("the store refused %d documents in a row, the last with: %s", maxConsecutiveRefusals+1, reason)
 	}
 	s.cfg.Logger.Warn("the store refused a document; quarantined its raw envelope",

@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 	close(let)
 	eventually("watership_attempts_total "+hangs+" handled", 1)
 	publishTo(t, b, fails, "m2")
-	eventually("watership_attempts_total "+fails+" again", 1)
+	eventually("watership_attempts_total "+fails+" retry", 1)
 	eventually("watership_attempts_total "+fails+" poison", 1)
 	eventually("watership_attempt_duration_seconds "+fails, 2)
 	publishTo(t, b, away, "m3")
@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 	back.Store(true)
 	publishTo(t, b, away, "m4") // the probe
 	eventually("watership_route_paused "+away, 0)
-	if waits := gathered(t, registry)["watership_attempts_total "+away+" wait"]; waits < 1 {
+	if waits := gathered(t, registry)["watership_attempts_total "+away+" defer"]; waits < 1 {
 		t.Errorf("%v attempts wait", waits)
 	}
 	err := b.Channel(t).Publish("", hangs, false, false, amqp.Publishing{Headers: amqp.Table{
