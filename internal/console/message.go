@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
@@ -86,7 +87,7 @@ func (c *Console) message(r *http.Request) (frame.Response, error) {
 func (c *Console) findMessage(r *http.Request) (messageView, httpapi.Message, error) {
 	v := messageView{ID: r.PathValue("id")}
 	var found httpapi.Messages
-	if err := c.client.Get(r.Context(), "/messages/"+url.PathEscape(v.ID), nil, &found); err != nil {
+	if err := c.client.Get(r.Context(), "/messages/"+operation.Segment(v.ID), nil, &found); err != nil {
 		return v, httpapi.Message{}, err
 	}
 	wanted := r.URL.Query().Get("message")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/jsontree"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/indent"
 	"github.com/watershipmq/watership/schemas"
@@ -163,7 +164,7 @@ func imageType(body []byte) string {
 // messageImage serves a body that is an image.
 func (c *Console) messageImage(r *http.Request) (frame.Response, error) {
 	var body []byte
-	if err := c.client.Get(r.Context(), "/messages/"+url.PathEscape(r.PathValue("id"))+"/body", nil, &body); err != nil {
+	if err := c.client.Get(r.Context(), "/messages/"+operation.Segment(r.PathValue("id"))+"/body", nil, &body); err != nil {
 		return nil, err
 	}
 	kind := imageType(body)

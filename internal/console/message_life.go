@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/amqpvalue"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -96,7 +96,7 @@ func (c *Console) selectedFailure(r *http.Request, life []lifeStep) *schemas.Eve
 		return nil
 	}
 	var document httpapi.Document
-	if err := c.client.Get(r.Context(), "/events/"+url.PathEscape(id), nil, &document); err != nil {
+	if err := c.client.Get(r.Context(), "/events/"+operation.Segment(id), nil, &document); err != nil {
 		return nil // the timeline has its error
 	}
 	e, err := schemas.ParseDocument(document)

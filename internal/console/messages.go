@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -233,13 +232,12 @@ func newMessageCell(e schemas.Event, values columns.Document, column columns.Col
 	return cell
 }
 
-// messageLink returns the page of an event's message, by its shortest id. A browser would resolve dots.
+// messageLink returns the page of an event's message, by its shortest id that can name a page.
 func messageLink(e schemas.Event) string {
-	id := columns.MessageID(e)
-	if id == "." || id == ".." {
-		id = e.EventID
+	if id := columns.MessageID(e); frame.NamesPage(id) {
+		return frame.MessageURL(id)
 	}
-	return messagesPath + "/" + url.PathEscape(id)
+	return frame.MessageURL(e.EventID)
 }
 
 // knownFields are the fields that the API lists.

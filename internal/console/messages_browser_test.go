@@ -227,9 +227,13 @@ func TestLiveRowsAreThoseOfTheServer(t *testing.T) {
 	b.sees(t, "[data-tail-state]", "Live")
 	s.broken.Store(true)
 	s.publish(t, "a/b \u202e", "{}", amqp.Table{"a.b": "dots", "n": int64(1) << 53, "t": amqp.Table{"x": "y"}})
-	s.await(t, 2, "destination.name: shop")
-	const shown = `[...document.querySelectorAll("#list tbody tr")].map((r) => r.outerHTML.replace(/ (class|data-row|title|datetime)="[^"]*"/g, "").replace(/\s+</g, "<")).sort().join("\n")`
-	b.awaits(t, `document.querySelectorAll("#list tbody tr").length === 2`)
+	for _, id := range noPages {
+		s.publish(t, id, "{}", nil)
+	}
+	events := 2 * (1 + len(noPages))
+	s.await(t, int64(events), "destination.name: shop")
+	const shown = `[...document.querySelectorAll("#list tbody tr")].map((r) => r.outerHTML.replace(/ (class|data-row|title|datetime)="[^"]*"/g, "").replace(/\s+</g, "<").replace(/href="([^"]*)"/g, (_, to) => decodeURIComponent(to))).sort().join("\n")`
+	b.awaits(t, fmt.Sprintf(`document.querySelectorAll("#list tbody tr").length === %d`, events))
 	live := value[string](t, b, shown)
 	b.open(t, path)
 	if served := value[string](t, b, shown); live != served {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -421,6 +422,59 @@ func TestMessagesOfHostiles(t *testing.T) {
 	if path := regexp.MustCompile(`href="(/messages/[^"]*script[^"]*)"`).FindStringSubmatch(page.text); path == nil || strings.Count(path[1], "/") != 2 || strings.ContainsAny(path[1], "?#") {
 		t.Errorf("the message is at %q", path)
 	}
+}
+
+// noPages are ids that cannot be the name of a page of a message: a browser or the console takes
+// them for another page.
+var noPages = []string{".", "..", "/", "validate", "export.csv", "export.ndjson"}
+
+// Each page leads to the message, whatever its id is.
+func TestOddMessageIDs(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.broken.Store(true)
+	odd := append([]string{"a/b", "a/../b", "a%2Fb", "...", "?#"}, noPages...)
+	for i, id := range odd {
+		s.publish(t, id, "{}", amqp.Table{"n": i})
+	}
+	s.await(t, int64(2*len(odd)), "destination.name: shop")
+	link := regexp.MustCompile(`href="(/messages[^"]*)"[^>]*>`)
+	for _, id := range odd {
+		page := s.get(t, "/messages?"+url.Values{"q": {"action: poisoned and message.id: " + strconv.Quote(id)}}.Encode())
+		_, list, _ := strings.Cut(page.text, "<tbody")
+		path := link.FindStringSubmatch(list)
+		if path == nil {
+			t.Fatalf("%q: the list has no link:\n%s", id, list)
+		}
+		s.get(t, asBrowser(path[1])).want(t, http.StatusOK, "Message "+id, "no table for order "+id)
+	}
+	examples := regexp.MustCompile(`class="clip example" href="(/messages[^"]*)"`).FindAllStringSubmatch(s.get(t, "/failures/by?fields=headers.n").text, -1)
+	if len(examples) != len(odd) {
+		t.Errorf("the failures have %d examples, want %d", len(examples), len(odd))
+	}
+	for _, href := range examples {
+		s.get(t, asBrowser(href[1])).want(t, http.StatusOK, "no table for order ")
+	}
+}
+
+// asBrowser returns an address of a page as a browser asks for it: without segments of dots,
+// which may be escaped.
+func asBrowser(href string) string {
+	address, query, has := strings.Cut(html.UnescapeString(href), "?")
+	var kept []string
+	for segment := range strings.SplitSeq(address, "/") {
+		switch strings.ReplaceAll(strings.ToLower(segment), "%2e", ".") {
+		case ".":
+		case "..":
+			kept = kept[:len(kept)-1]
+		default:
+			kept = append(kept, segment)
+		}
+	}
+	if address = strings.Join(kept, "/"); has {
+		address += "?" + query
+	}
+	return address
 }
 
 // Viewers see neither the actions nor the bodies, nor the messages of other queues.

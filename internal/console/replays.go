@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -122,7 +123,7 @@ func (c *Console) replay(r *http.Request) (frame.Response, error) { return c.sho
 // showJob shows a job, and the problem of an action that was refused.
 func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Response, error) {
 	v := jobView{Canary: replaypage.DefaultCanary, Problem: refused, Key: rand.Text()}
-	path := "/replays/" + url.PathEscape(r.PathValue("id"))
+	path := "/replays/" + operation.Segment(r.PathValue("id"))
 	if err := c.client.Get(r.Context(), path, nil, &v.Job.Job); err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
 	var more struct {
 		StopAfter int `json:"stop_after,omitempty"`
 	}
-	path := "/replays/" + url.PathEscape(r.PathValue("id"))
+	path := "/replays/" + operation.Segment(r.PathValue("id"))
 	var job replayJob
 	if err := c.client.Get(r.Context(), path, nil, &job.Job); err != nil {
 		return nil, err
@@ -213,13 +214,13 @@ func (c *Console) cancelPage(r *http.Request) (frame.Response, error) {
 		return nil, err
 	}
 	var job replayJob
-	err := c.client.Get(r.Context(), "/replays/"+url.PathEscape(r.PathValue("id")), nil, &job.Job)
+	err := c.client.Get(r.Context(), "/replays/"+operation.Segment(r.PathValue("id")), nil, &job.Job)
 	return frame.Page{Title: "Cancel replay", Section: "/replays", Template: "replay_cancel.html", Data: job}, err
 }
 
 // cancelReplay cancels a job.
 func (c *Console) cancelReplay(r *http.Request) (frame.Response, error) {
-	path := "/replays/" + url.PathEscape(r.PathValue("id"))
+	path := "/replays/" + operation.Segment(r.PathValue("id"))
 	reason := map[string]string{"reason": strings.TrimSpace(r.PostForm.Get("reason"))}
 	if err := c.client.Post(r.Context(), path+"/cancel", "", reason, nil); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/statuspage"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/topology/pause"
 )
@@ -83,7 +84,7 @@ func (c *Console) actOnRoute(r *http.Request, action string) (frame.Response, er
 		refused := frame.Unprocessable("a pause needs a reason", "Say why: others see it at the route.")
 		return c.routesPage(r, routesPage{Refused: refused, Queue: queue}), nil
 	}
-	path := "/routes/" + url.PathEscape(queue) + "/" + action
+	path := "/routes/" + operation.Segment(queue) + "/" + action
 	if queue == pause.All {
 		path = "/routes/" + action
 	}

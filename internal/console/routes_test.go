@@ -100,3 +100,13 @@ func TestOthersChangeNoRoutes(t *testing.T) {
 	serveAs(t, pages, operator, "/routes/policy?queue=orders").want(t, http.StatusForbidden, "needs admin")
 	serveAs(t, pages, operator, "/routes/reload").want(t, http.StatusForbidden, "needs admin")
 }
+
+// A name of dots is the name of one queue, not a path to the pause of all routes.
+func TestPauseOfAQueueOfDots(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	for _, queue := range []string{".", "..", "a/b"} {
+		page := s.post(t, "/routes/pause", url.Values{"queue": {queue}, "reason": {"a test"}, "key": {"k" + queue}})
+		page.want(t, http.StatusBadRequest, "no route has the queue "+queue)
+	}
+}

@@ -275,6 +275,9 @@ func (e answerError) Unwrap() error { return e.cause }
 func (m *Management) fetch(ctx context.Context, method string, sent []byte, path []string) ([]byte, error) {
 	address := m.base + "/api"
 	for _, name := range path {
+		if name == "." || name == ".." { // it takes them for steps of the path, escaped or not
+			return nil, fmt.Errorf("the management API cannot name %q", name)
+		}
 		address += "/" + url.PathEscape(name)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(sent))

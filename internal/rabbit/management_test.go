@@ -65,6 +65,9 @@ func TestManagement(t *testing.T) {
 		if _, err := m.Queue(t.Context(), "/", "test.missing"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a missing queue: %v", err)
 		}
+		if _, err := m.Queue(t.Context(), "/", ".."); err == nil || !strings.Contains(err.Error(), `cannot name ".."`) { // RabbitMQ resolves it
+			t.Errorf("a queue of dots: %v", err)
+		}
 		if queues, err := m.Queues(t.Context(), "/"); err != nil || len(queues) == 0 {
 			t.Errorf("queues: %v", err)
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
+	"github.com/watershipmq/watership/internal/operation"
 )
 
 // PreviewAdoption returns the failures that an adoption would find first.
@@ -30,7 +30,7 @@ func (c *Client) Adopt(ctx context.Context, r adoptions.Request) (adoptions.Resu
 	if err := c.post(ctx, actTimeout, "/adoptions", newKey(), r, &a); err != nil {
 		return adoptions.Result{}, err
 	}
-	path := "/adoptions/" + url.PathEscape(a.ID)
+	path := "/adoptions/" + operation.Segment(a.ID)
 	a, err := c.awaitAdoption(ctx, path, a)
 	if ctx.Err() == nil {
 		return a.Result, err

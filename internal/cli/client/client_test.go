@@ -14,7 +14,10 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -196,6 +199,49 @@ func TestResponsesAreBounded(t *testing.T) {
 	for _, err := range c.Export(t.Context(), eventstore.Selection{}) {
 		if err == nil || !strings.Contains(err.Error(), "it sent more than 256 MiB at once") {
 			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// A name is one segment of a path, whatever it consists of.
+func TestNamesInPaths(t *testing.T) {
+	t.Parallel()
+	asked := http.NewServeMux()
+	var name string
+	for _, pattern := range []string{
+		"GET /api/v1/messages/{name}", "GET /api/v1/messages/{name}/body", "GET /api/v1/streams/{name}", "GET /api/v1/events/{name}",
+		"POST /api/v1/routes/{name}/pause", "POST /api/v1/routes/{name}/add", "GET /api/v1/subscriptions/{name}", "GET /api/v1/subscriptions/{name}/parked",
+		"GET /api/v1/failures/groups/{name}", "POST /api/v1/failures/groups/{name}/triage",
+		"GET /api/v1/replays/{name}", "POST /api/v1/replays/{name}/cancel", "GET /api/v1/replays/{name}/outcomes",
+	} {
+		asked.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			name = r.PathValue("name")
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{}`)
+		})
+	}
+	c := connected(t, asked.ServeHTTP)
+	for what, ask := range map[string]func(ctx context.Context, name string){
+		"messages":        func(ctx context.Context, name string) { _, _, _ = c.Messages(ctx, name) },
+		"a body":          func(ctx context.Context, name string) { _, _ = c.Body(ctx, name) },
+		"a stream":        func(ctx context.Context, name string) { _, _ = c.Stream(ctx, name, 1) },
+		"an event":        func(ctx context.Context, name string) { _, _ = c.Event(ctx, name) },
+		"a pause":         func(ctx context.Context, name string) { _ = c.PauseRoute(ctx, name, "a reason") },
+		"a route":         func(ctx context.Context, name string) { _, _ = c.PlanRoute(ctx, name, routes.AddRoute) },
+		"a subscription":  func(ctx context.Context, name string) { _, _ = c.Subscription(ctx, name) },
+		"parked messages": func(ctx context.Context, name string) { _, _ = c.ParkedMessages(ctx, name) },
+		"a group":         func(ctx context.Context, name string) { _, _ = c.Group(ctx, name) },
+		"a decision":      func(ctx context.Context, name string) { _, _ = c.Triage(ctx, name, failures.Change{}) },
+		"a job":           func(ctx context.Context, name string) { _, _ = c.Job(ctx, name) },
+		"a cancelled job": func(ctx context.Context, name string) { _, _ = c.Cancel(ctx, name, "a reason") },
+		"outcomes":        func(ctx context.Context, name string) { _, _ = c.Outcomes(ctx, replayer.Job{ID: name}) },
+	} {
+		for _, wanted := range []string{".", "..", "...", "a/b", "a/../b", "a%2Fb", "?#", "a b", "ä"} {
+			name = ""
+			ask(t.Context(), wanted)
+			if name != wanted {
+				t.Errorf("%s of %q: the server was asked for %q", what, wanted, name)
+			}
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -78,7 +79,7 @@ func yieldPage(page httpapi.EventPage, yield func(schemas.Event, error) bool) bo
 // Event reads an event with all stored fields except its body.
 func (c *Client) Event(ctx context.Context, id string) (schemas.Event, error) {
 	var document httpapi.Document
-	if err := c.get(ctx, readTimeout, "/events/"+url.PathEscape(id), nil, &document); err != nil {
+	if err := c.get(ctx, readTimeout, "/events/"+operation.Segment(id), nil, &document); err != nil {
 		return schemas.Event{}, err
 	}
 	return schemas.ParseDocument(document)

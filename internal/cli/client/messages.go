@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -30,7 +31,7 @@ type Message struct {
 func (c *Client) Messages(ctx context.Context, id string) (list []Message, more bool, err error) {
 	query := url.Values{"body": {strconv.FormatBool(c.MayReadBodies())}}
 	var found httpapi.Messages
-	if err := c.get(ctx, readTimeout, "/messages/"+url.PathEscape(id), query, &found); err != nil {
+	if err := c.get(ctx, readTimeout, "/messages/"+operation.Segment(id), query, &found); err != nil {
 		return nil, false, err
 	}
 	for _, m := range found.Messages {
@@ -59,7 +60,7 @@ func (c *Client) Stream(ctx context.Context, id string, limit int) (whole histor
 			setInt(query, "limit", min(history.MaxStreamPage, limit-len(whole.Messages)))
 		}
 		var page httpapi.StreamPage
-		if err := c.get(ctx, readTimeout, "/streams/"+url.PathEscape(id), query, &page); err != nil {
+		if err := c.get(ctx, readTimeout, "/streams/"+operation.Segment(id), query, &page); err != nil {
 			return whole, err
 		}
 		page.Messages = append(whole.Messages, page.Messages...)
@@ -80,7 +81,7 @@ func (e *SeveralError) Error() string { return fmt.Sprintf("%q is the id of seve
 // Body returns the body of the message with an id. The error is a *SeveralError if
 // several messages have the id.
 func (c *Client) Body(ctx context.Context, id string) (body []byte, err error) {
-	err = c.get(ctx, readTimeout, "/messages/"+url.PathEscape(id)+"/body", nil, &body)
+	err = c.get(ctx, readTimeout, "/messages/"+operation.Segment(id)+"/body", nil, &body)
 	var refused *Error
 	if errors.As(err, &refused) && refused.Status == http.StatusConflict {
 		err = &SeveralError{id}

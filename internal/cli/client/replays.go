@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -169,21 +170,21 @@ func (c *Client) Job(ctx context.Context, id string) (replayer.Job, error) {
 }
 
 func (c *Client) job(ctx context.Context, id string) (j job, err error) {
-	err = c.get(ctx, readTimeout, "/replays/"+url.PathEscape(id), nil, &j)
+	err = c.get(ctx, readTimeout, "/replays/"+operation.Segment(id), nil, &j)
 	return j, err
 }
 
 // Cancel cancels a job.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
 	var j job
-	err := c.post(ctx, readTimeout, "/replays/"+url.PathEscape(id)+"/cancel", "", map[string]string{"reason": reason}, &j)
+	err := c.post(ctx, readTimeout, "/replays/"+operation.Segment(id)+"/cancel", "", map[string]string{"reason": reason}, &j)
 	return j.Record, err
 }
 
 // Outcomes returns what became of the messages that a job has sent.
 func (c *Client) Outcomes(ctx context.Context, of replayer.Job) (replayer.Outcomes, error) {
 	var o httpapi.Outcomes
-	err := c.get(ctx, readTimeout, "/replays/"+url.PathEscape(of.ID)+"/outcomes", nil, &o)
+	err := c.get(ctx, readTimeout, "/replays/"+operation.Segment(of.ID)+"/outcomes", nil, &o)
 	return replayer.Outcomes{Handled: o.Handled, Failed: o.Failed, Problems: o.Problems, NotReported: o.NotReported}, err
 }
 
@@ -212,7 +213,7 @@ func (c *Client) Start(ctx context.Context, plan Plan, stopAfter int, progress f
 // Resume sends the rest of a job, and watches it. Both are as in Start.
 func (c *Client) Resume(ctx context.Context, of replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
 	var resumed job
-	err := c.post(ctx, readTimeout, "/replays/"+url.PathEscape(of.ID)+"/resume", newKey(), map[string]int{"stop_after": stopAfter}, &resumed)
+	err := c.post(ctx, readTimeout, "/replays/"+operation.Segment(of.ID)+"/resume", newKey(), map[string]int{"stop_after": stopAfter}, &resumed)
 	if err != nil {
 		return replayer.Job{}, err
 	}
@@ -275,7 +276,7 @@ type watcher struct {
 // follow reports the states of the job until the server ends the stream, and then reads
 // the job.
 func (w *watcher) follow(ctx context.Context) error {
-	path := "/replays/" + url.PathEscape(w.now.Record.ID)
+	path := "/replays/" + operation.Segment(w.now.Record.ID)
 	s, err := w.client.stream(ctx, request{method: http.MethodGet, path: path + "/watch"}, sse.ContentType, idleTimeout)
 	if err != nil {
 		return err

@@ -2,9 +2,9 @@ package client
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation"
 )
 
 // Subscribe creates a subscription. The server records the name of the token as its creator.
@@ -35,7 +35,7 @@ func (c *Client) Subscription(ctx context.Context, name string) (v subscriptions
 }
 
 func subscriptionPath(name, rest string) string {
-	return "/subscriptions/" + url.PathEscape(name) + rest
+	return "/subscriptions/" + operation.Segment(name) + rest
 }
 
 // ChangeSubscription pauses, resumes, rewinds or deletes a subscription.

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/topology/pause"
 )
@@ -38,7 +39,7 @@ func routePath(queue string) string {
 	if queue == pause.All {
 		return "/routes"
 	}
-	return "/routes/" + url.PathEscape(queue)
+	return "/routes/" + operation.Segment(queue)
 }
 
 // ResumeRoute resumes the route of a queue that an operator has paused; "": all routes.

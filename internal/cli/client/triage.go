@@ -2,23 +2,23 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
 )
 
 // Group returns the group of failures with an id.
 func (c *Client) Group(ctx context.Context, id string) (*failures.Group, error) {
 	var g failures.FailureGroup
-	err := c.get(ctx, listTimeout, "/failures/groups/"+url.PathEscape(id), nil, &g)
+	err := c.get(ctx, listTimeout, "/failures/groups/"+operation.Segment(id), nil, &g)
 	return (*failures.Group)(&g), err
 }
 
 // Triage records a decision about a group of failures.
 func (c *Client) Triage(ctx context.Context, id string, change failures.Change) (done failures.GroupDecided, err error) {
-	err = c.post(ctx, actTimeout, "/failures/groups/"+url.PathEscape(id)+"/triage", newKey(), failures.GroupDecision{
+	err = c.post(ctx, actTimeout, "/failures/groups/"+operation.Segment(id)+"/triage", newKey(), failures.GroupDecision{
 		Decision: change.Decision, Assignee: change.Assignee, Until: change.Until, Count: change.Count, Reason: change.Reason,
 	}, &done)
 	return done, err

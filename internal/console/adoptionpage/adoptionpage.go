@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -170,7 +171,7 @@ func (p pages) show(r *http.Request) (frame.Response, error) { return p.showOne(
 
 func (p pages) showOne(r *http.Request, refused *problem.Problem) (frame.Response, error) {
 	v := One{Key: rand.Text(), Refused: refused}
-	if err := p.client.Get(r.Context(), "/adoptions/"+url.PathEscape(r.PathValue("id")), nil, &v.Adoption.Adoption); err != nil {
+	if err := p.client.Get(r.Context(), "/adoptions/"+operation.Segment(r.PathValue("id")), nil, &v.Adoption.Adoption); err != nil {
 		return nil, err
 	}
 	made := page("Queue "+v.Queue, "adoption.html", v, refused)
@@ -181,7 +182,7 @@ func (p pages) showOne(r *http.Request, refused *problem.Problem) (frame.Respons
 }
 
 func (p pages) cancel(r *http.Request) (frame.Response, error) {
-	path := "/adoptions/" + url.PathEscape(r.PathValue("id"))
+	path := "/adoptions/" + operation.Segment(r.PathValue("id"))
 	if err := p.client.Post(r.Context(), path+"/cancel", r.PostForm.Get("key"), struct{}{}, nil); err != nil {
 		return p.showOne(r, frame.ProblemOf(err))
 	}

@@ -22,7 +22,7 @@ type Client struct{ api http.Handler }
 // NewClient returns a client of the handler of api.Prefix.
 func NewClient(api http.Handler) Client { return Client{api} }
 
-// Get reads a path below api.Prefix, in which ids are escaped (url.PathEscape). out is a
+// Get reads a path below api.Prefix, in which ids are escaped (operation.Segment). out is a
 // pointer to the type of the response, or to bytes. An error is a *problem.Problem, unless the response cannot be read.
 func (c Client) Get(ctx context.Context, path string, query url.Values, out any) error {
 	return c.do(ctx, http.MethodGet, path, query, "", nil, out)

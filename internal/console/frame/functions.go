@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -35,8 +36,25 @@ func functions() template.FuncMap {
 	}
 }
 
-// MessageURL returns the address of the page of a message, by any of its ids.
-func MessageURL(id string) string { return "/messages/" + url.PathEscape(id) }
+// MessageURL returns the address of the page of a message, by any of its ids, or the address of
+// a search for an id that cannot be the name of a page.
+func MessageURL(id string) string {
+	if !NamesPage(id) {
+		return "/messages?" + url.Values{"q": {kql.FieldIs("message.id", id).String()}, "since": {AllTime}}.Encode()
+	}
+	return "/messages/" + url.PathEscape(id)
+}
+
+// NamesPage reports whether the page of a message can have the id as its name. Browsers resolve
+// dots even if they are escaped, http.ServeMux takes an escaped slash for the end of a path, and
+// the others are pages below /messages.
+func NamesPage(id string) bool {
+	switch id {
+	case ".", "..", "/", "validate", "export.csv", "export.ndjson":
+		return false
+	}
+	return true
+}
 
 // Seconds returns a duration of the API.
 func Seconds(s float64) time.Duration {

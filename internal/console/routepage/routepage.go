@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/server"
@@ -91,7 +92,7 @@ func (v Policy) Title() string {
 }
 
 func (v Policy) path() string {
-	return "/routes/" + url.PathEscape(v.Queue) + "/" + string(v.Action)
+	return "/routes/" + operation.Segment(v.Queue) + "/" + string(v.Action)
 }
 
 // showPolicy shows the preview, and the problem of a change that was refused.

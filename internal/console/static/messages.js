@@ -38,6 +38,9 @@ function time(value) {
   return made;
 }
 
+// Ids that cannot be the name of a page, as NamesPage of the server has them.
+const noPages = [".", "..", "/", "validate", "export.csv", "export.ndjson"];
+
 const ofNoMessage = ["dropped", "paused", "resumed", "audited"];
 
 function messageID(event) {
@@ -90,7 +93,7 @@ function rowOf(event, columns) {
     if (i === linked) {
       const id = messageID(event);
       const link = element("a", "", shown);
-      link.href = `/messages/${encodeURIComponent(id === "." || id === ".." ? event.event.id : id)}`;
+      link.href = `/messages/${encodeURIComponent(noPages.includes(id) ? event.event.id : id)}`;
       shown = link;
     }
     cell.append(shown);

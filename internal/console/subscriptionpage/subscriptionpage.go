@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -110,7 +111,7 @@ func (p pages) show(r *http.Request) (frame.Response, error) {
 }
 
 func (p pages) showOne(r *http.Request, v One) (frame.Response, error) {
-	path := "/subscriptions/" + url.PathEscape(r.PathValue("name"))
+	path := "/subscriptions/" + operation.Segment(r.PathValue("name"))
 	if err := p.client.Get(r.Context(), path, nil, &v.Subscription.Subscription); err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (p pages) act(r *http.Request) (frame.Response, error) {
 // post sends the action of a form to the API, and returns the number of parked messages that it
 // changed.
 func (p pages) post(r *http.Request, form Form) (int, error) {
-	action, path := r.PathValue("action"), "/subscriptions/"+url.PathEscape(r.PathValue("name"))
+	action, path := r.PathValue("action"), "/subscriptions/"+operation.Segment(r.PathValue("name"))
 	body, key := map[string]string{}, r.PostForm.Get("key")
 	switch action {
 	case string(subscriptions.Pause):

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -68,7 +69,7 @@ func (p Pages) group(r *http.Request) (frame.Response, error) { return p.show(r,
 // show shows a group, and the problem of a form that was refused.
 func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem) (frame.Response, error) {
 	v := groupView{refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
-	if err := p.Client.Get(r.Context(), "/failures/groups/"+url.PathEscape(r.PathValue("group")), nil, &v.FailureGroup); err != nil {
+	if err := p.Client.Get(r.Context(), "/failures/groups/"+operation.Segment(r.PathValue("group")), nil, &v.FailureGroup); err != nil {
 		return nil, err
 	}
 	query := url.Values{"q": {v.Query}, "since": {frame.AllTime}}
@@ -96,7 +97,7 @@ func (p Pages) done(r *http.Request) *done {
 
 // decide carries out the form whose button was pressed.
 func (p Pages) decide(r *http.Request) (frame.Response, error) {
-	form, path := r.PostForm, "/failures/groups/"+url.PathEscape(r.PathValue("group"))
+	form, path := r.PostForm, "/failures/groups/"+operation.Segment(r.PathValue("group"))
 	if form.Get("do") == string(failures.Resolved) {
 		return p.resolve(r)
 	}
