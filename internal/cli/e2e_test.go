@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -218,19 +219,25 @@ func (i *installation) must(t *testing.T, args ...string) string {
 	return r.out
 }
 
-// search returns the documents that a query finds.
-func (i *installation) search(t *testing.T, query string) []schemas.Event {
+// find runs a search until no index is missing that was created just now.
+func (i *installation) find(t *testing.T, query string, args ...string) string {
 	t.Helper()
 	var r result
 	until(t, "the store to search "+query, func() bool {
-		r = i.run(t, "search", query, "--limit", "0", "-o", "ndjson")
-		return r.code == 0 || !strings.Contains(r.err, "missing shards") // of an index that was created just now
+		r = i.run(t, append([]string{"search", query}, args...)...)
+		return r.code == 0 || !strings.Contains(r.err, "missing shards")
 	})
 	if r.code != 0 {
 		t.Fatalf("search %s: %s", query, r.err)
 	}
+	return r.out
+}
+
+// search returns the documents that a query finds.
+func (i *installation) search(t *testing.T, query string) []schemas.Event {
+	t.Helper()
 	var events []schemas.Event
-	lines := bufio.NewScanner(strings.NewReader(r.out))
+	lines := bufio.NewScanner(strings.NewReader(i.find(t, query, "--limit", "0", "-o", "ndjson")))
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
 		event, err := schemas.ParseDocument(lines.Bytes())
@@ -242,14 +249,17 @@ func (i *installation) search(t *testing.T, query string) []schemas.Event {
 	return events
 }
 
-// eventually waits until a query finds so many events.
+// eventually waits until a query finds so many events, and reads them once.
 func (i *installation) eventually(t *testing.T, query string, want int) []schemas.Event {
 	t.Helper()
-	var found []schemas.Event
 	until(t, fmt.Sprintf("%d events of %s", want, query), func() bool {
-		found = i.search(t, query)
-		return len(found) >= want
+		n, err := strconv.Atoi(strings.TrimSpace(i.find(t, query, "--count")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n >= want
 	})
+	found := i.search(t, query)
 	if len(found) != want {
 		t.Fatalf("query %s finds %d events, want %d", query, len(found), want)
 	}
