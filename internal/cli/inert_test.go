@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -14,7 +13,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
@@ -119,24 +117,6 @@ func wantInert(t *testing.T, what, text string) {
 		}
 		t.Errorf("%.60q prints %q in %q", what, r, text[max(0, i-40):min(len(text), i+20)])
 		return
-	}
-}
-
-func TestInertJSON(t *testing.T) {
-	for _, text := range []string{hostile, "plain", "", "ünïcødé 漢字 🎉", "a\u0085b\ufeff\U000e0001c\u2029"} {
-		plain, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		safe := terminal.SafeJSON(plain)
-		var back string
-		if err := json.Unmarshal(safe, &back); err != nil || back != text {
-			t.Errorf("%q has become %q, %v", text, back, err)
-		}
-		wantInert(t, text, string(safe))
-	}
-	if text := []byte(`"ünïcødé 漢字 🎉"`); !bytes.Equal(terminal.SafeJSON(text), text) {
-		t.Errorf("%s", terminal.SafeJSON(text))
 	}
 }
 

@@ -72,12 +72,24 @@ func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
 	sideBySide(t, func(t *testing.T) { story(t, newSeededFile) }, func(t *testing.T) { story(t, newSeeded) })
 }
 
-// bothWays is inEachStore, and through the API of a server.
+// bothWays is for what a command prints: it reads the store itself, and through the API of a
+// server. What the stores find is tested with them.
 func bothWays(t *testing.T, story func(t *testing.T, seed seeder)) {
-	inEachStore(t, story)
-	t.Run("api", func(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	for name, seed := range map[string]seeder{"store": newSeededFile, "api": newSeededServer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, seed)
+		})
+	}
+}
+
+// everyWay is bothWays and inEachStore.
+func everyWay(t *testing.T, story func(t *testing.T, seed seeder)) {
+	bothWays(t, story)
+	t.Run("servers", func(t *testing.T) {
 		t.Parallel()
-		story(t, newSeededServer)
+		story(t, newSeeded)
 	})
 }
 

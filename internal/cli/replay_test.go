@@ -34,15 +34,29 @@ func newPlayback(t *testing.T) *playback {
 	return play(t, install(t, rabbittest.NewestServer(t), nobody))
 }
 
-// played tells a story of what was recorded earlier.
+// played tells a story of what was recorded earlier: on the servers themselves and through the
+// API. What the replayer does on each broker and store is tested with it.
 func played(t *testing.T, story func(t *testing.T, a *playback)) {
-	playedDirectly(t, story)
-	t.Run("api", func(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	for name, server := range map[string]bool{"direct": false, "api": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+			if server {
+				s := serveAPI(t, config.Sources{File: a.installation.config})
+				a.server = s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
+			}
+			story(t, a)
+		})
+	}
+}
+
+// playedEverywhere is played, and on RabbitMQ and Elasticsearch.
+func playedEverywhere(t *testing.T, story func(t *testing.T, a *playback)) {
+	played(t, story)
+	t.Run("servers", func(t *testing.T) {
 		t.Parallel()
-		a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
-		s := serveAPI(t, config.Sources{File: a.installation.config})
-		a.server = s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
-		story(t, a)
+		story(t, newPlayback(t))
 	})
 }
 
@@ -157,7 +171,7 @@ func wantWords(t *testing.T, text string, words ...string) {
 }
 
 // TestReplayCommand looks before it sends, sends, and leaves a job behind.
-func TestReplayCommand(t *testing.T) { played(t, testReplayCommand) }
+func TestReplayCommand(t *testing.T) { playedEverywhere(t, testReplayCommand) }
 
 func testReplayCommand(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
@@ -311,7 +325,7 @@ func testReplaySelections(t *testing.T, a *playback) {
 
 // TestReplayToNowhere: the broker is asked before anything is sent, and what it
 // refuses is named.
-func TestReplayToNowhere(t *testing.T) { played(t, testReplayToNowhere) }
+func TestReplayToNowhere(t *testing.T) { playedEverywhere(t, testReplayToNowhere) }
 
 func testReplayToNowhere(t *testing.T, a *playback) {
 	a.declare(a.prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})

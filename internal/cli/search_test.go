@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -42,7 +40,7 @@ func aFew(t *testing.T, seed seeder) seeded {
 	return a
 }
 
-func TestSearchForms(t *testing.T) { bothWays(t, testSearchForms) }
+func TestSearchForms(t *testing.T) { everyWay(t, testSearchForms) }
 
 func testSearchForms(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
@@ -97,7 +95,7 @@ func testSearchGivesWholeDocuments(t *testing.T, seed seeder) {
 	}
 }
 
-func TestSearchBy(t *testing.T) { bothWays(t, testSearchBy) }
+func TestSearchBy(t *testing.T) { everyWay(t, testSearchBy) }
 
 func testSearchBy(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -165,49 +163,6 @@ func (c *counter) Write(p []byte) (int, error) {
 		c.sample()
 	}
 	return len(p), nil
-}
-
-func TestTableFitsTheTerminal(t *testing.T) {
-	for _, width := range []int{60, 80, 120} {
-		var out strings.Builder
-		table := terminal.NewTable(&out, terminal.Screen{Width: width}, terminal.Column{Title: "TIME", Fixed: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "ERROR"})
-		for n := range 250 { // more than a page
-			if err := table.Row("2026-05-04 03:00:03.000", strings.Repeat("qü", 20), fmt.Sprint(strings.Repeat("wörd ", n), "end")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := table.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(strings.NewReader(out.String()))
-		count := 0
-		for ; lines.Scan(); count++ {
-			if n := utf8.RuneCountInString(lines.Text()); n > width {
-				t.Errorf("a line of %d characters in a terminal of %d: %s", n, width, lines.Text())
-			}
-			if !strings.HasPrefix(lines.Text(), "2026-05-04 03:00:03.000") && count > 0 {
-				t.Errorf("the time is cut: %s", lines.Text())
-			}
-		}
-		if count != 251 {
-			t.Errorf("%d lines", count)
-		}
-	}
-}
-
-func TestCellsAreHarmless(t *testing.T) {
-	for text, want := range map[string]string{
-		"a\x1b[2Jb\nc\td": "a [2Jb c d", "\u202eabc": "\ufffdabc", "a\xffb": "a\ufffdb", "wörld": "wörld", "\u009bx": " x",
-	} {
-		if got := terminal.Cell(text, 0); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-	for text, want := range map[string]string{"abcdef": "abc…", "abcd": "abcd", "日本語": "日…", "日本": "日本", "a日本": "a日…"} {
-		if got := terminal.Cell(text, 4); got != want {
-			t.Errorf("%s: got %q, want %q", text, got, want)
-		}
-	}
 }
 
 // Elasticsearch's own query language, alone and beside a query.

@@ -18,7 +18,7 @@ import (
 
 // No message makes show take much memory or time, whatever its body, its headers
 // and the number of its events.
-func TestShowIsBounded(t *testing.T) { bothWays(t, testShowIsBounded) }
+func TestShowIsBounded(t *testing.T) { inEachStore(t, testShowIsBounded) }
 
 func testShowIsBounded(t *testing.T, seed seeder) {
 	a := seed(t)

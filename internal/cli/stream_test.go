@@ -22,7 +22,7 @@ func ofMessage(of schemas.Event) func(*schemas.Event) {
 // are old.
 const unlimited = "WATERSHIP_STORE_RETENTION_TRAFFIC=0"
 
-func TestStream(t *testing.T) { bothWays(t, testStream) }
+func TestStream(t *testing.T) { everyWay(t, testStream) }
 
 func testStream(t *testing.T, seed seeder) {
 	a := seed(t, unlimited)

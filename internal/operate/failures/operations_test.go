@@ -116,6 +116,20 @@ func TestAMessageWhoseReplayWasHandledHasNoFailure(t *testing.T) {
 	}
 }
 
+// The consumer of a route without a handler reports nothing.
+func TestAReplayToARouteWithoutAHandlerResolvesAFailure(t *testing.T) {
+	sys, _ := systemtest.Embedded(t, `WATERSHIP_ROUTES=[{queue: foreign}, {queue: orders, handler: {http: {url: "http://127.0.0.1:1/"}}}]`)
+	for _, queue := range []string{"foreign", "orders"} {
+		of := failed(queue, queue, "x")
+		replayed := of
+		replayed.EventID, replayed.Action, replayed.Failure, replayed.ReplayOf = "replay-"+queue, schemas.Replayed, schemas.Failure{}, of.EventID
+		systemtest.Record(t, sys, of, replayed)
+	}
+	if got := (Service{sys}).list(t, as(t), listInput{}).ids(); !slices.Equal(got, []string{groupOf("orders", "x")}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestGroupsOfAQuery(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("mail", "b", "x"))
 	in := listInput{}
