@@ -27,7 +27,6 @@ type rig struct {
 	admin    *amqp.Channel
 	pipeline *Pipeline
 	stop     func() error // ends the pipeline and returns what Run did; may be called twice
-	mixed    bool         // messages are published with priorities from 0 to 9 in turn
 
 	mu        sync.Mutex // guards the fields below
 	events    []event
@@ -69,22 +68,20 @@ func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 type setting struct {
 	rabbittest.Broker
 	processes int
-	mixed     bool
 }
 
 // eachSetting runs a test with one process on every broker, and as systems of users are: under
 // policies for all exchanges and queues, with two processes and messages of mixed priorities.
 func eachSetting(t *testing.T, test func(t *testing.T, s setting)) {
 	t.Helper()
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1, false}) })
-	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2, true}) })
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1}) })
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2}) })
 }
 
 // start runs a pipeline in each process. The rig is of the first one.
 func (s setting) start(t testing.TB, adjust func(*Config)) *rig {
 	t.Helper()
 	r := start(t, s.Broker, adjust)
-	r.mixed = s.mixed
 	first, stop := r.pipeline, r.stop
 	for range s.processes - 1 {
 		r.run()
@@ -210,7 +207,7 @@ func topicExchange(t testing.TB, b rabbittest.Broker) string {
 
 func (r *rig) publish(exchange, key string, p amqp.Publishing) {
 	r.t.Helper()
-	if r.mixed && p.Priority == 0 {
+	if r.broker.Policies && p.Priority == 0 { // priorities from 0 to 9 in turn
 		r.mu.Lock()
 		p.Priority = uint8(r.published % 10)
 		r.published++

@@ -21,6 +21,7 @@ type Broker struct {
 	URL           string
 	ManagementURL string // "" without management API
 	Own           bool   // not shared with other tests
+	Policies      bool   // in a virtual host with policies that is not shared, as WithPolicies has it
 
 	observers *observers // nil: each look at a queue has a connection
 }
@@ -48,6 +49,18 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 			t.Run(b.Version, func(t *testing.T) { test(t, b) })
 		}
 	}
+}
+
+// EachUnkind is Each, with the embedded broker and the newest RabbitMQ as operators have them: see
+// WithPolicies.
+func EachUnkind(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	if !noServers() {
+		oldest := servers(t)[0]
+		oldest.Version = version(t, oldest.URL)
+		t.Run(oldest.Version, func(t *testing.T) { test(t, oldest) })
+	}
+	WithPolicies(t, test)
 }
 
 // EachKind runs a test on the embedded broker and on the newest RabbitMQ, or on every one if

@@ -42,6 +42,7 @@ func (b Broker) withPolicies(t testing.TB) Broker {
 	b.Policy(t, ofUsers, "exchanges", `{"alternate-exchange":"`+unrouted+`"}`)
 	b.Policy(t, ofUsers, "classic_queues", `{"message-ttl":3600000,"max-length":1000000}`)
 	b.Policy(t, ofUsers, "quorum_queues", `{"message-ttl":3600000,"max-length":1000000,"delivery-limit":20}`)
+	b.Policies = true
 	return b
 }
 

@@ -21,11 +21,11 @@ type Rights struct {
 	Read      string `json:"read"`
 }
 
-// VHost returns the broker with a new virtual host, deleted when the test ends. The
-// embedded broker is returned unchanged, since it is not shared.
+// VHost returns the broker with a new virtual host, deleted when the test ends. The embedded
+// broker, and one with policies, are returned unchanged, since they are not shared.
 func (b Broker) VHost(t testing.TB) Broker {
 	t.Helper()
-	if b.Own {
+	if b.Own || b.Policies {
 		return b
 	}
 	return b.newVHost(t, "{}")
