@@ -65,39 +65,35 @@ func TestMain(m *testing.M) {
 // A process that decides about waiting messages is killed at any point. Each message is then
 // retried once, or was cancelled; those that wait still can be decided about once more.
 func TestKill(t *testing.T) {
-	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
-		for _, kind := range []pipeline.QueueType{pipeline.Quorum, pipeline.Classic} {
-			t.Run(string(kind), func(t *testing.T) {
-				r := newRig(t, b, kind, time.Hour)
-				random := rand.New(rand.NewPCG(1, uint64(len(kind))))
-				for round, d := range []Decision{{Action: Cancel}, {Action: Now}, {Action: Postpone, NotBefore: time.Now().Add(2 * time.Hour)}} {
-					ids := r.publish("round"+string(rune('0'+round)), 100)
-					r.waitLen(r.topology.Delay(time.Hour), len(ids))
-					wanted := ids[:50]
-					r.decideAndKill(d, wanted, time.Duration(random.Int64N(int64(150*time.Millisecond))))
-					r.decide(Decision{Action: Now}, ids) // the rest of them
-					for left := ids; len(left) > 0; {    // postponed ones, once their events are there
-						r.until("a message is handled, cancelled or postponed", func() bool {
-							left = r.left(left)
-							return len(left) == 0 || len(r.postponed(left)) > 0
-						})
-						r.mu.Lock()
-						postponed := r.postponed(left)
-						r.mu.Unlock()
-						r.decide(Decision{Action: Now}, postponed)
-					}
-					r.mu.Lock()
-					for i, id := range ids {
-						cancelled := r.events[schemas.Discarded][id]
-						if r.retried[id]+cancelled != 1 || cancelled == 1 && (d.Action != Cancel || i >= len(wanted)) {
-							t.Errorf("%s: retried %d times, cancelled %d times", id, r.retried[id], cancelled)
-						}
-					}
-					r.mu.Unlock()
+	eachKind(t, func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType) {
+		r := newRig(t, b, kind, time.Hour)
+		random := rand.New(rand.NewPCG(1, uint64(len(kind))))
+		for round, d := range []Decision{{Action: Cancel}, {Action: Now}, {Action: Postpone, NotBefore: time.Now().Add(2 * time.Hour)}} {
+			ids := r.publish("round"+string(rune('0'+round)), 100)
+			r.waitLen(r.topology.Delay(time.Hour), len(ids))
+			wanted := ids[:50]
+			r.decideAndKill(d, wanted, time.Duration(random.Int64N(int64(150*time.Millisecond))))
+			r.decide(Decision{Action: Now}, ids) // the rest of them
+			for left := ids; len(left) > 0; {    // postponed ones, once their events are there
+				r.until("a message is handled, cancelled or postponed", func() bool {
+					left = r.left(left)
+					return len(left) == 0 || len(r.postponed(left)) > 0
+				})
+				r.mu.Lock()
+				postponed := r.postponed(left)
+				r.mu.Unlock()
+				r.decide(Decision{Action: Now}, postponed)
+			}
+			r.mu.Lock()
+			for i, id := range ids {
+				cancelled := r.events[schemas.Discarded][id]
+				if r.retried[id]+cancelled != 1 || cancelled == 1 && (d.Action != Cancel || i >= len(wanted)) {
+					t.Errorf("%s: retried %d times, cancelled %d times", id, r.retried[id], cancelled)
 				}
-				r.wantEmpty(time.Hour)
-			})
+			}
+			r.mu.Unlock()
 		}
+		r.wantEmpty(time.Hour)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,7 +23,7 @@ import (
 )
 
 // rig is a pipeline with a route whose handler fails at the first attempt, and the events
-// that it publishes.
+// that it publishes. Messages whose ids begin with soon- wait 100 ms for the second one.
 type rig struct {
 	t        *testing.T
 	broker   rabbittest.Broker
@@ -95,10 +96,13 @@ func (r *rig) open(store Records) func(context.Context) (Records, error) {
 }
 
 func (r *rig) handle(msg *message.Message) ([]*message.Message, error) {
-	if retry.AttemptFrom(msg.Context()).Number == 1 {
+	e, _ := schemas.FromContext(msg.Context())
+	switch first := retry.AttemptFrom(msg.Context()).Number == 1; {
+	case first && strings.HasPrefix(e.Properties.MessageID, "soon-"):
+		return nil, retry.After(100*time.Millisecond, errBroken)
+	case first:
 		return nil, errBroken
 	}
-	e, _ := schemas.FromContext(msg.Context())
 	r.update(func() {
 		r.retried[e.Properties.MessageID]++
 		r.due[e.Properties.MessageID] = time.Now()
