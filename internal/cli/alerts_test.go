@@ -79,9 +79,9 @@ func alertSettings(url string) []string {
 	}
 }
 
-// A failure is told to the receiver, by one of two processes. When that is killed, the other
-// one goes on: it tells nothing twice, and the end.
-func TestAlertsOfTwoProcesses(t *testing.T) {
+// A failure and a pause are told to the receiver, and their end. alerts, doctor and the metrics
+// say what fires.
+func TestAlerts(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
 	failing := newService(t, func(post, int) int { return http.StatusBadRequest })
@@ -89,9 +89,8 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 	if err := broker.Channel(t).ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	first, killed := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
-	first.awaitAlerts(t)
-	second, other := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
+	one, process := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
+	one.awaitAlerts(t)
 
 	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
 	n.await(t, "fresh", notice.Firing)
@@ -100,25 +99,21 @@ func TestAlertsOfTwoProcesses(t *testing.T) {
 	if out := i.must(t, "alerts"); !strings.Contains(out, "critical") || !strings.Contains(out, "by an operator") {
 		t.Errorf("alerts prints\n%s", out)
 	}
-	list, _ := first.findings(t)
+	list, _ := one.findings(t)
 	wantFinding(t, list, doctor.OK, "", "alerts:", "evaluates 2 rules")
-	killed.kill(t)
+	if !strings.Contains(one.scrapeText(t), "watership_alerts_held 1") {
+		t.Error("the metrics do not say that the process holds the alerts")
+	}
 	i.must(t, "routes", "resume", i.queue)
 	n.await(t, "held", notice.Firing+" "+notice.Resolved)
 	i.must(t, "failed", "discard", "*", "--reason", "a test", "--yes")
 	n.await(t, "fresh", notice.Firing+" "+notice.Resolved)
-	if !strings.Contains(second.scrapeText(t), "watership_alerts_held 1") {
-		t.Error("the second process does not hold the alerts")
-	}
-	other.stop(t)
-	list, _ = first.findings(t)
-	wantFinding(t, list, doctor.Warning, "role alerts", "alerts: no process evaluates the rules")
-	if held := n.about("held"); held != notice.Firing+" "+notice.Resolved {
-		t.Errorf("the notices of the route are %s", held)
-	}
 	if out := i.must(t, "alerts"); !strings.HasPrefix(out, "no alert fires") {
 		t.Errorf("alerts prints\n%s", out)
 	}
+	process.stop(t)
+	list, _ = one.findings(t)
+	wantFinding(t, list, doctor.Warning, "role alerts", "alerts: no process evaluates the rules")
 }
 
 // A test of a receiver prints what it answered, directly and through the API.

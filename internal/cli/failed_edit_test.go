@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -128,19 +127,13 @@ func testFailedEditOfTheRoute(t *testing.T, a *playback) {
 	a.declare(another, "another", nil)
 	printed := a.run(t, "failed", "edit", "m-1", "--print")
 	edited := strings.Replace(printed.out, fmt.Sprintf(`"routing_key": %q`, failed.Envelope.RoutingKey), `"routing_key": "another"`, 1)
+	_, serving := a.withRoles(t, "index")
 	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1", "discarded the failure, since the message was sent elsewhere\n")
 	a.broker.Take(t, another, 1)
-	topology := schemas.Topology{Prefix: a.prefix}
-	for {
-		event, err := schemas.Decoder{Topology: topology}.Lifecycle(a.broker.Take(t, topology.Log(), 1)[0], time.Now(), 1)
-		if err != nil || event.Action != schemas.Discarded { // of the tap, replayed or audited
-			continue
-		}
-		if event.ReplayOf != failed.EventID || !strings.Contains(event.Failure.Message, "sent elsewhere") {
-			t.Errorf("the event is %+v", event)
-		}
-		return
+	if e := a.eventually(t, "action: discarded", 1)[0]; e.ReplayOf != failed.EventID || !strings.Contains(e.Failure.Message, "sent elsewhere") {
+		t.Errorf("the event is %+v", e)
 	}
+	serving.stop(t)
 }
 
 // A message is printed while RabbitMQ is away.

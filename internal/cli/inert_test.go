@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
@@ -42,7 +43,8 @@ func hostileEvent(e *schemas.Event) {
 func TestNothingSteersATerminal(t *testing.T) { bothWays(t, testNothingSteersATerminal) }
 
 func testNothingSteersATerminal(t *testing.T, seed seeder) {
-	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
+	broker := rabbittest.Embedded(t)
+	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL)
 	for n, action := range []schemas.Action{
 		schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded, schemas.Dropped, schemas.Audited,
 	} {

@@ -92,9 +92,9 @@ func TestReloadOfServe(t *testing.T) {
 	}
 	i.rewrite(t, "source: test", "source: other\nstop_timeout: 20s")
 	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route changed\n  "+i.queue, "need a restart to take effect: source, stop_timeout")
-	if !strings.Contains(p.logs.String(), `msg="changed settings need a restart to take effect" settings="source, stop_timeout"`) {
-		t.Error("the log does not name the settings")
-	}
+	until(t, "the log to name the settings", func() bool {
+		return strings.Contains(p.logs.String(), `msg="changed settings need a restart to take effect" settings="source, stop_timeout"`)
+	})
 	wantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":{"added":[],"changed":[],"removed":[]}`)
 	i.rewrite(t, "queue: "+i.queue+"\n", "queue: "+i.queue+"-2\n")
 	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route added\n  "+i.queue+"-2\n1 route removed\n  "+i.queue+"\n")

@@ -34,6 +34,12 @@ func newPlayback(t *testing.T) *playback {
 	return play(t, install(t, rabbittest.NewestServer(t), nobody))
 }
 
+// playedOnce is for what takes long, and is the same through the API.
+func playedOnce(t *testing.T, story func(t *testing.T, a *playback)) {
+	t.Parallel() // most of it is waiting
+	story(t, play(t, around(t, rabbittest.Embedded(t)).install(t, nobody)))
+}
+
 // played tells a story of what was recorded earlier: on the servers themselves and through the
 // API. What the replayer does on each broker and store is tested with it.
 func played(t *testing.T, story func(t *testing.T, a *playback)) {
@@ -265,9 +271,11 @@ func testParkedCopiesAreNamed(t *testing.T, a *playback) {
 		}
 	}
 	until(t, "both copies are in the queue", func() bool { return a.broker.Len(t, parking) == 2 })
+	_, serving := a.withRoles(t, "index") // which records what is discarded
 	parked := "queue " + parking + " keeps 2 parked messages"
 	wantRun(t, a.run(t, replay...), 0, parked, "sent 1 of 1")
 	wantRun(t, a.run(t, "failed", "discard", "message.id: m-2", "--reason", "test order", "--yes"), 0, "discarded 1 failure", parked)
+	serving.stop(t)
 }
 
 // TestReplaySelections: by ids, from a file and from standard input, and to
@@ -279,6 +287,7 @@ func testReplaySelections(t *testing.T, a *playback) {
 	a.declare(repair, "repair", nil)
 	first, second := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2)
 	a.keep(first, second, a.event(schemas.Poisoned, 3))
+	_, serving := a.withRoles(t, "index")
 	file := filepath.Join(t.TempDir(), "ids")
 	if err := os.WriteFile(file, []byte("m-1\n\n "+second.Fingerprint+" \n"+first.EventID+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -292,14 +301,14 @@ func testReplaySelections(t *testing.T, a *playback) {
 	if d := a.broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
 		t.Errorf("arrived: %s %s", d[0].MessageId, d[1].MessageId)
 	}
-	serving := a.serve(t)
 	a.eventually(t, "action: replayed", 2)
-	serving.stop(t)
 	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.exchange, "--key", "repair", "--yes", "--limit", "1", "--set-header", "by:int=7"), 0,
 		"2  left out: beyond the limit", "header set: by:int=7", "sent 1 of 1")
 	if d := a.broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
 		t.Errorf("arrived: %+v", d[0])
 	}
+	a.eventually(t, "action: replayed", 3)
+	serving.stop(t)
 	a.keep(a.event(schemas.RetryScheduled, 4), a.event(schemas.Handled, 4)) // which failed once, and then did not
 	wantRun(t, a.run(t, "replay", "--group", "no stock", "--dry-run"), 0, "3 messages to send")
 	for _, args := range [][]string{
@@ -352,7 +361,7 @@ func testReplayToNowhere(t *testing.T, a *playback) {
 
 // TestReplayWithoutARecord: while nobody stores what was replayed, the same is not
 // sent again.
-func TestReplayWithoutARecord(t *testing.T) { played(t, testReplayWithoutARecord) }
+func TestReplayWithoutARecord(t *testing.T) { playedOnce(t, testReplayWithoutARecord) }
 
 func testReplayWithoutARecord(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
@@ -382,7 +391,7 @@ func testReplayWithoutARecord(t *testing.T, a *playback) {
 }
 
 // TestDiscardWithoutARecord: while nobody stores what was discarded, it is not sent.
-func TestDiscardWithoutARecord(t *testing.T) { played(t, testDiscardWithoutARecord) }
+func TestDiscardWithoutARecord(t *testing.T) { playedOnce(t, testDiscardWithoutARecord) }
 
 func testDiscardWithoutARecord(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
