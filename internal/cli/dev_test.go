@@ -98,7 +98,7 @@ func TestDevelopmentToTheFirstReplay(t *testing.T) {
 	var lost string
 	wants := map[string]string{
 		"search": "published", "search --by action": "published", "failed": "the payment provider answered",
-		"show order-": "life\n", "show mine": "publish|nothing", "publish": "published 1 message",
+		"show order-": "timeline\n", "show mine": "publish|nothing", "publish": "published 1 message",
 		"replay": "sent 1 of 1|to send",
 	}
 	tried := map[string]bool{}

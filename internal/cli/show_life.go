@@ -44,9 +44,9 @@ func (p *page) properties(e schemas.Event) {
 	}
 }
 
-// life writes a timeline: the time, the time since the step before, and the event.
+// life writes the timeline: the time, the time since the step before, and the event.
 func (p *page) life(l history.Life) {
-	p.title("life")
+	p.title("timeline")
 	if l.More {
 		fmt.Fprintf(p, "  … (there are more; the newest %d are shown)\n", len(l.Events))
 	}

@@ -32,7 +32,7 @@ func testShowALife(t *testing.T, seed seeder) {
 		fixed,
 		a.event(16, schemas.Discarded, sameMessage(10), at("orders"), func(e *schemas.Event) { e.Failure.Message = "never mind (me@here)" }))
 	page := a.must(t, "show", "m-10")
-	_, page, _ = strings.Cut(page, "life\n")
+	_, page, _ = strings.Cut(page, "timeline\n")
 	wantLines(t, page, `2026-05-04 03:00:10.000 published to exchange shop, routing key order.created
 		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, again in 5s: waits for key "acme"
 		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, 3 times so far, again in 1s: refused
@@ -171,7 +171,7 @@ func testShowWithoutAFingerprint(t *testing.T, seed seeder) {
 		event.Fingerprint = ""
 		a.keep(t, event)
 	}
-	if out := a.must(t, "show", "m-1"); strings.Count(out, "life\n") != 2 || strings.Count(out, "poisoned") != 2 {
+	if out := a.must(t, "show", "m-1"); strings.Count(out, "timeline\n") != 2 || strings.Count(out, "poisoned") != 2 {
 		t.Errorf("%s", out)
 	}
 	if out := a.must(t, "show", "--raw", a.event(1, schemas.Poisoned).EventID); out == "" {

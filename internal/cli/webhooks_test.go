@@ -192,7 +192,7 @@ func checkShow(t *testing.T, i *installation) {
 	page := i.must(t, "show", hookID(0))
 	last := 0
 	for _, step := range []string{
-		"life", "published", "retry_scheduled attempt 1", "retry_scheduled attempt 2", "poisoned        attempt 3", "replayed", "handled         attempt 1",
+		"timeline", "published", "retry_scheduled attempt 1", "retry_scheduled attempt 2", "poisoned        attempt 3", "replayed", "handled         attempt 1",
 	} {
 		at := strings.Index(page[last:], step)
 		if at < 0 {

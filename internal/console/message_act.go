@@ -194,7 +194,7 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 	}
 	done := url.Values{}
 	if failures := r.PostForm["failure"]; v.Resolve && len(failures) > 0 {
-		if done, err = c.discardFailures(r, failures, "replaced by the copy "+sent.Fingerprint, v.Key+" discard"); err != nil {
+		if done, err = c.discardFailures(r, failures, replacedBy+sent.Fingerprint, v.Key+" discard"); err != nil {
 			v.Sent = sent.Fingerprint
 			return fail(err)
 		}

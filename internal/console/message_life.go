@@ -63,6 +63,23 @@ func (s lifeStep) IsFailure() bool {
 	return s.Failure.Message != "" && s.Action != schemas.Discarded
 }
 
+// replacedBy begins the reason of a discard, before the fingerprint of a copy of the message.
+const replacedBy = "replaced by the copy "
+
+// discardReason is the reason of a discard in parts.
+type discardReason struct{ Before, Copy, After string }
+
+// Reason returns the reason of a discard. Copy is the fingerprint of the copy that replaced the
+// message, if a form made one.
+func (s lifeStep) Reason() discardReason {
+	rest, is := strings.CutPrefix(s.Failure.Message, replacedBy)
+	end := strings.IndexByte(rest+" ", ' ')
+	if !is || !strings.HasPrefix(rest, "v1:") {
+		return discardReason{Before: s.Failure.Message}
+	}
+	return discardReason{replacedBy, rest[:end], rest[end:]}
+}
+
 // gapClass has five steps, since a life has waits of milliseconds and of days.
 func gapClass(gap time.Duration) string {
 	for i, limit := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {

@@ -332,6 +332,12 @@ func TestCopyOfAMessage(t *testing.T) {
 	form.Set("header.4.name", "fixed-by")
 	form.Set("header.4.value", "ada")
 	s.post(t, "/messages/m-1/copy", form).want(t, http.StatusOK, "The copy was published.", "1 failure discarded.", "orders discarded", "replaced by the copy v1:")
+	if link := regexp.MustCompile(`replaced by the copy <a class="mono" href="(/messages/v1:[^"]*)"`).FindStringSubmatch(s.get(t, "/messages/m-1").text); link == nil {
+		t.Error("the copy has no link")
+	} else {
+		s.await(t, 2, "action: published")
+		s.get(t, link[1]).want(t, http.StatusOK, "Message ")
+	}
 	s.post(t, "/messages/m-1/copy", form).want(t, http.StatusOK, "The copy was published.") // the same form again
 	s.await(t, 1, "action: handled")
 	s.await(t, 2, "action: published")

@@ -63,8 +63,8 @@ func TestKeysAndLinksOfAMessage(t *testing.T) {
 	if n := value[int64](t, b, `[...document.querySelectorAll("#keys kbd")].filter((key) => key.textContent === "e").length`); n != 1 {
 		t.Errorf("the key e is listed %d times", n)
 	}
-	b.click(t, `#life li:last-of-type a[href^="#event-"]`)
-	b.awaits(t, `document.querySelector("#life li:target") !== null`)
+	b.click(t, `#timeline li:last-of-type a[href^="#event-"]`)
+	b.awaits(t, `document.querySelector("#timeline li:target") !== null`)
 }
 
 // An operator pauses a route and resumes it with the keyboard and the pointer; pages with

@@ -178,7 +178,7 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	}
 	if d.Expect != nil && *d.Expect != len(found) {
 		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was discarded", wording.Plural(len(found), "failure"), *d.Expect),
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was discarded", wording.PluralVerb(len(found), "failure", "matches", "match"), *d.Expect),
 			Remedy: "Look at the failures, and send their number.",
 		}
 	}

@@ -192,7 +192,7 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 	}
 	if d.AtMost != nil && len(messages) > *d.AtMost {
 		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, at most %d expected: nothing was changed", wording.Plural(len(messages), "message"), *d.AtMost),
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s, at most %d expected: nothing was changed", wording.PluralVerb(len(messages), "message", "matches", "match"), *d.AtMost),
 			Remedy: "Look at the messages, and send their number.",
 		}
 	}

@@ -157,7 +157,7 @@ func (b *batch) send(ctx context.Context) error {
 	case errors.As(err, &refused) && (refused.answered || !refused.away()):
 		b.confirmed += refused.Published
 	default:
-		err = fmt.Errorf("%w\nit is not known whether %s were published", err, wording.Plural(b.messages, "message"))
+		err = fmt.Errorf("%w\nit is not known whether %s published", err, wording.PluralVerb(b.messages, "message", "was", "were"))
 	}
 	b.documents.Reset()
 	b.messages = 0

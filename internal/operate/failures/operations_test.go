@@ -344,7 +344,7 @@ func TestResolvesThatAreRefused(t *testing.T) {
 	}{
 		"no selection":   {as(t), Resolve{Reason: "x"}, http.StatusBadRequest, "expected query, dsl or groups"},
 		"no reason":      {as(t), Resolve{Groups: []string{group}}, http.StatusUnprocessableEntity, ""},
-		"another number": {as(t), Resolve{Groups: []string{group}, Reason: "x", Expect: &one}, http.StatusConflict, "1 failure match, 2 expected: nothing was resolved"},
+		"another number": {as(t), Resolve{Groups: []string{group}, Reason: "x", Expect: &one}, http.StatusConflict, "1 failure matches, 2 expected: nothing was resolved"},
 		"an unknown id":  {as(t), Resolve{Groups: []string{"nobody"}, Reason: "x"}, http.StatusNotFound, "nobody"},
 		"of others":      {as(t, "mail"), Resolve{Groups: []string{group}, Reason: "x"}, http.StatusNotFound, group},
 	} {

@@ -70,7 +70,7 @@ func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutp
 	body := GroupsResolved{Matched: len(found.Failures), Groups: found.Groups, UpTo: found.UpTo, Resolved: []string{}, Open: []string{}, Parked: []ParkedCopies{}}
 	if r.Expect != nil && *r.Expect != len(found.Failures) {
 		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s match, %d expected: nothing was resolved", wording.Plural(len(found.Failures), "failure"), *r.Expect),
+			Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was resolved", wording.PluralVerb(len(found.Failures), "failure", "matches", "match"), *r.Expect),
 			Remedy: "Look at the failures, and send their number.",
 		}
 	}

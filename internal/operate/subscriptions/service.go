@@ -194,7 +194,9 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 	var sub subscription.Subscription
 	switch c.Action {
 	case Pause:
-		if err = reason.Need(c.Reason); err == nil {
+		if err = reason.Need(c.Reason); err != nil {
+			err = system.InputError{Err: err}
+		} else {
 			sub, err = all.Pause(ctx, name, by.Name, c.Reason)
 		}
 	case Resume:
@@ -209,7 +211,7 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 	case Delete:
 		return View{}, inputError(all.Delete(ctx, name))
 	default:
-		err = fmt.Errorf("no action %q", c.Action)
+		err = system.InputErrorf("no action %q", c.Action)
 	}
 	if err != nil {
 		return View{}, inputError(err)

@@ -267,8 +267,9 @@ func TestMistakesInChanges(t *testing.T) {
 	for name, change := range map[string]Change{
 		"an unknown action": {Action: "destroy"}, "no reason": {Action: Pause}, "an unknown time": {Action: Rewind, To: "somewhere"},
 	} {
-		if _, err := s.Change(t.Context(), "all", change, ann()); err == nil {
-			t.Errorf("%s is no mistake", name)
+		var mistake system.InputError
+		if _, err := s.Change(t.Context(), "all", change, ann()); !errors.As(err, &mistake) {
+			t.Errorf("%s is no mistake: %v", name, err)
 		}
 	}
 	if v, err := s.Show(t.Context(), "all"); err != nil || v.State != "active" {

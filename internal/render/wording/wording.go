@@ -20,6 +20,14 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// PluralVerb is Plural with the verb, whose forms are those after one and after several.
+func PluralVerb(n int, what, one, several string) string {
+	if n == 1 {
+		return Plural(n, what) + " " + one
+	}
+	return Plural(n, what) + " " + several
+}
+
 // Quoted quotes an argument for a shell, if it needs quotes.
 func Quoted(argument string) string {
 	if argument != "" && !strings.ContainsAny(argument, " \t\r\n'\"\\$`&|;<>()*?[]#~!{}") {
