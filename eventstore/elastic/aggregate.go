@@ -21,13 +21,13 @@ const minShardSize = 1000
 //
 // Fields without doc_values are counted here, by the sources of the documents. That takes
 // about twenty seconds for a million of them. An error leaves the counts so far.
-func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
+func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
 	operation := "counting the values of " + field
-	if known, _ := s.fields.Lookup(field); sourcevalues.Needed(known) {
-		return s.countInSources(ctx, sel, known, n)
+	if known, _ := r.fields.Lookup(field); sourcevalues.Needed(known) {
+		return r.countInSources(ctx, sel, known, n)
 	}
 	terms := map[string]any{"field": field, "size": n, "shard_size": max(minShardSize, 10*n)}
-	response, err := s.aggregate(ctx, operation, sel, map[string]any{
+	response, err := r.aggregate(ctx, operation, sel, map[string]any{
 		"values":  map[string]any{"terms": terms},
 		"without": map[string]any{"filter": querydsl.Bool("must_not", map[string]any{"exists": map[string]any{"field": field}})},
 	})
@@ -42,16 +42,16 @@ func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field s
 	return tally, nil
 }
 
-func (s *Store) aggregate(ctx context.Context, operation string, sel eventstore.Selection, aggregations map[string]any) (aggregationResponse, error) {
+func (r *reader) aggregate(ctx context.Context, operation string, sel eventstore.Selection, aggregations map[string]any) (aggregationResponse, error) {
 	var response aggregationResponse
-	err := s.searchJSON(ctx, operation, map[string]any{
+	err := r.searchJSON(ctx, operation, map[string]any{
 		"size":             0,
 		"track_total_hits": false,
-		"query":            s.filter(sel),
+		"query":            r.filter(sel),
 		"aggs":             aggregations,
 	}, &response)
 	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
-		err = s.partialResponse(operation, response.Shards)
+		err = r.partialResponse(operation, response.Shards)
 	}
 	return response, err
 }
@@ -101,6 +101,6 @@ func (b bucket) text() string {
 	return strings.TrimSuffix(string(b.Key), ".0")
 }
 
-func (s *Store) partialResponse(operation string, shards shards) error {
-	return s.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed", shards.Failed, shards.Total))
+func (c *client) partialResponse(operation string, shards shards) error {
+	return c.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed", shards.Failed, shards.Total))
 }

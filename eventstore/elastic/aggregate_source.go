@@ -11,10 +11,10 @@ import (
 )
 
 // countInSources is TopValues for a field without doc_values.
-func (s *Store) countInSources(ctx context.Context, sel eventstore.Selection, field kql.Field, n int) (eventstore.Aggregation, error) {
+func (r *reader) countInSources(ctx context.Context, sel eventstore.Selection, field kql.Field, n int) (eventstore.Aggregation, error) {
 	root := sourcevalues.Root(field)
 	sel.Limit, sel.WithoutBody = 0, !strings.HasPrefix(root, "body.")
-	p := s.newPITReader(sel)
+	p := r.newPITReader(sel)
 	if sel.WithoutBody {
 		p.only = root // a filter would write the number 1.50 of a body as 1.5
 	}

@@ -14,9 +14,9 @@ import (
 // Histogram counts the events of a selection by a date field, in at most n steps of
 // equal and round length, the earliest first. Days begin at midnight in the zone,
 // with the UTC offset of the latest event.
-func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
+func (r *reader) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
 	operation := "counting events over " + field
-	response, err := s.aggregate(ctx, operation, sel, map[string]any{
+	response, err := r.aggregate(ctx, operation, sel, map[string]any{
 		"first":   map[string]any{"min": map[string]any{"field": field}},
 		"last":    map[string]any{"max": map[string]any{"field": field}},
 		"without": map[string]any{"filter": querydsl.Bool("must_not", map[string]any{"exists": map[string]any{"field": field}})},
@@ -30,7 +30,7 @@ func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field s
 		return tally, nil
 	}
 	over := eventstore.NewSteps(time.UnixMilli(int64(*first)), time.UnixMilli(int64(*last)), n, zone)
-	response, err = s.aggregate(ctx, operation, sel, map[string]any{"values": map[string]any{"date_histogram": dateHistogram(field, over)}})
+	response, err = r.aggregate(ctx, operation, sel, map[string]any{"values": map[string]any{"date_histogram": dateHistogram(field, over)}})
 	for _, b := range response.Aggregations.Values.Buckets {
 		tally.Values = append(tally.Values, eventstore.Bucket{Text: b.AsText, Count: b.Count})
 	}
@@ -47,7 +47,7 @@ func dateHistogram(field string, over eventstore.Steps) map[string]any {
 
 // HistogramByAction counts the events of a selection with one of the actions in each step
 // of time: for each action a list with a count for each step.
-func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error) {
+func (r *reader) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error) {
 	filters, counts := make([]map[string]any, len(actions)), make([][]int64, len(actions))
 	for i, action := range actions {
 		filters[i] = map[string]any{"term": map[string]any{"event.action": action}}
@@ -55,7 +55,7 @@ func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection,
 	}
 	times := dateHistogram("@timestamp", over)
 	times["hard_bounds"] = map[string]any{"min": over.Text(0), "max": over.Text(over.Count)}
-	response, err := s.aggregate(ctx, "counting events by time and action", sel, map[string]any{"actions": map[string]any{
+	response, err := r.aggregate(ctx, "counting events by time and action", sel, map[string]any{"actions": map[string]any{
 		"filters": map[string]any{"filters": filters}, "aggs": map[string]any{"times": map[string]any{"date_histogram": times}},
 	}})
 	for i, action := range response.Aggregations.Actions.Buckets {
@@ -70,8 +70,8 @@ func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection,
 }
 
 // FirstTime returns the earliest time of the events of a selection; zero if none exists.
-func (s *Store) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
-	response, err := s.aggregate(ctx, "looking for the first event", sel, map[string]any{
+func (r *reader) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
+	response, err := r.aggregate(ctx, "looking for the first event", sel, map[string]any{
 		"first": map[string]any{"min": map[string]any{"field": "@timestamp"}},
 	})
 	if first := response.Aggregations.First.Value; err == nil && first != nil {

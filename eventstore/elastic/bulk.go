@@ -18,6 +18,9 @@ import (
 // It would refuse a whole bulk request because of a longer one.
 const maxIDLength = 512
 
+// writer creates and replaces events.
+type writer struct{ *client }
+
 // Create writes documents with new ids in one bulk request, and returns a result for
 // each, in order:
 //
@@ -32,7 +35,7 @@ const maxIDLength = 512
 // An error is a *eventstore.Error, also for an incomplete response. Each document
 // may have been written or not then. The indexer sends them again, and written ones
 // conflict.
-func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
+func (w *writer) Create(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
 	results := make([]eventstore.Result, len(docs))
 	sent := make([]schemas.Document, 0, len(docs))
 	positions := make([]int, 0, len(docs)) // index in docs of each sent document
@@ -47,7 +50,7 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 	if len(sent) == 0 {
 		return results, nil
 	}
-	written, err := s.sendBulk(ctx, sent)
+	written, err := w.sendBulk(ctx, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +63,10 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 func createOperation(documents int) string { return fmt.Sprintf("creating %d documents", documents) }
 
 // sendBulk sends one request.
-func (s *Store) sendBulk(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
-	body := bulkbody.New(s.stream, docs)
+func (w *writer) sendBulk(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
+	body := bulkbody.New(w.stream, docs)
 	defer body.Release()
-	response, err := s.send(ctx, s.withoutRetries, createOperation(len(docs)), esapi.BulkRequest{
+	response, err := w.send(ctx, w.withoutRetries, createOperation(len(docs)), esapi.BulkRequest{
 		Body:              body,
 		Header:            http.Header{"Content-Type": {"application/x-ndjson"}},
 		RequireDataStream: new(true), // else a missing template makes an ordinary index
@@ -72,7 +75,7 @@ func (s *Store) sendBulk(ctx context.Context, docs []schemas.Document) ([]events
 	if err != nil {
 		return nil, err
 	}
-	return s.parseBulk(response, docs)
+	return w.parseBulk(response, docs)
 }
 
 // checkSendable returns the reason if Elasticsearch would refuse more than the document.

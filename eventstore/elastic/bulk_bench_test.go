@@ -31,7 +31,7 @@ func BenchmarkBulkBody(b *testing.B) {
 }
 
 func BenchmarkBulkResponse(b *testing.B) {
-	s := &Store{stream: DefaultStream}
+	w := writer{&client{stream: DefaultStream}}
 	var docs []schemas.Document
 	var items []string
 	for i := range inABulk {
@@ -42,7 +42,7 @@ func BenchmarkBulkResponse(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		if n%inABulk == 0 {
-			if _, err := s.parseBulk(response, docs); err != nil {
+			if _, err := w.parseBulk(response, docs); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -18,7 +18,7 @@ type bulkItem struct {
 }
 
 // parseBulk parses a response, which must have an item for each document, in order.
-func (s *Store) parseBulk(response []byte, docs []schemas.Document) ([]eventstore.Result, error) {
+func (w *writer) parseBulk(response []byte, docs []schemas.Document) ([]eventstore.Result, error) {
 	results := make([]eventstore.Result, len(docs))
 	if allCreated(response, docs) {
 		for i := range results {
@@ -26,13 +26,13 @@ func (s *Store) parseBulk(response []byte, docs []schemas.Document) ([]eventstor
 		}
 		return results, nil
 	}
-	items, err := s.parseBulkItems(response, len(docs))
+	items, err := w.parseBulkItems(response, len(docs))
 	if err != nil {
 		return nil, err
 	}
 	for i, item := range items {
 		if item.ID != docs[i].ID {
-			return nil, s.invalidResponse(createOperation(len(docs)), fmt.Sprintf("answered for document %q where %q was sent", item.ID, docs[i].ID))
+			return nil, w.invalidResponse(createOperation(len(docs)), fmt.Sprintf("answered for document %q where %q was sent", item.ID, docs[i].ID))
 		}
 		results[i] = item.result()
 	}
@@ -59,17 +59,17 @@ func allCreated(response []byte, docs []schemas.Document) bool {
 	return ok && string(rest) == "]}"
 }
 
-func (s *Store) parseBulkItems(response []byte, documents int) ([]bulkItem, error) {
+func (w *writer) parseBulkItems(response []byte, documents int) ([]bulkItem, error) {
 	var bulk struct {
 		Items []struct {
 			Create bulkItem `json:"create"`
 		} `json:"items"`
 	}
 	if err := json.Unmarshal(response, &bulk); err != nil {
-		return nil, s.invalidResponse(createOperation(documents), "gave an answer that cannot be read: "+oneLine(err.Error()))
+		return nil, w.invalidResponse(createOperation(documents), "gave an answer that cannot be read: "+oneLine(err.Error()))
 	}
 	if len(bulk.Items) != documents {
-		return nil, s.invalidResponse(createOperation(documents), fmt.Sprintf("answered for %d of %d documents", len(bulk.Items), documents))
+		return nil, w.invalidResponse(createOperation(documents), fmt.Sprintf("answered for %d of %d documents", len(bulk.Items), documents))
 	}
 	items := make([]bulkItem, documents)
 	for i, item := range bulk.Items {

@@ -8,7 +8,7 @@ import (
 )
 
 // Clock returns the time of one of Elasticsearch's nodes.
-func (s *Store) Clock(ctx context.Context) (time.Time, error) {
+func (c *client) Clock(ctx context.Context) (time.Time, error) {
 	const operation = "reading the time"
 	var response struct {
 		Nodes map[string]struct {
@@ -16,11 +16,11 @@ func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 		} `json:"nodes"`
 	}
 	request := esapi.NodesStatsRequest{Metric: []string{"jvm"}, FilterPath: []string{"nodes.*.timestamp"}}
-	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
+	if err := c.requestJSON(ctx, operation, request, &response); err != nil {
 		return time.Time{}, err
 	}
 	for _, node := range response.Nodes {
 		return time.UnixMilli(node.Timestamp), nil
 	}
-	return time.Time{}, s.invalidResponse(operation, "named no node")
+	return time.Time{}, c.invalidResponse(operation, "named no node")
 }

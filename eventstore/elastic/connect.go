@@ -4,13 +4,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
+	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore/elastic/internal/bulkbody"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // A search in a new index answers 503 until its shards are allocated, which takes a
@@ -20,25 +23,40 @@ const (
 	firstReadBackoff = 25 * time.Millisecond // doubles: three seconds in all
 )
 
+// client sends requests about the documents of one Watership, and returns errors that name
+// the operation and the server.
+type client struct {
+	stream    string // the prefix of the names of its indices
+	timeout   time.Duration
+	logger    *slog.Logger
+	addresses string // the nodes, for errors
+
+	// withoutRetries sends a request a single time: the indexer itself decides on retries.
+	// withRetries sends it again, to another node if there is one, after a 502, 503 or
+	// 504 or without a response.
+	withoutRetries, withRetries esapi.Transport
+	httpTransport               *http.Transport
+}
+
 // connect makes the two clients. It uses elastictransport and esapi, and not the
 // go-elasticsearch client itself, which would have every build compile the typed API
 // with its thousands of types.
-func (s *Store) connect(a access) error {
-	withoutRetries, err := s.newClient(a, elastictransport.WithDisableRetry())
+func (c *client) connect(a access) error {
+	withoutRetries, err := c.newClient(a, elastictransport.WithDisableRetry())
 	if err != nil {
 		return err
 	}
-	withRetries, err := s.newClient(a, elastictransport.WithMaxRetries(readRetries),
+	withRetries, err := c.newClient(a, elastictransport.WithMaxRetries(readRetries),
 		elastictransport.WithRetryBackoff(func(attempt int) time.Duration { return firstReadBackoff << attempt }))
 	if err != nil {
 		return err
 	}
-	s.withoutRetries, s.withRetries = productCheck{withoutRetries}, productCheck{withRetries}
+	c.withoutRetries, c.withRetries = productCheck{withoutRetries}, productCheck{withRetries}
 	return nil
 }
 
-func (s *Store) newClient(a access, retryOptions ...elastictransport.Option) (*elastictransport.Client, error) {
-	options := append(retryOptions, elastictransport.WithTransport(s.httpTransport))
+func (c *client) newClient(a access, retryOptions ...elastictransport.Option) (*elastictransport.Client, error) {
+	options := append(retryOptions, elastictransport.WithTransport(c.httpTransport))
 	var nodes []*url.URL
 	for _, address := range a.addresses {
 		node, err := url.Parse(address)
@@ -56,9 +74,24 @@ func (s *Store) newClient(a access, retryOptions ...elastictransport.Option) (*e
 	}
 	client, err := elastictransport.NewClient(options...)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for Elasticsearch at %s: %w", s.addresses, err)
+		return nil, fmt.Errorf("creating a client for Elasticsearch at %s: %w", c.addresses, err)
 	}
 	return client, nil
+}
+
+// Close closes idle connections. The store can still be used.
+func (c *client) Close() error {
+	c.httpTransport.CloseIdleConnections()
+	return nil
+}
+
+// dataStream is the name of a data stream.
+func (c *client) dataStream(stream schemas.Stream) string { return c.stream + "-" + string(stream) }
+
+// dataStreams lists both names, since STREAM-* would also match the streams of another
+// Watership with a longer prefix.
+func (c *client) dataStreams() []string {
+	return []string{c.dataStream(schemas.Traffic), c.dataStream(schemas.Failures)}
 }
 
 // productCheck refuses responses of other servers. Elasticsearch sends the header since

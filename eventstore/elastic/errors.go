@@ -17,24 +17,24 @@ import (
 const maxQuoted = 1024
 
 // noResponse is the error for a missing or truncated response.
-func (s *Store) noResponse(operation string, err error) *eventstore.Error {
+func (c *client) noResponse(operation string, err error) *eventstore.Error {
 	return &eventstore.Error{
 		Kind:   eventstore.Unavailable,
-		Reason: operation + ": no answer from Elasticsearch at " + s.addresses,
+		Reason: operation + ": no answer from Elasticsearch at " + c.addresses,
 		Err:    err,
 	}
 }
 
 // invalidResponse is the error for a successful response with invalid content.
-func (s *Store) invalidResponse(operation, problem string) *eventstore.Error {
+func (c *client) invalidResponse(operation, problem string) *eventstore.Error {
 	return &eventstore.Error{
 		Kind:   eventstore.Unavailable,
-		Reason: operation + ": Elasticsearch at " + s.addresses + " " + problem,
+		Reason: operation + ": Elasticsearch at " + c.addresses + " " + problem,
 	}
 }
 
 // errorResponse is the error for a status other than 2xx.
-func (s *Store) errorResponse(operation string, status int, header http.Header, body []byte) *eventstore.Error {
+func (c *client) errorResponse(operation string, status int, header http.Header, body []byte) *eventstore.Error {
 	words := errorText(body)
 	if words != "" {
 		words = ": " + words
@@ -47,7 +47,7 @@ func (s *Store) errorResponse(operation string, status int, header http.Header, 
 		Kind:       kind,
 		RetryAfter: retryAfter(header.Get("Retry-After"), time.Now()),
 		Reason: fmt.Sprintf("%s: Elasticsearch at %s answered %d %s%s",
-			operation, s.addresses, status, http.StatusText(status), words),
+			operation, c.addresses, status, http.StatusText(status), words),
 	}
 }
 

@@ -22,9 +22,9 @@ import (
 //
 // A *eventstore.Error ends the reading. Any other error is about a single
 // document that is not a valid event, and names it; the caller can go on reading.
-func (s *Store) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+func (r *reader) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		p := s.newPITReader(sel)
+		p := r.newPITReader(sel)
 		defer func() { p.close(ctx) }()
 		remaining := sel.Limit
 		for h, err := range p.documents(ctx) {

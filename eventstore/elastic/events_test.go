@@ -355,10 +355,10 @@ func FuzzBulkResponse(f *testing.F) {
 	f.Add(`{"items":[{"create":{"_id":"a","status":201}},{"create":{"_id":"b","status":400,"error":"x"}}]}`)
 	f.Add(`{"items":[{"create":null},{}]}`)
 	f.Add(`[]`)
-	s := &Store{}
+	w := writer{&client{}}
 	docs := []schemas.Document{document("a"), document("b")}
 	f.Fuzz(func(t *testing.T, response string) {
-		results, err := s.parseBulk([]byte(response), docs)
+		results, err := w.parseBulk([]byte(response), docs)
 		var failed *eventstore.Error
 		if err != nil && !errors.As(err, &failed) || err == nil && len(results) != len(docs) {
 			t.Fatalf("got %v, %v", results, err)

@@ -19,16 +19,16 @@ const idsPerSearch = 1000
 // not list the backing indices of a stream, and costs the same for any number of them.
 // A document that it does not find can still be in a running bulk request of another
 // process.
-func (s *Store) Find(ctx context.Context, ids []string) (map[string]eventstore.DocumentID, error) {
+func (r *reader) Find(ctx context.Context, ids []string) (map[string]eventstore.DocumentID, error) {
 	found := make(map[string]eventstore.DocumentID, len(ids))
 	if len(ids) == 0 {
 		return found, nil
 	}
-	if err := s.Refresh(ctx); err != nil {
+	if err := r.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	for chunk := range slices.Chunk(ids, idsPerSearch) {
-		response, err := s.search(ctx, "finding documents by id", s.dataStreams(), map[string]any{
+		response, err := r.search(ctx, "finding documents by id", r.dataStreams(), map[string]any{
 			"size":             10 * idsPerSearch,
 			"_source":          false,
 			"track_total_hits": false,

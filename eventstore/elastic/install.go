@@ -12,6 +12,12 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+// installer writes and checks the templates and the settings of the data streams.
+type installer struct {
+	*client
+	retention map[schemas.Stream]string
+}
+
 // Install writes the index templates of both streams, or upgrades the templates of an
 // older Watership. It also updates existing streams: it rolls over a stream with an older
 // mapping, since a mapping applies to new indices only, and sets the configured
@@ -19,16 +25,16 @@ import (
 //
 // It changes nothing and returns an error if any of the templates is not Watership's or
 // is of a newer version.
-func (s *Store) Install(ctx context.Context) error {
-	if err := s.checkReplaceable(ctx); err != nil {
+func (i *installer) Install(ctx context.Context) error {
+	if err := i.checkReplaceable(ctx); err != nil {
 		return err
 	}
-	mappings := esapi.ClusterPutComponentTemplateRequest{Name: s.mappingsTemplate(), Body: bytes.NewReader(eventstore.MappingsTemplate())}
-	if err := s.requestJSON(ctx, "writing component template "+s.mappingsTemplate(), mappings, nil); err != nil {
+	mappings := esapi.ClusterPutComponentTemplateRequest{Name: i.mappingsTemplate(), Body: bytes.NewReader(eventstore.MappingsTemplate())}
+	if err := i.requestJSON(ctx, "writing component template "+i.mappingsTemplate(), mappings, nil); err != nil {
 		return err
 	}
 	for _, stream := range allStreams() {
-		if err := s.installStream(ctx, stream); err != nil {
+		if err := i.installStream(ctx, stream); err != nil {
 			return err
 		}
 	}
@@ -37,8 +43,8 @@ func (s *Store) Install(ctx context.Context) error {
 
 func allStreams() []schemas.Stream { return []schemas.Stream{schemas.Traffic, schemas.Failures} }
 
-func (s *Store) checkReplaceable(ctx context.Context) error {
-	templates, err := s.templates(ctx)
+func (i *installer) checkReplaceable(ctx context.Context) error {
+	templates, err := i.templates(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,37 +55,37 @@ func (s *Store) checkReplaceable(ctx context.Context) error {
 	return problems
 }
 
-func (s *Store) installStream(ctx context.Context, stream schemas.Stream) error {
-	name := s.dataStream(stream)
-	body, err := eventstore.StreamTemplate(name, s.mappingsTemplate(), s.retention[stream])
+func (i *installer) installStream(ctx context.Context, stream schemas.Stream) error {
+	name := i.dataStream(stream)
+	body, err := eventstore.StreamTemplate(name, i.mappingsTemplate(), i.retention[stream])
 	if err != nil {
 		return err
 	}
 	request := esapi.IndicesPutIndexTemplateRequest{Name: name, Body: bytes.NewReader(body)}
-	if err := s.requestJSON(ctx, "writing index template "+name, request, nil); err != nil {
+	if err := i.requestJSON(ctx, "writing index template "+name, request, nil); err != nil {
 		return err
 	}
-	if err := s.checkPriority(ctx, name); err != nil {
+	if err := i.checkPriority(ctx, name); err != nil {
 		return err
 	}
-	versions, err := s.mappingVersions(ctx, name)
+	versions, err := i.mappingVersions(ctx, name)
 	if err != nil || len(versions) == 0 { // no stream yet: the first document creates it
 		return err
 	}
-	if err := s.rollOver(ctx, name, versions); err != nil {
+	if err := i.rollOver(ctx, name, versions); err != nil {
 		return err
 	}
-	return s.setRetention(ctx, name, s.retention[stream])
+	return i.setRetention(ctx, name, i.retention[stream])
 }
 
 // checkPriority checks that a new index of the stream gets Watership's mapping, and not the one
 // of another template with a higher priority.
-func (s *Store) checkPriority(ctx context.Context, name string) error {
+func (i *installer) checkPriority(ctx context.Context, name string) error {
 	var response struct {
 		Template mappingMeta `json:"template"`
 	}
 	request := esapi.IndicesSimulateIndexTemplateRequest{Name: name}
-	if err := s.requestJSON(ctx, "simulating the templates of "+name, request, &response); err != nil {
+	if err := i.requestJSON(ctx, "simulating the templates of "+name, request, &response); err != nil {
 		return err
 	}
 	if metaVersion(response.Template.Mappings.Meta) == 0 {
@@ -97,11 +103,11 @@ type mappingMeta struct {
 
 // mappingVersions returns the version of each backing index of a stream, 0 for other
 // mappings. It is empty for a missing stream.
-func (s *Store) mappingVersions(ctx context.Context, name string) (map[string]int, error) {
+func (i *installer) mappingVersions(ctx context.Context, name string) (map[string]int, error) {
 	operation := "reading the mapping of " + name
 	var response map[string]mappingMeta
 	request := esapi.IndicesGetMappingRequest{Index: []string{name}, IgnoreUnavailable: new(true)}
-	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
+	if err := i.requestJSON(ctx, operation, request, &response); err != nil {
 		return nil, err
 	}
 	versions := make(map[string]int, len(response))
@@ -117,27 +123,27 @@ func (s *Store) mappingVersions(ctx context.Context, name string) (map[string]in
 // rollOver creates a new index unless one has the current mapping. It goes by the
 // indices and not by the templates, so that the next Install completes an interrupted
 // one.
-func (s *Store) rollOver(ctx context.Context, name string, versions map[string]int) error {
+func (i *installer) rollOver(ctx context.Context, name string, versions map[string]int) error {
 	for _, version := range versions {
 		if version >= eventstore.TemplateVersion {
 			return nil
 		}
 	}
-	s.logger.Info("rolling over a stream with an older mapping", "stream", name)
-	return s.requestJSON(ctx, "rolling over "+name, esapi.IndicesRolloverRequest{Alias: name}, nil)
+	i.logger.Info("rolling over a stream with an older mapping", "stream", name)
+	return i.requestJSON(ctx, "rolling over "+name, esapi.IndicesRolloverRequest{Alias: name}, nil)
 }
 
 // setRetention sets the retention of an existing stream: the template's applies only to
 // new ones.
-func (s *Store) setRetention(ctx context.Context, name, retention string) error {
+func (i *installer) setRetention(ctx context.Context, name, retention string) error {
 	lifecycle := map[string]any{"enabled": true}
 	if retention != "" {
 		lifecycle["data_retention"] = retention
 	}
-	err := s.requestJSON(ctx, "setting the retention of "+name,
+	err := i.requestJSON(ctx, "setting the retention of "+name,
 		esapi.IndicesPutDataLifecycleRequest{Name: []string{name}, Body: asJSON(lifecycle)}, nil)
 	if errorContains(err, "no handler found") { // a distribution without the data streams module
-		s.logger.Warn("this Elasticsearch cannot change the retention of an existing stream", "stream", name)
+		i.logger.Warn("this Elasticsearch cannot change the retention of an existing stream", "stream", name)
 		return nil
 	}
 	return err

@@ -243,7 +243,7 @@ func TestRetentionOfAnExistingStream(t *testing.T) {
 		w.Header().Set("X-Elastic-Product", "Elasticsearch")
 		io.WriteString(w, `{"acknowledged":true}`)
 	})
-	s.retention = map[schemas.Stream]string{schemas.Traffic: "7d"}
+	s.installer.retention = map[schemas.Stream]string{schemas.Traffic: "7d"}
 	var logged bytes.Buffer
 	s.logger = slog.New(slog.NewJSONHandler(&logged, nil))
 	if err := s.Install(t.Context()); err != nil || asked != nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// jobsIndex is the index of the jobs. It is an ordinary index, since jobs change and
+// jobs are the jobs of the replayer. Their index is an ordinary one, since jobs change and
 // data streams are append-only. Its name has a dot where the names of the streams
-// have a hyphen, so that neither their templates nor a search in STREAM-* include it. The
-// first job creates it, so that it needs no setup.
-func (s *Store) jobsIndex() string { return s.stream + ".jobs" }
+// have a hyphen, so that neither their templates nor a search in STREAM-* include it.
+type jobs struct{ documents }
 
 // jobsMapping indexes only the id. It has one shard, since there are few jobs.
 const jobsMapping = `{
@@ -33,36 +32,36 @@ type job struct {
 
 // CreateJob saves a new job, a JSON document, and returns its version. It fails if
 // the id exists.
-func (s *Store) CreateJob(ctx context.Context, id string, document []byte) (string, error) {
-	if err := s.createIndex(ctx, s.jobsIndex(), jobsMapping); err != nil {
+func (j *jobs) CreateJob(ctx context.Context, id string, document []byte) (string, error) {
+	if err := j.createIndex(ctx); err != nil {
 		return "", err
 	}
-	return s.createDocument(ctx, "creating job "+id, s.jobsIndex(), id, job{id, document})
+	return j.createDocument(ctx, "creating job "+id, id, job{id, document})
 }
 
 // SaveJob replaces a job if its version is still the given one, and returns the new
 // version. Otherwise it changes nothing and returns "".
-func (s *Store) SaveJob(ctx context.Context, id, version string, document []byte) (string, error) {
+func (j *jobs) SaveJob(ctx context.Context, id, version string, document []byte) (string, error) {
 	current, err := parseVersion("job", version)
 	if err != nil {
 		return "", err
 	}
-	return s.saveDocument(ctx, "saving job "+id, s.jobsIndex(), id, current, job{id, document})
+	return j.saveDocument(ctx, "saving job "+id, id, current, job{id, document})
 }
 
 // Job returns the last saved document of a job and its version, or nil.
-func (s *Store) Job(ctx context.Context, id string) ([]byte, string, error) {
+func (j *jobs) Job(ctx context.Context, id string) ([]byte, string, error) {
 	var found job
-	version, err := s.readDocument(ctx, "reading job "+id, s.jobsIndex(), id, &found)
+	version, err := j.readDocument(ctx, "reading job "+id, id, &found)
 	return found.Job, version, err
 }
 
 // KnownJobs returns the ids for which there is a job.
-func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, error) {
+func (j *jobs) KnownJobs(ctx context.Context, ids []string) (map[string]bool, error) {
 	const operation = "looking up jobs"
 	docs := make([]map[string]any, len(ids))
 	for i, id := range ids {
-		docs[i] = map[string]any{"_index": s.jobsIndex(), "_id": id, "_source": []string{"id"}}
+		docs[i] = map[string]any{"_index": j.index, "_id": id, "_source": []string{"id"}}
 	}
 	var response struct {
 		Docs []struct {
@@ -70,13 +69,13 @@ func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, e
 			Source job    `json:"_source"`
 		} `json:"docs"`
 	}
-	if err := s.requestJSON(ctx, operation, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &response); err != nil {
+	if err := j.requestJSON(ctx, operation, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &response); err != nil {
 		return nil, err
 	}
 	known := map[string]bool{}
 	for _, found := range response.Docs {
 		if found.Error != nil && found.Error.Type != "index_not_found_exception" {
-			return nil, s.invalidResponse(operation, "failed: "+found.Error.String())
+			return nil, j.invalidResponse(operation, "failed: "+found.Error.String())
 		}
 		if found.Source.ID != "" { // a handover has none
 			known[found.Source.ID] = true
@@ -86,10 +85,10 @@ func (s *Store) KnownJobs(ctx context.Context, ids []string) (map[string]bool, e
 }
 
 // Jobs reads all jobs that exist when the reading begins, the highest id first.
-func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
+func (j *jobs) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 	query := map[string]any{"exists": map[string]any{"field": "id"}} // handovers have no id
 	return func(yield func([]byte, error) bool) {
-		for h, err := range s.readByID(ctx, "reading jobs", s.jobsIndex(), query) {
+		for h, err := range j.readByID(ctx, "reading jobs", query) {
 			var found job
 			if err == nil {
 				err = json.Unmarshal(h.Source, &found)
@@ -107,16 +106,16 @@ func (s *Store) Jobs(ctx context.Context) iter.Seq2[[]byte, error] {
 func handoverID(name string) string { return "handover:" + name }
 
 // Handover returns the last document that SaveHandover saved under a name, or nil.
-func (s *Store) Handover(ctx context.Context, name string) ([]byte, error) {
-	document, _, err := s.Job(ctx, handoverID(name))
+func (j *jobs) Handover(ctx context.Context, name string) ([]byte, error) {
+	document, _, err := j.Job(ctx, handoverID(name))
 	return document, err
 }
 
 // SaveHandover saves a JSON document under a name, and replaces the one before.
-func (s *Store) SaveHandover(ctx context.Context, name string, document []byte) error {
-	if err := s.createIndex(ctx, s.jobsIndex(), jobsMapping); err != nil {
+func (j *jobs) SaveHandover(ctx context.Context, name string, document []byte) error {
+	if err := j.createIndex(ctx); err != nil {
 		return err
 	}
 	body := asJSON(map[string]any{"job": json.RawMessage(document)})
-	return s.requestJSON(ctx, "saving handover "+name, esapi.IndexRequest{Index: s.jobsIndex(), DocumentID: handoverID(name), Body: body}, nil)
+	return j.requestJSON(ctx, "saving handover "+name, esapi.IndexRequest{Index: j.index, DocumentID: handoverID(name), Body: body}, nil)
 }

@@ -13,7 +13,7 @@ import (
 func TestJobsConform(t *testing.T) {
 	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs {
 		s := open(t, Config{})
-		t.Cleanup(func() { removeIndex(t, s.jobsIndex()) })
+		t.Cleanup(func() { removeIndex(t, s.jobs.index) })
 		return s
 	})
 }
@@ -21,7 +21,7 @@ func TestJobsConform(t *testing.T) {
 func TestHandoversConform(t *testing.T) {
 	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers {
 		s := open(t, Config{})
-		t.Cleanup(func() { removeIndex(t, s.jobsIndex()) })
+		t.Cleanup(func() { removeIndex(t, s.jobs.index) })
 		return s
 	})
 }
@@ -29,7 +29,7 @@ func TestHandoversConform(t *testing.T) {
 func TestRecordsConform(t *testing.T) {
 	storetest.RunRecords(t, func(t *testing.T) storetest.Records {
 		s := open(t, Config{})
-		t.Cleanup(func() { removeIndex(t, s.jobsIndex()); removeIndex(t, s.recordsIndex()) })
+		t.Cleanup(func() { removeIndex(t, s.jobs.index); removeIndex(t, s.records.index) })
 		return s
 	})
 }
@@ -51,7 +51,7 @@ func removeIndex(t *testing.T, index string) {
 // TestJobsAreNoEvents: neither a search in both streams nor in STREAM-* finds jobs.
 func TestJobsAreNoEvents(t *testing.T) {
 	s := installed(t, Config{})
-	t.Cleanup(func() { removeIndex(t, s.jobsIndex()) })
+	t.Cleanup(func() { removeIndex(t, s.jobs.index) })
 	if _, err := s.CreateJob(t.Context(), "1", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestJobsAreNoEvents(t *testing.T) {
 	if response := mustDo(t, "GET", "/"+s.stream+"-*/_count", ""); !strings.Contains(response, `"count":0`) {
 		t.Errorf("%s-* has %s", s.stream, response)
 	}
-	if mapping := mustDo(t, "GET", "/"+s.jobsIndex()+"/_mapping", ""); !strings.Contains(mapping, `"managed_by":"watership"`) {
+	if mapping := mustDo(t, "GET", "/"+s.jobs.index+"/_mapping", ""); !strings.Contains(mapping, `"managed_by":"watership"`) {
 		t.Errorf("the mapping is %s", mapping)
 	}
 }

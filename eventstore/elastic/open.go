@@ -20,14 +20,10 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8/esapi"
-
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -70,19 +66,13 @@ type Config struct {
 
 // Store is the Elasticsearch store. Its methods are safe for concurrent use.
 type Store struct {
-	stream    string
-	retention map[schemas.Stream]string
-	timeout   time.Duration
-	logger    *slog.Logger
-	addresses string // the nodes, for errors
-
-	// withoutRetries sends a request a single time: the indexer itself decides on retries.
-	// withRetries sends it again, to another node if there is one, after a 502, 503 or
-	// 504 or without a response.
-	withoutRetries, withRetries esapi.Transport
-	httpTransport               *http.Transport
-
-	fields kql.Fields
+	*client
+	reader
+	writer
+	records
+	jobs
+	installer
+	retention
 }
 
 // Open checks a configuration and makes a store. It does not connect. No error of the
@@ -103,29 +93,21 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	fields.Labels = cfg.Labels
-	s := &Store{
+	c := &client{
 		stream:        cfg.Stream,
-		retention:     cfg.Retention,
 		timeout:       cmp.Or(cfg.Timeout, time.Minute),
 		logger:        cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		addresses:     strings.Join(access.addresses, ", "),
 		httpTransport: newHTTPTransport(cfg.TLS),
-		fields:        fields,
 	}
-	return s, s.connect(access)
-}
-
-// Close closes idle connections. The store can still be used.
-func (s *Store) Close() error {
-	s.httpTransport.CloseIdleConnections()
-	return nil
-}
-
-// dataStream is the name of a data stream.
-func (s *Store) dataStream(stream schemas.Stream) string { return s.stream + "-" + string(stream) }
-
-// dataStreams lists both names, since STREAM-* would also match the streams of another
-// Watership with a longer prefix.
-func (s *Store) dataStreams() []string {
-	return []string{s.dataStream(schemas.Traffic), s.dataStream(schemas.Failures)}
+	kept := records{documents{c, cfg.Stream + ".records", recordsMapping}}
+	return &Store{
+		client:    c,
+		reader:    reader{c, fields},
+		writer:    writer{c},
+		records:   kept,
+		jobs:      jobs{documents{c, cfg.Stream + ".jobs", jobsMapping}},
+		installer: installer{c, cfg.Retention},
+		retention: retention{c, kept},
+	}, c.connect(access)
 }

@@ -10,7 +10,7 @@ import (
 
 // pitReader reads the documents of a selection, page by page, from a point in time.
 type pitReader struct {
-	store        *Store
+	store        *reader
 	query        map[string]any
 	sort         []any
 	withBody     bool
@@ -31,8 +31,8 @@ type pitReader struct {
 // newPITReader sorts by time and sequence; documents of other programs have no sequence
 // and come last. It reads one document more than the limit, to know that the last one
 // within the limit has no further ties.
-func (s *Store) newPITReader(sel eventstore.Selection) *pitReader {
-	p := &pitReader{store: s, query: s.filter(sel), withBody: !sel.WithoutBody, read: readEvent, pageSize: maxPage, planSize: maxPlan}
+func (r *reader) newPITReader(sel eventstore.Selection) *pitReader {
+	p := &pitReader{store: r, query: r.filter(sel), withBody: !sel.WithoutBody, read: readEvent, pageSize: maxPage, planSize: maxPlan}
 	p.adaptive = sel.Limit == 0 || sel.Limit > maxPage
 	p.planning = p.withBody
 	if sel.Limit > 0 {

@@ -30,8 +30,8 @@ func (s *Store) requiredPrivileges() privileges {
 				"auto_configure", "create_doc", "read", "view_index_metadata", "maintenance",
 				"manage_data_stream_lifecycle", "indices:admin/rollover", "monitor",
 			}},
-			{[]string{s.jobsIndex()}, []string{"create_index", "read", "index", "maintenance"}},
-			{[]string{s.recordsIndex()}, []string{"create_index", "read", "index", "delete", "maintenance"}},
+			{[]string{s.jobs.index}, []string{"create_index", "read", "index", "maintenance"}},
+			{[]string{s.records.index}, []string{"create_index", "read", "index", "delete", "maintenance"}},
 		},
 	}
 }
@@ -52,10 +52,10 @@ func (s *Store) Login(ctx context.Context) (Login, error) {
 	return s.loginWith(ctx, s.requiredPrivileges())
 }
 
-func (s *Store) loginWith(ctx context.Context, required privileges) (Login, error) {
+func (c *client) loginWith(ctx context.Context, required privileges) (Login, error) {
 	var response privilegesResponse
 	request := esapi.SecurityHasPrivilegesRequest{Body: asJSON(required)}
-	err := s.requestJSON(ctx, "reading the privileges of the login", request, &response)
+	err := c.requestJSON(ctx, "reading the privileges of the login", request, &response)
 	if errorContains(err, "no handler found") { // security is disabled
 		return Login{}, nil
 	}

@@ -25,7 +25,11 @@ func TestDocumentedPrivileges(t *testing.T) {
 	if err := json.Unmarshal(block[1], &documented); err != nil {
 		t.Fatal(err)
 	}
-	asked := (&Store{stream: DefaultStream}).requiredPrivileges()
+	s, err := Open(Config{URLs: []string{"http://localhost:9200"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := s.requiredPrivileges()
 	if want := (privileges{documented.Cluster, documented.Indices}); !reflect.DeepEqual(asked, want) {
 		t.Errorf("asks for %+v, and the page has %+v", asked, want)
 	}

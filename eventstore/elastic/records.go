@@ -12,9 +12,9 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
-// recordsIndex is the index of small documents that change, such as subscriptions. See
-// jobsIndex for its name. The first record creates it.
-func (s *Store) recordsIndex() string { return s.stream + ".records" }
+// records are small documents that change, such as subscriptions. See jobs for the name
+// of their index.
+type records struct{ documents }
 
 const recordsMapping = `{
 	"settings": {"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1"},
@@ -39,11 +39,11 @@ func recordID(kind, id string) string {
 
 // CreateRecord saves a new JSON document under a kind and an id, and returns its version. It
 // changes nothing and returns "" if there is one.
-func (s *Store) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
-	if err := s.createIndex(ctx, s.recordsIndex(), recordsMapping); err != nil {
+func (r *records) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
+	if err := r.createIndex(ctx); err != nil {
 		return "", err
 	}
-	version, err := s.createDocument(ctx, "creating "+kind+" "+id, s.recordsIndex(), recordID(kind, id), record{kind, id, document})
+	version, err := r.createDocument(ctx, "creating "+kind+" "+id, recordID(kind, id), record{kind, id, document})
 	if errorContains(err, "version_conflict_engine_exception") {
 		return "", nil
 	}
@@ -52,24 +52,24 @@ func (s *Store) CreateRecord(ctx context.Context, kind, id string, document []by
 
 // SaveRecord replaces a record if its version is still the given one, and returns the new
 // version. Otherwise it changes nothing and returns "".
-func (s *Store) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
+func (r *records) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
 	current, err := parseVersion(kind, version)
 	if err != nil {
 		return "", err
 	}
-	return s.saveDocument(ctx, "saving "+kind+" "+id, s.recordsIndex(), recordID(kind, id), current, record{kind, id, document})
+	return r.saveDocument(ctx, "saving "+kind+" "+id, recordID(kind, id), current, record{kind, id, document})
 }
 
 // DeleteRecord deletes a record if its version is still the given one, and reports whether
 // it was.
-func (s *Store) DeleteRecord(ctx context.Context, kind, id, version string) (bool, error) {
+func (r *records) DeleteRecord(ctx context.Context, kind, id, version string) (bool, error) {
 	current, err := parseVersion(kind, version)
 	if err != nil {
 		return false, err
 	}
 	seqNo, term := int(current.SeqNo), int(current.PrimaryTerm)
-	request := esapi.DeleteRequest{Index: s.recordsIndex(), DocumentID: recordID(kind, id), IfSeqNo: &seqNo, IfPrimaryTerm: &term}
-	_, err = s.send(ctx, s.withoutRetries, "deleting "+kind+" "+id, request)
+	request := esapi.DeleteRequest{Index: r.index, DocumentID: recordID(kind, id), IfSeqNo: &seqNo, IfPrimaryTerm: &term}
+	_, err = r.send(ctx, r.withoutRetries, "deleting "+kind+" "+id, request)
 	for _, missing := range []string{"version_conflict_engine_exception", "index_not_found_exception"} {
 		if errorContains(err, missing) {
 			return false, nil
@@ -79,18 +79,18 @@ func (s *Store) DeleteRecord(ctx context.Context, kind, id, version string) (boo
 }
 
 // Record returns the last saved document of a record and its version, or nil.
-func (s *Store) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
+func (r *records) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
 	var found record
-	version, err := s.readDocument(ctx, "reading "+kind+" "+id, s.recordsIndex(), recordID(kind, id), &found)
+	version, err := r.readDocument(ctx, "reading "+kind+" "+id, recordID(kind, id), &found)
 	return found.Document, version, err
 }
 
 // Records reads all records of a kind that exist when the reading begins, the highest id
 // first.
-func (s *Store) Records(ctx context.Context, kind string) iter.Seq2[[]byte, error] {
+func (r *records) Records(ctx context.Context, kind string) iter.Seq2[[]byte, error] {
 	query := map[string]any{"term": map[string]any{"kind": kind}}
 	return func(yield func([]byte, error) bool) {
-		for h, err := range s.readByID(ctx, fmt.Sprintf("reading %ss", kind), s.recordsIndex(), query) {
+		for h, err := range r.readByID(ctx, fmt.Sprintf("reading %ss", kind), query) {
 			var found record
 			if err == nil {
 				err = json.Unmarshal(h.Source, &found)
@@ -124,10 +124,17 @@ func parseVersion(kind, version string) (documentVersion, error) {
 	return documentVersion{number, primaryTerm}, nil
 }
 
-// createIndex creates an index unless it exists.
-func (s *Store) createIndex(ctx context.Context, index, mapping string) error {
-	request := esapi.IndicesCreateRequest{Index: index, Body: strings.NewReader(mapping)}
-	_, err := s.send(ctx, s.withoutRetries, "creating index "+index, request)
+// documents are the documents of one index, each of which changes only from the version
+// that its writer has read. The first one creates the index, so that it needs no setup.
+type documents struct {
+	*client
+	index, mapping string
+}
+
+// createIndex creates the index unless it exists.
+func (d *documents) createIndex(ctx context.Context) error {
+	request := esapi.IndicesCreateRequest{Index: d.index, Body: strings.NewReader(d.mapping)}
+	_, err := d.send(ctx, d.withoutRetries, "creating index "+d.index, request)
 	if errorContains(err, "resource_already_exists_exception") {
 		return nil
 	}
@@ -136,33 +143,33 @@ func (s *Store) createIndex(ctx context.Context, index, mapping string) error {
 
 // createDocument sends the request once: the response to a repeated one would be a conflict
 // with itself.
-func (s *Store) createDocument(ctx context.Context, operation, index, id string, document any) (version string, err error) {
-	request := esapi.IndexRequest{Index: index, DocumentID: id, OpType: "create", Body: asJSON(document)}
-	body, err := s.send(ctx, s.withoutRetries, operation, request)
+func (d *documents) createDocument(ctx context.Context, operation, id string, document any) (version string, err error) {
+	request := esapi.IndexRequest{Index: d.index, DocumentID: id, OpType: "create", Body: asJSON(document)}
+	body, err := d.send(ctx, d.withoutRetries, operation, request)
 	if err != nil {
 		return "", err
 	}
-	return s.readVersion(operation, body)
+	return d.readVersion(operation, body)
 }
 
 // saveDocument sends the request once: a repeated one would conflict with itself.
-func (s *Store) saveDocument(ctx context.Context, operation, index, id string, current documentVersion, document any) (version string, err error) {
+func (d *documents) saveDocument(ctx context.Context, operation, id string, current documentVersion, document any) (version string, err error) {
 	seqNo, term := int(current.SeqNo), int(current.PrimaryTerm)
-	request := esapi.IndexRequest{Index: index, DocumentID: id, IfSeqNo: &seqNo, IfPrimaryTerm: &term, Body: asJSON(document)}
-	body, err := s.send(ctx, s.withoutRetries, operation, request)
+	request := esapi.IndexRequest{Index: d.index, DocumentID: id, IfSeqNo: &seqNo, IfPrimaryTerm: &term, Body: asJSON(document)}
+	body, err := d.send(ctx, d.withoutRetries, operation, request)
 	if errorContains(err, "version_conflict_engine_exception") {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return s.readVersion(operation, body)
+	return d.readVersion(operation, body)
 }
 
-func (s *Store) readVersion(operation string, body []byte) (string, error) {
+func (d *documents) readVersion(operation string, body []byte) (string, error) {
 	var version documentVersion
 	if err := json.Unmarshal(body, &version); err != nil || version.PrimaryTerm == 0 {
-		return "", s.invalidResponse(operation, "gave an answer without a version")
+		return "", d.invalidResponse(operation, "gave an answer without a version")
 	}
 	return version.String(), nil
 }
@@ -170,7 +177,7 @@ func (s *Store) readVersion(operation string, body []byte) (string, error) {
 // readDocument reads the latest version of a document, including writes that searches do
 // not find yet. The version is "" if none exists. A multi get accepts any id, and distinguishes a
 // missing document from a missing index.
-func (s *Store) readDocument(ctx context.Context, operation, index, id string, into any) (version string, err error) {
+func (d *documents) readDocument(ctx context.Context, operation, id string, into any) (version string, err error) {
 	var response struct {
 		Docs []struct {
 			documentVersion
@@ -179,21 +186,21 @@ func (s *Store) readDocument(ctx context.Context, operation, index, id string, i
 			Source json.RawMessage `json:"_source"`
 		} `json:"docs"`
 	}
-	docs := []map[string]string{{"_index": index, "_id": id}}
-	if err := s.requestJSON(ctx, operation, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &response); err != nil {
+	docs := []map[string]string{{"_index": d.index, "_id": id}}
+	if err := d.requestJSON(ctx, operation, esapi.MgetRequest{Body: asJSON(map[string]any{"docs": docs})}, &response); err != nil {
 		return "", err
 	}
 	if len(response.Docs) != 1 {
-		return "", s.invalidResponse(operation, fmt.Sprintf("gave %d documents, not 1", len(response.Docs)))
+		return "", d.invalidResponse(operation, fmt.Sprintf("gave %d documents, not 1", len(response.Docs)))
 	}
 	switch found := response.Docs[0]; {
 	case found.Error != nil && found.Error.Type != "index_not_found_exception":
-		return "", s.invalidResponse(operation, "failed: "+found.Error.String())
+		return "", d.invalidResponse(operation, "failed: "+found.Error.String())
 	case found.Error != nil, !found.Found:
 		return "", nil
 	default:
 		if err := json.Unmarshal(found.Source, into); err != nil {
-			return "", s.invalidResponse(operation, "gave a document that cannot be read: "+oneLine(err.Error()))
+			return "", d.invalidResponse(operation, "gave a document that cannot be read: "+oneLine(err.Error()))
 		}
 		return found.String(), nil
 	}
@@ -202,12 +209,12 @@ func (s *Store) readDocument(ctx context.Context, operation, index, id string, i
 // documentPageSize is the number of documents in a page; a job can list a thousand failures.
 const documentPageSize = 100
 
-// readByID reads all documents of an index that a query finds and that exist when the
+// readByID reads all documents that a query finds and that exist when the
 // reading begins, the highest id first.
-func (s *Store) readByID(ctx context.Context, operation, index string, query map[string]any) iter.Seq2[hit, error] {
+func (d *documents) readByID(ctx context.Context, operation string, query map[string]any) iter.Seq2[hit, error] {
 	return func(yield func(hit, error) bool) {
-		refresh := esapi.IndicesRefreshRequest{Index: []string{index}, IgnoreUnavailable: new(true)}
-		if err := s.requestJSON(ctx, operation, refresh, nil); err != nil {
+		refresh := esapi.IndicesRefreshRequest{Index: []string{d.index}, IgnoreUnavailable: new(true)}
+		if err := d.requestJSON(ctx, operation, refresh, nil); err != nil {
 			yield(hit{}, err)
 			return
 		}
@@ -215,7 +222,7 @@ func (s *Store) readByID(ctx context.Context, operation, index string, query map
 			"size": documentPageSize, "track_total_hits": false, "sort": []any{sortBy("id", "desc", "keyword")}, "query": query,
 		}
 		for {
-			response, err := s.search(ctx, operation, []string{index}, body)
+			response, err := d.search(ctx, operation, []string{d.index}, body)
 			if err != nil {
 				yield(hit{}, err)
 				return

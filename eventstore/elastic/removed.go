@@ -34,18 +34,24 @@ type indexMark struct {
 // removalsID is the id of the record.
 const removalsID = "all"
 
+// retention notes in a record what Elasticsearch removes.
+type retention struct {
+	*client
+	records records
+}
+
 // Retain notes which events Elasticsearch has removed, and will remove later, for Removed. The server
 // calls it every minute. Elasticsearch removes the events, so their number is 0.
-func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
-	known, version, err := s.readRemovals(ctx)
+func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
+	known, version, err := r.readRemovals(ctx)
 	if err != nil {
 		return 0, err
 	}
-	indices, err := s.backingIndices(ctx)
+	indices, err := r.backingIndices(ctx)
 	if err != nil {
 		return 0, err
 	}
-	next, err := s.observe(ctx, known, indices)
+	next, err := r.observe(ctx, known, indices)
 	if err != nil || version != "" && reflect.DeepEqual(next, known) {
 		return 0, err
 	}
@@ -54,29 +60,29 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 		return 0, err
 	}
 	if version == "" {
-		_, err = s.CreateRecord(ctx, eventstore.RemovedRecord, removalsID, document)
+		_, err = r.records.CreateRecord(ctx, eventstore.RemovedRecord, removalsID, document)
 	} else { // another process may have noted the same
-		_, err = s.SaveRecord(ctx, eventstore.RemovedRecord, removalsID, version, document)
+		_, err = r.records.SaveRecord(ctx, eventstore.RemovedRecord, removalsID, version, document)
 	}
 	return 0, err
 }
 
 // Removed reports which events of a source retention has removed, also since the last Retain.
-func (s *Store) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
-	known, version, err := s.readRemovals(ctx)
+func (r *retention) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
+	known, version, err := r.readRemovals(ctx)
 	if err != nil || version == "" {
 		return eventstore.Removed{}, err
 	}
-	indices, err := s.backingIndices(ctx)
+	indices, err := r.backingIndices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.addRemoved(ctx, known, indices)
+	now, err := r.addRemoved(ctx, known, indices)
 	return now[source], err
 }
 
-func (s *Store) readRemovals(ctx context.Context) (known removals, version string, err error) {
-	document, version, err := s.Record(ctx, eventstore.RemovedRecord, removalsID)
+func (r *retention) readRemovals(ctx context.Context) (known removals, version string, err error) {
+	document, version, err := r.records.Record(ctx, eventstore.RemovedRecord, removalsID)
 	if err == nil && document != nil {
 		if err = json.Unmarshal(document, &known); err != nil {
 			err = fmt.Errorf("the record of what retention has removed cannot be read: %w", err)
@@ -92,7 +98,7 @@ type backingIndex struct {
 }
 
 // backingIndices returns the indices of both streams by name. A stream has none before its first document.
-func (s *Store) backingIndices(ctx context.Context) (map[string]backingIndex, error) {
+func (r *retention) backingIndices(ctx context.Context) (map[string]backingIndex, error) {
 	found := map[string]backingIndex{}
 	for _, stream := range allStreams() {
 		var response struct {
@@ -101,8 +107,8 @@ func (s *Store) backingIndices(ctx context.Context) (map[string]backingIndex, er
 				Indices []string `json:"backing_indices"` // the last one gets the documents
 			} `json:"data_streams"`
 		}
-		name := s.dataStream(stream)
-		err := s.requestJSON(ctx, "looking for the indices of "+name, esapi.IndicesResolveIndexRequest{Name: []string{name}}, &response)
+		name := r.dataStream(stream)
+		err := r.requestJSON(ctx, "looking for the indices of "+name, esapi.IndicesResolveIndexRequest{Name: []string{name}}, &response)
 		if errorContains(err, "index_not_found_exception") {
 			continue
 		}
@@ -119,12 +125,12 @@ func (s *Store) backingIndices(ctx context.Context) (map[string]backingIndex, er
 }
 
 // observe returns the removals as they are now.
-func (s *Store) observe(ctx context.Context, known removals, indices map[string]backingIndex) (next removals, err error) {
+func (r *retention) observe(ctx context.Context, known removals, indices map[string]backingIndex) (next removals, err error) {
 	next.Indices = map[string]indexMark{}
-	if next.Removed, err = s.addRemoved(ctx, known, indices); err != nil {
+	if next.Removed, err = r.addRemoved(ctx, known, indices); err != nil {
 		return next, err
 	}
-	if err := s.Refresh(ctx); err != nil {
+	if err := r.Refresh(ctx); err != nil {
 		return next, err
 	}
 	for name, index := range indices {
@@ -132,7 +138,7 @@ func (s *Store) observe(ctx context.Context, known removals, indices map[string]
 		if !mark.Complete {
 			mark.Complete = mark.RolledOver
 			mark.Stream, mark.RolledOver = index.stream, index.rolledOver
-			if mark.Highest, err = s.highestIn(ctx, name); err != nil {
+			if mark.Highest, err = r.highestIn(ctx, name); err != nil {
 				return next, err
 			}
 		}
@@ -142,7 +148,7 @@ func (s *Store) observe(ctx context.Context, known removals, indices map[string]
 }
 
 // addRemoved returns the removed events by source, with the indices that are no longer there.
-func (s *Store) addRemoved(ctx context.Context, known removals, indices map[string]backingIndex) (map[string]eventstore.Removed, error) {
+func (r *retention) addRemoved(ctx context.Context, known removals, indices map[string]backingIndex) (map[string]eventstore.Removed, error) {
 	all := map[string]eventstore.Removed{}
 	for source, removed := range known.Removed {
 		all[source] = eventstore.Removed{}
@@ -156,7 +162,7 @@ func (s *Store) addRemoved(ctx context.Context, known removals, indices map[stri
 		}
 		for source, highest := range mark.Highest {
 			if !mark.Complete {
-				oldest, err := s.lowestIn(ctx, mark.Stream, source)
+				oldest, err := r.lowestIn(ctx, mark.Stream, source)
 				if err != nil {
 					return nil, err
 				}
@@ -175,7 +181,7 @@ func (s *Store) addRemoved(ctx context.Context, known removals, indices map[stri
 const maxSources = 1000
 
 // highestIn returns the highest event.sequence in an index by source.
-func (s *Store) highestIn(ctx context.Context, index string) (map[string]int64, error) {
+func (r *retention) highestIn(ctx context.Context, index string) (map[string]int64, error) {
 	operation := "reading the highest sequences of " + index
 	var response struct {
 		Aggregations struct {
@@ -197,7 +203,7 @@ func (s *Store) highestIn(ctx context.Context, index string) (map[string]int64, 
 			"aggs":  map[string]any{"highest": map[string]any{"max": map[string]any{"field": "event.sequence"}}},
 		}},
 	}
-	err := s.requestJSON(ctx, operation, esapi.SearchRequest{Index: []string{index}, Body: asJSON(body)}, &response)
+	err := r.requestJSON(ctx, operation, esapi.SearchRequest{Index: []string{index}, Body: asJSON(body)}, &response)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +215,9 @@ func (s *Store) highestIn(ctx context.Context, index string) (map[string]int64, 
 }
 
 // lowestIn returns the lowest event.sequence of a source in a stream; 0 if it has no event.
-func (s *Store) lowestIn(ctx context.Context, stream schemas.Stream, source string) (int64, error) {
+func (r *retention) lowestIn(ctx context.Context, stream schemas.Stream, source string) (int64, error) {
 	operation := "reading the lowest sequence of " + source
-	response, err := s.search(ctx, operation, []string{s.dataStream(stream)}, map[string]any{
+	response, err := r.search(ctx, operation, []string{r.dataStream(stream)}, map[string]any{
 		"size": 1, "_source": false, "track_total_hits": false,
 		"query": querydsl.Bool("filter", []map[string]any{{"term": map[string]any{"watership.source": source}}}),
 		"sort":  []any{sortBy("event.sequence", "asc", "long")},
@@ -221,7 +227,7 @@ func (s *Store) lowestIn(ctx context.Context, stream schemas.Stream, source stri
 	}
 	var lowest int64
 	if err := json.Unmarshal(response.Hits[0].Sort[0], &lowest); err != nil {
-		return 0, s.invalidResponse(operation, "gave one that is no number: "+err.Error())
+		return 0, r.invalidResponse(operation, "gave one that is no number: "+err.Error())
 	}
 	return lowest, nil
 }

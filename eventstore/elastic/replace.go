@@ -31,36 +31,36 @@ import (
 //
 // The login needs the privileges index and delete on both streams, which no other method
 // needs.
-func (s *Store) Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error) {
+func (w *writer) Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	if err := s.checkMayReplace(ctx); err != nil {
+	if err := w.checkMayReplace(ctx); err != nil {
 		return nil, err
 	}
-	stored, err := s.copies(ctx, list)
+	stored, err := w.copies(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	r := replacing{list: list, stored: stored, results: make([]eventstore.Result, len(list))}
 	missing := r.findMissing()
-	created, err := s.Create(ctx, r.documents(missing))
+	created, err := w.Create(ctx, r.documents(missing))
 	if err != nil {
 		return nil, err
 	}
 	overwritten := r.addCreated(missing, created)
-	if err := s.sendOperations(ctx, "overwriting quarantined documents", r.overwrites(overwritten)); err != nil {
+	if err := w.sendOperations(ctx, "overwriting quarantined documents", r.overwrites(overwritten)); err != nil {
 		return nil, err
 	}
-	if err := s.sendOperations(ctx, "deleting quarantined documents", r.deletions(overwritten)); err != nil {
+	if err := w.sendOperations(ctx, "deleting quarantined documents", r.deletions(overwritten)); err != nil {
 		return nil, err
 	}
 	return r.results, nil
 }
 
-func (s *Store) checkMayReplace(ctx context.Context) error {
-	login, err := s.loginWith(ctx, privileges{
-		Cluster: []string{}, Indices: []grant{{s.dataStreams(), []string{"index", "delete"}}},
+func (w *writer) checkMayReplace(ctx context.Context) error {
+	login, err := w.loginWith(ctx, privileges{
+		Cluster: []string{}, Indices: []grant{{w.dataStreams(), []string{"index", "delete"}}},
 	})
 	if err == nil && len(login.Lacks) > 0 {
 		err = &eventstore.Error{
@@ -96,9 +96,9 @@ func (c storedCopy) sequence() int64 { return c.Source.Event.Sequence }
 
 // copies returns the documents with the ids of the quarantined documents and of their
 // replacements, including the latest writes.
-func (s *Store) copies(ctx context.Context, list []eventstore.Replacement) (map[string][]storedCopy, error) {
+func (w *writer) copies(ctx context.Context, list []eventstore.Replacement) (map[string][]storedCopy, error) {
 	const operation = "reading quarantined documents"
-	if err := s.Refresh(ctx); err != nil {
+	if err := w.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	var ids []string
@@ -109,13 +109,13 @@ func (s *Store) copies(ctx context.Context, list []eventstore.Replacement) (map[
 	stored := map[string][]storedCopy{}
 	for chunk := range slices.Chunk(slices.Compact(ids), idsPerSearch) {
 		var response copiesResponse
-		err := s.searchJSON(ctx, operation, map[string]any{
+		err := w.searchJSON(ctx, operation, map[string]any{
 			"size": 10 * idsPerSearch, "track_total_hits": false, "seq_no_primary_term": true,
 			"_source": []string{"event.action", "event.sequence", "watership.quarantined_action"},
 			"query":   map[string]any{"ids": map[string]any{"values": chunk}},
 		}, &response)
 		if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
-			err = s.partialResponse(operation, response.Shards)
+			err = w.partialResponse(operation, response.Shards)
 		}
 		if err != nil {
 			return nil, err
@@ -229,7 +229,7 @@ func (r replacing) deletions(overwritten map[int]storedCopy) []bulkOperation {
 }
 
 // sendOperations sends operations on single indices, and sets their results.
-func (s *Store) sendOperations(ctx context.Context, operation string, operations []bulkOperation) error {
+func (w *writer) sendOperations(ctx context.Context, operation string, operations []bulkOperation) error {
 	if len(operations) == 0 {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (s *Store) sendOperations(ctx context.Context, operation string, operations
 	for _, o := range operations {
 		body = o.append(body)
 	}
-	response, err := s.send(ctx, s.withoutRetries, operation, esapi.BulkRequest{
+	response, err := w.send(ctx, w.withoutRetries, operation, esapi.BulkRequest{
 		Body:       bytes.NewReader(body),
 		Header:     http.Header{"Content-Type": {"application/x-ndjson"}},
 		FilterPath: []string{"items.*._id", "items.*.status", "items.*.error"},
@@ -249,10 +249,10 @@ func (s *Store) sendOperations(ctx context.Context, operation string, operations
 		Items []map[string]bulkItem `json:"items"`
 	}
 	if err := json.Unmarshal(response, &bulk); err != nil {
-		return s.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
+		return w.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
 	}
 	if len(bulk.Items) != len(operations) {
-		return s.invalidResponse(operation, fmt.Sprintf("answered for %d of %d documents", len(bulk.Items), len(operations)))
+		return w.invalidResponse(operation, fmt.Sprintf("answered for %d of %d documents", len(bulk.Items), len(operations)))
 	}
 	for n, o := range operations {
 		*o.result = o.resultOf(bulk.Items[n][o.name])

@@ -21,44 +21,44 @@ const (
 
 // requestJSON sends a request that can be repeated and unmarshals its response, unless
 // into is nil. operation says what failed, such as "counting events".
-func (s *Store) requestJSON(ctx context.Context, operation string, request esapi.Request, into any) error {
-	body, err := s.send(ctx, s.withRetries, operation, request)
+func (c *client) requestJSON(ctx context.Context, operation string, request esapi.Request, into any) error {
+	body, err := c.send(ctx, c.withRetries, operation, request)
 	if err != nil || into == nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return s.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
+		return c.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
 	}
 	return nil
 }
 
 // send returns the whole response, or a *eventstore.Error.
-func (s *Store) send(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request) ([]byte, error) {
+func (c *client) send(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request) ([]byte, error) {
 	var response bytes.Buffer
-	err := s.sendInto(ctx, transport, operation, request, &response, maxResponse)
+	err := c.sendInto(ctx, transport, operation, request, &response, maxResponse)
 	return response.Bytes(), err
 }
 
 // sendInto replaces the content of a buffer by the response, of up to limit bytes.
-func (s *Store) sendInto(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request, into *bytes.Buffer, limit int) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (c *client) sendInto(ctx context.Context, transport esapi.Transport, operation string, request esapi.Request, into *bytes.Buffer, limit int) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	response, err := request.Do(ctx, transport)
 	if err != nil {
-		return s.noResponse(operation, err)
+		return c.noResponse(operation, err)
 	}
 	defer response.Body.Close()
 	if response.IsError() { // anything but 2xx
 		// The text of the error is enough, even if the body is truncated.
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-		return s.errorResponse(operation, response.StatusCode, response.Header, body)
+		return c.errorResponse(operation, response.StatusCode, response.Header, body)
 	}
 	if err := readAll(response, into, limit); err != nil {
-		return s.noResponse(operation, &truncatedError{into.Len(), err})
+		return c.noResponse(operation, &truncatedError{into.Len(), err})
 	}
 	if into.Len() > limit {
 		*into = bytes.Buffer{} // its user may keep it
-		return s.invalidResponse(operation, fmt.Sprintf("gave an answer of more than %d bytes", limit))
+		return c.invalidResponse(operation, fmt.Sprintf("gave an answer of more than %d bytes", limit))
 	}
 	return nil
 }

@@ -11,12 +11,19 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
+	"github.com/watershipmq/watership/eventstore/kql"
 )
+
+// reader reads events.
+type reader struct {
+	*client
+	fields kql.Fields
+}
 
 // filter compiles a selection to a query. It needs no scores: events are sorted by time
 // or sequence.
-func (s *Store) filter(sel eventstore.Selection) map[string]any {
-	clauses := []map[string]any{querydsl.Compile(sel.Query, s.fields)}
+func (r *reader) filter(sel eventstore.Selection) map[string]any {
+	clauses := []map[string]any{querydsl.Compile(sel.Query, r.fields)}
 	if sel.UpTo != 0 {
 		clauses = append(clauses, sequenceRange("lte", sel.UpTo))
 	}
@@ -53,33 +60,33 @@ func higherID(c eventstore.Cursor) map[string]any {
 
 // search returns an error for partial results, which would look complete. Missing
 // streams are empty. indices is nil for a search in a point in time.
-func (s *Store) search(ctx context.Context, operation string, indices []string, body map[string]any) (searchResponse, error) {
-	return s.searchWith(ctx, operation, indices, body, &bytes.Buffer{}, readRawSource)
+func (c *client) search(ctx context.Context, operation string, indices []string, body map[string]any) (searchResponse, error) {
+	return c.searchWith(ctx, operation, indices, body, &bytes.Buffer{}, readRawSource)
 }
 
 // searchWith reads the response into a buffer, and its sources with read. It repeats a
 // request whose response is truncated, as the transport does without a response.
-func (s *Store) searchWith(ctx context.Context, operation string, indices []string, body map[string]any,
+func (c *client) searchWith(ctx context.Context, operation string, indices []string, body map[string]any,
 	text *bytes.Buffer, read sourceReader,
 ) (searchResponse, error) {
 	limit := maxDocuments
 	if body["_source"] == false || body["size"] == 0 {
 		limit = maxResponse
 	}
-	err := s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text, limit)
+	err := c.sendInto(ctx, c.withRetries, operation, searchRequest(indices, body), text, limit)
 	var broken *truncatedError
 	if errors.As(err, &broken) && ctx.Err() == nil {
-		err = s.sendInto(ctx, s.withRetries, operation, searchRequest(indices, body), text, limit)
+		err = c.sendInto(ctx, c.withRetries, operation, searchRequest(indices, body), text, limit)
 	}
 	if err != nil {
 		return searchResponse{}, explainLimit(operation, err)
 	}
 	response, err := parseSearch(text.Bytes(), read)
 	if err != nil {
-		return response, s.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
+		return response, c.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
 	}
 	if response.TimedOut || response.Shards.Failed > 0 {
-		return response, s.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed, timed out: %t",
+		return response, c.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed, timed out: %t",
 			response.Shards.Failed, response.Shards.Total, response.TimedOut))
 	}
 	return response, nil
@@ -100,24 +107,24 @@ func uncompressed() http.Header { return http.Header{"Accept-Encoding": {"identi
 // Count counts the visible documents of a selection (see Refresh). It ignores Order,
 // Limit and WithoutBody. A document in two indices counts twice, although Events
 // yields it once.
-func (s *Store) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
-	response, err := s.search(ctx, "counting events", s.dataStreams(), map[string]any{"size": 0, "track_total_hits": true, "query": s.filter(sel)})
+func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
+	response, err := r.search(ctx, "counting events", r.dataStreams(), map[string]any{"size": 0, "track_total_hits": true, "query": r.filter(sel)})
 	return response.Total, err
 }
 
 // Refresh makes all created documents visible to Events and Count. Elasticsearch does
 // so itself after a second (index.refresh_interval).
-func (s *Store) Refresh(ctx context.Context) error {
+func (c *client) Refresh(ctx context.Context) error {
 	const operation = "refreshing"
 	var response struct {
 		Shards shards `json:"_shards"`
 	}
-	request := esapi.IndicesRefreshRequest{Index: s.dataStreams(), IgnoreUnavailable: new(true)}
-	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
+	request := esapi.IndicesRefreshRequest{Index: c.dataStreams(), IgnoreUnavailable: new(true)}
+	if err := c.requestJSON(ctx, operation, request, &response); err != nil {
 		return err
 	}
 	if response.Shards.Failed > 0 {
-		return s.invalidResponse(operation, fmt.Sprintf("failed to in %d of %d shards", response.Shards.Failed, response.Shards.Total))
+		return c.invalidResponse(operation, fmt.Sprintf("failed to in %d of %d shards", response.Shards.Failed, response.Shards.Total))
 	}
 	return nil
 }

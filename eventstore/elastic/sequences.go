@@ -13,7 +13,7 @@ import (
 
 // Sequences reads event.sequence of documents. Missing ones are absent from the result.
 // It needs no refresh. It is one request, for some thousands of documents at most.
-func (s *Store) Sequences(ctx context.Context, stored []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error) {
+func (r *reader) Sequences(ctx context.Context, stored []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error) {
 	sequences := make(map[eventstore.DocumentID]int64, len(stored))
 	if len(stored) == 0 {
 		return sequences, nil
@@ -23,12 +23,12 @@ func (s *Store) Sequences(ctx context.Context, stored []eventstore.DocumentID) (
 		Docs []getResult `json:"docs"`
 	}
 	request := esapi.MgetRequest{Body: asJSON(map[string]any{"docs": multiGetItems(stored)}), SourceIncludes: []string{"event.sequence"}}
-	if err := s.requestJSON(ctx, operation, request, &response); err != nil {
+	if err := r.requestJSON(ctx, operation, request, &response); err != nil {
 		return nil, err
 	}
 	for _, doc := range response.Docs {
 		if doc.failed() {
-			return nil, s.invalidResponse(operation, "failed for document "+doc.ID+": "+doc.Error.String())
+			return nil, r.invalidResponse(operation, "failed for document "+doc.ID+": "+doc.Error.String())
 		}
 		if doc.Found {
 			sequences[eventstore.DocumentID{Index: doc.Index, ID: doc.ID}] = doc.Source.Event.Sequence
@@ -65,22 +65,22 @@ func (g getResult) failed() bool {
 
 // HighestSequence is the highest event.sequence of all documents up to
 // schemas.MaxSequence, 0 if none exists.
-func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
-	return s.searchHighest(ctx, "reading the highest sequence")
+func (r *reader) HighestSequence(ctx context.Context) (int64, error) {
+	return r.searchHighest(ctx, "reading the highest sequence")
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
 // schemas.MaxSequence, 0 if none exists.
-func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
-	return s.searchHighest(ctx, "reading the highest sequence of "+source,
+func (r *reader) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
+	return r.searchHighest(ctx, "reading the highest sequence of "+source,
 		map[string]any{"term": map[string]any{"watership.source": source}})
 }
 
-func (s *Store) searchHighest(ctx context.Context, operation string, filters ...map[string]any) (int64, error) {
-	if err := s.Refresh(ctx); err != nil {
+func (r *reader) searchHighest(ctx context.Context, operation string, filters ...map[string]any) (int64, error) {
+	if err := r.Refresh(ctx); err != nil {
 		return 0, err
 	}
-	response, err := s.search(ctx, operation, s.dataStreams(), map[string]any{
+	response, err := r.search(ctx, operation, r.dataStreams(), map[string]any{
 		// A max aggregation would return a float64, which is not exact.
 		"size":             1,
 		"_source":          false,
@@ -93,7 +93,7 @@ func (s *Store) searchHighest(ctx context.Context, operation string, filters ...
 	}
 	var highest int64
 	if err := json.Unmarshal(response.Hits[0].Sort[0], &highest); err != nil {
-		return 0, s.invalidResponse(operation, "gave one that is no number: "+err.Error())
+		return 0, r.invalidResponse(operation, "gave one that is no number: "+err.Error())
 	}
 	return highest, nil
 }

@@ -18,13 +18,13 @@ import (
 // Summaries reads the selected events in the order BySequence, without their bodies:
 // those with one of the values in one of the fields, or all without such filters. It
 // reads pages of 2,000 visible documents, without a snapshot.
-func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, alternatives ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, alternatives ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	sel.Order = eventstore.BySequence
 	return func(yield func(eventstore.EventSummary, error) bool) {
 		remaining := sel.Limit
 		var last eventstore.EventSummary
 		for {
-			page, err := s.summariesPage(ctx, sel, alternatives)
+			page, err := r.summariesPage(ctx, sel, alternatives)
 			if err != nil {
 				yield(eventstore.EventSummary{}, err)
 				return
@@ -49,12 +49,12 @@ func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, alterna
 	}
 }
 
-func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
+func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
 	const operation = "reading summaries of events"
 	var response summariesResponse
-	err := s.searchJSON(ctx, operation, map[string]any{
+	err := r.searchJSON(ctx, operation, map[string]any{
 		"size": maxPage, "_source": []string{"watership.fingerprint", "messaging.message.id"}, "track_total_hits": false,
-		"query": querydsl.Bool("filter", append(anyTerms(alternatives), s.filter(sel))),
+		"query": querydsl.Bool("filter", append(anyTerms(alternatives), r.filter(sel))),
 		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
 			"event.id", "event.sequence", "event.action",
@@ -64,7 +64,7 @@ func (s *Store) summariesPage(ctx context.Context, sel eventstore.Selection, alt
 		},
 	}, &response)
 	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
-		err = s.partialResponse(operation, response.Shards)
+		err = r.partialResponse(operation, response.Shards)
 	}
 	summaries := make([]eventstore.EventSummary, len(response.Hits.Hits))
 	for i, h := range response.Hits.Hits {
@@ -85,11 +85,11 @@ func anyTerms(alternatives []eventstore.FieldIn) []map[string]any {
 }
 
 // searchJSON searches both streams. Missing ones are empty.
-func (s *Store) searchJSON(ctx context.Context, operation string, body map[string]any, into any) error {
+func (c *client) searchJSON(ctx context.Context, operation string, body map[string]any, into any) error {
 	request := esapi.SearchRequest{
-		Index: s.dataStreams(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: new(true),
+		Index: c.dataStreams(), Body: asJSON(body), AllowPartialSearchResults: new(bool), IgnoreUnavailable: new(true),
 	}
-	return explainLimit(operation, s.requestJSON(ctx, operation, request, into))
+	return explainLimit(operation, c.requestJSON(ctx, operation, request, into))
 }
 
 type summariesResponse struct {

@@ -31,7 +31,7 @@ func metaVersion(meta json.RawMessage) int {
 }
 
 // mappingsTemplate is the component template of both index templates.
-func (s *Store) mappingsTemplate() string { return s.stream + "-mappings" }
+func (c *client) mappingsTemplate() string { return c.stream + "-mappings" }
 
 // ignoreMissing maps the error for a missing template to nil.
 func ignoreMissing(err error) error {
@@ -42,15 +42,15 @@ func ignoreMissing(err error) error {
 }
 
 // templates reads the templates with Watership's three names.
-func (s *Store) templates(ctx context.Context) ([]template, error) {
+func (i *installer) templates(ctx context.Context) ([]template, error) {
 	found := make([]template, 0, 3)
-	component, err := s.componentTemplate(ctx)
+	component, err := i.componentTemplate(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found = append(found, component)
-	for _, name := range s.dataStreams() {
-		index, err := s.indexTemplate(ctx, name)
+	for _, name := range i.dataStreams() {
+		index, err := i.indexTemplate(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -59,8 +59,8 @@ func (s *Store) templates(ctx context.Context) ([]template, error) {
 	return found, nil
 }
 
-func (s *Store) componentTemplate(ctx context.Context) (template, error) {
-	t := template{kind: "component template", name: s.mappingsTemplate()}
+func (i *installer) componentTemplate(ctx context.Context) (template, error) {
+	t := template{kind: "component template", name: i.mappingsTemplate()}
 	var response struct {
 		Templates []struct {
 			Template struct {
@@ -68,7 +68,7 @@ func (s *Store) componentTemplate(ctx context.Context) (template, error) {
 			} `json:"component_template"`
 		} `json:"component_templates"`
 	}
-	err := s.requestJSON(ctx, "reading "+t.String(), esapi.ClusterGetComponentTemplateRequest{Name: []string{t.name}}, &response)
+	err := i.requestJSON(ctx, "reading "+t.String(), esapi.ClusterGetComponentTemplateRequest{Name: []string{t.name}}, &response)
 	if err != nil || len(response.Templates) == 0 {
 		return t, ignoreMissing(err)
 	}
@@ -76,7 +76,7 @@ func (s *Store) componentTemplate(ctx context.Context) (template, error) {
 	return t, nil
 }
 
-func (s *Store) indexTemplate(ctx context.Context, name string) (template, error) {
+func (i *installer) indexTemplate(ctx context.Context, name string) (template, error) {
 	t := template{kind: "index template", name: name}
 	var response struct {
 		Templates []struct {
@@ -85,7 +85,7 @@ func (s *Store) indexTemplate(ctx context.Context, name string) (template, error
 			} `json:"index_template"`
 		} `json:"index_templates"`
 	}
-	err := s.requestJSON(ctx, "reading "+t.String(), esapi.IndicesGetIndexTemplateRequest{Name: t.name}, &response)
+	err := i.requestJSON(ctx, "reading "+t.String(), esapi.IndicesGetIndexTemplateRequest{Name: t.name}, &response)
 	if err != nil || len(response.Templates) == 0 {
 		return t, ignoreMissing(err)
 	}
@@ -124,8 +124,8 @@ func (t template) checkUsable() error {
 
 // Check returns an error unless Elasticsearch answers and all three templates are
 // usable. It lists all problems. Without an answer the error is a *eventstore.Error.
-func (s *Store) Check(ctx context.Context) error {
-	templates, err := s.templates(ctx)
+func (i *installer) Check(ctx context.Context) error {
+	templates, err := i.templates(ctx)
 	if err != nil {
 		return err
 	}
