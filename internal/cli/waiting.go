@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ func newWaiting(from *settings) *cobra.Command {
 		Long: `List messages that failed and wait in a delay queue for their next attempt, grouped by
 queue, class, error type and error message, with ids and numbers replaced by #. NEXT and
 LAST are the times at which the first and the last of a group are due.
+
+Where a route keeps the order of a key, the later messages of the key wait for one that
+failed. The keys are listed below the groups, each with that message.
 
 A query matches the latest event of a message, which says since when it waits.`,
 		Example: `  watership waiting
@@ -92,18 +96,65 @@ func (p printer) waitingGroups(groups []*waiting.Group) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return p.printf("%s in %s", wording.Plural(total, "message"), wording.Plural(len(groups), "group"))
+	if err := p.printf("%s in %s", wording.Plural(total, "message"), wording.Plural(len(groups), "group")); err != nil {
+		return err
+	}
+	return p.heldKeys(groups)
+}
+
+// heldKeys prints the keys whose later messages wait for one of the messages.
+func (p printer) heldKeys(groups []*waiting.Group) error {
+	t := terminal.NewTable(
+		p.Out, p.screen,
+		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "KEY"}, terminal.Column{Title: "WAITS FOR"},
+		terminal.Column{Title: "FAILED FIRST", Fixed: true, DropOrder: 1}, terminal.Column{Title: "NEXT", Fixed: true},
+	)
+	all, named := 0, 0
+	for _, g := range groups {
+		all += g.HeldKeys
+	}
+	if all == 0 {
+		return nil
+	}
+	if err := p.printf("\nThe later messages of %s wait for one that failed:", wording.Plural(all, "key")); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		for _, k := range g.Keys {
+			named++
+			if err := t.Row(g.Queue, k.Key, k.MessageID, toTheSecond(k.FirstFailed), toTheSecond(k.Due)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.Flush(); err != nil || named == all {
+		return err
+	}
+	return p.printf("and %d more: add --each to list every message", all-named)
 }
 
 func (p printer) waitingMessages(messages []waiting.Message) error {
-	t := terminal.NewTable(
-		p.Out, p.screen,
-		terminal.Column{Title: "DUE", Fixed: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "ATTEMPTS", Fixed: true, Right: true, DropOrder: 3},
-		terminal.Column{Title: "CLASS", DropOrder: 2}, terminal.Column{Title: "TYPE", DropOrder: 1}, terminal.Column{Title: "ERROR"},
-		terminal.Column{Title: "MESSAGE"}, terminal.Column{Title: "ID", DropOrder: 4},
-	)
+	columns := []terminal.Column{
+		{Title: "DUE", Fixed: true},
+		{Title: "QUEUE"},
+		{Title: "ATTEMPTS", Fixed: true, Right: true, DropOrder: 3},
+		{Title: "CLASS", DropOrder: 2},
+		{Title: "TYPE", DropOrder: 1},
+		{Title: "ERROR"},
+		{Title: "MESSAGE"},
+		{Title: "ID", DropOrder: 4},
+	}
+	keyed := slices.ContainsFunc(messages, func(m waiting.Message) bool { return m.Key != "" })
+	if keyed {
+		columns = append(columns, terminal.Column{Title: "KEY"}, terminal.Column{Title: "ORDER", Fixed: true})
+	}
+	t := terminal.NewTable(p.Out, p.screen, columns...)
 	for _, m := range messages {
-		if err := t.Row(toTheSecond(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID); err != nil {
+		row := []string{toTheSecond(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID}
+		if keyed {
+			row = append(row, m.Key, string(m.Order))
+		}
+		if err := t.Row(row...); err != nil {
 			return err
 		}
 	}
@@ -118,7 +169,7 @@ func (d *direct) WaitingGroups(ctx context.Context, node kql.Node) ([]*waiting.G
 	if err := d.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	return waiting.Groups(ctx, d.EventStore, node, time.Now())
+	return waiting.Groups(ctx, d.EventStore, waiting.OrdersOf(d.Settings()), node, time.Now())
 }
 
 // Waiting implements decider.
@@ -126,7 +177,7 @@ func (d *direct) Waiting(ctx context.Context, node kql.Node) ([]waiting.Message,
 	if err := d.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	messages, _, err := waiting.Select(ctx, d.EventStore, node, nil, time.Now())
+	messages, _, err := waiting.Select(ctx, d.EventStore, waiting.OrdersOf(d.Settings()), node, nil, time.Now())
 	return messages, err
 }
 
@@ -135,7 +186,7 @@ func (d *direct) FindWaiting(ctx context.Context, wanted client.Waiting, _ waiti
 	if err := d.Refresh(ctx); err != nil {
 		return waitingFound{}, err
 	}
-	messages, unknown, err := waiting.Select(ctx, d.EventStore, wanted.Query, wanted.IDs, time.Now())
+	messages, unknown, err := waiting.Select(ctx, d.EventStore, nil, wanted.Query, wanted.IDs, time.Now())
 	found := waitingFound{Waiting: wanted, count: len(messages), queues: map[string]int{}, unknown: unknown, messages: messages}
 	for _, m := range messages {
 		found.queues[m.Queue]++

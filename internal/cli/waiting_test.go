@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/schemas"
@@ -142,5 +143,39 @@ func TestDecisionThatChangesNothing(t *testing.T) {
 	err := d.run(t.Context(), due{}, nil, nil)
 	if err == nil || err.Error() != "no message was changed" || out.String() != "cancelled 0 messages\n1 message did not wait any more\n" {
 		t.Errorf("%v, %s", err, out.String())
+	}
+}
+
+// Below the groups are the keys of ordered routes that stand, and the message for which each waits.
+func TestKeysThatStand(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 0, 0, 0, time.Local)
+	groups := []*waiting.Group{
+		{Kind: waiting.Kind{Queue: "mails"}, Count: 1},
+		{
+			Kind: waiting.Kind{Queue: "orders"}, Count: 3, HeldKeys: 3,
+			Keys: []waiting.HeldKey{{Key: "acme", MessageID: "order-7", FirstFailed: at, Due: at.Add(time.Hour)}, {Key: "other", MessageID: "order-9", FirstFailed: at, Due: at}},
+		},
+	}
+	var out strings.Builder
+	if err := (printer{Streams: terminal.Streams{Out: &out}}).waitingGroups(groups); err != nil {
+		t.Fatal(err)
+	}
+	_, below, _ := strings.Cut(out.String(), "4 messages in 2 groups\n")
+	want := `
+The later messages of 3 keys wait for one that failed:
+QUEUE   KEY    WAITS FOR  FAILED FIRST         NEXT
+orders  acme   order-7    2026-05-04 03:00:00  2026-05-04 04:00:00
+orders  other  order-9    2026-05-04 03:00:00  2026-05-04 03:00:00
+and 1 more: add --each to list every message
+`
+	if below != want {
+		t.Errorf("%s", out.String())
+	}
+	out.Reset()
+	if err := (printer{Streams: terminal.Streams{Out: &out}}).waitingMessages([]waiting.Message{{MessageID: "order-7", Key: "acme", Order: waiting.First}, {MessageID: "m"}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "KEY   ORDER") || !strings.Contains(out.String(), "acme  first") {
+		t.Errorf("%s", out.String())
 	}
 }

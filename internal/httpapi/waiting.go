@@ -77,7 +77,7 @@ func (a *API) listWaiting(ctx context.Context, in *waitingInput) (*waitingOutput
 	if err != nil {
 		return nil, err
 	}
-	messages, _, err := waiting.Select(ctx, store, sel.Query, nil, time.Now())
+	messages, _, err := waiting.Select(ctx, store, waiting.OrdersOf(a.System.Settings()), sel.Query, nil, time.Now())
 	if err == nil && len(messages) == 0 {
 		err = a.System.CheckStore(ctx)
 	}
@@ -117,7 +117,7 @@ func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroup
 	if err != nil {
 		return nil, err
 	}
-	groups, err := waiting.Groups(ctx, store, sel.Query, time.Now())
+	groups, err := waiting.Groups(ctx, store, waiting.OrdersOf(a.System.Settings()), sel.Query, time.Now())
 	if err == nil && len(groups) == 0 {
 		err = a.System.CheckStore(ctx)
 	}
@@ -215,5 +215,5 @@ func (a *API) selectWaiting(ctx context.Context, d WaitingDecision) ([]waiting.M
 	if err != nil {
 		return nil, nil, err
 	}
-	return waiting.Select(ctx, store, node, sortedIDs(d.IDs), time.Now())
+	return waiting.Select(ctx, store, nil, node, sortedIDs(d.IDs), time.Now())
 }

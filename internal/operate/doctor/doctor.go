@@ -5,7 +5,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 	"github.com/watershipmq/watership/pipeline"
@@ -45,15 +45,10 @@ type Config struct {
 
 // Store reads the state of a store.
 type Store interface {
-	Events
+	waiting.Store
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)
 	eventstore.RecordReader
-}
-
-// Events reads events.
-type Events interface {
-	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 }
 
 // Verdict is the result of a check.
@@ -138,6 +133,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkQuarantine(ctx)
 	d.checkWatermarks(ctx)
 	d.checkOrder(ctx)
+	d.checkKeys(ctx)
 	d.checkAlerts(ctx)
 	if d.management == nil {
 		return

@@ -122,14 +122,14 @@ func TestSoakListMany(t *testing.T) {
 		fillStore(t, store, n, now)
 		for name, list := range map[string]func() (int, error){
 			"groups": func() (count int, err error) {
-				groups, err := Groups(t.Context(), store, kql.All{}, now)
+				groups, err := Groups(t.Context(), store, nil, kql.All{}, now)
 				for _, g := range groups {
 					count += g.Count
 				}
 				return count, err
 			},
 			"messages": func() (int, error) {
-				messages, _, err := Select(t.Context(), store, kql.All{}, nil, now)
+				messages, _, err := Select(t.Context(), store, nil, kql.All{}, nil, now)
 				return len(messages), err
 			},
 		} {

@@ -67,9 +67,9 @@ func (c Control) Decide(ctx context.Context, d Decision, messages []Message) (re
 		}
 	}
 	for _, m := range messages {
-		if taken[m.key] {
+		if taken[m.wait] {
 			result.Taken = append(result.Taken, m)
-			result.Events = append(result.Events, events[m.key])
+			result.Events = append(result.Events, events[m.wait])
 		} else if err == nil {
 			result.Gone = append(result.Gone, m)
 		}
@@ -104,7 +104,7 @@ func (c Control) queues(messages []Message, now time.Time) map[string]map[string
 			if queues[name] == nil {
 				queues[name] = map[string]bool{}
 			}
-			queues[name][m.key] = true
+			queues[name][m.wait] = true
 		}
 	}
 	return queues

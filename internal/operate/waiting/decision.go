@@ -198,7 +198,7 @@ func (d *Decisions) Find(ctx context.Context, waiting schemas.State) (pipeline.O
 	if err != nil {
 		return pipeline.OperatorDecision{}, false, err
 	}
-	key := keyOf(waiting)
+	key := waitOf(waiting)
 	for _, i := range known.Decisions {
 		found, err := d.load(ctx, store, i.ID)
 		if err != nil {

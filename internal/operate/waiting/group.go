@@ -26,13 +26,16 @@ type Group struct {
 	Last    time.Time `json:"last" doc:"When the last of them is due"`
 	Example string    `json:"example" doc:"Id of the message that is due first"`
 	Query   string    `json:"query" doc:"Finds the messages"`
+
+	HeldKeys int       `json:"held_keys,omitempty" doc:"Number of keys whose later messages wait for one of these"`
+	Keys     []HeldKey `json:"keys,omitempty" nullable:"false" doc:"The first 10 of these keys, the one that failed first at the top"`
 }
 
 // Groups returns the messages that wait at a time and match a query by their kinds, the
 // most frequent first.
-func Groups(ctx context.Context, store Store, query kql.Node, now time.Time) ([]*Group, error) {
+func Groups(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) ([]*Group, error) {
 	groups := map[Kind]*Group{}
-	for m, err := range List(ctx, store, query, now) {
+	for m, err := range List(ctx, store, orders, query, now) {
 		if err != nil {
 			return nil, err
 		}
@@ -70,16 +73,17 @@ func (g *Group) add(m Message) {
 	if m.Due.After(g.Last) {
 		g.Last = m.Due
 	}
+	g.addKey(m)
 }
 
 // Select returns the messages that wait at a time, match a query and have one of the ids,
 // the next due first; without ids, all that match. unknown are the ids of none of them.
-func Select(ctx context.Context, store Store, query kql.Node, ids []string, now time.Time) (messages []Message, unknown []string, err error) {
+func Select(ctx context.Context, store Store, orders Orders, query kql.Node, ids []string, now time.Time) (messages []Message, unknown []string, err error) {
 	known := map[string]bool{}
 	for _, id := range ids {
 		known[id] = false
 	}
-	for m, err := range List(ctx, store, query, now) {
+	for m, err := range List(ctx, store, orders, query, now) {
 		if err != nil {
 			return nil, nil, err
 		}

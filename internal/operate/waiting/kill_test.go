@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		err = json.Unmarshal(text, &k)
 	}
 	for i := range k.Messages {
-		k.Messages[i].key = k.Keys[i]
+		k.Messages[i].wait = k.Keys[i]
 	}
 	var store *sqlite.Store
 	if err == nil {
@@ -122,7 +122,7 @@ func (r *rig) decideAndKill(d Decision, ids []string, after time.Duration) {
 	d.Operator, d.Reason = "killed", "killed"
 	k := killed{URL: r.broker.URL, Store: r.path, Topology: r.topology, Decision: d, Messages: r.messages(ids)}
 	for _, m := range k.Messages {
-		k.Keys = append(k.Keys, m.key)
+		k.Keys = append(k.Keys, m.wait)
 	}
 	text, err := json.Marshal(k)
 	if err != nil {

@@ -200,7 +200,7 @@ func (w *window) hold(d amqp.Delivery, wanted, found map[string]bool) {
 	w.held++
 	w.newest = d.DeliveryTag
 	_, state, err := schemas.Unwrap(schemas.FromDelivery(d))
-	if key := keyOf(state); err == nil && wanted[key] {
+	if key := waitOf(state); err == nil && wanted[key] {
 		found[key] = true
 		w.tags = append(w.tags, d.DeliveryTag)
 	}

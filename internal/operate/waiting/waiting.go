@@ -30,8 +30,11 @@ type Message struct {
 	Since       time.Time `json:"since"`
 	Due         time.Time `json:"due" doc:"Time of the next attempt"`
 	Postponed   bool      `json:"postponed,omitempty" doc:"An operator has set the time"`
+	FirstFailed time.Time `json:"first_failed,omitzero" doc:"When its first attempt failed"`
+	Key         string    `json:"key,omitempty" doc:"Its key, if its route keeps an order and the key is not in the body"`
+	Order       Order     `json:"order,omitempty" enum:"first,later" doc:"first: the later messages of its key wait until it is handled or given up; later: it waits for an earlier message of its key"`
 
-	key string // of the wait
+	wait string // identifies its wait
 }
 
 // Store reads events.
@@ -45,8 +48,9 @@ const chunkSize = 1000
 
 // List yields the messages that wait at a time and match a query, in the order in which
 // their waits began. It reads the events of waits that are not over by then, and drops
-// those that are followed by another event of the message at its queue.
-func List(ctx context.Context, store Store, query kql.Node, now time.Time) iter.Seq2[Message, error] {
+// those that are followed by another event of the message at its queue. In orders are the
+// routes that keep an order.
+func List(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) iter.Seq2[Message, error] {
 	selection := eventstore.Selection{Query: kql.And{waitsAt(now), query}, Order: eventstore.BySequence, WithoutBody: true}
 	if query == nil {
 		selection.Query = waitsAt(now)
@@ -64,18 +68,18 @@ func List(ctx context.Context, store Store, query kql.Node, now time.Time) iter.
 			if chunk = append(chunk, e); len(chunk) < chunkSize {
 				continue
 			}
-			if !yieldWaiting(ctx, store, chunk, yield) {
+			if !yieldWaiting(ctx, store, orders, chunk, yield) {
 				return
 			}
 			chunk = chunk[:0]
 		}
-		yieldWaiting(ctx, store, chunk, yield)
+		yieldWaiting(ctx, store, orders, chunk, yield)
 	}
 }
 
 // yieldWaiting yields the messages of events that are the latest of their messages. It
 // returns false after an error, and when the consumer of the sequence stops.
-func yieldWaiting(ctx context.Context, store Store, chunk []schemas.Event, yield func(Message, error) bool) bool {
+func yieldWaiting(ctx context.Context, store Store, orders Orders, chunk []schemas.Event, yield func(Message, error) bool) bool {
 	if len(chunk) == 0 {
 		return true
 	}
@@ -93,7 +97,11 @@ func yieldWaiting(ctx context.Context, store Store, chunk []schemas.Event, yield
 		latest[e.Message] = max(latest[e.Message], e.Sequence)
 	}
 	for _, e := range chunk {
-		if e.Sequence >= latest[e.Message] && !yield(newMessage(e), nil) {
+		if e.Sequence < latest[e.Message] {
+			continue
+		}
+		m := newMessage(e)
+		if m.Key, m.Order = orders.find(e); !yield(m, nil) {
 			return false
 		}
 	}
@@ -104,12 +112,12 @@ func newMessage(e schemas.Event) Message {
 	return Message{
 		ID: e.Message, EventID: e.EventID, MessageID: e.Envelope.Properties.MessageID, Fingerprint: e.Fingerprint,
 		Queue: e.Queue, Attempt: e.Attempt, Class: e.Failure.Class, Type: e.Failure.Type, Error: e.Failure.Message, Group: e.ErrorGroup(),
-		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, key: keyOf(e.State),
+		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, FirstFailed: e.FirstFailed, wait: waitOf(e.State),
 	}
 }
 
-// keyOf identifies the wait of a message after a failed attempt.
-func keyOf(s schemas.State) string { return fmt.Sprintf("%s:%d:%d", s.Message, s.Attempt, s.Waits) }
+// waitOf identifies the wait of a message after a failed attempt.
+func waitOf(s schemas.State) string { return fmt.Sprintf("%s:%d:%d", s.Message, s.Attempt, s.Waits) }
 
 // MaxPostponement is the longest time by which an attempt can be postponed.
 const MaxPostponement = 30 * 24 * time.Hour

@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/render/wording"
+)
+
+const (
+	keyStandsAfter = 15 * time.Minute
+	maxKeysRead    = 10_000 // waiting messages
+)
+
+// checkKeys reports the keys of ordered routes whose later messages have waited for long, and the
+// message that each waits for.
+func (d *doctor) checkKeys(ctx context.Context) {
+	orders := waiting.OrdersOf(d.Settings)
+	queues := orders.Queues()
+	if d.store == nil || len(queues) == 0 {
+		return
+	}
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	var ofQueues kql.Or
+	for _, queue := range queues {
+		ofQueues = append(ofQueues, kql.FieldIs("watership.queue", queue))
+	}
+	firsts, read := map[string][]waiting.Message{}, 0
+	for m, err := range waiting.List(ctx, d.store, orders, ofQueues, time.Now()) {
+		if err != nil {
+			d.report("keys", Warning, err.Error(), "")
+			return
+		}
+		if m.Order == waiting.First {
+			firsts[m.Queue] = append(firsts[m.Queue], m)
+		}
+		if read++; read >= maxKeysRead {
+			break
+		}
+	}
+	stands := false
+	for _, queue := range queues {
+		stands = d.reportKeys(queue, firsts[queue]) || stands
+	}
+	if !stands {
+		d.reportOK("keys", "no key of an ordered route stands for more than %s", wording.Duration(keyStandsAfter))
+	}
+}
+
+// reportKeys reports the keys of a queue that stand for long. Each message that failed has a place, so
+// that with more places others wait.
+func (d *doctor) reportKeys(queue string, firsts []waiting.Message) (reported bool) {
+	if places, known := d.queues[d.Topology.Places(queue)]; known && places.Messages <= int64(len(firsts)) {
+		return false
+	}
+	firsts = slices.DeleteFunc(firsts, func(m waiting.Message) bool { return time.Since(m.FirstFailed) < keyStandsAfter })
+	if len(firsts) == 0 {
+		return false
+	}
+	slices.SortFunc(firsts, func(a, b waiting.Message) int { return a.FirstFailed.Compare(b.FirstFailed) })
+	var names []string
+	for _, m := range firsts {
+		name := "message " + cmp.Or(m.MessageID, m.ID)
+		if m.Key != "" {
+			name = fmt.Sprintf("key %q for %s", m.Key, name)
+		}
+		names = append(names, name)
+	}
+	oldest := firsts[0]
+	d.findings = append(d.findings, Finding{
+		Check: "keys", Verdict: Warning, Since: &oldest.FirstFailed,
+		Detail: fmt.Sprintf("later messages of %s at queue %s wait for one that failed more than %s ago: %s; error of the first: %s",
+			wording.Plural(len(firsts), "key"), queue, wording.Duration(keyStandsAfter), firstOf(maxNames, names), wording.OneLine(oldest.Error)),
+		Remedy: "mend the service, then watership waiting now " + wording.Quoted("queue: "+queue) + "; to go on without a message, watership waiting cancel",
+	})
+	return true
+}
