@@ -89,10 +89,11 @@ func formatList() string {
 
 func (d adoptArgs) run(ctx context.Context, sys backend) error {
 	if !d.yes || d.dryRun {
-		found, err := sys.PreviewAdoption(ctx, d.Request)
+		first, err := adoptions.PreviewAdoption.Call(ctx, sys, adoptions.PreviewInput{Body: adoptions.AdoptionRequest(d.Request)})
 		if err != nil {
 			return err
 		}
+		found := adoptions.Result(first.Body)
 		d.print("found", found)
 		if d.dryRun {
 			return nil

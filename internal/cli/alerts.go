@@ -27,10 +27,11 @@ and notifies the receivers of alerts.receivers.`,
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				v, err := sys.Alerts(ctx)
+				found, err := alerts.ListAlerts.Call(ctx, sys, struct{}{})
 				if err != nil {
 					return err
 				}
+				v := found.Body
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				to.omitted(v)
 				return writeItems(to.Out, format, v.Alerts, func() error { return to.alerts(v, time.Now()) })
@@ -58,11 +59,13 @@ from this machine.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				answers, err := sys.TestAlerts(ctx, strings.Join(args, ""), operator())
+				var asked alerts.TestInput
+				asked.Body.Receiver = strings.Join(args, "")
+				tested, err := alerts.TestAlerts.Call(ctx, sys, asked)
 				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.answers(answers)
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.answers(tested.Body.Answers)
 			})
 		},
 	}
@@ -89,7 +92,7 @@ func (p printer) answers(answers []alerts.Answer) error {
 // staleAlerts is the age from which no process seems to save the state of the alerts.
 const staleAlerts = time.Minute
 
-func (p printer) alerts(v alerts.View, now time.Time) error {
+func (p printer) alerts(v alerts.Alerts, now time.Time) error {
 	if err := p.alertTable(v.Alerts); err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (p printer) alerts(v alerts.View, now time.Time) error {
 }
 
 // omitted reports the alerts that are not listed, in every format.
-func (p printer) omitted(v alerts.View) {
+func (p printer) omitted(v alerts.Alerts) {
 	for _, r := range v.Rules {
 		if r.Omitted > 0 {
 			p.Warn("%s of rule %s not listed: a rule has at most %d at a time", wording.Plural(r.Omitted, "further alert"), r.Name, notice.MaxOfRule)

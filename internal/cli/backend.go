@@ -10,14 +10,12 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
-	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
-	"github.com/watershipmq/watership/internal/operate/routes"
-	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
@@ -29,6 +27,7 @@ import (
 // backend is a RabbitMQ system with its store of events. Commands use it by its servers
 // (direct), or through the HTTP API of a watership serve (remote).
 type backend interface {
+	operation.Via
 	reader
 	discarder
 	triager
@@ -43,14 +42,7 @@ type backend interface {
 
 	Diagnose(ctx context.Context) ([]doctor.Finding, error)
 	Reload(ctx context.Context) (server.Reloaded, error)
-	RouteStates(ctx context.Context) ([]routes.State, error)
 	Explain(ctx context.Context, r messages.Request) ([]messages.Explanation, error)
-	PauseRoute(ctx context.Context, queue, reason string) error // of pause.All: all routes
-	ResumeRoute(ctx context.Context, queue, reason string) (routes.Resumed, error)
-	PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error)
-	ChangeRoute(ctx context.Context, change routes.PolicyChange) error
-	Alerts(ctx context.Context) (alerts.View, error)
-	TestAlerts(ctx context.Context, receiver, operator string) ([]alerts.Answer, error)
 	Queues(ctx context.Context) []string    // for completion, without Watership's
 	Exchanges(ctx context.Context) []string // likewise
 	Retention() time.Duration               // of published and handled events; 0: for ever
@@ -90,8 +82,8 @@ type reader interface {
 // triager lists groups of unresolved failures, and records decisions about them.
 type triager interface {
 	Groups(ctx context.Context, node kql.Node, withMuted bool) (failures.Groups, error)
-	Group(ctx context.Context, id string) (*failures.Group, error)
-	FailuresBy(ctx context.Context, node kql.Node, fields []string) (failures.ByFields, error)
+	Group(ctx context.Context, id string) (*failures.FailureGroup, error)
+	FailuresBy(ctx context.Context, node kql.Node, fields []string) (failures.FailuresBy, error)
 	Triage(ctx context.Context, id string, change failures.Change) (failures.GroupDecided, error)
 	FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error)
 	Resolve(ctx context.Context, found resolvable, reason string) (resolved, error)
@@ -160,23 +152,14 @@ type waitingDecided struct {
 	missing int // events that the store does not have yet
 }
 
-// subscriber works with subscriptions.
+// subscriber delivers events while a command runs.
 type subscriber interface {
-	Subscribe(ctx context.Context, r subscriptions.Request, by subscriptions.Caller) (subscriptions.View, error)
-	Subscriptions(ctx context.Context) ([]subscriptions.View, error)
-	Subscription(ctx context.Context, name string) (subscriptions.View, error)
-	ChangeSubscription(ctx context.Context, name string, change subscriptions.Change, by subscriptions.Caller) (subscriptions.View, error)
-	ParkedMessages(ctx context.Context, name string) ([]subscriptions.Parked, error)
-
 	// FollowTo delivers the events of a query to a queue until ctx ends, without a record.
 	FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error
-
-	ChangeParked(ctx context.Context, name string, drop bool, positions []string, by subscriptions.Caller) (int, error)
 }
 
 // adopter takes in the failed messages of other systems.
 type adopter interface {
-	PreviewAdoption(ctx context.Context, r adoptions.Request) (adoptions.Result, error)
 	Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error)
 }
 

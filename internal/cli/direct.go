@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -12,18 +13,21 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/transfer"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/gctuning"
-	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -33,6 +37,25 @@ import (
 type direct struct {
 	*system.System
 	system.EventStore // nil before OpenStore
+	operations        *operation.Set
+}
+
+func newDirect(sys *system.System) *direct {
+	return &direct{System: sys, operations: httpapi.Local(sys)}
+}
+
+// Do implements operation.Via. Actions have the operator of this process.
+func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
+	err := d.operations.Do(access.NewContext(ctx, access.AsOperator(operator())), op, in, out)
+	var p *problem.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	err = errors.New(p.Text(p.Remedy))
+	if p.IsMistake() {
+		return system.InputError{Err: err}
+	}
+	return err
 }
 
 // OpenStore implements reader.
@@ -320,11 +343,6 @@ func (d *direct) Queues(ctx context.Context) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// RouteStates implements backend.
-func (d *direct) RouteStates(ctx context.Context) ([]routes.State, error) {
-	return routes.Service{System: d.System}.States(ctx, false)
-}
-
 // Reload implements backend.
 func (d *direct) Reload(context.Context) (server.Reloaded, error) {
 	return server.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
@@ -332,29 +350,3 @@ func (d *direct) Reload(context.Context) (server.Reloaded, error) {
 
 // decision returns a decision of the user of this command.
 func decision(why string) reason.Decision { return reason.Decision{Operator: operator(), Reason: why} }
-
-// PauseRoute implements backend.
-func (d *direct) PauseRoute(ctx context.Context, queue, reason string) error {
-	if queue == pause.All {
-		return routes.Service{System: d.System}.PauseAll(ctx, decision(reason))
-	}
-	return routes.Service{System: d.System}.Pause(ctx, queue, decision(reason))
-}
-
-// PlanRoute implements backend.
-func (d *direct) PlanRoute(ctx context.Context, queue string, action routes.PolicyAction) (routes.PolicyChange, error) {
-	return routes.Policies{System: d.System}.Plan(ctx, queue, action)
-}
-
-// ChangeRoute implements backend.
-func (d *direct) ChangeRoute(ctx context.Context, change routes.PolicyChange) error {
-	return routes.Policies{System: d.System}.Apply(ctx, change)
-}
-
-// ResumeRoute implements backend.
-func (d *direct) ResumeRoute(ctx context.Context, queue, reason string) (routes.Resumed, error) {
-	if queue == pause.All {
-		return routes.Service{System: d.System}.ResumeAll(ctx, decision(reason))
-	}
-	return routes.Service{System: d.System}.Resume(ctx, queue, decision(reason))
-}

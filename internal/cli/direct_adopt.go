@@ -6,11 +6,6 @@ import (
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 )
 
-// PreviewAdoption implements adopter.
-func (d *direct) PreviewAdoption(ctx context.Context, r adoptions.Request) (adoptions.Result, error) {
-	return adoptions.Service{System: d.System}.Preview(ctx, r)
-}
-
 // Adopt implements adopter.
 func (d *direct) Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error) {
 	return adoptions.Service{System: d.System}.Adopt(ctx, r, follow)

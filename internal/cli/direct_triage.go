@@ -16,15 +16,15 @@ func (d *direct) Groups(ctx context.Context, node kql.Node, withMuted bool) (fai
 }
 
 // Group implements triager.
-func (d *direct) Group(ctx context.Context, id string) (*failures.Group, error) {
+func (d *direct) Group(ctx context.Context, id string) (*failures.FailureGroup, error) {
 	return d.triager().Find(ctx, id, kql.All{})
 }
 
 // FailuresBy implements triager.
-func (d *direct) FailuresBy(ctx context.Context, node kql.Node, names []string) (failures.ByFields, error) {
+func (d *direct) FailuresBy(ctx context.Context, node kql.Node, names []string) (failures.FailuresBy, error) {
 	fields, err := failures.Fields(d, names)
 	if err != nil {
-		return failures.ByFields{}, err
+		return failures.FailuresBy{}, err
 	}
 	return d.triager().ListBy(ctx, node, fields)
 }

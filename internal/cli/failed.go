@@ -122,7 +122,7 @@ func (p printer) mutedGroups(n int) error {
 }
 
 // groupState describes the assignee, the mute and the notes of a group.
-func groupState(g *failures.Group) string {
+func groupState(g *failures.FailureGroup) string {
 	var parts []string
 	if g.Regressed {
 		parts = append(parts, "regressed")
@@ -154,7 +154,7 @@ func muteEnd(m *failures.Mute) string {
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // failedColumns returns the columns of groups; the state only if a group has one.
-func failedColumns(groups []*failures.Group) []terminal.Column {
+func failedColumns(groups []*failures.FailureGroup) []terminal.Column {
 	columns := []terminal.Column{
 		{Title: "COUNT", Fixed: true, Right: true},
 		{Title: "GROUP", Fixed: true},
@@ -166,7 +166,7 @@ func failedColumns(groups []*failures.Group) []terminal.Column {
 		{Title: "LAST", Fixed: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}
-	if slices.ContainsFunc(groups, func(g *failures.Group) bool { return groupState(g) != "" }) {
+	if slices.ContainsFunc(groups, func(g *failures.FailureGroup) bool { return groupState(g) != "" }) {
 		columns = append(columns, terminal.Column{Title: "STATE"})
 	}
 	return columns

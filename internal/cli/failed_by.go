@@ -28,7 +28,7 @@ type namedGroup struct {
 	failures.FieldGroup
 }
 
-func namedValues(by failures.ByFields) []namedGroup {
+func namedValues(by failures.FailuresBy) []namedGroup {
 	groups := make([]namedGroup, len(by.Groups))
 	for i, g := range by.Groups {
 		groups[i] = namedGroup{map[string]string{}, g}
@@ -39,7 +39,7 @@ func namedValues(by failures.ByFields) []namedGroup {
 	return groups
 }
 
-func (p printer) fieldGroups(by failures.ByFields) error {
+func (p printer) fieldGroups(by failures.FailuresBy) error {
 	columns := []terminal.Column{{Title: "COUNT", Fixed: true, Right: true}}
 	for _, name := range by.Fields {
 		columns = append(columns, terminal.Column{Title: name})

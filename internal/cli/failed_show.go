@@ -39,7 +39,7 @@ func newFailedShow(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) group(g *failures.Group) error {
+func (p printer) group(g *failures.FailureGroup) error {
 	pair := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(p.Out, "%-9s  %s\n", name, terminal.Cell(value, 0))

@@ -21,7 +21,7 @@ func (w withServe) fail(t *testing.T, tenant, count string, want int) {
 }
 
 // groups returns the groups that a command lists.
-func (w withServe) groups(t *testing.T, args ...string) (found []failures.Group) {
+func (w withServe) groups(t *testing.T, args ...string) (found []failures.FailureGroup) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(w.must(t, append([]string{"failed", "-o", "json"}, args...)...)), &found); err != nil {
 		t.Fatal(err)

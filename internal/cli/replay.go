@@ -179,7 +179,7 @@ func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan client.Plan
 	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Total == 0 {
 		return
 	}
-	states, _ := sys.RouteStates(ctx)
+	states, _ := routeStates(ctx, sys)
 	for _, route := range states {
 		if route.State == "paused" && slices.ContainsFunc(plan.Routes, func(to replayer.Route) bool { return to.Queue == route.Queue }) {
 			text := terminal.Cell(route.PauseText(), 0)

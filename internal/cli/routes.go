@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -30,7 +32,7 @@ route, too: until it is resumed it handles nothing.`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				states, err := sys.RouteStates(ctx)
+				states, err := routeStates(ctx, sys)
 				if err != nil {
 					return err
 				}
@@ -44,7 +46,16 @@ route, too: until it is resumed it handles nothing.`,
 	return cmd
 }
 
-func (p printer) routes(states []routes.State) error {
+// routeStates returns the states of routes. An error of the store leaves them as RabbitMQ has them.
+func routeStates(ctx context.Context, sys operation.Via) ([]routes.RouteState, error) {
+	found, err := routes.ListRoutes.Call(ctx, sys, routes.RoutesInput{})
+	if err == nil && found.Body.Problem != "" {
+		err = errors.New(found.Body.Problem)
+	}
+	return found.Body.Routes, err
+}
+
+func (p printer) routes(states []routes.RouteState) error {
 	if len(states) == 0 {
 		return p.printf("the configuration has no routes, and no other service has any")
 	}

@@ -11,9 +11,12 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/wording"
-	"github.com/watershipmq/watership/internal/topology/pause"
 )
+
+// allRoutes stands for all routes in the place of a queue.
+const allRoutes = ""
 
 // routeChoice are the arguments that choose a route, or all.
 type routeChoice struct {
@@ -26,7 +29,7 @@ func (c *routeChoice) addFlags(cmd *cobra.Command, reason string) {
 	cmd.Flags().StringVar(&c.reason, "reason", "", reason)
 }
 
-// queue returns the queue of the route, or pause.All.
+// queue returns the queue of the route, or allRoutes.
 func (c *routeChoice) queue(args []string) (string, error) {
 	switch {
 	case c.all && len(args) > 0:
@@ -34,7 +37,7 @@ func (c *routeChoice) queue(args []string) (string, error) {
 	case !c.all && (len(args) != 1 || strings.TrimSpace(args[0]) == ""):
 		return "", usagef("expected the queue of the route, or --all")
 	case c.all:
-		return pause.All, nil
+		return allRoutes, nil
 	}
 	return args[0], nil
 }
@@ -67,7 +70,7 @@ the exit code is 1, and the route stays paused.`,
 				return usagef("--timeout is for --drain")
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				if err := sys.PauseRoute(ctx, queue, choice.reason); err != nil {
+				if err := pauseRoute(ctx, sys, queue, choice.reason); err != nil {
 					return err
 				}
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
@@ -87,6 +90,28 @@ the exit code is 1, and the route stays paused.`,
 	return cmd
 }
 
+func pauseRoute(ctx context.Context, sys operation.Via, queue, reason string) (err error) {
+	in := routes.PauseInput{Queue: queue}
+	in.Body.Reason = reason
+	if queue == allRoutes {
+		_, err = routes.PauseAllRoutes.Call(ctx, sys, in.PauseAllInput)
+		return err
+	}
+	_, err = routes.PauseRoute.Call(ctx, sys, in)
+	return err
+}
+
+func resumeRoute(ctx context.Context, sys operation.Via, queue, reason string) (routes.Resumed, error) {
+	in := routes.ResumeRouteInput{Queue: queue}
+	operation.Fill(&in.Body).Reason = reason
+	if queue == allRoutes {
+		resumed, err := routes.ResumeAllRoutes.Call(ctx, sys, in.ResumeAllInput)
+		return resumed.Body, err
+	}
+	resumed, err := routes.ResumeRoute.Call(ctx, sys, in)
+	return resumed.Body.Resumed, err
+}
+
 func newResume(from *settings) *cobra.Command {
 	var choice routeChoice
 	cmd := &cobra.Command{
@@ -103,7 +128,7 @@ paused by themselves stay so.`,
 				return err
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				resumed, err := sys.ResumeRoute(ctx, queue, choice.reason)
+				resumed, err := resumeRoute(ctx, sys, queue, choice.reason)
 				if err != nil {
 					return err
 				}
@@ -124,7 +149,7 @@ paused by themselves stay so.`,
 
 // subjectOf begins a sentence about the route of a queue, or about all.
 func subjectOf(queue string) string {
-	if queue == pause.All {
+	if queue == allRoutes {
 		return "all routes are"
 	}
 	return "the route of queue " + terminal.Cell(queue, 255) + " is"
@@ -137,8 +162,8 @@ const statisticsAge = 6 * time.Second
 // drainer waits for the messages in flight of paused routes. A queue without consumers gets no
 // more of them, but the numbers of the management API may be older than its last consumer.
 type drainer struct {
-	sys   backend
-	queue string // or pause.All
+	sys   operation.Via
+	queue string // or allRoutes
 	age   time.Duration
 	every time.Duration
 }
@@ -148,7 +173,7 @@ func (d drainer) wait(ctx context.Context, timeout time.Duration) error {
 	defer cancel()
 	left := "nothing is known"
 	for quiet := map[string]time.Time{}; ; {
-		states, err := d.sys.RouteStates(limited) // an error of the store does not matter
+		states, err := routeStates(limited, d.sys) // an error of the store does not matter
 		switch {
 		case states != nil:
 			if left, err = d.left(states, quiet); err != nil || left == "" {
@@ -170,10 +195,10 @@ func (d drainer) wait(ctx context.Context, timeout time.Duration) error {
 
 // left describes the first route that is not drained; "" if all are. quiet has the times since
 // which queues have no consumer.
-func (d drainer) left(states []routes.State, quiet map[string]time.Time) (string, error) {
+func (d drainer) left(states []routes.RouteState, quiet map[string]time.Time) (string, error) {
 	left := ""
 	for _, s := range states {
-		if s.State == "no queue" || !s.ByHand && !s.WithAll || d.queue != pause.All && s.Queue != d.queue {
+		if s.State == "no queue" || !s.ByHand && !s.WithAll || d.queue != allRoutes && s.Queue != d.queue {
 			continue
 		}
 		if s.InFlight == nil {

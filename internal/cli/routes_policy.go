@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 )
 
 // policyChange holds the arguments of `routes add` and `routes remove`.
@@ -17,11 +18,11 @@ type policyChange struct {
 	terminal.Streams
 	dryRun, yes bool
 	question    string
-	action      routes.PolicyAction
+	change      operation.Declared[routes.PolicyInput, routes.PolicyOutput]
 }
 
 func newRouteAdd(from *settings) *cobra.Command {
-	p := policyChange{question: "Save this policy?", action: routes.AddRoute}
+	p := policyChange{question: "Save this policy?", change: routes.AddRoute}
 	return p.command(from, &cobra.Command{
 		Use:   "add QUEUE",
 		Short: "Retry what the consumer of an existing queue rejects",
@@ -42,7 +43,7 @@ for --server the role admin.`,
 }
 
 func newRouteRemove(from *settings) *cobra.Command {
-	p := policyChange{question: "Delete the policy?", action: routes.RemoveRoute}
+	p := policyChange{question: "Delete the policy?", change: routes.RemoveRoute}
 	return p.command(from, &cobra.Command{
 		Use:   "remove QUEUE",
 		Short: "Undo routes add",
@@ -68,10 +69,11 @@ func (p policyChange) command(from *settings, cmd *cobra.Command) *cobra.Command
 }
 
 func (p policyChange) run(ctx context.Context, sys backend, queue string) error {
-	change, err := sys.PlanRoute(ctx, queue, p.action)
+	planned, err := p.change.Call(ctx, sys, routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{DryRun: true}})
 	if err != nil {
 		return err
 	}
+	change := planned.Body
 	if _, err := io.WriteString(p.Out, terminal.SafeLines(change.Text())+"\n"); err != nil {
 		return err
 	}
@@ -86,7 +88,7 @@ func (p policyChange) run(ctx context.Context, sys backend, queue string) error 
 			return errors.New("nothing was changed")
 		}
 	}
-	if err := sys.ChangeRoute(ctx, change); err != nil {
+	if _, err := p.change.Call(ctx, sys, routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{Expect: change.Digest}}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(p.Out, "done: RabbitMQ has applied the change to the queue")

@@ -161,7 +161,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		elsewhere := *i // a configuration without the route
 		elsewhere.environ = append(slices.Clone(i.environ), "WATERSHIP_ROUTES=[]")
 		wantRun(t, elsewhere.run(t, "routes"), 0, i.queue, "paused", "502 Bad Gateway")
-		var states []routes.State
+		var states []routes.RouteState
 		if err := json.Unmarshal([]byte(i.must(t, "routes", "-o", "json")), &states); err != nil || len(states) != 1 || states[0].State != "paused" || states[0].Since == nil {
 			t.Errorf("%+v %v", states, err)
 		}

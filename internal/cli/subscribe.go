@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/subscription"
@@ -54,10 +55,11 @@ message that cannot be delivered is parked, and the rest goes on.`,
 				return err
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				view, err := sys.Subscribe(ctx, r, subscriptions.Caller{Name: operator(), Zone: time.Local})
+				created, err := subscriptions.CreateSubscription.Call(ctx, sys, subscriptions.CreateInput{Body: subscriptions.NewSubscription{Request: r, Zone: client.ZoneName(time.Local)}})
 				if err != nil {
 					return err
 				}
+				view := created.Body
 				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("subscription %s delivers to %s while watership serve runs", view.Name, view.Target)
 			})
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -40,10 +41,11 @@ func newSubscriptionsList(from *settings) *cobra.Command {
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				list, err := sys.Subscriptions(ctx)
+				found, err := subscriptions.ListSubscriptions.Call(ctx, sys, struct{}{})
 				if err != nil {
 					return err
 				}
+				list := found.Body.Subscriptions
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				return writeItems(to.Out, format, list, func() error { return to.subscriptions(list) })
 			})
@@ -53,7 +55,7 @@ func newSubscriptionsList(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) subscriptions(list []subscriptions.View) error {
+func (p printer) subscriptions(list []subscriptions.Subscription) error {
 	if len(list) == 0 {
 		return p.printf("there are no subscriptions")
 	}
@@ -69,14 +71,14 @@ func (p printer) subscriptions(list []subscriptions.View) error {
 	return t.Flush()
 }
 
-func lagText(v subscriptions.View) string {
+func lagText(v subscriptions.Subscription) string {
 	if v.CaughtUp {
 		return "none"
 	}
 	return wording.Duration((time.Duration(v.LagSeconds) * time.Second))
 }
 
-func problemText(v subscriptions.View) string {
+func problemText(v subscriptions.Subscription) string {
 	if v.Reason != "" {
 		return v.Reason
 	}
@@ -92,14 +94,14 @@ func newSubscriptionsShow(from *settings) *cobra.Command {
 		Args:    exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				v, err := sys.Subscription(ctx, args[0])
+				found, err := subscriptions.GetSubscription.Call(ctx, sys, subscriptions.NameInput{Name: args[0]})
 				if err != nil {
 					return err
 				}
 				if format.name == "json" {
-					return terminal.WriteIndentedJSON(cmd.OutOrStdout(), v)
+					return terminal.WriteIndentedJSON(cmd.OutOrStdout(), found.Body)
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.subscription(v)
+				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.subscription(found.Body)
 			})
 		},
 	}
@@ -107,7 +109,7 @@ func newSubscriptionsShow(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) subscription(v subscriptions.View) error {
+func (p printer) subscription(v subscriptions.Subscription) error {
 	line := func(name, text string) string {
 		if text == "" {
 			return ""
@@ -139,7 +141,9 @@ func newSubscriptionsPause(from *settings) *cobra.Command {
 			if strings.TrimSpace(reason) == "" {
 				return usagef("--reason is required")
 			}
-			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: subscriptions.Pause, Reason: reason}, "paused")
+			in := subscriptions.PauseInput{NameInput: subscriptions.NameInput{Name: args[0]}}
+			in.Body.Reason = reason
+			return changeSubscription(cmd, from, args[0], subscriptions.PauseSubscription, in, "paused")
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
@@ -157,11 +161,11 @@ stops again: --skip-removed continues without them.`,
 		Example: "  watership subscriptions resume billing\n  watership subscriptions resume billing --skip-removed",
 		Args:    exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			action := subscriptions.Resume
+			resume := subscriptions.ResumeSubscription
 			if skipRemoved {
-				action = subscriptions.SkipRemoved
+				resume = subscriptions.SkipRemoved
 			}
-			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: action}, "resumed")
+			return changeSubscription(cmd, from, args[0], resume, subscriptions.ActInput{NameInput: subscriptions.NameInput{Name: args[0]}}, "resumed")
 		},
 	}
 	cmd.Flags().BoolVar(&skipRemoved, "skip-removed", false, "continue without the events that retention has removed")
@@ -175,7 +179,7 @@ func newSubscriptionsDelete(from *settings) *cobra.Command {
 		Example: "  watership subscriptions delete billing",
 		Args:    exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: subscriptions.Delete}, "deleted")
+			return changeSubscription(cmd, from, args[0], subscriptions.DeleteSubscription, subscriptions.ActInput{NameInput: subscriptions.NameInput{Name: args[0]}}, "deleted")
 		},
 	}
 }
@@ -194,14 +198,16 @@ subscriptions show' prints it continues with the next event.`,
 			if err != nil {
 				return err
 			}
-			return changeSubscription(cmd, from, args[0], subscriptions.Change{Action: subscriptions.Rewind, To: to}, "rewound")
+			in := subscriptions.RewindInput{NameInput: subscriptions.NameInput{Name: args[0]}}
+			in.Body.To = to
+			return changeSubscription(cmd, from, args[0], subscriptions.RewindSubscription, in, "rewound")
 		},
 	}
 }
 
-func changeSubscription(cmd *cobra.Command, from *settings, name string, change subscriptions.Change, done string) error {
+func changeSubscription[I, O any](cmd *cobra.Command, from *settings, name string, change operation.Declared[I, O], in I, done string) error {
 	return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-		if _, err := sys.ChangeSubscription(ctx, name, change, subscriptions.Caller{Name: operator(), Zone: time.Local}); err != nil {
+		if _, err := change.Call(ctx, sys, in); err != nil {
 			return err
 		}
 		return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("subscription %s is %s", terminal.Cell(name, 100), done)
@@ -228,20 +234,25 @@ positions, or all. The messages themselves stay in the store: see them with
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				named := subscriptions.NameInput{Name: args[0]}
 				if again || drop {
-					n, err := sys.ChangeParked(ctx, args[0], drop, args[1:], subscriptions.Caller{Name: operator()})
+					change, text := subscriptions.RetryParked, "%s will be delivered again"
+					if drop {
+						change, text = subscriptions.DropParked, "dropped %s"
+					}
+					in := subscriptions.PositionsInput{NameInput: named}
+					in.Body.Positions = args[1:]
+					changed, err := change.Call(ctx, sys, in)
 					if err != nil {
 						return err
 					}
-					if drop {
-						return to.printf("dropped %s", wording.Plural(n, "message"))
-					}
-					return to.printf("%s will be delivered again", wording.Plural(n, "message"))
+					return to.printf(text, wording.Plural(changed.Body.Changed, "message"))
 				}
-				list, err := sys.ParkedMessages(ctx, args[0])
+				found, err := subscriptions.ListParked.Call(ctx, sys, named)
 				if err != nil {
 					return err
 				}
+				list := found.Body.Parked
 				return writeItems(to.Out, format, list, func() error { return to.parked(list) })
 			})
 		},
@@ -252,7 +263,7 @@ positions, or all. The messages themselves stay in the store: see them with
 	return cmd
 }
 
-func (p printer) parked(list []subscriptions.Parked) error {
+func (p printer) parked(list []subscriptions.ParkedMessage) error {
 	if len(list) == 0 {
 		return p.printf("nothing is parked")
 	}

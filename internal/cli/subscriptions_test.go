@@ -44,7 +44,7 @@ func TestSubscriptionCommands(t *testing.T) {
 		if d.MessageId != name || d.Headers["watership-subscription"] != name || d.RoutingKey != "order.created" {
 			t.Errorf("%s with %v", d.MessageId, d.Headers)
 		}
-		var shown subscriptions.View
+		var shown subscriptions.Subscription
 		rabbittest.Eventually(t, "it has caught up", func() bool {
 			if err := json.Unmarshal([]byte(run(exitOK, "subscriptions", "show", name, "-o", "json").out), &shown); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // alertsPage is the data of the page of alerts.
 type alertsPage struct {
 	Wait    string
-	Alerts  *frame.Part[alerts.View]
+	Alerts  *frame.Part[alerts.Alerts]
 	Key     string // of the next test
 	Answers []alerts.Answer
 	Refused *problem.Problem // of a test

@@ -22,7 +22,7 @@ import (
 type overview struct {
 	Filter   frame.Filter
 	Wait     string // link to the page with all of its parts
-	Alerts   *frame.Part[alerts.View]
+	Alerts   *frame.Part[alerts.Alerts]
 	Events   *frame.Part[statuspage.Histogram]
 	Failures *frame.Part[statuspage.OpenFailures]
 	Server   *frame.Part[statuspage.Server]
@@ -73,10 +73,10 @@ func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter) (statuspag
 	return statuspage.NewHistogram(counts, f.URL()), err
 }
 
-func (c *Console) alerts(ctx context.Context) (alerts.View, error) {
+func (c *Console) alerts(ctx context.Context) (alerts.Alerts, error) {
 	var v alerts.Alerts
 	err := c.client.Get(ctx, "/alerts", nil, &v)
-	return alerts.View(v), err
+	return alerts.Alerts(v), err
 }
 
 func (c *Console) openFailures(ctx context.Context) (statuspage.OpenFailures, error) {

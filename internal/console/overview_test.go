@@ -52,7 +52,7 @@ func TestOverviewOfAlerts(t *testing.T) {
 	if page := s.get(t, whole("/")); !strings.Contains(page.text, `id="alerts"`) || strings.Contains(page.text, "Alerts</a></h2>") {
 		t.Errorf("the overview without alerts: %s", page.text)
 	}
-	var v alerts.View
+	var v alerts.Alerts
 	until(t, func() bool {
 		v, _ = alerts.Service{System: s.System}.List(t.Context())
 		return len(v.Rules) == 1 && v.Rules[0].Evaluated != nil // failures from now on are new

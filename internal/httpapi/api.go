@@ -68,16 +68,29 @@ func New(sys *system.System, s *server.Server) *API {
 	api.registerFailures()
 	api.registerWaiting()
 	api.registerReplays()
-	routes.Register(api.operations, routes.Service{System: sys, Handlers: api.handlers})
 	api.registerReload()
 	api.registerDoctor()
-	subscriptions.Register(api.operations, sys)
-	alerts.Register(api.operations, sys)
-	adoptions.Register(api.operations, api.adoptions)
-	failures.Register(api.operations, sys)
+	implement(api.operations, sys, api.handlers)
+	adoptions.Implement(api.operations, api.adoptions)
 	api.registerVersion()
 	api.document = api.describe()
 	return api
+}
+
+// Local returns the operations of a System for calls in this process, without an API.
+func Local(sys *system.System) *operation.Set {
+	set := operation.NewLocal()
+	implement(set, sys, func() pipeline.Config { return routes.Handlers(sys) })
+	adoptions.Implement(set, adoptions.NewRunner(sys))
+	return set
+}
+
+// implement adds the operations of all subjects to a set.
+func implement(set *operation.Set, sys *system.System, handlers func() pipeline.Config) {
+	routes.Implement(set, routes.Service{System: sys, Handlers: handlers})
+	subscriptions.Implement(set, sys)
+	alerts.Implement(set, sys)
+	failures.Register(set, sys)
 }
 
 // handlers returns the handlers of the server.

@@ -1,5 +1,6 @@
-// Package operation declares operations of the HTTP API: each with the role that it needs, and
-// with bounds.
+// Package operation declares what operators do: each operation with its request, its response,
+// the role that it needs, and its bounds. The HTTP API serves the operations, and commands and
+// pages call them.
 package operation
 
 import (
@@ -18,17 +19,22 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// Set has the operations of an API.
+// Set has the functions of operations.
 type Set struct {
-	huma       huma.API
+	huma       huma.API // nil: the functions are called in this process alone
 	prefix     string
 	operations map[string]*Operation // by pattern
+	functions  map[string]function   // by the ID of the operation
 }
 
-// NewSet returns an empty set, whose operations are below the path prefix.
+// NewSet returns an empty set, whose operations an API serves below the path prefix.
 func NewSet(api huma.API, prefix string) *Set {
-	return &Set{api, prefix, map[string]*Operation{}}
+	return &Set{api, prefix, map[string]*Operation{}, map[string]function{}}
 }
+
+// NewLocal returns an empty set, whose operations are called in this process. Nothing of an API
+// is built for them, which takes longer than most commands.
+func NewLocal() *Set { return NewSet(nil, "") }
 
 // Find returns the operation of a pattern of http.ServeMux.
 func (s *Set) Find(pattern string) (*Operation, bool) {
@@ -75,9 +81,9 @@ func (op *Operation) BodyLimit() int64 {
 	return maxBody
 }
 
-// Register adds an operation. This is the one place that checks roles, and that bounds
-// the time of requests.
-func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
+// serve adds an operation to the API. This is the one place that checks the roles of requests, and
+// that bounds their time.
+func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
 	described := huma.Operation{
 		Method: op.Method, Path: op.Path, OperationID: op.ID, Summary: op.Summary, Description: op.Text, Tags: []string{op.Tag},
 		DefaultStatus: op.Status, MaxBodyBytes: op.BodyLimit(), BodyReadTimeout: -1, // ServeHTTP has read the body

@@ -38,7 +38,7 @@ func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
 		Management:    sys.Management,
 		OpenStore:     func(ctx context.Context) (doctor.Store, error) { return sys.Store(ctx) },
 		Ready:         func(ctx context.Context) (string, error) { return askServer(ctx, settings.HTTP, "/readyz") },
-		Routes:        func(ctx context.Context) ([]routes.State, error) { return service.States(ctx, false) },
+		Routes:        func(ctx context.Context) ([]routes.RouteState, error) { return service.States(ctx, false) },
 		Subscriptions: sys.Subscriptions,
 	}
 }

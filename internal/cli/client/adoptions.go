@@ -9,15 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
-	"github.com/watershipmq/watership/internal/operation"
 )
-
-// PreviewAdoption returns the failures that an adoption would find first.
-func (c *Client) PreviewAdoption(ctx context.Context, r adoptions.Request) (adoptions.Result, error) {
-	var found adoptions.AdoptionPreview
-	err := c.post(ctx, actTimeout, "/adoptions/preview", "", r, &found)
-	return adoptions.Result(found), err
-}
 
 const (
 	adoptionPoll  = 300 * time.Millisecond
@@ -26,23 +18,23 @@ const (
 
 // Adopt starts an adoption and waits for its end. The end of ctx cancels it.
 func (c *Client) Adopt(ctx context.Context, r adoptions.Request) (adoptions.Result, error) {
-	var a adoptions.Adoption
-	if err := c.post(ctx, actTimeout, "/adoptions", newKey(), r, &a); err != nil {
+	started, err := adoptions.StartAdoption.Call(ctx, c, adoptions.StartInput{Body: adoptions.AdoptionRequest(r)})
+	if err != nil {
 		return adoptions.Result{}, err
 	}
-	path := "/adoptions/" + operation.Segment(a.ID)
-	a, err := c.awaitAdoption(ctx, path, a)
+	named := adoptions.IDInput{ID: started.Body.ID}
+	a, err := c.awaitAdoption(ctx, named, started.Body)
 	if ctx.Err() == nil {
 		return a.Result, err
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	var refused *Error
-	err = c.post(end, cancelTimeout, path+"/cancel", newKey(), struct{}{}, nil)
+	_, err = adoptions.CancelAdoption.Call(end, c, adoptions.CancelInput{IDInput: named})
 	if hasEnded := errors.As(err, &refused) && refused.Status == http.StatusConflict; err != nil && !hasEnded {
 		return a.Result, fmt.Errorf("the adoption may go on in the server, as it was not cancelled: %w", err)
 	}
-	a, err = c.awaitAdoption(end, path, a)
+	a, err = c.awaitAdoption(end, named, a)
 	if a.State == adoptions.Cancelled {
 		err = nil
 	}
@@ -51,16 +43,16 @@ func (c *Client) Adopt(ctx context.Context, r adoptions.Request) (adoptions.Resu
 
 // awaitAdoption reads an adoption until it has ended. Its error says why it ended before its
 // end.
-func (c *Client) awaitAdoption(ctx context.Context, path string, a adoptions.Adoption) (adoptions.Adoption, error) {
+func (c *Client) awaitAdoption(ctx context.Context, named adoptions.IDInput, a adoptions.Adoption) (adoptions.Adoption, error) {
 	for a.State == adoptions.Running {
 		if err := backoff.Sleep(ctx, adoptionPoll); err != nil {
 			return a, err
 		}
-		var next adoptions.Adoption
-		if err := c.get(ctx, readTimeout, path, nil, &next); err != nil {
+		next, err := adoptions.GetAdoption.Call(ctx, c, named)
+		if err != nil {
 			return a, err
 		}
-		a = next
+		a = next.Body
 	}
 	if a.State != adoptions.Done {
 		return a, errors.New(a.Problem)

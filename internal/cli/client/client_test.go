@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -155,11 +156,12 @@ func TestPauseRoute(t *testing.T) {
 		w.Header().Set("Content-Type", kind)
 		fmt.Fprint(w, `{"queue":"orders","paused":true}`)
 	})
-	if err := c.PauseRoute(t.Context(), "orders", "why"); err != nil {
-		t.Error(err)
+	in := routes.PauseInput{Queue: "orders"}
+	if paused, err := routes.PauseRoute.Call(t.Context(), c, in); err != nil || !paused.Body.Paused {
+		t.Errorf("%v, %v", paused, err)
 	}
 	kind = "text/html"
-	if err := c.PauseRoute(t.Context(), "orders", "why"); err == nil || !strings.Contains(err.Error(), "is not the API of Watership") {
+	if _, err := routes.PauseRoute.Call(t.Context(), c, in); err == nil || !strings.Contains(err.Error(), "is not the API of Watership") {
 		t.Errorf("a page is an answer: %v", err)
 	}
 }
@@ -222,14 +224,22 @@ func TestNamesInPaths(t *testing.T) {
 	}
 	c := connected(t, asked.ServeHTTP)
 	for what, ask := range map[string]func(ctx context.Context, name string){
-		"messages":        func(ctx context.Context, name string) { _, _, _ = c.Messages(ctx, name) },
-		"a body":          func(ctx context.Context, name string) { _, _ = c.Body(ctx, name) },
-		"a stream":        func(ctx context.Context, name string) { _, _ = c.Stream(ctx, name, 1) },
-		"an event":        func(ctx context.Context, name string) { _, _ = c.Event(ctx, name) },
-		"a pause":         func(ctx context.Context, name string) { _ = c.PauseRoute(ctx, name, "a reason") },
-		"a route":         func(ctx context.Context, name string) { _, _ = c.PlanRoute(ctx, name, routes.AddRoute) },
-		"a subscription":  func(ctx context.Context, name string) { _, _ = c.Subscription(ctx, name) },
-		"parked messages": func(ctx context.Context, name string) { _, _ = c.ParkedMessages(ctx, name) },
+		"messages": func(ctx context.Context, name string) { _, _, _ = c.Messages(ctx, name) },
+		"a body":   func(ctx context.Context, name string) { _, _ = c.Body(ctx, name) },
+		"a stream": func(ctx context.Context, name string) { _, _ = c.Stream(ctx, name, 1) },
+		"an event": func(ctx context.Context, name string) { _, _ = c.Event(ctx, name) },
+		"a pause": func(ctx context.Context, name string) {
+			_, _ = routes.PauseRoute.Call(ctx, c, routes.PauseInput{Queue: name})
+		},
+		"a route": func(ctx context.Context, name string) {
+			_, _ = routes.AddRoute.Call(ctx, c, routes.PolicyInput{Queue: name})
+		},
+		"a subscription": func(ctx context.Context, name string) {
+			_, _ = subscriptions.GetSubscription.Call(ctx, c, subscriptions.NameInput{Name: name})
+		},
+		"parked messages": func(ctx context.Context, name string) {
+			_, _ = subscriptions.ListParked.Call(ctx, c, subscriptions.NameInput{Name: name})
+		},
 		"a group":         func(ctx context.Context, name string) { _, _ = c.Group(ctx, name) },
 		"a decision":      func(ctx context.Context, name string) { _, _ = c.Triage(ctx, name, failures.Change{}) },
 		"a job":           func(ctx context.Context, name string) { _, _ = c.Job(ctx, name) },

@@ -115,10 +115,6 @@ func (c *Client) refusal(response *http.Response) error {
 
 // problem returns the error of a problem.
 func (c *Client) problem(p problem.Problem) *Error {
-	text := p.Detail
-	for _, mistake := range p.Errors {
-		text += fmt.Sprintf("\n%s: %s", mistake.Location, mistake.Message)
-	}
 	remedy := p.Remedy
 	switch {
 	case p.Status == http.StatusUnauthorized && c.token == "":
@@ -131,9 +127,7 @@ func (c *Client) problem(p problem.Problem) *Error {
 	case p.Status == http.StatusTooManyRequests:
 		remedy = "Send the request again later."
 	}
-	if remedy != "" {
-		text += "\n" + remedy
-	}
+	text := p.Text(remedy)
 	if c.token != "" { // a proxy may repeat the headers of a request
 		text = strings.ReplaceAll(text, c.token, "TOKEN")
 	}

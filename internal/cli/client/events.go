@@ -115,7 +115,7 @@ func (c *Client) Histogram(ctx context.Context, sel eventstore.Selection, field 
 		return eventstore.Aggregation{}, err
 	}
 	query.Set("field", field)
-	query.Set("zone", zoneName(zone))
+	query.Set("zone", ZoneName(zone))
 	setInt(query, "steps", n)
 	return c.values(ctx, "/events/histogram", query)
 }

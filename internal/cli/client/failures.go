@@ -11,7 +11,7 @@ import (
 // Groups returns the groups of the unresolved failures that match a query, the most
 // frequent first; those that are muted only if withMuted is set.
 func (c *Client) Groups(ctx context.Context, node kql.Node, withMuted bool) (failures.Groups, error) {
-	found := failures.Groups{Groups: []*failures.Group{}}
+	found := failures.Groups{Groups: []*failures.FailureGroup{}}
 	values, err := pageOf(node)
 	if withMuted {
 		values.Set("muted", "true")
@@ -22,7 +22,7 @@ func (c *Client) Groups(ctx context.Context, node kql.Node, withMuted bool) (fai
 			break
 		}
 		for _, g := range page.Groups {
-			found.Groups = append(found.Groups, (*failures.Group)(&g))
+			found.Groups = append(found.Groups, (*failures.FailureGroup)(&g))
 		}
 		if found.Muted = page.Muted; page.Cursor == "" {
 			return found, nil

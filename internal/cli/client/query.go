@@ -108,9 +108,9 @@ func objectOf(dsl string) (object map[string]any, err error) {
 	return object, nil
 }
 
-// zoneName returns the name of a zone as the API reads it. time.Local has none: then it is
+// ZoneName returns the name of a zone as the API reads it. time.Local has none: then it is
 // the name in TZ or of the link /etc/localtime, or else the offset of now.
-func zoneName(zone *time.Location) string {
+func ZoneName(zone *time.Location) string {
 	name := zone.String()
 	if zone == time.Local {
 		name = os.Getenv("TZ")

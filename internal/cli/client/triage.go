@@ -10,10 +10,10 @@ import (
 )
 
 // Group returns the group of failures with an id.
-func (c *Client) Group(ctx context.Context, id string) (*failures.Group, error) {
+func (c *Client) Group(ctx context.Context, id string) (*failures.FailureGroup, error) {
 	var g failures.FailureGroup
 	err := c.get(ctx, listTimeout, "/failures/groups/"+operation.Segment(id), nil, &g)
-	return (*failures.Group)(&g), err
+	return (*failures.FailureGroup)(&g), err
 }
 
 // Triage records a decision about a group of failures.
@@ -59,7 +59,7 @@ func (c *Client) resolve(ctx context.Context, wanted Resolve, r failures.Resolve
 }
 
 // FailuresBy returns the unresolved failures that match a query by the values of fields.
-func (c *Client) FailuresBy(ctx context.Context, node kql.Node, fields []string) (by failures.ByFields, err error) {
+func (c *Client) FailuresBy(ctx context.Context, node kql.Node, fields []string) (by failures.FailuresBy, err error) {
 	values, err := pageOf(node)
 	if err != nil {
 		return by, err
@@ -68,5 +68,5 @@ func (c *Client) FailuresBy(ctx context.Context, node kql.Node, fields []string)
 	set(values, "fields", strings.Join(fields, ","))
 	var found failures.FailuresBy
 	err = c.get(ctx, listTimeout, "/failures/by", values, &found)
-	return failures.ByFields(found), err
+	return failures.FailuresBy(found), err
 }

@@ -76,16 +76,16 @@ func (p pages) previewPolicy(r *http.Request) (frame.Response, error) {
 }
 
 func readPolicy(values url.Values) Policy {
-	v := Policy{Queue: strings.TrimSpace(values.Get("queue")), Action: routes.AddRoute, Key: rand.Text()}
-	if values.Get("action") == string(routes.RemoveRoute) {
-		v.Action = routes.RemoveRoute
+	v := Policy{Queue: strings.TrimSpace(values.Get("queue")), Action: routes.Add, Key: rand.Text()}
+	if values.Get("action") == string(routes.Remove) {
+		v.Action = routes.Remove
 	}
 	return v
 }
 
 // Title names the change.
 func (v Policy) Title() string {
-	if v.Action == routes.RemoveRoute {
+	if v.Action == routes.Remove {
 		return "No more retries for " + v.Queue
 	}
 	return "Retries for " + v.Queue

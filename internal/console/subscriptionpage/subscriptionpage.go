@@ -154,7 +154,7 @@ func (p pages) post(r *http.Request, form Form) (int, error) {
 		body["reason"] = form.Reason
 	case string(subscriptions.Rewind):
 		body["to"] = form.To
-	case string(subscriptions.Resume), string(subscriptions.SkipRemoved), string(subscriptions.Delete):
+	case string(subscriptions.Resume), string(subscriptions.ResumeAfterRemoved), string(subscriptions.Delete):
 	case "retry", "drop":
 		var changed subscriptions.ParkedCount
 		err := p.client.Post(r.Context(), path+"/parked/"+action, key, body, &changed)

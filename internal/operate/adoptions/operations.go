@@ -17,24 +17,41 @@ import (
 // previewTimeout bounds the reading of the first messages of a queue.
 const previewTimeout = time.Minute
 
-// Register adds the operations on adoptions, which a Runner runs, to an API.
-func Register(set *operation.Set, r *Runner) {
-	op := func(method, path, id string, role access.Role, summary string) operation.Operation {
-		return operation.Operation{Method: method, Path: "/adoptions" + path, ID: id, Tag: "adoptions", Role: role, Summary: summary}
-	}
-	preview := op(http.MethodPost, "/preview", "previewAdoption", access.Operator, "Read the first messages of an error queue, and return them to it")
-	preview.Text, preview.Timeout = "Up to 1,000 messages. A quorum queue counts a delivery of each.", previewTimeout
-	operation.Register(set, preview, r.previewAdoption)
-	begin := op(http.MethodPost, "", "startAdoption", access.Operator, "Take in the failed messages of another system")
-	begin.Status = http.StatusAccepted
-	begin.Text = "Each message of the error queue becomes a failure of the queue in which it failed. It leaves the error queue once RabbitMQ has confirmed its report; messages of another form stay. " +
-		"A caller with limits names the failed queue. The adoption runs until the messages that are in the queue at its begin are taken in."
-	operation.Register(set, begin, r.startAdoption)
-	operation.Register(set, op(http.MethodGet, "", "listAdoptions", access.Viewer, "List the latest adoptions, the newest first"), r.listAdoptions)
-	operation.Register(set, op(http.MethodGet, "/{id}", "getAdoption", access.Viewer, "Get an adoption with its progress"), r.getAdoption)
-	cancel := op(http.MethodPost, "/{id}/cancel", "cancelAdoption", access.Operator, "Cancel an adoption")
-	cancel.Text = "It stops within seconds. Messages that are not taken in stay in the queue."
-	operation.Register(set, cancel, r.cancelAdoption)
+// The operations on adoptions.
+var (
+	PreviewAdoption = operation.Declare[PreviewInput, PreviewOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/adoptions/preview", ID: "previewAdoption", Tag: "adoptions", Role: access.Operator, Timeout: previewTimeout,
+		Summary: "Read the first messages of an error queue, and return them to it",
+		Text:    "Up to 1,000 messages. A quorum queue counts a delivery of each.",
+	})
+	StartAdoption = operation.Declare[StartInput, AdoptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/adoptions", ID: "startAdoption", Tag: "adoptions", Role: access.Operator, Status: http.StatusAccepted,
+		Summary: "Take in the failed messages of another system",
+		Text: "Each message of the error queue becomes a failure of the queue in which it failed. It leaves the error queue once RabbitMQ has confirmed its report; messages of another form stay. " +
+			"A caller with limits names the failed queue. The adoption runs until the messages that are in the queue at its begin are taken in.",
+	})
+	ListAdoptions = operation.Declare[struct{}, ListOutput](operation.Operation{
+		Method: http.MethodGet, Path: "/adoptions", ID: "listAdoptions", Tag: "adoptions", Role: access.Viewer,
+		Summary: "List the latest adoptions, the newest first",
+	})
+	GetAdoption = operation.Declare[IDInput, AdoptionOutput](operation.Operation{
+		Method: http.MethodGet, Path: "/adoptions/{id}", ID: "getAdoption", Tag: "adoptions", Role: access.Viewer,
+		Summary: "Get an adoption with its progress",
+	})
+	CancelAdoption = operation.Declare[CancelInput, AdoptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/adoptions/{id}/cancel", ID: "cancelAdoption", Tag: "adoptions", Role: access.Operator,
+		Summary: "Cancel an adoption",
+		Text:    "It stops within seconds. Messages that are not taken in stay in the queue.",
+	})
+)
+
+// Implement adds the operations on adoptions, which a Runner runs, to a set.
+func Implement(set *operation.Set, r *Runner) {
+	operation.Implement(set, PreviewAdoption, r.previewAdoption)
+	operation.Implement(set, StartAdoption, r.startAdoption)
+	operation.Implement(set, ListAdoptions, r.listAdoptions)
+	operation.Implement(set, GetAdoption, r.getAdoption)
+	operation.Implement(set, CancelAdoption, r.cancelAdoption)
 }
 
 // Adoptions is a list of adoptions.
@@ -48,20 +65,29 @@ type AdoptionRequest Request
 // AdoptionPreview are the failures that an adoption would find first.
 type AdoptionPreview Result
 
-type (
-	previewInput   struct{ Body AdoptionRequest }
-	previewOutput  struct{ Body AdoptionPreview }
-	adoptionOutput struct{ Body Adoption }
-	listOutput     struct{ Body Adoptions }
-	startInput     struct {
-		operation.IdempotencyKey
-		Body AdoptionRequest
-	}
-	cancelInput struct {
-		operation.IdempotencyKey
-		IDInput
-	}
-)
+// PreviewInput asks for the first failures of an adoption.
+type PreviewInput struct{ Body AdoptionRequest }
+
+// PreviewOutput has the first failures of an adoption.
+type PreviewOutput struct{ Body AdoptionPreview }
+
+// AdoptionOutput has an adoption.
+type AdoptionOutput struct{ Body Adoption }
+
+// ListOutput has the latest adoptions.
+type ListOutput struct{ Body Adoptions }
+
+// StartInput asks for an adoption.
+type StartInput struct {
+	operation.IdempotencyKey
+	Body AdoptionRequest
+}
+
+// CancelInput names an adoption to cancel.
+type CancelInput struct {
+	operation.IdempotencyKey
+	IDInput
+}
 
 // IDInput names an adoption.
 type IDInput struct {
@@ -89,13 +115,13 @@ func describe(ctx context.Context, action string, r Request) error {
 	return nil
 }
 
-func (r *Runner) previewAdoption(ctx context.Context, in *previewInput) (*previewOutput, error) {
+func (r *Runner) previewAdoption(ctx context.Context, in *PreviewInput) (*PreviewOutput, error) {
 	request := Request(in.Body)
 	if err := describe(ctx, "adopt (dry run)", request); err != nil {
 		return nil, err
 	}
 	found, err := r.service.Preview(ctx, request)
-	return &previewOutput{AdoptionPreview(found)}, queueProblem(err)
+	return &PreviewOutput{AdoptionPreview(found)}, queueProblem(err)
 }
 
 // queueProblem returns the problem of a queue that cannot be adopted.
@@ -107,7 +133,7 @@ func queueProblem(err error) error {
 	return err
 }
 
-func (r *Runner) startAdoption(ctx context.Context, in *startInput) (*adoptionOutput, error) {
+func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOutput, error) {
 	request := Request(in.Body)
 	if err := describe(ctx, "adopt", request); err != nil {
 		return nil, err
@@ -141,12 +167,12 @@ func (r *Runner) startAdoption(ctx context.Context, in *startInput) (*adoptionOu
 		_, saveErr := r.records.save(ctx, a, version)
 		return nil, errors.Join(err, saveErr)
 	}
-	return &adoptionOutput{a}, nil
+	return &AdoptionOutput{a}, nil
 }
 
-func (r *Runner) listAdoptions(ctx context.Context, _ *struct{}) (*listOutput, error) {
+func (r *Runner) listAdoptions(ctx context.Context, _ *struct{}) (*ListOutput, error) {
 	list, err := r.records.list(ctx)
-	out, caller := &listOutput{Adoptions{[]Adoption{}}}, access.FromContext(ctx)
+	out, caller := &ListOutput{Adoptions{[]Adoption{}}}, access.FromContext(ctx)
 	for _, a := range list {
 		if mayUse(caller, a.Request) {
 			out.Body.Adoptions = append(out.Body.Adoptions, a.asOf(time.Now()))
@@ -155,9 +181,9 @@ func (r *Runner) listAdoptions(ctx context.Context, _ *struct{}) (*listOutput, e
 	return out, err
 }
 
-func (r *Runner) getAdoption(ctx context.Context, in *IDInput) (*adoptionOutput, error) {
+func (r *Runner) getAdoption(ctx context.Context, in *IDInput) (*AdoptionOutput, error) {
 	a, _, err := r.visible(ctx, in.ID)
-	return &adoptionOutput{a}, err
+	return &AdoptionOutput{a}, err
 }
 
 // visible returns an adoption if the caller may see it.
@@ -169,7 +195,7 @@ func (r *Runner) visible(ctx context.Context, id string) (Adoption, string, erro
 	return a.asOf(time.Now()), version, err
 }
 
-func (r *Runner) cancelAdoption(ctx context.Context, in *cancelInput) (*adoptionOutput, error) {
+func (r *Runner) cancelAdoption(ctx context.Context, in *CancelInput) (*AdoptionOutput, error) {
 	access.Describe(ctx, access.Action{Name: "cancel", Object: "adoption " + in.ID})
 	for {
 		a, version, err := r.visible(ctx, in.ID)
@@ -177,14 +203,14 @@ func (r *Runner) cancelAdoption(ctx context.Context, in *cancelInput) (*adoption
 		case err != nil:
 			return nil, err
 		case a.State == Cancelled, a.State == Running && a.CancelledBy != "":
-			return &adoptionOutput{a}, nil
+			return &AdoptionOutput{a}, nil
 		case a.State != Running:
 			return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("adoption %s is %s: there is nothing left to cancel", a.ID, a.State)}
 		}
 		a.CancelledBy = access.FromContext(ctx).Name
 		saved, err := r.records.save(ctx, a, version)
 		if err != nil || saved != "" {
-			return &adoptionOutput{a}, err
+			return &AdoptionOutput{a}, err
 		}
 		// The run has saved its progress since.
 	}

@@ -94,7 +94,7 @@ func (s site) keep(t *testing.T, id string, state State, r AdoptionRequest) {
 
 func TestAPreviewTakesNothing(t *testing.T) {
 	s := newSite(t, 3)
-	out, err := s.previewAdoption(as(t), &previewInput{request(0)})
+	out, err := s.previewAdoption(as(t), &PreviewInput{request(0)})
 	if err != nil || out.Body.Failures != 3 || len(out.Body.Groups) != 1 || out.Body.Groups[0].Queue != "orders" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -104,11 +104,11 @@ func TestAPreviewTakesNothing(t *testing.T) {
 func TestAnAdoptionTakesWhatIsThere(t *testing.T) {
 	s := newSite(t, 3)
 	s.run(t)
-	begun, err := s.startAdoption(as(t), &startInput{Body: request(0)})
+	begun, err := s.startAdoption(as(t), &StartInput{Body: request(0)})
 	if err != nil || begun.Body.State != Running || begun.Body.Total != 3 || begun.Body.Operator != "ann" {
 		t.Fatalf("%+v, %v", begun, err)
 	}
-	var got *adoptionOutput
+	var got *AdoptionOutput
 	rabbittest.Eventually(t, "the adoption ends", func() bool {
 		got, err = s.getAdoption(as(t), &IDInput{begun.Body.ID})
 		return err != nil || got.Body.State != Running
@@ -124,7 +124,7 @@ func TestAnAdoptionTakesWhatIsThere(t *testing.T) {
 func TestAnAdoptionHasALimit(t *testing.T) {
 	s := newSite(t, 3)
 	s.run(t)
-	begun, err := s.startAdoption(as(t), &startInput{Body: request(2)})
+	begun, err := s.startAdoption(as(t), &StartInput{Body: request(2)})
 	if err != nil || begun.Body.Total != 2 {
 		t.Fatalf("%+v, %v", begun, err)
 	}
@@ -150,15 +150,15 @@ func TestCallersThatMayNotAdopt(t *testing.T) {
 		"the failed queue":     {[]string{"errors"}, request(0), "may not use the queue orders"},
 		"any queue that fails": {[]string{"errors", "orders"}, unnamed, "may not use all queues"},
 	} {
-		_, err := s.startAdoption(as(t, test.queues...), &startInput{Body: test.request})
+		_, err := s.startAdoption(as(t, test.queues...), &StartInput{Body: test.request})
 		wantStatus(t, err, http.StatusForbidden, test.want)
-		_, err = s.previewAdoption(as(t, test.queues...), &previewInput{test.request})
+		_, err = s.previewAdoption(as(t, test.queues...), &PreviewInput{test.request})
 		wantStatus(t, err, http.StatusForbidden, test.want)
 		if list, err := s.records.list(t.Context()); err != nil || len(list) != 0 {
 			t.Errorf("%s: %+v, %v", name, list, err)
 		}
 	}
-	if _, err := s.previewAdoption(as(t, "errors", "orders"), &previewInput{request(0)}); err != nil {
+	if _, err := s.previewAdoption(as(t, "errors", "orders"), &PreviewInput{request(0)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -167,9 +167,9 @@ func TestQueuesThatCannotBeAdopted(t *testing.T) {
 	s := newSite(t, 0)
 	missing := request(0)
 	missing.Queue = "nowhere"
-	_, err := s.startAdoption(as(t), &startInput{Body: missing})
+	_, err := s.startAdoption(as(t), &StartInput{Body: missing})
 	wantStatus(t, err, http.StatusConflict, "nowhere")
-	_, err = s.previewAdoption(as(t), &previewInput{missing})
+	_, err = s.previewAdoption(as(t), &PreviewInput{missing})
 	wantStatus(t, err, http.StatusConflict, "nowhere")
 }
 
@@ -177,7 +177,7 @@ func TestAnUnknownFormatIsAMistake(t *testing.T) {
 	s := newSite(t, 0)
 	unknown := request(0)
 	unknown.Format = "telegram"
-	_, err := s.previewAdoption(as(t), &previewInput{unknown})
+	_, err := s.previewAdoption(as(t), &PreviewInput{unknown})
 	var input system.InputError
 	if !errors.As(err, &input) || !strings.Contains(err.Error(), "telegram") {
 		t.Errorf("%v", err)
@@ -207,7 +207,7 @@ func TestCallersSeeTheAdoptionsOfTheirQueues(t *testing.T) {
 	}
 	_, err := s.getAdoption(as(t, "errors", "mail"), &IDInput{"orders"})
 	wantStatus(t, err, http.StatusNotFound, "there is no adoption orders")
-	_, err = s.cancelAdoption(as(t, "errors", "mail"), &cancelInput{IDInput: IDInput{"orders"}})
+	_, err = s.cancelAdoption(as(t, "errors", "mail"), &CancelInput{IDInput: IDInput{"orders"}})
 	wantStatus(t, err, http.StatusNotFound, "there is no adoption orders")
 }
 
@@ -218,7 +218,7 @@ func TestCancel(t *testing.T) {
 		done  bool
 	}{"running": {Running, true}, "cancelled": {Cancelled, true}, "done": {Done, false}, "failed": {Failed, false}} {
 		s.keep(t, id, test.state, request(0))
-		out, err := s.cancelAdoption(as(t), &cancelInput{IDInput: IDInput{id}})
+		out, err := s.cancelAdoption(as(t), &CancelInput{IDInput: IDInput{id}})
 		if !test.done {
 			wantStatus(t, err, http.StatusConflict, "adoption "+id+" is "+id+": there is nothing left to cancel")
 		} else if err != nil || id == "running" && out.Body.CancelledBy != "ann" {
@@ -233,7 +233,7 @@ func TestCancelTwice(t *testing.T) {
 	s.keep(t, "a", Running, request(0))
 	for _, name := range []string{"ann", "bob"} {
 		ctx := access.NewContext(t.Context(), access.Identity{Name: name, Role: access.Operator})
-		if out, err := s.cancelAdoption(ctx, &cancelInput{IDInput: IDInput{"a"}}); err != nil || out.Body.CancelledBy != "ann" {
+		if out, err := s.cancelAdoption(ctx, &CancelInput{IDInput: IDInput{"a"}}); err != nil || out.Body.CancelledBy != "ann" {
 			t.Errorf("%+v, %v", out, err)
 		}
 	}

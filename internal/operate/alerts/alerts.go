@@ -39,8 +39,8 @@ type Server interface {
 	Diagnose(ctx context.Context) []doctor.Finding
 }
 
-// View is the state of the alerts of a source.
-type View struct {
+// Alerts is the state of the alerts of a source.
+type Alerts struct {
 	Alerts    []notice.Item `json:"alerts" nullable:"false"`
 	Rules     []Rule        `json:"rules" nullable:"false"`
 	Receivers []Receiver    `json:"receivers" nullable:"false"`
@@ -65,8 +65,8 @@ type Receiver struct {
 }
 
 // List returns the alerts that fire or are pending, as the store has them.
-func (s Service) List(ctx context.Context) (View, error) {
-	v := View{Alerts: []notice.Item{}, Rules: []Rule{}, Receivers: []Receiver{}}
+func (s Service) List(ctx context.Context) (Alerts, error) {
+	v := Alerts{Alerts: []notice.Item{}, Rules: []Rule{}, Receivers: []Receiver{}}
 	source, err := s.System.Source(ctx)
 	if err != nil {
 		return v, err
@@ -282,7 +282,7 @@ func (s Service) system(ctx context.Context, server Server) (rule.System, error)
 	return rule.System{
 		Source: source, Topology: s.System.Topology(), Store: store, Diagnose: server.Diagnose, Waiting: s.waiting, Console: s.console(),
 		Failures: func(ctx context.Context) (history.Failures, error) { return failures.Unresolved(ctx, s.System) },
-		Routes:   func(ctx context.Context) ([]routes.State, error) { return service.States(ctx, false) },
+		Routes:   func(ctx context.Context) ([]routes.RouteState, error) { return service.States(ctx, false) },
 	}, err
 }
 

@@ -156,7 +156,7 @@ func receive(t *testing.T, told <-chan notice.Notice) notice.Notice {
 }
 
 // list returns what the API lists for a viewer who is limited to a queue; "": to none.
-func list(t *testing.T, handler http.Handler, queue string) (v alerts.View) {
+func list(t *testing.T, handler http.Handler, queue string) (v alerts.Alerts) {
 	t.Helper()
 	viewer := access.Identity{Name: "vic", Role: access.Viewer}
 	if queue != "" {

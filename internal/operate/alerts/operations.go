@@ -13,32 +13,36 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 )
 
-// operations are the operations of the HTTP API.
-type operations struct{ Service }
-
 // testTimeout bounds a test, in which each receiver has its own time.
 const testTimeout = 2 * time.Minute
 
-// Register adds the operations on alerts to an API.
-func Register(set *operation.Set, a *system.System) {
-	o := operations{Service{a}}
-	operation.Register(set, operation.Operation{
+// The operations on alerts.
+var (
+	ListAlerts = operation.Declare[struct{}, ListOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/alerts", ID: "listAlerts", Tag: "alerts", Role: access.Viewer,
 		Summary: "List the alerts that fire, with the state of rules and receivers",
 		Text:    "Callers with limits get the alerts of their queues, and no rules and receivers.",
-	}, o.list)
-	operation.Register(set, operation.Operation{
+	})
+	TestAlerts = operation.Declare[TestInput, TestOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/alerts/test", ID: "testAlerts", Tag: "alerts", Role: access.Operator, Timeout: testTimeout,
 		Summary: "Send a notice that is marked as a test to a receiver, or to all",
-	}, o.test)
+	})
+)
+
+// operations are the functions of the operations.
+type operations struct{ Service }
+
+// Implement adds the operations on alerts to a set.
+func Implement(set *operation.Set, sys *system.System) {
+	o := operations{Service{sys}}
+	operation.Implement(set, ListAlerts, o.list)
+	operation.Implement(set, TestAlerts, o.test)
 }
 
-type listOutput struct{ Body Alerts }
+// ListOutput has the state of the alerts.
+type ListOutput struct{ Body Alerts }
 
-// Alerts is the state of the alerts.
-type Alerts View
-
-func (o operations) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) {
 	v, err := o.List(ctx)
 	if err != nil {
 		return nil, err
@@ -50,29 +54,31 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*listOutput, error) 
 			return !is || len(caller.Queues) == 0 || !caller.MayQueue(queue)
 		})
 	}
-	return &listOutput{Alerts(v)}, nil
+	return &ListOutput{v}, nil
 }
 
-type testInput struct {
+// TestInput names a receiver to test.
+type TestInput struct {
 	operation.IdempotencyKey
 	Body struct {
 		Receiver string `json:"receiver,omitempty" maxLength:"100" doc:"Name of the receiver; none: all"`
 	}
 }
 
-type testOutput struct{ Body TestAnswers }
+// TestOutput has the answers of receivers.
+type TestOutput struct{ Body TestAnswers }
 
 // TestAnswers are the answers of receivers to a test.
 type TestAnswers struct {
 	Answers []Answer `json:"answers" nullable:"false"`
 }
 
-func (o operations) test(ctx context.Context, in *testInput) (*testOutput, error) {
+func (o operations) test(ctx context.Context, in *TestInput) (*TestOutput, error) {
 	caller := access.FromContext(ctx)
 	access.Describe(ctx, access.Action{Name: "test alerts", Object: "receiver " + in.Body.Receiver})
 	if caller.Limited() {
 		return nil, problem.Forbidden(caller.Name+" is limited to some queues and exchanges, and receivers are for all", "Ask for a token without limits.")
 	}
 	answers, err := o.Test(ctx, in.Body.Receiver, caller.Name)
-	return &testOutput{TestAnswers{answers}}, err
+	return &TestOutput{TestAnswers{answers}}, err
 }

@@ -38,7 +38,7 @@ type Config struct {
 	Management func() (*rabbit.Management, error)
 	OpenStore  func(ctx context.Context) (Store, error)
 	Ready      func(ctx context.Context) (answer string, err error) // of serve
-	Routes     func(ctx context.Context) ([]routes.State, error)
+	Routes     func(ctx context.Context) ([]routes.RouteState, error)
 
 	Subscriptions func(ctx context.Context) (*subscription.Subscriptions, error)
 }

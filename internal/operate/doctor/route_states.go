@@ -36,7 +36,7 @@ func (d *doctor) checkRouteStates(ctx context.Context) {
 	}
 }
 
-func (d *doctor) reportPaused(route routes.State) {
+func (d *doctor) reportPaused(route routes.RouteState) {
 	remedy := "mend its service: the route resumes by itself when a message succeeds"
 	switch {
 	case route.ByHand:
@@ -49,7 +49,7 @@ func (d *doctor) reportPaused(route routes.State) {
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one
 // by one, and streams, whose consumers AMQP does not count.
-func (d *doctor) reportUnconsumed(route routes.State) {
+func (d *doctor) reportUnconsumed(route routes.RouteState) {
 	if d.queues[route.Queue].Type == stream {
 		return
 	}

@@ -70,32 +70,32 @@ func TestAProcessThatHasJustStarted(t *testing.T) {
 func TestRoutesThatDoNotRun(t *testing.T) {
 	since := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		state          routes.State
+		state          routes.RouteState
 		verdict        Verdict
 		detail, remedy string
 	}{
-		"runs":   {routes.State{Queue: "orders", State: "running"}, OK, "no route is paused", ""},
-		"paused": {routes.State{Queue: "orders", State: "paused", Since: &since, Error: "refused"}, Warning, "the route of queue orders is paused: refused", "it resumes by itself"[3:]},
+		"runs":   {routes.RouteState{Queue: "orders", State: "running"}, OK, "no route is paused", ""},
+		"paused": {routes.RouteState{Queue: "orders", State: "paused", Since: &since, Error: "refused"}, Warning, "the route of queue orders is paused: refused", "it resumes by itself"[3:]},
 		"by hand": {
-			routes.State{Queue: "my orders", State: "paused", ByHand: true}, Warning, "the route of queue my orders is paused by hand", "watership routes resume 'my orders'",
+			routes.RouteState{Queue: "my orders", State: "paused", ByHand: true}, Warning, "the route of queue my orders is paused by hand", "watership routes resume 'my orders'",
 		},
-		"with all": {routes.State{Queue: "orders", State: "paused", WithAll: true}, Warning, "paused with all routes", "watership routes resume --all"},
+		"with all": {routes.RouteState{Queue: "orders", State: "paused", WithAll: true}, Warning, "paused with all routes", "watership routes resume --all"},
 		"no consumer": {
-			routes.State{Queue: "orders", State: "no consumer"}, Warning, "queue orders has no consumer", "run watership serve with the role routes",
+			routes.RouteState{Queue: "orders", State: "no consumer"}, Warning, "queue orders has no consumer", "run watership serve with the role routes",
 		},
 		"no consumer, with messages": {
-			routes.State{Queue: "orders", State: "no consumer", Messages: 2}, Warning, "queue orders has no consumer, and 2 messages in it", "",
+			routes.RouteState{Queue: "orders", State: "no consumer", Messages: 2}, Warning, "queue orders has no consumer, and 2 messages in it", "",
 		},
 		"of another program, with messages": {
-			routes.State{Queue: "theirs", State: "no consumer", Messages: 1}, Warning, "queue theirs has no consumer, and 1 message in it", "start the program that consumes it",
+			routes.RouteState{Queue: "theirs", State: "no consumer", Messages: 1}, Warning, "queue theirs has no consumer, and 1 message in it", "start the program that consumes it",
 		},
 		"foreign in the configuration": {
-			routes.State{Queue: "orders", State: "no consumer", Foreign: true, Messages: 1}, Warning, "queue orders has no consumer", "start the program that consumes it",
+			routes.RouteState{Queue: "orders", State: "no consumer", Foreign: true, Messages: 1}, Warning, "queue orders has no consumer", "start the program that consumes it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, oneRoute)
-			s.Routes = func(context.Context) ([]routes.State, error) { return []routes.State{test.state}, nil }
+			s.Routes = func(context.Context) ([]routes.RouteState, error) { return []routes.RouteState{test.state}, nil }
 			want(t, Run(t.Context(), s.Config), test.verdict, test.detail, test.remedy)
 		})
 	}
@@ -104,7 +104,7 @@ func TestRoutesThatDoNotRun(t *testing.T) {
 func TestQueuesOfOtherProgramsMayBeConsumedNowAndThen(t *testing.T) {
 	for name, queue := range map[string]rabbit.Queue{"empty": {Name: "theirs"}, "a stream": {Name: "theirs", Type: "stream", Messages: 5}} {
 		d := newDoctor(t, settings(t), queue)
-		d.reportUnconsumed(routes.State{Queue: "theirs", Messages: int(queue.Messages)})
+		d.reportUnconsumed(routes.RouteState{Queue: "theirs", Messages: int(queue.Messages)})
 		if len(d.findings) > 0 {
 			t.Errorf("%s: %s", name, text(d.findings))
 		}
@@ -114,7 +114,7 @@ func TestQueuesOfOtherProgramsMayBeConsumedNowAndThen(t *testing.T) {
 func TestAPausedRouteHasItsTime(t *testing.T) {
 	since := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	d := newDoctor(t, settings(t))
-	d.reportPaused(routes.State{Queue: "orders", Since: &since})
+	d.reportPaused(routes.RouteState{Queue: "orders", Since: &since})
 	if got := d.findings[0].Since; got == nil || !got.Equal(since) {
 		t.Errorf("%v", got)
 	}
@@ -122,7 +122,7 @@ func TestAPausedRouteHasItsTime(t *testing.T) {
 
 func TestRoutesThatCannotBeRead(t *testing.T) {
 	s := newSite(t)
-	s.Routes = func(context.Context) ([]routes.State, error) { return nil, errors.New("no routes") }
+	s.Routes = func(context.Context) ([]routes.RouteState, error) { return nil, errors.New("no routes") }
 	list := of("paused", Run(t.Context(), s.Config))
 	want(t, list, Warning, "no routes", "")
 	wantNone(t, list, "no route is paused")

@@ -45,7 +45,7 @@ func newSite(t *testing.T, environ ...string) *site {
 		Management:    sys.Management,
 		OpenStore:     func(ctx context.Context) (Store, error) { return sys.Store(ctx) },
 		Ready:         func(context.Context) (string, error) { return "", nil },
-		Routes:        func(ctx context.Context) ([]routes.State, error) { return service.States(ctx, false) },
+		Routes:        func(ctx context.Context) ([]routes.RouteState, error) { return service.States(ctx, false) },
 		Subscriptions: sys.Subscriptions,
 	}}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// ByFields are unresolved failures by the values of some fields.
-type ByFields struct {
+// FailuresBy are unresolved failures by the values of some fields.
+type FailuresBy struct {
 	Fields []string     `json:"fields" nullable:"false" doc:"Full names of the fields"`
 	Groups []FieldGroup `json:"groups" nullable:"false" doc:"The 1000 with the most failures"`
 
@@ -45,8 +45,8 @@ const (
 
 // ListBy returns the unresolved failures that match a query by the values of fields, the most
 // frequent first.
-func (s Service) ListBy(ctx context.Context, node kql.Node, fields []kql.Field) (ByFields, error) {
-	by := ByFields{Groups: []FieldGroup{}}
+func (s Service) ListBy(ctx context.Context, node kql.Node, fields []kql.Field) (FailuresBy, error) {
+	by := FailuresBy{Groups: []FieldGroup{}}
 	for _, field := range fields {
 		by.Fields = append(by.Fields, field.Name)
 	}

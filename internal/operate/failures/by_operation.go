@@ -15,9 +15,6 @@ type byInput struct {
 
 type byOutput struct{ Body FailuresBy }
 
-// FailuresBy are unresolved failures by the values of fields.
-type FailuresBy ByFields
-
 func (o operations) listBy(ctx context.Context, in *byInput) (*byOutput, error) {
 	fields, err := Fields(o.System, in.Fields)
 	if err != nil {
@@ -38,5 +35,5 @@ func (o operations) listBy(ctx context.Context, in *byInput) (*byOutput, error) 
 	if err == nil && len(by.Groups) == 0 {
 		err = o.System.CheckStore(ctx)
 	}
-	return &byOutput{FailuresBy(by)}, err
+	return &byOutput{by}, err
 }

@@ -68,9 +68,6 @@ type GroupPage struct {
 	Cursor   string         `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
 }
 
-// FailureGroup is a group of unresolved failures.
-type FailureGroup Group
-
 // visible returns a query for the events that the caller may see.
 func visible(ctx context.Context) (kql.Node, error) {
 	return access.FromContext(ctx).Restrict(kql.All{})
@@ -99,7 +96,7 @@ func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error
 		return nil, err
 	}
 	if in.Sort == "last" {
-		slices.SortStableFunc(found.Groups, func(a, b *Group) int { return b.Last.Compare(a.Last) })
+		slices.SortStableFunc(found.Groups, func(a, b *FailureGroup) int { return b.Last.Compare(a.Last) })
 	}
 	page := GroupPage{Groups: []FailureGroup{}, Queues: map[string]int{}, Muted: found.Muted}
 	for _, g := range found.Groups {
@@ -108,7 +105,7 @@ func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error
 	}
 	rest := found.Groups[min(begin, len(found.Groups)):]
 	for _, g := range rest[:min(in.Limit, len(rest))] {
-		page.Groups = append(page.Groups, FailureGroup(*g))
+		page.Groups = append(page.Groups, *g)
 	}
 	if len(rest) > in.Limit {
 		page.Cursor = strconv.Itoa(begin + in.Limit)
@@ -127,11 +124,11 @@ func (o operations) get(ctx context.Context, in *groupInput) (*groupOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	return &groupOutput{FailureGroup(*g)}, nil
+	return &groupOutput{*g}, nil
 }
 
 // find returns a group that the caller may see.
-func (o operations) find(ctx context.Context, id string) (*Group, error) {
+func (o operations) find(ctx context.Context, id string) (*FailureGroup, error) {
 	may, err := visible(ctx)
 	if err != nil {
 		return nil, err

@@ -18,15 +18,15 @@ import (
 // Service does the work for one System.
 type Service struct{ System *system.System }
 
-// Group is a group of unresolved failures, with what operators decided about it.
-type Group struct {
+// FailureGroup is a group of unresolved failures, with what operators decided about it.
+type FailureGroup struct {
 	history.Group
 	State
 }
 
 // Groups are groups of unresolved failures.
 type Groups struct {
-	Groups []*Group
+	Groups []*FailureGroup
 	Muted  int // groups that are left out, since they are muted
 }
 
@@ -39,13 +39,13 @@ func (s Service) List(ctx context.Context, node, visible kql.Node, withMuted boo
 		return Groups{}, err
 	}
 	all, err := failures.Groups(ctx, node)
-	found := Groups{Groups: []*Group{}}
+	found := Groups{Groups: []*FailureGroup{}}
 	for _, g := range all {
 		if !withMuted && states.IsMuted(g.Kind) {
 			found.Muted++
 			continue
 		}
-		found.Groups = append(found.Groups, &Group{*g, states.Of(g.Kind)})
+		found.Groups = append(found.Groups, &FailureGroup{*g, states.Of(g.Kind)})
 	}
 	return found, err
 }
@@ -74,7 +74,7 @@ func (e *NotFoundError) Error() string {
 
 // Find returns the group with an id. It may have no unresolved failures if operators decided
 // about it before.
-func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*Group, error) {
+func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*FailureGroup, error) {
 	groups, err := s.FindAll(ctx, []string{id}, visible)
 	if err != nil {
 		return nil, err
@@ -84,16 +84,16 @@ func (s Service) Find(ctx context.Context, id string, visible kql.Node) (*Group,
 
 // FindAll returns the groups with some ids, as Find does, in their order. It reads the failures
 // once.
-func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([]*Group, error) {
+func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([]*FailureGroup, error) {
 	failures, states, err := s.read(ctx, visible)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]*Group{}
+	found := map[string]*FailureGroup{}
 	var decided kql.Or // the kinds among the ids that operators decided about
 	for kind, state := range states {
 		if id := kind.ID(); slices.Contains(ids, id) {
-			found[id] = &Group{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}
+			found[id] = &FailureGroup{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}
 			decided = append(decided, kind.Query())
 		}
 	}
@@ -106,9 +106,9 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 		return nil, err
 	}
 	for _, g := range open {
-		found[g.ID] = &Group{*g, states.Of(g.Kind)}
+		found[g.ID] = &FailureGroup{*g, states.Of(g.Kind)}
 	}
-	groups := make([]*Group, len(ids))
+	groups := make([]*FailureGroup, len(ids))
 	for i, id := range ids {
 		if groups[i] = found[id]; groups[i] == nil {
 			return nil, &NotFoundError{id}
@@ -126,7 +126,7 @@ type GroupDecided struct {
 // Decide records a change of a group, and waits until the store has its event. After ten
 // seconds it is missing: probably no server stores events. A change that makes no difference is
 // not recorded.
-func (s Service) Decide(ctx context.Context, g *Group, change Change, operator string) (GroupDecided, error) {
+func (s Service) Decide(ctx context.Context, g *FailureGroup, change Change, operator string) (GroupDecided, error) {
 	if err := change.Check(time.Now()); err != nil {
 		return GroupDecided{}, system.InputError{Err: err}
 	}

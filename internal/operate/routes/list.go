@@ -16,8 +16,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// State is the state of a route and its queue.
-type State struct {
+// RouteState is the state of a route and its queue.
+type RouteState struct {
 	Queue     string     `json:"queue"`
 	State     string     `json:"state" doc:"running, paused, no consumer or no queue"`
 	Messages  int        `json:"messages" doc:"Messages that are ready"`
@@ -52,7 +52,7 @@ type Config struct {
 // List returns the states of the configured routes, then of other queues: those that are bound
 // as the queues of routes are, that have the policy of package queuepolicy, or that are paused.
 // An error of the store leaves the states as RabbitMQ has them.
-func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
+func (cfg Config) List(ctx context.Context, recent bool) ([]RouteState, error) {
 	paused, problem := cfg.Paused(ctx)
 	answers := cfg.askManagement(ctx)
 	known := map[string]*pipeline.Route{}
@@ -69,7 +69,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 	}
 	now := time.Now().Truncate(time.Minute)
 	all, allPaused := held[pause.All]
-	var states []State
+	var states []RouteState
 	for _, queue := range queues {
 		state, err := cfg.queueState(ctx, queue, answers)
 		if err != nil {
@@ -104,7 +104,7 @@ func (cfg Config) List(ctx context.Context, recent bool) ([]State, error) {
 }
 
 // pausedBy sets the state of a route that an operator has paused, from its event.
-func (s *State) pausedBy(e schemas.Event) {
+func (s *RouteState) pausedBy(e schemas.Event) {
 	s.State, s.Since, s.Error = "paused", nil, e.Failure.Message
 	if !e.Time.IsZero() {
 		s.Since = &e.Time
@@ -113,7 +113,7 @@ func (s *State) pausedBy(e schemas.Event) {
 
 // PauseText says why a paused route is paused. Since has the time, which each face shows in the
 // zone of its reader.
-func (s State) PauseText() string {
+func (s RouteState) PauseText() string {
 	text := "the route of queue " + s.Queue + " is paused"
 	switch {
 	case s.ByHand:
@@ -144,15 +144,15 @@ func (cfg Config) queues(others []string) []string {
 
 // queueState asks the queue. If its leader may be silent, the counts come from the
 // management API, which are some seconds old.
-func (cfg Config) queueState(ctx context.Context, queue string, answers management) (State, error) {
+func (cfg Config) queueState(ctx context.Context, queue string, answers management) (RouteState, error) {
 	answer, found, err := cfg.Connection.QueueState(ctx, queue)
 	if err == nil && !found {
-		return State{Queue: queue, State: "no queue"}, nil
+		return RouteState{Queue: queue, State: "no queue"}, nil
 	}
 	if counted, known := answers.queues[queue]; answer.Uncertain && known {
 		answer.Messages, answer.Consumers = int(counted.Ready), counted.Consumers
 	}
-	state := State{Queue: queue, State: "running", Messages: answer.Messages, Consumers: answer.Consumers}
+	state := RouteState{Queue: queue, State: "running", Messages: answer.Messages, Consumers: answer.Consumers}
 	if answer.Consumers == 0 {
 		state.State = "no consumer"
 	}

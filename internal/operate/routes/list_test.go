@@ -214,7 +214,7 @@ func TestStatesNeedABroker(t *testing.T) {
 }
 
 func TestWhyARouteIsPaused(t *testing.T) {
-	for want, state := range map[string]State{
+	for want, state := range map[string]RouteState{
 		"the route of queue orders is paused: refused":                 {Error: "refused"},
 		"the route of queue orders is paused by hand: night (ann)":     {ByHand: true, Error: "night (ann)"},
 		"the route of queue orders is paused with all routes: upgrade": {WithAll: true, Error: "upgrade"},

@@ -18,46 +18,59 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 )
 
-// operations are the operations of the HTTP API.
-type operations struct{ service Service }
-
-// Register adds the operations on routes to an API.
-func Register(set *operation.Set, service Service) {
-	o := operations{service}
-	operation.Register(set, operation.Operation{
+// The operations on routes.
+var (
+	ListRoutes = operation.Declare[RoutesInput, RoutesOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/routes", ID: "listRoutes", Tag: "system", Role: access.Viewer,
 		Summary: "List routes, their queue lengths and which are paused",
 		Text:    "The routes of the server's configuration, then those of other processes, which RabbitMQ's management API shows.",
-	}, o.listRoutes)
-	operation.Register(set, operation.Operation{
+	})
+	PauseRoute = operation.Declare[PauseInput, PauseOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/pause", ID: "pauseRoute", Tag: "system", Role: access.Operator,
 		Summary: "Pause a route in every process",
 		Text:    "Handlers finish their messages, and take no more within seconds. The route stays paused over restarts, until it is resumed.",
-	}, o.pauseRoute)
-	operation.Register(set, operation.Operation{
+	})
+	ResumeRoute = operation.Declare[ResumeRouteInput, ResumeOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/resume", ID: "resumeRoute", Tag: "system", Role: access.Operator,
 		Summary: "Resume a route that an operator has paused",
-	}, o.resumeRoute)
-	operation.Register(set, operation.Operation{
+	})
+	PauseAllRoutes = operation.Declare[PauseAllInput, PauseAllOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/routes/pause", ID: "pauseAllRoutes", Tag: "system", Role: access.Operator,
 		Summary: "Pause all routes in every process",
 		Text:    "As for one route, also for routes that are added later. It is for callers without limits.",
-	}, o.pauseAll)
-	operation.Register(set, operation.Operation{
+	})
+	ResumeAllRoutes = operation.Declare[ResumeAllInput, ResumeAllOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/routes/resume", ID: "resumeAllRoutes", Tag: "system", Role: access.Operator,
 		Summary: "Resume all routes after a pause of all",
 		Text:    "Routes that are paused themselves stay so.",
-	}, o.resumeAll)
-	operation.Register(set, operation.Operation{
+	})
+	ListQueues = operation.Declare[QueuesInput, QueuesOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/queues", ID: "listQueues", Tag: "system", Role: access.Viewer,
 		Summary: "List the queues of the virtual host with their numbers",
-	}, o.listQueues)
-	o.registerPolicies(set)
+	})
+)
+
+// operations are the functions of the operations.
+type operations struct{ service Service }
+
+// Implement adds the operations on routes to a set.
+func Implement(set *operation.Set, service Service) {
+	o := operations{service}
+	operation.Implement(set, ListRoutes, o.listRoutes)
+	operation.Implement(set, PauseRoute, o.pauseRoute)
+	operation.Implement(set, ResumeRoute, o.resumeRoute)
+	operation.Implement(set, PauseAllRoutes, o.pauseAll)
+	operation.Implement(set, ResumeAllRoutes, o.resumeAll)
+	operation.Implement(set, ListQueues, o.listQueues)
+	operation.Implement(set, AddRoute, o.addRoute)
+	operation.Implement(set, RemoveRoute, o.removeRoute)
 }
 
-type routesOutput struct{ Body Routes }
+// RoutesOutput has the routes.
+type RoutesOutput struct{ Body Routes }
 
-type routesInput struct {
+// RoutesInput asks for the routes.
+type RoutesInput struct {
 	Recent bool `query:"recent" doc:"Tell how the latest messages of each route fared"`
 }
 
@@ -67,12 +80,9 @@ type Routes struct {
 	Problem string       `json:"problem,omitempty" doc:"Why the store does not tell which routes are paused, and how their messages fared"`
 }
 
-// RouteState is the state of a route and its queue.
-type RouteState State
-
-func (o operations) listRoutes(ctx context.Context, in *routesInput) (*routesOutput, error) {
+func (o operations) listRoutes(ctx context.Context, in *RoutesInput) (*RoutesOutput, error) {
 	states, err := o.service.States(ctx, in.Recent)
-	out := &routesOutput{Routes{Routes: []RouteState{}}}
+	out := &RoutesOutput{Routes{Routes: []RouteState{}}}
 	var away *eventstore.Error
 	if err != nil && (states == nil || !errors.As(err, &away)) {
 		return nil, err
@@ -82,44 +92,49 @@ func (o operations) listRoutes(ctx context.Context, in *routesInput) (*routesOut
 	caller := access.FromContext(ctx)
 	for _, state := range states {
 		if caller.MayQueue(state.Queue) {
-			out.Body.Routes = append(out.Body.Routes, RouteState(state))
+			out.Body.Routes = append(out.Body.Routes, state)
 		}
 	}
 	return out, nil
 }
 
-type pauseInput struct {
+// PauseInput names a route to pause.
+type PauseInput struct {
 	Queue string `path:"queue" maxLength:"255" doc:"Queue of the route"`
-	pauseAllInput
+	PauseAllInput
 }
 
-type pauseAllInput struct {
+// PauseAllInput has the reason to pause all routes.
+type PauseAllInput struct {
 	operation.IdempotencyKey
 	Body struct {
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why it is paused"`
 	}
 }
 
-type resumeRouteInput struct {
+// ResumeRouteInput names a route to resume.
+type ResumeRouteInput struct {
 	Queue string `path:"queue" maxLength:"255" doc:"Queue of the route"`
-	resumeAllInput
+	ResumeAllInput
 }
 
-type resumeAllInput struct {
+// ResumeAllInput has the reason to resume all routes.
+type ResumeAllInput struct {
 	operation.IdempotencyKey
 	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is resumed"`
 	}
 }
 
-func (in *resumeAllInput) reason() string {
+func (in *ResumeAllInput) reason() string {
 	if in.Body == nil {
 		return ""
 	}
 	return in.Body.Reason
 }
 
-type pauseOutput struct{ Body PausedRoute }
+// PauseOutput has the paused route.
+type PauseOutput struct{ Body PausedRoute }
 
 // PausedRoute is a route that was paused.
 type PausedRoute struct {
@@ -127,15 +142,16 @@ type PausedRoute struct {
 	Paused bool   `json:"paused" doc:"An operator has paused it"`
 }
 
-func (o operations) pauseRoute(ctx context.Context, in *pauseInput) (*pauseOutput, error) {
+func (o operations) pauseRoute(ctx context.Context, in *PauseInput) (*PauseOutput, error) {
 	decision, err := decisionAbout(ctx, "pause", in.Queue, in.Body.Reason)
 	if err == nil {
 		err = o.service.Pause(ctx, in.Queue, decision)
 	}
-	return &pauseOutput{PausedRoute{in.Queue, true}}, err
+	return &PauseOutput{PausedRoute{in.Queue, true}}, err
 }
 
-type resumeOutput struct{ Body ResumedRoute }
+// ResumeOutput has the resumed route.
+type ResumeOutput struct{ Body ResumedRoute }
 
 // ResumedRoute is a route that was resumed.
 type ResumedRoute struct {
@@ -143,34 +159,36 @@ type ResumedRoute struct {
 	Resumed
 }
 
-func (o operations) resumeRoute(ctx context.Context, in *resumeRouteInput) (*resumeOutput, error) {
+func (o operations) resumeRoute(ctx context.Context, in *ResumeRouteInput) (*ResumeOutput, error) {
 	decision, err := decisionAbout(ctx, "resume", in.Queue, in.reason())
-	out := &resumeOutput{ResumedRoute{Queue: in.Queue}}
+	out := &ResumeOutput{ResumedRoute{Queue: in.Queue}}
 	if err == nil {
 		out.Body.Resumed, err = o.service.Resume(ctx, in.Queue, decision)
 	}
 	return out, err
 }
 
-type pauseAllOutput struct{ Body PausedRoutes }
+// PauseAllOutput says that all routes are paused.
+type PauseAllOutput struct{ Body PausedRoutes }
 
 // PausedRoutes are all routes, which were paused.
 type PausedRoutes struct {
 	Paused bool `json:"paused" doc:"An operator has paused all routes"`
 }
 
-func (o operations) pauseAll(ctx context.Context, in *pauseAllInput) (*pauseAllOutput, error) {
+func (o operations) pauseAll(ctx context.Context, in *PauseAllInput) (*PauseAllOutput, error) {
 	decision, err := decisionAboutAll(ctx, "pause", in.Body.Reason)
 	if err == nil {
 		err = o.service.PauseAll(ctx, decision)
 	}
-	return &pauseAllOutput{PausedRoutes{true}}, err
+	return &PauseAllOutput{PausedRoutes{true}}, err
 }
 
-type resumeAllOutput struct{ Body Resumed }
+// ResumeAllOutput has the changes of a resume of all routes.
+type ResumeAllOutput struct{ Body Resumed }
 
-func (o operations) resumeAll(ctx context.Context, in *resumeAllInput) (*resumeAllOutput, error) {
-	out := &resumeAllOutput{}
+func (o operations) resumeAll(ctx context.Context, in *ResumeAllInput) (*ResumeAllOutput, error) {
+	out := &ResumeAllOutput{}
 	decision, err := decisionAboutAll(ctx, "resume", in.reason())
 	if err == nil {
 		out.Body, err = o.service.ResumeAll(ctx, decision)
@@ -198,12 +216,14 @@ func decisionAbout(ctx context.Context, action, queue, why string) (reason.Decis
 	return reason.Decision{Operator: caller.Name, Reason: why}, nil
 }
 
-type queuesInput struct {
+// QueuesInput asks for a page of queues.
+type QueuesInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"Maximum number of queues"`
 	Cursor string `query:"cursor" maxLength:"255" doc:"Cursor of the page before"`
 }
 
-type queuesOutput struct{ Body QueuePage }
+// QueuesOutput has a page of queues.
+type QueuesOutput struct{ Body QueuePage }
 
 // QueuePage is a page of queues, sorted by name.
 type QueuePage struct {
@@ -225,7 +245,7 @@ type Queue struct {
 	Acknowledged int64  `json:"acknowledged" doc:"Since it was declared or the broker was started"`
 }
 
-func (o operations) listQueues(ctx context.Context, in *queuesInput) (*queuesOutput, error) {
+func (o operations) listQueues(ctx context.Context, in *QueuesInput) (*QueuesOutput, error) {
 	management, err := o.service.System.Management()
 	if err != nil {
 		return nil, err
@@ -249,5 +269,5 @@ func (o operations) listQueues(ctx context.Context, in *queuesInput) (*queuesOut
 			q.Name, q.Type, topology.Owns(q.Name), q.Available(), q.Messages, q.Ready, q.Unacked, q.Consumers, q.Stats.Published, q.Stats.Acknowledged,
 		})
 	}
-	return &queuesOutput{page}, nil
+	return &QueuesOutput{page}, nil
 }

@@ -32,7 +32,7 @@ func TestCallersSeeTheRoutesOfTheirQueues(t *testing.T) {
 	}{
 		"no limits": {as(t), []string{"orders", "invoices"}}, "one queue": {as(t, "inv*"), []string{"invoices"}}, "none": {t.Context(), nil},
 	} {
-		out, err := operations{s.Service}.listRoutes(test.ctx, &routesInput{})
+		out, err := operations{s.Service}.listRoutes(test.ctx, &RoutesInput{})
 		must(t, err)
 		var got []string
 		for _, route := range out.Body.Routes {
@@ -47,17 +47,17 @@ func TestCallersSeeTheRoutesOfTheirQueues(t *testing.T) {
 func TestCallersNeedTheQueueOfARoute(t *testing.T) {
 	s := newSite(t, ordersAndInvoices)
 	o, limited := operations{s.Service}, as(t, "invoices")
-	pausing := &pauseInput{Queue: "orders"}
+	pausing := &PauseInput{Queue: "orders"}
 	pausing.Body.Reason = "x"
-	pausingAll := &pauseAllInput{}
+	pausingAll := &PauseAllInput{}
 	pausingAll.Body.Reason = "x"
 	for name, do := range map[string]func() error{
 		"pause":      func() error { _, err := o.pauseRoute(limited, pausing); return err },
-		"resume":     func() error { _, err := o.resumeRoute(limited, &resumeRouteInput{Queue: "orders"}); return err },
+		"resume":     func() error { _, err := o.resumeRoute(limited, &ResumeRouteInput{Queue: "orders"}); return err },
 		"pause all":  func() error { _, err := o.pauseAll(limited, pausingAll); return err },
-		"resume all": func() error { _, err := o.resumeAll(limited, &resumeAllInput{}); return err },
-		"add":        func() error { _, err := o.addRoute(limited, &policyInput{Queue: "orders"}); return err },
-		"remove":     func() error { _, err := o.removeRoute(limited, &policyInput{Queue: "orders"}); return err },
+		"resume all": func() error { _, err := o.resumeAll(limited, &ResumeAllInput{}); return err },
+		"add":        func() error { _, err := o.addRoute(limited, &PolicyInput{Queue: "orders"}); return err },
+		"remove":     func() error { _, err := o.removeRoute(limited, &PolicyInput{Queue: "orders"}); return err },
 	} {
 		if err := do(); !isForbidden(err) {
 			t.Errorf("%s: %v", name, err)
@@ -71,21 +71,21 @@ func TestCallersNeedTheQueueOfARoute(t *testing.T) {
 func TestOperationsPauseAndResume(t *testing.T) {
 	s := newSite(t, ordersAndInvoices)
 	o := operations{s.Service}
-	pausing := &pauseInput{Queue: "orders"}
+	pausing := &PauseInput{Queue: "orders"}
 	pausing.Body.Reason = "night"
 	paused, err := o.pauseRoute(as(t, "orders"), pausing)
 	if err != nil || paused.Body != (PausedRoute{"orders", true}) {
 		t.Errorf("%+v, %v", paused, err)
 	}
-	resumed, err := o.resumeRoute(as(t, "orders"), &resumeRouteInput{Queue: "orders"})
+	resumed, err := o.resumeRoute(as(t, "orders"), &ResumeRouteInput{Queue: "orders"})
 	if err != nil || resumed.Body != (ResumedRoute{"orders", Resumed{Changed: true}}) {
 		t.Errorf("%+v, %v", resumed, err)
 	}
 	pausing.Body.Reason = "all"
-	if _, err := o.pauseAll(as(t), &pausing.pauseAllInput); err != nil {
+	if _, err := o.pauseAll(as(t), &pausing.PauseAllInput); err != nil {
 		t.Error(err)
 	}
-	all, err := o.resumeAll(as(t), &resumeAllInput{})
+	all, err := o.resumeAll(as(t), &ResumeAllInput{})
 	if err != nil || !all.Body.Changed {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -94,7 +94,7 @@ func TestOperationsPauseAndResume(t *testing.T) {
 // queuesOf returns the names of the queues of all pages.
 func queuesOf(t *testing.T, s site, ctx context.Context, limit int) (pages int, names []string) {
 	t.Helper()
-	for in := (&queuesInput{Limit: limit}); ; pages++ {
+	for in := (&QueuesInput{Limit: limit}); ; pages++ {
 		out, err := operations{s.Service}.listQueues(ctx, in)
 		must(t, err)
 		for _, q := range out.Body.Queues {
@@ -130,7 +130,7 @@ func TestCallersSeeTheirQueues(t *testing.T) {
 
 func TestOwnQueuesAreMarked(t *testing.T) {
 	s := newSite(t, ordersAndInvoices)
-	out, err := operations{s.Service}.listQueues(as(t), &queuesInput{Limit: 1000})
+	out, err := operations{s.Service}.listQueues(as(t), &QueuesInput{Limit: 1000})
 	must(t, err)
 	for _, q := range out.Body.Queues {
 		if own := strings.HasPrefix(q.Name, "watership."); q.Own != own || !q.Available || q.Type == "" {
@@ -140,8 +140,8 @@ func TestOwnQueuesAreMarked(t *testing.T) {
 }
 
 // policyOf asks for a change of the policies of a queue.
-func policyOf(queue string, request PolicyRequest) *policyInput {
-	return &policyInput{Queue: queue, Body: request}
+func policyOf(queue string, request PolicyRequest) *PolicyInput {
+	return &PolicyInput{Queue: queue, Body: request}
 }
 
 func TestAddingARouteGivesAQueueTheDeadLetterExchange(t *testing.T) {
@@ -228,7 +228,7 @@ func TestAddingARouteOfTheConfigurationHasANote(t *testing.T) {
 	s := newSite(t, ordersAndInvoices)
 	for queue, noted := range map[string]bool{"orders": true, "theirs": false} {
 		s.declare(t, "theirs", nil)
-		change, err := Policies{s.System}.Plan(t.Context(), queue, AddRoute)
+		change, err := Policies{s.System}.Plan(t.Context(), queue, Add)
 		must(t, err)
 		if got := slices.ContainsFunc(change.Notes, func(n string) bool { return strings.Contains(n, "retries its messages without a policy") }); got != noted {
 			t.Errorf("%s: %q", queue, change.Notes)

@@ -99,16 +99,16 @@ func (s Service) returningPublisher(ctx context.Context) (topology.ReturningPubl
 }
 
 // routeState returns the state of a route that can be paused.
-func (s Service) routeState(ctx context.Context, queue string) (State, error) {
+func (s Service) routeState(ctx context.Context, queue string) (RouteState, error) {
 	states, err := s.States(ctx, false)
-	i := slices.IndexFunc(states, func(state State) bool { return state.Queue == queue })
+	i := slices.IndexFunc(states, func(state RouteState) bool { return state.Queue == queue })
 	switch {
 	case i >= 0 && states[i].Foreign && !states[i].ByHand:
-		return State{}, system.InputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
+		return RouteState{}, system.InputErrorf("another program consumes queue %s: Watership cannot pause it", queue)
 	case i >= 0:
 		return states[i], nil // the store is not needed
 	case err != nil:
-		return State{}, err
+		return RouteState{}, err
 	}
-	return State{}, system.InputErrorf("no route has the queue %s", queue)
+	return RouteState{}, system.InputErrorf("no route has the queue %s", queue)
 }

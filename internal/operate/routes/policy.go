@@ -24,8 +24,8 @@ type PolicyAction string
 
 // The actions.
 const (
-	AddRoute    PolicyAction = "add"    // retries for what its consumer rejects
-	RemoveRoute PolicyAction = "remove" // of what AddRoute has added
+	Add    PolicyAction = "add"    // retries for what its consumer rejects
+	Remove PolicyAction = "remove" // of what Add has added
 )
 
 // PolicyChange is a planned change of the policies of a queue.
@@ -48,14 +48,14 @@ func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (
 		return PolicyChange{}, err
 	}
 	plan := editor.Add
-	if action == RemoveRoute {
+	if action == Remove {
 		plan = editor.Remove
 	}
 	change, err := plan(ctx, queue)
 	if err != nil {
 		return PolicyChange{}, err
 	}
-	if action == AddRoute && p.consumes(queue) {
+	if action == Add && p.consumes(queue) {
 		change.Notes = append(change.Notes, fmt.Sprintf("a route of the configuration consumes queue %s, and retries its messages without a policy: "+
 			"only those that other consumers of the queue reject need one", queue))
 	}
@@ -85,21 +85,23 @@ func (p Policies) editor(queue string) (queuepolicy.Editor, error) {
 // policyTimeout is longer than RabbitMQ may take to apply a policy.
 const policyTimeout = time.Minute
 
-func (o operations) registerPolicies(set *operation.Set) {
-	operation.Register(set, operation.Operation{
+// The operations on the policies of queues.
+var (
+	AddRoute = operation.Declare[PolicyInput, PolicyOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/add", ID: "addRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
 		Summary: "Retry what the consumer of an existing queue rejects",
 		Text: "A policy of RabbitMQ gives the queue of another program Watership's dead-letter exchange. A policy that applies already is repeated in the new one, " +
 			"and a queue whose dead letters go elsewhere is refused. Messages that expire in the queue, or that it drops when it is full, become failures: notes say so. The login of amqp.management_url needs the tag policymaker.",
-	}, o.addRoute)
-	operation.Register(set, operation.Operation{
+	})
+	RemoveRoute = operation.Declare[PolicyInput, PolicyOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/routes/{queue}/remove", ID: "removeRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
 		Summary: "Undo addRoute",
 		Text:    "Deletes the policy. The policy that applied before applies again.",
-	}, o.removeRoute)
-}
+	})
+)
 
-type policyInput struct {
+// PolicyInput names a queue whose policies change.
+type PolicyInput struct {
 	Queue string `path:"queue" maxLength:"255" doc:"Queue of another program"`
 	operation.IdempotencyKey
 	Body PolicyRequest
@@ -111,17 +113,18 @@ type PolicyRequest struct {
 	Expect string `json:"expect,omitempty" maxLength:"100" doc:"Change nothing unless this is the digest of the change, as a dry run has it"`
 }
 
-type policyOutput struct{ Body PolicyChange }
+// PolicyOutput has the change.
+type PolicyOutput struct{ Body PolicyChange }
 
-func (o operations) addRoute(ctx context.Context, in *policyInput) (*policyOutput, error) {
-	return o.changePolicy(ctx, in, AddRoute)
+func (o operations) addRoute(ctx context.Context, in *PolicyInput) (*PolicyOutput, error) {
+	return o.changePolicy(ctx, in, Add)
 }
 
-func (o operations) removeRoute(ctx context.Context, in *policyInput) (*policyOutput, error) {
-	return o.changePolicy(ctx, in, RemoveRoute)
+func (o operations) removeRoute(ctx context.Context, in *PolicyInput) (*PolicyOutput, error) {
+	return o.changePolicy(ctx, in, Remove)
 }
 
-func (o operations) changePolicy(ctx context.Context, in *policyInput, action PolicyAction) (*policyOutput, error) {
+func (o operations) changePolicy(ctx context.Context, in *PolicyInput, action PolicyAction) (*PolicyOutput, error) {
 	name := string(action)
 	if in.Body.DryRun {
 		name += " (dry run)"
@@ -140,13 +143,13 @@ func (o operations) changePolicy(ctx context.Context, in *policyInput, action Po
 		}
 	}
 	if in.Body.DryRun || change.IsEmpty() {
-		return &policyOutput{change}, nil
+		return &PolicyOutput{change}, nil
 	}
 	if err := policies.Apply(ctx, change); err != nil {
 		return nil, policyProblem(ctx, err)
 	}
 	change.Done = true
-	return &policyOutput{change}, nil
+	return &PolicyOutput{change}, nil
 }
 
 // policyProblem returns the problem of a change. An error of RabbitMQ that does not concern the

@@ -29,7 +29,7 @@ const (
 	recentQueues = 4 // asked for at a time
 )
 
-func (cfg Config) addRecent(ctx context.Context, states []State) error {
+func (cfg Config) addRecent(ctx context.Context, states []RouteState) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(recentQueues)
 	for i := range states {
@@ -41,7 +41,7 @@ func (cfg Config) addRecent(ctx context.Context, states []State) error {
 	return group.Wait()
 }
 
-func (cfg Config) recent(ctx context.Context, of State) (*Recent, error) {
+func (cfg Config) recent(ctx context.Context, of RouteState) (*Recent, error) {
 	handled, err := cfg.newest(ctx, of.Queue, schemas.Handled)
 	if err != nil {
 		return nil, err

@@ -50,11 +50,11 @@ func (s site) consume(t *testing.T, queue, tag string) {
 }
 
 // all returns the states of the routes by queue.
-func (s site) all(t *testing.T) map[string]State {
+func (s site) all(t *testing.T) map[string]RouteState {
 	t.Helper()
 	states, err := s.States(t.Context(), false)
 	must(t, err)
-	found := map[string]State{}
+	found := map[string]RouteState{}
 	for _, state := range states {
 		found[state.Queue] = state
 	}

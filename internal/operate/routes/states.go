@@ -25,7 +25,7 @@ func (s Service) handlers() pipeline.Config {
 
 // States returns the states of routes, and with recent how their latest messages
 // fared. An error of the store leaves the states as RabbitMQ has them.
-func (s Service) States(ctx context.Context, recent bool) ([]State, error) {
+func (s Service) States(ctx context.Context, recent bool) ([]RouteState, error) {
 	ctx, cancel := system.WithTimeout(ctx)
 	defer cancel()
 	handlers, settings := s.handlers(), s.System.Settings()

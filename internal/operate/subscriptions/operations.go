@@ -12,34 +12,75 @@ import (
 	"github.com/watershipmq/watership/subscription"
 )
 
-// operations are the operations of the HTTP API.
+// The operations on subscriptions.
+var (
+	ListSubscriptions = operation.Declare[struct{}, ListOutput](operation.Operation{
+		Method: http.MethodGet, Path: "/subscriptions", ID: "listSubscriptions", Tag: "subscriptions", Role: access.Viewer,
+		Summary: "List subscriptions",
+	})
+	CreateSubscription = operation.Declare[CreateInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions", ID: "createSubscription", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Create a subscription, which delivers events to a queue or a URL",
+		Text: "Deliveries begin within two seconds: history that matches, in order, and then each new event, at least once. " +
+			"A delivery has the headers watership-subscription and watership-subscription-position. A URL needs the role admin, and may lead only to addresses of the internet and of subscriptions.private_networks.",
+		Status: http.StatusCreated,
+	})
+	GetSubscription = operation.Declare[NameInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodGet, Path: "/subscriptions/{name}", ID: "getSubscription", Tag: "subscriptions", Role: access.Viewer,
+		Summary: "Get a subscription with its lag",
+	})
+	PauseSubscription = operation.Declare[PauseInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/pause", ID: "pauseSubscription", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Pause a subscription",
+	})
+	ResumeSubscription = operation.Declare[ActInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/resume", ID: "resumeSubscription", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Resume a subscription that is paused, or that a poison message has stopped",
+	})
+	SkipRemoved = operation.Declare[ActInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/skip-removed", ID: "skipRemoved", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Resume a subscription without the events that retention removed before they were delivered",
+	})
+	RewindSubscription = operation.Declare[RewindInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/rewind", ID: "rewindSubscription", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Continue a subscription at another position",
+	})
+	DeleteSubscription = operation.Declare[ActInput, struct{}](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/delete", ID: "deleteSubscription", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Delete a subscription and the list of its parked messages",
+	})
+	ListParked = operation.Declare[NameInput, ParkedOutput](operation.Operation{
+		Method: http.MethodGet, Path: "/subscriptions/{name}/parked", ID: "listParked", Tag: "subscriptions", Role: access.Viewer,
+		Summary: "List the parked messages of a subscription",
+	})
+	RetryParked = operation.Declare[PositionsInput, CountOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/parked/retry", ID: "retryParked", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Deliver parked messages again",
+	})
+	DropParked = operation.Declare[PositionsInput, CountOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/parked/drop", ID: "dropParked", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Drop parked messages from the list",
+	})
+)
+
+// operations are the functions of the operations.
 type operations struct{ Service }
 
-// Register adds the operations on subscriptions to an API.
-func Register(set *operation.Set, a *system.System) {
-	o := operations{Service{a}}
-	op := func(method, path, id string, role access.Role, summary string) operation.Operation {
-		return operation.Operation{Method: method, Path: "/subscriptions" + path, ID: id, Tag: "subscriptions", Role: role, Summary: summary}
-	}
-	operation.Register(set, op(http.MethodGet, "", "listSubscriptions", access.Viewer, "List subscriptions"), o.list)
-	create := op(http.MethodPost, "", "createSubscription", access.Operator, "Create a subscription, which delivers events to a queue or a URL")
-	create.Text = "Deliveries begin within two seconds: history that matches, in order, and then each new event, at least once. " +
-		"A delivery has the headers watership-subscription and watership-subscription-position. A URL needs the role admin, and may lead only to addresses of the internet and of subscriptions.private_networks."
-	create.Status = http.StatusCreated
-	operation.Register(set, create, o.create)
-	operation.Register(set, op(http.MethodGet, "/{name}", "getSubscription", access.Viewer, "Get a subscription with its lag"), o.get)
-	operation.Register(set, op(http.MethodPost, "/{name}/pause", "pauseSubscription", access.Operator, "Pause a subscription"), o.pause)
-	operation.Register(set, op(http.MethodPost, "/{name}/resume", "resumeSubscription", access.Operator, "Resume a subscription that is paused, or that a poison message has stopped"), o.resume)
-	operation.Register(set, op(http.MethodPost, "/{name}/skip-removed", "skipRemoved", access.Operator, "Resume a subscription without the events that retention removed before they were delivered"), o.skipRemoved)
-	operation.Register(set, op(http.MethodPost, "/{name}/rewind", "rewindSubscription", access.Operator, "Continue a subscription at another position"), o.rewind)
-	operation.Register(set, op(http.MethodPost, "/{name}/delete", "deleteSubscription", access.Operator, "Delete a subscription and the list of its parked messages"), o.delete)
-	operation.Register(set, op(http.MethodGet, "/{name}/parked", "listParked", access.Viewer, "List the parked messages of a subscription"), o.parked)
-	operation.Register(set, op(http.MethodPost, "/{name}/parked/retry", "retryParked", access.Operator, "Deliver parked messages again"), o.retryParked)
-	operation.Register(set, op(http.MethodPost, "/{name}/parked/drop", "dropParked", access.Operator, "Drop parked messages from the list"), o.dropParked)
+// Implement adds the operations on subscriptions to a set.
+func Implement(set *operation.Set, sys *system.System) {
+	o := operations{Service{sys}}
+	operation.Implement(set, ListSubscriptions, o.list)
+	operation.Implement(set, CreateSubscription, o.create)
+	operation.Implement(set, GetSubscription, o.get)
+	operation.Implement(set, PauseSubscription, o.pause)
+	operation.Implement(set, ResumeSubscription, o.resume)
+	operation.Implement(set, SkipRemoved, o.skipRemoved)
+	operation.Implement(set, RewindSubscription, o.rewind)
+	operation.Implement(set, DeleteSubscription, o.delete)
+	operation.Implement(set, ListParked, o.parked)
+	operation.Implement(set, RetryParked, o.retryParked)
+	operation.Implement(set, DropParked, o.dropParked)
 }
-
-// Subscription is a subscription.
-type Subscription View
 
 // Subscriptions is a list of subscriptions, sorted by name.
 type Subscriptions struct {
@@ -51,48 +92,49 @@ type ParkedMessages struct {
 	Parked []ParkedMessage `json:"parked" nullable:"false"`
 }
 
-// ParkedMessage is a message that a subscription could not deliver.
-type ParkedMessage Parked
-
 // ParkedCount is the number of parked messages that a request changed.
 type ParkedCount struct {
 	Changed int `json:"changed"`
 }
 
-type listOutput struct{ Body Subscriptions }
+// ListOutput has the subscriptions.
+type ListOutput struct{ Body Subscriptions }
 
 // NameInput names a subscription.
 type NameInput struct {
 	Name string `path:"name" maxLength:"100" doc:"Name of the subscription"`
 }
 
-type subscriptionOutput struct{ Body Subscription }
+// SubscriptionOutput has a subscription.
+type SubscriptionOutput struct{ Body Subscription }
 
-type parkedOutput struct{ Body ParkedMessages }
+// ParkedOutput has parked messages.
+type ParkedOutput struct{ Body ParkedMessages }
 
-type countOutput struct{ Body ParkedCount }
+// CountOutput has the number of parked messages.
+type CountOutput struct{ Body ParkedCount }
 
 // maySee reports whether the caller may see a subscription, and change it.
-func maySee(caller access.Identity, v View) bool {
+func maySee(caller access.Identity, v Subscription) bool {
 	return caller.Within(v.Query) && (v.Target.Queue == "" || caller.MayQueue(v.Target.Queue))
 }
 
-func (o operations) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) {
 	views, err := o.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	caller, out := access.FromContext(ctx), &listOutput{Subscriptions{[]Subscription{}}}
+	caller, out := access.FromContext(ctx), &ListOutput{Subscriptions{[]Subscription{}}}
 	for _, v := range views {
 		if maySee(caller, v) {
-			out.Body.Subscriptions = append(out.Body.Subscriptions, Subscription(v))
+			out.Body.Subscriptions = append(out.Body.Subscriptions, v)
 		}
 	}
 	return out, nil
 }
 
 // visible returns a subscription if the caller may see it.
-func (o operations) visible(ctx context.Context, name string) (View, error) {
+func (o operations) visible(ctx context.Context, name string) (Subscription, error) {
 	v, err := o.Show(ctx, name)
 	if err == nil && !maySee(access.FromContext(ctx), v) {
 		err = &subscription.NotFoundError{Name: name}
@@ -100,12 +142,13 @@ func (o operations) visible(ctx context.Context, name string) (View, error) {
 	return v, err
 }
 
-func (o operations) get(ctx context.Context, in *NameInput) (*subscriptionOutput, error) {
+func (o operations) get(ctx context.Context, in *NameInput) (*SubscriptionOutput, error) {
 	v, err := o.visible(ctx, in.Name)
-	return &subscriptionOutput{Subscription(v)}, err
+	return &SubscriptionOutput{v}, err
 }
 
-type createInput struct {
+// CreateInput asks for a subscription.
+type CreateInput struct {
 	operation.IdempotencyKey
 	Body NewSubscription
 }
@@ -116,7 +159,7 @@ type NewSubscription struct {
 	Zone string `json:"time_zone,omitempty" maxLength:"100" doc:"Zone of times without one, such as Europe/Berlin or +02:00; default: UTC"`
 }
 
-func (o operations) create(ctx context.Context, in *createInput) (*subscriptionOutput, error) {
+func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionOutput, error) {
 	caller := access.FromContext(ctx)
 	target, err := in.Body.target(o.networks())
 	if err != nil {
@@ -134,7 +177,7 @@ func (o operations) create(ctx context.Context, in *createInput) (*subscriptionO
 		return nil, problem.BadRequest("time_zone "+in.Body.Zone+" is unknown", "Use a name such as Europe/Berlin, or an offset such as +02:00.")
 	}
 	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
-	return &subscriptionOutput{Subscription(v)}, err
+	return &SubscriptionOutput{v}, err
 }
 
 // zoneOf returns the zone of a name or an offset.
@@ -145,7 +188,8 @@ func zoneOf(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-type pauseInput struct {
+// PauseInput names a subscription to pause.
+type PauseInput struct {
 	operation.IdempotencyKey
 	NameInput
 	Body struct {
@@ -153,24 +197,26 @@ type pauseInput struct {
 	}
 }
 
-func (o operations) pause(ctx context.Context, in *pauseInput) (*subscriptionOutput, error) {
+func (o operations) pause(ctx context.Context, in *PauseInput) (*SubscriptionOutput, error) {
 	return o.change(ctx, in.Name, Change{Action: Pause, Reason: in.Body.Reason}, in.Body.Reason)
 }
 
-type actInput struct {
+// ActInput names a subscription to change.
+type ActInput struct {
 	operation.IdempotencyKey
 	NameInput
 }
 
-func (o operations) resume(ctx context.Context, in *actInput) (*subscriptionOutput, error) {
+func (o operations) resume(ctx context.Context, in *ActInput) (*SubscriptionOutput, error) {
 	return o.change(ctx, in.Name, Change{Action: Resume}, "")
 }
 
-func (o operations) skipRemoved(ctx context.Context, in *actInput) (*subscriptionOutput, error) {
-	return o.change(ctx, in.Name, Change{Action: SkipRemoved}, "")
+func (o operations) skipRemoved(ctx context.Context, in *ActInput) (*SubscriptionOutput, error) {
+	return o.change(ctx, in.Name, Change{Action: ResumeAfterRemoved}, "")
 }
 
-type rewindInput struct {
+// RewindInput names a subscription to rewind.
+type RewindInput struct {
 	operation.IdempotencyKey
 	NameInput
 	Body struct {
@@ -178,37 +224,38 @@ type rewindInput struct {
 	}
 }
 
-func (o operations) rewind(ctx context.Context, in *rewindInput) (*subscriptionOutput, error) {
+func (o operations) rewind(ctx context.Context, in *RewindInput) (*SubscriptionOutput, error) {
 	return o.change(ctx, in.Name, Change{Action: Rewind, To: in.Body.To}, "to "+in.Body.To)
 }
 
-func (o operations) delete(ctx context.Context, in *actInput) (*struct{}, error) {
+func (o operations) delete(ctx context.Context, in *ActInput) (*struct{}, error) {
 	_, err := o.change(ctx, in.Name, Change{Action: Delete}, "")
 	return nil, err
 }
 
-func (o operations) change(ctx context.Context, name string, c Change, reason string) (*subscriptionOutput, error) {
+func (o operations) change(ctx context.Context, name string, c Change, reason string) (*SubscriptionOutput, error) {
 	access.Describe(ctx, access.Action{Name: string(c.Action), Object: "subscription " + name, Reason: reason})
 	if _, err := o.visible(ctx, name); err != nil {
 		return nil, err
 	}
 	v, err := o.Change(ctx, name, c, Caller{Name: access.FromContext(ctx).Name, Zone: time.UTC})
-	return &subscriptionOutput{Subscription(v)}, err
+	return &SubscriptionOutput{v}, err
 }
 
-func (o operations) parked(ctx context.Context, in *NameInput) (*parkedOutput, error) {
+func (o operations) parked(ctx context.Context, in *NameInput) (*ParkedOutput, error) {
 	if _, err := o.visible(ctx, in.Name); err != nil {
 		return nil, err
 	}
 	list, err := o.Parked(ctx, in.Name)
-	out := &parkedOutput{ParkedMessages{[]ParkedMessage{}}}
+	out := &ParkedOutput{ParkedMessages{[]ParkedMessage{}}}
 	for _, p := range list {
-		out.Body.Parked = append(out.Body.Parked, ParkedMessage(p))
+		out.Body.Parked = append(out.Body.Parked, p)
 	}
 	return out, err
 }
 
-type positionsInput struct {
+// PositionsInput names parked messages.
+type PositionsInput struct {
 	operation.IdempotencyKey
 	NameInput
 	Body struct {
@@ -216,19 +263,19 @@ type positionsInput struct {
 	}
 }
 
-func (o operations) retryParked(ctx context.Context, in *positionsInput) (*countOutput, error) {
+func (o operations) retryParked(ctx context.Context, in *PositionsInput) (*CountOutput, error) {
 	return o.changeParked(ctx, "retry parked messages", in, false)
 }
 
-func (o operations) dropParked(ctx context.Context, in *positionsInput) (*countOutput, error) {
+func (o operations) dropParked(ctx context.Context, in *PositionsInput) (*CountOutput, error) {
 	return o.changeParked(ctx, "drop parked messages", in, true)
 }
 
-func (o operations) changeParked(ctx context.Context, action string, in *positionsInput, drop bool) (*countOutput, error) {
+func (o operations) changeParked(ctx context.Context, action string, in *PositionsInput, drop bool) (*CountOutput, error) {
 	access.Describe(ctx, access.Action{Name: action, Object: "subscription " + in.Name})
 	if _, err := o.visible(ctx, in.Name); err != nil {
 		return nil, err
 	}
 	n, err := o.ChangeParked(ctx, in.Name, drop, in.Body.Positions, Caller{Name: access.FromContext(ctx).Name})
-	return &countOutput{ParkedCount{n}}, err
+	return &CountOutput{ParkedCount{n}}, err
 }

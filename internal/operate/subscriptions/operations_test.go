@@ -25,7 +25,7 @@ func wantStatus(t *testing.T, err error, status int) {
 	}
 }
 
-func newRequest(r Request) *createInput { return &createInput{Body: NewSubscription{Request: r}} }
+func newRequest(r Request) *CreateInput { return &CreateInput{Body: NewSubscription{Request: r}} }
 
 func TestAURLNeedsAnAdmin(t *testing.T) {
 	o := operations{newService(t)}
@@ -65,20 +65,20 @@ func TestSubscriptionsOfOthersAreInvisible(t *testing.T) {
 	o := operations{newService(t)}
 	o.subscribe(t, "all")
 	limited, name := as(t, access.Operator, "mine"), NameInput{"all"}
-	pausing := &pauseInput{NameInput: name}
+	pausing := &PauseInput{NameInput: name}
 	pausing.Body.Reason = "x"
-	rewinding := &rewindInput{NameInput: name}
+	rewinding := &RewindInput{NameInput: name}
 	rewinding.Body.To = "start"
 	for what, do := range map[string]func() error{
 		"get":    func() error { _, err := o.get(limited, &name); return err },
 		"pause":  func() error { _, err := o.pause(limited, pausing); return err },
-		"resume": func() error { _, err := o.resume(limited, &actInput{NameInput: name}); return err },
-		"skip":   func() error { _, err := o.skipRemoved(limited, &actInput{NameInput: name}); return err },
+		"resume": func() error { _, err := o.resume(limited, &ActInput{NameInput: name}); return err },
+		"skip":   func() error { _, err := o.skipRemoved(limited, &ActInput{NameInput: name}); return err },
 		"rewind": func() error { _, err := o.rewind(limited, rewinding); return err },
-		"delete": func() error { _, err := o.delete(limited, &actInput{NameInput: name}); return err },
+		"delete": func() error { _, err := o.delete(limited, &ActInput{NameInput: name}); return err },
 		"parked": func() error { _, err := o.parked(limited, &name); return err },
-		"retry":  func() error { _, err := o.retryParked(limited, &positionsInput{NameInput: name}); return err },
-		"drop":   func() error { _, err := o.dropParked(limited, &positionsInput{NameInput: name}); return err },
+		"retry":  func() error { _, err := o.retryParked(limited, &PositionsInput{NameInput: name}); return err },
+		"drop":   func() error { _, err := o.dropParked(limited, &PositionsInput{NameInput: name}); return err },
 	} {
 		var none *subscription.NotFoundError
 		if err := do(); !errors.As(err, &none) {
@@ -113,15 +113,15 @@ func TestCallersSeeTheirSubscriptions(t *testing.T) {
 func TestOperationsChangeASubscription(t *testing.T) {
 	o, admin := operations{newService(t)}, as(t, access.Admin)
 	o.subscribe(t, "all")
-	pausing := &pauseInput{NameInput: NameInput{"all"}}
+	pausing := &PauseInput{NameInput: NameInput{"all"}}
 	pausing.Body.Reason = "holiday"
 	if out, err := o.pause(admin, pausing); err != nil || out.Body.State != "paused" || out.Body.ChangedBy != "ann" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if out, err := o.resume(admin, &actInput{NameInput: NameInput{"all"}}); err != nil || out.Body.State != "active" {
+	if out, err := o.resume(admin, &ActInput{NameInput: NameInput{"all"}}); err != nil || out.Body.State != "active" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := o.delete(admin, &actInput{NameInput: NameInput{"all"}}); err != nil {
+	if _, err := o.delete(admin, &ActInput{NameInput: NameInput{"all"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,12 +135,12 @@ func TestOperationsOnParkedMessages(t *testing.T) {
 	if err != nil || len(list.Body.Parked) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	some := &positionsInput{NameInput: NameInput{"all"}}
+	some := &PositionsInput{NameInput: NameInput{"all"}}
 	some.Body.Positions = []string{first}
 	if out, err := o.retryParked(admin, some); err != nil || out.Body.Changed != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if out, err := o.dropParked(admin, &positionsInput{NameInput: NameInput{"all"}}); err != nil || out.Body.Changed != 2 {
+	if out, err := o.dropParked(admin, &PositionsInput{NameInput: NameInput{"all"}}); err != nil || out.Body.Changed != 2 {
 		t.Errorf("%+v, %v", out, err)
 	}
 }

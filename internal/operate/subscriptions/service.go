@@ -46,18 +46,18 @@ type Caller struct {
 }
 
 // Subscribe creates a subscription. Mistakes are InputErrors.
-func (s Service) Subscribe(ctx context.Context, r Request, by Caller) (View, error) {
+func (s Service) Subscribe(ctx context.Context, r Request, by Caller) (Subscription, error) {
 	sub, from, err := s.subscription(r, by)
 	if err != nil {
-		return View{}, err
+		return Subscription{}, err
 	}
 	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
-		return View{}, err
+		return Subscription{}, err
 	}
 	created, err := all.Create(ctx, sub, from)
 	if err != nil {
-		return View{}, inputError(err)
+		return Subscription{}, inputError(err)
 	}
 	return view(ctx, all, created)
 }
@@ -117,13 +117,13 @@ func (r Request) target(networks []netip.Prefix) (subscription.Target, error) {
 }
 
 // List returns the subscriptions, sorted by name.
-func (s Service) List(ctx context.Context) ([]View, error) {
+func (s Service) List(ctx context.Context) ([]Subscription, error) {
 	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list, err := all.List(ctx)
-	views := []View{}
+	views := []Subscription{}
 	for _, sub := range list {
 		one, oneErr := view(ctx, all, sub)
 		views, err = append(views, one), errors.Join(err, oneErr)
@@ -133,7 +133,7 @@ func (s Service) List(ctx context.Context) ([]View, error) {
 
 // view returns the view of a subscription as the store has it now: with its progress, and with the
 // number of messages that are parked now. Its checkpoint counts all that were.
-func view(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) (View, error) {
+func view(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) (Subscription, error) {
 	progress, err := all.Progress(ctx, sub)
 	v := viewOf(sub, progress, time.Now())
 	if err != nil || v.Parked == 0 {
@@ -145,14 +145,14 @@ func view(ctx context.Context, all *subscription.Subscriptions, sub subscription
 }
 
 // Show returns a subscription with the number of events that it has not delivered yet.
-func (s Service) Show(ctx context.Context, name string) (View, error) {
+func (s Service) Show(ctx context.Context, name string) (Subscription, error) {
 	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
-		return View{}, err
+		return Subscription{}, err
 	}
 	sub, err := all.Get(ctx, name)
 	if err != nil {
-		return View{}, inputError(err)
+		return Subscription{}, inputError(err)
 	}
 	v, err := view(ctx, all, sub)
 	if err != nil {
@@ -173,8 +173,8 @@ const (
 	Rewind Action = "rewind"
 	Delete Action = "delete"
 
-	// SkipRemoved is Resume without the events that retention has removed.
-	SkipRemoved Action = "skip-removed"
+	// ResumeAfterRemoved is Resume without the events that retention has removed.
+	ResumeAfterRemoved Action = "skip-removed"
 )
 
 // Change is an action with its details.
@@ -186,10 +186,10 @@ type Change struct {
 
 // Change does what an operator decided, and returns the subscription, which is zero after its
 // deletion.
-func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (View, error) {
+func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (Subscription, error) {
 	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
-		return View{}, err
+		return Subscription{}, err
 	}
 	var sub subscription.Subscription
 	switch c.Action {
@@ -201,7 +201,7 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 		}
 	case Resume:
 		sub, err = all.Resume(ctx, name, by.Name)
-	case SkipRemoved:
+	case ResumeAfterRemoved:
 		sub, err = all.ResumeAfterRemoved(ctx, name, by.Name)
 	case Rewind:
 		var to subscription.From
@@ -209,18 +209,18 @@ func (s Service) Change(ctx context.Context, name string, c Change, by Caller) (
 			sub, err = all.Rewind(ctx, name, by.Name, to)
 		}
 	case Delete:
-		return View{}, inputError(all.Delete(ctx, name))
+		return Subscription{}, inputError(all.Delete(ctx, name))
 	default:
 		err = system.InputErrorf("no action %q", c.Action)
 	}
 	if err != nil {
-		return View{}, inputError(err)
+		return Subscription{}, inputError(err)
 	}
 	return view(ctx, all, sub)
 }
 
 // Parked returns the parked messages of a subscription, sorted by position.
-func (s Service) Parked(ctx context.Context, name string) ([]Parked, error) {
+func (s Service) Parked(ctx context.Context, name string) ([]ParkedMessage, error) {
 	all, err := s.System.Subscriptions(ctx)
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (s Service) Parked(ctx context.Context, name string) ([]Parked, error) {
 		return nil, inputError(err)
 	}
 	list, err := all.Parked(ctx, name)
-	views := []Parked{}
+	views := []ParkedMessage{}
 	for _, p := range list {
 		views = append(views, parkedOf(p))
 	}

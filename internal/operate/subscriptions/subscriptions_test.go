@@ -52,7 +52,7 @@ func wantNone(t *testing.T, err error, name string) {
 func ann() Caller { return Caller{Name: "ann", Zone: time.UTC} }
 
 // subscribe creates a subscription of all events to a queue, from the start.
-func (s Service) subscribe(t *testing.T, name string) View {
+func (s Service) subscribe(t *testing.T, name string) Subscription {
 	t.Helper()
 	v, err := s.Subscribe(t.Context(), Request{Name: name, From: "start", Queue: "q"}, ann())
 	must(t, err)
@@ -252,7 +252,7 @@ func TestChangesOfASubscriptionThatThereIsNot(t *testing.T) {
 		"resume": {Action: Resume},
 		"rewind": {Action: Rewind, To: "start"},
 		"delete": {Action: Delete},
-		"skip":   {Action: SkipRemoved},
+		"skip":   {Action: ResumeAfterRemoved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Change(t.Context(), "nobody", change, ann())

@@ -9,8 +9,8 @@ import (
 	"github.com/watershipmq/watership/subscription"
 )
 
-// View is a subscription as commands and the HTTP API show it.
-type View struct {
+// Subscription is a subscription as commands and the HTTP API show it.
+type Subscription struct {
 	Name       string             `json:"name"`
 	Query      string             `json:"query" doc:"With full names and absolute times, and within the limits of its creator"`
 	Target     SubscriptionTarget `json:"target"`
@@ -55,8 +55,8 @@ func (t SubscriptionTarget) String() string {
 }
 
 // viewOf returns the view of a subscription.
-func viewOf(sub subscription.Subscription, progress subscription.Progress, now time.Time) View {
-	v := View{
+func viewOf(sub subscription.Subscription, progress subscription.Progress, now time.Time) Subscription {
+	v := Subscription{
 		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison), Attempts: sub.Retry.Attempts,
 		State: string(sub.State), Reason: sub.Reason, ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
 		Position: subscription.FormatPosition(sub.Checkpoint.Position), Delivered: sub.Checkpoint.Delivered, Parked: sub.Checkpoint.Parked,
@@ -91,8 +91,8 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// Parked is a parked message.
-type Parked struct {
+// ParkedMessage is a parked message.
+type ParkedMessage struct {
 	Position  string    `json:"position" doc:"Names it for retry and drop"`
 	EventID   string    `json:"event_id,omitempty" doc:"Of its event in the store; none: its document cannot be read"`
 	Action    string    `json:"action,omitempty"`
@@ -102,6 +102,6 @@ type Parked struct {
 	Retry     bool      `json:"retry,omitempty" doc:"It is about to be delivered again"`
 }
 
-func parkedOf(p subscription.Parked) Parked {
-	return Parked{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Error, p.Time, p.Retry}
+func parkedOf(p subscription.Parked) ParkedMessage {
+	return ParkedMessage{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Error, p.Time, p.Retry}
 }

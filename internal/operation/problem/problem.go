@@ -67,6 +67,23 @@ type Mistake struct {
 // Error implements error.
 func (p *Problem) Error() string { return p.Detail }
 
+// Text returns the detail, the mistakes and a remedy, each on its own line.
+func (p *Problem) Text(remedy string) string {
+	text := p.Detail
+	for _, mistake := range p.Errors {
+		text += fmt.Sprintf("\n%s: %s", mistake.Location, mistake.Message)
+	}
+	if remedy != "" {
+		text += "\n" + remedy
+	}
+	return text
+}
+
+// IsMistake reports whether the request was a mistake of its sender.
+func (p *Problem) IsMistake() bool {
+	return p.Status == http.StatusBadRequest || p.Status == http.StatusUnprocessableEntity
+}
+
 // GetStatus implements huma.StatusError.
 func (p *Problem) GetStatus() int { return p.Status }
 

@@ -33,7 +33,7 @@ type System struct {
 	Store    Store
 
 	Failures func(ctx context.Context) (history.Failures, error)
-	Routes   func(ctx context.Context) ([]routes.State, error)
+	Routes   func(ctx context.Context) ([]routes.RouteState, error)
 	Diagnose func(ctx context.Context) []doctor.Finding
 
 	// Waiting returns the number of messages in each queue of copies and events that are not

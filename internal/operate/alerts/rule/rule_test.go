@@ -33,7 +33,7 @@ type rig struct {
 	system   rule.System
 	sequence int64
 	waiting  map[string]int
-	routes   []routes.State
+	routes   []routes.RouteState
 	findings []doctor.Finding
 }
 
@@ -54,7 +54,7 @@ func newRig(t *testing.T) *rig {
 		Failures: func(ctx context.Context) (history.Failures, error) {
 			return history.NewFailures(ctx, store, []string{"orders"})
 		},
-		Routes:   func(context.Context) ([]routes.State, error) { return r.routes, nil },
+		Routes:   func(context.Context) ([]routes.RouteState, error) { return r.routes, nil },
 		Diagnose: func(context.Context) []doctor.Finding { return r.findings },
 		Waiting:  func(context.Context) (map[string]int, error) { return r.waiting, nil },
 	}
@@ -367,7 +367,7 @@ func TestPaused(t *testing.T) {
 	r, at := newRig(t), time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	paused := r.rule("on: paused")
 	r.expect(paused())
-	r.routes = []routes.State{
+	r.routes = []routes.RouteState{
 		{Queue: "orders", State: "paused", ByHand: true, Error: "the database moves"},
 		{Queue: "mails", State: "running"},
 		{Queue: "tills", State: "paused", WithAll: true, Error: "the database moves"},

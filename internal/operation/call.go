@@ -1,0 +1,95 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"github.com/watershipmq/watership/internal/operation/access"
+)
+
+// Declared is an operation with the types of its input and its output. Their tags say where the
+// request and the response have each value.
+type Declared[I, O any] struct{ Operation }
+
+// Declare returns a declaration.
+func Declare[I, O any](op Operation) Declared[I, O] { return Declared[I, O]{op} }
+
+// Fill sets the body of an input, which may be left out, and returns it.
+func Fill[T any](body **T) *T {
+	*body = new(T)
+	return *body
+}
+
+// Via does operations: the functions of this process do, and the client of a server.
+type Via interface {
+	// Do does an operation. in points to its input, and out to its output, which may be set
+	// although there is an error.
+	Do(ctx context.Context, op *Operation, in, out any) error
+}
+
+// Call does the operation.
+func (d Declared[I, O]) Call(ctx context.Context, via Via, in I) (O, error) {
+	var out O
+	err := via.Do(ctx, &d.Operation, &in, &out)
+	return out, err
+}
+
+// function is an operation as Via.Do does it.
+type function func(ctx context.Context, in, out any) error
+
+// Implement adds an operation to a set, with the function that does it.
+func Implement[I, O any](s *Set, d Declared[I, O], do func(ctx context.Context, in *I) (*O, error)) {
+	if s.huma != nil {
+		serve(s, d.Operation, do)
+	}
+	s.functions[d.ID] = func(ctx context.Context, in, out any) error {
+		done, err := do(ctx, in.(*I))
+		if done != nil {
+			*out.(*O) = *done
+		}
+		return err
+	}
+}
+
+// Do implements Via. The identity in the context needs the role of the operation.
+func (s *Set) Do(ctx context.Context, op *Operation, in, out any) error {
+	do, known := s.functions[op.ID]
+	if !known {
+		return fmt.Errorf("operation %s is not implemented here", op.ID)
+	}
+	if caller := access.FromContext(ctx); !caller.May(op.Role) {
+		return access.NeedsRole(caller, op.Role)
+	}
+	setDefaults(reflect.ValueOf(in).Elem())
+	return do(ctx, in, out)
+}
+
+// setDefaults sets the parameters of an input that are zero, and whose tags have a default.
+func setDefaults(input reflect.Value) {
+	for i := range input.NumField() {
+		field, value := input.Type().Field(i), input.Field(i)
+		text, has := field.Tag.Lookup("default")
+		switch {
+		case field.Anonymous && value.Kind() == reflect.Struct:
+			setDefaults(value)
+		case !has || !value.IsZero():
+		case value.Kind() == reflect.String:
+			value.SetString(text)
+		case value.Kind() == reflect.Int:
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				panic(fmt.Sprintf("operation: default of %s: %v", field.Name, err)) // a mistake of a declaration
+			}
+			value.SetInt(int64(n))
+		default:
+			panic(fmt.Sprintf("operation: default of %s: its type %s has none", field.Name, value.Type()))
+		}
+	}
+}
+
+// Register is Implement for an operation that only requests do.
+func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
+	Implement(s, Declare[I, O](op), do)
+}
