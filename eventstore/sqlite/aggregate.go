@@ -24,12 +24,12 @@ type fieldValues struct {
 	counts string
 }
 
-func (s *Store) newFieldValues(operation string, sel eventstore.Selection, field kql.Field) (fieldValues, error) {
-	filter, err := s.filter(operation, sel)
+func (r *reader) newFieldValues(operation string, sel eventstore.Selection, field kql.Field) (fieldValues, error) {
+	filter, err := r.filter(operation, sel)
 	if err != nil {
 		return fieldValues{}, err
 	}
-	v := fieldValues{filter: filter, location: s.layout.locate(field)}
+	v := fieldValues{filter: filter, location: r.layout.locate(field)}
 	at := v.location
 	keys := at.keyFilter()
 	v.args = slices.Concat(keys.args, filter.args)
@@ -89,28 +89,28 @@ func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout, cou
 // TopValues counts the n most frequent values of a field of any type but text and date.
 // It ignores Order and Limit of the selection. A list counts once for each of its
 // values.
-func (s *Store) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
+func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
 	operation := "counting the values of " + field
-	mapped, _ := s.layout.fields.Lookup(field)
+	mapped, _ := r.layout.fields.Lookup(field)
 	if mapped.Type == kql.Text || mapped.Type == kql.Date {
-		return eventstore.Aggregation{}, s.cannotAggregate(operation, mapped)
+		return eventstore.Aggregation{}, cannotAggregate(operation, mapped)
 	}
-	values, err := s.newFieldValues(operation, sel, mapped)
+	values, err := r.newFieldValues(operation, sel, mapped)
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
 	var aggregation eventstore.Aggregation
-	err = s.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
+	err = r.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
 		if aggregation, err = values.topValues(ctx, tx, n); err != nil {
 			return err
 		}
-		aggregation.Without, err = values.countMissing(ctx, tx, s.layout, aggregation)
+		aggregation.Without, err = values.countMissing(ctx, tx, r.layout, aggregation)
 		return err
 	})
 	return aggregation, err
 }
 
-func (s *Store) cannotAggregate(operation string, field kql.Field) error {
+func cannotAggregate(operation string, field kql.Field) error {
 	return &eventstore.Error{
 		Kind: eventstore.BadRequest, Reason: fmt.Sprintf("%s: fields of type %s cannot be counted by", operation, field.Type),
 	}
@@ -149,11 +149,11 @@ func formatValue(value any) string {
 }
 
 // readTx runs several reads in one transaction, on one snapshot of the file.
-func (s *Store) readTx(ctx context.Context, operation string, read func(tx *sql.Tx) error) error {
-	tx, err := s.readers.BeginTx(ctx, nil)
+func (f *file) readTx(ctx context.Context, operation string, read func(tx *sql.Tx) error) error {
+	tx, err := f.readers.BeginTx(ctx, nil)
 	if err != nil {
-		return s.storeError(operation, err)
+		return f.storeError(operation, err)
 	}
 	defer tx.Rollback() // it only reads
-	return s.storeError(operation, read(tx))
+	return f.storeError(operation, read(tx))
 }

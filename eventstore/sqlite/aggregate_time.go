@@ -17,22 +17,22 @@ import (
 // Histogram counts the events of a selection by a date field, in at most n steps of
 // equal and round length, the earliest first. Days begin at midnight in the zone,
 // with the UTC offset of the latest event.
-func (s *Store) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
+func (r *reader) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
 	operation := "counting events over " + field
-	mapped, _ := s.layout.fields.Lookup(field)
+	mapped, _ := r.layout.fields.Lookup(field)
 	if mapped.Type != kql.Date {
-		return eventstore.Aggregation{}, s.cannotAggregate(operation, mapped)
+		return eventstore.Aggregation{}, cannotAggregate(operation, mapped)
 	}
-	values, err := s.newFieldValues(operation, sel, mapped)
+	values, err := r.newFieldValues(operation, sel, mapped)
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
 	var aggregation eventstore.Aggregation
-	err = s.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
+	err = r.readTx(ctx, operation, func(tx *sql.Tx) (err error) {
 		if aggregation.Values, err = values.histogram(ctx, tx, n, zone); err != nil {
 			return err
 		}
-		aggregation.Without, err = values.countMissing(ctx, tx, s.layout, aggregation)
+		aggregation.Without, err = values.countMissing(ctx, tx, r.layout, aggregation)
 		return err
 	})
 	return aggregation, err
@@ -97,15 +97,15 @@ func (v fieldValues) countSteps(ctx context.Context, tx *sql.Tx, over eventstore
 
 // HistogramByAction counts the events of a selection with one of the actions in each step
 // of time: for each action a list with a count for each step.
-func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error) {
+func (r *reader) HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error) {
 	operation := "counting events by time and action"
-	at, _ := s.layout.fields.Lookup("@timestamp")
+	at, _ := r.layout.fields.Lookup("@timestamp")
 	counts := make([][]int64, len(actions))
-	err := s.readTx(ctx, operation, func(tx *sql.Tx) error {
+	err := r.readTx(ctx, operation, func(tx *sql.Tx) error {
 		for i, action := range actions {
 			of := sel
 			of.Query = kql.And{kql.FieldIs("event.action", string(action)), cmp.Or[kql.Node](sel.Query, kql.All{})}
-			values, err := s.newFieldValues(operation, of, at)
+			values, err := r.newFieldValues(operation, of, at)
 			if err != nil {
 				return err
 			}
@@ -119,16 +119,16 @@ func (s *Store) HistogramByAction(ctx context.Context, sel eventstore.Selection,
 }
 
 // FirstTime returns the earliest time of the events of a selection; zero if none exists.
-func (s *Store) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
+func (r *reader) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
 	operation := "looking for the first event"
-	filter, err := s.filter(operation, sel)
+	filter, err := r.filter(operation, sel)
 	if err != nil {
 		return time.Time{}, err
 	}
 	var first sql.NullInt64
-	row := s.readers.QueryRowContext(ctx, `SELECT min("@timestamp") FROM event WHERE `+filter.sql, filter.args...)
+	row := r.readers.QueryRowContext(ctx, `SELECT min("@timestamp") FROM event WHERE `+filter.sql, filter.args...)
 	if err := row.Scan(&first); err != nil || !first.Valid {
-		return time.Time{}, s.storeError(operation, err)
+		return time.Time{}, r.storeError(operation, err)
 	}
 	return time.UnixMilli(first.Int64).UTC(), nil
 }

@@ -6,11 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/sqlite/internal/analyzer"
 	"github.com/watershipmq/watership/schemas"
 )
+
+// creator writes events.
+type creator struct {
+	*file
+	compressor atomic.Pointer[compressor] // of the newest dictionary that a write has seen
+}
 
 // Create writes documents with new ids in one transaction, and returns a result for
 // each, in order:
@@ -21,12 +28,12 @@ import (
 //
 // An error is a *eventstore.Error. None of the documents was written then, unless
 // the commit failed. The indexer sends them again, and written ones conflict.
-func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
+func (c *creator) Create(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
 	results := make([]eventstore.Result, len(docs))
 	documents := make(map[int]parsedDocument, len(docs))
-	compressor := s.compressor.Load()
+	compressor := c.compressor.Load()
 	for i, doc := range docs {
-		parsed, err := s.layout.parse(doc)
+		parsed, err := c.layout.parse(doc)
 		if err != nil {
 			results[i] = eventstore.Result{Status: eventstore.Refused, Reason: oneLineError{err}.Error()}
 			continue
@@ -36,8 +43,8 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 	if len(documents) == 0 {
 		return results, nil
 	}
-	err := s.write(ctx, fmt.Sprintf("creating %d documents", len(documents)), func(tx *sql.Tx) error {
-		return s.createAll(ctx, tx, documents, results)
+	err := c.write(ctx, fmt.Sprintf("creating %d documents", len(documents)), func(tx *sql.Tx) error {
+		return c.createAll(ctx, tx, documents, results)
 	})
 	if err != nil {
 		return nil, err
@@ -45,14 +52,14 @@ func (s *Store) Create(ctx context.Context, docs []schemas.Document) ([]eventsto
 	return results, nil
 }
 
-func (s *Store) createAll(ctx context.Context, tx *sql.Tx, documents map[int]parsedDocument, results []eventstore.Result) error {
-	w, err := s.newEventWriter(ctx, tx)
+func (c *creator) createAll(ctx context.Context, tx *sql.Tx, documents map[int]parsedDocument, results []eventstore.Result) error {
+	w, err := c.newEventWriter(ctx, tx)
 	if err != nil {
 		return err
 	}
 	for i := range results {
 		if document, ok := documents[i]; ok {
-			if results[i], err = w.create(ctx, s.layout, document); err != nil {
+			if results[i], err = w.create(ctx, c.layout, document); err != nil {
 				return err
 			}
 		}
@@ -70,15 +77,15 @@ type eventWriter struct {
 }
 
 // newEventWriter prepares the statements, which are closed with the transaction.
-func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWriter, err error) {
+func (c *creator) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWriter, err error) {
 	w = &eventWriter{tx: tx, keys: keyIDs{cached: map[[2]string]int64{}}}
 	for _, statement := range []struct {
 		into **sql.Stmt
 		text string
 	}{
-		{&w.insertEvent, s.layout.insertEventSQL()},
+		{&w.insertEvent, c.layout.insertEventSQL()},
 		{&w.insertDocument, "INSERT INTO document (n, head, body) VALUES (?, ?, ?)"},
-		{&w.insertText, s.layout.insertTextSQL()},
+		{&w.insertText, c.layout.insertTextSQL()},
 		{&w.insertTerm, "INSERT INTO term (rowid, value) VALUES (?, ?)"},
 		{&w.insertNumber, "INSERT INTO number (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
 		{&w.selectStream, `SELECT stream FROM event WHERE substr("event.id", -16) = substr(?1, -16) AND "event.id" = ?1`},
@@ -89,7 +96,7 @@ func (s *Store) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWriter,
 			return nil, err
 		}
 	}
-	w.compressor, err = s.newestCompressor(ctx, tx)
+	w.compressor, err = c.newestCompressor(ctx, tx)
 	return w, err
 }
 

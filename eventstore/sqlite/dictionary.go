@@ -81,13 +81,13 @@ func readDictionary(ctx context.Context, from queryer, n int64) (content []byte,
 }
 
 // newestCompressor returns the compressor of the newest dictionary.
-func (s *Store) newestCompressor(ctx context.Context, tx *sql.Tx) (*compressor, error) {
+func (c *creator) newestCompressor(ctx context.Context, tx *sql.Tx) (*compressor, error) {
 	var newest sql.NullInt64
 	if err := tx.QueryRowContext(ctx, "SELECT max(n) FROM dictionary").Scan(&newest); err != nil {
 		return nil, err
 	}
-	if c := s.compressor.Load(); c != nil && c.dictionary == newest.Int64 {
-		return c, nil
+	if known := c.compressor.Load(); known != nil && known.dictionary == newest.Int64 {
+		return known, nil
 	}
 	content, err := readDictionary(ctx, tx, newest.Int64)
 	if err != nil {
@@ -97,9 +97,9 @@ func (s *Store) newestCompressor(ctx context.Context, tx *sql.Tx) (*compressor, 
 	if err != nil {
 		return nil, err
 	}
-	c := &compressor{opened, newest.Int64}
-	s.compressor.Store(c) // the dictionary is committed: this transaction has not written
-	return c, nil
+	found := &compressor{opened, newest.Int64}
+	c.compressor.Store(found) // the dictionary is committed: this transaction has not written
+	return found, nil
 }
 
 // renewDictionary writes a dictionary of the newest documents, for those from n on.

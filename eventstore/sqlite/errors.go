@@ -28,14 +28,14 @@ const (
 
 // storeError makes a *eventstore.Error of an error. operation says what failed,
 // such as "counting events".
-func (s *Store) storeError(operation string, err error) error {
+func (f *file) storeError(operation string, err error) error {
 	var already *eventstore.Error
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	reason := fmt.Sprintf("%s in the SQLite store %s", operation, s.path)
-	if _, gone := os.Stat(s.path); errors.Is(gone, fs.ErrNotExist) || strings.Contains(err.Error(), "no such table") {
-		return &eventstore.Error{Kind: eventstore.Unauthorized, Reason: reason, Err: s.notInstalled()}
+	reason := fmt.Sprintf("%s in the SQLite store %s", operation, f.path)
+	if _, gone := os.Stat(f.path); errors.Is(gone, fs.ErrNotExist) || strings.Contains(err.Error(), "no such table") {
+		return &eventstore.Error{Kind: eventstore.Unauthorized, Reason: reason, Err: f.notInstalled()}
 	}
 	return &eventstore.Error{Kind: errorKind(err), Reason: reason, Err: oneLineError{err}}
 }
@@ -65,14 +65,14 @@ func (l oneLineError) Error() string { return strings.Join(strings.Fields(l.erro
 func (l oneLineError) Unwrap() error { return l.error }
 
 // write runs do in a transaction. SQLite lets only one write at a time.
-func (s *Store) write(ctx context.Context, operation string, do func(tx *sql.Tx) error) error {
-	tx, err := s.writer.BeginTx(ctx, nil)
+func (f *file) write(ctx context.Context, operation string, do func(tx *sql.Tx) error) error {
+	tx, err := f.writer.BeginTx(ctx, nil)
 	if err != nil {
-		return s.storeError(operation, err)
+		return f.storeError(operation, err)
 	}
 	if err := do(tx); err != nil {
 		_ = tx.Rollback() // the first error is the cause
-		return s.storeError(operation, err)
+		return f.storeError(operation, err)
 	}
-	return s.storeError(operation, tx.Commit())
+	return f.storeError(operation, tx.Commit())
 }

@@ -18,9 +18,9 @@ import (
 //
 // A *eventstore.Error ends the reading. Any other error is about a single
 // document that is not a valid event, and names it; the caller can go on reading.
-func (s *Store) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+func (r *reader) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		for stored, err := range s.documents(ctx, sel) {
+		for stored, err := range r.documents(ctx, sel) {
 			if err != nil {
 				yield(schemas.Event{}, err)
 				return
@@ -39,27 +39,27 @@ type storedDocument struct {
 	broken     error // of a document that cannot be decompressed
 }
 
-func (s *Store) documents(ctx context.Context, sel eventstore.Selection) iter.Seq2[storedDocument, error] {
+func (r *reader) documents(ctx context.Context, sel eventstore.Selection) iter.Seq2[storedDocument, error] {
 	const operation = "reading events"
 	return func(yield func(storedDocument, error) bool) {
-		numbers, err := s.selectNumbers(ctx, operation, sel)
+		numbers, err := r.selectNumbers(ctx, operation, sel)
 		if err != nil {
 			yield(storedDocument{}, err)
 			return
 		}
-		read, err := s.readers.PrepareContext(ctx, selectDocument(!sel.WithoutBody))
+		read, err := r.readers.PrepareContext(ctx, selectDocument(!sel.WithoutBody))
 		if err != nil {
-			yield(storedDocument{}, s.storeError(operation, err))
+			yield(storedDocument{}, r.storeError(operation, err))
 			return
 		}
 		defer read.Close()
 		for _, n := range numbers {
 			var found storedDocument
-			err := found.read(ctx, s.decompressors, s.readers, read.QueryRowContext(ctx, n))
+			err := found.read(ctx, r.decompressors, r.readers, read.QueryRowContext(ctx, n))
 			if errors.Is(err, sql.ErrNoRows) {
 				continue // Retain has removed it
 			}
-			if !yield(found, s.storeError(operation, err)) || err != nil {
+			if !yield(found, r.storeError(operation, err)) || err != nil {
 				return
 			}
 		}

@@ -39,27 +39,30 @@ const (
 	applicationID = 0x57545348
 )
 
+// installer creates the file, and writes the events of an older one again.
+type installer struct{ *creator }
+
 // Install creates the file, or upgrades one of an older Watership. It is safe to run
 // again or concurrently. It changes nothing and returns an error for a file of
 // another program or of a newer version.
-func (s *Store) Install(ctx context.Context) error {
-	if err := createFile(s.path); err != nil {
+func (i *installer) Install(ctx context.Context) error {
+	if err := createFile(i.path); err != nil {
 		return fmt.Errorf("creating the SQLite store: %w", err)
 	}
-	version, err := s.fileVersion(ctx)
+	version, err := i.fileVersion(ctx)
 	if err != nil || version == schemaVersion {
 		return err
 	}
-	if err := s.enableVacuum(ctx, version); err != nil {
-		return s.storeError("creating the file", err)
+	if err := i.enableVacuum(ctx, version); err != nil {
+		return i.storeError("creating the file", err)
 	}
-	if err := s.enableWAL(ctx); err != nil {
-		return s.storeError("creating the file", err)
+	if err := i.enableWAL(ctx); err != nil {
+		return i.storeError("creating the file", err)
 	}
-	if err := s.write(ctx, "creating the tables", func(tx *sql.Tx) error { return s.createSchema(ctx, tx) }); err != nil {
+	if err := i.write(ctx, "creating the tables", func(tx *sql.Tx) error { return i.createSchema(ctx, tx) }); err != nil {
 		return err
 	}
-	return s.vacuumUpgraded(ctx, version)
+	return i.vacuumUpgraded(ctx, version)
 }
 
 // createFile creates a file that only its owner may read, since messages can be confidential.
@@ -79,33 +82,33 @@ func createFile(path string) error {
 
 // enableVacuum lets Retain shrink the file. SQLite ignores it once a file has tables,
 // until a VACUUM.
-func (s *Store) enableVacuum(ctx context.Context, version int) error {
+func (i *installer) enableVacuum(ctx context.Context, version int) error {
 	if version > 0 {
 		return nil
 	}
-	_, err := s.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL")
+	_, err := i.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL")
 	return err
 }
 
 // vacuumUpgraded makes a file that was written again as small as a new one. The file is complete
 // without it, so that a failure, such as another process that reads, is only logged.
-func (s *Store) vacuumUpgraded(ctx context.Context, version int) error {
+func (i *installer) vacuumUpgraded(ctx context.Context, version int) error {
 	if version == 0 || version >= withoutFailureIndexes {
 		return nil
 	}
-	if _, err := s.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM"); err != nil {
-		s.logger.Warn("the upgraded store keeps its size", "path", s.path, "error", err)
+	if _, err := i.writer.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM"); err != nil {
+		i.logger.Warn("the upgraded store keeps its size", "path", i.path, "error", err)
 	}
 	return ctx.Err()
 }
 
 // enableWAL turns on the write-ahead log. SQLite does not wait here for the lock of
 // another process, so enableWAL repeats the statement until the timeout.
-func (s *Store) enableWAL(ctx context.Context) error {
+func (i *installer) enableWAL(ctx context.Context) error {
 	pauses := backoff.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
-	deadline := time.Now().Add(s.timeout)
+	deadline := time.Now().Add(i.timeout)
 	for failures := 1; ; failures++ {
-		_, err := s.writer.ExecContext(ctx, "PRAGMA journal_mode = WAL")
+		_, err := i.writer.ExecContext(ctx, "PRAGMA journal_mode = WAL")
 		if err == nil || errorKind(err) != eventstore.Overloaded || time.Now().After(deadline) {
 			return err
 		}
@@ -116,13 +119,13 @@ func (s *Store) enableWAL(ctx context.Context) error {
 }
 
 // createSchema checks the version again, now that no other process can write.
-func (s *Store) createSchema(ctx context.Context, tx *sql.Tx) error {
-	version, err := s.readVersion(ctx, tx)
+func (i *installer) createSchema(ctx context.Context, tx *sql.Tx) error {
+	version, err := i.readVersion(ctx, tx)
 	if err != nil || version == schemaVersion {
 		return err
 	}
 	if version > 0 {
-		return s.upgrade(ctx, tx, version)
+		return i.upgrade(ctx, tx, version)
 	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
 		tables+failureIndexes+streamColumns+recordTable, applicationID, schemaVersion))
@@ -131,32 +134,32 @@ func (s *Store) createSchema(ctx context.Context, tx *sql.Tx) error {
 
 // Check returns an error unless the file exists and has the version that this
 // Watership writes.
-func (s *Store) Check(ctx context.Context) error {
-	version, err := s.fileVersion(ctx)
+func (f *file) Check(ctx context.Context) error {
+	version, err := f.fileVersion(ctx)
 	switch {
 	case err != nil:
 		return err
 	case version == 0:
-		return s.notInstalled()
+		return f.notInstalled()
 	case version < schemaVersion:
-		return fmt.Errorf("the store %s has version %d, this Watership needs %d: run `watership setup`", s.path, version, schemaVersion)
+		return fmt.Errorf("the store %s has version %d, this Watership needs %d: run `watership setup`", f.path, version, schemaVersion)
 	}
 	return nil
 }
 
-func (s *Store) notInstalled() error {
-	return fmt.Errorf("there is no store in %s yet: run `watership setup`", s.path)
+func (f *file) notInstalled() error {
+	return fmt.Errorf("there is no store in %s yet: run `watership setup`", f.path)
 }
 
 // fileVersion is 0 for a file that is missing or empty.
-func (s *Store) fileVersion(ctx context.Context) (int, error) {
-	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+func (f *file) fileVersion(ctx context.Context) (int, error) {
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	return s.readVersion(ctx, s.readers)
+	return f.readVersion(ctx, f.readers)
 }
 
-func (s *Store) readVersion(ctx context.Context, from interface {
+func (f *file) readVersion(ctx context.Context, from interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 },
 ) (int, error) {
@@ -164,13 +167,13 @@ func (s *Store) readVersion(ctx context.Context, from interface {
 	row := from.QueryRowContext(ctx, `SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 		FROM pragma_application_id, pragma_user_version`)
 	if err := row.Scan(&id, &version, &tables); err != nil {
-		return 0, s.storeError("reading the version", err)
+		return 0, f.storeError("reading the version", err)
 	}
 	switch {
 	case id != applicationID && tables > 0:
-		return 0, fmt.Errorf("%s is a SQLite file of another program: choose another path for the store", s.path)
+		return 0, fmt.Errorf("%s is a SQLite file of another program: choose another path for the store", f.path)
 	case id == applicationID && version > schemaVersion:
-		return 0, fmt.Errorf("%s has version %d, this Watership knows up to %d: upgrade it", s.path, version, schemaVersion)
+		return 0, fmt.Errorf("%s has version %d, this Watership knows up to %d: upgrade it", f.path, version, schemaVersion)
 	case id != applicationID:
 		return 0, nil
 	}
@@ -178,14 +181,14 @@ func (s *Store) readVersion(ctx context.Context, from interface {
 }
 
 // Refresh only checks that SQLite can read the file: new events are visible at once.
-func (s *Store) Refresh(ctx context.Context) error {
-	if err := s.readers.PingContext(ctx); err != nil {
-		return s.storeError("refreshing", err)
+func (f *file) Refresh(ctx context.Context) error {
+	if err := f.readers.PingContext(ctx); err != nil {
+		return f.storeError("refreshing", err)
 	}
 	return nil
 }
 
 // Clock returns the time of this machine, which is also the clock of the store.
-func (s *Store) Clock(ctx context.Context) (time.Time, error) {
-	return time.Now(), s.Check(ctx)
+func (f *file) Clock(ctx context.Context) (time.Time, error) {
+	return time.Now(), f.Check(ctx)
 }

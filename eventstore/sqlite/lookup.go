@@ -9,9 +9,9 @@ import (
 )
 
 // Find returns the ids that are in the store, each with its stream.
-func (s *Store) Find(ctx context.Context, ids []string) (map[string]eventstore.DocumentID, error) {
+func (r *reader) Find(ctx context.Context, ids []string) (map[string]eventstore.DocumentID, error) {
 	found := make(map[string]eventstore.DocumentID, len(ids))
-	err := s.scanByID(ctx, "finding documents by id", ids, func(stored eventstore.DocumentID, _ int64) { found[stored.ID] = stored })
+	err := r.scanByID(ctx, "finding documents by id", ids, func(stored eventstore.DocumentID, _ int64) { found[stored.ID] = stored })
 	if err != nil {
 		return nil, err
 	}
@@ -19,14 +19,14 @@ func (s *Store) Find(ctx context.Context, ids []string) (map[string]eventstore.D
 }
 
 // Sequences reads event.sequence of documents. Missing ones are absent from the result.
-func (s *Store) Sequences(ctx context.Context, documents []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error) {
+func (r *reader) Sequences(ctx context.Context, documents []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error) {
 	ids := make([]string, len(documents))
 	wanted := make(map[eventstore.DocumentID]bool, len(documents))
 	for i, document := range documents {
 		ids[i], wanted[document] = document.ID, true
 	}
 	sequences := make(map[eventstore.DocumentID]int64, len(documents))
-	err := s.scanByID(ctx, "reading the sequences of documents", ids, func(stored eventstore.DocumentID, sequence int64) {
+	err := r.scanByID(ctx, "reading the sequences of documents", ids, func(stored eventstore.DocumentID, sequence int64) {
 		if wanted[stored] {
 			sequences[stored] = sequence
 		}
@@ -38,41 +38,41 @@ func (s *Store) Sequences(ctx context.Context, documents []eventstore.DocumentID
 }
 
 // scanByID calls visit for each document with one of the ids.
-func (s *Store) scanByID(ctx context.Context, operation string, ids []string, visit func(stored eventstore.DocumentID, sequence int64)) error {
+func (r *reader) scanByID(ctx context.Context, operation string, ids []string, visit func(stored eventstore.DocumentID, sequence int64)) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	byID := oneOf(ids).ofColumn("event.id")
-	rows, err := s.readers.QueryContext(ctx, `SELECT stream, "event.id", "event.sequence" FROM event WHERE `+byID.sql, byID.args...)
+	rows, err := r.readers.QueryContext(ctx, `SELECT stream, "event.id", "event.sequence" FROM event WHERE `+byID.sql, byID.args...)
 	if err != nil {
-		return s.storeError(operation, err)
+		return r.storeError(operation, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var stored eventstore.DocumentID
 		var sequence int64
 		if err := rows.Scan(&stored.Index, &stored.ID, &sequence); err != nil {
-			return s.storeError(operation, err)
+			return r.storeError(operation, err)
 		}
 		visit(stored, sequence)
 	}
-	return s.storeError(operation, rows.Err())
+	return r.storeError(operation, rows.Err())
 }
 
 // HighestSequence is the highest event.sequence of all documents up to
 // schemas.MaxSequence, 0 if none exists.
-func (s *Store) HighestSequence(ctx context.Context) (int64, error) {
+func (r *reader) HighestSequence(ctx context.Context) (int64, error) {
 	var highest sql.NullInt64
-	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event WHERE "event.sequence" <= ?`, schemas.MaxSequence)
-	return highest.Int64, s.storeError("reading the highest sequence", row.Scan(&highest))
+	row := r.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event WHERE "event.sequence" <= ?`, schemas.MaxSequence)
+	return highest.Int64, r.storeError("reading the highest sequence", row.Scan(&highest))
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
 // schemas.MaxSequence, 0 if none exists.
-func (s *Store) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
+func (r *reader) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
 	var highest sql.NullInt64
 	// The + disables the source's index, which is by time and would need a sort.
-	row := s.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM (SELECT "event.sequence" FROM event
+	row := r.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM (SELECT "event.sequence" FROM event
 		WHERE +"watership.source" = ? AND "event.sequence" <= ? ORDER BY "event.sequence" DESC LIMIT 1)`, source, schemas.MaxSequence)
-	return highest.Int64, s.storeError("reading the highest sequence of "+source, row.Scan(&highest))
+	return highest.Int64, r.storeError("reading the highest sequence of "+source, row.Scan(&highest))
 }

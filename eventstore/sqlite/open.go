@@ -11,25 +11,30 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
 
 	"github.com/watershipmq/watership/eventstore/sqlite/internal/functions"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Store is the SQLite store. Its methods are safe for concurrent use.
 type Store struct {
-	path      string
-	retention map[schemas.Stream]time.Duration
-	timeout   time.Duration // for locks of other processes
-	logger    *slog.Logger
-	layout    layout
+	*file
+	reader
+	*creator
+	records
+	jobs
+	installer
+	retention
+}
 
-	compressor    atomic.Pointer[compressor] // of the newest dictionary that a write has seen
-	decompressors *decompressors
+// file is the SQLite file of a store, and the columns of its tables.
+type file struct {
+	path    string
+	timeout time.Duration // for locks of other processes
+	logger  *slog.Logger
+	layout  layout
 
 	// writer has one connection, since SQLite allows one writer at a time. The
 	// connections of readers do not wait for it.
@@ -56,38 +61,38 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		path: cfg.Path, retention: cfg.Retention, timeout: cfg.Timeout, logger: cfg.Logger, layout: layout,
-		decompressors: newDecompressors(),
-		writer:        sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate")}),
-		readers:       sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
+	f := &file{
+		path: cfg.Path, timeout: cfg.Timeout, logger: cfg.Logger, layout: layout,
+		writer:  sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate")}),
+		readers: sql.OpenDB(connector{driver, dsn(cfg, "_query_only=1")}),
 	}
-	s.writer.SetMaxOpenConns(1)
-	s.readers.SetMaxOpenConns(maxReaders)
-	s.readers.SetMaxIdleConns(maxReaders)
-	if err := s.checkFile(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	f.writer.SetMaxOpenConns(1)
+	f.readers.SetMaxOpenConns(maxReaders)
+	f.readers.SetMaxIdleConns(maxReaders)
+	if err := f.checkFile(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	return s, nil
+	c, kept := &creator{file: f}, records{f}
+	return &Store{f, reader{f, newDecompressors()}, c, kept, jobs{kept}, installer{c}, retention{kept, cfg.Retention}}, nil
 }
 
 // checkFile checks that SQLite can read the file, if there is one.
-func (s *Store) checkFile(ctx context.Context) error {
-	info, err := os.Stat(s.path)
+func (f *file) checkFile(ctx context.Context) error {
+	info, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("opening the SQLite store: %w", err)
 	case info.IsDir():
-		return fmt.Errorf("the SQLite store %s is a directory: give the path of a file in it", s.path)
+		return fmt.Errorf("the SQLite store %s is a directory: give the path of a file in it", f.path)
 	}
-	_, err = s.fileVersion(ctx)
+	_, err = f.fileVersion(ctx)
 	return err
 }
 
 // Close waits for running requests, and closes the file.
-func (s *Store) Close() error { return errors.Join(s.writer.Close(), s.readers.Close()) }
+func (f *file) Close() error { return errors.Join(f.writer.Close(), f.readers.Close()) }
 
 // dsn does not allow SQLite to create a file, so that a wrong path is an error and
 // not an empty store. A commit is on the disk when it returns (synchronous=FULL).

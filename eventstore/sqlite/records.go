@@ -9,10 +9,13 @@ import (
 	"strconv"
 )
 
+// records are small documents that change, such as subscriptions.
+type records struct{ *file }
+
 // CreateRecord saves a new JSON document under a kind and an id, and returns its version. It
 // changes nothing and returns "" if there is one.
-func (s *Store) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
-	created, err := s.exec(ctx, "creating "+kind+" "+id,
+func (r *records) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
+	created, err := r.exec(ctx, "creating "+kind+" "+id,
 		"INSERT INTO record (kind, id, version, document) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING", kind, id, document)
 	if err != nil || !created {
 		return "", err
@@ -22,12 +25,12 @@ func (s *Store) CreateRecord(ctx context.Context, kind, id string, document []by
 
 // SaveRecord replaces a record if its version is still the given one, and returns the new
 // version. Otherwise it changes nothing and returns "".
-func (s *Store) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
+func (r *records) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
 	current, err := parseVersion(kind, version)
 	if err != nil {
 		return "", err
 	}
-	saved, err := s.exec(ctx, "saving "+kind+" "+id,
+	saved, err := r.exec(ctx, "saving "+kind+" "+id,
 		"UPDATE record SET version = version + 1, document = ? WHERE kind = ? AND id = ? AND version = ?", document, kind, id, current)
 	if err != nil || !saved {
 		return "", err
@@ -37,12 +40,12 @@ func (s *Store) SaveRecord(ctx context.Context, kind, id, version string, docume
 
 // DeleteRecord deletes a record if its version is still the given one, and reports whether
 // it was.
-func (s *Store) DeleteRecord(ctx context.Context, kind, id, version string) (bool, error) {
+func (r *records) DeleteRecord(ctx context.Context, kind, id, version string) (bool, error) {
 	current, err := parseVersion(kind, version)
 	if err != nil {
 		return false, err
 	}
-	return s.exec(ctx, "deleting "+kind+" "+id, "DELETE FROM record WHERE kind = ? AND id = ? AND version = ?", kind, id, current)
+	return r.exec(ctx, "deleting "+kind+" "+id, "DELETE FROM record WHERE kind = ? AND id = ? AND version = ?", kind, id, current)
 }
 
 func parseVersion(kind, version string) (int64, error) {
@@ -54,37 +57,37 @@ func parseVersion(kind, version string) (int64, error) {
 }
 
 // exec reports whether a statement changed a row.
-func (s *Store) exec(ctx context.Context, operation, statement string, args ...any) (changed bool, err error) {
-	result, err := s.writer.ExecContext(ctx, statement, args...)
+func (f *file) exec(ctx context.Context, operation, statement string, args ...any) (changed bool, err error) {
+	result, err := f.writer.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return false, s.storeError(operation, err)
+		return false, f.storeError(operation, err)
 	}
 	rows, err := result.RowsAffected()
-	return rows > 0, s.storeError(operation, err)
+	return rows > 0, f.storeError(operation, err)
 }
 
 // Record returns the last saved document of a record and its version, or nil.
-func (s *Store) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
+func (r *records) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
 	var document []byte
 	var version string
-	err := s.readers.QueryRowContext(ctx, "SELECT document, version FROM record WHERE kind = ? AND id = ?", kind, id).Scan(&document, &version)
+	err := r.readers.QueryRowContext(ctx, "SELECT document, version FROM record WHERE kind = ? AND id = ?", kind, id).Scan(&document, &version)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, "", nil
 	}
-	return document, version, s.storeError("reading "+kind+" "+id, err)
+	return document, version, r.storeError("reading "+kind+" "+id, err)
 }
 
 // Records reads all records of a kind that exist when the reading begins, the highest id
 // first.
-func (s *Store) Records(ctx context.Context, kind string) iter.Seq2[[]byte, error] {
+func (r *records) Records(ctx context.Context, kind string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		ids, err := s.recordIDs(ctx, kind)
+		ids, err := r.recordIDs(ctx, kind)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		for _, id := range ids {
-			document, _, err := s.Record(ctx, kind, id)
+			document, _, err := r.Record(ctx, kind, id)
 			if document == nil && err == nil {
 				continue
 			}
@@ -95,19 +98,19 @@ func (s *Store) Records(ctx context.Context, kind string) iter.Seq2[[]byte, erro
 	}
 }
 
-func (s *Store) recordIDs(ctx context.Context, kind string) (ids []string, err error) {
+func (r *records) recordIDs(ctx context.Context, kind string) (ids []string, err error) {
 	operation := fmt.Sprintf("reading %ss", kind)
-	rows, err := s.readers.QueryContext(ctx, "SELECT id FROM record WHERE kind = ? ORDER BY id DESC", kind)
+	rows, err := r.readers.QueryContext(ctx, "SELECT id FROM record WHERE kind = ? ORDER BY id DESC", kind)
 	if err != nil {
-		return nil, s.storeError(operation, err)
+		return nil, r.storeError(operation, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var id string
 		if err := rows.Scan(&id); err != nil {
-			return nil, s.storeError(operation, err)
+			return nil, r.storeError(operation, err)
 		}
 		ids = append(ids, id)
 	}
-	return ids, s.storeError(operation, rows.Err())
+	return ids, r.storeError(operation, rows.Err())
 }

@@ -17,17 +17,17 @@ import (
 //   - Conflict: another event has the document's id. Nothing has changed.
 //   - Refused: the document is invalid. The quarantined one is still there. Refused is
 //     also the result if there is no such document.
-func (s *Store) Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error) {
+func (c *creator) Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error) {
 	results := make([]eventstore.Result, len(list))
 	documents := make([]parsedDocument, len(list))
 	for i, replacement := range list {
 		var err error
-		if documents[i], err = s.layout.parse(replacement.Document); err != nil {
+		if documents[i], err = c.layout.parse(replacement.Document); err != nil {
 			results[i] = eventstore.Result{Status: eventstore.Refused, Reason: oneLineError{err}.Error()}
 		}
 	}
-	err := s.write(ctx, "replacing quarantined documents", func(tx *sql.Tx) error {
-		w, err := s.newEventWriter(ctx, tx)
+	err := c.write(ctx, "replacing quarantined documents", func(tx *sql.Tx) error {
+		w, err := c.newEventWriter(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ func (s *Store) Replace(ctx context.Context, list []eventstore.Replacement) ([]e
 			if results[i].Status != 0 {
 				continue
 			}
-			if results[i], err = s.replace(ctx, tx, w, replacement.Quarantined, documents[i]); err != nil {
+			if results[i], err = c.replace(ctx, tx, w, replacement.Quarantined, documents[i]); err != nil {
 				return err
 			}
 		}
@@ -47,7 +47,7 @@ func (s *Store) Replace(ctx context.Context, list []eventstore.Replacement) ([]e
 	return results, nil
 }
 
-func (s *Store) replace(ctx context.Context, tx *sql.Tx, w *eventWriter, id string, e parsedDocument) (eventstore.Result, error) {
+func (c *creator) replace(ctx context.Context, tx *sql.Tx, w *eventWriter, id string, e parsedDocument) (eventstore.Result, error) {
 	quarantined, err := findStored(ctx, tx, id)
 	if err != nil {
 		return eventstore.Result{}, err
@@ -70,7 +70,7 @@ func (s *Store) replace(ctx context.Context, tx *sql.Tx, w *eventWriter, id stri
 	if written.n != 0 && written.n != quarantined.n {
 		return eventstore.Result{Status: eventstore.Created}, nil
 	}
-	return w.create(ctx, s.layout, e)
+	return w.create(ctx, c.layout, e)
 }
 
 // storedEvent is the row of an event; n is 0 if none exists.

@@ -18,15 +18,21 @@ const (
 	maxRemovedBytes  = 16 << 20 // of compressed documents; a single one can be larger
 )
 
+// retention removes old events, and notes in records which ones.
+type retention struct {
+	records
+	maxAge map[schemas.Stream]time.Duration
+}
+
 // Retain removes the events that exceed the retention of their stream, by their
 // sequence, and returns their number. The server calls it every minute. Then it gives
 // most of the freed pages of the file back.
-func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
+func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
 	now := time.Now()
-	for stream, retention := range s.retention {
-		for more := retention > 0; more; {
+	for stream, age := range r.maxAge {
+		for more := age > 0; more; {
 			var n int64
-			n, more, err = s.removeOldest(ctx, stream, now.Add(-retention))
+			n, more, err = r.removeOldest(ctx, stream, now.Add(-age))
 			if removed += n; err != nil {
 				return removed, err
 			}
@@ -35,16 +41,16 @@ func (s *Store) Retain(ctx context.Context) (removed int64, err error) {
 	if removed == 0 {
 		return 0, nil
 	}
-	if err := s.removeUnused(ctx); err != nil {
+	if err := r.removeUnused(ctx); err != nil {
 		return removed, err
 	}
-	return removed, s.shrink(ctx)
+	return removed, r.shrink(ctx)
 }
 
 // removeOldest removes some of the oldest events of a stream from before a time, and
 // reports whether there may be more.
-func (s *Store) removeOldest(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
-	err = s.write(ctx, "removing old events", func(tx *sql.Tx) error {
+func (r *retention) removeOldest(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
+	err = r.write(ctx, "removing old events", func(tx *sql.Tx) error {
 		var old []oldEvent
 		if old, more, err = selectOldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
 			return err
@@ -88,8 +94,8 @@ func noteRemoved(ctx context.Context, tx *sql.Tx, source string, stream schemas.
 }
 
 // Removed reports which events of a source Retain has removed.
-func (s *Store) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
-	document, _, err := s.Record(ctx, eventstore.RemovedRecord, source)
+func (r *retention) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
+	document, _, err := r.Record(ctx, eventstore.RemovedRecord, source)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +147,8 @@ func remove(ctx context.Context, tx *sql.Tx, n int64) error {
 
 // removeUnused deletes the keys without terms and the dictionaries without documents. The
 // newest dictionary is for documents to come.
-func (s *Store) removeUnused(ctx context.Context) error {
-	return s.write(ctx, "removing keys", func(tx *sql.Tx) error {
+func (r *retention) removeUnused(ctx context.Context) error {
+	return r.write(ctx, "removing keys", func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			DELETE FROM key WHERE NOT EXISTS (SELECT 1 FROM number WHERE number.key = key.id)
 				AND NOT EXISTS (SELECT 1 FROM posting WHERE term >= printf('%x=', id) AND term < printf('%x>', id));
@@ -159,23 +165,23 @@ const (
 	shrunkAtOnce = 256 // pages
 )
 
-func (s *Store) shrink(ctx context.Context) error {
+func (r *retention) shrink(ctx context.Context) error {
 	const operation = "shrinking the file"
 	for {
 		var pages, free int64
-		row := s.writer.QueryRowContext(ctx, "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count")
+		row := r.writer.QueryRowContext(ctx, "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count")
 		if err := row.Scan(&pages, &free); err != nil {
-			return s.storeError(operation, err)
+			return r.storeError(operation, err)
 		}
 		if free <= pages/maxFreePart {
 			return nil
 		}
 		var vacuum int64
-		if err := s.writer.QueryRowContext(ctx, "SELECT auto_vacuum FROM pragma_auto_vacuum").Scan(&vacuum); err != nil || vacuum == 0 {
-			return s.storeError(operation, err)
+		if err := r.writer.QueryRowContext(ctx, "SELECT auto_vacuum FROM pragma_auto_vacuum").Scan(&vacuum); err != nil || vacuum == 0 {
+			return r.storeError(operation, err)
 		}
-		if _, err := s.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrunkAtOnce)); err != nil {
-			return s.storeError(operation, err)
+		if _, err := r.writer.ExecContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrunkAtOnce)); err != nil {
+			return r.storeError(operation, err)
 		}
 	}
 }

@@ -9,9 +9,15 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
+// reader reads events.
+type reader struct {
+	*file
+	decompressors *decompressors
+}
+
 // filter compiles a selection.
-func (s *Store) filter(operation string, sel eventstore.Selection) (condition, error) {
-	compiled, err := compiler{s.layout, time.Now()}.compile(sel.Query)
+func (r *reader) filter(operation string, sel eventstore.Selection) (condition, error) {
+	compiled, err := compiler{r.layout, time.Now()}.compile(sel.Query)
 	if err != nil {
 		return compiled, &eventstore.Error{Kind: eventstore.BadRequest, Reason: operation, Err: err}
 	}
@@ -49,9 +55,9 @@ func afterCursor(sel eventstore.Selection) condition {
 const maxArguments = 32_000
 
 // Count counts the events of a selection. It ignores Order, Limit and WithoutBody.
-func (s *Store) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
+func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
 	const operation = "counting events"
-	filter, err := s.filter(operation, sel)
+	filter, err := r.filter(operation, sel)
 	if err != nil {
 		return 0, err
 	}
@@ -60,23 +66,23 @@ func (s *Store) Count(ctx context.Context, sel eventstore.Selection) (int64, err
 		statement = "SELECT count(DISTINCT n) FROM (" + filter.subquery + ")"
 	}
 	var count int64
-	row := s.readers.QueryRowContext(ctx, statement, filter.args...)
-	return count, s.storeError(operation, row.Scan(&count))
+	row := r.readers.QueryRowContext(ctx, statement, filter.args...)
+	return count, r.storeError(operation, row.Scan(&count))
 }
 
 // selectNumbers returns n of the selected events, in order. They are the snapshot of a
 // reading: later events are not included, and no transaction stays open while a reader
 // takes hours. They take 8 bytes an event.
-func (s *Store) selectNumbers(ctx context.Context, operation string, sel eventstore.Selection, conditions ...condition) ([]int64, error) {
-	filter, err := s.filter(operation, sel)
+func (r *reader) selectNumbers(ctx context.Context, operation string, sel eventstore.Selection, conditions ...condition) ([]int64, error) {
+	filter, err := r.filter(operation, sel)
 	if err != nil {
 		return nil, err
 	}
 	filter = allOf(append(conditions, filter))
 	if sel.Order == eventstore.NewestFirst && sel.Limit > 0 {
-		numbers, err := s.selectNewest(ctx, filter, sel)
+		numbers, err := r.selectNewest(ctx, filter, sel)
 		if err != nil || len(numbers) == sel.Limit {
-			return numbers, s.storeError(operation, err)
+			return numbers, r.storeError(operation, err)
 		}
 	}
 	statement := "SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + orderBy(sel.Order)
@@ -84,8 +90,8 @@ func (s *Store) selectNumbers(ctx context.Context, operation string, sel eventst
 		statement += " LIMIT ?"
 		filter.args = append(filter.args, sel.Limit)
 	}
-	numbers, err := queryNumbers(ctx, s.readers, statement, filter.args)
-	return numbers, s.storeError(operation, err)
+	numbers, err := queryNumbers(ctx, r.readers, statement, filter.args)
+	return numbers, r.storeError(operation, err)
 }
 
 // Numbers of events that selectNewest scans for each wanted one. Values that are less
@@ -98,7 +104,7 @@ const (
 
 // selectNewest searches only the newest events after the cursor, and can find fewer than
 // there are. For values that many events have, it avoids subqueries over the whole file.
-func (s *Store) selectNewest(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, err error) {
+func (r *reader) selectNewest(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, err error) {
 	after := afterCursor(sel)
 	all := "SELECT n FROM event WHERE " + after.sql + " ORDER BY " + orderBy(eventstore.NewestFirst) + " LIMIT ?"
 	perWanted := newestScanned
@@ -106,7 +112,7 @@ func (s *Store) selectNewest(ctx context.Context, filter condition, sel eventsto
 		perWanted = newestScannedByID
 	}
 	scanned := append(slices.Clone(after.args), perWanted*sel.Limit)
-	tx, err := s.readers.BeginTx(ctx, nil)
+	tx, err := r.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,11 @@ const maxSummariesAtOnce = 512
 // Summaries reads the selected events in the order BySequence, without their documents:
 // those with one of the values in one of the fields, or all without such filters. Like
 // Events it reads from a snapshot.
-func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	const operation = "reading summaries of events"
 	sel.Order = eventstore.BySequence
 	return func(yield func(eventstore.EventSummary, error) bool) {
-		numbers, err := s.selectNumbers(ctx, operation, sel, s.anyFilter(either)...)
+		numbers, err := r.selectNumbers(ctx, operation, sel, r.anyFilter(either)...)
 		if err != nil {
 			yield(eventstore.EventSummary{}, err)
 			return
@@ -38,14 +38,14 @@ func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either 
 		for count := 1; len(numbers) > 0; count = min(2*count, maxSummariesAtOnce) {
 			some := numbers[:min(count, len(numbers))]
 			numbers = numbers[len(some):]
-			summaries, err := s.readSummaries(ctx, some)
+			summaries, err := r.readSummaries(ctx, some)
 			for _, summary := range summaries {
 				if !yield(summary, nil) {
 					return
 				}
 			}
 			if err != nil {
-				yield(eventstore.EventSummary{}, s.storeError(operation, err))
+				yield(eventstore.EventSummary{}, r.storeError(operation, err))
 				return
 			}
 		}
@@ -53,9 +53,9 @@ func (s *Store) Summaries(ctx context.Context, sel eventstore.Selection, either 
 }
 
 // readSummaries leaves out the events that Retain has removed.
-func (s *Store) readSummaries(ctx context.Context, numbers []int64) (summaries []eventstore.EventSummary, err error) {
+func (r *reader) readSummaries(ctx context.Context, numbers []int64) (summaries []eventstore.EventSummary, err error) {
 	list, _ := json.Marshal(numbers) // numbers always marshal
-	rows, err := s.readers.QueryContext(ctx, selectSummary, string(list))
+	rows, err := r.readers.QueryContext(ctx, selectSummary, string(list))
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +70,14 @@ func (s *Store) readSummaries(ctx context.Context, numbers []int64) (summaries [
 	return summaries, rows.Err()
 }
 
-func (s *Store) anyFilter(either []eventstore.FieldIn) []condition {
+func (r *reader) anyFilter(either []eventstore.FieldIn) []condition {
 	if len(either) == 0 {
 		return nil
 	}
 	conditions := make([]condition, len(either))
 	for i, a := range either {
-		field, _ := s.layout.fields.Lookup(a.Field)
-		conditions[i] = s.layout.hasValue(s.layout.locate(field), oneOf(a.Values))
+		field, _ := r.layout.fields.Lookup(a.Field)
+		conditions[i] = r.layout.hasValue(r.layout.locate(field), oneOf(a.Values))
 	}
 	if len(conditions) == 1 { // indexes for the other conditions of the query count as well
 		return conditions

@@ -14,15 +14,15 @@ import (
 const withoutFailureIndexes = 4
 
 // upgrade upgrades a file of an older version in one transaction.
-func (s *Store) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
-	s.logger.Info("upgrading the store", "path", s.path, "from", version, "to", schemaVersion)
+func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
+	i.logger.Info("upgrading the store", "path", i.path, "from", version, "to", schemaVersion)
 	if err := moveRecords(ctx, tx, version); err != nil {
 		return err
 	}
 	added := streamColumns
 	switch {
 	case version < withoutFailureIndexes:
-		if err := s.rewrite(ctx, tx); err != nil {
+		if err := i.rewrite(ctx, tx); err != nil {
 			return err
 		}
 		added = failureIndexes
@@ -48,7 +48,7 @@ func moveRecords(ctx context.Context, tx *sql.Tx, version int) error {
 }
 
 // rewrite writes the events of a file to the tables of schema.sql.
-func (s *Store) rewrite(ctx context.Context, tx *sql.Tx) error {
+func (i *installer) rewrite(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `
 		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version" FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
@@ -56,7 +56,7 @@ func (s *Store) rewrite(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := s.copyEvents(ctx, tx); err != nil {
+	if err := i.copyEvents(ctx, tx); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "DROP TABLE former_event")
@@ -65,21 +65,21 @@ func (s *Store) rewrite(ctx context.Context, tx *sql.Tx) error {
 
 // copyEvents writes each former event again. A document that cannot be parsed stays in the
 // file, with the columns of its former row.
-func (s *Store) copyEvents(ctx context.Context, tx *sql.Tx) error {
-	w, err := s.newEventWriter(ctx, tx)
+func (i *installer) copyEvents(ctx context.Context, tx *sql.Tx) error {
+	w, err := i.newEventWriter(ctx, tx)
 	if err != nil {
 		return err
 	}
-	read, err := tx.PrepareContext(ctx, "SELECT rowid, n, stream, head, body, "+quoteNames(s.layout.columns)+
+	read, err := tx.PrepareContext(ctx, "SELECT rowid, n, stream, head, body, "+quoteNames(i.layout.columns)+
 		" FROM former_event WHERE rowid > ? ORDER BY rowid LIMIT 1")
 	if err != nil {
 		return err
 	}
 	for last, n := int64(0), int64(0); ; {
-		former := parsedDocument{values: make([]any, len(s.layout.columns)), words: make([]any, len(s.layout.textColumns))}
+		former := parsedDocument{values: make([]any, len(i.layout.columns)), words: make([]any, len(i.layout.textColumns))}
 		targets := []any{&last, &n, &former.stream, &former.head, &former.body}
-		for i := range former.values {
-			targets = append(targets, &former.values[i])
+		for column := range former.values {
+			targets = append(targets, &former.values[column])
 		}
 		err := read.QueryRowContext(ctx, last).Scan(targets...)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -88,19 +88,19 @@ func (s *Store) copyEvents(ctx context.Context, tx *sql.Tx) error {
 		if err != nil {
 			return err
 		}
-		if err := w.insert(ctx, s.layout, n, s.parseFormer(former)); err != nil {
+		if err := w.insert(ctx, i.layout, n, i.parseFormer(former)); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *Store) parseFormer(former parsedDocument) parsedDocument {
-	former.id, _ = former.values[s.layout.columnIndex["event.id"]].(string)
-	parsed, err := s.layout.parse(schemas.Document{
+func (i *installer) parseFormer(former parsedDocument) parsedDocument {
+	former.id, _ = former.values[i.layout.columnIndex["event.id"]].(string)
+	parsed, err := i.layout.parse(schemas.Document{
 		ID: former.id, Stream: schemas.Stream(former.stream), Source: slices.Concat(former.head, former.body),
 	})
 	if err != nil {
-		s.logger.Warn("cannot parse an event: its words and headers are no longer searchable", "event", former.id, "error", err)
+		i.logger.Warn("cannot parse an event: its words and headers are no longer searchable", "event", former.id, "error", err)
 		return former
 	}
 	return parsed
