@@ -112,7 +112,7 @@ func New(cfg Config) (*Guard, error) {
 	for _, pattern := range cfg.Queries {
 		g.queries.HandleFunc(pattern, http.NotFound)
 	}
-	g.signIn = g.signInRoutes()
+	g.signIn = signInHandlers{g}.routes()
 	return g, nil
 }
 

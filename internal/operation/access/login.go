@@ -27,19 +27,22 @@ type answer struct {
 	respond func(http.ResponseWriter) error
 }
 
-// signInRoutes returns the handlers of signing in and out.
-func (g *Guard) signInRoutes() *http.ServeMux {
+// signInHandlers are the handlers of signing in and out of a Guard.
+type signInHandlers struct{ guard *Guard }
+
+// routes returns the handlers.
+func (s signInHandlers) routes() *http.ServeMux {
 	routes := http.NewServeMux()
-	if g.provider != nil {
-		routes.HandleFunc("GET "+pathLogin, g.login)
-		routes.HandleFunc("GET "+pathCallback, g.recorded("sign in", g.callback))
+	if s.guard.provider != nil {
+		routes.HandleFunc("GET "+pathLogin, s.login)
+		routes.HandleFunc("GET "+pathCallback, s.recorded("sign in", s.callback))
 	}
-	if g.tokens != nil {
-		routes.HandleFunc("POST "+pathToken, g.recorded("sign in", g.enterToken))
+	if s.guard.tokens != nil {
+		routes.HandleFunc("POST "+pathToken, s.recorded("sign in", s.enterToken))
 	}
-	routes.HandleFunc("POST "+pathLogout, g.recorded("sign out", g.logout))
+	routes.HandleFunc("POST "+pathLogout, s.recorded("sign out", s.logout))
 	routes.HandleFunc("GET "+pathLoggedOut, func(w http.ResponseWriter, _ *http.Request) {
-		writePage(w, problem{Title: "Signed out", Status: http.StatusOK, Detail: "The session has ended."}, g.signInPage("/"))
+		writePage(w, problem{Title: "Signed out", Status: http.StatusOK, Detail: "The session has ended."}, s.guard.signInPage("/"))
 	})
 	return routes
 }
@@ -47,56 +50,56 @@ func (g *Guard) signInRoutes() *http.ServeMux {
 // recorded records the actions and refusals of a handler, and responds after that. Refusals
 // count as failed attempts, and successes as requests of the identity: beyond the limits
 // neither is recorded.
-func (g *Guard) recorded(action string, handler func(*http.Request) (answer, error)) http.HandlerFunc {
+func (s signInHandlers) recorded(action string, handler func(*http.Request) (answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		done, err := handler(r)
-		done.by.Address = clientAddress(r, g.trusted)
-		if limit := g.limitSignIn(done.by, err); limit != nil {
-			g.refuse(w, r, limit)
+		done.by.Address = clientAddress(r, s.guard.trusted)
+		if limit := s.limit(done.by, err); limit != nil {
+			s.guard.refuse(w, r, limit)
 			return
 		}
-		if err := g.record(r.Context(), Record{Identity: done.by, Action: Action{Name: action}, Status: statusFor(err), Problem: problemOf(err)}); err != nil {
-			g.refuse(w, r, errUnrecorded(err))
+		if err := s.guard.record(r.Context(), Record{Identity: done.by, Action: Action{Name: action}, Status: statusFor(err), Problem: problemOf(err)}); err != nil {
+			s.guard.refuse(w, r, errUnrecorded(err))
 			return
 		}
 		if err == nil {
 			err = done.respond(w)
 		}
 		if err != nil {
-			g.refuse(w, r, err)
+			s.guard.refuse(w, r, err)
 		}
 	}
 }
 
-// limitSignIn counts a request that signs in or out. One that signs nobody out, since there is
+// limit counts a request that signs in or out. One that signs nobody out, since there is
 // no session, needs no credentials and is recorded, so it counts as one that fails.
-func (g *Guard) limitSignIn(by Identity, err error) error {
+func (s signInHandlers) limit(by Identity, err error) error {
 	if err != nil || by.Name == "" {
-		return g.limitAttempts(by.Address)
+		return s.guard.limitAttempts(by.Address)
 	}
-	return g.limitRequests(by)
+	return s.guard.limitRequests(by)
 }
 
 // login sends a browser to the provider.
-func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
-	address := clientAddress(r, g.trusted)
-	if err := g.peekAttempts(address); err != nil {
-		g.refuse(w, r, err)
+func (s signInHandlers) login(w http.ResponseWriter, r *http.Request) {
+	address := clientAddress(r, s.guard.trusted)
+	if err := s.guard.peekAttempts(address); err != nil {
+		s.guard.refuse(w, r, err)
 		return
 	}
 	begun := signIn{
 		State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
 		Return: localPath(r.URL.Query().Get("return")), Expires: time.Now().Add(loginLength),
 	}
-	to, err := g.provider.url(r.Context(), begun)
+	to, err := s.guard.provider.url(r.Context(), begun)
 	if err == nil {
-		err = g.sessions.setCookie(w, loginPurpose, begun, loginLength)
+		err = s.guard.sessions.setCookie(w, loginPurpose, begun, loginLength)
 	}
 	if err != nil {
-		if limit := g.limitAttempts(address); limit != nil {
+		if limit := s.guard.limitAttempts(address); limit != nil {
 			err = limit
 		}
-		g.refuse(w, r, err)
+		s.guard.refuse(w, r, err)
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
@@ -104,75 +107,75 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request) {
 
 // callback finishes a sign-in when the provider sends the browser back. The state in the
 // cookie proves that this browser has begun it.
-func (g *Guard) callback(r *http.Request) (answer, error) {
-	if err := g.peekAttempts(clientAddress(r, g.trusted)); err != nil {
+func (s signInHandlers) callback(r *http.Request) (answer, error) {
+	if err := s.guard.peekAttempts(clientAddress(r, s.guard.trusted)); err != nil {
 		return answer{}, err
 	}
 	query := r.URL.Query()
 	var begun signIn
-	cookie, err := r.Cookie(g.sessions.cookieName(loginPurpose))
+	cookie, err := r.Cookie(s.guard.sessions.cookieName(loginPurpose))
 	if err == nil {
-		err = g.sessions.sealer.open(loginPurpose, cookie.Value, &begun)
+		err = s.guard.sessions.sealer.open(loginPurpose, cookie.Value, &begun)
 	}
 	if err != nil || !time.Now().Before(begun.Expires) || subtle.ConstantTimeCompare([]byte(begun.State), []byte(query.Get("state"))) != 1 {
 		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "this browser has not begun the sign-in, or too long ago: sign in again", Cause: err}
 	}
-	if issuer := query.Get("iss"); issuer != "" && issuer != g.provider.Issuer { // RFC 9207
+	if issuer := query.Get("iss"); issuer != "" && issuer != s.guard.provider.Issuer { // RFC 9207
 		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "another OpenID provider has answered: sign in again"}
 	}
 	if query.Get("error") != "" {
 		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider refused the sign-in: " + shortened(query.Get("error")+" "+query.Get("error_description"))}
 	}
-	c, err := g.provider.finish(r.Context(), begun, query.Get("code"))
+	c, err := s.guard.provider.finish(r.Context(), begun, query.Get("code"))
 	if err != nil {
 		return answer{}, err
 	}
-	name, claim, err := g.provider.identify(c)
+	name, claim, err := s.guard.provider.identify(c)
 	by := Identity{Name: name, Method: ByOIDC}
 	if err != nil {
 		return answer{by: by}, err
 	}
 	return answer{by, func(w http.ResponseWriter) error {
-		g.sessions.removeCookie(w, loginPurpose)
-		return g.begin(w, session{Name: name, Claim: claim}, begun.Return)
+		s.guard.sessions.removeCookie(w, loginPurpose)
+		return s.begin(w, session{Name: name, Claim: claim}, begun.Return)
 	}}, nil
 }
 
 // enterToken signs in with a token that a user enters in a browser.
-func (g *Guard) enterToken(r *http.Request) (answer, error) {
+func (s signInHandlers) enterToken(r *http.Request) (answer, error) {
 	if err := r.ParseForm(); err != nil {
 		return answer{}, &Error{Status: http.StatusBadRequest, Problem: "the form cannot be read", Cause: err}
 	}
-	token, err := g.findToken(strings.TrimSpace(r.PostForm.Get("token")))
+	token, err := s.guard.findToken(strings.TrimSpace(r.PostForm.Get("token")))
 	if err != nil {
 		return answer{}, err
 	}
 	return answer{token.identity(), func(w http.ResponseWriter) error {
-		return g.begin(w, session{Token: token.Hash}, localPath(r.PostForm.Get("return")))
+		return s.begin(w, session{Token: token.Hash}, localPath(r.PostForm.Get("return")))
 	}}, nil
 }
 
 // logout ends the session of a browser. The provider's own session goes on.
-func (g *Guard) logout(r *http.Request) (answer, error) {
+func (s signInHandlers) logout(r *http.Request) (answer, error) {
 	now := time.Now()
-	ending, found, err := g.sessions.read(r, now)
+	ending, found, err := s.guard.sessions.read(r, now)
 	if err != nil || !found {
-		return answer{respond: func(w http.ResponseWriter) error { return g.signedOut(w) }}, nil
+		return answer{respond: func(w http.ResponseWriter) error { return s.signedOut(w) }}, nil
 	}
-	by, _ := g.sessionIdentity(ending)
+	by, _ := s.guard.sessionIdentity(ending)
 	return answer{by, func(w http.ResponseWriter) error {
-		g.sessions.end(ending, now)
-		return g.signedOut(w)
+		s.guard.sessions.end(ending, now)
+		return s.signedOut(w)
 	}}, nil
 }
 
-func (g *Guard) signedOut(w http.ResponseWriter) error {
-	g.sessions.removeCookie(w, sessionPurpose)
+func (s signInHandlers) signedOut(w http.ResponseWriter) error {
+	s.guard.sessions.removeCookie(w, sessionPurpose)
 	return redirect(w, pathLoggedOut)
 }
 
-func (g *Guard) begin(w http.ResponseWriter, begun session, to string) error {
-	if err := g.sessions.start(w, begun, time.Now()); err != nil {
+func (s signInHandlers) begin(w http.ResponseWriter, begun session, to string) error {
+	if err := s.guard.sessions.start(w, begun, time.Now()); err != nil {
 		return err
 	}
 	return redirect(w, to)
