@@ -92,7 +92,7 @@ func wholeMilliseconds(d time.Duration) time.Duration {
 }
 
 // timingMistakes checks the fields about hours, windows and the total time.
-func (p Policy) timingMistakes() []*FieldError {
+func timingMistakes(p Policy) []*FieldError {
 	var found []*FieldError
 	for i, at := range p.At {
 		if _, ok := parseHour(at); !ok {
@@ -115,14 +115,14 @@ func (p Policy) timingMistakes() []*FieldError {
 	for i, window := range p.NoAttempts {
 		found = append(found, window.mistakes(fmt.Sprintf("no_attempts[%d]", i))...)
 	}
-	if len(found) == 0 && p.leavesNoTime(zone) {
+	if len(found) == 0 && leavesNoTime(p, zone) {
 		found = append(found, &FieldError{Field: "no_attempts", Expected: "windows that leave time for attempts, at least once in 31 days"})
 	}
 	return found
 }
 
 // leavesNoTime reports whether windows follow one another for longer than a message can wait.
-func (p Policy) leavesNoTime(zone *time.Location) bool {
+func leavesNoTime(p Policy, zone *time.Location) bool {
 	starts := []time.Time{time.Date(2024, 1, 1, 0, 0, 0, 0, zone)}
 	for _, window := range p.NoAttempts {
 		from, _, _ := window.hours()

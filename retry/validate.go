@@ -35,11 +35,11 @@ func (e *FieldError) Error() string {
 // a time zone within classes.
 func (p Policy) Validate() error {
 	var errs []error
-	for _, mistake := range p.mistakes() {
+	for _, mistake := range mistakes(p) {
 		errs = append(errs, mistake)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Classes)) {
-		for _, mistake := range p.Classes[name].mistakesOfClass() {
+		for _, mistake := range mistakesOfClass(p.Classes[name]) {
 			mistake.Field = "classes." + name + "." + mistake.Field
 			errs = append(errs, mistake)
 		}
@@ -47,8 +47,8 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (p Policy) mistakesOfClass() []*FieldError {
-	found := p.mistakes()
+func mistakesOfClass(p Policy) []*FieldError {
+	found := mistakes(p)
 	for _, field := range []struct {
 		name string
 		set  bool
@@ -60,16 +60,16 @@ func (p Policy) mistakesOfClass() []*FieldError {
 	return found
 }
 
-func (p Policy) mistakes() []*FieldError {
-	return append(p.delayMistakes(), p.timingMistakes()...)
+func mistakes(p Policy) []*FieldError {
+	return append(delayMistakes(p), timingMistakes(p)...)
 }
 
 // delayMistakes checks the fields about the delays.
-func (p Policy) delayMistakes() []*FieldError {
+func delayMistakes(p Policy) []*FieldError {
 	if p.First == 0 {
-		return append(invalidDelays("delays", p.Delays), p.mistakesWithoutFirst()...)
+		return append(invalidDelays("delays", p.Delays), mistakesWithoutFirst(p)...)
 	}
-	found := append(invalidDelays("first", []time.Duration{p.First}), p.growthMistakes()...)
+	found := append(invalidDelays("first", []time.Duration{p.First}), growthMistakes(p)...)
 	if len(p.Delays) > 0 {
 		found = append(found, &FieldError{Field: "delays", Expected: "none beside first"})
 	}
@@ -83,7 +83,7 @@ func (p Policy) delayMistakes() []*FieldError {
 }
 
 // growthMistakes checks the fields that need First.
-func (p Policy) growthMistakes() []*FieldError {
+func growthMistakes(p Policy) []*FieldError {
 	var found []*FieldError
 	if p.Attempts < 1 || p.Attempts > MaxAttempts {
 		found = append(found, &FieldError{"attempts", fmt.Sprint(p.Attempts), fmt.Sprint("1 to ", MaxAttempts)})
@@ -100,7 +100,7 @@ func (p Policy) growthMistakes() []*FieldError {
 	return found
 }
 
-func (p Policy) mistakesWithoutFirst() []*FieldError {
+func mistakesWithoutFirst(p Policy) []*FieldError {
 	var found []*FieldError
 	for _, field := range []struct {
 		name string
