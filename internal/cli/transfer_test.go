@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -55,44 +54,6 @@ func testExportAndImport(t *testing.T, seed seeder) {
 	forged := writeFile(t, "forged.ndjson", regexp.MustCompile(`"sequence":\d+`).ReplaceAllString(first, `"sequence":9223372036854775807`))
 	if r := seed(t).call(t, "import", forged); r.code != exitFailed || !strings.Contains(r.err, "a day ahead") || !strings.Contains(r.out, "created 0") {
 		t.Errorf("an event from the end of time: %+v", r)
-	}
-}
-
-// A document that the store refuses keeps no other from being imported.
-func TestImportGoesOn(t *testing.T) { inEachStore(t, testImportGoesOn) }
-
-func testImportGoesOn(t *testing.T, seed seeder) {
-	from, to := seed(t), seed(t)
-	from.keep(t, from.event(1, schemas.Published), from.event(2, schemas.Published), from.event(3, schemas.Published))
-	lines := strings.SplitAfter(from.must(t, "export", "*"), "\n")
-	long := strings.Repeat("x", 600) // bytes, more than an id may have
-	lines[1] = strings.Replace(lines[1], `"id":"`+from.source+":2", `"id":"`+long, 1)
-	if !strings.Contains(lines[1], long) {
-		t.Fatalf("the line has no such id: %s", lines[1])
-	}
-	file := writeFile(t, "events.ndjson", strings.Join(lines, ""))
-	for _, want := range []string{"created 2 events, 0 existed already\n", "created 0 events, 2 existed already\n"} {
-		r := to.call(t, "import", file)
-		if r.code != exitFailed || r.out != want || !strings.Contains(r.err, "1 event was refused") || !strings.Contains(r.err, long[:20]) {
-			t.Errorf("exit code %d, %q, %q; want %q", r.code, r.out, r.err, want)
-		}
-	}
-	if got := strings.TrimSpace(to.must(t, "search", "*", "--count")); got != "2" {
-		t.Errorf("the store has %s events", got)
-	}
-}
-
-// One that is too large for the store is found among those that were sent with it.
-func TestImportOfWhatIsTooLarge(t *testing.T) {
-	p := newest(t)
-	from := p.seed(t)
-	large := from.event(2, schemas.Published, func(e *schemas.Event) { e.Envelope.Body = bytes.Repeat([]byte("x"), 200_000) })
-	from.keep(t, from.event(1, schemas.Published), large, from.event(3, schemas.Published), from.event(4, schemas.Published))
-	p.storeURL = smallStore(t, 100_000)
-	to := p.seed(t)
-	r := to.call(t, "import", writeFile(t, "events.ndjson", from.must(t, "export", "*")))
-	if r.code != exitFailed || r.out != "created 3 events, 0 existed already\n" || !strings.Contains(r.err, "event "+large.EventID+": ") {
-		t.Errorf("exit code %d, %q, %q", r.code, r.out, r.err)
 	}
 }
 
