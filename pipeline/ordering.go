@@ -45,8 +45,8 @@ const (
 	orderingRoom          = 256 // messages that may wait in the process
 )
 
-// errEarlier is the error of a message that waits for an earlier one.
-var errEarlier = errors.New("an earlier message of its key is not handled yet")
+// errEarlier begins the error of a message that waits for an earlier one.
+var errEarlier = errors.New("waits for")
 
 func (o Ordering) validate() error {
 	if (o.Key == nil) != (o.Class == "") || o.Within < 0 {
@@ -110,7 +110,7 @@ func (h *routeHandler) arriveInLine(msg *message.Message) (leave func()) {
 		return func() {}
 	}
 	ticket := h.line.Arrive(ordering.Arrival{
-		Key: h.keyOf(verified.Envelope, h.route.Ordering.Key), Fingerprint: verified.State.Fingerprint, Sequence: h.sequenceOf(verified.Envelope), Position: verified.State.Position,
+		Key: h.keyOf(verified.Envelope, h.route.Ordering.Key), Fingerprint: verified.State.Fingerprint, ID: verified.Envelope.Properties.MessageID, Sequence: h.sequenceOf(verified.Envelope), Position: verified.State.Position,
 	})
 	msg.SetContext(context.WithValue(ctx, ticketKey{}, ticket))
 	return ticket.Leave
@@ -119,7 +119,8 @@ func (h *routeHandler) arriveInLine(msg *message.Message) (leave func()) {
 // attemptInOrder calls the handler, and once more whenever it failed with the class of the ordering
 // and an earlier message was handled. stopped is true if the message goes back to the queue.
 func (h *routeHandler) attemptInOrder(ctx context.Context, msg *message.Message, verified *schemas.VerifiedState, epoch int) (produced []*message.Message, why error, stopped bool) {
-	outcome, why := ticketOf(ctx).Repeat(ctx, ordering.Attempts{
+	ticket := ticketOf(ctx)
+	outcome, why := ticket.Repeat(ctx, ordering.Attempts{
 		Attempt: func() (err error) { produced, err = h.attempt(msg, *verified); return err },
 		IsEarly: func(err error) bool { return h.classOf(err, verified.Envelope) == h.route.Ordering.Class },
 		// A message that is handled alone keeps the others out, also the one that it waits for.
@@ -129,11 +130,40 @@ func (h *routeHandler) attemptInOrder(ctx context.Context, msg *message.Message,
 			opened, _ := h.breaker.Outage()
 			return held || !opened.IsZero() && h.breaker.Begin() != epoch, changed
 		},
+		Stands: func(why error, until time.Time) {
+			if err := h.recordStanding(ctx, verified, h.earlierError(ticket, verified.Envelope, why), until); err != nil && ctx.Err() == nil {
+				h.logger.Warn("the event of a message that waits for an earlier one is not published", "queue", h.route.Queue, "error", err)
+			}
+		},
 	})
 	if outcome == ordering.Later {
-		why = retry.After(ordering.Pause, fmt.Errorf("%w: %w", errEarlier, why))
+		why = retry.After(ordering.Pause, h.earlierError(ticket, verified.Envelope, why))
 	}
 	return produced, why, outcome == ordering.Stopped
+}
+
+// earlierError names what a message waits for that failed with an error.
+func (h *routeHandler) earlierError(t *ordering.Ticket, e schemas.Envelope, why error) error {
+	name := "an earlier message"
+	if id := t.Earlier(); id != "" {
+		name = fmt.Sprintf("message %q", id)
+	}
+	return fmt.Errorf("%w %s of key %q: %w", errEarlier, name, h.keyOf(e, h.route.Ordering.Key), why)
+}
+
+// recordStanding publishes the event of a message that waits in the process for an earlier one, until a
+// time. It gets its instance id by that.
+func (h *routeHandler) recordStanding(ctx context.Context, verified *schemas.VerifiedState, why error, until time.Time) error {
+	if verified.State.Message == "" {
+		verified.State.Message = h.newID()
+	}
+	state := verified.State
+	state.EventID, state.Queue, state.Time, state.Duration = "", h.route.Queue, h.now(), 0
+	state.Delay = until.Sub(state.Time).Truncate(time.Millisecond)
+	state.Failure = h.classify(h.route, *h.route.Policy, why, state, verified.Envelope.Headers).failure.Failure
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	return h.publishEvent(ctx, schemas.RetryScheduled, verified.Envelope, state)
 }
 
 // classOf returns the class of an error, by which the policy would decide.

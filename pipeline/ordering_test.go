@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,5 +136,52 @@ func TestOrderingIsChecked(t *testing.T) {
 		if _, err := New(Config{URL: "amqp://localhost", Routes: []Route{route}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}
+	}
+}
+
+// A message that waits in the process for long has an event that names what it waits for, and then
+// goes on as it would without.
+func TestOrderingTellsWhatAMessageWaitsFor(t *testing.T) {
+	t.Parallel()
+	b, queue := rabbittest.Newest(t), rabbittest.Name(t)
+	var paid atomic.Bool
+	r := start(t, b, func(c *Config) {
+		c.Routes = []Route{{
+			Queue: queue, Breaker: &retry.Breaker{Messages: -1}, Ordering: Ordering{Class: "ordering", Key: keyOf},
+			Policy: &retry.Policy{First: 200 * time.Millisecond, Factor: 1, Attempts: 1000},
+			Handler: handler(func(msg *message.Message) error {
+				e, _ := schemas.FromContext(msg.Context())
+				switch {
+				case paid.Load():
+					return nil
+				case e.Properties.MessageID == "payment":
+					return errors.New("busy")
+				}
+				return retry.Class("ordering", errors.New("not paid"))
+			}),
+		}}
+	})
+	r.publish("", queue, amqp.Publishing{MessageId: "payment", Headers: amqp.Table{"account": "a-1"}})
+	r.wait(schemas.RetryScheduled)
+	r.publish("", queue, amqp.Publishing{MessageId: "parcel", Headers: amqp.Table{"account": "a-1"}})
+	waits := func() []event {
+		return r.all(func(e event) bool {
+			return e.Action == schemas.RetryScheduled && e.Envelope.Properties.MessageID == "parcel"
+		})
+	}
+	rabbittest.Eventually(t, "an event of the message that waits", func() bool { return len(waits()) > 0 })
+	told := waits()[0]
+	if told.Failure.Message != `waits for message "payment" of key "a-1": not paid` || told.Failure.Class != "ordering" || told.Attempt != 0 || told.Waits != 0 ||
+		told.Delay < 4*time.Minute || told.Delay > 5*time.Minute {
+		t.Errorf("%+v", told.State)
+	}
+	paid.Store(true)
+	for _, e := range r.waitFor(2, schemas.Handled) {
+		if e.Envelope.Properties.MessageID == "parcel" && (e.Message != told.Message || e.Message == "" || e.Attempt != 1) {
+			t.Errorf("%+v after %+v", e.State, told.State)
+		}
+	}
+	if n := len(waits()); n != 1 {
+		t.Errorf("%d events", n)
 	}
 }

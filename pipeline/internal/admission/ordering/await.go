@@ -27,7 +27,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 	}
 	l := t.line
 	t.failEarly()
-	w := wait{Ticket: t, first: first, began: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
+	w := wait{Ticket: t, first: first, began: l.now(), entered: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
 	switch blocked, _, _ := w.blocked(ctx); {
 	case !l.now().Before(w.end):
 		return Alone
@@ -57,6 +57,8 @@ type wait struct {
 	*Ticket
 	first       time.Time // failure of the message
 	began       time.Time // or of the latest change
+	entered     time.Time
+	told        bool // that it has waited for long
 	end, memory time.Time
 	asked       time.Time // when Open was called
 	open        bool      // its latest result
@@ -75,6 +77,7 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 		case !now.Before(w.memory):
 			return Later
 		}
+		w.tell(now)
 		timer := time.NewTimer(min(again, w.end.Sub(now), w.memory.Sub(now)))
 		select {
 		case <-changed: // the store will know it in a moment
@@ -91,6 +94,20 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 			return Stopped
 		}
 		timer.Stop()
+	}
+}
+
+// tell calls stands once the message has waited for long, with the time at which its wait in the
+// process ends.
+func (w *wait) tell(now time.Time) {
+	if w.told || w.stands == nil || now.Sub(w.entered) < standsAfter {
+		return
+	}
+	w.told = true
+	if until := w.memory; w.end.After(until) {
+		w.stands(until)
+	} else {
+		w.stands(w.end)
 	}
 }
 
@@ -147,6 +164,27 @@ func (t *Ticket) earlier() (known, unsure, passed bool, changed <-chan struct{})
 		}
 	}
 	return known, unsure, passed, k.changed
+}
+
+// Earlier returns the publisher's id of the first message of the key, as the process knows it, that is
+// earlier than this one; "" if none has one.
+func (t *Ticket) Earlier() (id string) {
+	t.line.mu.Lock()
+	defer t.line.mu.Unlock()
+	k, own := t.message()
+	if own == nil {
+		return ""
+	}
+	first := own
+	for _, other := range k.messages {
+		if other.place < first.place {
+			first = other
+		}
+	}
+	if first == own {
+		return ""
+	}
+	return first.id
 }
 
 // leaveAlone records that the message waits elsewhere for one that it does not find here.

@@ -38,6 +38,9 @@ const (
 	openAtMost = 10 * time.Second
 	openAfter  = 30 * time.Second
 
+	// standsAfter is about how long a message waits until that is recorded: most wait for a moment.
+	standsAfter = 10 * time.Second
+
 	// returnGrace is how long after its time a message that waits for its next attempt is
 	// waited for, and lostGrace for how long one that went back to the queue.
 	returnGrace = 5 * time.Minute
@@ -69,6 +72,7 @@ type key struct {
 
 // message is a message that is not handled yet.
 type message struct {
+	id      string
 	arrived int64 // its time of arrival, in nanoseconds
 	place   int64 // its sequence number, or arrived
 	inside  int   // deliveries that the process has
@@ -96,6 +100,7 @@ type Ticket struct {
 	key         string // "": it has none
 	fingerprint string
 	sequence    int64
+	stands      func(until time.Time) // called when it has waited in the process for long; nil: not
 	settled     bool
 	seen        int // messages of the key that were handled before the attempt
 }
@@ -104,8 +109,9 @@ type Ticket struct {
 type Arrival struct {
 	Key         string // "": it waits for none
 	Fingerprint string
-	Sequence    int64 // place among the messages of its key, from 1; 0: the order of arrival
-	Position    int64 // that Ticket.Position returned at an earlier delivery; 0: none
+	ID          string // of the publisher; "": none
+	Sequence    int64  // place among the messages of its key, from 1; 0: the order of arrival
+	Position    int64  // that Ticket.Position returned at an earlier delivery; 0: none
 }
 
 // Arrive is called with each message that is delivered, in the order of the queue.
@@ -126,7 +132,7 @@ func (l *Line) Arrive(a Arrival) *Ticket {
 	m := k.messages[fingerprint]
 	if m == nil {
 		l.arrived = max(l.arrived+1, l.now().UnixNano())
-		m = &message{arrived: l.arrived}
+		m = &message{id: a.ID, arrived: l.arrived}
 		k.messages[fingerprint] = m
 	}
 	if a.Position > 0 {

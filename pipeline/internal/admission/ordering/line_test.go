@@ -280,3 +280,50 @@ func TestPlacesTravel(t *testing.T) {
 		wantOutcome(t, end, Go, 0)
 	})
 }
+
+// A wait in the process is recorded once it has lasted for some time, with its end, and not if it is short.
+func TestLongWaitsAreRecorded(t *testing.T) {
+	for name, test := range map[string]struct {
+		waits, until time.Duration
+		within       time.Duration
+	}{
+		"short":            {standsAfter - time.Second, 0, time.Hour},
+		"long":             {time.Minute, memoryWait, time.Hour},
+		"as long as it is": {time.Minute, 2 * time.Minute, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := New(Config{Handlers: 2, Room: 2, Within: test.within}, time.Now)
+				first := l.Arrive(Arrival{Key: "a", Fingerprint: "1", ID: "order-1"})
+				second := l.Arrive(Arrival{Key: "a", Fingerprint: "2", ID: "order-2"})
+				began, failed, early, until := time.Now(), time.Time{}, errors.New("early"), []time.Duration(nil)
+				done := make(chan Outcome)
+				go func() {
+					outcome, _ := second.Repeat(t.Context(), Attempts{
+						Attempt: func() error {
+							if second.Earlier() == "" {
+								return nil
+							}
+							return early
+						},
+						IsEarly: func(error) bool { return true }, First: &failed, Recovering: func() bool { return false },
+						Paused: func() (bool, <-chan struct{}) { return false, nil },
+						Stands: func(why error, end time.Time) {
+							if until = append(until, end.Sub(began)); !errors.Is(why, early) || second.Earlier() != "order-1" {
+								t.Errorf("%v, after %q", why, second.Earlier())
+							}
+						},
+					})
+					done <- outcome
+				}()
+				time.Sleep(test.waits)
+				first.Handled()
+				first.Leave()
+				<-done
+				if test.until == 0 && len(until) > 0 || test.until > 0 && (len(until) != 1 || until[0] != test.until) {
+					t.Errorf("recorded until %v", until)
+				}
+			})
+		})
+	}
+}

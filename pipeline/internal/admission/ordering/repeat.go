@@ -12,6 +12,10 @@ type Attempts struct {
 	First      *time.Time           // of the first failure, which is set if it is zero
 	Paused     func() (paused bool, changed <-chan struct{})
 	Recovering func() bool // the route handles a few messages at once
+
+	// Stands is called when the message has waited in the process for some time, with its latest
+	// error and the time at which the wait ends, if none of its key is handled before.
+	Stands func(why error, until time.Time)
 }
 
 // Repeat calls the handler, again and again as long as it fails early and an earlier message has
@@ -33,6 +37,9 @@ func (t *Ticket) Repeat(ctx context.Context, a Attempts) (outcome Outcome, why e
 		}
 		if a.First.IsZero() {
 			*a.First = t.line.now()
+		}
+		if a.Stands != nil {
+			t.stands = func(until time.Time) { a.Stands(why, until) }
 		}
 		if outcome = Later; !a.Recovering() { // or it would occupy one of the few places
 			outcome = t.Await(ctx, *a.First, changed)
