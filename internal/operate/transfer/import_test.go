@@ -216,10 +216,13 @@ func TestAStoreThatStaysBusyEndsTheImport(t *testing.T) {
 
 func TestAStoreThatIsAwayEndsTheImport(t *testing.T) {
 	var calls []int
-	away := &eventstore.Error{Kind: eventstore.Unauthorized, Reason: "403"}
-	i := importing(&scripted{create: func([]schemas.Document) ([]eventstore.Result, error) { return nil, away }}, &calls)
-	if err := i.Run(t.Context(), export(recorded(1))); !errors.Is(err, away) {
-		t.Errorf("%v", err)
+	requests, away := 0, &eventstore.Error{Kind: eventstore.Unauthorized, Reason: "403"}
+	i := importing(&scripted{create: func([]schemas.Document) ([]eventstore.Result, error) {
+		requests++
+		return nil, away
+	}}, &calls)
+	if err := i.Run(t.Context(), export(recorded(1))); !errors.Is(err, away) || requests != 1 {
+		t.Errorf("%v after %d requests", err, requests)
 	}
 }
 

@@ -98,6 +98,26 @@ func Record(t testing.TB, s *system.System, events ...schemas.Event) {
 	}
 }
 
+// Events returns the stored events that match a query, in the order of their sequences.
+func Events(t testing.TB, s *system.System, query string) (found []schemas.Event) {
+	t.Helper()
+	node, err := s.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := s.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range store.Events(t.Context(), eventstore.Selection{Query: node, Order: eventstore.BySequence}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, e)
+	}
+	return found
+}
+
 // Index declares the topology of a System, and stores the events that its processes publish until
 // the test ends.
 func Index(t testing.TB, s *system.System) {
