@@ -22,7 +22,6 @@ func untested() map[string]string {
 		"schemas/internal/headertext":          "package schemas tests it with documents and fuzzing",
 		"internal/rabbit/exclusive":            "package replayer tests it with jobs that lose their connections",
 		"internal/server/overflow":             "needs a RabbitMQ that drops messages: package cli has one",
-		"internal/operation":                   "package httpapi serves and describes the operations",
 		"internal/operation/sse":               "package httpapi tests it with streams of its operations",
 		"internal/console/adoptionpage":        page,
 		"internal/console/frame":               page,
