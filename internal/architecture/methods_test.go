@@ -26,8 +26,6 @@ var overMostMethods = []string{
 	"internal/console.Console",
 	"internal/httpapi.API",
 	"internal/operate/doctor.doctor",
-	"internal/rabbit.Connection",
-	"internal/rabbit.window",
 	"internal/rabbit/rabbittest.Broker",
 	"internal/server.Server",
 	"internal/system.System",

@@ -51,7 +51,7 @@ func (c *Connection) open(ctx context.Context, prepare func(*link, *amqp.Channel
 				return nil, nil, err
 			}
 		}
-		// The connection was just lost; Connection.run reports it on c.changed.
+		// The connection was just lost; Connection.run reports it on changed.
 		if err := c.awaitChange(ctx, changed); err != nil {
 			return nil, nil, err
 		}
@@ -62,16 +62,14 @@ func (c *Connection) open(ctx context.Context, prepare func(*link, *amqp.Channel
 // changes.
 func (c *Connection) await(ctx context.Context) (*link, <-chan struct{}, error) {
 	for {
-		c.mu.Lock()
-		live, changed, closed := c.live, c.changed, c.closed
-		c.mu.Unlock()
-		if closed {
+		now := c.status.get()
+		if now.closed {
 			return nil, nil, ErrClosed
 		}
-		if live != nil {
-			return live, changed, nil
+		if now.live != nil {
+			return now.live, now.changed, nil
 		}
-		if err := c.awaitChange(ctx, changed); err != nil {
+		if err := c.awaitChange(ctx, now.changed); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -83,27 +81,17 @@ func (c *Connection) await(ctx context.Context) (*link, <-chan struct{}, error) 
 // first 0.
 func (c *Connection) AwaitConnection(ctx context.Context, after int) (int, error) {
 	for {
-		c.mu.Lock()
-		live, connections, changed, closed := c.live, c.connections, c.changed, c.closed
-		c.mu.Unlock()
+		now := c.status.get()
 		switch {
-		case closed:
+		case now.closed:
 			return after, ErrClosed
-		case live != nil && connections > after:
-			return connections, nil
+		case now.live != nil && now.connections > after:
+			return now.connections, nil
 		}
-		if err := c.awaitChange(ctx, changed); err != nil {
+		if err := c.awaitChange(ctx, now.changed); err != nil {
 			return after, err
 		}
 	}
-}
-
-// blocking reports whether the broker has blocked the connection, and returns a
-// channel that closes when that may have changed.
-func (c *Connection) blocking() (bool, <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.blocked, c.changed
 }
 
 func (c *Connection) awaitChange(ctx context.Context, changed <-chan struct{}) error {
@@ -180,11 +168,5 @@ func (c *Connection) closeChannel(ch *amqp.Channel) {
 
 // spawn starts a goroutine that Close waits for; false after Close.
 func (c *Connection) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.work.Go(f)
-	return true
+	return c.status.unlessClosed(func() { c.work.Go(f) })
 }

@@ -27,15 +27,7 @@ type Connection struct {
 	stop  context.CancelFunc
 	work  sync.WaitGroup // run, and channels being opened or closed
 
-	mu          sync.Mutex    // guards the fields below
-	live        *link         // nil while disconnected
-	connections int           // number of connections so far
-	lastErr     error         // of the last attempt, nil while connected
-	changed     chan struct{} // closed and replaced whenever live or blocked changes
-	blocked     bool          // after connection.blocked: the broker reads nothing from this connection
-	closed      bool
-
-	frameMax int // negotiated last
+	status changingStatus
 }
 
 // link is one connection of the client library, with its byte stream.
@@ -73,12 +65,12 @@ func Open(cfg Config) (*Connection, error) {
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Connection{
-		cfg:     cfg,
-		vhost:   uri.Vhost,
-		log:     cfg.Logger.With("connection", cfg.Name, "broker", fmt.Sprintf("%s:%d%s", uri.Host, uri.Port, vhostPath(uri.Vhost))),
-		ctx:     ctx,
-		stop:    stop,
-		changed: make(chan struct{}),
+		cfg:    cfg,
+		vhost:  uri.Vhost,
+		log:    cfg.Logger.With("connection", cfg.Name, "broker", fmt.Sprintf("%s:%d%s", uri.Host, uri.Port, vhostPath(uri.Vhost))),
+		ctx:    ctx,
+		stop:   stop,
+		status: changingStatus{now: status{changed: make(chan struct{})}},
 	}
 	c.work.Go(c.run)
 	return c, nil
@@ -93,9 +85,7 @@ func vhostPath(vhost string) string {
 
 // Close closes the connection and all its channels, and waits for its goroutines.
 func (c *Connection) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+	c.status.close()
 	c.stop()
 	c.work.Wait()
 	return nil
@@ -104,35 +94,19 @@ func (c *Connection) Close() error {
 // FrameMax returns the negotiated frame-max in bytes, the limit of published
 // frames; 0 before the first connection and where there is no limit. With
 // LargeFrames it is the limit of received frames.
-func (c *Connection) FrameMax() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.frameMax
-}
+func (c *Connection) FrameMax() int { return c.status.get().frameMax }
 
 // Err returns why there is no connection: nil while connected, ErrClosed after
 // Close, else the error of the last attempt.
-func (c *Connection) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.closed:
-		return ErrClosed
-	case c.live != nil:
-		return nil
-	case c.lastErr == nil:
-		return errors.New("not connected yet")
-	}
-	return c.lastErr
-}
+func (c *Connection) Err() error { return c.status.get().err() }
 
 func (c *Connection) run() {
-	defer c.set(nil, ErrClosed)
+	defer c.status.set(nil, ErrClosed)
 	failures, reported := 0, false
 	for c.ctx.Err() == nil {
 		conn, err := dial(c.ctx, c.cfg)
 		if err != nil {
-			c.set(nil, err)
+			c.status.set(nil, err)
 			if failures++; !reported && c.ctx.Err() == nil {
 				c.log.Warn("cannot connect to the broker; trying until it answers", "error", err)
 				reported = true
@@ -155,29 +129,31 @@ func (c *Connection) run() {
 	}
 }
 
-// watch publishes conn as c.live until the connection is lost or c is closed, and
+// watch publishes conn in the status until the connection is lost or c is closed, and
 // returns the reason of the loss.
 func (c *Connection) watch(conn *link) error {
 	defer conn.abort()
 	// Capacity 1: the library sends one error, and must never block on it.
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 16))
-	c.set(conn, nil)
+	c.status.set(conn, nil)
 	for {
 		select {
 		case <-c.ctx.Done():
-			c.set(nil, ErrClosed)
+			c.status.set(nil, ErrClosed)
 			_ = conn.CloseDeadline(time.Now().Add(closeTimeout))
 			return nil
 		case b, ok := <-blocked:
-			if ok {
-				c.setBlocked(b)
-			} else {
+			switch {
+			case !ok:
 				blocked = nil
+			case b.Active != c.status.get().blocked: // and not another alarm during the first
+				logBlocking(c.log, b)
+				c.status.setBlocked(b.Active)
 			}
 		case reason := <-closed:
 			err := lossError(reason)
-			c.set(nil, err)
+			c.status.set(nil, err)
 			return err
 		}
 	}
@@ -201,46 +177,22 @@ func lossError(reason *amqp.Error) error {
 // (https://www.rabbitmq.com/docs/connection-blocked). It fails if ctx ends first.
 func (c *Connection) AwaitBlocked(ctx context.Context) error {
 	for {
-		blocked, changed := c.blocking()
-		if blocked {
+		now := c.status.get()
+		if now.blocked {
 			return nil
 		}
 		select {
-		case <-changed:
+		case <-now.changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (c *Connection) set(live *link, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.live, c.lastErr, c.blocked = live, err, false
-	if live != nil {
-		c.connections++
-		c.frameMax = live.Config.FrameSize
-	}
-	c.notifyWaiters()
-}
-
-func (c *Connection) setBlocked(b amqp.Blocking) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.blocked == b.Active {
-		return // another alarm during the first
-	}
-	c.blocked = b.Active
-	c.notifyWaiters()
+func logBlocking(to *slog.Logger, b amqp.Blocking) {
 	if b.Active {
-		c.log.Warn("the broker is short of memory or disk and takes no messages; waiting", "reason", b.Reason)
+		to.Warn("the broker is short of memory or disk and takes no messages; waiting", "reason", b.Reason)
 	} else {
-		c.log.Info("the broker takes messages again")
+		to.Info("the broker takes messages again")
 	}
-}
-
-// notifyWaiters wakes all goroutines that wait for a change. The caller holds mu.
-func (c *Connection) notifyWaiters() {
-	close(c.changed)
-	c.changed = make(chan struct{})
 }

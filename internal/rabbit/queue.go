@@ -2,15 +2,11 @@ package rabbit
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // QueueState is the result of a passive queue declaration.
@@ -55,116 +51,6 @@ func (c *Connection) QueueState(ctx context.Context, name string) (state QueueSt
 
 func newQueueState(q amqp.Queue) QueueState {
 	return QueueState{Messages: q.Messages, Consumers: q.Consumers, Uncertain: q.Messages == 0 && q.Consumers == 0}
-}
-
-const (
-	certainTimeout  = 15 * time.Second       // for an answer of the queue
-	certainInterval = 50 * time.Millisecond  // between two questions
-	endedTimeout    = 500 * time.Millisecond // for RabbitMQ to count a consumer no more
-	leaderTimeout   = 250 * time.Millisecond // after which RabbitMQ answers in place of the leader
-)
-
-// ErrSilentQueue means that RabbitMQ did not find out the number of messages in a queue.
-var ErrSilentQueue = fmt.Errorf("the queue does not answer within %s: its leader is overloaded or away; try again when it answers", certainTimeout)
-
-// LookingTag begins the tags of the consumers of CertainQueueState.
-const LookingTag = "watership-looking-"
-
-// CertainQueueState is QueueState, and never Uncertain. It needs the right to read the queue:
-// if the answer is uncertain, it consumes the queue for a moment, on a new connection, since an
-// answer that does not count its own consumer is not the queue's. A message that the queue
-// delivers before that is requeued. The error is ErrSilentQueue if the queue does not answer.
-func (c *Connection) CertainQueueState(ctx context.Context, name string) (state QueueState, found bool, err error) {
-	state, found, err = c.QueueState(ctx, name)
-	if err != nil || !state.Uncertain {
-		return state, found, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, certainTimeout, ErrSilentQueue)
-	defer cancel()
-	cfg := c.cfg
-	cfg.LargeFrames = true
-	looking, err := Open(cfg) // RabbitMQ closes the connection of a consumer that a silent queue keeps waiting
-	if err != nil {
-		return QueueState{}, false, err
-	}
-	state, err = looking.stateAsConsumer(ctx, name)
-	if errors.Is(err, ErrSilentQueue) && looking.Err() == nil {
-		err = ErrSilentQueue // wherever the time was up
-	}
-	if err = errors.Join(err, looking.Close()); err != nil {
-		return QueueState{}, false, fmt.Errorf("looking at queue %q: %w", name, err)
-	}
-	return state, true, nil
-}
-
-// stateAsConsumer returns the state of a queue without its own consumer. One consumer may be
-// its own, or the active one of another connection, with which its own one waits. So it looks
-// whether a consumer is left after its own one, between two answers that are certain.
-func (c *Connection) stateAsConsumer(ctx context.Context, name string) (QueueState, error) {
-	state, err := c.countAsConsumer(ctx, name)
-	if err != nil {
-		return QueueState{}, err
-	}
-	if state.Consumers == 1 {
-		left, err := c.hasConsumer(ctx, name)
-		if err != nil || left {
-			return state, err
-		}
-		if state, err = c.countAsConsumer(ctx, name); err != nil {
-			return QueueState{}, err
-		}
-	}
-	state.Consumers--
-	return state, nil
-}
-
-// countAsConsumer consumes a queue until it answers, and returns its state with this consumer.
-func (c *Connection) countAsConsumer(ctx context.Context, name string) (QueueState, error) {
-	s, err := c.newSession(ctx, ConsumeConfig{Queue: name, Prefetch: 1, Tag: LookingTag + rand.Text()})
-	if err != nil {
-		return QueueState{}, err
-	}
-	defer s.end()
-	state := QueueState{Uncertain: true}
-	for state.Consumers == 0 {
-		if state, _, err = c.QueueState(ctx, name); err != nil {
-			return QueueState{}, err
-		}
-		if state.Consumers == 0 {
-			err = backoff.Sleep(s.ctx, certainInterval)
-		}
-		if err != nil {
-			return QueueState{}, err
-		}
-	}
-	if err := s.Cancel(); err != nil {
-		return QueueState{}, err
-	}
-	for range s.Deliveries { // which were not counted
-		state.Messages++
-	}
-	return state, nil
-}
-
-// hasConsumer reports whether a queue still has a consumer some time after another one has
-// ended, which RabbitMQ counts for a moment. An answer that took as long as RabbitMQ waits for
-// the leader does not count.
-func (c *Connection) hasConsumer(ctx context.Context, name string) (bool, error) {
-	for end := time.Now().Add(endedTimeout); ; {
-		asked := time.Now()
-		state, _, err := c.QueueState(ctx, name)
-		switch {
-		case err != nil:
-			return false, err
-		case state.Consumers == 0 && time.Since(asked) < leaderTimeout:
-			return false, nil
-		case state.Consumers > 0 && time.Now().After(end):
-			return true, nil
-		}
-		if err := backoff.Sleep(ctx, certainInterval); err != nil {
-			return false, err
-		}
-	}
 }
 
 // ErrStream means that a queue is a stream. Its consumer begins with the next message, so it

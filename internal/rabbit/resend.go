@@ -70,10 +70,10 @@ func (w *window) serve(left backlog) backlog {
 	for !w.ended && p.ctx.Err() == nil {
 		w.finishKnown(false)
 		left.sendAlone(w.takeResends())
-		blocked, changed := p.conn.blocking()
+		now := p.conn.status.get()
 		switch {
-		case blocked:
-			w.wait(nil, changed)
+		case now.blocked:
+			w.wait(nil, now.changed)
 		case p.tooManyGivenUp():
 			p.conn.log.Warn("messages were not confirmed before their callers gave them up; publishing on another channel",
 				"messages", p.givenUpUnconfirmed.Load())
@@ -81,7 +81,7 @@ func (w *window) serve(left backlog) backlog {
 		case len(left.messages) == 0:
 			left.alone = false
 			// Not started here: the connection may have been blocked during wait.
-			if m := w.wait(p.submit, changed); m != nil {
+			if m := w.wait(p.submit, now.changed); m != nil {
 				left.messages = append(left.messages, m)
 			}
 		case left.alone:

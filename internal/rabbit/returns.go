@@ -48,7 +48,7 @@ func (w *window) candidates(r *amqp.Return) []*Pending {
 		return []*Pending{w.suspect}
 	}
 	var all, sameKey, same []*Pending
-	for _, m := range w.sent[w.head:] {
+	for _, m := range w.sent.rest() {
 		if m.removed || m.returned != nil || m.message.Optional {
 			continue
 		}

@@ -148,7 +148,7 @@ func FuzzReturns(f *testing.F) {
 				break
 			}
 			m := &Pending{message: aMessage(message[0], message[1])}
-			w.sent = append(w.sent, m)
+			w.sent.all = append(w.sent.all, m)
 			arrives := message[2]&1 == 0
 			routed = append(routed, arrives)
 			if !arrives && !m.message.Optional {
@@ -157,9 +157,9 @@ func FuzzReturns(f *testing.F) {
 		}
 		w.matchReturns()
 		confirmed := func(m *Pending) bool { return m.returned == nil && !m.ambiguous }
-		for _, one := range w.sent {
+		for _, one := range w.sent.all {
 			var arrived, gone, called, returned int
-			for i, m := range w.sent {
+			for i, m := range w.sent.all {
 				if m.message.Optional || !interchangeable([]*Pending{one, m}) {
 					continue
 				}

@@ -5,17 +5,11 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 )
 
 // sweepAfter is how long a received confirm waits for an older, missing one. Queues
 // differ in speed, and a stalled queue must not delay the messages of others.
 const sweepAfter = 5 * time.Millisecond
-
-// maxEncoded is the size of encoded headers up to which amqpstream sends them, in bytes. RabbitMQ
-// takes 128 KiB by default.
-const maxEncoded = 1 << 20
 
 // window holds the messages of one channel that were sent and have no outcome yet.
 // Only the publisher's run goroutine uses it.
@@ -38,16 +32,13 @@ type window struct {
 	suspect *Pending   // sent alone, not yet processed by the broker
 	resends []*Pending // to send again, alone
 
-	headers amqp.Table // of the message that was published last, encoded
-	buffer  []byte     // the same
-
-	sent  []*Pending // oldest first, from head on; removed ones are cut off once they are the oldest
-	head  int
-	timer *time.Timer
+	headers encodedHeaders
+	sent    sentMessages
+	timer   *time.Timer
 }
 
 func (p *Publisher) newWindow() (*window, error) {
-	w := &window{publisher: p, timer: time.NewTimer(time.Hour), headers: amqp.Table{}}
+	w := &window{publisher: p, timer: time.NewTimer(time.Hour), headers: encodedHeaders{table: amqp.Table{}}}
 	ch, conn, err := p.conn.open(p.ctx, func(_ *link, ch *amqp.Channel) error {
 		w.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		w.returns = ch.NotifyReturn(make(chan amqp.Return, 2*p.cfg.Window))
@@ -67,14 +58,14 @@ func (w *window) publish(m *Pending) {
 		w.publisher.finish(m, m.notConfirmedError(m.ctx))
 		return
 	}
-	publishing, encoded := w.encoded(m.message.Publishing)
+	publishing, encoded := w.headers.encode(m.message.Publishing)
 	if err := m.message.checkSize(encoded, w.conn.Config.FrameSize); err != nil {
 		w.publisher.finish(m, err)
 		return
 	}
 	m.removed, m.returned, m.ambiguous = false, nil, false
 	w.cork()
-	w.sent = append(w.sent, m)
+	w.sent.add(m, cap(w.publisher.slots))
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
 		m.message.Exchange, m.message.RoutingKey, !m.message.Optional, false, publishing)
@@ -88,21 +79,6 @@ func (w *window) publish(m *Pending) {
 	m.confirm = nil
 	w.uncork()
 	w.end(<-w.closed)
-}
-
-// encoded returns a message with encoded headers, for the client library to write before the
-// next call, and their size. Headers with a value that cannot be encoded stay for the client
-// library, which refuses them.
-func (w *window) encoded(p amqp.Publishing) (_ amqp.Publishing, size int) {
-	if len(p.Headers) == 0 {
-		return p, 0
-	}
-	headers, err := amqpstream.AppendTable(w.buffer[:0], p.Headers)
-	if w.buffer = headers; err == nil && len(headers) <= maxEncoded {
-		w.headers[amqpstream.EncodedHeaders] = headers
-		p.Headers = w.headers
-	}
-	return p, len(headers)
 }
 
 func (w *window) cork() {
@@ -131,7 +107,7 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	}
 	w.uncork()
 	var confirmed <-chan struct{}
-	if oldest := w.oldest(); oldest != nil {
+	if oldest := w.sent.oldest(); oldest != nil {
 		confirmed = oldest.confirm.Done()
 		w.timer.Reset(sweepAfter)
 	} else {
@@ -164,37 +140,15 @@ func (w *window) next(submit <-chan *Pending) *Pending {
 	}
 }
 
-// oldest returns the first message without outcome, nil if none exists.
-func (w *window) oldest() *Pending {
-	for ; w.head < len(w.sent); w.head++ {
-		if m := w.sent[w.head]; !m.removed {
-			w.compact()
-			return m
-		}
-		w.sent[w.head] = nil
-	}
-	w.sent, w.head = w.sent[:0], 0
-	return nil
-}
-
-// compact cuts off the removed messages from sent, which would otherwise grow with
-// every message.
-func (w *window) compact() {
-	if w.head > cap(w.publisher.slots) {
-		w.sent = w.sent[:copy(w.sent, w.sent[w.head:])]
-		w.head = 0
-	}
-}
-
 // finishKnown finishes messages whose outcome is known: the oldest up to the first
 // without outcome, or with all every one.
 func (w *window) finishKnown(all bool) {
-	for m := w.oldest(); m != nil && w.finishIfKnown(m); m = w.oldest() {
+	for m := w.sent.oldest(); m != nil && w.finishIfKnown(m); m = w.sent.oldest() {
 	}
 	if !all {
 		return
 	}
-	for _, m := range w.sent[w.head:] {
+	for _, m := range w.sent.rest() {
 		if !m.removed {
 			w.finishIfKnown(m)
 		}
@@ -259,12 +213,12 @@ func (w *window) drop(m *Pending) {
 func (w *window) collect() []*Pending {
 	w.matchReturns()
 	var lost []*Pending
-	for _, m := range w.sent[w.head:] {
+	for _, m := range w.sent.rest() {
 		if !m.removed && !w.finishIfCertain(m) {
 			w.drop(m)
 			lost = append(lost, m)
 		}
 	}
-	w.sent, w.head = nil, 0
+	w.sent = sentMessages{}
 	return lost
 }
