@@ -29,7 +29,6 @@ var overMostMethods = []string{
 	"internal/rabbit/rabbittest.Broker",
 	"internal/server.Server",
 	"internal/system.System",
-	"internal/topology.Reconciler",
 	"pipeline.Pipeline",
 	"pipeline.routeHandler",
 	"pipeline/internal/admission/placelog.Log",

@@ -95,7 +95,7 @@ func (r Reconciler) bindForDelivery(ctx context.Context, to exchange, queue, key
 		return &rabbit.RefusedError{Exchange: to.name, Code: amqp.SyntaxError, Reason: "no queue has " + err.Error()}
 	}
 	// Otherwise the 404 of a deleted exchange would look like the queue's.
-	if err := r.repairExchange(ctx, to); err != nil {
+	if err := (repair{r}).exchange(ctx, to); err != nil {
 		return err
 	}
 	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.QueueBind(queue, key, to.name, false, args) })

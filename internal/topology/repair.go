@@ -17,23 +17,26 @@ import (
 // when it exists again.
 func (r Reconciler) Repair(ctx context.Context) error {
 	// One channel is enough as long as nothing is missing.
-	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return r.checkAndBindAll(ch) })
+	err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return repair{r}.all(ch) })
 	var broker *amqp.Error
 	if errors.As(err, &broker) && broker.Server {
-		err = r.repairEach(ctx)
+		err = repair{r}.each(ctx)
 	}
 	d := r.declarer(ctx)
 	d.self.forget()
-	return errors.Join(err, d.bindAllToThemselves(r.config()), r.bindDiscoveredTaps(ctx))
+	return errors.Join(err, d.bindAllToThemselves(r.config()), repair{r}.discoveredTaps(ctx))
 }
 
-// bindDiscoveredTaps taps direct exchanges by the keys that were bound since. A missing
+// repair is a repair by a Reconciler.
+type repair struct{ by Reconciler }
+
+// discoveredTaps binds direct exchanges by the keys that were bound since. A missing
 // exchange is tapped when it exists again.
-func (r Reconciler) bindDiscoveredTaps(ctx context.Context) error {
+func (r repair) discoveredTaps(ctx context.Context) error {
 	var errs []error
-	for _, tap := range r.config().Tap {
+	for _, tap := range r.by.config().Tap {
 		if tap.needsDiscovery() && ctx.Err() == nil {
-			err := r.declarer(ctx).bindDiscovered(tap, r.config())
+			err := r.by.declarer(ctx).bindDiscovered(tap, r.by.config())
 			if !errors.Is(err, rabbit.ErrNotFound) {
 				errs = append(errs, ignoreNotFound(err))
 			}
@@ -42,10 +45,10 @@ func (r Reconciler) bindDiscoveredTaps(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// checkAndBindAll checks Watership's exchanges and queues and declares all bindings; it
+// all checks Watership's exchanges and queues and declares all bindings; it
 // stops at the first missing one, since the broker then closes the channel.
-func (r Reconciler) checkAndBindAll(ch *amqp.Channel) error {
-	c := r.config()
+func (r repair) all(ch *amqp.Channel) error {
+	c := r.by.config()
 	for _, e := range c.exchanges() {
 		if err := ch.ExchangeDeclarePassive(e.name, e.kind, true, false, e.internal, false, nil); err != nil {
 			return fmt.Errorf("exchange %q: %w", e.name, err)
@@ -71,15 +74,15 @@ func (r Reconciler) checkAndBindAll(ch *amqp.Channel) error {
 	return nil
 }
 
-// repairEach continues after a failure.
-func (r Reconciler) repairEach(ctx context.Context) error {
-	c, d := r.config(), r.declarer(ctx)
+// each continues after a failure.
+func (r repair) each(ctx context.Context) error {
+	c, d := r.by.config(), r.by.declarer(ctx)
 	var errs []error
 	for _, e := range c.exchanges() {
-		errs = append(errs, r.repairExchange(ctx, e))
+		errs = append(errs, r.exchange(ctx, e))
 	}
 	for _, q := range c.queues() {
-		errs = append(errs, r.repairQueue(ctx, q))
+		errs = append(errs, r.queue(ctx, q))
 	}
 	for _, b := range c.bindings() {
 		errs = append(errs, d.bind(b))
@@ -93,28 +96,28 @@ func (r Reconciler) repairEach(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// repairExchange declares only a missing exchange: a check needs no configure permission.
-func (r Reconciler) repairExchange(ctx context.Context, e exchange) error {
-	there, err := r.declarer(ctx).exchangeExists(e)
+// exchange declares only a missing exchange: a check needs no configure permission.
+func (r repair) exchange(ctx context.Context, e exchange) error {
+	there, err := r.by.declarer(ctx).exchangeExists(e)
 	if err != nil || there {
 		return err
 	}
-	if err := r.declarer(ctx).ownExchange(e, r.config()); err != nil {
+	if err := r.by.declarer(ctx).ownExchange(e, r.by.config()); err != nil {
 		return err
 	}
-	r.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)
+	r.by.logger().Warn("declared a missing exchange of Watership again", "exchange", e.name)
 	return nil
 }
 
-func (r Reconciler) repairQueue(ctx context.Context, q queue) error {
-	there, err := r.declarer(ctx).queueExists(q.name)
+func (r repair) queue(ctx context.Context, q queue) error {
+	there, err := r.by.declarer(ctx).queueExists(q.name)
 	if err != nil || there {
 		return err
 	}
-	if err := r.declarer(ctx).queues(r.config(), q); err != nil {
+	if err := r.by.declarer(ctx).queues(r.by.config(), q); err != nil {
 		return err
 	}
-	r.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)
+	r.by.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)
 	return nil
 }
 
