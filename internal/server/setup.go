@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -65,10 +66,16 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 	return checkLimits(ctx, sys)
 }
 
+// routeTime is the time in which the queues of a route are surely declared: a cluster that is busy takes
+// some tenths of a second for each.
+const routeTime = time.Second
+
 func (s setup) declare(ctx context.Context) error {
-	ctx, cancel := system.WithTimeout(ctx)
+	handlers := routes.Handlers(s.System)
+	limit := system.RequestTimeout + time.Duration(len(handlers.Routes))*routeTime
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all is declared within %s", limit))
 	defer cancel()
-	if err := pipeline.Declare(ctx, routes.Handlers(s.System)); err != nil {
+	if err := pipeline.Declare(ctx, handlers); err != nil {
 		return fmt.Errorf("declaring the topology at %s: %w", s.Settings().AMQP.URL, err)
 	}
 	return nil
