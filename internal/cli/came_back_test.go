@@ -13,7 +13,7 @@ import (
 // publishes one again with a counter. All copies are the same messages: in the record, for
 // the route that handles them, and for a replay.
 func TestMessagesThatComeBack(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
+	onNewest(t, func(t *testing.T, p parts) {
 		i := p.install(t, newService(t, func(_ post, n int) int {
 			if n == 0 {
 				return http.StatusInternalServerError // so that it is retried

@@ -217,8 +217,8 @@ func readJSONLines[T any](t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner, eac
 // Consumers in four languages say the same words, and get the same retries, delays,
 // progress and histories.
 func TestClientsReport(t *testing.T) {
-	everywhere(t, func(t *testing.T, install installer) {
-		i := install(t, newService(t, func(post, int) int { return http.StatusOK }).url)
+	onNewest(t, func(t *testing.T, p parts) {
+		i := p.install(t, newService(t, func(post, int) int { return http.StatusOK }).url)
 		i.rewrite(t, "retry: {policies: {default: {delays: [100ms, 300ms]}}}",
 			"retry: {policies: {default: {delays: [100ms, 300ms], classes: {ordering: {delays: [200ms]}}}}}\nfingerprint: {fold_types: true}")
 		serving := i.serve(t)

@@ -67,6 +67,13 @@ func everywhere(t *testing.T, story func(t *testing.T, install installer)) {
 	})
 }
 
+// onNewest is for what does not depend on the kind of broker, and takes long.
+func onNewest(t *testing.T, story func(t *testing.T, p parts)) {
+	t.Helper()
+	t.Parallel() // most of it is waiting
+	story(t, newest(t))
+}
+
 // inEachStore is for what needs no broker.
 func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
 	sideBySide(t, func(t *testing.T) { story(t, newSeededFile) }, func(t *testing.T) { story(t, newSeeded) })

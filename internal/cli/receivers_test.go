@@ -14,7 +14,7 @@ import (
 // One route calls the receivers of its messages. Those that may not be called are poison,
 // with the reason, and however many there are in a row, the route does not pause.
 func TestReceiversOfMessages(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
+	onNewest(t, func(t *testing.T, p parts) {
 		first, second := newService(t, success), newService(t, success)
 		i := p.install(t, "{headers.callback_url}")
 		i.rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], method: "{headers.verb}", set_headers: {Authorization: "Bearer {body.json.token}"}, private_networks: [127.0.0.1/32]`,
@@ -66,7 +66,7 @@ func success(post, int) int { return http.StatusOK }
 
 // A receiver that is down delays no other, although its messages are in front of theirs.
 func TestFairnessAmongReceivers(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
+	onNewest(t, func(t *testing.T, p parts) {
 		works, down := newService(t, success), "http://"+freeAddress(t)+"/"
 		i := p.install(t, "{headers.callback_url}")
 		i.rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], private_networks: [127.0.0.1/32]`,

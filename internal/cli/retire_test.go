@@ -17,7 +17,7 @@ import (
 
 // Messages wait when topology.prefix is changed. setup says so, and moves them.
 func TestRetiredPrefix(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
+	onNewest(t, func(t *testing.T, p parts) {
 		service := newService(t, func(p post, _ int) int {
 			if p.attempt == "1" {
 				return http.StatusInternalServerError

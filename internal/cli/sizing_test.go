@@ -10,10 +10,9 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestSizing(t *testing.T) { bothWays(t, testSizing) }
-
-func testSizing(t *testing.T, seed seeder) {
-	a := seed(t)
+func TestSizing(t *testing.T) {
+	t.Parallel()
+	a := newSeededFile(t)
 	wantRun(t, a.call(t, "doctor", "--sizing"), exitFailed, "no message was published in the last 24 hours")
 	now := time.Now()
 	at := func(ago time.Duration, size int) func(*schemas.Event) {

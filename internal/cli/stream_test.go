@@ -95,11 +95,10 @@ func testStreamAsJSON(t *testing.T, a seeded) {
 }
 
 // A stream of more messages than a page of the API has is shown whole.
-func TestLongStream(t *testing.T) { bothWays(t, testLongStream) }
-
-func testLongStream(t *testing.T, seed seeder) {
+func TestLongStream(t *testing.T) {
+	t.Parallel()
 	const messages = 1203
-	a := seed(t, unlimited)
+	a := newSeededServer(t, unlimited)
 	var events []schemas.Event
 	for n := range messages {
 		events = append(events, a.event(messages-n, schemas.Published, inStream("s", int64(messages-n)), func(e *schemas.Event) { e.Sequence = int64(n + 1) }))

@@ -14,7 +14,7 @@ import (
 // The time of a message is found where its publisher has set it: in the timestamp
 // property, in whatever unit, and in the headers that the setting names.
 func TestTimesOfPublishers(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
+	onNewest(t, func(t *testing.T, p parts) {
 		i := p.install(t, newService(t, func(post, int) int { return http.StatusOK }).url)
 		i.rewrite(t, "index: {", "index: {time_headers: [sent_at, x-time], ")
 		i.serve(t)
