@@ -40,14 +40,6 @@ func TestMessagesWithPrioritiesAreCounted(t *testing.T) {
 	want(t, of("order", Run(t.Context(), s.Config)), Warning, "2 of the newest 3 published messages have a priority", "tap.queue_type: classic")
 }
 
-func TestWithoutPrioritiesTheOrderIsRight(t *testing.T) {
-	s := newSetUpSite(t)
-	systemtest.Record(t, s.system, published(false))
-	if found := of("order", Run(t.Context(), s.Config)); len(found) > 0 {
-		t.Errorf("%+v", found)
-	}
-}
-
 func TestOnlyTheNewestMessagesAreLookedAt(t *testing.T) {
 	s, now := newSetUpSite(t), time.Now()
 	old := published(true)
