@@ -18,6 +18,36 @@ type Policy struct {
 	Definition policyDefinition `json:"definition"`
 }
 
+// AppliesTo reports whether the policy is for a queue of a type. RabbitMQ applies none of the
+// settings of a policy to a queue whose type does not support one of them.
+func (p Policy) AppliesTo(queue, kind string) (bool, error) {
+	switch p.ApplyTo {
+	case "", "all", "queues", kind + "_queues":
+	default:
+		return false, nil
+	}
+	for _, key := range unsupported(kind) {
+		if _, has := p.Definition[key]; has {
+			return false, nil
+		}
+	}
+	return matchPattern(p.Pattern, queue)
+}
+
+// unsupported returns the keys of policies that no release of RabbitMQ supports for a type of queues.
+// A key that only some releases do not support is left out.
+func unsupported(kind string) []string {
+	streams := []string{"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"}
+	switch kind {
+	case "classic":
+		return append(streams, "delivery-limit", "dead-letter-strategy")
+	case "quorum":
+		return append(streams, "queue-mode", "queue-master-locator", "max-priority",
+			"ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure")
+	}
+	return nil
+}
+
 // SettingText returns the text of a value of a policy or an argument. The management API's
 // numbers are float64, which package fmt writes with an exponent.
 func SettingText(value any) string {

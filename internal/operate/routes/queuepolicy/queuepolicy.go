@@ -95,14 +95,16 @@ func (e Editor) Add(ctx context.Context, name string) (Change, error) {
 			fmt.Sprintf("take %s out of policy %q, or leave out the queue by its pattern, and try again", deadLetterExchange, base.Name),
 			"policy %q sends the dead letters of queue %s to exchange %v, which would get none any more", base.Name, name, target)
 	} else if has {
-		return Change{Queue: name, Notes: []string{fmt.Sprintf("policy %q sends the dead letters of queue %s to Watership already", base.Name, name)}}, nil
+		note := fmt.Sprintf("policy %q sends the dead letters of queue %s to Watership already", base.Name, name)
+		return Change{Queue: name, Notes: []string{note}}, e.confirm(ctx, name, base)
 	}
 	c, err := e.change(queue, base)
 	if err != nil {
 		return Change{}, err
 	}
 	if own != nil && samePolicy(*own, *c.Save) {
-		return Change{Queue: name, Merged: base.Name, Notes: []string{fmt.Sprintf("queue %s has policy %q already", name, own.Name)}}, nil
+		note := fmt.Sprintf("queue %s has policy %q already", name, own.Name)
+		return Change{Queue: name, Merged: base.Name, Notes: []string{note}}, e.confirm(ctx, name, *own)
 	}
 	return c, nil
 }
@@ -148,13 +150,14 @@ func (e Editor) policiesOf(ctx context.Context, queue rabbit.Queue) (own *rabbit
 			own = &policies[i]
 			continue
 		}
-		applies, err := appliesTo(p, queue)
+		applies, err := p.AppliesTo(queue.Name, queue.Type)
 		switch queue.Policy {
 		case p.Name: // as RabbitMQ says, perhaps some seconds late
 			applies = true
 		case "", e.policyName(queue.Name): // not known yet, or none; or the one that hides the others
 			if err != nil {
-				return nil, base, err
+				return nil, base, refusef("give the queue its policy by hand", "the pattern %q of policy %q cannot be read, so it is not known whether it is for queue %s: %v",
+					p.Pattern, p.Name, queue.Name, err)
 			}
 		}
 		if applies && (!found || p.Priority > base.Priority || p.Name == queue.Policy && p.Priority == base.Priority) {
@@ -162,22 +165,6 @@ func (e Editor) policiesOf(ctx context.Context, queue rabbit.Queue) (own *rabbit
 		}
 	}
 	return own, base, nil
-}
-
-// appliesTo reports whether a policy is for a queue
-// (https://www.rabbitmq.com/docs/parameters#policies).
-func appliesTo(p rabbit.Policy, queue rabbit.Queue) (bool, error) {
-	switch p.ApplyTo {
-	case "", "all", "queues", queue.Type + "_queues":
-	default:
-		return false, nil
-	}
-	matches, err := matchPattern(p.Pattern, queue.Name)
-	if err != nil {
-		return false, refusef("give the queue its policy by hand", "the pattern %q of policy %q cannot be read, so it is not known whether it is for queue %s: %v",
-			p.Pattern, p.Name, queue.Name, err)
-	}
-	return matches, nil
 }
 
 // change returns the policy with the keys of the one that applies now.
@@ -318,11 +305,29 @@ func (e Editor) Apply(ctx context.Context, c Change) error {
 	default:
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, applyTimeout, errors.New("RabbitMQ has not applied the policy to the queue yet: look again later"))
+	return e.awaitQueue(ctx, c.Queue, c.isApplied)
+}
+
+var errNotApplied = errors.New("RabbitMQ has not applied the policy to the queue yet: look again later")
+
+// confirm returns when RabbitMQ says that a queue has a policy, and refuses a policy that it does
+// not apply, since dead letters would be lost.
+func (e Editor) confirm(ctx context.Context, queue string, p rabbit.Policy) error {
+	err := e.awaitQueue(ctx, queue, func(q rabbit.Queue) bool { return q.Policy == p.Name })
+	if errors.Is(err, errNotApplied) {
+		return refusef(fmt.Sprintf("take out of policy %q what queues of this type do not support, or compare its priority with other policies, and try again", p.Name),
+			"policy %q is for queue %s, but RabbitMQ does not apply it, so rejected messages are lost", p.Name, queue)
+	}
+	return err
+}
+
+// awaitQueue returns when a queue is as it should be, or is gone.
+func (e Editor) awaitQueue(ctx context.Context, name string, is func(rabbit.Queue) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, applyTimeout, errNotApplied)
 	defer cancel()
 	for {
-		queue, err := e.Management.Queue(ctx, e.VHost, c.Queue)
-		if errors.Is(err, rabbit.ErrNotFound) || err == nil && c.isApplied(queue) {
+		queue, err := e.Management.Queue(ctx, e.VHost, name)
+		if errors.Is(err, rabbit.ErrNotFound) || err == nil && is(queue) {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {

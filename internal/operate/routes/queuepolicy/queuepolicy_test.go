@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -260,5 +261,72 @@ func TestPatternsThatOnlyRabbitMQReads(t *testing.T) {
 			t.Errorf("the queue has %v, after\n%s", found.Effective, change.Text())
 		}
 		r.wantRefusal(t, queue, "cannot be read", "by hand")
+	})
+}
+
+// RabbitMQ applies no policy with a setting that the type of a queue does not support: not the
+// policy of another owner, and not one that repeats it.
+func TestPoliciesForOtherTypes(t *testing.T) {
+	each(t, func(t *testing.T, r rig) {
+		for kind, definition := range map[string]map[string]any{
+			"classic": {"message-ttl": 60_000.0, "delivery-limit": 3.0, "dead-letter-exchange": r.Topology.Retry()},
+			"quorum":  {"message-ttl": 60_000.0, "queue-mode": "lazy"},
+		} {
+			if kind == "quorum" && r.Own {
+				continue // the embedded broker does not have the setting
+			}
+			queue := r.Queue(t, amqp.Table{"x-queue-type": kind})
+			r.policy(t, rabbit.Policy{Name: queue + "-other", Pattern: "^" + queue, ApplyTo: "queues", Priority: 3, Definition: definition})
+			change, found := r.apply(t, r.Add, queue)
+			if exchange, _ := found.DeadLetterExchange(); exchange != r.Topology.Retry() || change.Merged != "" {
+				t.Errorf("%s: dead letters go to %q, after\n%s", kind, exchange, change.Text())
+			}
+		}
+	})
+}
+
+// notApplied is a management API whose queue never gets its policies.
+type notApplied struct {
+	queuepolicy.Management
+	policies []rabbit.Policy
+}
+
+func (notApplied) Queue(_ context.Context, _, name string) (rabbit.Queue, error) {
+	return rabbit.Queue{Name: name, Type: "classic"}, nil
+}
+
+func (notApplied) Exchange(context.Context, string, string) (rabbit.Exchange, error) {
+	return rabbit.Exchange{}, nil
+}
+
+func (n *notApplied) Policies(context.Context, string) ([]rabbit.Policy, error) {
+	return n.policies, nil
+}
+
+func (n *notApplied) SavePolicy(_ context.Context, _ string, p rabbit.Policy) error {
+	n.policies = append(n.policies, p)
+	return nil
+}
+
+// A policy that is there and that RabbitMQ does not apply, for a reason that is not known here, is no success.
+func TestPoliciesThatAreNotApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		management := &notApplied{}
+		editor := queuepolicy.Editor{Management: management, VHost: "/"}
+		change, err := editor.Add(t.Context(), "plain")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := editor.Apply(t.Context(), change); err == nil || !strings.Contains(err.Error(), "has not applied") {
+			t.Errorf("saved: %v", err)
+		}
+		var refused *queuepolicy.RefusedError
+		if _, err := editor.Add(t.Context(), "plain"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "does not apply it") {
+			t.Errorf("added again: %v", err)
+		}
+		management.policies = []rabbit.Policy{{Name: "other", Pattern: "^plain", Definition: map[string]any{"dead-letter-exchange": editor.Topology.Retry()}}}
+		if _, err := editor.Add(t.Context(), "plain"); !errors.As(err, &refused) || !strings.Contains(err.Error(), `policy "other"`) {
+			t.Errorf("another owner's: %v", err)
+		}
 	})
 }

@@ -1,4 +1,4 @@
-package queuepolicy
+package rabbit
 
 import (
 	"regexp"
