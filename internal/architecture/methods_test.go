@@ -25,7 +25,6 @@ var overMostMethods = []string{
 	"internal/config.loader",
 	"internal/console.Console",
 	"internal/httpapi.API",
-	"internal/operate/doctor.doctor",
 	"internal/rabbit/rabbittest.Broker",
 	"internal/server.Server",
 	"internal/system.System",

@@ -19,52 +19,52 @@ const (
 )
 
 // checkAlerts reports rules of alerts that no process evaluates, and receivers that take nothing.
-func (d *doctor) checkAlerts(ctx context.Context) {
-	if d.store == nil || d.conn == nil || len(d.Settings.Alerts.Rules) == 0 {
+func (r recordChecks) checkAlerts(ctx context.Context) {
+	if r.store == nil || r.conn == nil || len(r.Settings.Alerts.Rules) == 0 {
 		return
 	}
-	ctx, cancel := d.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
-	source, err := d.source(ctx)
+	source, err := r.source(ctx)
 	var state *notice.State
 	if err == nil {
-		state, err = notice.Read(ctx, d.store, source)
+		state, err = notice.Read(ctx, r.store, source)
 	}
 	if err != nil {
-		d.report("alerts", Warning, err.Error(), "")
+		r.report("alerts", Warning, err.Error(), "")
 		return
 	}
-	d.judgeAlerts(state, time.Now())
+	r.judgeAlerts(state, time.Now())
 }
 
 // judgeAlerts reports problems of the alerts in a state.
-func (d *doctor) judgeAlerts(state *notice.State, now time.Time) {
-	problems := len(d.findings)
+func (r recordChecks) judgeAlerts(state *notice.State, now time.Time) {
+	problems := len(r.findings)
 	switch age := now.Sub(state.Saved); {
 	case state.Holder == "" || age > maxAlertsAge:
-		d.report("alerts", Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
+		r.report("alerts", Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
 	case age < -maxAlertsAge:
-		d.report("alerts", Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
+		r.report("alerts", Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Rules)) {
 		if rule := state.Rules[name]; rule.Error != "" {
-			d.report("alerts", Warning, fmt.Sprintf("rule %s cannot be evaluated: %s", name, rule.Error), "")
+			r.report("alerts", Warning, fmt.Sprintf("rule %s cannot be evaluated: %s", name, rule.Error), "")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Receivers)) {
-		d.judgeReceiver(state, name, now)
+		r.judgeReceiver(state, name, now)
 	}
-	if len(d.findings) == problems {
-		d.reportOK("alerts", "%s evaluates %s", state.Holder, wording.Plural(len(d.Settings.Alerts.Rules), "rule"))
+	if len(r.findings) == problems {
+		r.reportOK("alerts", "%s evaluates %s", state.Holder, wording.Plural(len(r.Settings.Alerts.Rules), "rule"))
 	}
 }
 
 // judgeReceiver reports a receiver that was not told of alerts for longer than its notices wait.
-func (d *doctor) judgeReceiver(state *notice.State, name string, now time.Time) {
+func (r recordChecks) judgeReceiver(state *notice.State, name string, now time.Time) {
 	to := state.Receivers[name]
 	untold, since := state.Untold(name)
 	waits := now.Sub(since)
-	isLate := untold > 0 && waits > d.Settings.Alerts.GroupWait+d.Settings.Alerts.GroupInterval+maxAlertsAge
+	isLate := untold > 0 && waits > r.Settings.Alerts.GroupWait+r.Settings.Alerts.GroupInterval+maxAlertsAge
 	var problems []string
 	if isLate {
 		problems = append(problems, fmt.Sprintf("was not told of %s for %s", wording.Plural(untold, "alert"), wording.Duration(waits.Truncate(time.Second))))
@@ -73,14 +73,14 @@ func (d *doctor) judgeReceiver(state *notice.State, name string, now time.Time) 
 		problems = append(problems, fmt.Sprintf("did not take %s: %s", wording.Plural(to.Failures, "notice"), to.Error))
 	}
 	if len(problems) > 0 {
-		d.report("alerts", Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try watership alerts test "+wording.Quoted(name))
+		r.report("alerts", Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try watership alerts test "+wording.Quoted(name))
 	}
 }
 
 // source returns the name of the RabbitMQ system.
-func (d *doctor) source(ctx context.Context) (string, error) {
-	if d.Settings.Source != "" {
-		return d.Settings.Source, nil
+func (b *broker) source(ctx context.Context) (string, error) {
+	if b.Settings.Source != "" {
+		return b.Settings.Source, nil
 	}
-	return d.conn.Source(ctx)
+	return b.conn.Source(ctx)
 }

@@ -36,8 +36,8 @@ func TestReceiversThatAreNotTold(t *testing.T) {
 			if err := json.Unmarshal([]byte(document), &state); err != nil {
 				t.Fatal(err)
 			}
-			d := &doctor{Config: Config{Settings: config.Config{Alerts: config.Alerts{GroupWait: 30 * time.Second, GroupInterval: 5 * time.Minute}}}}
-			d.judgeAlerts(&state, now)
+			d := newDoctor(Config{Settings: config.Config{Alerts: config.Alerts{GroupWait: 30 * time.Second, GroupInterval: 5 * time.Minute}}})
+			d.records().judgeAlerts(&state, now)
 			var got []string
 			for _, f := range d.findings {
 				if f.Verdict == Warning {

@@ -70,30 +70,56 @@ type Finding struct {
 	Remedy  string     `json:"remedy,omitempty"`
 }
 
-// doctor collects findings. It skips a check that needs the result of one that failed.
-type doctor struct {
-	Config
-	findings []Finding
+// findingList collects findings.
+type findingList struct{ findings []Finding }
 
-	conn       *rabbit.Connection // nil: the broker cannot be reached
-	management *rabbit.Management // nil: the management API cannot be asked
-	version    string             // of the broker; "" where it is not known
+func (l *findingList) report(check string, v Verdict, detail, remedy string) {
+	l.findings = append(l.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy})
+}
+
+func (l *findingList) reportOK(check, format string, args ...any) {
+	l.report(check, OK, fmt.Sprintf(format, args...), "")
+}
+
+// broker is the broker of a configuration as its management API lists it.
+type broker struct {
+	Config
+	conn       *rabbit.Connection // nil: it cannot be reached
+	management *rabbit.Management // nil: it cannot be asked
+	version    string             // "" where it is not known
 	queues     map[string]rabbit.Queue
 	policies   []rabbit.Policy
-	store      Store // nil: the store cannot be reached
 }
 
-func (d *doctor) report(check string, v Verdict, detail, remedy string) {
-	d.findings = append(d.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy})
+// topologyChecks compare a broker with the configuration.
+type topologyChecks struct {
+	*broker
+	*findingList
 }
 
-func (d *doctor) reportOK(check, format string, args ...any) {
-	d.report(check, OK, fmt.Sprintf(format, args...), "")
+// recordChecks look in the store for what does not work.
+type recordChecks struct {
+	*broker
+	*findingList
+	store Store // nil: it cannot be reached
 }
+
+// doctor connects to the servers. It skips a check that needs the result of one that failed.
+type doctor struct {
+	broker
+	findingList
+	store Store // nil: it cannot be reached
+}
+
+func newDoctor(cfg Config) *doctor { return &doctor{broker: broker{Config: cfg}} }
+
+func (d *doctor) topology() topologyChecks { return topologyChecks{&d.broker, &d.findingList} }
+
+func (d *doctor) records() recordChecks { return recordChecks{&d.broker, &d.findingList, d.store} }
 
 // Run runs every check and returns their findings.
 func Run(ctx context.Context, cfg Config) []Finding {
-	d := &doctor{Config: cfg}
+	d := newDoctor(cfg)
 	d.runChecks(ctx)
 	return d.findings
 }
@@ -101,21 +127,21 @@ func Run(ctx context.Context, cfg Config) []Finding {
 // Limits finds the policies and delivery limits by which the broker drops messages of
 // queues of Watership and of routes. Without the management API it finds none.
 func Limits(ctx context.Context, cfg Config) []Finding {
-	d := &doctor{Config: cfg}
+	d := newDoctor(cfg)
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	management, err := d.Management()
 	if err != nil || d.readTopology(ctx, management) != nil {
 		return nil
 	}
-	d.checkOwnQueues()
-	d.checkRouteQueues()
+	d.topology().checkOwnQueues()
+	d.topology().checkRouteQueues()
 	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Error })
 }
 
 // bounded returns a context with the time-out for the requests of one check.
-func (d *doctor) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %s", d.Timeout))
+func (c Config) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no answer within %s", c.Timeout))
 }
 
 func (d *doctor) runChecks(ctx context.Context) {
@@ -128,27 +154,29 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.checkManagement(ctx)
 	d.checkServe(ctx)
 	d.checkStore(ctx)
-	d.checkRouteStates(ctx)
-	d.checkSubscriptions(ctx)
-	d.checkQuarantine(ctx)
-	d.checkWatermarks(ctx)
-	d.checkOrder(ctx)
+	records := d.records()
+	records.checkRouteStates(ctx)
+	records.checkSubscriptions(ctx)
+	records.checkQuarantine(ctx)
+	records.checkWatermarks(ctx)
+	records.checkOrder(ctx)
 	d.checkKeys(ctx)
-	d.checkAlerts(ctx)
+	records.checkAlerts(ctx)
 	if d.management == nil {
 		return
 	}
-	d.checkOwnQueues()
-	d.checkRouteQueues()
-	d.checkBindings(ctx)
-	d.checkOwnExchanges(ctx)
-	d.checkReturns(ctx)
-	d.checkLeftovers(ctx)
-	d.checkTrust(ctx)
-	d.checkReporters(ctx)
-	d.checkTapped(ctx)
-	d.checkDeadLetters(ctx)
-	d.checkDelays(ctx)
-	d.checkRoles(ctx)
-	d.checkLag(ctx)
+	topology := d.topology()
+	topology.checkOwnQueues()
+	topology.checkRouteQueues()
+	topology.checkBindings(ctx)
+	topology.checkOwnExchanges(ctx)
+	topology.checkReturns(ctx)
+	topology.checkLeftovers(ctx)
+	topology.checkTrust(ctx)
+	topology.checkReporters(ctx)
+	topology.checkTapped(ctx)
+	topology.checkDeadLetters(ctx)
+	topology.checkDelays(ctx)
+	topology.checkRoles(ctx)
+	topology.checkLag(ctx)
 }

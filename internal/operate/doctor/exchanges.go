@@ -12,26 +12,26 @@ import (
 )
 
 // checkBindings checks that Watership's queues are bound to its exchanges.
-func (d *doctor) checkBindings(ctx context.Context) {
-	problems := len(d.findings)
-	d.checkQueuesBound(ctx, d.Topology.Tap(), "", d.Topology.Index())
-	d.checkQueuesBound(ctx, d.Topology.Late(), "", d.Topology.IndexLate())
-	d.checkQueuesBound(ctx, d.Topology.Events(), "#", d.Topology.Log())
-	d.checkQueuesBound(ctx, d.Topology.Retry(), "#", d.Topology.Retry())
-	d.checkQueuesBound(ctx, d.Topology.Report(), "#", d.Topology.Report())
-	d.checkQueuesBound(ctx, d.Topology.Direct(), "", d.directQueues()...)
-	if len(d.findings) == problems {
-		d.reportOK("bindings", "Watership's queues are bound to its exchanges")
+func (t topologyChecks) checkBindings(ctx context.Context) {
+	problems := len(t.findings)
+	t.checkQueuesBound(ctx, t.Topology.Tap(), "", t.Topology.Index())
+	t.checkQueuesBound(ctx, t.Topology.Late(), "", t.Topology.IndexLate())
+	t.checkQueuesBound(ctx, t.Topology.Events(), "#", t.Topology.Log())
+	t.checkQueuesBound(ctx, t.Topology.Retry(), "#", t.Topology.Retry())
+	t.checkQueuesBound(ctx, t.Topology.Report(), "#", t.Topology.Report())
+	t.checkQueuesBound(ctx, t.Topology.Direct(), "", t.directQueues()...)
+	if len(t.findings) == problems {
+		t.reportOK("bindings", "Watership's queues are bound to its exchanges")
 	}
 }
 
 // directQueues returns the queues of Watership and of routes with a handler, which are
 // bound to the direct exchange by their names.
-func (d *doctor) directQueues() []string {
-	queues := []string{d.Topology.Due(), d.Topology.Poison(), d.Topology.Unstorable()}
-	_, delays := d.ownQueues()
+func (b *broker) directQueues() []string {
+	queues := []string{b.Topology.Due(), b.Topology.Poison(), b.Topology.Unstorable()}
+	_, delays := b.ownQueues()
 	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
-	for _, route := range d.Settings.Routes {
+	for _, route := range b.Settings.Routes {
 		if route.HasHandler() {
 			queues = append(queues, route.Queue)
 		}
@@ -40,38 +40,38 @@ func (d *doctor) directQueues() []string {
 }
 
 // checkQueuesBound checks that queues are bound to an exchange, by a key or by their names.
-func (d *doctor) checkQueuesBound(ctx context.Context, exchange, key string, queues ...string) {
-	bindings, err := d.management.Bindings(ctx, d.VHost, exchange)
+func (t topologyChecks) checkQueuesBound(ctx context.Context, exchange, key string, queues ...string) {
+	bindings, err := t.management.Bindings(ctx, t.VHost, exchange)
 	if err != nil || len(bindings) == 0 { // RabbitMQ lists none of an exchange that is missing
-		_, err = d.management.Exchange(ctx, d.VHost, exchange)
+		_, err = t.management.Exchange(ctx, t.VHost, exchange)
 	}
 	switch {
 	case errors.Is(err, rabbit.ErrNotFound):
-		d.report("bindings", Error, "exchange "+exchange+" is missing", "run watership setup")
+		t.report("bindings", Error, "exchange "+exchange+" is missing", "run watership setup")
 		return
 	case err != nil:
-		d.report("bindings", Error, err.Error(), "")
+		t.report("bindings", Error, err.Error(), "")
 		return
-	case d.checkFormerIndex(bindings):
+	case t.checkFormerIndex(bindings):
 		return
 	}
 	for _, queue := range queues {
 		wanted := key
-		if exchange == d.Topology.Direct() {
+		if exchange == t.Topology.Direct() {
 			wanted = queue
 		}
 		if !hasBinding(bindings, "queue", queue, wanted) {
-			d.report("bindings", Error, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
+			t.report("bindings", Error, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
 		}
 	}
 }
 
 // checkFormerIndex reports a queue of tap copies that has the limit or the type of another
 // configuration, and whether there is one.
-func (d *doctor) checkFormerIndex(bindings []rabbit.Binding) bool {
+func (t topologyChecks) checkFormerIndex(bindings []rabbit.Binding) bool {
 	for _, b := range bindings {
-		if _, former := d.Topology.FormerIndex(b.Destination); former {
-			d.report("bindings", Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say %s", b.Destination, d.Topology.Index()),
+		if _, former := t.Topology.FormerIndex(b.Destination); former {
+			t.report("bindings", Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say %s", b.Destination, t.Topology.Index()),
 				"stop serve and run watership setup")
 			return true
 		}
@@ -87,49 +87,49 @@ func hasBinding(bindings []rabbit.Binding, kind, destination, key string) bool {
 
 // checkTapped checks the type of each tapped exchange, the bindings of the tap, and that
 // clock is no alternate exchange: the tap is a route, so it would never take effect.
-func (d *doctor) checkTapped(ctx context.Context) {
-	for _, tap := range d.Settings.Tap.Exchanges {
-		exchange, err := d.management.Exchange(ctx, d.VHost, tap.Name)
+func (t topologyChecks) checkTapped(ctx context.Context) {
+	for _, tap := range t.Settings.Tap.Exchanges {
+		exchange, err := t.management.Exchange(ctx, t.VHost, tap.Name)
 		switch {
 		case errors.Is(err, rabbit.ErrNotFound):
-			d.report("tap", Error, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
+			t.report("tap", Error, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
 			continue
 		case err != nil:
-			d.report("tap", Error, err.Error(), "")
+			t.report("tap", Error, err.Error(), "")
 			continue
 		case exchange.Type != tap.Type:
-			d.report("tap", Error, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
+			t.report("tap", Error, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
 			continue
 		}
-		d.checkTap(ctx, tap)
-		if alternate := d.alternateExchange(exchange); alternate != "" {
-			d.report("tap", Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
+		t.checkTap(ctx, tap)
+		if alternate := t.alternateExchange(exchange); alternate != "" {
+			t.report("tap", Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
 				"bind what the alternate exchange fed to the exchange itself, or do not tap it")
 		}
 	}
 }
 
-func (d *doctor) checkTap(ctx context.Context, tap config.TapExchange) {
-	bindings, err := d.management.Bindings(ctx, d.VHost, tap.Name)
+func (t topologyChecks) checkTap(ctx context.Context, tap config.TapExchange) {
+	bindings, err := t.management.Bindings(ctx, t.VHost, tap.Name)
 	if err != nil {
-		d.report("tap", Error, err.Error(), "")
+		t.report("tap", Error, err.Error(), "")
 		return
 	}
 	keys := tap.Keys
 	if len(keys) == 0 && tap.Type == "topic" {
 		keys = []string{"#"}
 	} else if len(keys) == 0 && tap.Type == "direct" {
-		keys = otherBindingKeys(bindings, d.Topology.Tap())
+		keys = otherBindingKeys(bindings, t.Topology.Tap())
 	} else if len(keys) == 0 {
 		keys = []string{""}
 	}
 	for _, key := range keys {
-		if !hasBinding(bindings, "exchange", d.Topology.Tap(), key) {
-			d.report("tap", Error, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, d.Topology.Tap(), key), "run watership setup")
+		if !hasBinding(bindings, "exchange", t.Topology.Tap(), key) {
+			t.report("tap", Error, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, t.Topology.Tap(), key), "run watership setup")
 			return
 		}
 	}
-	d.reportOK("tap", "exchange %s is tapped", tap.Name)
+	t.reportOK("tap", "exchange %s is tapped", tap.Name)
 }
 
 // otherBindingKeys returns the keys of the bindings to destinations other than the tap.
@@ -143,11 +143,11 @@ func otherBindingKeys(bindings []rabbit.Binding, tap string) (keys []string) {
 }
 
 // alternateExchange returns the alternate exchange of an exchange, by argument or policy.
-func (d *doctor) alternateExchange(exchange rabbit.Exchange) string {
+func (b *broker) alternateExchange(exchange rabbit.Exchange) string {
 	if name, is := exchange.Arguments["alternate-exchange"].(string); is {
 		return name
 	}
-	for _, policy := range d.policies {
+	for _, policy := range b.policies {
 		if name, is := policy.Definition["alternate-exchange"].(string); is && policy.Name == exchange.Policy {
 			return name
 		}
@@ -157,18 +157,18 @@ func (d *doctor) alternateExchange(exchange rabbit.Exchange) string {
 
 // checkDeadLetters looks for queues of other services whose dead-lettering can lose
 // messages: Watership never sees these.
-func (d *doctor) checkDeadLetters(ctx context.Context) {
+func (t topologyChecks) checkDeadLetters(ctx context.Context) {
 	var atMostOnce, missingExchange []string
 	exchanges := map[string]bool{"": true}
-	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
-		queue := d.queues[name]
+	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
+		queue := t.queues[name]
 		exchange, has := queue.DeadLetterExchange()
-		if !has || d.Topology.Owns(name) {
+		if !has || t.Topology.Owns(name) {
 			continue
 		}
 		there, known := exchanges[exchange]
 		if !known {
-			_, err := d.management.Exchange(ctx, d.VHost, exchange)
+			_, err := t.management.Exchange(ctx, t.VHost, exchange)
 			there = !errors.Is(err, rabbit.ErrNotFound)
 			exchanges[exchange] = there
 		}
@@ -180,14 +180,14 @@ func (d *doctor) checkDeadLetters(ctx context.Context) {
 		}
 	}
 	if len(missingExchange) > 0 {
-		d.report("dead letters", Warning, "the dead-letter exchange is missing, so rejected messages are dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
+		t.report("dead letters", Warning, "the dead-letter exchange is missing, so rejected messages are dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
 	}
 	if len(atMostOnce) > 0 {
-		d.report("dead letters", Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+firstOf(maxNames, atMostOnce),
+		t.report("dead letters", Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+firstOf(maxNames, atMostOnce),
 			"quorum queues with dead-letter-strategy at-least-once and overflow reject-publish keep it")
 	}
 	if len(missingExchange) == 0 && len(atMostOnce) == 0 {
-		d.reportOK("dead letters", "no queue loses any")
+		t.reportOK("dead letters", "no queue loses any")
 	}
 }
 

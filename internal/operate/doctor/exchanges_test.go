@@ -104,7 +104,7 @@ func TestADirectExchangeIsTappedWithEachKey(t *testing.T) {
 }
 
 func TestTheAlternateExchangeMayBeOfAPolicy(t *testing.T) {
-	d := newDoctor(t, settings(t))
+	d := listing(t, settings(t))
 	d.policies = []rabbit.Policy{
 		{Name: "other", Definition: map[string]any{"alternate-exchange": "wrong"}},
 		{Name: "mine", Definition: map[string]any{"alternate-exchange": "rest"}},

@@ -46,7 +46,7 @@ func TestKeysForWhichNothingWaits(t *testing.T) {
 		t.Run(fmt.Sprint(places), func(t *testing.T) {
 			s := newSite(t, orderedRoute)
 			systemtest.Record(t, s.system, failedAgo(time.Hour, "acme", "order-7"))
-			d := newDoctor(t, s.Settings, rabbit.Queue{Name: "watership.places.orders", Messages: places})
+			d := listing(t, s.Settings, rabbit.Queue{Name: "watership.places.orders", Messages: places})
 			d.Timeout = time.Minute
 			var err error
 			d.store, err = s.OpenStore(t.Context())

@@ -13,20 +13,20 @@ import (
 
 // checkLeftovers looks for leftovers of a former configuration: topologies of other
 // prefixes, exchanges that are still tapped, and queues that nothing consumes.
-func (d *doctor) checkLeftovers(ctx context.Context) {
-	problems := len(d.findings)
-	d.checkOtherPrefixes(ctx)
-	d.checkUnconfiguredTaps(ctx)
-	d.checkUnusedQueues()
-	if len(d.findings) == problems {
-		d.reportOK("leftovers", "nothing of another configuration is left")
+func (t topologyChecks) checkLeftovers(ctx context.Context) {
+	problems := len(t.findings)
+	t.checkOtherPrefixes(ctx)
+	t.checkUnconfiguredTaps(ctx)
+	t.checkUnusedQueues()
+	if len(t.findings) == problems {
+		t.reportOK("leftovers", "nothing of another configuration is left")
 	}
 }
 
 // Leftovers finds leftovers of a former configuration. Without the management API it finds
 // nothing.
 func Leftovers(ctx context.Context, cfg Config) []Finding {
-	d := &doctor{Config: cfg}
+	d := newDoctor(cfg)
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	management, err := d.Management()
@@ -37,35 +37,35 @@ func Leftovers(ctx context.Context, cfg Config) []Finding {
 		return nil
 	}
 	d.management = management
-	d.checkLeftovers(ctx)
+	d.topology().checkLeftovers(ctx)
 	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict == OK })
 }
 
-func (d *doctor) checkOtherPrefixes(ctx context.Context) {
-	exchanges, err := d.management.Exchanges(ctx, d.VHost)
+func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
+	exchanges, err := t.management.Exchanges(ctx, t.VHost)
 	if err != nil {
-		d.report("leftovers", Warning, err.Error(), "")
+		t.report("leftovers", Warning, err.Error(), "")
 		return
 	}
-	for _, other := range topology.OtherPrefixes(d.Topology, exchanges, slices.Collect(maps.Values(d.queues))) {
-		used := slices.ContainsFunc(other.Consumed, func(queue string) bool { return d.hasConsumer(ctx, queue) })
+	for _, other := range topology.OtherPrefixes(t.Topology, exchanges, slices.Collect(maps.Values(t.queues))) {
+		used := slices.ContainsFunc(other.Consumed, func(queue string) bool { return t.hasConsumer(ctx, queue) })
 		if !used {
-			d.report("leftovers", Warning, fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, other.Text()),
+			t.report("leftovers", Warning, fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, other.Text()),
 				"run watership setup --retire "+wording.Quoted(other.Prefix))
 		}
 	}
 }
 
-func (d *doctor) checkUnconfiguredTaps(ctx context.Context) {
-	if d.Embedded { // dev taps the exchanges of its example
+func (t topologyChecks) checkUnconfiguredTaps(ctx context.Context) {
+	if t.Embedded { // dev taps the exchanges of its example
 		return
 	}
-	bindings, err := d.management.BindingsTo(ctx, d.VHost, d.Topology.Tap())
+	bindings, err := t.management.BindingsTo(ctx, t.VHost, t.Topology.Tap())
 	if err != nil { // checkBindings reports it
 		return
 	}
 	var taps []topology.Tap
-	for _, tap := range d.Pipeline.Tap {
+	for _, tap := range t.Pipeline.Tap {
 		taps = append(taps, topology.Tap(tap))
 	}
 	keys := map[string][]string{}
@@ -73,26 +73,26 @@ func (d *doctor) checkUnconfiguredTaps(ctx context.Context) {
 		keys[b.Source] = append(keys[b.Source], b.RoutingKey)
 	}
 	for _, exchange := range slices.Sorted(maps.Keys(keys)) {
-		d.report("leftovers", Warning, fmt.Sprintf("exchange %s is tapped with the key %q, which tap.exchanges does not have: its messages are recorded", exchange, strings.Join(keys[exchange], `", "`)),
+		t.report("leftovers", Warning, fmt.Sprintf("exchange %s is tapped with the key %q, which tap.exchanges does not have: its messages are recorded", exchange, strings.Join(keys[exchange], `", "`)),
 			"run watership setup --untap "+wording.Quoted(exchange)+", unless another process of Watership taps it")
 	}
 }
 
 // checkUnusedQueues reports queues of Watership that hold messages, and that nothing in the
 // configuration uses.
-func (d *doctor) checkUnusedQueues() {
-	used, _ := d.ownQueues()
-	for _, route := range d.Settings.Routes {
-		used = append(used, d.Topology.Places(route.Queue))
+func (t topologyChecks) checkUnusedQueues() {
+	used, _ := t.ownQueues()
+	for _, route := range t.Settings.Routes {
+		used = append(used, t.Topology.Places(route.Queue))
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.queues)) {
-		queue := d.queues[name]
-		_, former := d.Topology.FormerIndex(queue.Name)
-		if !d.Topology.Owns(queue.Name) || former || d.Topology.IsFormerDelay(queue.Name) || slices.Contains(used, queue.Name) {
+	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
+		queue := t.queues[name]
+		_, former := t.Topology.FormerIndex(queue.Name)
+		if !t.Topology.Owns(queue.Name) || former || t.Topology.IsFormerDelay(queue.Name) || slices.Contains(used, queue.Name) {
 			continue
 		}
 		if queue.Messages > 0 && queue.Consumers == 0 && !queue.Exclusive {
-			d.report("leftovers", Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", queue.Name, wording.Plural(int(queue.Messages), "message")),
+			t.report("leftovers", Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", queue.Name, wording.Plural(int(queue.Messages), "message")),
 				"delete it if no other process of Watership uses it")
 		}
 	}

@@ -61,8 +61,8 @@ func TestQueuesThatNothingUses(t *testing.T) {
 		"delays, which setup ends": {rabbit.Queue{Name: "watership.delay.1000", Messages: 3}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoctor(t, settings(t, oneRoute), test.queue)
-			d.checkUnusedQueues()
+			d := listing(t, settings(t, oneRoute), test.queue)
+			d.topology().checkUnusedQueues()
 			if test.want {
 				want(t, d.findings, Warning, "queue "+places+" holds 3 messages, and nothing in the configuration uses it", "delete it if no other process")
 			} else if len(d.findings) > 0 {

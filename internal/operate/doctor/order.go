@@ -14,13 +14,13 @@ const maxOrdered = 200
 
 // checkOrder reports that messages have priorities, by which RabbitMQ delivers copies: the
 // order of the record is not the order of publishing.
-func (d *doctor) checkOrder(ctx context.Context) {
-	if d.store == nil || d.conn == nil || d.Settings.Topology.QueueType == "classic" || d.Topology.ClassicIndex {
+func (r recordChecks) checkOrder(ctx context.Context) {
+	if r.store == nil || r.conn == nil || r.Settings.Topology.QueueType == "classic" || r.Topology.ClassicIndex {
 		return
 	}
-	ctx, cancel := d.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
-	source, err := d.source(ctx)
+	source, err := r.source(ctx)
 	if err != nil {
 		return // checkWatermarks reports it
 	}
@@ -29,9 +29,9 @@ func (d *doctor) checkOrder(ctx context.Context) {
 		Order: eventstore.NewestFirst, Limit: maxOrdered, WithoutBody: true,
 	}
 	read, byPriority := 0, 0
-	for e, err := range d.store.Events(ctx, selection) {
+	for e, err := range r.store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
-			d.report("order", Warning, err.Error(), "")
+			r.report("order", Warning, err.Error(), "")
 			return
 		}
 		read++
@@ -40,7 +40,7 @@ func (d *doctor) checkOrder(ctx context.Context) {
 		}
 	}
 	if byPriority > 0 {
-		d.report("order", Warning,
+		r.report("order", Warning,
 			fmt.Sprintf("%d of the newest %d published messages have a priority, by which RabbitMQ delivers their copies: they may be recorded before earlier ones, and these late", byPriority, read),
 			"if RabbitMQ has one node, set tap.queue_type: classic, stop serve, and run watership setup; else see Order and repetition in docs/operations.md")
 	}

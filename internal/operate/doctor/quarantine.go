@@ -16,19 +16,19 @@ const maxQuarantined = 1000
 
 // checkQuarantine reports events whose documents the store refused: searches by their headers
 // and bodies do not find them.
-func (d *doctor) checkQuarantine(ctx context.Context) {
-	if d.store == nil {
+func (r recordChecks) checkQuarantine(ctx context.Context) {
+	if r.store == nil {
 		return
 	}
-	ctx, cancel := d.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	selection := eventstore.Selection{
 		Query: quarantine.Query(kql.All{}), Order: eventstore.NewestFirst, Limit: maxQuarantined, WithoutBody: true,
 	}
 	refused, noEvents, reason := 0, 0, ""
-	for e, err := range d.store.Events(ctx, selection) {
+	for e, err := range r.store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
-			d.report("quarantine", Warning, err.Error(), "")
+			r.report("quarantine", Warning, err.Error(), "")
 			return
 		}
 		if _, ok := e.Refused(); !ok {
@@ -45,11 +45,11 @@ func (d *doctor) checkQuarantine(ctx context.Context) {
 	}
 	switch {
 	case refused > 0:
-		d.report("quarantine", Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
+		r.report("quarantine", Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
 	case noEvents > 0:
-		d.reportOK("quarantine", "the store refused no document; %s in the log, and no event", wording.Plural(noEvents, "message"))
+		r.reportOK("quarantine", "the store refused no document; %s in the log, and no event", wording.Plural(noEvents, "message"))
 	default:
-		d.reportOK("quarantine", "the store refused no document")
+		r.reportOK("quarantine", "the store refused no document")
 	}
 }
 

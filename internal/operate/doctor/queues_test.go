@@ -90,8 +90,8 @@ func TestOwnQueues(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoctor(t, settings(t), test.queues...)
-			d.checkOwnQueues()
+			d := listing(t, settings(t), test.queues...)
+			d.topology().checkOwnQueues()
 			want(t, d.findings, test.verdict, test.detail, test.remedy)
 			if len(d.findings) != 1 {
 				t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
@@ -101,8 +101,8 @@ func TestOwnQueues(t *testing.T) {
 }
 
 func TestQueuesOfAnotherTypeAreOneFinding(t *testing.T) {
-	d := newDoctor(t, settings(t, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic"), ownQueues()...)
-	d.checkOwnQueues()
+	d := listing(t, settings(t, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic"), ownQueues()...)
+	d.topology().checkOwnQueues()
 	want(t, d.findings, Error, "of type quorum, while the configuration says classic: ", "delete those that are empty, and run watership setup")
 	if len(d.findings) != 1 {
 		t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
@@ -111,7 +111,7 @@ func TestQueuesOfAnotherTypeAreOneFinding(t *testing.T) {
 
 // tap.queue_type is of the queues of tap copies alone.
 func TestQueuesOfTapCopiesMayHaveAnotherType(t *testing.T) {
-	d := newDoctor(t, settings(t))
+	d := listing(t, settings(t))
 	d.Topology.ClassicIndex = true
 	for _, name := range append(d.Topology.Queues(), allNames()...) {
 		kind := "quorum"
@@ -120,19 +120,19 @@ func TestQueuesOfTapCopiesMayHaveAnotherType(t *testing.T) {
 		}
 		d.queues[name] = rabbit.Queue{Name: name, Type: kind}
 	}
-	d.checkOwnQueues()
+	d.topology().checkOwnQueues()
 	want(t, d.findings, OK, "are there", "")
 	d.queues[d.Topology.Index()] = rabbit.Queue{Name: d.Topology.Index(), Type: "quorum"}
-	d.checkOwnQueues()
+	d.topology().checkOwnQueues()
 	want(t, d.findings, Error, "of type quorum, while the configuration says classic: "+d.Topology.Index(), "")
 }
 
 // The remedy is a policy that wins against the one that limits.
 func TestTheRemedyHasAHigherPriority(t *testing.T) {
 	limited := with(ownQueues(), names().Log(), func(q *rabbit.Queue) { q.Policy, q.Effective = "all", map[string]any{"max-length": 5.0} })
-	d := newDoctor(t, settings(t), limited...)
+	d := listing(t, settings(t), limited...)
 	d.policies = []rabbit.Policy{{Name: "other", Priority: 9}, {Name: "all", Priority: 4}}
-	d.checkOwnQueues()
+	d.topology().checkOwnQueues()
 	want(t, d.findings, Error, "max-length 5", "--priority 5 ")
 }
 
@@ -143,8 +143,8 @@ func TestLimitedQueuesAreOneFindingForEachPolicy(t *testing.T) {
 		list[i].Policy, list[i].Effective = "all", map[string]any{"max-length": 5.0}
 	}
 	list[0].Policy = "another"
-	d := newDoctor(t, settings(t), list...)
-	d.checkOwnQueues()
+	d := listing(t, settings(t), list...)
+	d.topology().checkOwnQueues()
 	if len(d.findings) != 2 {
 		t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
 	}
@@ -173,9 +173,9 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.queue.Name = "orders"
-			d := newDoctor(t, settings(t, oneRoute), test.queue)
+			d := listing(t, settings(t, oneRoute), test.queue)
 			d.version = test.version
-			d.checkRouteQueues()
+			d.topology().checkRouteQueues()
 			if test.want == "" {
 				want(t, d.findings, OK, "1 queue, none of which drops messages", "")
 				return
@@ -186,16 +186,16 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 }
 
 func TestTheRemedyOfADroppingRouteIsAPolicyForItsQueueAlone(t *testing.T) {
-	d := newDoctor(t, settings(t, strings.ReplaceAll(oneRoute, "orders", "eu.orders")), rabbit.Queue{Name: "eu.orders", Type: "quorum", Policy: "all"})
+	d := listing(t, settings(t, strings.ReplaceAll(oneRoute, "orders", "eu.orders")), rabbit.Queue{Name: "eu.orders", Type: "quorum", Policy: "all"})
 	d.policies = []rabbit.Policy{{Name: "all", Priority: 2}}
-	d.checkRouteQueues()
+	d.topology().checkRouteQueues()
 	want(t, d.findings, Error, "queue eu.orders drops",
 		`rabbitmqctl set_policy --vhost / --priority 3 --apply-to queues eu.orders-dead-letters '^eu\.orders$' '{"dead-letter-exchange":"watership.retry"}'`)
 }
 
 func TestWithoutRoutesNothingIsSaidOfThem(t *testing.T) {
-	d := newDoctor(t, settings(t))
-	d.checkRouteQueues()
+	d := listing(t, settings(t))
+	d.topology().checkRouteQueues()
 	if len(d.findings) != 0 {
 		t.Error(text(d.findings))
 	}
@@ -216,17 +216,17 @@ func TestQueuesOfOtherPrograms(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoctor(t, settings(t, "WATERSHIP_ROUTES=[{queue: invoices}]"), test.queues...)
-			d.checkRouteQueues()
+			d := listing(t, settings(t, "WATERSHIP_ROUTES=[{queue: invoices}]"), test.queues...)
+			d.topology().checkRouteQueues()
 			want(t, d.findings, Warning, "queue invoices "+test.detail, test.remedy)
 		})
 	}
 }
 
 func TestAQueueOfAnotherProgramWhoseDeadLettersArriveIsFine(t *testing.T) {
-	d := newDoctor(t, settings(t, "WATERSHIP_ROUTES=[{queue: invoices}]"),
+	d := listing(t, settings(t, "WATERSHIP_ROUTES=[{queue: invoices}]"),
 		rabbit.Queue{Name: "invoices", Type: "quorum", Effective: map[string]any{"dead-letter-exchange": "watership.retry"}})
-	d.checkRouteQueues()
+	d.topology().checkRouteQueues()
 	want(t, d.findings, OK, "1 queue", "")
 }
 

@@ -10,30 +10,30 @@ import (
 // checkReturns looks for exchanges of Watership that neither are their own alternate exchange
 // nor are bound to themselves, so that a policy can keep RabbitMQ from returning messages that
 // no queue gets. A former release declared them.
-func (d *doctor) checkReturns(ctx context.Context) {
-	problems := len(d.findings)
-	for _, name := range d.Topology.Exchanges() {
-		exchange, err := d.management.Exchange(ctx, d.VHost, name)
+func (t topologyChecks) checkReturns(ctx context.Context) {
+	problems := len(t.findings)
+	for _, name := range t.Topology.Exchanges() {
+		exchange, err := t.management.Exchange(ctx, t.VHost, name)
 		if err != nil { // checkBindings reports it
 			return
 		}
-		alternate := d.alternateExchange(exchange)
+		alternate := t.alternateExchange(exchange)
 		if alternate == name {
 			continue
 		}
-		bindings, err := d.management.Bindings(ctx, d.VHost, name)
+		bindings, err := t.management.Bindings(ctx, t.VHost, name)
 		switch {
 		case err != nil:
-			d.report("returns", Error, err.Error(), "")
+			t.report("returns", Error, err.Error(), "")
 		case returnsAll(exchange, bindings):
 		case alternate == "":
-			d.report("returns", Warning, fmt.Sprintf("exchange %s is of a former release: a policy with alternate-exchange would take messages that no queue gets", name), "run watership setup")
+			t.report("returns", Warning, fmt.Sprintf("exchange %s is of a former release: a policy with alternate-exchange would take messages that no queue gets", name), "run watership setup")
 		default:
-			d.report("returns", Error, fmt.Sprintf("exchange %s has the alternate exchange %s, which takes messages that no queue gets, and they are lost to Watership", name, alternate), "run watership setup")
+			t.report("returns", Error, fmt.Sprintf("exchange %s has the alternate exchange %s, which takes messages that no queue gets, and they are lost to Watership", name, alternate), "run watership setup")
 		}
 	}
-	if len(d.findings) == problems {
-		d.reportOK("returns", "RabbitMQ returns what no queue gets")
+	if len(t.findings) == problems {
+		t.reportOK("returns", "RabbitMQ returns what no queue gets")
 	}
 }
 

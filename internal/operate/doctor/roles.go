@@ -25,50 +25,50 @@ func Roles(ctx context.Context, management *rabbit.Management, vhost string, top
 }
 
 // checkRoles reports the processes of each role.
-func (d *doctor) checkRoles(ctx context.Context) {
-	ctx, cancel := d.bounded(ctx)
+func (t topologyChecks) checkRoles(ctx context.Context) {
+	ctx, cancel := t.bounded(ctx)
 	defer cancel()
-	roles, err := Roles(ctx, d.management, d.VHost, d.Topology)
+	roles, err := Roles(ctx, t.management, t.VHost, t.Topology)
 	if err != nil {
-		d.report("roles", Warning, err.Error(), "")
+		t.report("roles", Warning, err.Error(), "")
 		return
 	}
 	for _, p := range roles {
-		p.Unconsumed = slices.DeleteFunc(p.Unconsumed, func(queue string) bool { return d.hasConsumer(ctx, queue) })
-		d.reportRole(p)
+		p.Unconsumed = slices.DeleteFunc(p.Unconsumed, func(queue string) bool { return t.hasConsumer(ctx, queue) })
+		t.reportRole(p)
 	}
 }
 
 // hasConsumer asks the queue itself: the consumers that the management API lists are up to 5 s old
 // (https://www.rabbitmq.com/docs/management#statistics-interval).
-func (d *doctor) hasConsumer(ctx context.Context, queue string) bool {
-	if d.conn == nil {
+func (b *broker) hasConsumer(ctx context.Context, queue string) bool {
+	if b.conn == nil {
 		return false
 	}
-	state, _, err := d.conn.QueueState(ctx, queue)
+	state, _, err := b.conn.QueueState(ctx, queue)
 	return err == nil && state.Consumers > 0
 }
 
 // PoliciesRemedy is the remedy for processes of one role with different policies.
 const PoliciesRemedy = "give these processes the same routes, retry and fingerprint settings, or leave the role to one of them: see roles in the configuration"
 
-func (d *doctor) reportRole(p role.Presence) {
+func (t topologyChecks) reportRole(p role.Presence) {
 	if len(p.Strangers) > 0 {
-		d.report("roles", Warning, fmt.Sprintf("a consumer that is no process of Watership takes messages from %s: %s",
-			strings.Join(p.Role.Queues(d.Topology), " or "), firstOf(maxNames, p.Strangers)),
-			"stop it; to read events, declare a queue of your own and bind it to "+d.Topology.Events())
+		t.report("roles", Warning, fmt.Sprintf("a consumer that is no process of Watership takes messages from %s: %s",
+			strings.Join(p.Role.Queues(t.Topology), " or "), firstOf(maxNames, p.Strangers)),
+			"stop it; to read events, declare a queue of your own and bind it to "+t.Topology.Events())
 	}
 	if len(p.Policies()) > 1 {
-		d.report("roles", Warning, PoliciesText(p), PoliciesRemedy)
+		t.report("roles", Warning, PoliciesText(p), PoliciesRemedy)
 	}
 	switch {
 	case len(p.Unconsumed) > 0:
-		d.report("roles", Warning, fmt.Sprintf("no process has the role %s for %s", p.Role, strings.Join(p.Unconsumed, ", ")),
+		t.report("roles", Warning, fmt.Sprintf("no process has the role %s for %s", p.Role, strings.Join(p.Unconsumed, ", ")),
 			"run watership serve, or a pipeline with Standalone")
 	case len(p.Consumers) > 0:
-		d.reportOK("roles", "%s runs in %s", p.Role, firstOf(maxNames, processes(p)))
-	case len(p.Strangers) == 0 && len(p.Role.Queues(d.Topology)) > 0:
-		d.reportOK("roles", "%s runs, RabbitMQ does not list where yet", p.Role)
+		t.reportOK("roles", "%s runs in %s", p.Role, firstOf(maxNames, processes(p)))
+	case len(p.Strangers) == 0 && len(p.Role.Queues(t.Topology)) > 0:
+		t.reportOK("roles", "%s runs, RabbitMQ does not list where yet", p.Role)
 	}
 }
 

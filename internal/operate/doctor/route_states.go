@@ -10,15 +10,15 @@ import (
 )
 
 // checkRouteStates reports routes that are paused, and queues without a consumer.
-func (d *doctor) checkRouteStates(ctx context.Context) {
-	if d.store == nil || d.conn == nil {
+func (r recordChecks) checkRouteStates(ctx context.Context) {
+	if r.store == nil || r.conn == nil {
 		return
 	}
-	ctx, cancel := d.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
-	routes, err := d.Routes(ctx)
+	routes, err := r.Routes(ctx)
 	if err != nil {
-		d.report("paused", Warning, err.Error(), "")
+		r.report("paused", Warning, err.Error(), "")
 		return
 	}
 	paused := false
@@ -26,17 +26,17 @@ func (d *doctor) checkRouteStates(ctx context.Context) {
 		switch route.State {
 		case "paused":
 			paused = true
-			d.reportPaused(route)
+			r.reportPaused(route)
 		case "no consumer":
-			d.reportUnconsumed(route)
+			r.reportUnconsumed(route)
 		}
 	}
 	if !paused {
-		d.reportOK("paused", "no route is paused")
+		r.reportOK("paused", "no route is paused")
 	}
 }
 
-func (d *doctor) reportPaused(route routes.RouteState) {
+func (r recordChecks) reportPaused(route routes.RouteState) {
 	remedy := "mend its service: the route resumes by itself when a message succeeds"
 	switch {
 	case route.ByHand:
@@ -44,17 +44,17 @@ func (d *doctor) reportPaused(route routes.RouteState) {
 	case route.WithAll:
 		remedy = "when the reason is gone: watership routes resume --all"
 	}
-	d.findings = append(d.findings, Finding{Check: "paused", Verdict: Warning, Detail: route.PauseText(), Since: route.Since, Remedy: remedy})
+	r.findings = append(r.findings, Finding{Check: "paused", Verdict: Warning, Detail: route.PauseText(), Since: route.Since, Remedy: remedy})
 }
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one
 // by one, and streams, whose consumers AMQP does not count.
-func (d *doctor) reportUnconsumed(route routes.RouteState) {
-	if d.queues[route.Queue].Type == stream {
+func (r recordChecks) reportUnconsumed(route routes.RouteState) {
+	if r.queues[route.Queue].Type == stream {
 		return
 	}
 	text, remedy := "queue "+route.Queue+" has no consumer", "start the program that consumes it, or unbind the queue"
-	if !route.Foreign && slices.ContainsFunc(d.Settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue }) {
+	if !route.Foreign && slices.ContainsFunc(r.Settings.Routes, func(r config.Route) bool { return r.Queue == route.Queue }) {
 		remedy = "run watership serve with the role routes"
 	} else if route.Messages == 0 {
 		return
@@ -62,5 +62,5 @@ func (d *doctor) reportUnconsumed(route routes.RouteState) {
 	if route.Messages > 0 {
 		text += ", and " + wording.Plural(route.Messages, "message") + " in it"
 	}
-	d.report("routes", Warning, text, remedy)
+	r.report("routes", Warning, text, remedy)
 }

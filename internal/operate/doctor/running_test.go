@@ -103,8 +103,8 @@ func TestRoutesThatDoNotRun(t *testing.T) {
 
 func TestQueuesOfOtherProgramsMayBeConsumedNowAndThen(t *testing.T) {
 	for name, queue := range map[string]rabbit.Queue{"empty": {Name: "theirs"}, "a stream": {Name: "theirs", Type: "stream", Messages: 5}} {
-		d := newDoctor(t, settings(t), queue)
-		d.reportUnconsumed(routes.RouteState{Queue: "theirs", Messages: int(queue.Messages)})
+		d := listing(t, settings(t), queue)
+		d.records().reportUnconsumed(routes.RouteState{Queue: "theirs", Messages: int(queue.Messages)})
 		if len(d.findings) > 0 {
 			t.Errorf("%s: %s", name, text(d.findings))
 		}
@@ -113,8 +113,8 @@ func TestQueuesOfOtherProgramsMayBeConsumedNowAndThen(t *testing.T) {
 
 func TestAPausedRouteHasItsTime(t *testing.T) {
 	since := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
-	d := newDoctor(t, settings(t))
-	d.reportPaused(routes.RouteState{Queue: "orders", Since: &since})
+	d := listing(t, settings(t))
+	d.records().reportPaused(routes.RouteState{Queue: "orders", Since: &since})
 	if got := d.findings[0].Since; got == nil || !got.Equal(since) {
 		t.Errorf("%v", got)
 	}
@@ -154,19 +154,19 @@ func TestLag(t *testing.T) {
 		"not full":    {rabbit.Queue{Name: index, Messages: 4, Consumers: 1}, 0, OK, index + " has 4 messages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoctor(t, settings(t), test.queue)
+			d := listing(t, settings(t), test.queue)
 			d.Timeout = time.Minute
-			d.checkLag(t.Context())
+			d.topology().checkLag(t.Context())
 			want(t, d.findings, test.verdict, test.detail, "")
 		})
 	}
 }
 
 func TestAFullIndexQueueDropsItsOldest(t *testing.T) {
-	d := newDoctor(t, settings(t))
+	d := listing(t, settings(t))
 	d.Timeout, d.Topology.IndexLimit = time.Minute, 5
 	d.queues[d.Topology.Index()] = rabbit.Queue{Name: d.Topology.Index(), Messages: 5, Consumers: 1}
-	d.checkLag(t.Context())
+	d.topology().checkLag(t.Context())
 	want(t, d.findings, Warning, d.Topology.Index()+" is full with 5 messages: its oldest are dropped", "keep up")
 }
 
@@ -188,7 +188,7 @@ func TestDelayQueuesWaitWhileDueMessagesAreTaken(t *testing.T) {
 		"no consumer": {[]rabbit.Queue{{Name: names().Due(), Messages: 1}}, true},
 		"is emptied":  {[]rabbit.Queue{{Name: names().Due(), Messages: 1, Consumers: 1}}, false},
 	} {
-		if got := newDoctor(t, settings(t), test.queues...).dueIsNotDrained(); got != test.want {
+		if got := listing(t, settings(t), test.queues...).dueIsNotDrained(); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -255,8 +255,8 @@ func TestSubscriptionsThatDeliverNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed := sub
 			test.change(&changed)
-			d := newDoctor(t, settings(t))
-			d.checkSubscription(t.Context(), all, changed)
+			d := listing(t, settings(t))
+			d.records().checkSubscription(t.Context(), all, changed)
 			want(t, d.findings, Warning, test.detail, test.remedy)
 		})
 	}

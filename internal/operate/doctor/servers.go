@@ -55,7 +55,7 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 	}
 }
 
-func (d *doctor) brokerRemedy(err error) string {
+func (c Config) brokerRemedy(err error) string {
 	var refused *amqp091.Error
 	var noTLS tls.RecordHeaderError
 	switch {
@@ -67,7 +67,7 @@ func (d *doctor) brokerRemedy(err error) string {
 	case refused.Code == amqp091.AccessRefused:
 		return "correct the user and the password in amqp.url, or the file amqp.password_file"
 	case refused.Code == amqp091.NotAllowed:
-		return fmt.Sprintf("rabbitmqctl add_vhost %s && %s, or correct the vhost in amqp.url", wording.Quoted(d.VHost), d.permissionsCommand())
+		return fmt.Sprintf("rabbitmqctl add_vhost %s && %s, or correct the vhost in amqp.url", wording.Quoted(c.VHost), c.permissionsCommand())
 	}
 	return "start RabbitMQ, or set amqp.url"
 }
@@ -133,37 +133,37 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	}
 }
 
-func (d *doctor) managementRemedy(err error) string {
-	address := d.Settings.AMQP.ManagementURL.Reveal()
+func (c Config) managementRemedy(err error) string {
+	address := c.Settings.AMQP.ManagementURL.Reveal()
 	parsed, parseErr := url.Parse(address)
 	remedy := "set amqp.management_url, and give its user the tag monitoring"
 	switch {
 	case address == "" || parseErr != nil:
 	case errors.Is(err, rabbit.ErrNotFound):
-		remedy = fmt.Sprintf("set amqp.management_url to the API of the broker of amqp.url: the one that answers has no vhost %s", wording.Quoted(d.VHost))
+		remedy = fmt.Sprintf("set amqp.management_url to the API of the broker of amqp.url: the one that answers has no vhost %s", wording.Quoted(c.VHost))
 	case parsed.User == nil:
 		remedy = "amqp.management_url has no login: set it to http://USER:PASSWORD@HOST:PORT with a user that has the tag monitoring"
-	case address == rabbit.ManagementURL(d.Settings.AMQP.URL.Reveal()):
+	case address == rabbit.ManagementURL(c.Settings.AMQP.URL.Reveal()):
 		remedy = "amqp.management_url is derived from amqp.url: set it, if the API is at another port; else rabbitmq-plugins enable rabbitmq_management, and give the user of amqp.url the tag monitoring"
 	}
 	return remedy + "; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
 }
 
-func (d *doctor) readTopology(ctx context.Context, management *rabbit.Management) error {
+func (b *broker) readTopology(ctx context.Context, management *rabbit.Management) error {
 	overview, err := management.Overview(ctx)
 	if err != nil {
 		return err
 	}
-	d.version = overview.Version
-	queues, err := management.Queues(ctx, d.VHost)
+	b.version = overview.Version
+	queues, err := management.Queues(ctx, b.VHost)
 	if err != nil {
 		return err
 	}
-	d.queues = map[string]rabbit.Queue{}
+	b.queues = map[string]rabbit.Queue{}
 	for _, queue := range queues {
-		d.queues[queue.Name] = queue
+		b.queues[queue.Name] = queue
 	}
-	d.policies, err = management.Policies(ctx, d.VHost)
+	b.policies, err = management.Policies(ctx, b.VHost)
 	return err
 }
 

@@ -30,7 +30,7 @@ func TestTheRemedyOfABrokerThatLetsNobodyIn(t *testing.T) {
 		"a vhost":         {fmt.Errorf("connecting: %w", &amqp.Error{Code: amqp.NotAllowed}), "rabbitmqctl add_vhost shop && rabbitmqctl set_permissions --vhost shop guest"},
 		"another refusal": {&amqp.Error{Code: amqp.InternalError}, "start RabbitMQ"},
 	} {
-		d := newDoctor(t, settings(t))
+		d := listing(t, settings(t))
 		d.VHost = "shop"
 		if got := d.brokerRemedy(test.err); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -51,7 +51,7 @@ func TestTheRemedyOfAManagementAPIThatDoesNotAnswer(t *testing.T) {
 		"that is set":      {"amqp://guest:guest@mq/", "http://ann:x@mq:8080", rabbit.ErrNoAnswer, "set amqp.management_url, and give its user"},
 		"that is not read": {"amqp://mq/", "http://%zz", errors.New("x"), "set amqp.management_url, and give its user"},
 	} {
-		d := newDoctor(t, config.Config{})
+		d := listing(t, config.Config{})
 		d.Settings.AMQP.URL, d.Settings.AMQP.ManagementURL = config.NewURL(test.broker), config.NewURL(test.address)
 		got := d.managementRemedy(test.err)
 		if !strings.HasPrefix(got, "set amqp.management_url to the API") && !strings.Contains(got, test.want) || !strings.Contains(got, test.want) {
@@ -101,8 +101,8 @@ func TestAConnectionThatEndsIsNoPermission(t *testing.T) {
 	conn, err := s.Connect(t.Context())
 	must(t, err)
 	must(t, conn.Close())
-	d := &doctor{Config: s.Config, conn: conn}
-	d.Timeout = time.Millisecond // it is opened never again
+	d := newDoctor(s.Config)
+	d.conn, d.Timeout = conn, time.Millisecond // it is opened never again
 	d.checkPermissions(t.Context())
 	want(t, d.findings, Error, "user guest: ", `rabbitmqctl set_permissions --vhost / guest '^(watership\..*)$'`)
 }
@@ -119,7 +119,7 @@ func TestClocks(t *testing.T) {
 		"behind":  {-time.Hour, Warning, "differs from this machine's by -1h0m0s"},
 		"of 1970": {-50 * 365 * 24 * time.Hour, Warning, "differs from this machine's by -"},
 	} {
-		d := newDoctor(t, settings(t))
+		d := listing(t, settings(t))
 		d.checkClock("SQLite", time.Now().Add(test.difference).Add(time.Millisecond))
 		t.Run(name, func(t *testing.T) { want(t, d.findings, test.verdict, test.detail, "") })
 	}
@@ -156,7 +156,7 @@ func TestServe(t *testing.T) {
 		"stands by for a route": {"127.0.0.1:1", "ready\n" + StandsBy + "orders\n", nil, OK, StandsBy + "orders"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoctor(t, settings(t))
+			d := listing(t, settings(t))
 			d.Settings.HTTP.Listen, d.Timeout = test.listen, time.Minute
 			d.Ready = func(context.Context) (string, error) { return test.answer, test.err }
 			d.checkServe(t.Context())

@@ -142,10 +142,11 @@ func settings(t *testing.T, environ ...string) config.Config {
 	return cfg
 }
 
-// newDoctor returns a doctor without servers, with the queues that RabbitMQ would list.
-func newDoctor(t *testing.T, cfg config.Config, queues ...rabbit.Queue) *doctor {
+// listing returns a doctor without servers, with the queues that RabbitMQ would list.
+func listing(t *testing.T, cfg config.Config, queues ...rabbit.Queue) *doctor {
 	t.Helper()
-	d := &doctor{Config: Config{Settings: cfg, VHost: "/", Login: "guest"}, version: "4.3.0", queues: map[string]rabbit.Queue{}}
+	d := newDoctor(Config{Settings: cfg, VHost: "/", Login: "guest"})
+	d.version, d.queues = "4.3.0", map[string]rabbit.Queue{}
 	for _, queue := range queues {
 		d.queues[queue.Name] = queue
 	}

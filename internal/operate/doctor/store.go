@@ -83,16 +83,16 @@ func (d *doctor) reportNoStore(err error) {
 	d.store = nil
 }
 
-func (d *doctor) storeRemedy(err error) string {
+func (c Config) storeRemedy(err error) string {
 	if errors.Is(err, elastic.ErrNotElasticsearch) {
 		return "correct the host and the port in store.url: another server answers there"
 	}
-	if file := d.Settings.Store.URL.File(); file != "" {
+	if file := c.Settings.Store.URL.File(); file != "" {
 		folder := filepath.Dir(file)
 		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Sprintf("make the folder %s and run watership setup, or set store.url to the file that is meant", wording.Quoted(folder))
 		}
 		return "run watership setup, or set store.url to the file that is meant"
 	}
-	return "start Elasticsearch, or set store.url with a user that may read and write " + d.Settings.Store.Stream + "-*"
+	return "start Elasticsearch, or set store.url with a user that may read and write " + c.Settings.Store.Stream + "-*"
 }

@@ -57,14 +57,14 @@ func TestWhatAStoreNeeds(t *testing.T) {
 		"templates":              {secured{soft: errors.New("no template")}, Error, "no template", "run watership setup"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want(t, test.store.of(t, newDoctor(t, settings(t))), test.verdict, test.detail, test.remedy)
+			want(t, test.store.of(t, listing(t, settings(t))), test.verdict, test.detail, test.remedy)
 		})
 	}
 }
 
 // A store that does not answer is one finding, and no further check asks it.
 func TestAStoreThatIsAwayIsOneFinding(t *testing.T) {
-	d := newDoctor(t, settings(t))
+	d := listing(t, settings(t))
 	list := secured{away: errors.New("no answer")}.of(t, d)
 	if len(list) != 1 || d.store != nil {
 		t.Errorf("%+v\n%s", d.store, text(list))
@@ -85,7 +85,7 @@ func TestTheRemedyOfAStore(t *testing.T) {
 	} {
 		var cfg config.Config
 		cfg.Store.URL = config.NewURL(test.url)
-		if got := newDoctor(t, cfg).storeRemedy(test.err); len(got) < len(test.want) || got[:len(test.want)] != test.want {
+		if got := listing(t, cfg).storeRemedy(test.err); len(got) < len(test.want) || got[:len(test.want)] != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
@@ -163,8 +163,8 @@ func TestWatermarks(t *testing.T) {
 }
 
 func TestRulesThatNoProcessEvaluates(t *testing.T) {
-	d := newDoctor(t, settings(t))
-	d.judgeAlerts(&notice.State{}, time.Now())
+	d := listing(t, settings(t))
+	d.records().judgeAlerts(&notice.State{}, time.Now())
 	want(t, d.findings, Warning, "no process evaluates the rules of alerts", "run watership serve with the role alerts")
 }
 
@@ -182,8 +182,8 @@ func TestRulesThatAreEvaluated(t *testing.T) {
 		"one of them has not": {now, map[string]*notice.RuleState{"many": {Error: "no field"}}, Warning, "rule many cannot be evaluated: no field", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDoctor(t, settings(t))
-			d.judgeAlerts(&notice.State{Holder: "host:1", Saved: test.saved, Rules: test.rules}, now)
+			d := listing(t, settings(t))
+			d.records().judgeAlerts(&notice.State{Holder: "host:1", Saved: test.saved, Rules: test.rules}, now)
 			want(t, d.findings, test.verdict, test.detail, test.remedy)
 		})
 	}

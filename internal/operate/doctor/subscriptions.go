@@ -13,62 +13,62 @@ import (
 )
 
 // checkSubscriptions reports subscriptions that deliver nothing, unless an operator has paused them.
-func (d *doctor) checkSubscriptions(ctx context.Context) {
-	if d.store == nil || d.conn == nil { // for the source
+func (r recordChecks) checkSubscriptions(ctx context.Context) {
+	if r.store == nil || r.conn == nil { // for the source
 		return
 	}
-	ctx, cancel := d.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	var list []subscription.Subscription
-	subscriptions, err := d.Subscriptions(ctx)
+	subscriptions, err := r.Subscriptions(ctx)
 	if err == nil {
 		list, err = subscriptions.List(ctx)
 	}
 	if err != nil {
-		d.report("subscriptions", Warning, err.Error(), "")
+		r.report("subscriptions", Warning, err.Error(), "")
 		return
 	}
-	problems := len(d.findings)
+	problems := len(r.findings)
 	for _, sub := range list {
-		d.checkSubscription(ctx, subscriptions, sub)
+		r.checkSubscription(ctx, subscriptions, sub)
 	}
-	if len(list) > 0 && len(d.findings) == problems {
-		d.reportOK("subscriptions", "%s without a problem", wording.Plural(len(list), "subscription"))
+	if len(list) > 0 && len(r.findings) == problems {
+		r.reportOK("subscriptions", "%s without a problem", wording.Plural(len(list), "subscription"))
 	}
 }
 
 // checkSubscription reports the first problem of a subscription.
-func (d *doctor) checkSubscription(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) {
+func (r recordChecks) checkSubscription(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) {
 	name := wording.Quoted(sub.Name)
 	since, unattended := sub.Unattended(time.Now())
 	switch {
 	case sub.RemovedUpTo > 0:
-		d.report("subscriptions", Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
+		r.report("subscriptions", Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
 			"keep events for longer (store.retention), and go on without them: watership subscriptions resume "+name+" --skip-removed")
 	case sub.State == subscription.Stopped:
-		d.report("subscriptions", Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
+		r.report("subscriptions", Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
 			"mend its target, then: watership subscriptions resume "+name)
-	case d.isOvertaken(ctx, all, sub):
+	case r.isOvertaken(ctx, all, sub):
 	case unattended && sub.Target.Kind == subscription.ToHandler:
-		d.report("subscriptions", Warning, fmt.Sprintf("no process runs subscription %s: its last checkpoint is of %s", sub.Name, wording.Time(since)),
+		r.report("subscriptions", Warning, fmt.Sprintf("no process runs subscription %s: its last checkpoint is of %s", sub.Name, wording.Time(since)),
 			"start the program that handles its events, or: watership subscriptions pause "+name)
 	case unattended:
-		d.report("subscriptions", Warning, fmt.Sprintf("no process runs subscription %s: its last checkpoint is of %s", sub.Name, wording.Time(since)),
+		r.report("subscriptions", Warning, fmt.Sprintf("no process runs subscription %s: its last checkpoint is of %s", sub.Name, wording.Time(since)),
 			"start watership serve with the role subscriptions, or: watership subscriptions pause "+name)
 	case sub.State == subscription.Active && sub.Checkpoint.Waiting != "":
-		d.report("subscriptions", Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting),
+		r.report("subscriptions", Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting),
 			"mend its target, or: watership subscriptions pause "+name)
 	}
 }
 
 // isOvertaken reports a subscription that retention is about to overtake: the oldest event that it has
 // not delivered has used four fifths of its time in the store.
-func (d *doctor) isOvertaken(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) bool {
+func (r recordChecks) isOvertaken(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) bool {
 	query, err := kql.Parse(sub.Query)
 	if err != nil {
 		return false // its runner reports it
 	}
-	retention := d.Settings.Store.Retention
+	retention := r.Settings.Store.Retention
 	keep := time.Duration(0)
 	for stream, period := range map[schemas.Stream]time.Duration{schemas.Traffic: retention.Traffic, schemas.Failures: retention.Failures} {
 		if period > 0 && eventstore.CanMatch(query, stream) && (keep == 0 || period < keep) {
@@ -79,7 +79,7 @@ func (d *doctor) isOvertaken(ctx context.Context, all *subscription.Subscription
 	if err != nil || keep == 0 || progress.Lag < keep/5*4 {
 		return false
 	}
-	d.report("subscriptions", Warning,
+	r.report("subscriptions", Warning,
 		fmt.Sprintf("retention removes events that subscription %s has not delivered: the oldest one is from %s ago, and %s are kept", sub.Name, wording.Duration(progress.Lag), wording.Duration(keep)),
 		"let it deliver (watership subscriptions show "+wording.Quoted(sub.Name)+"), or keep events for longer (store.retention)")
 	return true

@@ -14,54 +14,54 @@ import (
 
 // checkTrust reports whether states are signed and, where they are not, the logins that
 // could forge them.
-func (d *doctor) checkTrust(ctx context.Context) {
-	forgers, err := d.forgers(ctx)
-	keys := d.StateKeys
+func (t topologyChecks) checkTrust(ctx context.Context) {
+	forgers, err := t.forgers(ctx)
+	keys := t.StateKeys
 	switch {
 	case keys.Signs() && keys.Unsigned():
-		d.report("trust", Warning, "states are signed, and those that are not count as well",
+		t.report("trust", Warning, "states are signed, and those that are not count as well",
 			"take the line unsigned out of amqp.state_key_file once what travelled before has arrived")
 	case keys.Signs():
-		d.reportOK("trust", "states are signed")
+		t.reportOK("trust", "states are signed")
 	case errors.Is(err, rabbit.ErrNotFound):
-		d.reportOK("trust", "states are not signed, and the broker has one login")
+		t.reportOK("trust", "states are not signed, and the broker has one login")
 	case err != nil:
-		d.report("trust", Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
-			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(d.VHost)))
+		t.report("trust", Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(t.VHost)))
 	case len(forgers) > 0:
-		d.report("trust", Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
+		t.report("trust", Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
 	default:
-		d.reportOK("trust", "states are not signed, and no other login may write to Watership's exchanges and queues")
+		t.reportOK("trust", "states are not signed, and no other login may write to Watership's exchanges and queues")
 	}
-	if d.trustsPublishedDeaths() && !keys.Signs() {
-		d.report("trust", Warning, "RabbitMQ "+d.version+" passes on the x-death that a publisher writes: with it the state of a dead letter, or of a message in a delay queue, can be forged",
+	if t.trustsPublishedDeaths() && !keys.Signs() {
+		t.report("trust", Warning, "RabbitMQ "+t.version+" passes on the x-death that a publisher writes: with it the state of a dead letter, or of a message in a delay queue, can be forged",
 			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
 	}
 }
 
 // trustsPublishedDeaths reports whether RabbitMQ passes on the x-death that a publisher writes.
-func (d *doctor) trustsPublishedDeaths() bool { return isOlder(d.version, "4.0") }
+func (b *broker) trustsPublishedDeaths() bool { return isOlder(b.version, "4.0") }
 
 // checkReporters lists the other logins that may report on messages of any queue, since no
 // topic permission limits them to their own.
-func (d *doctor) checkReporters(ctx context.Context) {
-	ctx, cancel := d.bounded(ctx)
+func (t topologyChecks) checkReporters(ctx context.Context) {
+	ctx, cancel := t.bounded(ctx)
 	defer cancel()
-	permissions, err := d.management.Permissions(ctx, d.VHost)
+	permissions, err := t.management.Permissions(ctx, t.VHost)
 	if err != nil {
 		return // checkTrust reports it
 	}
-	topics, err := d.management.TopicPermissions(ctx, d.VHost)
+	topics, err := t.management.TopicPermissions(ctx, t.VHost)
 	if err != nil {
 		return
 	}
-	exchange := d.Topology.Report()
+	exchange := t.Topology.Report()
 	var everywhere []string
 	limited := 0
 	for _, p := range permissions {
 		switch {
-		case p.User == d.Login || !allows(p.Write, exchange):
+		case p.User == t.Login || !allows(p.Write, exchange):
 		case reportsEverywhere(topics, p.User, exchange):
 			everywhere = append(everywhere, p.User)
 		default:
@@ -71,10 +71,10 @@ func (d *doctor) checkReporters(ctx context.Context) {
 	slices.Sort(everywhere)
 	switch {
 	case len(everywhere) > 0:
-		d.report("trust", Warning, "logins may report on messages of every queue, and so put messages into it: "+firstOf(maxNames, everywhere),
-			fmt.Sprintf("limit each to its queues: rabbitmqctl set_topic_permissions --vhost %s LOGIN %s '^(QUEUE)$' '^$'", wording.Quoted(d.VHost), exchange))
+		t.report("trust", Warning, "logins may report on messages of every queue, and so put messages into it: "+firstOf(maxNames, everywhere),
+			fmt.Sprintf("limit each to its queues: rabbitmqctl set_topic_permissions --vhost %s LOGIN %s '^(QUEUE)$' '^$'", wording.Quoted(t.VHost), exchange))
 	case limited > 0:
-		d.reportOK("trust", "%s may report on the messages of some queues", wording.Plural(limited, "login"))
+		t.reportOK("trust", "%s may report on the messages of some queues", wording.Plural(limited, "login"))
 	}
 }
 
@@ -89,30 +89,30 @@ func reportsEverywhere(topics []rabbit.TopicPermission, user, exchange string) b
 
 // forgers returns the other logins that may write to or configure exchanges and queues of
 // Watership, each with the names of these.
-func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
-	ctx, cancel := d.bounded(ctx)
+func (b *broker) forgers(ctx context.Context) (forgers []string, err error) {
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
-	permissions, err := d.management.Permissions(ctx, d.VHost)
+	permissions, err := b.management.Permissions(ctx, b.VHost)
 	if err != nil {
 		return nil, err
 	}
-	topics, err := d.management.TopicPermissions(ctx, d.VHost)
+	topics, err := b.management.TopicPermissions(ctx, b.VHost)
 	if err != nil {
 		return nil, err
 	}
-	queues, _ := d.ownQueues()
-	names := append(d.Topology.Exchanges(), queues...)
-	names = slices.DeleteFunc(names, func(name string) bool { return name == d.Topology.Report() }) // see checkReporters
-	if d.hasFormerDelays() || d.trustsPublishedDeaths() {
+	queues, _ := b.ownQueues()
+	names := append(b.Topology.Exchanges(), queues...)
+	names = slices.DeleteFunc(names, func(name string) bool { return name == b.Topology.Report() }) // see checkReporters
+	if b.hasFormerDelays() || b.trustsPublishedDeaths() {
 		names = append(names, defaultExchange)
 	}
 	for _, p := range permissions {
-		if p.User == d.Login {
+		if p.User == b.Login {
 			continue
 		}
 		var writable []string
 		for _, name := range names {
-			writes := allows(p.Write, name) && (name != d.Topology.Events() || publishesEvents(topics, p.User, name))
+			writes := allows(p.Write, name) && (name != b.Topology.Events() || publishesEvents(topics, p.User, name))
 			if writes || name != defaultExchange && allows(p.Configure, name) {
 				writable = append(writable, name)
 			}
@@ -127,9 +127,9 @@ func (d *doctor) forgers(ctx context.Context) (forgers []string, err error) {
 
 // hasFormerDelays reports whether there is a delay queue of a former release. Only then
 // does a state count that came by the default exchange.
-func (d *doctor) hasFormerDelays() bool {
-	for name := range d.queues {
-		if d.Topology.IsFormerDelay(name) {
+func (b *broker) hasFormerDelays() bool {
+	for name := range b.queues {
+		if b.Topology.IsFormerDelay(name) {
 			return true
 		}
 	}
@@ -159,13 +159,13 @@ func publishesEvents(topics []rabbit.TopicPermission, user, exchange string) boo
 
 // permissionsCommand returns the command that gives the login of Watership the rights that it needs
 // and no others.
-func (d *doctor) permissionsCommand() string {
-	ours := regexp.QuoteMeta(prefixOf(d.Topology.Log())) + `\..*`
+func (c Config) permissionsCommand() string {
+	ours := regexp.QuoteMeta(prefixOf(c.Topology.Log())) + `\..*`
 	configure, write, read := []string{ours}, []string{ours}, []string{ours}
-	for _, tap := range d.Settings.Tap.Exchanges {
+	for _, tap := range c.Settings.Tap.Exchanges {
 		write, read = append(write, regexp.QuoteMeta(tap.Name)), append(read, regexp.QuoteMeta(tap.Name))
 	}
-	for _, route := range d.Pipeline.Routes {
+	for _, route := range c.Pipeline.Routes {
 		queue := regexp.QuoteMeta(route.Queue)
 		write, read = append(write, queue), append(read, queue)
 		for _, binding := range route.Bind {
@@ -175,7 +175,7 @@ func (d *doctor) permissionsCommand() string {
 			configure, write = append(configure, queue+`\.poison`), append(write, queue+`\.poison`)
 		}
 	}
-	return fmt.Sprintf("rabbitmqctl set_permissions --vhost %s %s %s %s %s", wording.Quoted(d.VHost), wording.Quoted(d.Login), anyOf(configure), anyOf(write), anyOf(read))
+	return fmt.Sprintf("rabbitmqctl set_permissions --vhost %s %s %s %s %s", wording.Quoted(c.VHost), wording.Quoted(c.Login), anyOf(configure), anyOf(write), anyOf(read))
 }
 
 // anyOf returns a quoted regular expression that matches each of the patterns as a whole.
@@ -186,14 +186,14 @@ func anyOf(patterns []string) string {
 
 // checkOwnExchanges looks for exchanges of Watership that are missing, or that a former
 // release declared without the flag internal, so that publishers can use them.
-func (d *doctor) checkOwnExchanges(ctx context.Context) {
-	if _, err := d.management.Exchange(ctx, d.VHost, d.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
-		d.report("bindings", Error, "exchange "+d.Topology.Return()+" is missing", "run watership setup")
+func (t topologyChecks) checkOwnExchanges(ctx context.Context) {
+	if _, err := t.management.Exchange(ctx, t.VHost, t.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
+		t.report("bindings", Error, "exchange "+t.Topology.Return()+" is missing", "run watership setup")
 	}
-	for _, name := range []string{d.Topology.Tap(), d.Topology.Late(), d.Topology.Retry()} {
-		exchange, err := d.management.Exchange(ctx, d.VHost, name)
+	for _, name := range []string{t.Topology.Tap(), t.Topology.Late(), t.Topology.Retry()} {
+		exchange, err := t.management.Exchange(ctx, t.VHost, name)
 		if err == nil && !exchange.Internal {
-			d.report("trust", Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
+			t.report("trust", Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
 				"delete it while no queue dead-letters to it, and run watership setup, which makes it internal")
 		}
 	}

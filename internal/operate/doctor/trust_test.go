@@ -146,7 +146,7 @@ func TestLoginsThatMayReport(t *testing.T) {
 
 // The command of the remedy gives what Watership uses, and nothing that only begins alike.
 func TestTheRemedyGrantsNoMoreThanIsNeeded(t *testing.T) {
-	d := newDoctor(t, settings(t, "WATERSHIP_TAP_EXCHANGES=[{name: shop.v1, type: topic}]"))
+	d := listing(t, settings(t, "WATERSHIP_TAP_EXCHANGES=[{name: shop.v1, type: topic}]"))
 	d.Pipeline.Routes = []pipeline.Route{{Queue: "orders", Park: true, Bind: []pipeline.Binding{{Exchange: "sales"}}}}
 	d.VHost, d.Login = "/prod eu", "watership"
 	command := d.permissionsCommand()
@@ -183,10 +183,10 @@ func TestPermissionsMatchAnywhereInAName(t *testing.T) {
 }
 
 func TestThePriorityOfAPolicy(t *testing.T) {
-	if got := newDoctor(t, settings(t)).policyPriority("none"); got != 0 {
+	if got := listing(t, settings(t)).policyPriority("none"); got != 0 {
 		t.Errorf("%d", got)
 	}
-	d := newDoctor(t, settings(t))
+	d := listing(t, settings(t))
 	d.policies = []rabbit.Policy{{Name: "a", Priority: 3}}
 	if got := d.policyPriority("a"); got != 3 {
 		t.Errorf("%d", got)

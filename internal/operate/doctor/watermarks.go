@@ -16,19 +16,19 @@ const maxWatermarkAge = 3 * time.Minute
 
 // checkWatermarks looks for queues whose indexer has ended without a successor: readers of
 // new events wait for it.
-func (d *doctor) checkWatermarks(ctx context.Context) {
-	if d.store == nil || d.conn == nil {
+func (r recordChecks) checkWatermarks(ctx context.Context) {
+	if r.store == nil || r.conn == nil {
 		return
 	}
-	ctx, cancel := d.bounded(ctx)
+	ctx, cancel := r.bounded(ctx)
 	defer cancel()
-	source, err := d.source(ctx)
+	source, err := r.source(ctx)
 	var watermarks eventstore.Watermarks
 	if err == nil {
-		watermarks, _, err = eventstore.ReadWatermarks(ctx, d.store, source)
+		watermarks, _, err = eventstore.ReadWatermarks(ctx, r.store, source)
 	}
 	if err != nil {
-		d.report("watermarks", Warning, err.Error(), "")
+		r.report("watermarks", Warning, err.Error(), "")
 		return
 	}
 	for _, queue := range slices.Sorted(maps.Keys(watermarks.Queues)) {
@@ -37,7 +37,7 @@ func (d *doctor) checkWatermarks(ctx context.Context) {
 		if entry.Session == "" || age < maxWatermarkAge {
 			continue
 		}
-		d.report("watermarks", Warning,
+		r.report("watermarks", Warning,
 			fmt.Sprintf("readers of new events wait at position %d: no indexer has saved the watermark of queue %s for %s", entry.Sequence, queue, age.Round(time.Second)),
 			"run watership serve with the role index; if it runs, see in its log why it cannot save the watermarks")
 	}
