@@ -144,3 +144,50 @@ func TestOperationsOnParkedMessages(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
+
+// The queue of a target is one that the caller may use, and the events are more than it may see.
+func TestASubscriptionToAllEventsIsInvisible(t *testing.T) {
+	o := operations{newService(t)}
+	_, err := o.create(as(t, access.Operator), newRequest(Request{Name: "everything", From: "now", Queue: "mine"}))
+	must(t, err)
+	list, err := o.list(as(t, access.Operator, "mine"), nil)
+	if err != nil || len(list.Body.Subscriptions) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// The events are those of the caller, and the queue of the target is of others.
+func TestASubscriptionToAQueueOfOthersIsInvisible(t *testing.T) {
+	o := operations{newService(t)}
+	_, err := o.create(as(t, access.Operator, "mine", "theirs"), newRequest(Request{Name: "both", From: "now", Queue: "theirs"}))
+	must(t, err)
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		want bool
+	}{
+		"of its creator": {as(t, access.Operator, "mine", "theirs"), true},
+		"of another":     {as(t, access.Operator, "mine"), false},
+	} {
+		_, err := o.get(test.ctx, &NameInput{"both"})
+		var none *subscription.NotFoundError
+		if errors.As(err, &none) == test.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAViewerSeesSubscriptions(t *testing.T) {
+	o := operations{newService(t)}
+	o.subscribe(t, "all")
+	got, err := o.get(as(t, access.Viewer), &NameInput{"all"})
+	if err != nil || got.Body.Name != "all" || got.Body.State != "active" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestNoSubscriptionsAreAnEmptyListInJSON(t *testing.T) {
+	list, err := operations{newService(t)}.list(as(t, access.Viewer), nil)
+	if err != nil || list.Body.Subscriptions == nil {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
