@@ -190,11 +190,11 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 		list, _ = i.findings(t)
 		return saying(list, doctor.Error, "delivery-limit 3, max-length 1000000", "in 11 queues") != nil && saying(list, doctor.Error, "routes") != nil
 	})
-	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"delivery-limit":2147483647}'`,
+	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"max-length":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 1000000) in `, i.prefix+".log, "+i.prefix+".index, ")
 	wantFinding(t, list, doctor.Error, `--apply-to queues `+i.queue+`-dead-letters '^`+regexp.QuoteMeta(i.queue)+`$' '{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	i.checkLimitsAreSaid(t)
-	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"delivery-limit":2147483647},"priority":5,"apply-to":"queues"}`)
+	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"max-length":2147483647},"priority":5,"apply-to":"queues"}`)
 	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
 	until(t, "the remedies to help", func() bool {
 		_, code := i.findings(t)

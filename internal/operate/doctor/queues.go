@@ -47,6 +47,7 @@ func (t topologyChecks) checkOwnQueues() {
 	all, _ := t.ownQueues()
 	var missing []string
 	limited := map[queueLimits][]string{}
+	leaking := map[string][]string{}   // by policy
 	others := map[[2]string][]string{} // of other types, by the type that they have and the one that is set
 	for _, name := range all {
 		queue, there := t.queues[name]
@@ -60,6 +61,9 @@ func (t topologyChecks) checkOwnQueues() {
 			if by := t.limitsOf(queue); by != (queueLimits{}) {
 				limited[by] = append(limited[by], name)
 			}
+			if t.leaks(queue) {
+				leaking[queue.Policy] = append(leaking[queue.Policy], name)
+			}
 		}
 	}
 	for types, names := range others {
@@ -67,6 +71,7 @@ func (t topologyChecks) checkOwnQueues() {
 			"a queue's type never changes: set topology.queue_type to it; or stop every process, delete those that are empty, and run watership setup; or choose another topology.prefix, and run watership setup --retire "+prefixOf(t.Topology.Log())+", which moves what waits")
 	}
 	t.reportLimited(limited)
+	t.reportLeaking(leaking)
 	t.checkAvailability(all)
 	if len(missing) > 0 {
 		t.report("topology", Error, "missing: "+firstOf(maxNames, missing), "run watership setup")
@@ -117,8 +122,7 @@ func (b *broker) limitsOf(queue rabbit.Queue) queueLimits {
 		return queueLimits{}
 	}
 	policies := fmt.Sprintf("policy %q", queue.Policy)
-	remedy := fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues watership-unlimited %s '{"delivery-limit":%d}'`,
-		wording.Quoted(b.VHost), b.policyPriority(queue.Policy)+1, wording.Quoted("^"+regexp.QuoteMeta(prefixOf(b.Topology.Log()))+`\.`), unlimited)
+	remedy := b.unlimitedPolicy(queue.Policy)
 	if queue.OperatorPolicy != "" {
 		policies += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
 		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(b.Topology.Log()))
@@ -127,6 +131,30 @@ func (b *broker) limitsOf(queue rabbit.Queue) queueLimits {
 		policies = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
 	}
 	return queueLimits{policies, strings.Join(limits, ", "), remedy}
+}
+
+// unlimitedPolicy returns the command for a policy that wins against another one, and limits nothing.
+// Queues of every type support its setting.
+func (b *broker) unlimitedPolicy(other string) string {
+	return fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues watership-unlimited %s '{"max-length":%d}'`,
+		wording.Quoted(b.VHost), b.policyPriority(other)+1, wording.Quoted("^"+regexp.QuoteMeta(prefixOf(b.Topology.Log()))+`\.`), unlimited)
+}
+
+// leaks reports whether a policy gives a dead-letter exchange to a queue that drops messages on purpose:
+// what processes ask about pauses, and the oldest copies if tap.when_full is drop_oldest.
+func (b *broker) leaks(queue rabbit.Queue) bool {
+	drops := queue.Name == b.Topology.Paused() || queue.Name == b.Topology.IndexLate() && b.Topology.IndexLimit > 0
+	_, declared := queue.Arguments["x-dead-letter-exchange"]
+	return drops && !declared && hasDeadLetters(queue)
+}
+
+// reportLeaking reports queues whose dropped messages go to the dead-letter exchange of a policy.
+func (t topologyChecks) reportLeaking(leaking map[string][]string) {
+	for _, policy := range slices.Sorted(maps.Keys(leaking)) {
+		exchange, _ := t.queues[leaking[policy][0]].DeadLetterExchange()
+		t.report("topology", Error, fmt.Sprintf("policy %q sends what Watership drops on purpose to the dead-letter exchange %q, and so to services: %s",
+			policy, exchange, firstOf(maxNames, leaking[policy])), t.unlimitedPolicy(policy))
+	}
 }
 
 // unlimited is the highest delivery limit. Every version of RabbitMQ treats it as none.

@@ -62,7 +62,7 @@ func TestOwnQueues(t *testing.T) {
 				q.Policy, q.Effective = "all", map[string]any{"message-ttl": 1000.0, "delivery-limit": 3.0}
 			}),
 			Error, `policy "all" limits what must not be dropped (delivery-limit 3, message-ttl 1000) in 1 queue: ` + log,
-			`--priority 1 --apply-to queues watership-unlimited '^watership\.' '{"delivery-limit":2147483647}'`,
+			`--priority 1 --apply-to queues watership-unlimited '^watership\.' '{"max-length":2147483647}'`,
 		},
 		"limited by an operator policy": {
 			with(ownQueues(), log, func(q *rabbit.Queue) {
@@ -97,6 +97,37 @@ func TestOwnQueues(t *testing.T) {
 				t.Errorf("%d findings\n%s", len(d.findings), text(d.findings))
 			}
 		})
+	}
+}
+
+// Queues without a dead-letter exchange as an argument follow a policy for all queues.
+func TestWhatIsDroppedOnPurposeReachesNoService(t *testing.T) {
+	s := newSite(t)
+	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"dead-letter-exchange": "dlx"}})
+	s.setUp(t)
+	const detail = `policy "all" sends what Watership drops on purpose to the dead-letter exchange "dlx", and so to services: `
+	want(t, Limits(t.Context(), s.Config), Error, detail+"watership.paused", `--priority 4 --apply-to queues watership-unlimited '^watership\.' '{"max-length":2147483647}'`)
+
+	s.savePolicy(t, rabbit.Policy{Name: "watership-unlimited", Pattern: `^watership\.`, ApplyTo: "queues", Priority: 4, Definition: map[string]any{"max-length": unlimited}})
+	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+		t.Errorf("after the remedy:\n%s", text(list))
+	}
+
+	dropping := newSite(t, "WATERSHIP_TAP_WHEN_FULL=drop_oldest", "WATERSHIP_TAP_LIMIT=9")
+	dropping.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "all", Definition: map[string]any{"dead-letter-exchange": "dlx"}})
+	dropping.setUp(t)
+	want(t, Limits(t.Context(), dropping.Config), Error, detail+dropping.Topology.IndexLate()+", watership.paused", "")
+}
+
+// The remedy is for queues of every type: RabbitMQ applies no policy with a delivery limit to a classic one.
+func TestTheRemedyIsForClassicQueues(t *testing.T) {
+	s := newSite(t, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic")
+	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "queues", Definition: map[string]any{"max-length": 5}})
+	s.setUp(t)
+	want(t, Limits(t.Context(), s.Config), Error, `policy "all" limits what must not be dropped (max-length 5)`, `'{"max-length":2147483647}'`)
+	s.savePolicy(t, rabbit.Policy{Name: "watership-unlimited", Pattern: `^watership\.`, ApplyTo: "queues", Priority: 1, Definition: map[string]any{"max-length": unlimited}})
+	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+		t.Errorf("after the remedy:\n%s", text(list))
 	}
 }
 

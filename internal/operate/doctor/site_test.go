@@ -65,6 +65,14 @@ func (s *site) setUp(t *testing.T) {
 	}
 }
 
+// savePolicy creates or replaces a policy.
+func (s *site) savePolicy(t *testing.T, p rabbit.Policy) {
+	t.Helper()
+	management, err := s.Management()
+	must(t, err)
+	must(t, management.SavePolicy(t.Context(), s.VHost, p))
+}
+
 // must fails the test on an error of the broker.
 func must(t *testing.T, err error) {
 	t.Helper()
