@@ -11,10 +11,8 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/doctor"
-	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
-	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
@@ -27,11 +25,8 @@ import (
 // backend is a RabbitMQ system with its store of events. Commands use it by its servers
 // (direct), or through the HTTP API of a watership serve (remote).
 type backend interface {
-	operation.Via
+	operations
 	reader
-	discarder
-	triager
-	decider
 	replayJobs
 	subscriber
 	adopter
@@ -47,6 +42,13 @@ type backend interface {
 	Exchanges(ctx context.Context) []string // likewise
 	Retention() time.Duration               // of published and handled events; 0: for ever
 	Close() error
+}
+
+// operations does what operators do, by its declarations.
+type operations interface {
+	operation.Via
+	Texts(node kql.Node) (query, dsl string, err error) // a query as an operation takes it
+	PageSize() int                                      // maximum number of items of a page
 }
 
 // language reads queries and the names of fields.
@@ -77,79 +79,6 @@ type reader interface {
 	Whole(ctx context.Context, of schemas.Event) (schemas.Event, error)       // all fields but the body
 	Body(ctx context.Context, id string) ([]byte, error)
 	MayReadBodies() bool
-}
-
-// triager lists groups of unresolved failures, and records decisions about them.
-type triager interface {
-	Groups(ctx context.Context, node kql.Node, withMuted bool) (failures.Groups, error)
-	Group(ctx context.Context, id string) (*failures.FailureGroup, error)
-	FailuresBy(ctx context.Context, node kql.Node, fields []string) (failures.FailuresBy, error)
-	Triage(ctx context.Context, id string, change failures.Change) (failures.GroupDecided, error)
-	FindToResolve(ctx context.Context, wanted client.Resolve, reason string) (resolvable, error)
-	Resolve(ctx context.Context, found resolvable, reason string) (resolved, error)
-}
-
-// resolvable are unresolved failures that a query or groups select.
-type resolvable struct {
-	client.Resolve
-	count  int
-	groups []failures.ResolvableGroup
-	found  failures.Resolvable // empty: the server knows them
-}
-
-// resolved is the result of a Resolve.
-type resolved struct {
-	failures int                     // whose events are confirmed
-	groups   []string                // ids of groups that are resolved
-	open     []string                // ids of groups with other failures
-	missing  int                     // events that the store does not have yet
-	parked   []failures.ParkedCopies // which stay there
-}
-
-// discarder finds and discards unresolved failures.
-type discarder interface {
-	FindFailures(ctx context.Context, wanted client.Failures, reason string) (foundFailures, error)
-	Discard(ctx context.Context, found foundFailures, reason string) (discarded, error)
-}
-
-// foundFailures are unresolved failures that a query or ids select.
-type foundFailures struct {
-	client.Failures
-	count   int
-	queues  map[string]int
-	unknown []string // ids that name nothing
-	events  []string // ids of the failures; nil: the server knows them
-}
-
-// discarded is the result of a Discard.
-type discarded struct {
-	failures int                     // whose events are confirmed
-	missing  int                     // events that the store does not have yet
-	parked   []failures.ParkedCopies // which stay there
-}
-
-// decider lists messages that wait for their next attempt, and decides about them.
-type decider interface {
-	WaitingGroups(ctx context.Context, node kql.Node) ([]*waiting.Group, error)
-	Waiting(ctx context.Context, node kql.Node) ([]waiting.Message, error)
-	FindWaiting(ctx context.Context, wanted client.Waiting, d waiting.Decision) (waitingFound, error)
-	DecideWaiting(ctx context.Context, found waitingFound, d waiting.Decision) (waitingDecided, error)
-}
-
-// waitingFound are waiting messages that a query or ids select.
-type waitingFound struct {
-	client.Waiting
-	count    int
-	queues   map[string]int
-	unknown  []string          // ids of messages that do not wait
-	messages []waiting.Message // nil: the server knows them
-}
-
-// waitingDecided is the result of a DecideWaiting.
-type waitingDecided struct {
-	decided int
-	gone    int // messages that were due in the meantime
-	missing int // events that the store does not have yet
 }
 
 // subscriber delivers events while a command runs.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
@@ -24,7 +26,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/gctuning"
@@ -37,16 +38,16 @@ import (
 type direct struct {
 	*system.System
 	system.EventStore // nil before OpenStore
-	operations        *operation.Set
+	set               *operation.Set
 }
 
 func newDirect(sys *system.System) *direct {
-	return &direct{System: sys, operations: httpapi.Local(sys)}
+	return &direct{System: sys, set: httpapi.Local(sys)}
 }
 
-// Do implements operation.Via. Actions have the operator of this process.
+// Do implements operations. Actions have the operator of this process.
 func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
-	err := d.operations.Do(access.NewContext(ctx, access.AsOperator(operator())), op, in, out)
+	err := d.set.Do(access.NewContext(ctx, access.AsOperator(operator())), op, in, out)
 	var p *problem.Problem
 	if !errors.As(err, &p) {
 		return err
@@ -63,6 +64,15 @@ func (d *direct) OpenStore(ctx context.Context) (err error) {
 	d.EventStore, err = d.Store(ctx)
 	return err
 }
+
+// Texts implements operations.
+func (d *direct) Texts(node kql.Node) (query, dsl string, err error) {
+	query, dsl = client.Split(node)
+	return query, dsl, nil
+}
+
+// PageSize implements operations: a page has everything.
+func (d *direct) PageSize() int { return math.MaxInt }
 
 // Close implements backend.
 func (d *direct) Close() error { return d.System.Close() }
@@ -138,44 +148,12 @@ func (d *direct) Body(ctx context.Context, id string) ([]byte, error) {
 // MayReadBodies implements reader.
 func (d *direct) MayReadBodies() bool { return true }
 
-// FindFailures implements discarder.
-func (d *direct) FindFailures(ctx context.Context, wanted client.Failures, _ string) (foundFailures, error) {
-	open, err := failures.Unresolved(ctx, d.System)
-	if err != nil {
-		return foundFailures{}, err
-	}
-	events, err := open.OpenByID(ctx, wanted.Query, wanted.IDs)
-	if err != nil {
-		return foundFailures{}, err
-	}
-	unknown, err := d.unknown(ctx, wanted.IDs)
-	found := foundFailures{Failures: wanted, count: len(events), queues: map[string]int{}, unknown: unknown, events: history.EventIDs(events)}
-	for _, e := range events {
-		found.queues[e.Queue]++
-	}
-	return found, err
-}
-
 // unknown returns the ids that name nothing in the store: mistakes in a list.
 func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	return history.UnknownIDs(ctx, d.EventStore, ids)
-}
-
-// Discard implements discarder.
-func (d *direct) Discard(ctx context.Context, found foundFailures, reason string) (result discarded, err error) {
-	done, err := failures.Discard(ctx, d.System, found.events, decision(reason))
-	result.failures = done.Failures
-	if err != nil {
-		return result, err
-	}
-	if result.parked, err = failures.FindParkedCopies(ctx, d.System, done.Queues); err != nil {
-		return result, err
-	}
-	result.missing, err = failures.AwaitDiscarded(ctx, d.System, found.events)
-	return result, err
 }
 
 // Plan implements replays.
@@ -347,6 +325,3 @@ func (d *direct) Queues(ctx context.Context) []string {
 func (d *direct) Reload(context.Context) (server.Reloaded, error) {
 	return server.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
 }
-
-// decision returns a decision of the user of this command.
-func decision(why string) reason.Decision { return reason.Decision{Operator: operator(), Reason: why} }

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -85,34 +85,58 @@ func (d discard) run(ctx context.Context, sys backend, node kql.Node) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	found, err := sys.FindFailures(ctx, client.Failures{Query: node, IDs: d.ids}, d.reason)
+	found, act, err := previewDiscard(ctx, sys, node, d.ids, d.reason)
 	if err != nil {
 		return err
 	}
-	if err := printUnknownIDs(d.Out, found.unknown); err != nil {
+	if err := printUnknownIDs(d.Out, found.Unknown); err != nil {
 		return err
 	}
-	if found.count == 0 {
+	if found.Matched == 0 {
 		return errors.New("no unresolved failure matches")
 	}
-	if err := printQueues(d.Out, "failed at", found.queues); err != nil {
+	if err := printQueues(d.Out, "failed at", found.Queues); err != nil {
 		return err
 	}
 	if d.dryRun {
 		return nil
 	}
-	if agreed, err := d.confirm(ctx, found.count); !agreed {
+	if agreed, err := d.confirm(ctx, found.Matched); !agreed {
 		return err
 	}
-	done, err := sys.Discard(ctx, found, d.reason)
-	if done.failures > 0 {
-		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(done.failures, "failure"))
+	done, err := failures.DiscardFailures.Call(ctx, sys, act)
+	if n := done.Body.Discarded; n > 0 {
+		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(n, "failure"))
 	}
-	printParkedCopies(d.Out, done.parked)
-	if err == nil && done.missing > 0 {
-		fmt.Fprintf(d.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(done.missing, "event"))
+	for _, parked := range done.Body.Parked {
+		printParkedCopies(d.Out, failures.ParkedCopies(parked))
 	}
+	printMissing(d.Out, done.Body.Missing, err)
 	return err
+}
+
+// previewDiscard returns the failures that a discard finds, and the request that discards these,
+// whatever fails after them.
+func previewDiscard(ctx context.Context, sys backend, node kql.Node, ids []string, reason string) (found failures.Discarded, act failures.DiscardInput, err error) {
+	if act.Body.Filter, act.Body.DSL, err = bodyFilter(sys, node, len(ids) > 0); err != nil {
+		return found, act, err
+	}
+	act.Body.IDs, act.Body.Reason, act.Body.DryRun = ids, reason, true
+	preview, err := failures.DiscardFailures.Call(ctx, sys, act)
+	if err != nil {
+		return found, act, err
+	}
+	found = preview.Body
+	act.Body.DryRun, act.Body.Expect = false, &found.Matched
+	act.Body.Filter, act.Body.DSL, err = bodyFilter(sys, kql.And{node, history.UpTo(found.UpTo)}, true)
+	return found, act, err
+}
+
+// printMissing prints the number of events of an action that the store does not have yet.
+func printMissing(out io.Writer, missing int, err error) {
+	if err == nil && missing > 0 {
+		fmt.Fprintf(out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(missing, "event"))
+	}
 }
 
 // printQueues prints the number of messages of each queue. Without it nothing is changed: the user
@@ -139,7 +163,7 @@ func (d discard) confirm(ctx context.Context, failures int) (bool, error) {
 
 // printParkedCopies prints the parking queues of some queues whose failures are resolved,
 // since no command takes the copies out of them.
-func printParkedCopies(out io.Writer, parked []failures.ParkedCopies) {
+func printParkedCopies(out io.Writer, parked ...failures.ParkedCopies) {
 	for _, p := range parked {
 		fmt.Fprintf(out, "queue %s keeps %s: delete them at the broker when nobody needs them\n",
 			terminal.Cell(p.Queue, 120), wording.Plural(p.Messages, "parked message"))

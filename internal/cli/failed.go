@@ -78,7 +78,7 @@ func (p printer) failed(ctx context.Context, sys backend, node kql.Node, list fa
 	if len(list.by) > 0 {
 		return p.failedBy(ctx, sys, node, list.by, format)
 	}
-	found, err := sys.Groups(ctx, node, list.muted)
+	found, err := failureGroups(ctx, sys, node, list.muted)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,22 @@ func (p printer) failed(ctx context.Context, sys backend, node kql.Node, list fa
 	return p.mutedGroups(found.Muted)
 }
 
-func (p printer) groups(found failures.Groups) error {
+// failureGroups returns the groups of the unresolved failures that match a query.
+func failureGroups(ctx context.Context, sys backend, node kql.Node, withMuted bool) (found failures.GroupPage, err error) {
+	in := failures.GroupsInput{Muted: withMuted, Limit: sys.PageSize()}
+	if in.QueryFilter, err = queryFilter(sys, node); err != nil {
+		return found, err
+	}
+	found.Groups = []failures.FailureGroup{}
+	return found, eachPage(func(cursor string) (string, error) {
+		in.Cursor = cursor
+		page, err := failures.GroupFailures.Call(ctx, sys, in)
+		found.Groups, found.Muted = append(found.Groups, page.Body.Groups...), page.Body.Muted
+		return page.Body.Cursor, err
+	})
+}
+
+func (p printer) groups(found failures.GroupPage) error {
 	columns := failedColumns(found.Groups)
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	total := 0
@@ -122,7 +137,7 @@ func (p printer) mutedGroups(n int) error {
 }
 
 // groupState describes the assignee, the mute and the notes of a group.
-func groupState(g *failures.FailureGroup) string {
+func groupState(g failures.FailureGroup) string {
 	var parts []string
 	if g.Regressed {
 		parts = append(parts, "regressed")
@@ -154,7 +169,7 @@ func muteEnd(m *failures.Mute) string {
 func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // failedColumns returns the columns of groups; the state only if a group has one.
-func failedColumns(groups []*failures.FailureGroup) []terminal.Column {
+func failedColumns(groups []failures.FailureGroup) []terminal.Column {
 	columns := []terminal.Column{
 		{Title: "COUNT", Fixed: true, Right: true},
 		{Title: "GROUP", Fixed: true},
@@ -166,7 +181,7 @@ func failedColumns(groups []*failures.FailureGroup) []terminal.Column {
 		{Title: "LAST", Fixed: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}
-	if slices.ContainsFunc(groups, func(g *failures.FailureGroup) bool { return groupState(g) != "" }) {
+	if slices.ContainsFunc(groups, func(g failures.FailureGroup) bool { return groupState(g) != "" }) {
 		columns = append(columns, terminal.Column{Title: "STATE"})
 	}
 	return columns

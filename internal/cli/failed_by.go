@@ -12,10 +12,15 @@ import (
 
 // failedBy lists failures by the values of fields.
 func (p printer) failedBy(ctx context.Context, sys backend, node kql.Node, fields []string, format outputFormat) error {
-	by, err := sys.FailuresBy(ctx, node, fields)
+	filter, err := queryFilter(sys, node)
 	if err != nil {
 		return err
 	}
+	found, err := failures.GroupFailuresBy.Call(ctx, sys, failures.ByInput{QueryFilter: filter, Fields: fields})
+	if err != nil {
+		return err
+	}
+	by := found.Body
 	if len(by.Groups) == 0 && format.is("table") {
 		return p.printNothingFound(ctx, sys.Check, format, "[]")
 	}

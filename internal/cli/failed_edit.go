@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -130,14 +131,14 @@ func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 // and has handled it.
 func (e *failureEdit) discardFailure(ctx context.Context, sys backend) error {
 	reason := cmp.Or(e.reason, "edited, and sent elsewhere")
-	found, err := sys.FindFailures(ctx, client.Failures{IDs: e.names}, reason)
-	if err == nil && found.count > 0 {
-		_, err = sys.Discard(ctx, found, reason)
+	found, act, err := previewDiscard(ctx, sys, kql.All{}, e.names, reason)
+	if err == nil && found.Matched > 0 {
+		_, err = failures.DiscardFailures.Call(ctx, sys, act)
 	}
 	if err != nil {
 		return fmt.Errorf("the edited message was sent, and its failure is not resolved (watership failed discard does that): %w", err)
 	}
-	if found.count > 0 {
+	if found.Matched > 0 {
 		_, err = fmt.Fprintln(e.Out, "discarded the failure, since the message was sent elsewhere")
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -80,14 +79,14 @@ func (r resolve) run(ctx context.Context, sys backend, node kql.Node) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	found, err := sys.FindToResolve(ctx, client.Resolve{Query: node, Groups: r.groups}, r.reason)
+	found, act, err := previewResolve(ctx, sys, node, r.groups, r.reason)
 	if err != nil {
 		return err
 	}
-	if found.count == 0 {
+	if found.Matched == 0 {
 		return errors.New("no unresolved failure matches")
 	}
-	for _, g := range found.groups {
+	for _, g := range found.Groups {
 		if _, err := fmt.Fprintf(r.Out, "  %6d  %s  queue %s: %s\n", g.Count, g.ID, terminal.Cell(g.Queue, 60), terminal.Cell(g.Group, 120)); err != nil {
 			return fmt.Errorf("cannot print the preview, so nothing was resolved: %w", err)
 		}
@@ -95,25 +94,37 @@ func (r resolve) run(ctx context.Context, sys backend, node kql.Node) error {
 	if agreed, err := r.confirm(ctx, found); !agreed {
 		return err
 	}
-	done, err := sys.Resolve(ctx, found, r.reason)
-	if done.failures > 0 {
-		fmt.Fprintf(r.Out, "discarded %s, resolved %s\n", wording.Plural(done.failures, "failure"), wording.Plural(len(done.groups), "group"))
+	resolved, err := failures.ResolveFailures.Call(ctx, sys, act)
+	done := resolved.Body
+	if done.Failures > 0 {
+		fmt.Fprintf(r.Out, "discarded %s, resolved %s\n", wording.Plural(done.Failures, "failure"), wording.Plural(len(done.Resolved), "group"))
 	}
-	if len(done.open) > 0 {
-		fmt.Fprintf(r.Out, "open, with other failures: %s\n", strings.Join(done.open, ", "))
+	if len(done.Open) > 0 {
+		fmt.Fprintf(r.Out, "open, with other failures: %s\n", strings.Join(done.Open, ", "))
 	}
-	printParkedCopies(r.Out, done.parked)
-	if err == nil && done.missing > 0 {
-		fmt.Fprintf(r.Out, "the store does not have %s of these yet: run watership serve\n", wording.Plural(done.missing, "event"))
-	}
+	printParkedCopies(r.Out, done.Parked...)
+	printMissing(r.Out, done.Missing, err)
 	return err
 }
 
-func (r resolve) confirm(ctx context.Context, found resolvable) (bool, error) {
+// previewResolve returns the failures that a resolve finds, and the request that resolves these,
+// whatever fails after them.
+func previewResolve(ctx context.Context, sys backend, node kql.Node, groups []string, reason string) (found failures.GroupsResolved, act failures.ResolveInput, err error) {
+	if act.Body.Filter, act.Body.DSL, err = bodyFilter(sys, node, len(groups) > 0); err != nil {
+		return found, act, err
+	}
+	act.Body.Groups, act.Body.Reason, act.Body.DryRun = groups, reason, true
+	preview, err := failures.ResolveFailures.Call(ctx, sys, act)
+	found = preview.Body
+	act.Body.DryRun, act.Body.Expect, act.Body.UpTo = false, &found.Matched, found.UpTo
+	return found, act, err
+}
+
+func (r resolve) confirm(ctx context.Context, found failures.GroupsResolved) (bool, error) {
 	if r.yes {
 		return true, nil
 	}
-	yes, err := r.Ask(ctx, fmt.Sprintf("Discard %s and resolve %s?", wording.Plural(found.count, "failure"), wording.Plural(len(found.groups), "group")))
+	yes, err := r.Ask(ctx, fmt.Sprintf("Discard %s and resolve %s?", wording.Plural(found.Matched, "failure"), wording.Plural(len(found.Groups), "group")))
 	if err == nil && !yes {
 		err = errors.New("nothing was resolved")
 	}

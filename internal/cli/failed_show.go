@@ -23,10 +23,11 @@ func newFailedShow(from *settings) *cobra.Command {
 				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}
-				g, err := sys.Group(ctx, args[0])
+				found, err := failures.GetFailureGroup.Call(ctx, sys, failures.GroupInput{Group: args[0]})
 				if err != nil {
 					return err
 				}
+				g := found.Body
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				if format.is("json") {
 					return terminal.WriteIndentedJSON(to.Out, g)
@@ -39,7 +40,7 @@ func newFailedShow(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) group(g *failures.FailureGroup) error {
+func (p printer) group(g failures.FailureGroup) error {
 	pair := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(p.Out, "%-9s  %s\n", name, terminal.Cell(value, 0))

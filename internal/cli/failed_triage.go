@@ -135,10 +135,13 @@ func decideGroup(ctx context.Context, cmd *cobra.Command, sys backend, group str
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	done, err := sys.Triage(ctx, group, change)
+	decided, err := failures.TriageFailureGroup.Call(ctx, sys, failures.TriageInput{Group: group, Body: failures.GroupDecision{
+		Decision: change.Decision, Assignee: change.Assignee, Until: change.Until, Count: change.Count, Reason: change.Reason,
+	}})
 	if err != nil {
 		return err
 	}
+	done := decided.Body
 	out := streamsOf(cmd).Out
 	if done.Unchanged {
 		fmt.Fprintf(out, "nothing to do: group %s %s\n", group, change.WhyUnchanged())

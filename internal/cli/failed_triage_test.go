@@ -124,23 +124,23 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 		t.Fatal(err)
 	}
 	sys := remote{c}
-	found, err := sys.FindToResolve(t.Context(), client.Resolve{Groups: []string{id}}, "late")
+	_, resolve, err := previewResolve(t.Context(), sys, kql.All{}, []string{id}, "late")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.fail(t, "acme", "1", 5)
-	if done, err := sys.Resolve(t.Context(), found, "late"); err != nil || done.failures != 1 || len(done.groups) != 1 {
+	if done, err := failures.ResolveFailures.Call(t.Context(), sys, resolve); err != nil || done.Body.Failures != 1 || len(done.Body.Resolved) != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if g := w.groups(t); len(g) != 1 || g[0].Count != 1 || !g[0].Regressed {
 		t.Errorf("%+v", g)
 	}
-	some, err := sys.FindFailures(t.Context(), client.Failures{Query: kql.All{}}, "late")
+	_, discard, err := previewDiscard(t.Context(), sys, kql.All{}, nil, "late")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.fail(t, "acme", "1", 6)
-	if done, err := sys.Discard(t.Context(), some, "late"); err != nil || done.failures != 1 {
+	if done, err := failures.DiscardFailures.Call(t.Context(), sys, discard); err != nil || done.Body.Discarded != 1 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if g := w.groups(t); len(g) != 1 || g[0].Count != 1 {

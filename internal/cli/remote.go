@@ -11,10 +11,8 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/doctor"
-	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
@@ -68,23 +66,6 @@ func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue s
 // Whole implements reader.
 func (r remote) Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) {
 	return r.Event(ctx, of.EventID)
-}
-
-// FindFailures implements discarder.
-func (r remote) FindFailures(ctx context.Context, wanted client.Failures, reason string) (foundFailures, error) {
-	found, err := r.CountFailures(ctx, wanted, reason)
-	wanted.Query = kql.And{wanted.Query, history.UpTo(found.UpTo)} // later failures do not change the number
-	return foundFailures{Failures: wanted, count: found.Matched, queues: found.Queues, unknown: found.Unknown}, err
-}
-
-// Discard implements discarder.
-func (r remote) Discard(ctx context.Context, found foundFailures, reason string) (discarded, error) {
-	done, err := r.Client.Discard(ctx, found.Failures, found.count, reason)
-	result := discarded{failures: done.Discarded, missing: done.Missing}
-	for _, parked := range done.Parked {
-		result.parked = append(result.parked, failures.ParkedCopies(parked))
-	}
-	return result, err
 }
 
 // Plan implements replays.

@@ -232,7 +232,7 @@ func (r *replay) checkFound(plan client.Plan) error {
 func (r *replay) preview(plan client.Plan) error {
 	err := writePreview(r.Out, plan.Plan)
 	if err == nil {
-		printParkedCopies(r.Out, plan.Parked)
+		printParkedCopies(r.Out, plan.Parked...)
 		err = printUnknownIDs(r.Out, plan.Unknown)
 	}
 	if outputClosed(err) && !r.dryRun {

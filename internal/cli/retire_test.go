@@ -66,7 +66,7 @@ func TestRetiredPrefix(t *testing.T) {
 		i.serve(t)
 		i.eventually(t, "action: published", 4)
 		i.eventually(t, "action: retry_scheduled and not event.sequence: 0", 4)
-		var wait []waiting.Message
+		var wait []waiting.WaitingMessage
 		until(t, "four messages to wait", func() bool {
 			wait = nil
 			return json.Unmarshal([]byte(i.must(t, "waiting", "--each", "-o", "json")), &wait) == nil && len(wait) == 4

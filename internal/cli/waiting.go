@@ -6,12 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -59,14 +57,31 @@ func (p printer) waiting(ctx context.Context, sys backend, node kql.Node, each b
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
+	filter, err := queryFilter(sys, node)
+	if err != nil {
+		return err
+	}
+	in := waiting.PageInput{QueryFilter: filter, Limit: sys.PageSize()}
 	if each {
-		messages, err := sys.Waiting(ctx, node)
+		var messages []waiting.WaitingMessage
+		err := eachPage(func(cursor string) (string, error) {
+			in.Cursor = cursor
+			page, err := waiting.ListWaiting.Call(ctx, sys, in)
+			messages = append(messages, page.Body.Messages...)
+			return page.Body.Cursor, err
+		})
 		if err != nil {
 			return err
 		}
 		return printWaiting(ctx, p, sys, format, messages, p.waitingMessages)
 	}
-	groups, err := sys.WaitingGroups(ctx, node)
+	var groups []waiting.WaitingGroup
+	err = eachPage(func(cursor string) (string, error) {
+		in.Cursor = cursor
+		page, err := waiting.GroupWaiting.Call(ctx, sys, in)
+		groups = append(groups, page.Body.Groups...)
+		return page.Body.Cursor, err
+	})
 	if err != nil {
 		return err
 	}
@@ -80,7 +95,7 @@ func printWaiting[T any](ctx context.Context, p printer, sys backend, format out
 	return writeItems(p.Out, format, items, func() error { return table(items) })
 }
 
-func (p printer) waitingGroups(groups []*waiting.Group) error {
+func (p printer) waitingGroups(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "COUNT", Fixed: true, Right: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "CLASS", DropOrder: 3}, terminal.Column{Title: "TYPE", DropOrder: 1},
@@ -103,7 +118,7 @@ func (p printer) waitingGroups(groups []*waiting.Group) error {
 }
 
 // heldKeys prints the keys whose later messages wait for one of the messages.
-func (p printer) heldKeys(groups []*waiting.Group) error {
+func (p printer) heldKeys(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "KEY"}, terminal.Column{Title: "WAITS FOR"},
@@ -133,7 +148,7 @@ func (p printer) heldKeys(groups []*waiting.Group) error {
 	return p.printf("and %d more: add --each to list every message", all-named)
 }
 
-func (p printer) waitingMessages(messages []waiting.Message) error {
+func (p printer) waitingMessages(messages []waiting.WaitingMessage) error {
 	columns := []terminal.Column{
 		{Title: "DUE", Fixed: true},
 		{Title: "QUEUE"},
@@ -144,7 +159,7 @@ func (p printer) waitingMessages(messages []waiting.Message) error {
 		{Title: "MESSAGE"},
 		{Title: "ID", DropOrder: 4},
 	}
-	keyed := slices.ContainsFunc(messages, func(m waiting.Message) bool { return m.Key != "" })
+	keyed := slices.ContainsFunc(messages, func(m waiting.WaitingMessage) bool { return m.Key != "" })
 	if keyed {
 		columns = append(columns, terminal.Column{Title: "KEY"}, terminal.Column{Title: "ORDER", Fixed: true})
 	}
@@ -162,53 +177,4 @@ func (p printer) waitingMessages(messages []waiting.Message) error {
 		return err
 	}
 	return p.printf("%s", wording.Plural(len(messages), "message"))
-}
-
-// WaitingGroups implements decider.
-func (d *direct) WaitingGroups(ctx context.Context, node kql.Node) ([]*waiting.Group, error) {
-	if err := d.Refresh(ctx); err != nil {
-		return nil, err
-	}
-	return waiting.Groups(ctx, d.EventStore, waiting.OrdersOf(d.Settings()), node, time.Now())
-}
-
-// Waiting implements decider.
-func (d *direct) Waiting(ctx context.Context, node kql.Node) ([]waiting.Message, error) {
-	if err := d.Refresh(ctx); err != nil {
-		return nil, err
-	}
-	messages, _, err := waiting.Select(ctx, d.EventStore, waiting.OrdersOf(d.Settings()), node, nil, time.Now())
-	return messages, err
-}
-
-// FindWaiting implements decider.
-func (d *direct) FindWaiting(ctx context.Context, wanted client.Waiting, _ waiting.Decision) (waitingFound, error) {
-	if err := d.Refresh(ctx); err != nil {
-		return waitingFound{}, err
-	}
-	messages, unknown, err := waiting.Select(ctx, d.EventStore, nil, wanted.Query, wanted.IDs, time.Now())
-	found := waitingFound{Waiting: wanted, count: len(messages), queues: map[string]int{}, unknown: unknown, messages: messages}
-	for _, m := range messages {
-		found.queues[m.Queue]++
-	}
-	return found, err
-}
-
-// DecideWaiting implements decider.
-func (d *direct) DecideWaiting(ctx context.Context, found waitingFound, decision waiting.Decision) (waitingDecided, error) {
-	decision.Operator = operator()
-	result, missing, err := waiting.Decide(ctx, d.System, decision, found.messages)
-	return waitingDecided{len(result.Taken), len(result.Gone), missing}, err
-}
-
-// FindWaiting implements decider.
-func (r remote) FindWaiting(ctx context.Context, wanted client.Waiting, d waiting.Decision) (waitingFound, error) {
-	found, err := r.CountWaiting(ctx, wanted, d)
-	return waitingFound{Waiting: wanted, count: found.Matched, queues: found.Queues, unknown: found.Unknown}, err
-}
-
-// DecideWaiting implements decider.
-func (r remote) DecideWaiting(ctx context.Context, found waitingFound, d waiting.Decision) (waitingDecided, error) {
-	done, err := r.Client.DecideWaiting(ctx, found.Waiting, d, found.count)
-	return waitingDecided{done.Decided, done.Gone, done.Missing}, err
 }

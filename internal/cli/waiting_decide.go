@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -125,33 +124,41 @@ func (d *waitingDecision) run(ctx context.Context, sys backend, node kql.Node, i
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
-	found, err := sys.FindWaiting(ctx, client.Waiting{Query: node, IDs: ids}, d.Decision)
+	in := waiting.DecideInput{Body: waiting.WaitingDecision{IDs: ids, Action: d.Action, NotBefore: d.NotBefore, Reason: d.Reason, DryRun: true}}
+	var err error
+	if in.Body.Filter, in.Body.DSL, err = bodyFilter(sys, node, len(ids) > 0); err != nil {
+		return err
+	}
+	preview, err := waiting.DecideWaiting.Call(ctx, sys, in)
 	if err != nil {
 		return err
 	}
-	if err := printUnknownIDs(d.Out, found.unknown); err != nil {
+	found := preview.Body
+	if err := printUnknownIDs(d.Out, found.Unknown); err != nil {
 		return err
 	}
-	if found.count == 0 {
+	if found.Matched == 0 {
 		return errors.New("no waiting message matches")
 	}
-	if err := printQueues(d.Out, "wait for", found.queues); err != nil {
+	if err := printQueues(d.Out, "wait for", found.Queues); err != nil {
 		return err
 	}
-	if agreed, err := d.confirm(ctx, found.count); !agreed {
+	if agreed, err := d.confirm(ctx, found.Matched); !agreed {
 		return err
 	}
-	done, err := sys.DecideWaiting(ctx, found, d.Decision)
-	if done.decided > 0 || err == nil {
-		fmt.Fprintf(d.Out, "%s %s\n", d.verb(), wording.Plural(done.decided, "message"))
+	in.Body.DryRun, in.Body.AtMost = false, &found.Matched
+	decided, err := waiting.DecideWaiting.Call(ctx, sys, in)
+	done := decided.Body
+	if done.Decided > 0 || err == nil {
+		fmt.Fprintf(d.Out, "%s %s\n", d.verb(), wording.Plural(done.Decided, "message"))
 	}
-	if done.gone > 0 {
-		fmt.Fprintf(d.Out, "%s did not wait any more\n", wording.Plural(done.gone, "message"))
+	if done.Gone > 0 {
+		fmt.Fprintf(d.Out, "%s did not wait any more\n", wording.Plural(done.Gone, "message"))
 	}
-	if err == nil && done.missing > 0 {
-		fmt.Fprintf(d.Out, "the store does not have %s of these yet: see watership waiting, and run watership serve\n", wording.Plural(done.missing, "event"))
+	if err == nil && done.Missing > 0 {
+		fmt.Fprintf(d.Out, "the store does not have %s of these yet: see watership waiting, and run watership serve\n", wording.Plural(done.Missing, "event"))
 	}
-	if err == nil && done.decided == 0 {
+	if err == nil && done.Decided == 0 {
 		return errors.New("no message was changed")
 	}
 	return err

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -79,7 +80,7 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("a viewer may cancel: %+v", got)
 	}
 
-	one := func(m waiting.Message) string { return writeFile(t, "id", m.ID) }
+	one := func(m waiting.WaitingMessage) string { return writeFile(t, "id", m.ID) }
 	wantRun(t, w.run(t, "waiting", "cancel", "--ids", one(list[0]), "--reason", "a test order", "--yes"), 0, "1  wait for queue "+w.queue+"\n", "cancelled 1 message\n")
 	wantRun(t, w.through(t, operator, "waiting", "postpone", "--ids", one(list[1]), "--for", "0d3h", "--reason", "maintenance", "--yes"), 0, "postponed 1 message\n")
 	wantRun(t, w.through(t, operator, "waiting", "now", "--ids", one(list[2]), "--reason", "it is back", "--yes"), 0, "retried 1 message\n")
@@ -113,7 +114,7 @@ func TestWaiting(t *testing.T) {
 }
 
 // messages returns the waiting messages, the next due first.
-func (w withServe) messages(t *testing.T) (list []waiting.Message) {
+func (w withServe) messages(t *testing.T) (list []waiting.WaitingMessage) {
 	t.Helper()
 	got := w.run(t, "waiting", "--each", "-o", "json")
 	if err := json.Unmarshal([]byte(got.out), &list); err != nil {
@@ -127,12 +128,14 @@ type due struct{ backend }
 
 func (due) OpenStore(context.Context) error { return nil }
 
-func (due) FindWaiting(context.Context, client.Waiting, waiting.Decision) (waitingFound, error) {
-	return waitingFound{count: 1}, nil
-}
+func (due) Texts(kql.Node) (query, dsl string, err error) { return "", "", nil }
 
-func (due) DecideWaiting(context.Context, waitingFound, waiting.Decision) (waitingDecided, error) {
-	return waitingDecided{gone: 1}, nil
+func (due) Do(_ context.Context, _ *operation.Operation, in, out any) error {
+	done := &out.(*waiting.DecideOutput).Body
+	if done.Matched = 1; !in.(*waiting.DecideInput).Body.DryRun {
+		done.Gone = 1
+	}
+	return nil
 }
 
 // A decision that changes no message fails, as one that finds none.
@@ -149,7 +152,7 @@ func TestDecisionThatChangesNothing(t *testing.T) {
 // Below the groups are the keys of ordered routes that stand, and the message for which each waits.
 func TestKeysThatStand(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 0, 0, 0, time.Local)
-	groups := []*waiting.Group{
+	groups := []waiting.WaitingGroup{
 		{Kind: waiting.Kind{Queue: "mails"}, Count: 1},
 		{
 			Kind: waiting.Kind{Queue: "orders"}, Count: 3, HeldKeys: 3,
@@ -172,7 +175,7 @@ and 1 more: add --each to list every message
 		t.Errorf("%s", out.String())
 	}
 	out.Reset()
-	if err := (printer{Streams: terminal.Streams{Out: &out}}).waitingMessages([]waiting.Message{{MessageID: "order-7", Key: "acme", Order: waiting.First}, {MessageID: "m"}}); err != nil {
+	if err := (printer{Streams: terminal.Streams{Out: &out}}).waitingMessages([]waiting.WaitingMessage{{MessageID: "order-7", Key: "acme", Order: waiting.First}, {MessageID: "m"}}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "KEY   ORDER") || !strings.Contains(out.String(), "acme  first") {

@@ -10,7 +10,6 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/triagepage"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -24,11 +23,11 @@ type failuresView struct {
 	Problem *problem.Problem
 
 	Groups   []failureGroup
-	Step     time.Duration     // of the groups' histograms
-	From, To time.Time         // of all of them
-	Width    int               // of their sparklines
-	Failures []httpapi.Failure // of the list
-	Count    int               // of failures in all groups
+	Step     time.Duration      // of the groups' histograms
+	From, To time.Time          // of all of them
+	Width    int                // of their sparklines
+	Failures []failures.Failure // of the list
+	Count    int                // of failures in all groups
 
 	WithMuted bool // muted groups are shown
 	Muted     int  // groups that are not
@@ -129,7 +128,7 @@ func (v *failuresView) read(r *http.Request, from frame.Client) error {
 	v.DiscardAll = v.discardLink(frame.Within(v.Filter.Query, ""))
 	if v.List {
 		values.Set("limit", fmt.Sprint(failuresPerPage))
-		var found httpapi.FailurePage
+		var found failures.FailurePage
 		err := from.Get(r.Context(), "/failures", values, &found)
 		if v.Failures = found.Failures; found.Cursor != "" {
 			v.Next = v.URL("cursor", found.Cursor)

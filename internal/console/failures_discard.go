@@ -12,7 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -21,7 +21,7 @@ type discardView struct {
 	Filter  frame.Filter
 	IDs     []string
 	Reason  string
-	Found   httpapi.Discarded
+	Found   failures.Discarded
 	Queues  []string // of the failures, sorted
 	Problem *problem.Problem
 	Changed bool // the number of failures is another than that which was shown
@@ -55,8 +55,8 @@ func (v discardView) Back() string {
 	return linkTo("/failures", v.Filter.URL())
 }
 
-func (v discardView) request() httpapi.Discard {
-	return httpapi.Discard{Filter: v.Filter.Body(), IDs: v.IDs, Reason: v.Reason}
+func (v discardView) request() failures.Discard {
+	return failures.Discard{Filter: v.Filter.Body(), IDs: v.IDs, Reason: v.Reason}
 }
 
 // showDiscard shows the preview, and the problem of a discard that was refused.
@@ -90,7 +90,7 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 		return c.showDiscard(r, v, mistake)
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
-	var done httpapi.Discarded
+	var done failures.Discarded
 	if err := c.client.Post(r.Context(), "/failures/discard", r.PostForm.Get("key"), request, &done); err != nil {
 		refused := frame.ProblemOf(err)
 		v.Changed = refused.Status == http.StatusConflict
@@ -104,10 +104,10 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 // discardDone is the result of a discard, for the next page.
 type discardDone struct {
 	Failures, Missing int
-	Parked            []httpapi.Parked
+	Parked            []failures.Parked
 }
 
-func parkedText(queues []httpapi.Parked) string {
+func parkedText(queues []failures.Parked) string {
 	var parts []string
 	for _, p := range queues {
 		parts = append(parts, fmt.Sprintf("%d %s", p.Messages, p.Queue))
@@ -118,16 +118,16 @@ func parkedText(queues []httpapi.Parked) string {
 // discardDone returns the result of the discard that led to the page; nil: none did.
 func (c *Console) discardDone(r *http.Request) *discardDone {
 	query, _ := c.DoneBefore(r)
-	failures, err := strconv.Atoi(query.Get("discarded"))
+	n, err := strconv.Atoi(query.Get("discarded"))
 	if err != nil {
 		return nil
 	}
-	done := &discardDone{Failures: failures}
+	done := &discardDone{Failures: n}
 	done.Missing, _ = strconv.Atoi(query.Get("missing"))
 	for _, line := range replaypage.Lines(query["parked"]) {
 		count, queue, _ := strings.Cut(line, " ")
 		if n, err := strconv.Atoi(count); err == nil {
-			done.Parked = append(done.Parked, httpapi.Parked{Queue: queue, Messages: n})
+			done.Parked = append(done.Parked, failures.Parked{Queue: queue, Messages: n})
 		}
 	}
 	return done

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -67,15 +68,15 @@ func (c *Console) discardMessage(r *http.Request) (frame.Response, error) {
 }
 
 // discardFailures returns the result as parameters of the page of the message.
-func (c *Console) discardFailures(r *http.Request, failures []string, reason, key string) (url.Values, error) {
-	if len(failures) == 0 {
+func (c *Console) discardFailures(r *http.Request, events []string, reason, key string) (url.Values, error) {
+	if len(events) == 0 {
 		return nil, problem.BadRequest("the message has no unresolved failure", "Look at its history.")
 	}
 	if reason = strings.TrimSpace(reason); reason == "" {
 		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
 	}
-	var done httpapi.Discarded
-	if err := c.client.Post(r.Context(), "/failures/discard", key, httpapi.Discard{IDs: failures, Reason: reason}, &done); err != nil {
+	var done failures.Discarded
+	if err := c.client.Post(r.Context(), "/failures/discard", key, failures.Discard{IDs: events, Reason: reason}, &done); err != nil {
 		return nil, err
 	}
 	parked := 0

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
@@ -29,7 +28,7 @@ type waitingView struct {
 
 // waitingGroup is a group with its links.
 type waitingGroup struct {
-	httpapi.WaitingGroup
+	waiting.WaitingGroup
 	Decide string
 }
 
@@ -49,7 +48,7 @@ func (c *Console) waiting(r *http.Request) (frame.Response, error) {
 		values.Set("cursor", cursor)
 	}
 	shown := frame.Page{Title: "Waiting", Section: "/waiting", Template: "waiting.html", Styles: []string{"failures.css"}}
-	var found httpapi.WaitingGroupPage
+	var found waiting.WaitingGroupPage
 	if err := c.client.Get(r.Context(), "/waiting/groups", values, &found); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
@@ -88,7 +87,7 @@ type decideView struct {
 	Action  string
 	Minutes string // until the next attempt, if it is postponed
 	Reason  string
-	Found   httpapi.WaitingDecided
+	Found   waiting.WaitingDecided
 	Queues  []string
 	Problem *problem.Problem
 	Typed   bool // the operator must type the number
@@ -121,7 +120,7 @@ func (v decideView) Back() string { return "/waiting" }
 // showDecision shows the preview, and the problem of a decision that was refused.
 func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.Problem) (frame.Response, error) {
 	shown := frame.Page{Title: "Waiting messages", Section: "/waiting", Template: "waiting_decide.html", Styles: []string{"failures.css"}}
-	preview := httpapi.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Now, Reason: "preview", DryRun: true}
+	preview := waiting.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Now, Reason: "preview", DryRun: true}
 	if err := c.client.Post(r.Context(), "/waiting/decide", "", preview, &v.Found); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
@@ -136,7 +135,7 @@ func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.P
 // decide decides about waiting messages after their preview.
 func (c *Console) decide(r *http.Request) (frame.Response, error) {
 	v := readDecision(r, r.PostForm)
-	request := httpapi.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Action(v.Action), Reason: v.Reason}
+	request := waiting.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Action(v.Action), Reason: v.Reason}
 	count, mistake := frame.ShownCount(r.PostForm, "message")
 	if mistake == nil {
 		mistake = frame.CheckTyped(r.PostForm, count, "message")
@@ -156,7 +155,7 @@ func (c *Console) decide(r *http.Request) (frame.Response, error) {
 		return c.showDecision(r, v, mistake)
 	}
 	request.AtMost = &count
-	var done httpapi.WaitingDecided
+	var done waiting.WaitingDecided
 	if err := c.client.Post(r.Context(), "/waiting/decide", r.PostForm.Get("key"), request, &done); err != nil {
 		return c.showDecision(r, v, frame.ProblemOf(err))
 	}

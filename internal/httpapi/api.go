@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -65,8 +66,6 @@ func New(sys *system.System, s *server.Server) *API {
 	api.registerExport()
 	api.registerValidate()
 	api.registerTail()
-	api.registerFailures()
-	api.registerWaiting()
 	api.registerReplays()
 	api.registerReload()
 	api.registerDoctor()
@@ -90,7 +89,8 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	routes.Implement(set, routes.Service{System: sys, Handlers: handlers})
 	subscriptions.Implement(set, sys)
 	alerts.Implement(set, sys)
-	failures.Register(set, sys)
+	failures.Implement(set, sys)
+	waiting.Implement(set, sys)
 }
 
 // handlers returns the handlers of the server.

@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -65,7 +66,7 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*explainOutput, er
 
 // livesOf finds the messages with an id that the caller may see.
 func (a *API) livesOf(ctx context.Context, id string) ([]messages.Life, error) {
-	store, err := a.visible(ctx)
+	store, err := eventfilter.Visible(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}

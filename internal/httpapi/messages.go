@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
@@ -66,7 +67,7 @@ func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutp
 			return nil, err
 		}
 	}
-	store, err := a.visible(ctx)
+	store, err := eventfilter.Visible(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
 // wholeMessage returns an event, with all fields, of the only message with an id that the
 // caller may see.
 func (a *API) wholeMessage(ctx context.Context, id string) (schemas.Event, error) {
-	store, err := a.visible(ctx)
+	store, err := eventfilter.Visible(ctx, a.System)
 	if err != nil {
 		return schemas.Event{}, err
 	}
@@ -182,7 +183,7 @@ type conversationInput struct {
 }
 
 func (a *API) getConversation(ctx context.Context, in *conversationInput) (*conversationOutput, error) {
-	store, err := a.visible(ctx)
+	store, err := eventfilter.Visible(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -59,7 +57,7 @@ func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput,
 	if err != nil {
 		return nil, err
 	}
-	if sel.After, err = parseCursor[eventstore.Cursor](in.Cursor); err != nil {
+	if sel.After, err = operation.ParseCursor[eventstore.Cursor](in.Cursor); err != nil {
 		return nil, err
 	}
 	fields, err := a.fieldNames(in.Fields)
@@ -107,7 +105,7 @@ func (a *API) readPage(ctx context.Context, store system.EventStore, sel eventst
 			page.Unreadable = append(page.Unreadable, err.Error())
 			continue
 		case len(page.Events) == sel.Limit-1 || size > maxPageBytes:
-			page.Cursor = formatCursor(last)
+			page.Cursor = operation.FormatCursor(last)
 			return page, nil
 		}
 		document := a.documentOf(e)
@@ -143,26 +141,6 @@ func namesBody(fields []string) bool {
 		}
 	}
 	return false
-}
-
-// formatCursor returns a cursor as text for URLs.
-func formatCursor(c any) string {
-	text, _ := json.Marshal(c) // numbers, texts and a time
-	return base64.RawURLEncoding.EncodeToString(text)
-}
-
-func parseCursor[T any](text string) (c T, err error) {
-	if text == "" {
-		return c, nil
-	}
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	if err != nil || formatCursor(c) != text { // another object would be the beginning
-		return c, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
-	}
-	return c, nil
 }
 
 type eventInput struct {

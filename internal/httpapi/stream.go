@@ -7,6 +7,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 )
 
 func (a *API) registerStreams() {
@@ -32,19 +33,19 @@ type StreamPage struct {
 }
 
 func (a *API) getStream(ctx context.Context, in *streamInput) (*streamOutput, error) {
-	store, err := a.visible(ctx)
+	store, err := eventfilter.Visible(ctx, a.System)
 	if err != nil {
 		return nil, err
 	}
 	page := history.StreamPage{ID: in.ID, Limit: in.Limit, Kept: a.System.Settings().Store.Retention.Traffic}
-	if page.Cursor, err = parseCursor[history.StreamCursor](in.Cursor); err != nil {
+	if page.Cursor, err = operation.ParseCursor[history.StreamCursor](in.Cursor); err != nil {
 		return nil, err
 	}
 	found, next, err := history.FindStream(ctx, store, page, a.reporters)
 	found.Limited = access.FromContext(ctx).Limited()
 	out := &streamOutput{StreamPage{Stream: found}}
 	if next != (history.StreamCursor{}) {
-		out.Body.Cursor = formatCursor(next)
+		out.Body.Cursor = operation.FormatCursor(next)
 	}
 	return out, err
 }

@@ -43,7 +43,7 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 			return nil, err
 		}
 	}
-	after, err := parseCursor[eventstore.Cursor](in.LastEventID)
+	after, err := operation.ParseCursor[eventstore.Cursor](in.LastEventID)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 		return nil, err
 	}
 	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
-		if err := to.ID(formatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
+		if err := to.ID(operation.FormatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
 			return err
 		}
 		return history.Follow(ctx, store, sel, in.Last, tail{a, to})
@@ -75,7 +75,7 @@ type tail struct {
 
 // Receive implements history.Receiver.
 func (t tail) Receive(e schemas.Event) error {
-	id := formatCursor(eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID})
+	id := operation.FormatCursor(eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID})
 	return t.to.Event("event", id, t.api.documentOf(e))
 }
 

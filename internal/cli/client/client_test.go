@@ -136,8 +136,14 @@ func TestKeys(t *testing.T) {
 			_, err := c.Publish(ctx, messages(1001), 0, func(int) {})
 			return err
 		},
-		func(ctx context.Context) error { _, err := c.Discard(ctx, client.Failures{}, 1, "x"); return err },
-		func(ctx context.Context) error { _, err := c.CountFailures(ctx, client.Failures{}, "x"); return err },
+		func(ctx context.Context) error {
+			_, err := failures.DiscardFailures.Call(ctx, c, failures.DiscardInput{})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := routes.PauseRoute.Call(ctx, c, routes.PauseInput{Queue: "orders"})
+			return err
+		},
 	} {
 		if err := act(t.Context()); err != nil {
 			t.Error(err)
@@ -240,8 +246,12 @@ func TestNamesInPaths(t *testing.T) {
 		"parked messages": func(ctx context.Context, name string) {
 			_, _ = subscriptions.ListParked.Call(ctx, c, subscriptions.NameInput{Name: name})
 		},
-		"a group":         func(ctx context.Context, name string) { _, _ = c.Group(ctx, name) },
-		"a decision":      func(ctx context.Context, name string) { _, _ = c.Triage(ctx, name, failures.Change{}) },
+		"a group": func(ctx context.Context, name string) {
+			_, _ = failures.GetFailureGroup.Call(ctx, c, failures.GroupInput{Group: name})
+		},
+		"a decision": func(ctx context.Context, name string) {
+			_, _ = failures.TriageFailureGroup.Call(ctx, c, failures.TriageInput{Group: name})
+		},
 		"a job":           func(ctx context.Context, name string) { _, _ = c.Job(ctx, name) },
 		"a cancelled job": func(ctx context.Context, name string) { _, _ = c.Cancel(ctx, name, "a reason") },
 		"outcomes":        func(ctx context.Context, name string) { _, _ = c.Outcomes(ctx, replayer.Job{ID: name}) },

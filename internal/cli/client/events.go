@@ -33,7 +33,7 @@ func (c *Client) MayReadBodies() bool { return c.server.Caller.Bodies }
 // sequence continues.
 func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		query, err := parameters(sel)
+		query, err := c.parameters(sel)
 		if err != nil {
 			yield(schemas.Event{}, err)
 			return
@@ -87,7 +87,7 @@ func (c *Client) Event(ctx context.Context, id string) (schemas.Event, error) {
 
 // Count counts the events of a selection.
 func (c *Client) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
-	query, err := parameters(sel)
+	query, err := c.parameters(sel)
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +98,7 @@ func (c *Client) Count(ctx context.Context, sel eventstore.Selection) (int64, er
 
 // TopValues counts events by the values of a field, at most n of them.
 func (c *Client) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
-	query, err := parameters(sel)
+	query, err := c.parameters(sel)
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
@@ -110,7 +110,7 @@ func (c *Client) TopValues(ctx context.Context, sel eventstore.Selection, field 
 // Histogram counts events by at most n steps of the time in a field. Days begin in the
 // zone.
 func (c *Client) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
-	query, err := parameters(sel)
+	query, err := c.parameters(sel)
 	if err != nil {
 		return eventstore.Aggregation{}, err
 	}
@@ -154,7 +154,7 @@ func (c *Client) Export(ctx context.Context, sel eventstore.Selection) iter.Seq2
 var errStopped = errors.New("stopped")
 
 func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
-	query, dsl, err := split(sel.Query)
+	query, dsl, err := c.Texts(sel.Query)
 	if err != nil {
 		return err
 	}

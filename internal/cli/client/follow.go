@@ -50,7 +50,7 @@ func (s *stream) next() (m message, err error) {
 // Follow passes the newest matching events, at most last, and then each new one, until
 // ctx ends. After a lost connection it continues with the event after the last one.
 func (c *Client) Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error {
-	query, err := parameters(sel)
+	query, err := c.parameters(sel)
 	if err != nil {
 		return err
 	}

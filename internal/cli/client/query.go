@@ -18,9 +18,15 @@ import (
 // maxQuery is the number of characters of a query that the API takes.
 const maxQuery = 4000
 
-// split returns the parts of a query in Kibana's and in Elasticsearch's language, each as
-// text; "" if it has none.
-func split(node kql.Node) (query, dsl string, err error) {
+// Texts returns the parts of a query in Kibana's and in Elasticsearch's language, each as
+// text; "" if it has none. The server takes texts up to a length.
+func (c *Client) Texts(node kql.Node) (query, dsl string, err error) {
+	query, dsl = Split(node)
+	return query, dsl, checkLength(query, dsl)
+}
+
+// Split returns the texts of a query of any length.
+func Split(node kql.Node) (query, dsl string) {
 	var rest kql.And
 	var raw []string
 	for _, part := range conjuncts(node) {
@@ -44,7 +50,7 @@ func split(node kql.Node) (query, dsl string, err error) {
 	if dsl = strings.Join(raw, ","); len(raw) > 1 {
 		dsl = `{"bool":{"filter":[` + dsl + `]}}`
 	}
-	return query, dsl, checkLength(query, dsl)
+	return query, dsl
 }
 
 func conjuncts(node kql.Node) []kql.Node {
@@ -72,8 +78,8 @@ func checkLength(query, dsl string) error {
 }
 
 // parameters returns the query of a URL for a selection.
-func parameters(sel eventstore.Selection) (url.Values, error) {
-	query, dsl, err := split(sel.Query)
+func (c *Client) parameters(sel eventstore.Selection) (url.Values, error) {
+	query, dsl, err := c.Texts(sel.Query)
 	values := url.Values{}
 	set(values, "query", query)
 	set(values, "dsl", dsl)
@@ -97,8 +103,11 @@ func set(values url.Values, name, text string) {
 
 func setInt(values url.Values, name string, n int) { values.Set(name, strconv.Itoa(n)) }
 
-// objectOf returns a query in Elasticsearch's language as an object; nil for none.
-func objectOf(dsl string) (object map[string]any, err error) {
+// PageSize is the maximum number of items of a page of an operation.
+func (c *Client) PageSize() int { return maxPage }
+
+// ObjectOf returns a query in Elasticsearch's language as an object; nil for none.
+func ObjectOf(dsl string) (object map[string]any, err error) {
 	if dsl == "" {
 		return nil, nil
 	}

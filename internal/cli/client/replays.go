@@ -66,7 +66,7 @@ func (c *Client) replay(r replays.Request) (httpapi.Replay, error) {
 	if err != nil {
 		return httpapi.Replay{}, err
 	}
-	dsl, err := objectOf(string(r.DSL))
+	dsl, err := ObjectOf(string(r.DSL))
 	return httpapi.Replay{
 		Filter: httpapi.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
 		Target:  replays.TargetOf(r.Job.Target),
@@ -92,7 +92,7 @@ func (c *Client) replayQuery(r replays.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	query, _, err := split(kql.AbsoluteTimes(node, fields, time.Now()))
+	query, _, err := c.Texts(kql.AbsoluteTimes(node, fields, time.Now()))
 	if err == nil && query == "" && r.Query != "" {
 		query = "*"
 	}

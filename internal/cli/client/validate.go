@@ -40,7 +40,7 @@ func (e exported) Events(ctx context.Context, sel eventstore.Selection) iter.Seq
 
 // Validate checks the bodies of the messages of a selection with the schema of a queue's route.
 func (c *Client) Validate(ctx context.Context, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error) {
-	query, dsl, err := split(sel.Query)
+	query, dsl, err := c.Texts(sel.Query)
 	if err != nil {
 		return messages.Summary{}, err
 	}

@@ -31,7 +31,7 @@ func (d *doctor) checkKeys(ctx context.Context) {
 	for _, queue := range queues {
 		ofQueues = append(ofQueues, kql.FieldIs("watership.queue", queue))
 	}
-	firsts, read := map[string][]waiting.Message{}, 0
+	firsts, read := map[string][]waiting.WaitingMessage{}, 0
 	for m, err := range waiting.List(ctx, d.store, orders, ofQueues, time.Now()) {
 		if err != nil {
 			d.report("keys", Warning, err.Error(), "")
@@ -55,15 +55,15 @@ func (d *doctor) checkKeys(ctx context.Context) {
 
 // reportKeys reports the keys of a queue that stand for long. Each message that failed has a place, so
 // that with more places others wait.
-func (d *doctor) reportKeys(queue string, firsts []waiting.Message) (reported bool) {
+func (d *doctor) reportKeys(queue string, firsts []waiting.WaitingMessage) (reported bool) {
 	if places, known := d.queues[d.Topology.Places(queue)]; known && places.Messages <= int64(len(firsts)) {
 		return false
 	}
-	firsts = slices.DeleteFunc(firsts, func(m waiting.Message) bool { return time.Since(m.FirstFailed) < keyStandsAfter })
+	firsts = slices.DeleteFunc(firsts, func(m waiting.WaitingMessage) bool { return time.Since(m.FirstFailed) < keyStandsAfter })
 	if len(firsts) == 0 {
 		return false
 	}
-	slices.SortFunc(firsts, func(a, b waiting.Message) int { return a.FirstFailed.Compare(b.FirstFailed) })
+	slices.SortFunc(firsts, func(a, b waiting.WaitingMessage) int { return a.FirstFailed.Compare(b.FirstFailed) })
 	var names []string
 	for _, m := range firsts {
 		name := "message " + cmp.Or(m.MessageID, m.ID)

@@ -8,14 +8,16 @@ import (
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 )
 
-type byInput struct {
+// ByInput names the fields to group by.
+type ByInput struct {
 	eventfilter.QueryFilter
 	Fields []string `query:"fields" required:"true" minItems:"1" maxItems:"5" nullable:"false" doc:"Fields, by their full or short names" example:"headers.tenant"`
 }
 
-type byOutput struct{ Body FailuresBy }
+// ByOutput has the groups.
+type ByOutput struct{ Body FailuresBy }
 
-func (o operations) listBy(ctx context.Context, in *byInput) (*byOutput, error) {
+func (o operations) listBy(ctx context.Context, in *ByInput) (*ByOutput, error) {
 	fields, err := Fields(o.System, in.Fields)
 	if err != nil {
 		return nil, err
@@ -35,5 +37,5 @@ func (o operations) listBy(ctx context.Context, in *byInput) (*byOutput, error) 
 	if err == nil && len(by.Groups) == 0 {
 		err = o.System.CheckStore(ctx)
 	}
-	return &byOutput{by}, err
+	return &ByOutput{by}, err
 }

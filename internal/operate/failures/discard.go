@@ -19,25 +19,25 @@ import (
 // discardChunk is the number of failures that one query finds by their ids.
 const discardChunk = 500
 
-// Discarded is the number of failures whose `discarded` events are confirmed, and the
+// discardResult is the number of failures whose `discarded` events are confirmed, and the
 // queues at which they failed, sorted.
-type Discarded struct {
+type discardResult struct {
 	Failures int
 	Queues   []string
 }
 
-// Discard publishes a `discarded` event for each failure, by event id.
-func Discard(ctx context.Context, sys *system.System, ids []string, decision reason.Decision) (Discarded, error) {
+// discardAll publishes a `discarded` event for each failure, by event id.
+func discardAll(ctx context.Context, sys *system.System, ids []string, decision reason.Decision) (discardResult, error) {
 	if err := reason.Need(decision.Reason); err != nil {
-		return Discarded{}, system.InputError{Err: err}
+		return discardResult{}, system.InputError{Err: err}
 	}
 	events, err := sys.Store(ctx)
 	if err != nil {
-		return Discarded{}, err
+		return discardResult{}, err
 	}
 	publisher, err := sys.Publisher(ctx)
 	if err != nil {
-		return Discarded{}, err
+		return discardResult{}, err
 	}
 	d := discarding{System: sys, Decision: decision, events: events, publisher: publisher, queues: map[string]bool{}}
 	confirmed := 0
@@ -48,7 +48,7 @@ func Discard(ctx context.Context, sys *system.System, ids []string, decision rea
 			break
 		}
 	}
-	return Discarded{confirmed, slices.Sorted(maps.Keys(d.queues))}, err
+	return discardResult{confirmed, slices.Sorted(maps.Keys(d.queues))}, err
 }
 
 type discarding struct {
@@ -113,10 +113,10 @@ func (d discarding) state(e schemas.Event, now time.Time) schemas.State {
 	}
 }
 
-// AwaitDiscarded waits until the store has the `discarded` events of failures, so that a
+// awaitDiscarded waits until the store has the `discarded` events of failures, so that a
 // replay leaves the failures out. After ten seconds it returns how many are missing:
 // probably no server stores them.
-func AwaitDiscarded(ctx context.Context, sys *system.System, ids []string) (missing int, err error) {
+func awaitDiscarded(ctx context.Context, sys *system.System, ids []string) (missing int, err error) {
 	events, err := sys.Store(ctx)
 	if err != nil {
 		return 0, err

@@ -36,7 +36,7 @@ func TestDiscardNeedsAReason(t *testing.T) {
 	for text, want := range map[string]string{
 		" ": "expected a reason", strings.Repeat("é", 1001): "the reason has 1001 characters: expected at most 1000", "\xff": "the reason is not UTF-8",
 	} {
-		_, err := Discard(t.Context(), sys, []string{"x"}, reason.Decision{Operator: "ann", Reason: text})
+		_, err := discardAll(t.Context(), sys, []string{"x"}, reason.Decision{Operator: "ann", Reason: text})
 		var input system.InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

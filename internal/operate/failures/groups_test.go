@@ -18,7 +18,7 @@ import (
 
 func TestGetAGroup(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("orders", "b", "x"))
-	got, err := operations{s}.get(as(t), &groupInput{groupOf("orders", "x")})
+	got, err := operations{s}.get(as(t), &GroupInput{groupOf("orders", "x")})
 	must(t, err)
 	if g := got.Body; g.Count != 2 || g.Queue != "orders" || g.Class != "x" || g.Notes == nil || g.Query == "" {
 		t.Errorf("%+v", g)
@@ -27,9 +27,9 @@ func TestGetAGroup(t *testing.T) {
 
 func TestTheQueryOfAGroupFindsItsFailures(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("orders", "b", "x"), failed("orders", "c", "y"))
-	got, err := operations{s}.get(as(t), &groupInput{groupOf("orders", "x")})
+	got, err := operations{s}.get(as(t), &GroupInput{groupOf("orders", "x")})
 	must(t, err)
-	in := listInput{}
+	in := GroupsInput{}
 	in.Query = got.Body.Query
 	if page := s.list(t, as(t), in); page.Failures != 2 || !slices.Equal(page.ids(), []string{groupOf("orders", "x")}) {
 		t.Errorf("%+v", page)
@@ -38,7 +38,7 @@ func TestTheQueryOfAGroupFindsItsFailures(t *testing.T) {
 
 func TestGroupsOfOthersAreInvisible(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"))
-	_, err := operations{s}.get(as(t, "mail"), &groupInput{groupOf("orders", "x")})
+	_, err := operations{s}.get(as(t, "mail"), &GroupInput{groupOf("orders", "x")})
 	wantStatus(t, err, http.StatusNotFound, groupOf("orders", "x"))
 }
 
@@ -48,9 +48,9 @@ func TestAGroupIsFoundAfterItsFailuresAreResolved(t *testing.T) {
 	group := groupOf("orders", "x")
 	_, err := s.decide(t, as(t), group, GroupDecision{Decision: Assigned, Assignee: "bob"})
 	must(t, err)
-	_, err = Discard(t.Context(), s.System, []string{"failure-a"}, reason.Decision{Operator: "ann", Reason: "x"})
+	_, err = discardAll(t.Context(), s.System, []string{"failure-a"}, reason.Decision{Operator: "ann", Reason: "x"})
 	must(t, err)
-	if _, err := AwaitDiscarded(t.Context(), s.System, []string{"failure-a"}); err != nil {
+	if _, err := awaitDiscarded(t.Context(), s.System, []string{"failure-a"}); err != nil {
 		t.Fatal(err)
 	}
 	if g, err := s.Find(t.Context(), group, kql.All{}); err != nil || g.Count != 0 || g.Assignee != "bob" || g.Query == "" {
@@ -82,27 +82,27 @@ func TestOneUnknownGroupAmongSeveral(t *testing.T) {
 func TestACursorThatCannotBeRead(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"))
 	for _, cursor := range []string{"x", "-1", "1.5"} {
-		_, err := operations{s}.list(as(t), &listInput{Cursor: cursor, Limit: 10})
+		_, err := operations{s}.list(as(t), &GroupsInput{Cursor: cursor, Limit: 10})
 		wantStatus(t, err, http.StatusBadRequest, "the cursor cannot be read")
 	}
 }
 
 func TestACursorBehindTheEndIsAnEmptyPage(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"))
-	if page := s.list(t, as(t), listInput{Cursor: "7"}); len(page.Groups) != 0 || page.Failures != 1 || page.Cursor != "" {
+	if page := s.list(t, as(t), GroupsInput{Cursor: "7"}); len(page.Groups) != 0 || page.Failures != 1 || page.Cursor != "" {
 		t.Errorf("%+v", page)
 	}
 }
 
 func TestNoFailuresAreEmptyListsInJSON(t *testing.T) {
-	page := newStored(t).list(t, as(t), listInput{})
+	page := newStored(t).list(t, as(t), GroupsInput{})
 	if page.Groups == nil || page.Queues == nil || page.Failures != 0 {
 		t.Errorf("%+v", page)
 	}
 }
 
 func TestAMistakeInAQuery(t *testing.T) {
-	in := &listInput{Limit: 10}
+	in := &GroupsInput{Limit: 10}
 	in.Query = "queue:"
 	_, err := operations{newStored(t)}.list(as(t), in)
 	var mistake *kql.SyntaxError
@@ -205,7 +205,7 @@ func TestNoFailuresByFields(t *testing.T) {
 
 func TestADiscardOfNothing(t *testing.T) {
 	s, _ := newService(t)
-	done, err := Discard(t.Context(), s.System, []string{"nobody"}, reason.Decision{Operator: "ann", Reason: "x"})
+	done, err := discardAll(t.Context(), s.System, []string{"nobody"}, reason.Decision{Operator: "ann", Reason: "x"})
 	if err != nil || done.Failures != 0 || len(done.Queues) != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -214,9 +214,9 @@ func TestADiscardOfNothing(t *testing.T) {
 func TestADiscardSaysWhoAndWhy(t *testing.T) {
 	s, _ := newService(t)
 	systemtest.Record(t, s.System, failed("orders", "a", "x"))
-	_, err := Discard(t.Context(), s.System, []string{"failure-a"}, reason.Decision{Operator: "ann", Reason: "obsolete"})
+	_, err := discardAll(t.Context(), s.System, []string{"failure-a"}, reason.Decision{Operator: "ann", Reason: "obsolete"})
 	must(t, err)
-	_, err = AwaitDiscarded(t.Context(), s.System, []string{"failure-a"})
+	_, err = awaitDiscarded(t.Context(), s.System, []string{"failure-a"})
 	must(t, err)
 	events := systemtest.Events(t, s.System, "action: discarded")
 	if len(events) != 1 || events[0].ReplayOf != "failure-a" || events[0].Failure.Message != "obsolete (ann)" || events[0].Queue != "orders" {
@@ -228,9 +228,9 @@ func TestADiscardTwiceIsOneEvent(t *testing.T) {
 	s, _ := newService(t)
 	systemtest.Record(t, s.System, failed("orders", "a", "x"))
 	for range 2 {
-		_, err := Discard(t.Context(), s.System, []string{"failure-a"}, reason.Decision{Operator: "ann", Reason: "x"})
+		_, err := discardAll(t.Context(), s.System, []string{"failure-a"}, reason.Decision{Operator: "ann", Reason: "x"})
 		must(t, err)
-		_, err = AwaitDiscarded(t.Context(), s.System, []string{"failure-a"})
+		_, err = awaitDiscarded(t.Context(), s.System, []string{"failure-a"})
 		must(t, err)
 	}
 	if n := len(systemtest.Events(t, s.System, "action: discarded")); n != 1 {

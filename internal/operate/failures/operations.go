@@ -2,8 +2,6 @@ package failures
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,39 +15,51 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 )
 
-// operations are the operations of the HTTP API.
-type operations struct{ Service }
-
-// Register adds the operations on groups of failures to an API.
-func Register(set *operation.Set, a *system.System) {
-	o := operations{Service{a}}
-	operation.Register(set, operation.Operation{
+// The operations on groups of failures.
+var (
+	GroupFailures = operation.Declare[GroupsInput, GroupsOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/failures/groups", ID: "groupFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
 		Summary: "Group unresolved failures by queue and error",
 		Text:    "Each group has what operators decided about it. Groups that are muted are left out, unless muted is set.",
-	}, o.list)
-	operation.Register(set, operation.Operation{
+	})
+	GetFailureGroup = operation.Declare[GroupInput, GroupOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/failures/groups/{group}", ID: "getFailureGroup", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
 		Summary: "Get a group of failures",
 		Text:    "A group about which an operator decided is found without unresolved failures, too.",
-	}, o.get)
-	operation.Register(set, operation.Operation{
+	})
+	TriageFailureGroup = operation.Declare[TriageInput, TriageOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/failures/groups/{group}/triage", ID: "triageFailureGroup", Tag: "failures", Role: access.Operator, Timeout: time.Minute,
 		Summary: "Assign, mute or note a group of failures",
 		Text:    "The decision is an event in the store, with the caller and the time.",
-	}, o.triage)
-	operation.Register(set, operation.Operation{
+	})
+	ResolveFailures = operation.Declare[ResolveInput, ResolveOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/failures/resolve", ID: "resolveFailures", Tag: "failures", Role: access.Operator, Timeout: 2 * time.Minute,
 		Summary: "Resolve groups of failures: discard their failures, with a reason",
 		Text:    "Nothing is deleted, as for discardFailures. A group that fails again after that has regressed. A group stays open if some of its failures do not match.",
-	}, o.resolve)
-	operation.Register(set, operation.Operation{
+	})
+	GroupFailuresBy = operation.Declare[ByInput, ByOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/failures/by", ID: "groupFailuresBy", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
 		Summary: "Group unresolved failures by any fields",
-	}, o.listBy)
+	})
+)
+
+// operations are the functions of the operations.
+type operations struct{ Service }
+
+// Implement adds the operations on failures to a set.
+func Implement(set *operation.Set, sys *system.System) {
+	o := operations{Service{sys}}
+	operation.Implement(set, GroupFailures, o.list)
+	operation.Implement(set, GetFailureGroup, o.get)
+	operation.Implement(set, TriageFailureGroup, o.triage)
+	operation.Implement(set, ResolveFailures, o.resolve)
+	operation.Implement(set, GroupFailuresBy, o.listBy)
+	operation.Implement(set, ListFailures, o.listFailures)
+	operation.Implement(set, DiscardFailures, o.discardFailures)
 }
 
-type listInput struct {
+// GroupsInput asks for a page of groups.
+type GroupsInput struct {
 	eventfilter.QueryFilter
 	Sort   string `query:"sort" enum:"count,last" default:"count" doc:"The groups with the most failures first, or those with the newest"`
 	Muted  bool   `query:"muted" doc:"List groups that are muted, too"`
@@ -57,7 +67,8 @@ type listInput struct {
 	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
 }
 
-type listOutput struct{ Body GroupPage }
+// GroupsOutput has a page of groups.
+type GroupsOutput struct{ Body GroupPage }
 
 // GroupPage is a page of groups of failures.
 type GroupPage struct {
@@ -73,7 +84,7 @@ func visible(ctx context.Context) (kql.Node, error) {
 	return access.FromContext(ctx).Restrict(kql.All{})
 }
 
-func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error) {
+func (o operations) list(ctx context.Context, in *GroupsInput) (*GroupsOutput, error) {
 	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
@@ -110,21 +121,23 @@ func (o operations) list(ctx context.Context, in *listInput) (*listOutput, error
 	if len(rest) > in.Limit {
 		page.Cursor = strconv.Itoa(begin + in.Limit)
 	}
-	return &listOutput{page}, nil
+	return &GroupsOutput{page}, nil
 }
 
-type groupInput struct {
+// GroupInput names a group.
+type GroupInput struct {
 	Group string `path:"group" maxLength:"20" doc:"Id of the group"`
 }
 
-type groupOutput struct{ Body FailureGroup }
+// GroupOutput has a group.
+type GroupOutput struct{ Body FailureGroup }
 
-func (o operations) get(ctx context.Context, in *groupInput) (*groupOutput, error) {
+func (o operations) get(ctx context.Context, in *GroupInput) (*GroupOutput, error) {
 	g, err := o.find(ctx, in.Group)
 	if err != nil {
 		return nil, err
 	}
-	return &groupOutput{*g}, nil
+	return &GroupOutput{*g}, nil
 }
 
 // find returns a group that the caller may see.
@@ -133,22 +146,11 @@ func (o operations) find(ctx context.Context, id string) (*FailureGroup, error) 
 	if err != nil {
 		return nil, err
 	}
-	g, err := o.Find(ctx, id, may)
-	return g, problemOf(err)
+	return o.Find(ctx, id, may)
 }
 
-func problemOf(err error) error {
-	var unknown *NotFoundError
-	if errors.As(err, &unknown) {
-		return &problem.Problem{
-			Status: http.StatusNotFound, Detail: fmt.Sprintf("no group of failures has the id %q", unknown.ID),
-			Remedy: "GET /failures/groups?muted=true lists them (watership failed --muted).",
-		}
-	}
-	return err
-}
-
-type triageInput struct {
+// TriageInput has a decision about a group.
+type TriageInput struct {
 	operation.IdempotencyKey
 	Group string `path:"group" maxLength:"20" doc:"Id of the group"`
 	Body  GroupDecision
@@ -163,9 +165,10 @@ type GroupDecision struct {
 	Reason   string    `json:"reason,omitempty" maxLength:"1000" doc:"Why, or the text of the note; muted and noted need it"`
 }
 
-type triageOutput struct{ Body GroupDecided }
+// TriageOutput has what became of a decision.
+type TriageOutput struct{ Body GroupDecided }
 
-func (o operations) triage(ctx context.Context, in *triageInput) (*triageOutput, error) {
+func (o operations) triage(ctx context.Context, in *TriageInput) (*TriageOutput, error) {
 	d, caller := in.Body, access.FromContext(ctx)
 	access.Describe(ctx, access.Action{Name: "group " + string(d.Decision), Object: "group " + in.Group, Reason: d.Reason})
 	change := Change{Decision: d.Decision, Assignee: d.Assignee, Until: d.Until, Count: d.Count, Reason: d.Reason}
@@ -180,5 +183,5 @@ func (o operations) triage(ctx context.Context, in *triageInput) (*triageOutput,
 		return nil, problem.Forbidden(caller.Name+" may not use the queue "+g.Queue, "Ask for a token for it.")
 	}
 	decided, err := o.Decide(ctx, g, change, caller.Name)
-	return &triageOutput{decided}, err
+	return &TriageOutput{decided}, err
 }

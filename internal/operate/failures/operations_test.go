@@ -71,14 +71,17 @@ func as(t *testing.T, queues ...string) context.Context {
 
 func wantStatus(t *testing.T, err error, status int, detail string) {
 	t.Helper()
-	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, detail) {
+	if err == nil {
+		t.Errorf("no error, want the status %d and %q", status, detail)
+		return
+	}
+	if p := problem.New(t.Context(), err); p.Status != status || !strings.Contains(p.Detail, detail) {
 		t.Errorf("%v, want the status %d and %q", err, status, detail)
 	}
 }
 
 // list returns the page of groups of a caller.
-func (s Service) list(t *testing.T, ctx context.Context, in listInput) GroupPage {
+func (s Service) list(t *testing.T, ctx context.Context, in GroupsInput) GroupPage {
 	t.Helper()
 	if in.Limit == 0 {
 		in.Limit = 100
@@ -98,7 +101,7 @@ func (p GroupPage) ids() (list []string) {
 
 func TestFailuresAreGroupedByQueueAndError(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("orders", "b", "x"), failed("orders", "c", "y"), failed("mail", "d", "x"))
-	page := s.list(t, as(t), listInput{})
+	page := s.list(t, as(t), GroupsInput{})
 	if page.Failures != 4 || len(page.Groups) != 3 || page.Groups[0].ID != groupOf("orders", "x") || page.Groups[0].Count != 2 {
 		t.Errorf("%+v", page)
 	}
@@ -111,7 +114,7 @@ func TestAMessageWhoseReplayWasHandledHasNoFailure(t *testing.T) {
 	handled := failed("orders", "a", "x")
 	handled.EventID, handled.Action, handled.Failure = "handled", schemas.Handled, schemas.Failure{}
 	handled.ReplayOf = "failure-a"
-	if page := newStored(t, failed("orders", "a", "x"), handled).list(t, as(t), listInput{}); page.Failures != 0 || len(page.Groups) != 0 {
+	if page := newStored(t, failed("orders", "a", "x"), handled).list(t, as(t), GroupsInput{}); page.Failures != 0 || len(page.Groups) != 0 {
 		t.Errorf("%+v", page)
 	}
 }
@@ -125,14 +128,14 @@ func TestAReplayToARouteWithoutAHandlerResolvesAFailure(t *testing.T) {
 		replayed.EventID, replayed.Action, replayed.Failure, replayed.ReplayOf = "replay-"+queue, schemas.Replayed, schemas.Failure{}, of.EventID
 		systemtest.Record(t, sys, of, replayed)
 	}
-	if got := (Service{sys}).list(t, as(t), listInput{}).ids(); !slices.Equal(got, []string{groupOf("orders", "x")}) {
+	if got := (Service{sys}).list(t, as(t), GroupsInput{}).ids(); !slices.Equal(got, []string{groupOf("orders", "x")}) {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestGroupsOfAQuery(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("mail", "b", "x"))
-	in := listInput{}
+	in := GroupsInput{}
 	in.Query = "queue: mail"
 	if got := s.list(t, as(t), in).ids(); !slices.Equal(got, []string{groupOf("mail", "x")}) {
 		t.Errorf("%q", got)
@@ -141,22 +144,22 @@ func TestGroupsOfAQuery(t *testing.T) {
 
 func TestCallersSeeTheGroupsOfTheirQueues(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("mail", "b", "x"))
-	if got := s.list(t, as(t, "mail"), listInput{}).ids(); !slices.Equal(got, []string{groupOf("mail", "x")}) {
+	if got := s.list(t, as(t, "mail"), GroupsInput{}).ids(); !slices.Equal(got, []string{groupOf("mail", "x")}) {
 		t.Errorf("%q", got)
 	}
 	o := operations{s}
-	if out, err := o.get(as(t, "mail"), &groupInput{groupOf("mail", "x")}); err != nil || out.Body.Count != 1 {
+	if out, err := o.get(as(t, "mail"), &GroupInput{Group: groupOf("mail", "x")}); err != nil || out.Body.Count != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	_, err := o.get(as(t, "mail"), &groupInput{groupOf("orders", "x")})
+	_, err := o.get(as(t, "mail"), &GroupInput{Group: groupOf("orders", "x")})
 	wantStatus(t, err, http.StatusNotFound, "no group of failures has the id")
 }
 
 func TestGroupsComeInPages(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("orders", "b", "y"), failed("orders", "c", "z"))
-	all := s.list(t, as(t), listInput{}).ids()
-	first := s.list(t, as(t), listInput{Limit: 2})
-	second := s.list(t, as(t), listInput{Limit: 2, Cursor: first.Cursor})
+	all := s.list(t, as(t), GroupsInput{}).ids()
+	first := s.list(t, as(t), GroupsInput{Limit: 2})
+	second := s.list(t, as(t), GroupsInput{Limit: 2, Cursor: first.Cursor})
 	if got := append(first.ids(), second.ids()...); !slices.Equal(got, all) || len(all) != 3 || second.Cursor != "" {
 		t.Errorf("%q, want %q", got, all)
 	}
@@ -164,7 +167,7 @@ func TestGroupsComeInPages(t *testing.T) {
 		t.Errorf("a page counts the failures of all pages: %d, %d", first.Failures, second.Failures)
 	}
 	for _, cursor := range []string{"x", "-1"} {
-		_, err := operations{s}.list(as(t), &listInput{Limit: 2, Cursor: cursor})
+		_, err := operations{s}.list(as(t), &GroupsInput{Limit: 2, Cursor: cursor})
 		wantStatus(t, err, http.StatusBadRequest, "the cursor cannot be read")
 	}
 }
@@ -176,7 +179,7 @@ func TestGroupsByTheirNewestFailure(t *testing.T) {
 	more.EventID, more.Envelope.Body, more.Fingerprint = "more", []byte("more"), ""
 	s := newStored(t, old, more, recent)
 	for sort, want := range map[string]string{"count": groupOf("orders", "x"), "last": groupOf("orders", "y")} {
-		if got := s.list(t, as(t), listInput{Sort: sort}).ids(); got[0] != want {
+		if got := s.list(t, as(t), GroupsInput{Sort: sort}).ids(); got[0] != want {
 			t.Errorf("%s: %q", sort, got)
 		}
 	}
@@ -185,7 +188,7 @@ func TestGroupsByTheirNewestFailure(t *testing.T) {
 // decide records a decision about a group.
 func (s Service) decide(t *testing.T, ctx context.Context, group string, d GroupDecision) (GroupDecided, error) {
 	t.Helper()
-	out, err := operations{s}.triage(ctx, &triageInput{Group: group, Body: d})
+	out, err := operations{s}.triage(ctx, &TriageInput{Group: group, Body: d})
 	if err != nil {
 		return GroupDecided{}, err
 	}
@@ -199,11 +202,11 @@ func TestMutedGroupsAreLeftOut(t *testing.T) {
 	if err != nil || decided.Unchanged || decided.Missing != 0 {
 		t.Fatalf("%+v, %v", decided, err)
 	}
-	page := s.list(t, as(t), listInput{})
+	page := s.list(t, as(t), GroupsInput{})
 	if page.Muted != 1 || page.Failures != 1 || !slices.Equal(page.ids(), []string{groupOf("orders", "y")}) {
 		t.Errorf("%+v", page)
 	}
-	if page := s.list(t, as(t), listInput{Muted: true}); len(page.Groups) != 2 || page.Muted != 0 {
+	if page := s.list(t, as(t), GroupsInput{Muted: true}); len(page.Groups) != 2 || page.Muted != 0 {
 		t.Errorf("%+v", page)
 	}
 }
@@ -259,7 +262,7 @@ func TestDecisionsThatAreRefused(t *testing.T) {
 
 // resolve resolves failures for a caller.
 func (s Service) resolve(ctx context.Context, r Resolve) (GroupsResolved, error) {
-	out, err := operations{s}.resolve(ctx, &resolveInput{Body: r})
+	out, err := operations{s}.resolve(ctx, &ResolveInput{Body: r})
 	if err != nil {
 		return GroupsResolved{}, err
 	}
@@ -274,7 +277,7 @@ func TestResolveAGroup(t *testing.T) {
 	if err != nil || got.Matched != 2 || got.Failures != 2 || got.Missing != 0 || !slices.Equal(got.Resolved, []string{group}) || len(got.Open) != 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if page := s.list(t, as(t), listInput{}); !slices.Equal(page.ids(), []string{groupOf("orders", "y")}) {
+	if page := s.list(t, as(t), GroupsInput{}); !slices.Equal(page.ids(), []string{groupOf("orders", "y")}) {
 		t.Errorf("%+v", page)
 	}
 	g, err := s.Find(t.Context(), group, kql.All{})
@@ -290,7 +293,7 @@ func TestAFailureBringsItsGroupBack(t *testing.T) {
 	_, err := s.resolve(as(t), Resolve{Groups: []string{group}, Reason: "fixed"})
 	must(t, err)
 	systemtest.Record(t, s.System, failed("orders", "b", "x"))
-	if page := s.list(t, as(t), listInput{}); len(page.Groups) != 1 || page.Groups[0].Count != 1 || page.Groups[0].Resolved == nil {
+	if page := s.list(t, as(t), GroupsInput{}); len(page.Groups) != 1 || page.Groups[0].Count != 1 || page.Groups[0].Resolved == nil {
 		t.Errorf("%+v", page)
 	}
 }
@@ -305,7 +308,7 @@ func TestAGroupWithOtherFailuresStaysOpen(t *testing.T) {
 	if err != nil || got.Failures != 1 || len(got.Resolved) != 0 || !slices.Equal(got.Open, []string{groupOf("orders", "x")}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if page := s.list(t, as(t), listInput{}); page.Failures != 1 {
+	if page := s.list(t, as(t), GroupsInput{}); page.Failures != 1 {
 		t.Errorf("%+v", page)
 	}
 }
@@ -316,7 +319,7 @@ func TestADryRunResolvesNothing(t *testing.T) {
 	if err != nil || got.Matched != 2 || got.Failures != 0 || got.UpTo == 0 || len(got.Groups) != 1 || got.Groups[0].Count != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if page := s.list(t, as(t), listInput{}); page.Failures != 2 {
+	if page := s.list(t, as(t), GroupsInput{}); page.Failures != 2 {
 		t.Errorf("%+v", page)
 	}
 }
@@ -377,14 +380,14 @@ func TestDiscardedFailuresAreResolved(t *testing.T) {
 	s, _ := newService(t)
 	systemtest.Record(t, s.System, failed("orders", "a", "x"), failed("mail", "b", "x"), failed("mail", "c", "x"))
 	ids := []string{"failure-a", "failure-b"}
-	done, err := Discard(t.Context(), s.System, ids, reason.Decision{Operator: "ann", Reason: "obsolete"})
+	done, err := discardAll(t.Context(), s.System, ids, reason.Decision{Operator: "ann", Reason: "obsolete"})
 	if err != nil || done.Failures != 2 || !slices.Equal(done.Queues, []string{"mail", "orders"}) {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if missing, err := AwaitDiscarded(t.Context(), s.System, ids); err != nil || missing != 0 {
+	if missing, err := awaitDiscarded(t.Context(), s.System, ids); err != nil || missing != 0 {
 		t.Errorf("%d, %v", missing, err)
 	}
-	if page := s.list(t, as(t), listInput{}); page.Failures != 1 || page.Queues["mail"] != 1 {
+	if page := s.list(t, as(t), GroupsInput{}); page.Failures != 1 || page.Queues["mail"] != 1 {
 		t.Errorf("%+v", page)
 	}
 }
@@ -392,7 +395,7 @@ func TestDiscardedFailuresAreResolved(t *testing.T) {
 // by returns the failures of a caller by fields.
 func (s Service) by(t *testing.T, ctx context.Context, query string, fields ...string) (FailuresBy, error) {
 	t.Helper()
-	in := &byInput{Fields: fields}
+	in := &ByInput{Fields: fields}
 	in.Query = query
 	out, err := operations{s}.listBy(ctx, in)
 	if err != nil {

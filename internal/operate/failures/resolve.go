@@ -101,12 +101,12 @@ func (s Service) Resolve(ctx context.Context, found Resolvable, d reason.Decisio
 		return ResolveResult{}, system.InputError{Err: err}
 	}
 	ids := history.EventIDs(found.Failures)
-	done, err := Discard(ctx, s.System, ids, d)
+	done, err := discardAll(ctx, s.System, ids, d)
 	result := ResolveResult{Failures: done.Failures, Resolved: []string{}, Open: []string{}, Queues: done.Queues}
 	if err != nil {
 		return result, err
 	}
-	if result.Missing, err = AwaitDiscarded(ctx, s.System, ids); err != nil {
+	if result.Missing, err = awaitDiscarded(ctx, s.System, ids); err != nil {
 		return result, err
 	}
 	failures, err := Unresolved(ctx, s.System)

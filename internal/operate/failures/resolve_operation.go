@@ -16,7 +16,8 @@ import (
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
-type resolveInput struct {
+// ResolveInput asks to resolve groups.
+type ResolveInput struct {
 	operation.IdempotencyKey
 	Body Resolve
 }
@@ -39,7 +40,8 @@ func (r Resolve) object() string {
 	return r.Query
 }
 
-type resolveOutput struct{ Body GroupsResolved }
+// ResolveOutput has the result.
+type ResolveOutput struct{ Body GroupsResolved }
 
 // GroupsResolved is the result of a Resolve.
 type GroupsResolved struct {
@@ -53,7 +55,7 @@ type GroupsResolved struct {
 	Parked   []ParkedCopies    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
 
-func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutput, error) {
+func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutput, error) {
 	r := in.Body
 	name := "resolve"
 	if r.DryRun {
@@ -82,14 +84,14 @@ func (o operations) resolve(ctx context.Context, in *resolveInput) (*resolveOutp
 		done, err := o.Resolve(ctx, found, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: r.Reason})
 		body.Failures, body.Resolved, body.Open, body.Missing = done.Failures, done.Resolved, done.Open, done.Missing
 		if err != nil {
-			return nil, err
+			return &ResolveOutput{body}, err
 		}
 	}
 	copies, err := FindParkedCopies(ctx, o.System, slices.Sorted(maps.Keys(queues)))
 	for _, c := range copies {
 		body.Parked = append(body.Parked, ParkedCopies(c))
 	}
-	return &resolveOutput{body}, err
+	return &ResolveOutput{body}, err
 }
 
 // resolvable finds the failures of a request that the caller may see.
@@ -105,6 +107,5 @@ func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, erro
 	if err != nil {
 		return Resolvable{}, err
 	}
-	found, err := o.Resolvable(ctx, node, may, r.Groups, r.UpTo)
-	return found, problemOf(err)
+	return o.Resolvable(ctx, node, may, r.Groups, r.UpTo)
 }

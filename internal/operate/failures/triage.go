@@ -5,11 +5,13 @@ package failures
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
@@ -70,6 +72,14 @@ type NotFoundError struct{ ID string }
 // Error implements error.
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("no group of failures has the id %q: watership failed --muted lists them", e.ID)
+}
+
+// Problem is the answer of the API.
+func (e *NotFoundError) Problem() *problem.Problem {
+	return &problem.Problem{
+		Status: http.StatusNotFound, Detail: fmt.Sprintf("no group of failures has the id %q", e.ID),
+		Remedy: "GET /failures/groups?muted=true lists them (watership failed --muted).",
+	}
 }
 
 // Find returns the group with an id. It may have no unresolved failures if operators decided

@@ -75,7 +75,7 @@ func TestSoakDecideAmongMany(t *testing.T) {
 }
 
 // fillDelayQueue publishes messages as a route does after their first failure.
-func fillDelayQueue(t *testing.T, b rabbittest.Broker, cfg topology.Config, n int) []Message {
+func fillDelayQueue(t *testing.T, b rabbittest.Broker, cfg topology.Config, n int) []WaitingMessage {
 	t.Helper()
 	conn, err := rabbit.Open(rabbit.Config{URL: b.URL, Name: "filling", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -87,7 +87,7 @@ func fillDelayQueue(t *testing.T, b rabbittest.Broker, cfg topology.Config, n in
 	}
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer publisher.Close()
-	messages, pending := make([]Message, n), make([]*rabbit.Pending, n)
+	messages, pending := make([]WaitingMessage, n), make([]*rabbit.Pending, n)
 	for i := range n {
 		e := schemas.Envelope{RoutingKey: "orders", Body: make([]byte, 1024), Properties: schemas.Properties{MessageID: fmt.Sprint(i)}}
 		state := schemas.State{

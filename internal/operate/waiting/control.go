@@ -24,9 +24,9 @@ type Control struct {
 
 // Result reports which messages were taken out of their delay queues.
 type Result struct {
-	Taken  []Message // RabbitMQ moves them to the queue of due messages
-	Gone   []Message // did not wait any more
-	Events []string  // ids of the events by which the due messages are recorded
+	Taken  []WaitingMessage // RabbitMQ moves them to the queue of due messages
+	Gone   []WaitingMessage // did not wait any more
+	Events []string         // ids of the events by which the due messages are recorded
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 )
 
 // Decide decides about messages of List. Only one process does so at a time.
-func (c Control) Decide(ctx context.Context, d Decision, messages []Message) (result Result, err error) {
+func (c Control) Decide(ctx context.Context, d Decision, messages []WaitingMessage) (result Result, err error) {
 	c.Broker.LargeFrames = true
 	conn, err := exclusive.Open(ctx, c.Broker, c.lock(), connectTimeout)
 	if errors.Is(err, exclusive.ErrLocked) {
@@ -96,7 +96,7 @@ func (c Control) mark(ctx context.Context, d Decision, keys []string, events map
 }
 
 // queues returns the keys of messages by the delay queues in which they may be.
-func (c Control) queues(messages []Message, now time.Time) map[string]map[string]bool {
+func (c Control) queues(messages []WaitingMessage, now time.Time) map[string]map[string]bool {
 	queues := map[string]map[string]bool{}
 	for _, m := range messages {
 		for _, delay := range m.delays(now) {
@@ -112,7 +112,7 @@ func (c Control) queues(messages []Message, now time.Time) map[string]map[string
 
 // delays returns the delays of the queues in which a message may be. A delay without its
 // own queue, as until an hour or a time of an operator, leads from one queue to the next.
-func (m Message) delays(now time.Time) (delays []time.Duration) {
+func (m WaitingMessage) delays(now time.Time) (delays []time.Duration) {
 	if !m.Postponed {
 		delays = []time.Duration{m.Due.Sub(m.Since)}
 	}

@@ -11,7 +11,7 @@ import (
 // Decide carries out a decision about waiting messages. It returns once the store
 // has the events of the messages, or after ten seconds with the number of those that it
 // does not have yet.
-func Decide(ctx context.Context, sys *system.System, d Decision, messages []Message) (result Result, missing int, err error) {
+func Decide(ctx context.Context, sys *system.System, d Decision, messages []WaitingMessage) (result Result, missing int, err error) {
 	if err := d.Check(time.Now()); err != nil {
 		return result, 0, system.InputError{Err: err}
 	} else if len(messages) == 0 {

@@ -19,7 +19,7 @@ type Kind struct {
 }
 
 // Group has the waiting messages of a kind.
-type Group struct {
+type WaitingGroup struct {
 	Kind
 	Count   int       `json:"count"`
 	First   time.Time `json:"first" doc:"When the first of them is due"`
@@ -33,19 +33,19 @@ type Group struct {
 
 // Groups returns the messages that wait at a time and match a query by their kinds, the
 // most frequent first.
-func Groups(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) ([]*Group, error) {
-	groups := map[Kind]*Group{}
+func Groups(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) ([]*WaitingGroup, error) {
+	groups := map[Kind]*WaitingGroup{}
 	for m, err := range List(ctx, store, orders, query, now) {
 		if err != nil {
 			return nil, err
 		}
 		kind := Kind{m.Queue, m.Class, m.Type, m.Group}
 		if groups[kind] == nil {
-			groups[kind] = &Group{Kind: kind, Query: kind.query().String()}
+			groups[kind] = &WaitingGroup{Kind: kind, Query: kind.query().String()}
 		}
 		groups[kind].add(m)
 	}
-	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {
+	return slices.SortedFunc(maps.Values(groups), func(a, b *WaitingGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), a.First.Compare(b.First), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type))
 	}), nil
 }
@@ -65,7 +65,7 @@ func (k Kind) query() kql.Node {
 	return all
 }
 
-func (g *Group) add(m Message) {
+func (g *WaitingGroup) add(m WaitingMessage) {
 	g.Count++
 	if g.Count == 1 || m.Due.Before(g.First) {
 		g.First, g.Example = m.Due, cmp.Or(m.MessageID, m.ID)
@@ -78,7 +78,7 @@ func (g *Group) add(m Message) {
 
 // Select returns the messages that wait at a time, match a query and have one of the ids,
 // the next due first; without ids, all that match. unknown are the ids of none of them.
-func Select(ctx context.Context, store Store, orders Orders, query kql.Node, ids []string, now time.Time) (messages []Message, unknown []string, err error) {
+func Select(ctx context.Context, store Store, orders Orders, query kql.Node, ids []string, now time.Time) (messages []WaitingMessage, unknown []string, err error) {
 	known := map[string]bool{}
 	for _, id := range ids {
 		known[id] = false
@@ -102,6 +102,6 @@ func Select(ctx context.Context, store Store, orders Orders, query kql.Node, ids
 			unknown = append(unknown, id)
 		}
 	}
-	slices.SortStableFunc(messages, func(a, b Message) int { return a.Due.Compare(b.Due) })
+	slices.SortStableFunc(messages, func(a, b WaitingMessage) int { return a.Due.Compare(b.Due) })
 	return messages, unknown, nil
 }

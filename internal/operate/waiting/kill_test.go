@@ -24,7 +24,7 @@ type killed struct {
 	URL, Store string
 	Topology   schemas.Topology
 	Decision   Decision
-	Messages   []Message
+	Messages   []WaitingMessage
 	Keys       []string
 }
 

@@ -82,7 +82,7 @@ type HeldKey struct {
 const maxHeldKeys = 10
 
 // addKey adds the key of a message that later ones wait for. The oldest are kept.
-func (g *Group) addKey(m Message) {
+func (g *WaitingGroup) addKey(m WaitingMessage) {
 	if m.Order != First {
 		return
 	}

@@ -40,7 +40,7 @@ func TestFirstsOfAnOrderedRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var groups []*Group
+	var groups []*WaitingGroup
 	rabbittest.Eventually(t, "the first order waits", func() bool {
 		groups, err = Groups(t.Context(), store, OrdersOf(sys.Settings()), nil, time.Now())
 		return err != nil || len(groups) > 0
@@ -100,12 +100,12 @@ func TestOrdersOfWaitingMessages(t *testing.T) {
 
 // A group names the keys that failed first.
 func TestKeysOfAGroup(t *testing.T) {
-	var g Group
+	var g WaitingGroup
 	began := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	for i := range 15 {
-		g.add(Message{MessageID: fmt.Sprint(i), Key: fmt.Sprint(i), Order: First, FirstFailed: began.Add(-time.Duration(i) * time.Minute)})
+		g.add(WaitingMessage{MessageID: fmt.Sprint(i), Key: fmt.Sprint(i), Order: First, FirstFailed: began.Add(-time.Duration(i) * time.Minute)})
 	}
-	g.add(Message{Key: "later", Order: Later, FirstFailed: began.Add(-time.Hour)})
+	g.add(WaitingMessage{Key: "later", Order: Later, FirstFailed: began.Add(-time.Hour)})
 	if g.HeldKeys != 15 || len(g.Keys) != 10 || g.Keys[0].Key != "14" || g.Keys[9].Key != "5" {
 		t.Errorf("%d keys: %+v", g.HeldKeys, g.Keys)
 	}

@@ -37,7 +37,7 @@ type rig struct {
 	mu      sync.Mutex // guards the fields below
 	changed chan struct{}
 	retried map[string]int                    // second attempts by message id
-	waiting map[string]Message                // by message id
+	waiting map[string]WaitingMessage         // by message id
 	events  map[schemas.Action]map[string]int // number by action and message id
 	due     map[string]time.Time              // time of the second attempt
 
@@ -64,7 +64,7 @@ func newRigWith(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, poli
 	}
 	r := &rig{
 		t: t, path: path, broker: b.VHost(t), topology: schemas.Topology{Prefix: "w-" + string(kind)}, queue: "orders-" + string(kind), changed: make(chan struct{}),
-		retried: map[string]int{}, waiting: map[string]Message{}, events: map[schemas.Action]map[string]int{},
+		retried: map[string]int{}, waiting: map[string]WaitingMessage{}, events: map[schemas.Action]map[string]int{},
 		last: map[string]schemas.Event{}, rescheduled: map[string]schemas.Event{}, due: map[string]time.Time{},
 	}
 	logged := &rabbittest.Log{}
@@ -216,10 +216,10 @@ func (r *rig) publish(prefix string, n int) []string {
 	return ids
 }
 
-func (r *rig) messages(ids []string) []Message {
+func (r *rig) messages(ids []string) []WaitingMessage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []Message
+	var list []WaitingMessage
 	for _, id := range ids {
 		list = append(list, r.waiting[id])
 	}

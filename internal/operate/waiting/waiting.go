@@ -15,8 +15,8 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Message is a message that waits for its next attempt.
-type Message struct {
+// WaitingMessage is a message that waits for its next attempt.
+type WaitingMessage struct {
 	ID          string    `json:"id" doc:"Instance id, by which it is named"`
 	EventID     string    `json:"event_id" doc:"Event that says since when it waits"`
 	MessageID   string    `json:"message_id,omitempty" doc:"The publisher's id"`
@@ -50,16 +50,16 @@ const chunkSize = 1000
 // their waits began. It reads the events of waits that are not over by then, and drops
 // those that are followed by another event of the message at its queue. In orders are the
 // routes that keep an order.
-func List(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) iter.Seq2[Message, error] {
+func List(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) iter.Seq2[WaitingMessage, error] {
 	selection := eventstore.Selection{Query: kql.And{waitsAt(now), query}, Order: eventstore.BySequence, WithoutBody: true}
 	if query == nil {
 		selection.Query = waitsAt(now)
 	}
-	return func(yield func(Message, error) bool) {
+	return func(yield func(WaitingMessage, error) bool) {
 		var chunk []schemas.Event
 		for e, err := range store.Events(ctx, selection) {
 			if err != nil {
-				yield(Message{}, fmt.Errorf("reading waiting messages: %w", err))
+				yield(WaitingMessage{}, fmt.Errorf("reading waiting messages: %w", err))
 				return
 			}
 			if e.Message == "" || !e.Time.Add(e.Delay).After(now) {
@@ -79,7 +79,7 @@ func List(ctx context.Context, store Store, orders Orders, query kql.Node, now t
 
 // yieldWaiting yields the messages of events that are the latest of their messages. It
 // returns false after an error, and when the consumer of the sequence stops.
-func yieldWaiting(ctx context.Context, store Store, orders Orders, chunk []schemas.Event, yield func(Message, error) bool) bool {
+func yieldWaiting(ctx context.Context, store Store, orders Orders, chunk []schemas.Event, yield func(WaitingMessage, error) bool) bool {
 	if len(chunk) == 0 {
 		return true
 	}
@@ -91,7 +91,7 @@ func yieldWaiting(ctx context.Context, store Store, orders Orders, chunk []schem
 	selection := eventstore.Selection{Query: withActions(schemas.RetryScheduled, schemas.Rescheduled, schemas.Handled, schemas.Poisoned, schemas.Discarded)}
 	for e, err := range store.Summaries(ctx, selection, eventstore.FieldIn{Field: "watership.message", Values: ids}) {
 		if err != nil {
-			yield(Message{}, fmt.Errorf("reading the later events of waiting messages: %w", err))
+			yield(WaitingMessage{}, fmt.Errorf("reading the later events of waiting messages: %w", err))
 			return false
 		}
 		latest[e.Message] = max(latest[e.Message], e.Sequence)
@@ -108,8 +108,8 @@ func yieldWaiting(ctx context.Context, store Store, orders Orders, chunk []schem
 	return true
 }
 
-func newMessage(e schemas.Event) Message {
-	return Message{
+func newMessage(e schemas.Event) WaitingMessage {
+	return WaitingMessage{
 		ID: e.Message, EventID: e.EventID, MessageID: e.Envelope.Properties.MessageID, Fingerprint: e.Fingerprint,
 		Queue: e.Queue, Attempt: e.Attempt, Class: e.Failure.Class, Type: e.Failure.Type, Error: e.Failure.Message, Group: e.ErrorGroup(),
 		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, FirstFailed: e.FirstFailed, wait: waitOf(e.State),

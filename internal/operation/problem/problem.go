@@ -122,6 +122,13 @@ func New(ctx context.Context, err error) *Problem {
 	if errors.As(err, &problem) {
 		return problem.Complete()
 	}
+	var own interface {
+		error
+		Problem() *Problem
+	}
+	if errors.As(err, &own) {
+		return own.Problem().Complete()
+	}
 	p := Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
 	var refused *access.Error
 	var bodies *access.BodySearchError

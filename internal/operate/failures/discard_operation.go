@@ -1,4 +1,4 @@
-package httpapi
+package failures
 
 import (
 	"context"
@@ -11,35 +11,38 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/system"
 )
 
-func (a *API) registerFailures() {
-	register(a, operation.Operation{
+// The operations on failures.
+var (
+	ListFailures = operation.Declare[FailuresInput, FailuresOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/failures", ID: "listFailures", Tag: "failures", Role: access.Viewer, Timeout: time.Minute,
 		Summary: "List unresolved failures, in the order in which they were recorded",
 		Text:    "A failure is a message that was given up. It is unresolved until a replay of it is handled or it is discarded.",
-	}, a.listFailures)
-	register(a, operation.Operation{
+	})
+	DiscardFailures = operation.Declare[DiscardInput, DiscardOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/failures/discard", ID: "discardFailures", Tag: "failures", Role: access.Operator, Timeout: 2 * time.Minute,
 		Summary: "Mark failures as resolved, with a reason",
 		Text:    "Nothing is deleted: each failure gets an event, and can still be replayed. A repeated request finds nothing that is left to discard.",
-	}, a.discardFailures)
-}
+	})
+)
 
-type failuresInput struct {
-	QueryFilter
+// FailuresInput asks for a page of failures.
+type FailuresInput struct {
+	eventfilter.QueryFilter
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of failures"`
 	Cursor string `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
 }
 
-type failuresOutput struct{ Body FailurePage }
+// FailuresOutput has a page of failures.
+type FailuresOutput struct{ Body FailurePage }
 
 // FailurePage is a page of failures.
 type FailurePage struct {
@@ -64,45 +67,46 @@ func newFailure(f eventstore.EventSummary) Failure {
 	return Failure{f.EventID, f.Time, f.Queue, f.MessageID, f.Message, f.Fingerprint, f.Class, f.ErrorType, f.ErrorGroup}
 }
 
-func (a *API) listFailures(ctx context.Context, in *failuresInput) (*failuresOutput, error) {
-	sel, err := in.Selection(ctx, a.System)
+func (o operations) listFailures(ctx context.Context, in *FailuresInput) (*FailuresOutput, error) {
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
-	after, err := parseCursor[eventstore.Cursor](in.Cursor)
+	after, err := operation.ParseCursor[eventstore.Cursor](in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	failures, err := failures.Unresolved(ctx, a.System)
+	open, err := Unresolved(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	page := FailurePage{Failures: []Failure{}}
-	for f, err := range failures.OpenAfter(ctx, sel.Query, after) {
+	for f, err := range open.OpenAfter(ctx, sel.Query, after) {
 		if err != nil {
 			return nil, err
 		}
 		if len(page.Failures) == in.Limit {
-			page.Cursor = formatCursor(after)
+			page.Cursor = operation.FormatCursor(after)
 			break
 		}
 		after = eventstore.Cursor{Sequence: f.Sequence, EventID: f.EventID}
 		page.Failures = append(page.Failures, newFailure(f))
 	}
 	if len(page.Failures) == 0 {
-		err = a.System.CheckStore(ctx) // may be the reason
+		err = o.System.CheckStore(ctx) // may be the reason
 	}
-	return &failuresOutput{page}, err
+	return &FailuresOutput{page}, err
 }
 
-type discardInput struct {
+// DiscardInput asks to discard failures.
+type DiscardInput struct {
 	operation.IdempotencyKey
 	Body Discard
 }
 
 // Discard selects failures to discard.
 type Discard struct {
-	Filter
+	eventfilter.Filter
 	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
 	IDs    []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
 	Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"Why nothing more is to be done; required unless dry_run is set"`
@@ -110,7 +114,8 @@ type Discard struct {
 	DryRun bool           `json:"dry_run,omitempty" doc:"Discard nothing"`
 }
 
-type discardOutput struct{ Body Discarded }
+// DiscardOutput has the result.
+type DiscardOutput struct{ Body Discarded }
 
 // Discarded is the result of a Discard.
 type Discarded struct {
@@ -130,13 +135,10 @@ type Parked struct {
 	Messages int    `json:"messages"`
 }
 
-const (
-	maxUnknown      = 1000
-	maxFailedSample = 5
-)
+const maxFailedSample = 5
 
 func newDiscarded(failures []eventstore.EventSummary) Discarded {
-	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Unknown: []string{}, Parked: []Parked{}}
+	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Parked: []Parked{}}
 	for _, f := range failures {
 		d.Queues[f.Queue]++
 		d.UpTo = max(d.UpTo, f.Sequence)
@@ -147,7 +149,7 @@ func newDiscarded(failures []eventstore.EventSummary) Discarded {
 	return d
 }
 
-func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOutput, error) {
+func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*DiscardOutput, error) {
 	d := in.Body
 	name := "discard"
 	if d.DryRun {
@@ -160,20 +162,20 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
 		return nil, problem.Invalid("body.reason", "expected a reason")
 	}
-	node, err := d.Node(ctx, a.System, eventfilter.TextOfDSL(d.DSL))
+	node, err := d.Node(ctx, o.System, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {
 		return nil, err
 	}
-	failures, err := failures.Unresolved(ctx, a.System)
+	open, err := Unresolved(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
-	found, err := failures.OpenByID(ctx, node, sortedIDs(d.IDs))
+	found, err := open.OpenByID(ctx, node, eventfilter.SortedIDs(d.IDs))
 	if err != nil {
 		return nil, err
 	}
-	out := &discardOutput{newDiscarded(found)}
-	if err := a.addUnknown(ctx, &out.Body.Unknown, d.IDs); err != nil {
+	out := &DiscardOutput{newDiscarded(found)}
+	if out.Body.Unknown, err = eventfilter.Unknown(ctx, o.System, d.IDs); err != nil {
 		return nil, err
 	}
 	if d.Expect != nil && *d.Expect != len(found) {
@@ -183,52 +185,33 @@ func (a *API) discardFailures(ctx context.Context, in *discardInput) (*discardOu
 		}
 	}
 	if d.DryRun || len(found) == 0 {
-		out.Body.Parked, err = a.parked(ctx, slices.Sorted(maps.Keys(out.Body.Queues)))
+		out.Body.Parked, err = FindParked(ctx, o.System, slices.Sorted(maps.Keys(out.Body.Queues)))
 		return out, err
 	}
-	return out, a.discard(ctx, history.EventIDs(found), d.Reason, &out.Body)
+	return out, o.discard(ctx, history.EventIDs(found), d.Reason, &out.Body)
 }
 
-func (a *API) discard(ctx context.Context, ids []string, why string, out *Discarded) error {
-	done, err := failures.Discard(ctx, a.System, ids, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: why})
+func (o operations) discard(ctx context.Context, ids []string, why string, out *Discarded) error {
+	done, err := discardAll(ctx, o.System, ids, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: why})
 	out.Discarded = done.Failures
 	if err != nil {
 		return err
 	}
-	if out.Parked, err = a.parked(ctx, done.Queues); err != nil {
+	if out.Parked, err = FindParked(ctx, o.System, done.Queues); err != nil {
 		return err
 	}
-	out.Missing, err = failures.AwaitDiscarded(ctx, a.System, ids)
+	out.Missing, err = awaitDiscarded(ctx, o.System, ids)
 	return err
 }
 
-func (a *API) parked(ctx context.Context, queues []string) ([]Parked, error) {
-	copies, err := failures.FindParkedCopies(ctx, a.System, queues)
+// FindParked returns FindParkedCopies as the API has them.
+func FindParked(ctx context.Context, sys *system.System, queues []string) ([]Parked, error) {
+	copies, err := FindParkedCopies(ctx, sys, queues)
 	parked := make([]Parked, len(copies))
 	for i, c := range copies {
 		parked[i] = Parked(c)
 	}
 	return parked, err
-}
-
-// addUnknown adds the ids that name nothing which the caller may see.
-func (a *API) addUnknown(ctx context.Context, to *[]string, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	store, err := a.visible(ctx)
-	if err != nil {
-		return err
-	}
-	unknown, err := history.UnknownIDs(ctx, store, sortedIDs(ids))
-	*to = append(*to, unknown[:min(len(unknown), maxUnknown)]...)
-	return err
-}
-
-func sortedIDs(ids []string) []string {
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
-	return slices.Compact(ids)
 }
 
 func (d Discard) object() string {

@@ -1,4 +1,4 @@
-package httpapi
+package eventfilter
 
 import (
 	"context"
@@ -7,23 +7,24 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// visibleEvents is a store without the events that a caller may not see.
-type visibleEvents struct {
+// VisibleEvents is a store without the events that a caller may not see.
+type VisibleEvents struct {
 	history.CheckedStore
 	caller access.Identity
 }
 
-// visible returns the store as the caller may see it.
-func (a *API) visible(ctx context.Context) (visibleEvents, error) {
-	store, err := a.System.Store(ctx)
-	return visibleEvents{store, access.FromContext(ctx)}, err
+// Visible returns the store of a System as the caller may see it.
+func Visible(ctx context.Context, sys *system.System) (VisibleEvents, error) {
+	store, err := sys.Store(ctx)
+	return VisibleEvents{store, access.FromContext(ctx)}, err
 }
 
 // Events implements history.EventStore.
-func (v visibleEvents) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+func (v VisibleEvents) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	node, err := v.caller.Restrict(sel.Query)
 	if err != nil {
 		return only[schemas.Event](err)
@@ -33,7 +34,7 @@ func (v visibleEvents) Events(ctx context.Context, sel eventstore.Selection) ite
 }
 
 // Summaries implements history.Store.
-func (v visibleEvents) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+func (v VisibleEvents) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	node, err := v.caller.Restrict(sel.Query)
 	if err != nil {
 		return only[eventstore.EventSummary](err)

@@ -1,4 +1,4 @@
-package httpapi
+package waiting
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -17,31 +16,44 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 )
 
-func (a *API) registerWaiting() {
-	register(a, operation.Operation{
+// The operations on waiting messages.
+var (
+	ListWaiting = operation.Declare[PageInput, PageOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/waiting", ID: "listWaiting", Tag: "waiting", Role: access.Viewer, Timeout: time.Minute,
 		Summary: "List messages that wait for their next attempt, the next due first",
-	}, a.listWaiting)
-	register(a, operation.Operation{
+	})
+	GroupWaiting = operation.Declare[PageInput, GroupsOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/waiting/groups", ID: "groupWaiting", Tag: "waiting", Role: access.Viewer, Timeout: time.Minute,
 		Summary: "Group waiting messages by queue, class and error",
-	}, a.groupWaiting)
-	register(a, operation.Operation{
+	})
+	DecideWaiting = operation.Declare[DecideInput, DecideOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/waiting/decide", ID: "decideWaiting", Tag: "waiting", Role: access.Operator, Timeout: 5 * time.Minute,
 		Summary: "Let the next attempt of waiting messages follow now or later, or cancel it",
 		Text: "A message that is due in the meantime is left out. A cancelled one gets a discarded event and can still be replayed. " +
 			"Other messages that wait equally long may be late by the time that this takes.",
-	}, a.decideWaiting)
+	})
+)
+
+// operations are the functions of the operations.
+type operations struct{ system *system.System }
+
+// Implement adds the operations on waiting messages to a set.
+func Implement(set *operation.Set, sys *system.System) {
+	o := operations{sys}
+	operation.Implement(set, ListWaiting, o.list)
+	operation.Implement(set, GroupWaiting, o.group)
+	operation.Implement(set, DecideWaiting, o.decide)
 }
 
-type waitingInput struct {
-	QueryFilter
+// PageInput asks for a page of waiting messages, or of their groups.
+type PageInput struct {
+	eventfilter.QueryFilter
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Maximum number of messages or groups"`
 	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
 }
 
 // begin returns the place of the page, as its cursor says.
-func (in *waitingInput) begin() (int, error) {
+func (in *PageInput) begin() (int, error) {
 	if in.Cursor == "" {
 		return 0, nil
 	}
@@ -52,7 +64,8 @@ func (in *waitingInput) begin() (int, error) {
 	return begin, nil
 }
 
-type waitingOutput struct{ Body WaitingPage }
+// PageOutput has a page of waiting messages.
+type PageOutput struct{ Body WaitingPage }
 
 // WaitingPage is a page of waiting messages.
 type WaitingPage struct {
@@ -61,11 +74,8 @@ type WaitingPage struct {
 	Cursor   string           `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last. Messages that become due in between move later ones to earlier pages"`
 }
 
-// WaitingMessage is a message that waits for its next attempt.
-type WaitingMessage waiting.Message
-
-func (a *API) listWaiting(ctx context.Context, in *waitingInput) (*waitingOutput, error) {
-	sel, err := in.Selection(ctx, a.System)
+func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error) {
+	sel, err := in.Selection(ctx, o.system)
 	if err != nil {
 		return nil, err
 	}
@@ -73,26 +83,27 @@ func (a *API) listWaiting(ctx context.Context, in *waitingInput) (*waitingOutput
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.visible(ctx)
+	store, err := o.visible(ctx)
 	if err != nil {
 		return nil, err
 	}
-	messages, _, err := waiting.Select(ctx, store, waiting.OrdersOf(a.System.Settings()), sel.Query, nil, time.Now())
+	messages, _, err := Select(ctx, store, OrdersOf(o.system.Settings()), sel.Query, nil, time.Now())
 	if err == nil && len(messages) == 0 {
-		err = a.System.CheckStore(ctx)
+		err = o.system.CheckStore(ctx)
 	}
 	page := WaitingPage{Messages: []WaitingMessage{}, Total: len(messages)}
 	rest := messages[min(begin, len(messages)):]
 	for _, m := range rest[:min(in.Limit, len(rest))] {
-		page.Messages = append(page.Messages, WaitingMessage(m))
+		page.Messages = append(page.Messages, m)
 	}
 	if len(rest) > in.Limit {
 		page.Cursor = strconv.Itoa(begin + in.Limit)
 	}
-	return &waitingOutput{page}, err
+	return &PageOutput{page}, err
 }
 
-type waitingGroupsOutput struct{ Body WaitingGroupPage }
+// GroupsOutput has a page of groups.
+type GroupsOutput struct{ Body WaitingGroupPage }
 
 // WaitingGroupPage is a page of groups of waiting messages.
 type WaitingGroupPage struct {
@@ -101,11 +112,8 @@ type WaitingGroupPage struct {
 	Cursor   string         `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
 }
 
-// WaitingGroup has the waiting messages of a queue with the same class and error.
-type WaitingGroup waiting.Group
-
-func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroupsOutput, error) {
-	sel, err := in.Selection(ctx, a.System)
+func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, error) {
+	sel, err := in.Selection(ctx, o.system)
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +121,13 @@ func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroup
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.visible(ctx)
+	store, err := o.visible(ctx)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := waiting.Groups(ctx, store, waiting.OrdersOf(a.System.Settings()), sel.Query, time.Now())
+	groups, err := Groups(ctx, store, OrdersOf(o.system.Settings()), sel.Query, time.Now())
 	if err == nil && len(groups) == 0 {
-		err = a.System.CheckStore(ctx)
+		err = o.system.CheckStore(ctx)
 	}
 	page := WaitingGroupPage{Groups: []WaitingGroup{}}
 	for _, g := range groups {
@@ -127,32 +135,34 @@ func (a *API) groupWaiting(ctx context.Context, in *waitingInput) (*waitingGroup
 	}
 	rest := groups[min(begin, len(groups)):]
 	for _, g := range rest[:min(in.Limit, len(rest))] {
-		page.Groups = append(page.Groups, WaitingGroup(*g))
+		page.Groups = append(page.Groups, *g)
 	}
 	if len(rest) > in.Limit {
 		page.Cursor = strconv.Itoa(begin + in.Limit)
 	}
-	return &waitingGroupsOutput{page}, err
+	return &GroupsOutput{page}, err
 }
 
-type decideInput struct {
+// DecideInput has a decision about waiting messages.
+type DecideInput struct {
 	operation.IdempotencyKey
 	Body WaitingDecision
 }
 
 // WaitingDecision selects waiting messages, and has the action on them.
 type WaitingDecision struct {
-	Filter
+	eventfilter.Filter
 	DSL       map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
 	IDs       []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
-	Action    waiting.Action `json:"action" enum:"now,postpone,cancel" doc:"now: the next attempt follows at once; postpone: it follows at not_before; cancel: none follows"`
+	Action    Action         `json:"action" enum:"now,postpone,cancel" doc:"now: the next attempt follows at once; postpone: it follows at not_before; cancel: none follows"`
 	NotBefore time.Time      `json:"not_before,omitzero" doc:"Time of the next attempt, for postpone: up to 30 days from now, and the attempt follows up to a second later"`
 	Reason    string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why"`
 	AtMost    *int           `json:"at_most,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if more messages match"`
 	DryRun    bool           `json:"dry_run,omitempty" doc:"Change nothing"`
 }
 
-type decideOutput struct{ Body WaitingDecided }
+// DecideOutput has the result.
+type DecideOutput struct{ Body WaitingDecided }
 
 // WaitingDecided is the result of a WaitingDecision.
 type WaitingDecided struct {
@@ -164,7 +174,7 @@ type WaitingDecided struct {
 	Missing int            `json:"missing" doc:"Events of decided messages that the store does not have yet"`
 }
 
-func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput, error) {
+func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput, error) {
 	d, caller := in.Body, access.FromContext(ctx)
 	name := "waiting " + string(d.Action)
 	if d.DryRun {
@@ -178,15 +188,15 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 	if strings.TrimSpace(d.Query) == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
 	}
-	decision := waiting.Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}
+	decision := Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}
 	if err := decision.Check(time.Now()); err != nil {
 		return nil, system.InputError{Err: err}
 	}
-	messages, unknown, err := a.selectWaiting(ctx, d)
+	messages, unknown, err := o.selected(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	out := &decideOutput{WaitingDecided{Matched: len(messages), Queues: map[string]int{}, Unknown: append([]string{}, unknown[:min(len(unknown), maxUnknown)]...)}}
+	out := &DecideOutput{WaitingDecided{Matched: len(messages), Queues: map[string]int{}, Unknown: append([]string{}, unknown[:min(len(unknown), eventfilter.MaxUnknown)]...)}}
 	for _, m := range messages {
 		out.Body.Queues[m.Queue]++
 	}
@@ -199,21 +209,34 @@ func (a *API) decideWaiting(ctx context.Context, in *decideInput) (*decideOutput
 	if d.DryRun {
 		return out, nil
 	}
-	result, missing, err := waiting.Decide(ctx, a.System, decision, messages)
+	result, missing, err := Decide(ctx, o.system, decision, messages)
 	out.Body.Decided, out.Body.Gone, out.Body.Missing = len(result.Taken), len(result.Gone), missing
 	return out, err
 }
 
 // selectWaiting returns the waiting messages of a decision that the caller may see, and
 // whose queue it may use.
-func (a *API) selectWaiting(ctx context.Context, d WaitingDecision) ([]waiting.Message, []string, error) {
-	node, err := d.Node(ctx, a.System, eventfilter.TextOfDSL(d.DSL))
+func (o operations) selected(ctx context.Context, d WaitingDecision) ([]WaitingMessage, []string, error) {
+	node, err := d.Node(ctx, o.system, eventfilter.TextOfDSL(d.DSL))
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := a.visible(ctx)
+	store, err := o.visible(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	return waiting.Select(ctx, store, nil, node, sortedIDs(d.IDs), time.Now())
+	return Select(ctx, store, nil, node, eventfilter.SortedIDs(d.IDs), time.Now())
+}
+
+// visible returns the store as the caller may see it, with the events of messages that began to
+// wait just now.
+func (o operations) visible(ctx context.Context) (eventfilter.VisibleEvents, error) {
+	store, err := o.system.Store(ctx)
+	if err == nil {
+		err = store.Refresh(ctx)
+	}
+	if err != nil {
+		return eventfilter.VisibleEvents{}, err
+	}
+	return eventfilter.Visible(ctx, o.system)
 }
