@@ -16,12 +16,12 @@ import (
 // commands are lines for a shell that find the events of a page.
 type commands struct{ Search, Curl string }
 
-func (c *Console) commands(r *http.Request, m messages) commands {
+func (c *Console) commands(r *http.Request, m messageList) commands {
 	return commands{m.searchCommand(), m.curlCommand(c.address(r), access.FromContext(r.Context()).Method != access.ByLoopback)}
 }
 
 // searchCommand returns the command that searches for the same events.
-func (m messages) searchCommand() string {
+func (m messageList) searchCommand() string {
 	f, line := m.Filter, []string{"watership", "search"}
 	if f.DependsOnZone() {
 		line = append([]string{"TZ=" + wording.Quoted(f.Zone.String())}, line...)
@@ -42,7 +42,7 @@ func (m messages) searchCommand() string {
 }
 
 // curlCommand returns the request to the API.
-func (m messages) curlCommand(address string, signsIn bool) string {
+func (m messageList) curlCommand(address string, signsIn bool) string {
 	f := m.Filter
 	line := "curl -sG " + wording.Quoted(address+httpapi.Prefix+"/events")
 	if signsIn {
@@ -75,7 +75,7 @@ func (c *Console) address(r *http.Request) string {
 
 // discover returns the link to Kibana's Discover with the same query, whose names are full
 // there, and the same period; "" for a query that Kibana cannot have.
-func (m messages) discover(cfg Config) string {
+func (m messageList) discover(cfg Config) string {
 	node := m.Known.resolve(m.Filter.Query)
 	if node == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/internal/render/columns"
 )
@@ -47,12 +47,12 @@ type csvExport struct {
 	client frame.Client
 	asked  url.Values
 	names  []string // of the fields
-	first  httpapi.EventPage
+	first  messages.EventPage
 }
 
 func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
-	m := messages{Filter: frame.ReadFilter(r.URL.Query(), zone, messagesSince), Fields: strings.Join(r.URL.Query()["fields"], ",")}
+	m := messageList{Filter: frame.ReadFilter(r.URL.Query(), zone, messagesSince), Fields: strings.Join(r.URL.Query()["fields"], ",")}
 	var err error
 	if m.Known, err = c.knownFields(r.Context()); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
 	return export, err
 }
 
-func (e csvExport) page(ctx context.Context, cursor string) (found httpapi.EventPage, err error) {
+func (e csvExport) page(ctx context.Context, cursor string) (found messages.EventPage, err error) {
 	e.asked.Set("cursor", cursor)
 	err = e.client.Get(ctx, "/events", e.asked, &found)
 	return found, err

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/chart"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -65,7 +65,7 @@ func (c *Console) countOver(ctx context.Context, f frame.Filter, query kql.Node,
 func (c *Console) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.Bucket, error) {
 	asked := f.API()
 	asked.Set("steps", strconv.Itoa(maxBars))
-	var counted httpapi.Values
+	var counted messages.Values
 	err := c.client.Get(ctx, "/events/histogram", asked, &counted)
 	buckets := make([]eventstore.Bucket, len(counted.Values))
 	for i, value := range counted.Values {
@@ -146,13 +146,13 @@ func isColumn(field kql.Pattern) bool {
 
 // topValues returns the most frequent values of a field in the events of a filter; none if
 // that takes long.
-func (c *Console) topValues(ctx context.Context, f frame.Filter, field string, limit int) []httpapi.Value {
+func (c *Console) topValues(ctx context.Context, f frame.Filter, field string, limit int) []messages.Value {
 	ctx, cancel := context.WithTimeout(ctx, 2*quickCount)
 	defer cancel()
 	asked := f.API()
 	asked.Set("field", field)
 	asked.Set("limit", strconv.Itoa(limit))
-	var values httpapi.Values
+	var values messages.Values
 	if err := c.client.Get(ctx, "/events/values", asked, &values); err != nil {
 		return nil
 	}

@@ -13,9 +13,10 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -84,18 +85,18 @@ func (c *Console) message(r *http.Request) (frame.Response, error) {
 
 // findMessage reads the messages with the id of a request, and selects one: by its place in
 // the parameter of the same name.
-func (c *Console) findMessage(r *http.Request) (messageView, httpapi.Message, error) {
+func (c *Console) findMessage(r *http.Request) (messageView, messages.Message, error) {
 	v := messageView{ID: r.PathValue("id")}
-	var found httpapi.Messages
+	var found messages.Messages
 	if err := c.client.Get(r.Context(), "/messages/"+operation.Segment(v.ID), nil, &found); err != nil {
-		return v, httpapi.Message{}, err
+		return v, messages.Message{}, err
 	}
 	wanted := r.URL.Query().Get("message")
 	selected := 0
 	for i, m := range found.Messages {
 		e, err := schemas.ParseDocument(m.Event)
 		if err != nil {
-			return v, httpapi.Message{}, fmt.Errorf("reading message %q: %w", v.ID, err)
+			return v, messages.Message{}, fmt.Errorf("reading message %q: %w", v.ID, err)
 		}
 		id := cmp.Or(e.Fingerprint, e.EventID)
 		if i == 0 || id == wanted {
@@ -139,7 +140,7 @@ func shortID(id string) string {
 
 // addFailure adds links of the newest failure in a history: to its group, and to the message that
 // failed, which a replay may have changed.
-func (v *messageView) addFailure(events []httpapi.Document) {
+func (v *messageView) addFailure(events []eventjson.Document) {
 	v.Failed = v.URL
 	for _, document := range slices.Backward(events) {
 		e, err := schemas.ParseDocument(document)
@@ -198,7 +199,7 @@ type family struct {
 
 // relative is a message of a conversation.
 type relative struct {
-	httpapi.ConversationMessage
+	messages.ConversationMessage
 	URL      string
 	Name     string
 	Current  bool
@@ -208,7 +209,7 @@ type relative struct {
 
 // family returns the conversation. Messages whose parents are not in it are roots.
 func (c *Console) family(r *http.Request, v messageView) family {
-	var found httpapi.Conversation
+	var found messages.Conversation
 	if err := c.client.Get(r.Context(), v.URL+"/conversation", nil, &found); err != nil {
 		if p := frame.ProblemOf(err); p.Status != http.StatusNotFound { // as for an event without a fingerprint
 			return family{Problem: p}

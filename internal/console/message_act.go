@@ -13,8 +13,8 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -189,7 +189,7 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 		v.Broken = true
 		return fail(frame.Unprocessable(err.Error(), "Correct the body, or send it as it is."))
 	}
-	var sent httpapi.Published
+	var sent messages.Published
 	if err := c.client.Post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {
 		return fail(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
@@ -115,7 +114,7 @@ func (c *Console) sendEdit(r *http.Request) (frame.Response, error) {
 		return messageEditPage(v), nil
 	}
 	one := 1
-	request := httpapi.Replay{Target: replays.Target{Kind: string(replayer.ToFailedQueue)}, Reason: v.Reason, Expect: &one}
+	request := replays.Replay{Target: replays.Target{Kind: string(replayer.ToFailedQueue)}, Reason: v.Reason, Expect: &one}
 	request.IDs, request.Transform = []string{v.Failure}, program
 	var job replays.Job
 	if err := c.client.Post(r.Context(), "/replays", v.Key, request, &job); err != nil {

@@ -5,21 +5,21 @@ import (
 	"net/url"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 )
 
 // messageExplained is the data of the page that explains the retries of a message.
 type messageExplained struct {
 	ID           string
 	URL          string // of the message
-	Explanations []httpapi.Explanation
+	Explanations []messages.Explanation
 }
 
 // explainMessage shows the class of a message's latest failure, the rule that chose it, and the
 // attempts that follow.
 func (c *Console) explainMessage(r *http.Request) (frame.Response, error) {
 	v := messageExplained{ID: r.PathValue("id"), URL: "/messages/" + url.PathEscape(r.PathValue("id"))}
-	var found httpapi.Explanations
+	var found messages.Explanations
 	err := c.client.Get(r.Context(), "/explain", url.Values{"id": {v.ID}}, &found)
 	v.Explanations = found.Explanations
 	return frame.Page{

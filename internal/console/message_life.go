@@ -10,8 +10,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/render/amqpvalue"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -30,7 +30,7 @@ type lifeStep struct {
 	Of                       *schemas.Event // the event that was replayed, if it is in the timeline
 }
 
-func lifeOf(documents []httpapi.Document) ([]lifeStep, error) {
+func lifeOf(documents []eventjson.Document) ([]lifeStep, error) {
 	life := make([]lifeStep, len(documents))
 	byID := map[string]*schemas.Event{}
 	var before time.Time
@@ -112,7 +112,7 @@ func (c *Console) selectedFailure(r *http.Request, life []lifeStep) *schemas.Eve
 	if id == "" {
 		return nil
 	}
-	var document httpapi.Document
+	var document eventjson.Document
 	if err := c.client.Get(r.Context(), "/events/"+operation.Segment(id), nil, &document); err != nil {
 		return nil // the timeline has its error
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/chart"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/columns"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -27,8 +28,8 @@ const (
 	maxFacets     = 6
 )
 
-// messages is the page of a search.
-type messages struct {
+// messageList is the page of a search.
+type messageList struct {
 	Filter   frame.Filter
 	Fields   string // as in the URL: names with commas; "": the usual columns
 	Live     bool
@@ -41,7 +42,7 @@ type messages struct {
 	Paged    bool   // this page is not the first
 	Chart    chart.Histogram
 	Counted  bool
-	Queues   []httpapi.Value
+	Queues   []messages.Value
 	Commands commands
 	Kibana   string // the same query in Discover
 }
@@ -62,7 +63,7 @@ type messageCell struct {
 }
 
 func (c *Console) messages(r *http.Request) (frame.Response, error) {
-	m, ctx := messages{}, r.Context()
+	m, ctx := messageList{}, r.Context()
 	asked := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
 	m.Filter = frame.ReadFilter(asked, zone, messagesSince)
@@ -102,7 +103,7 @@ func (c *Console) messages(r *http.Request) (frame.Response, error) {
 }
 
 // names returns the names of the columns.
-func (m messages) names() []string {
+func (m messageList) names() []string {
 	var names []string
 	for name := range strings.SplitSeq(m.Fields, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
@@ -116,7 +117,7 @@ func (m messages) names() []string {
 }
 
 // withColumn leads to the page with one more column, which a form without script adds.
-func (m messages) withColumn(ctx context.Context, name string) (frame.Response, error) {
+func (m messageList) withColumn(ctx context.Context, name string) (frame.Response, error) {
 	added, err := columns.Find(m.Known.Fields, []string{name})
 	if err != nil {
 		return nil, fieldProblem(ctx, err)
@@ -132,7 +133,7 @@ func fieldProblem(ctx context.Context, err error) error {
 }
 
 // search reads the list and its counts at the same time.
-func (c *Console) search(ctx context.Context, m *messages, cursor string) error {
+func (c *Console) search(ctx context.Context, m *messageList, cursor string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.list(ctx, m, cursor) })
 	var countErr error // less important: the list may fail for the same cause
@@ -147,7 +148,7 @@ func (c *Console) search(ctx context.Context, m *messages, cursor string) error 
 }
 
 // count counts the events of the page, unless that takes long.
-func (c *Console) count(ctx context.Context, m *messages) error {
+func (c *Console) count(ctx context.Context, m *messageList) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	begin := time.Now()
@@ -163,7 +164,7 @@ func (c *Console) count(ctx context.Context, m *messages) error {
 }
 
 // list reads the rows.
-func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
+func (c *Console) list(ctx context.Context, m *messageList, cursor string) error {
 	asked := m.Filter.API()
 	asked.Set("limit", messageRows)
 	if cursor != "" {
@@ -172,7 +173,7 @@ func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
 	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
 		asked.Set("body", "true")
 	}
-	var found httpapi.EventPage
+	var found messages.EventPage
 	if err := c.client.Get(ctx, "/events", asked, &found); err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (c *Console) list(ctx context.Context, m *messages, cursor string) error {
 	return nil
 }
 
-func newMessageRow(document httpapi.Document, shown []columns.Column) (messageRow, error) {
+func newMessageRow(document eventjson.Document, shown []columns.Column) (messageRow, error) {
 	e, err := schemas.ParseDocument(document)
 	if err != nil {
 		return messageRow{}, err
@@ -247,7 +248,7 @@ type knownFields struct {
 }
 
 func (c *Console) knownFields(ctx context.Context) (known knownFields, err error) {
-	var listed httpapi.Fields
+	var listed messages.Fields
 	err = c.client.Get(ctx, "/fields", nil, &listed)
 	for _, field := range listed.Fields {
 		known.Known = append(known.Known, kql.Field{Name: field.Name, Type: kql.FieldType(field.Type)})

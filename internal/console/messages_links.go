@@ -13,7 +13,7 @@ import (
 )
 
 // Keep are the parameters of the page besides its filter, for forms.
-func (m messages) Keep() map[string]string {
+func (m messageList) Keep() map[string]string {
 	keep := map[string]string{}
 	if m.Fields != "" {
 		keep["fields"] = m.Fields
@@ -25,7 +25,7 @@ func (m messages) Keep() map[string]string {
 }
 
 // link returns the page with a filter and other parameters.
-func (m messages) link(path string, f frame.Filter, more map[string]string) string {
+func (m messageList) link(path string, f frame.Filter, more map[string]string) string {
 	values := f.URL()
 	for name, value := range more {
 		if value != "" {
@@ -36,15 +36,15 @@ func (m messages) link(path string, f frame.Filter, more map[string]string) stri
 }
 
 // OlderPage returns the link to the next page.
-func (m messages) OlderPage() string {
+func (m messageList) OlderPage() string {
 	return m.link(messagesPath, m.Filter, map[string]string{"fields": m.Fields, "cursor": m.Older})
 }
 
 // Newest returns the link to the first page.
-func (m messages) Newest() string { return m.link(messagesPath, m.Filter, m.Keep()) }
+func (m messageList) Newest() string { return m.link(messagesPath, m.Filter, m.Keep()) }
 
 // Toggled returns the link that begins or ends the live tail.
-func (m messages) Toggled() string {
+func (m messageList) Toggled() string {
 	keep, f := m.Keep(), m.Filter
 	if m.Live {
 		delete(keep, "live")
@@ -55,7 +55,7 @@ func (m messages) Toggled() string {
 }
 
 // Narrowed returns the link to the events with a value besides.
-func (m messages) Narrowed(field, value string) string {
+func (m messageList) Narrowed(field, value string) string {
 	f := m.Filter
 	f.Query = narrowed(f.Query, field, value)
 	return m.link(messagesPath, f, m.Keep())
@@ -78,7 +78,7 @@ func narrowed(query, field, value string) string {
 }
 
 // ZoomedBars returns the links to the events of each bar.
-func (m messages) ZoomedBars() []string {
+func (m messageList) ZoomedBars() []string {
 	links := make([]string, len(m.Chart.Bars))
 	for i, bar := range m.Chart.Bars {
 		f := m.Filter
@@ -91,7 +91,7 @@ func (m messages) ZoomedBars() []string {
 func utcText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Export returns the link to a download.
-func (m messages) Export(path string) string {
+func (m messageList) Export(path string) string {
 	more := map[string]string{}
 	if strings.HasSuffix(path, ".csv") {
 		more["fields"] = m.Fields
@@ -100,10 +100,10 @@ func (m messages) Export(path string) string {
 }
 
 // Replay returns the link to a plan for the same messages.
-func (m messages) Replay() string { return m.link("/replays/new", m.Filter, nil) }
+func (m messageList) Replay() string { return m.link("/replays/new", m.Filter, nil) }
 
 // Tail returns the URL of the events that follow.
-func (m messages) Tail() string {
+func (m messageList) Tail() string {
 	asked := url.Values{}
 	if m.Filter.Query != "" {
 		asked.Set("query", m.Filter.Query)
@@ -115,7 +115,7 @@ func (m messages) Tail() string {
 }
 
 // shorts returns the names of the columns for a URL.
-func (m messages) shorts() []string {
+func (m messageList) shorts() []string {
 	names := make([]string, len(m.Columns))
 	for i, column := range m.Columns {
 		names[i] = column.Short
@@ -124,26 +124,26 @@ func (m messages) shorts() []string {
 }
 
 // WithColumns returns the link to the page with other columns.
-func (m messages) WithColumns(names []string) string {
+func (m messageList) WithColumns(names []string) string {
 	keep := m.Keep()
 	keep["fields"] = strings.Join(names, ",")
 	return m.link(messagesPath, m.Filter, keep)
 }
 
 // WithoutColumn returns the link to the page without a column.
-func (m messages) WithoutColumn(at int) string {
+func (m messageList) WithoutColumn(at int) string {
 	return m.WithColumns(slices.Delete(m.shorts(), at, at+1))
 }
 
 // Moved returns the link to the page with a column before the one on its left.
-func (m messages) Moved(at int) string {
+func (m messageList) Moved(at int) string {
 	names := m.shorts()
 	names[at-1], names[at] = names[at], names[at-1]
 	return m.WithColumns(names)
 }
 
 // Offered are names of further columns that are often of use.
-func (m messages) Offered() []string {
+func (m messageList) Offered() []string {
 	often := append([]string{
 		"error.type", "watership.class", "watership.error_group", "event.duration", "watership.delay", "watership.fingerprint", "messaging.type",
 		"messaging.message.conversation_id", "messaging.content_type", "messaging.message.body.size", "watership.vhost", "watership.replay.job",
@@ -158,4 +158,4 @@ func (m messages) Offered() []string {
 }
 
 // Adding returns the link to the page with one column more.
-func (m messages) Adding(name string) string { return m.WithColumns(append(m.shorts(), name)) }
+func (m messageList) Adding(name string) string { return m.WithColumns(append(m.shorts(), name)) }

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/server"
@@ -68,7 +69,7 @@ func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter) (statuspag
 	query := f.API()
 	query.Set("by", "action")
 	query.Set("steps", strconv.Itoa(statuspage.MaxSteps))
-	var counts httpapi.Values
+	var counts messages.Values
 	err := c.client.Get(ctx, "/events/histogram", query, &counts)
 	return statuspage.NewHistogram(counts, f.URL()), err
 }
@@ -93,7 +94,7 @@ func (c *Console) server(ctx context.Context) (statuspage.Server, error) {
 
 // runningJobs returns the replays that run, of the newest ones.
 func (c *Console) runningJobs(ctx context.Context) ([]replays.Job, error) {
-	var jobs httpapi.JobPage
+	var jobs replays.JobPage
 	err := c.client.Get(ctx, "/replays", url.Values{"limit": {strconv.Itoa(recentJobs)}}, &jobs)
 	return slices.DeleteFunc(jobs.Jobs, func(job replays.Job) bool { return !job.Running }), err
 }

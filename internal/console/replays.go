@@ -11,7 +11,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -63,7 +62,7 @@ func (c *Console) replays(r *http.Request) (frame.Response, error) {
 		values.Set("cursor", cursor)
 		v.Later = "/replays"
 	}
-	var found httpapi.JobPage
+	var found replays.JobPage
 	if err := c.client.Get(r.Context(), "/replays", values, &found); err != nil {
 		v.Problem = frame.ProblemOf(err)
 		if shown.Status = v.Problem.Status; shown.Status == http.StatusServiceUnavailable {
@@ -91,7 +90,7 @@ func startsSoon(job replays.Job) bool {
 // jobView is the page of a job.
 type jobView struct {
 	Job      replayJob
-	Outcomes *httpapi.Outcomes // nil: not read
+	Outcomes *replays.Outcomes // nil: not read
 	Pending  string            // link to some messages that are pending
 	Waits    bool              // the page is refreshed until the outcomes are known
 	Resumed  time.Time         // when a form has resumed the job; zero: none has
@@ -133,7 +132,7 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 	}
 	asked := r.URL.Query().Get("outcomes") != ""
 	if n := v.Job.Sent; n > 0 && (asked || n <= fewOutcomes || n <= maxOutcomes && !v.Job.Running) {
-		v.Outcomes = &httpapi.Outcomes{}
+		v.Outcomes = &replays.Outcomes{}
 		if err := c.client.Get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
 			v.Outcomes, v.Problem = nil, frame.ProblemOf(err)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
@@ -25,7 +24,7 @@ type planView struct {
 	Problem *problem.Problem
 	Changed bool // the number of messages is another than that which was shown
 	Planned bool
-	httpapi.Plan
+	replays.Plan
 	LeftOut []leftOut
 	Events  []schemas.Event // the sample
 	Command string
@@ -101,7 +100,7 @@ func namesOfForm(text string) string {
 }
 
 // RouteName returns the name of a destination.
-func (planView) RouteName(r httpapi.PlanRoute) string {
+func (planView) RouteName(r replays.PlanRoute) string {
 	return replayer.Route{Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others}.String()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
@@ -57,20 +58,11 @@ func New(sys *system.System, s *server.Server) *API {
 	}
 	api.huma = humago.NewWithPrefix(api.mux, Prefix, humaConfig())
 	api.operations = operation.NewSet(api.huma, Prefix)
-	api.registerEvents()
-	api.registerCounts()
-	api.registerMessages()
-	api.registerExplain()
-	api.registerStreams()
-	api.registerPublish()
-	api.registerExport()
-	api.registerValidate()
-	api.registerTail()
-	api.registerReplays()
 	api.registerReload()
 	api.registerDoctor()
 	implement(api.operations, sys, api.handlers)
 	adoptions.Implement(api.operations, api.adoptions)
+	replays.Implement(api.operations, sys, api.runs)
 	api.registerVersion()
 	api.document = api.describe()
 	return api
@@ -81,6 +73,7 @@ func Local(sys *system.System) *operation.Set {
 	set := operation.NewLocal()
 	implement(set, sys, func() pipeline.Config { return routes.Handlers(sys) })
 	adoptions.Implement(set, adoptions.NewRunner(sys))
+	replays.Implement(set, sys, replays.NewRunner(sys))
 	return set
 }
 
@@ -91,6 +84,7 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	alerts.Implement(set, sys)
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)
+	messages.Implement(set, sys, handlers)
 }
 
 // handlers returns the handlers of the server.

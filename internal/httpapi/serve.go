@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/sse"
+
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
@@ -21,7 +23,7 @@ import (
 // operation counts.
 const (
 	bodyTimeout  = 30 * time.Second
-	writeTimeout = 30 * time.Second
+	writeTimeout = sse.WriteTimeout
 )
 
 // Role returns the role that a request needs.

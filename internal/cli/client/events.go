@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -45,7 +46,7 @@ func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 				limit = min(limit, left)
 			}
 			setInt(query, "limit", limit)
-			var page httpapi.EventPage
+			var page messages.EventPage
 			if err := c.get(ctx, readTimeout, "/events", query, &page); err != nil {
 				yield(schemas.Event{}, err)
 				return
@@ -62,7 +63,7 @@ func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 	}
 }
 
-func yieldPage(page httpapi.EventPage, yield func(schemas.Event, error) bool) bool {
+func yieldPage(page messages.EventPage, yield func(schemas.Event, error) bool) bool {
 	for _, why := range page.Unreadable {
 		if !yield(schemas.Event{}, errors.New(why)) {
 			return false
@@ -78,7 +79,7 @@ func yieldPage(page httpapi.EventPage, yield func(schemas.Event, error) bool) bo
 
 // Event reads an event with all stored fields except its body.
 func (c *Client) Event(ctx context.Context, id string) (schemas.Event, error) {
-	var document httpapi.Document
+	var document eventjson.Document
 	if err := c.get(ctx, readTimeout, "/events/"+operation.Segment(id), nil, &document); err != nil {
 		return schemas.Event{}, err
 	}
@@ -91,7 +92,7 @@ func (c *Client) Count(ctx context.Context, sel eventstore.Selection) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	var count httpapi.Count
+	var count messages.Count
 	err = c.get(ctx, readTimeout, "/events/count", query, &count)
 	return count.Count, err
 }
@@ -121,7 +122,7 @@ func (c *Client) Histogram(ctx context.Context, sel eventstore.Selection, field 
 }
 
 func (c *Client) values(ctx context.Context, path string, query url.Values) (eventstore.Aggregation, error) {
-	var values httpapi.Values
+	var values messages.Values
 	if err := c.get(ctx, readTimeout, path, query, &values); err != nil {
 		return eventstore.Aggregation{}, err
 	}
@@ -179,7 +180,7 @@ func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield fun
 			return errStopped
 		}
 	}
-	if n, err := strconv.Atoi(s.response.Trailer.Get(httpapi.UnreadableTrailer)); err == nil && n > 0 {
+	if n, err := strconv.Atoi(s.response.Trailer.Get(messages.UnreadableTrailer)); err == nil && n > 0 {
 		return &UnreadableError{n}
 	}
 	return nil

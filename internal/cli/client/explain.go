@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/messages"
 )
 
@@ -19,7 +18,7 @@ func (c *Client) Explain(ctx context.Context, r messages.Request) ([]messages.Ex
 		}
 	}
 	setInt(query, "attempt", r.Attempt)
-	var found httpapi.Explanations
+	var found messages.Explanations
 	if err := c.get(ctx, readTimeout, "/explain", query, &found); err != nil {
 		return nil, err
 	}

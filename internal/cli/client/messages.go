@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -30,7 +30,7 @@ type Message struct {
 // bodies are missing if the caller may not read them.
 func (c *Client) Messages(ctx context.Context, id string) (list []Message, more bool, err error) {
 	query := url.Values{"body": {strconv.FormatBool(c.MayReadBodies())}}
-	var found httpapi.Messages
+	var found messages.Messages
 	if err := c.get(ctx, readTimeout, "/messages/"+operation.Segment(id), query, &found); err != nil {
 		return nil, false, err
 	}
@@ -59,7 +59,7 @@ func (c *Client) Stream(ctx context.Context, id string, limit int) (whole histor
 		if limit > 0 {
 			setInt(query, "limit", min(history.MaxStreamPage, limit-len(whole.Messages)))
 		}
-		var page httpapi.StreamPage
+		var page messages.StreamPage
 		if err := c.get(ctx, readTimeout, "/streams/"+operation.Segment(id), query, &page); err != nil {
 			return whole, err
 		}
@@ -146,7 +146,7 @@ func (b *batch) send(ctx context.Context) error {
 	if b.messages == 0 {
 		return nil
 	}
-	var done httpapi.Batch
+	var done messages.Batch
 	err := b.client.do(ctx, actTimeout, request{
 		method: http.MethodPost, path: "/messages/batch", body: b.documents.Bytes(), contentType: "application/x-ndjson", key: newKey(),
 	}, &done)

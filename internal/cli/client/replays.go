@@ -14,10 +14,10 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/backoff"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -30,7 +30,7 @@ type Plan struct {
 	Unknown []string                // ids that name nothing
 	Parked  []failures.ParkedCopies // queues with parked copies
 
-	request httpapi.Replay
+	request replays.Replay
 }
 
 // PlanReplay asks for the plan of a replay. Times relative to now become absolute, so
@@ -41,7 +41,7 @@ func (c *Client) PlanReplay(ctx context.Context, r replays.Request, uncheckedRou
 		return Plan{}, err
 	}
 	request.UncheckedRoutes = uncheckedRoutes
-	var planned httpapi.Plan
+	var planned replays.Plan
 	if err := c.post(ctx, planTimeout, "/replays/plan", "", request, &planned); err != nil {
 		return Plan{}, err
 	}
@@ -61,14 +61,14 @@ func (c *Client) PlanReplay(ctx context.Context, r replays.Request, uncheckedRou
 	return plan, nil
 }
 
-func (c *Client) replay(r replays.Request) (httpapi.Replay, error) {
+func (c *Client) replay(r replays.Request) (replays.Replay, error) {
 	query, err := c.replayQuery(r)
 	if err != nil {
-		return httpapi.Replay{}, err
+		return replays.Replay{}, err
 	}
 	dsl, err := ObjectOf(string(r.DSL))
-	return httpapi.Replay{
-		Filter: httpapi.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
+	return replays.Replay{
+		Filter: eventfilter.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
 		Target:  replays.TargetOf(r.Job.Target),
 		Changes: replays.ChangesOf(r.Job),
 		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Schedule: replays.ScheduleOf(r.Job), Limit: r.Job.Limit, Reason: r.Job.Reason,
@@ -99,7 +99,7 @@ func (c *Client) replayQuery(r replays.Request) (string, error) {
 	return query, err
 }
 
-func planOf(p httpapi.Plan) replayer.Plan {
+func planOf(p replays.Plan) replayer.Plan {
 	plan := replayer.Plan{
 		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
 		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
@@ -183,7 +183,7 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (replayer.Job, e
 
 // Outcomes returns what became of the messages that a job has sent.
 func (c *Client) Outcomes(ctx context.Context, of replayer.Job) (replayer.Outcomes, error) {
-	var o httpapi.Outcomes
+	var o replays.Outcomes
 	err := c.get(ctx, readTimeout, "/replays/"+operation.Segment(of.ID)+"/outcomes", nil, &o)
 	return replayer.Outcomes{Handled: o.Handled, Failed: o.Failed, Problems: o.Problems, NotReported: o.NotReported}, err
 }

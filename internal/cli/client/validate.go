@@ -9,7 +9,6 @@ import (
 	"net/url"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/schemas"
@@ -57,7 +56,7 @@ func (c *Client) Validate(ctx context.Context, queue string, sel eventstore.Sele
 		if err != nil {
 			return messages.Summary{}, errors.Join(errors.New("the server ended the validation before its end: repeat it"), err)
 		}
-		var v httpapi.Validation
+		var v messages.Validation
 		if err := json.Unmarshal(line, &v); err != nil {
 			return messages.Summary{}, err
 		}

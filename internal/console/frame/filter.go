@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/view/chart"
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -140,9 +140,9 @@ func (f Filter) DependsOnZone() bool {
 }
 
 // Body returns the filter in the body of a request to the API.
-func (f Filter) Body() httpapi.Filter {
+func (f Filter) Body() eventfilter.Filter {
 	values := f.API()
-	return httpapi.Filter{Query: values.Get("query"), Since: values.Get("since"), From: values.Get("from"), To: values.Get("to"), Zone: values.Get("zone")}
+	return eventfilter.Filter{Query: values.Get("query"), Since: values.Get("since"), From: values.Get("from"), To: values.Get("to"), Zone: values.Get("zone")}
 }
 
 // Selected returns the time that the filter selects. Without an end, it ends now.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -87,7 +86,7 @@ func (p pages) check(ctx context.Context, v *View) error {
 		return err
 	}
 	for decoder := json.NewDecoder(bytes.NewReader(lines)); decoder.More(); {
-		var line httpapi.Validation
+		var line messages.Validation
 		if err := decoder.Decode(&line); err != nil {
 			return fmt.Errorf("reading a response of the API: %w", err)
 		}

@@ -13,6 +13,9 @@ import (
 // ContentType is the content type of server-sent events.
 const ContentType = "text/event-stream"
 
+// WriteTimeout is the longest time that a client may take to read what was written.
+const WriteTimeout = 30 * time.Second
+
 // Stream is a response that is written as it grows. A client that reads nothing ends it.
 type Stream struct {
 	w       http.ResponseWriter

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -43,8 +43,8 @@ func properties(p schemas.Properties) map[string]string {
 func OriginalProperty(p schemas.Properties, name string) string { return properties(p)[name] }
 
 // Publication returns the request that publishes the copy of a message with an id.
-func (f Form) Publication(original string) (httpapi.Publication, error) {
-	p := httpapi.Publication{Exchange: f.Exchange, RoutingKey: f.RoutingKey, Original: original}
+func (f Form) Publication(original string) (messages.Publication, error) {
+	p := messages.Publication{Exchange: f.Exchange, RoutingKey: f.RoutingKey, Original: original}
 	if f.Queue != "" {
 		p.Exchange, p.RoutingKey = "", f.Queue
 	}
@@ -84,7 +84,7 @@ func (f Form) Publication(original string) (httpapi.Publication, error) {
 }
 
 // CheckBody reports a body that is not valid JSON, though its content type says that it is JSON.
-func CheckBody(p httpapi.Publication) error {
+func CheckBody(p messages.Publication) error {
 	kind, _, _ := mime.ParseMediaType(p.Properties.ContentType)
 	if p.Text == "" || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return nil
@@ -99,8 +99,8 @@ func CheckBody(p httpapi.Publication) error {
 	return nil
 }
 
-func (f Form) properties() (httpapi.Properties, error) {
-	p := httpapi.Properties{
+func (f Form) properties() (messages.Properties, error) {
+	p := messages.Properties{
 		MessageID: f.Properties["message_id"], CorrelationID: f.Properties["correlation_id"], Type: f.Properties["type"],
 		ContentType: f.Properties["content_type"], ContentEncoding: f.Properties["content_encoding"], AppID: f.Properties["app_id"],
 		ReplyTo: f.Properties["reply_to"], Expiration: f.Properties["expiration"],

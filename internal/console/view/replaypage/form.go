@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // Form is the form of a page that plans a replay. Its filter is the page's.
 type Form struct {
-	httpapi.Replay
+	replays.Replay
 	Canary int // messages to send first
 }
 
@@ -24,11 +24,11 @@ type Form struct {
 const DefaultCanary = 10
 
 // ReadForm reads the fields of a URL or a form.
-func ReadForm(values url.Values, filter httpapi.Filter) (Form, error) {
+func ReadForm(values url.Values, filter eventfilter.Filter) (Form, error) {
 	f := Form{Canary: DefaultCanary}
 	lines := func(name string) []string { return Lines(values[name]) }
 	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
-	f.Replay = httpapi.Replay{
+	f.Replay = replays.Replay{
 		Filter: filter, IDs: lines("ids"), Group: text("group"), Target: replays.Target{Kind: text("target")},
 		Changes: replays.Changes{
 			SetHeaders: lines("set_header"), RemoveHeaders: lines("remove_header"), ClearHeaders: text("clear_headers") != "", KeepHeaders: lines("keep_header"),

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -26,7 +26,7 @@ func everything() url.Values {
 	}
 }
 
-func read(t *testing.T, fields url.Values, filter httpapi.Filter) replaypage.Form {
+func read(t *testing.T, fields url.Values, filter eventfilter.Filter) replaypage.Form {
 	t.Helper()
 	form, err := replaypage.ReadForm(fields, filter)
 	if err != nil {
@@ -37,7 +37,7 @@ func read(t *testing.T, fields url.Values, filter httpapi.Filter) replaypage.For
 
 // A form that is sent again is the same.
 func TestFields(t *testing.T) {
-	form := read(t, everything(), httpapi.Filter{})
+	form := read(t, everything(), eventfilter.Filter{})
 	if diff := cmp.Diff(everything(), form.Fields()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -48,15 +48,15 @@ func TestFields(t *testing.T) {
 	if diff := cmp.Diff(want, form.Changes); diff != "" || form.Rate != 2.5 || form.Limit != 7 {
 		t.Errorf("%s%+v", diff, form)
 	}
-	if got := slices.Sorted(maps.Keys(read(t, url.Values{"q": {"x"}, "canary": {"3"}}, httpapi.Filter{}).Fields())); !slices.Equal(got, []string{"target"}) {
+	if got := slices.Sorted(maps.Keys(read(t, url.Values{"q": {"x"}, "canary": {"3"}}, eventfilter.Filter{}).Fields())); !slices.Equal(got, []string{"target"}) {
 		t.Errorf("defaults are sent: %q", got)
 	}
 	for _, name := range []string{"rate", "limit", "canary"} {
-		if _, err := replaypage.ReadForm(url.Values{name: {"x"}}, httpapi.Filter{}); err == nil || !strings.Contains(err.Error(), name+` "x": expected a number`) {
+		if _, err := replaypage.ReadForm(url.Values{name: {"x"}}, eventfilter.Filter{}); err == nil || !strings.Contains(err.Error(), name+` "x": expected a number`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if read(t, url.Values{"target": {"queue"}, "queue": {"a"}, "reason": {"x"}}, httpapi.Filter{}).HasOptions() || !form.HasOptions() {
+	if read(t, url.Values{"target": {"queue"}, "queue": {"a"}, "reason": {"x"}}, eventfilter.Filter{}).HasOptions() || !form.HasOptions() {
 		t.Error("options are folded, or not")
 	}
 }
@@ -65,7 +65,7 @@ func TestFields(t *testing.T) {
 func TestCommand(t *testing.T) {
 	fields := everything()
 	fields.Del("ids")
-	form := read(t, fields, httpapi.Filter{Query: `headers.tenant: "it's $HOME"`, From: "2026-05-04 03:00", To: "now", Zone: "Europe/Berlin"})
+	form := read(t, fields, eventfilter.Filter{Query: `headers.tenant: "it's $HOME"`, From: "2026-05-04 03:00", To: "now", Zone: "Europe/Berlin"})
 	want := []string{
 		"replay", `headers.tenant: "it's $HOME"`, "--from", "2026-05-04 03:00", "--to", "now", "--group", "no table #", "--to-exchange", "shop", "--key", "order.again",
 		"--set-header", "a=1", "--set-header", "b:int=2", "--remove-header", "c", "--clear-headers", "--keep-headers", "tenant", "--set-property", "type=x y", "--remove-property", "app_id",
@@ -74,7 +74,7 @@ func TestCommand(t *testing.T) {
 	if got := runCommand(t, form.Command(3)); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	byID := read(t, url.Values{"ids": {"a 1\n b'2 "}, "target": {"failed_queue"}}, httpapi.Filter{Since: "1h", Zone: "Europe/Berlin"})
+	byID := read(t, url.Values{"ids": {"a 1\n b'2 "}, "target": {"failed_queue"}}, eventfilter.Filter{Since: "1h", Zone: "Europe/Berlin"})
 	want = []string{"replay", "--since", "1h", "--to-failed-queue", "--ids", "-", "--expect", "2", "--yes", "in", "a 1", "b'2"}
 	if got := runCommand(t, byID.Command(2)); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -83,7 +83,7 @@ func TestCommand(t *testing.T) {
 
 // A query that looks like a flag is none.
 func TestCommandOfAQueryLikeAFlag(t *testing.T) {
-	got := runCommand(t, read(t, url.Values{"reason": {"x"}}, httpapi.Filter{Query: "--yes"}).Command(1))
+	got := runCommand(t, read(t, url.Values{"reason": {"x"}}, eventfilter.Filter{Query: "--yes"}).Command(1))
 	if want := []string{"replay", "--reason", "x", "--", "--yes", "in"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -54,7 +54,7 @@ const (
 
 // NewHistogram makes a histogram of counts by action in a period, which is part of the URL of
 // a page.
-func NewHistogram(counts httpapi.Values, period url.Values) Histogram {
+func NewHistogram(counts messages.Values, period url.Values) Histogram {
 	h := Histogram{Length: time.Duration(counts.Step * float64(time.Second))}
 	for _, value := range counts.Values {
 		begin, _ := time.Parse(time.RFC3339, value.Value) // the API writes it
@@ -66,7 +66,7 @@ func NewHistogram(counts httpapi.Values, period url.Values) Histogram {
 		name   string
 	}{{schemas.Published, "Published"}, {schemas.Handled, "Handled"}, {schemas.RetryScheduled, "Retried"}, {schemas.Poisoned, "Poisoned"}} {
 		query := "action: " + string(row.action)
-		at := slices.IndexFunc(counts.Series, func(s httpapi.Series) bool { return s.Value == string(row.action) })
+		at := slices.IndexFunc(counts.Series, func(s messages.Series) bool { return s.Value == string(row.action) })
 		if at >= 0 {
 			h.add(Row{Action: string(row.action), Name: row.name, Link: link(period, query)}, counts.Series[at].Counts, query)
 		}

@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"context"
@@ -12,40 +12,43 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func (a *API) registerCounts() {
-	register(a, operation.Operation{
+// The operations of this file.
+var (
+	CountEvents = operation.Declare[CountInput, CountOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/events/count", ID: "countEvents", Tag: "events", Role: access.Viewer,
 		Summary: "Count events",
-	}, a.countEvents)
-	register(a, operation.Operation{
+	})
+	CountValues = operation.Declare[ValuesInput, ValuesOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/events/values", ID: "countValues", Tag: "events", Role: access.Viewer,
 		Summary: "Count events by the values of a field, the most frequent first",
-	}, a.countValues)
-	register(a, operation.Operation{
+	})
+	CountOverTime = operation.Declare[HistogramInput, ValuesOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/events/histogram", ID: "countOverTime", Tag: "events", Role: access.Viewer,
 		Summary: "Count events by steps of time", Text: "Days begin at midnight in the zone, or in UTC without one.",
-	}, a.countOverTime)
-	register(a, operation.Operation{
+	})
+	ListFields = operation.Declare[struct{}, FieldsOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/fields", ID: "listFields", Tag: "events", Role: access.Viewer,
 		Summary: "List the fields that queries can use",
-	}, a.listFields)
-}
+	})
+)
 
-type countInput struct{ QueryFilter }
+// CountInput is the input of CountEvents.
+type CountInput struct{ eventfilter.QueryFilter }
 
-type countOutput struct{ Body Count }
+// CountOutput is the output of CountEvents.
+type CountOutput struct{ Body Count }
 
 // Count is a number of events.
 type Count struct {
 	Count int64 `json:"count"`
 }
 
-func (a *API) countEvents(ctx context.Context, in *countInput) (*countOutput, error) {
-	sel, err := in.Selection(ctx, a.System)
+func (o operations) countEvents(ctx context.Context, in *CountInput) (*CountOutput, error) {
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.System.Store(ctx)
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,16 +56,18 @@ func (a *API) countEvents(ctx context.Context, in *countInput) (*countOutput, er
 	if err == nil && n == 0 {
 		err = store.Check(ctx) // may be the reason
 	}
-	return &countOutput{Count{n}}, err
+	return &CountOutput{Count{n}}, err
 }
 
-type valuesInput struct {
-	QueryFilter
+// ValuesInput is the input of CountValues.
+type ValuesInput struct {
+	eventfilter.QueryFilter
 	Field string `query:"field" required:"true" minLength:"1" maxLength:"1000" doc:"Field, by its full or short name" example:"queue"`
 	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of values"`
 }
 
-type valuesOutput struct{ Body Values }
+// ValuesOutput is the output of CountValues.
+type ValuesOutput struct{ Body Values }
 
 // Values counts the events of a selection by the values of a field.
 type Values struct {
@@ -88,28 +93,28 @@ type Value struct {
 	Count int64  `json:"count"`
 }
 
-func (a *API) countValues(ctx context.Context, in *valuesInput) (*valuesOutput, error) {
-	if err := a.checkFieldToCount(ctx, in.Field); err != nil {
+func (o operations) countValues(ctx context.Context, in *ValuesInput) (*ValuesOutput, error) {
+	if err := o.checkFieldToCount(ctx, in.Field); err != nil {
 		return nil, err
 	}
-	sel, err := in.Selection(ctx, a.System)
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.System.Store(ctx)
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	field, counts, err := a.System.Aggregate(ctx, store, sel, in.Field, in.Limit)
+	field, counts, err := o.System.Aggregate(ctx, store, sel, in.Field, in.Limit)
 	if err == nil && len(counts.Values) == 0 && counts.Without == 0 {
 		err = store.Check(ctx)
 	}
-	return &valuesOutput{newValues(field.Name, counts)}, err
+	return &ValuesOutput{newValues(field.Name, counts)}, err
 }
 
 // checkFieldToCount refuses fields of bodies for callers that may not read bodies.
-func (a *API) checkFieldToCount(ctx context.Context, name string) error {
-	full, err := a.fieldNames([]string{name})
+func (o operations) checkFieldToCount(ctx context.Context, name string) error {
+	full, err := o.fieldNames([]string{name})
 	if err == nil && namesBody(full) {
 		err = access.ReadBodies(ctx, name)
 	}
@@ -124,14 +129,15 @@ func newValues(field string, counts eventstore.Aggregation) Values {
 	return values
 }
 
-type histogramInput struct {
-	QueryFilter
+// HistogramInput is the input of CountOverTime.
+type HistogramInput struct {
+	eventfilter.QueryFilter
 	Field string `query:"field" default:"@timestamp" maxLength:"1000" doc:"Field with a time"`
 	Steps int    `query:"steps" minimum:"2" maximum:"3000" default:"40" doc:"Maximum number of steps"`
 	By    string `query:"by" enum:"action" doc:"Count published, handled, retry_scheduled, poisoned, replayed and discarded events of the whole period, each action by itself"`
 }
 
-func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOutput, error) {
+func (o operations) countOverTime(ctx context.Context, in *HistogramInput) (*ValuesOutput, error) {
 	zone := time.UTC
 	if in.Zone != "" {
 		var err error
@@ -139,27 +145,27 @@ func (a *API) countOverTime(ctx context.Context, in *histogramInput) (*valuesOut
 			return nil, err
 		}
 	}
-	sel, err := in.Selection(ctx, a.System)
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	if in.By != "" {
-		return a.countActions(ctx, in, sel, zone)
+		return o.countActions(ctx, in, sel, zone)
 	}
-	store, err := a.System.Store(ctx)
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	field, counts, err := a.System.Histogram(ctx, store, sel, in.Field, in.Steps, zone)
+	field, counts, err := o.System.Histogram(ctx, store, sel, in.Field, in.Steps, zone)
 	if err == nil && len(counts.Values) == 0 {
 		err = store.Check(ctx)
 	}
-	return &valuesOutput{newValues(field.Name, counts)}, err
+	return &ValuesOutput{newValues(field.Name, counts)}, err
 }
 
-func (a *API) countActions(ctx context.Context, in *histogramInput, sel eventstore.Selection, zone *time.Location) (*valuesOutput, error) {
+func (o operations) countActions(ctx context.Context, in *HistogramInput, sel eventstore.Selection, zone *time.Location) (*ValuesOutput, error) {
 	actions := []schemas.Action{schemas.Published, schemas.Handled, schemas.RetryScheduled, schemas.Poisoned, schemas.Replayed, schemas.Discarded}
-	over, counts, err := a.System.HistogramByAction(ctx, sel, in.Period(zone), in.Steps, actions)
+	over, counts, err := o.System.HistogramByAction(ctx, sel, in.Period(zone), in.Steps, actions)
 	values := Values{Field: "@timestamp", Values: make([]Value, over.Count), Step: over.Length.Seconds()}
 	for i := range values.Values {
 		values.Values[i].Value = over.Text(i)
@@ -171,12 +177,13 @@ func (a *API) countActions(ctx context.Context, in *histogramInput, sel eventsto
 		}
 	}
 	if err == nil && over.Count == 0 {
-		err = a.System.CheckStore(ctx)
+		err = o.System.CheckStore(ctx)
 	}
-	return &valuesOutput{values}, err
+	return &ValuesOutput{values}, err
 }
 
-type fieldsOutput struct{ Body Fields }
+// FieldsOutput is the output of ListFields.
+type FieldsOutput struct{ Body Fields }
 
 // Fields are the fields of events.
 type Fields struct {
@@ -192,9 +199,9 @@ type Field struct {
 	Type  string `json:"type" example:"keyword"`
 }
 
-func (a *API) listFields(context.Context, *struct{}) (*fieldsOutput, error) {
-	fields, err := a.System.Fields()
-	out := &fieldsOutput{}
+func (o operations) listFields(context.Context, *struct{}) (*FieldsOutput, error) {
+	fields, err := o.System.Fields()
+	out := &FieldsOutput{}
 	out.Body.Fields = make([]Field, len(fields.Known))
 	for i, field := range fields.Known {
 		out.Body.Fields[i] = Field{field.Name, fields.Short(field.Name), string(field.Type)}

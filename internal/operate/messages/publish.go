@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"bytes"
@@ -22,23 +22,25 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func (a *API) registerPublish() {
-	register(a, operation.Operation{
+// The operations of this file.
+var (
+	PublishMessage = operation.Declare[PublishInput, PublishOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/messages", ID: "publishMessage", Tag: "messages", Role: access.Operator, Status: http.StatusCreated,
 		Summary: "Publish a message, and wait for the confirm of RabbitMQ",
 		Text: "A message that reaches no queue is a problem. On a tapped exchange every message reaches the queue of the tap, so that this cannot be detected. " +
 			"With an Idempotency-Key and without message_id, the message id is derived from the key, so that consumers recognise a message that was published twice.",
-	}, a.publishMessage)
-	register(a, operation.Operation{
+	})
+	PublishMessages = operation.Declare[BatchInput, BatchOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/messages/batch", ID: "publishMessages", Tag: "messages", Role: access.Operator, Status: http.StatusCreated,
 		Timeout: 2 * time.Minute, MaxBody: maxBatchBody,
 		Summary: "Publish messages in the format of the export, and wait for the confirms of RabbitMQ",
 		Text: "One document per line. A message goes to its own exchange with its own routing key, properties and headers, without a user id of another login. " +
 			"Nothing is published unless all documents can be read; the first message that is not confirmed ends the request, and published says how many are.",
-	}, a.publishMessages)
-}
+	})
+)
 
-type publishInput struct {
+// PublishInput is the input of PublishMessage.
+type PublishInput struct {
 	operation.IdempotencyKey
 	Body Publication
 }
@@ -73,7 +75,8 @@ type Properties struct {
 	Timestamp time.Time `json:"timestamp,omitzero" doc:"Sent in whole seconds"`
 }
 
-type publishOutput struct{ Body Published }
+// PublishOutput is the output of PublishMessage.
+type PublishOutput struct{ Body Published }
 
 // Published is a message that RabbitMQ has confirmed.
 type Published struct {
@@ -81,23 +84,23 @@ type Published struct {
 	Fingerprint string `json:"fingerprint" doc:"Finds the message, if its exchange is tapped"`
 }
 
-func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOutput, error) {
+func (o operations) publishMessage(ctx context.Context, in *PublishInput) (*PublishOutput, error) {
 	access.Describe(ctx, access.Action{Name: "publish", Object: in.Body.Exchange + " " + in.Body.RoutingKey})
 	caller := access.FromContext(ctx)
 	envelope, err := in.Body.envelope()
 	if err == nil {
-		err = a.addOriginal(ctx, in.Body, &envelope)
+		err = o.addOriginal(ctx, in.Body, &envelope)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := a.checkPublication(caller, envelope); err != nil {
+	if err := o.checkPublication(caller, envelope); err != nil {
 		return nil, err
 	}
 	if envelope.Properties.MessageID == "" && in.Key != "" {
 		envelope.Properties.MessageID = idempotency.Digest(string(caller.Method), caller.Name, in.Key)[:32]
 	}
-	publisher, err := a.System.Publisher(ctx)
+	publisher, err := o.System.Publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,40 +109,42 @@ func (a *API) publishMessage(ctx context.Context, in *publishInput) (*publishOut
 	if err != nil {
 		return nil, publishProblem(err)
 	}
-	return &publishOutput{Published{envelope.Properties.MessageID, a.System.Settings().Fingerprint.Of(envelope)}}, nil
+	return &PublishOutput{Published{envelope.Properties.MessageID, o.System.Settings().Fingerprint.Of(envelope)}}, nil
 }
 
 const maxBatchBody = 32 << 20
 
-type batchInput struct {
+// BatchInput is the input of PublishMessages.
+type BatchInput struct {
 	operation.IdempotencyKey
 	RawBody []byte `contentType:"application/x-ndjson"`
 }
 
-type batchOutput struct{ Body Batch }
+// BatchOutput is the output of PublishMessages.
+type BatchOutput struct{ Body Batch }
 
 // Batch has the messages of a request that RabbitMQ has confirmed.
 type Batch struct {
 	Published int `json:"published"`
 }
 
-func (a *API) publishMessages(ctx context.Context, in *batchInput) (*batchOutput, error) {
+func (o operations) publishMessages(ctx context.Context, in *BatchInput) (*BatchOutput, error) {
 	access.Describe(ctx, access.Action{Name: "publish"})
 	var messages []rabbit.Message
 	for e, err := range transfer.Envelopes(bytes.NewReader(in.RawBody)) {
 		if err != nil {
 			return nil, problem.BadRequest(err.Error(), "")
 		}
-		if err := a.checkPublication(access.FromContext(ctx), e); err != nil {
+		if err := o.checkPublication(access.FromContext(ctx), e); err != nil {
 			return nil, err
 		}
-		messages = append(messages, transfer.ForLogin(e, a.System.Login()))
+		messages = append(messages, transfer.ForLogin(e, o.System.Login()))
 	}
 	if len(messages) == 0 {
 		return nil, problem.BadRequest("expected documents, one per line", "")
 	}
 	access.Describe(ctx, access.Action{Object: fmt.Sprintf("%s, the first to %s %s", wording.Plural(len(messages), "message"), messages[0].Exchange, messages[0].RoutingKey)})
-	publisher, err := a.System.Publisher(ctx)
+	publisher, err := o.System.Publisher(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +154,7 @@ func (a *API) publishMessages(ctx context.Context, in *batchInput) (*batchOutput
 		p.Published = published
 		return nil, p
 	}
-	return &batchOutput{Batch{published}}, nil
+	return &BatchOutput{Batch{published}}, nil
 }
 
 func all(messages []rabbit.Message) iter.Seq2[rabbit.Message, error] {
@@ -185,7 +190,7 @@ func (p Publication) envelope() (schemas.Envelope, error) {
 }
 
 // addOriginal adds to a copy the link to its original, and its body.
-func (a *API) addOriginal(ctx context.Context, p Publication, e *schemas.Envelope) error {
+func (o operations) addOriginal(ctx context.Context, p Publication, e *schemas.Envelope) error {
 	switch {
 	case p.Original == "" && p.OriginalBody:
 		return problem.BadRequest("original_body is for copies", "Give the id of the original.")
@@ -198,7 +203,7 @@ func (a *API) addOriginal(ctx context.Context, p Publication, e *schemas.Envelop
 			return err
 		}
 	}
-	original, err := a.wholeMessage(ctx, p.Original)
+	original, err := o.wholeMessage(ctx, p.Original)
 	if err == nil && p.OriginalBody {
 		e.Body, err = bodyOf(original)
 	}
@@ -211,20 +216,20 @@ func (a *API) addOriginal(ctx context.Context, p Publication, e *schemas.Envelop
 
 // checkPublication refuses exchanges and queues that are Watership's own, since its
 // consumers would read the message as an event, and those that the caller may not use.
-func (a *API) checkPublication(caller access.Identity, e schemas.Envelope) error {
-	topology := a.System.Topology()
+func (o operations) checkPublication(caller access.Identity, e schemas.Envelope) error {
+	topology := o.System.Topology()
 	if topology.Owns(e.Exchange) || e.Exchange == "" && topology.Owns(e.RoutingKey) {
 		return problem.Forbidden("the exchange or queue is one of Watership's own", "Choose one of your system.")
 	}
 	for name := range e.Headers {
-		if isCopyHeader(name) && (caller.Limited() || e.Exchange == "") {
+		if IsCopyHeader(name) && (caller.Limited() || e.Exchange == "") {
 			return problem.Forbidden("the headers CC and BCC reach other queues", "Publish a message for each of them.")
 		}
 		if strings.HasPrefix(name, "watership-") {
 			return problem.BadRequest("headers that begin with watership- are Watership's own", "Choose another name.")
 		}
 	}
-	return a.checkRoute(caller, e.Exchange, e.RoutingKey)
+	return CheckRoute(caller, e.Exchange, e.RoutingKey)
 }
 
 func publishProblem(err error) error {

@@ -11,11 +11,18 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Document is an event in the form that the store keeps, the export has and queries
 // name fields of.
 type Document json.RawMessage
+
+// Of returns the document of an event, with the labels of a format. An event that was read without
+// its body has none.
+func Of(format schemas.DocumentFormat, e schemas.Event) Document {
+	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
+}
 
 // MarshalJSON implements json.Marshaler.
 func (d Document) MarshalJSON() ([]byte, error) { return d, nil }

@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"context"
@@ -7,22 +7,21 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-func (a *API) registerExplain() {
-	register(a, operation.Operation{
-		Method: http.MethodGet, Path: "/explain", ID: "explainFailure", Tag: "messages", Role: access.Viewer,
-		Summary: "Explain the retries of a message or of an error",
-		Text:    "The class of the error, the rule that chooses it, the delay, and the attempts that would follow by the policies of the server.",
-	}, a.explain)
-}
+// ExplainFailure declares the operation.
+var ExplainFailure = operation.Declare[ExplainInput, ExplainOutput](operation.Operation{
+	Method: http.MethodGet, Path: "/explain", ID: "explainFailure", Tag: "messages", Role: access.Viewer,
+	Summary: "Explain the retries of a message or of an error",
+	Text:    "The class of the error, the rule that chooses it, the delay, and the attempts that would follow by the policies of the server.",
+})
 
-type explainInput struct {
+// ExplainInput is the input of ExplainFailure.
+type ExplainInput struct {
 	ID      string   `query:"id" maxLength:"1024" doc:"Message id, fingerprint, event id, or the id that a message got at its first failure; none: the error counts"`
 	Queue   string   `query:"queue" maxLength:"255" doc:"Queue of the failure; with an id, none is the queue that failed last"`
 	Type    string   `query:"error_type" maxLength:"1000" doc:"Type of an error"`
@@ -32,19 +31,17 @@ type explainInput struct {
 	Headers []string `query:"header,explode" maxItems:"100" doc:"Headers of the message, as NAME=VALUE"`
 }
 
-type explainOutput struct{ Body Explanations }
+// ExplainOutput is the output of ExplainFailure.
+type ExplainOutput struct{ Body Explanations }
 
 // Explanations explain the messages with an id, or an error.
 type Explanations struct {
 	Explanations []Explanation `json:"explanations" nullable:"false"`
 }
 
-// Explanation says what becomes of a failed message.
-type Explanation messages.Explanation
-
-func (a *API) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
-	request := messages.Request{
-		ID: in.ID, Queue: in.Queue, Error: messages.Error{Type: in.Type, Text: in.Text}, Class: in.Class, Attempt: in.Attempt, Headers: in.Headers,
+func (o operations) explain(ctx context.Context, in *ExplainInput) (*ExplainOutput, error) {
+	request := Request{
+		ID: in.ID, Queue: in.Queue, Error: Error{Type: in.Type, Text: in.Text}, Class: in.Class, Attempt: in.Attempt, Headers: in.Headers,
 	}
 	if err := request.Check(); err != nil {
 		return nil, problem.BadRequest(err.Error(), "")
@@ -52,21 +49,21 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*explainOutput, er
 	if caller := access.FromContext(ctx); in.Queue != "" && !caller.MayQueue(in.Queue) {
 		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
 	}
-	list, err := messages.Of(a.handlers()).Explain(ctx, request, a.livesOf, time.Now())
-	var none *messages.NoFailureError
+	list, err := Of(o.handlers()).Explain(ctx, request, o.livesOf, time.Now())
+	var none *NoFailureError
 	if errors.As(err, &none) {
 		return nil, problem.NotFound(err.Error())
 	}
-	out := &explainOutput{Explanations{[]Explanation{}}}
+	out := &ExplainOutput{Explanations{[]Explanation{}}}
 	for _, explanation := range list {
-		out.Body.Explanations = append(out.Body.Explanations, Explanation(explanation))
+		out.Body.Explanations = append(out.Body.Explanations, explanation)
 	}
 	return out, err
 }
 
 // livesOf finds the messages with an id that the caller may see.
-func (a *API) livesOf(ctx context.Context, id string) ([]messages.Life, error) {
-	store, err := eventfilter.Visible(ctx, a.System)
+func (o operations) livesOf(ctx context.Context, id string) ([]Life, error) {
+	store, err := eventfilter.Visible(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +71,13 @@ func (a *API) livesOf(ctx context.Context, id string) ([]messages.Life, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lives []messages.Life
+	var lives []Life
 	for _, life := range found.List {
 		whole, err := life.Whole(ctx, store)
 		if err != nil {
 			return nil, err
 		}
-		lives = append(lives, messages.Life{Event: whole, Events: life.Events})
+		lives = append(lives, Life{Event: whole, Events: life.Events})
 	}
 	return lives, nil
 }

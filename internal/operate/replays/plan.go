@@ -1,19 +1,19 @@
-package httpapi
+package replays
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operate/failures"
-	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -21,18 +21,18 @@ import (
 
 // Replay selects messages to send again, and their destination.
 type Replay struct {
-	Filter
+	eventfilter.Filter
 	DSL   map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL, with absolute times"`
 	IDs   []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
 	Group string         `json:"group,omitempty" maxLength:"10000" doc:"Only failures of this error group"`
 
-	Target  replays.Target  `json:"target"`
-	Changes replays.Changes `json:"changes,omitzero"`
+	Target  Target  `json:"target"`
+	Changes Changes `json:"changes,omitzero"`
 
 	Transform string `json:"transform,omitempty" maxLength:"65536" doc:"Program in the language of jq that changes each message, after changes: its input and its output have body, headers, properties, exchange and routing_key, and null leaves the message out. It needs the permission to read bodies."`
 
 	Rate float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Maximum messages per second; 0: no limit"`
-	replays.Schedule
+	Schedule
 
 	Again           bool   `json:"again,omitempty" doc:"Also send messages that were replayed or resolved before"`
 	UncheckedRoutes bool   `json:"unchecked_routes,omitempty" doc:"Send even if it cannot be checked that the messages reach a queue"`
@@ -45,27 +45,27 @@ type Replay struct {
 
 // Plan describes a replay before it sends anything.
 type Plan struct {
-	Total          int               `json:"total" doc:"Messages to send"`
-	Problem        string            `json:"problem,omitempty" doc:"Why the replay would be refused"`
-	Warnings       []string          `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
-	First          *time.Time        `json:"first,omitempty" doc:"Time of the first event"`
-	Last           *time.Time        `json:"last,omitempty" doc:"Time of the last event"`
-	Routes         []PlanRoute       `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
-	LeftOut        map[string]int    `json:"left_out" doc:"Events that are left out, by reason"`
-	Quarantined    int               `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
-	Bodiless       int               `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
-	Untransformed  int               `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
-	Examples       []PlanExample     `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
-	Replies        int               `json:"replies" doc:"Requests whose clients would get another reply"`
-	RepliesDropped int               `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
-	Sample         []Document        `json:"sample" nullable:"false" doc:"The first few events"`
-	Unknown        []string          `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
-	Parked         []failures.Parked `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
-	LogEvents      int               `json:"log_events" doc:"Events that the store does not have yet"`
-	LogConsumers   int               `json:"log_consumers" doc:"Processes that store them"`
-	Rivals         []Rival           `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
-	Unreadable     int               `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
-	UpTo           int64             `json:"up_to" doc:"Highest sequence of the events that were read"`
+	Total          int                  `json:"total" doc:"Messages to send"`
+	Problem        string               `json:"problem,omitempty" doc:"Why the replay would be refused"`
+	Warnings       []string             `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
+	First          *time.Time           `json:"first,omitempty" doc:"Time of the first event"`
+	Last           *time.Time           `json:"last,omitempty" doc:"Time of the last event"`
+	Routes         []PlanRoute          `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
+	LeftOut        map[string]int       `json:"left_out" doc:"Events that are left out, by reason"`
+	Quarantined    int                  `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
+	Bodiless       int                  `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
+	Untransformed  int                  `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
+	Examples       []PlanExample        `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
+	Replies        int                  `json:"replies" doc:"Requests whose clients would get another reply"`
+	RepliesDropped int                  `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
+	Sample         []eventjson.Document `json:"sample" nullable:"false" doc:"The first few events"`
+	Unknown        []string             `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Parked         []failures.Parked    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+	LogEvents      int                  `json:"log_events" doc:"Events that the store does not have yet"`
+	LogConsumers   int                  `json:"log_consumers" doc:"Processes that store them"`
+	Rivals         []Rival              `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
+	Unreadable     int                  `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
+	UpTo           int64                `json:"up_to" doc:"Highest sequence of the events that were read"`
 }
 
 // PlanExample is a message before and after the program of transform.
@@ -98,22 +98,24 @@ type PlanRoute struct {
 
 const maxPlanRoutes = 1000
 
-type planInput struct{ Body Replay }
+// PlanInput is the input of PlanReplay.
+type PlanInput struct{ Body Replay }
 
-type planOutput struct{ Body Plan }
+// PlanOutput is the output of PlanReplay.
+type PlanOutput struct{ Body Plan }
 
-func (a *API) planReplay(ctx context.Context, in *planInput) (*planOutput, error) {
-	plan, err := a.plan(ctx, in.Body)
+func (o operations) planReplay(ctx context.Context, in *PlanInput) (*PlanOutput, error) {
+	plan, err := o.plan(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
-	out, err := a.describePlan(ctx, in.Body, plan)
-	return &planOutput{out}, err
+	out, err := o.describePlan(ctx, in.Body, plan)
+	return &PlanOutput{out}, err
 }
 
 // plan plans a replay, within the limits of the caller.
-func (a *API) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
-	job, err := a.replayJob(ctx, r)
+func (o operations) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
+	job, err := o.replayJob(ctx, r)
 	if err != nil {
 		return replayer.Plan{}, err
 	}
@@ -122,23 +124,23 @@ func (a *API) plan(ctx context.Context, r Replay) (replayer.Plan, error) {
 			return replayer.Plan{}, err
 		}
 	}
-	replays, err := replays.Planner(ctx, a.System, r.UncheckedRoutes)
+	planner, err := Planner(ctx, o.System, r.UncheckedRoutes)
 	if err != nil {
 		return replayer.Plan{}, err
 	}
-	return replays.Plan(ctx, job)
+	return planner.Plan(ctx, job)
 }
 
-func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
+func (o operations) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 	caller := access.FromContext(ctx)
-	if err := a.checkReplay(caller, r); err != nil {
+	if err := o.checkReplay(caller, r); err != nil {
 		return replayer.Job{}, err
 	}
 	zone, err := r.Location()
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	request := replays.Request{
+	request := Request{
 		Query: r.Text(), IDs: eventfilter.SortedIDs(r.IDs), Group: r.Group, Period: r.Period(zone),
 		Restrict: func(query kql.Node) (kql.Node, error) {
 			node, err := caller.Restrict(query)
@@ -167,13 +169,13 @@ func (a *API) replayJob(ctx context.Context, r Replay) (replayer.Job, error) {
 		}
 		request.DSL = json.RawMessage(raw.JSON)
 	}
-	return replays.Prepare(a.System.Language, request)
+	return Prepare(o.System.Language, request)
 }
 
 // checkReplay refuses requests that cannot be meant, and targets that the caller may not
 // use.
-func (a *API) checkReplay(caller access.Identity, r Replay) error {
-	topology := a.System.Topology()
+func (o operations) checkReplay(caller access.Identity, r Replay) error {
+	topology := o.System.Topology()
 	switch t := r.Target; {
 	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
 		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
@@ -184,19 +186,19 @@ func (a *API) checkReplay(caller access.Identity, r Replay) error {
 	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
 		return problem.BadRequest(cmp.Or(t.Queue, t.Exchange)+" is one of Watership's own", "Choose a queue or an exchange of your system.")
 	case t.Queue != "" && !caller.MayQueue(t.Queue):
-		return notAllowed(caller, "queue", t.Queue)
+		return messages.NotAllowed(caller, "queue", t.Queue)
 	case t.Kind == string(replayer.ToExchange):
 		key := ""
 		if t.Key != nil {
 			key = *t.Key
 		}
-		if err := a.checkRoute(caller, t.Exchange, key); err != nil {
+		if err := messages.CheckRoute(caller, t.Exchange, key); err != nil {
 			return err
 		}
 	}
 	if caller.Limited() {
 		for _, header := range r.Changes.SetHeaders {
-			if name, _, _ := strings.Cut(header, "="); isCopyHeader(strings.Split(name, ":")[0]) {
+			if name, _, _ := strings.Cut(header, "="); messages.IsCopyHeader(strings.Split(name, ":")[0]) {
 				return problem.Forbidden("the headers CC and BCC reach other queues, and "+caller.Name+" is limited to some", "Replay to each queue.")
 			}
 		}
@@ -222,26 +224,6 @@ func checkTransform(caller access.Identity, r Replay) error {
 	return nil
 }
 
-func notAllowed(caller access.Identity, kind, name string) *problem.Problem {
-	return problem.Forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token with this "+kind+".")
-}
-
-func isCopyHeader(name string) bool {
-	return strings.EqualFold(name, "CC") || strings.EqualFold(name, "BCC")
-}
-
-// checkRoute refuses an exchange that the caller may not publish to. The default exchange
-// routes to the queue of the routing key.
-func (a *API) checkRoute(caller access.Identity, exchange, key string) error {
-	switch {
-	case !caller.MayExchange(exchange):
-		return notAllowed(caller, "exchange", fmt.Sprintf("%q", exchange))
-	case exchange == "" && caller.Limited() && !caller.MayQueue(key):
-		return notAllowed(caller, "queue", key)
-	}
-	return nil
-}
-
 // restrictOrigins limits a query to messages whose original exchange the caller may publish
 // to.
 func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
@@ -261,10 +243,10 @@ func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
 	return kql.And{query, either}, nil
 }
 
-func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
+func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
 	plan := Plan{
 		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
-		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []Document{},
+		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []eventjson.Document{},
 		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
 	}
 	p.Rivals = slices.Clone(p.Rivals)
@@ -275,11 +257,11 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 		}
 		plan.Rivals = append(plan.Rivals, Rival{r.Job.ID, r.Job.Operator, r.Running, r.Messages, r.Unrecorded})
 	}
-	plan.Warnings = replays.PlanWarnings(p)
+	plan.Warnings = PlanWarnings(p)
 	if p.Total > 0 {
 		plan.First, plan.Last = &p.First, &p.Last
 	}
-	if err := replays.CheckPlan(p, r.UncheckedRoutes, true); err != nil {
+	if err := CheckPlan(p, r.UncheckedRoutes, true); err != nil {
 		plan.Problem = problem.NamesOfAPI(err.Error())
 	}
 	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
@@ -294,12 +276,12 @@ func (a *API) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan
 		plan.Examples = append(plan.Examples, PlanExample(e))
 	}
 	for _, e := range p.Sample {
-		plan.Sample = append(plan.Sample, a.documentOf(e))
+		plan.Sample = append(plan.Sample, eventjson.Of(o.System.DocumentFormat(), e))
 	}
 	var err error
-	if plan.Unknown, err = eventfilter.Unknown(ctx, a.System, r.IDs); err != nil {
+	if plan.Unknown, err = eventfilter.Unknown(ctx, o.System, r.IDs); err != nil {
 		return plan, err
 	}
-	plan.Parked, err = failures.FindParked(ctx, a.System, p.FailedAt)
+	plan.Parked, err = failures.FindParked(ctx, o.System, p.FailedAt)
 	return plan, err
 }

@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/httpapi/eventjson"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
@@ -22,45 +23,48 @@ const (
 	maxFields    = 100
 )
 
-func (a *API) registerEvents() {
-	register(a, operation.Operation{
+// The operations of this file.
+var (
+	SearchEvents = operation.Declare[SearchInput, SearchOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/events", ID: "searchEvents", Tag: "events", Role: access.Viewer,
 		Summary: "Search events, newest first",
 		Text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
-	}, a.searchEvents)
-	register(a, operation.Operation{
+	})
+	GetEvent = operation.Declare[EventInput, EventOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/events/{id}", ID: "getEvent", Tag: "events", Role: access.Viewer,
 		Summary: "Get an event",
-	}, a.getEvent)
-}
+	})
+)
 
-type searchInput struct {
-	QueryFilter
+// SearchInput is the input of SearchEvents.
+type SearchInput struct {
+	eventfilter.QueryFilter
 	Fields   []string `query:"fields" maxItems:"100" doc:"Fields to return, by full or short names; none: all except the body"`
 	WithBody bool     `query:"body" doc:"Return bodies, too, if the caller may read them"`
 	Limit    int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of events"`
 	Cursor   string   `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
 }
 
-type searchOutput struct{ Body EventPage }
+// SearchOutput is the output of SearchEvents.
+type SearchOutput struct{ Body EventPage }
 
 // EventPage is a page of events.
 type EventPage struct {
-	Events []Document `json:"events" nullable:"false"`
-	Cursor string     `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+	Events []eventjson.Document `json:"events" nullable:"false"`
+	Cursor string               `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
 
 	Unreadable []string `json:"unreadable,omitempty" nullable:"false" doc:"Problems of documents that cannot be read"`
 }
 
-func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput, error) {
-	sel, err := in.Selection(ctx, a.System)
+func (o operations) searchEvents(ctx context.Context, in *SearchInput) (*SearchOutput, error) {
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	if sel.After, err = operation.ParseCursor[eventstore.Cursor](in.Cursor); err != nil {
 		return nil, err
 	}
-	fields, err := a.fieldNames(in.Fields)
+	fields, err := o.fieldNames(in.Fields)
 	if err != nil {
 		return nil, err
 	}
@@ -71,30 +75,25 @@ func (a *API) searchEvents(ctx context.Context, in *searchInput) (*searchOutput,
 		}
 	}
 	sel.Limit, sel.WithoutBody = in.Limit+1, !withBody // one more reports whether there is a next page
-	store, err := a.System.Store(ctx)
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	page, err := a.readPage(ctx, store, sel, fields)
+	page, err := o.readPage(ctx, store, sel, fields)
 	if err == nil && len(page.Events) == 0 && in.Cursor == "" {
 		err = store.Check(ctx) // may be the reason
 	}
-	return &searchOutput{page}, err
+	return &SearchOutput{page}, err
 }
 
-// Document is an event as the store keeps it.
-type Document = eventjson.Document
-
-// documentOf returns the document of an event, with the labels of the configuration. An
-// event that was read without its body has none.
-func (a *API) documentOf(e schemas.Event) Document {
-	format := a.System.DocumentFormat()
-	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
+// documentOf returns the document of an event.
+func (o operations) documentOf(e schemas.Event) eventjson.Document {
+	return eventjson.Of(o.System.DocumentFormat(), e)
 }
 
 // readPage reads the events of a selection but the last, up to maxPageBytes.
-func (a *API) readPage(ctx context.Context, store system.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
-	page := EventPage{Events: []Document{}}
+func (o operations) readPage(ctx context.Context, store system.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
+	page := EventPage{Events: []eventjson.Document{}}
 	size, last := 0, sel.After
 	for e, err := range store.Events(ctx, sel) {
 		var failed *eventstore.Error
@@ -108,7 +107,7 @@ func (a *API) readPage(ctx context.Context, store system.EventStore, sel eventst
 			page.Cursor = operation.FormatCursor(last)
 			return page, nil
 		}
-		document := a.documentOf(e)
+		document := o.documentOf(e)
 		if len(fields) > 0 {
 			if document, err = document.Only(fields); err != nil {
 				return page, err
@@ -122,10 +121,10 @@ func (a *API) readPage(ctx context.Context, store system.EventStore, sel eventst
 }
 
 // fieldNames returns the full names of fields.
-func (a *API) fieldNames(names []string) ([]string, error) {
+func (o operations) fieldNames(names []string) ([]string, error) {
 	full := make([]string, len(names))
 	for i, name := range names {
-		field, err := a.System.Field(strings.TrimSpace(name))
+		field, err := o.System.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
@@ -143,26 +142,28 @@ func namesBody(fields []string) bool {
 	return false
 }
 
-type eventInput struct {
+// EventInput is the input of GetEvent.
+type EventInput struct {
 	ID       string `path:"id" maxLength:"1024" doc:"Id of the event (event.id)"`
 	WithBody bool   `query:"body" doc:"Return the body, too, if the caller may read it"`
 }
 
-type eventOutput struct{ Body Document }
+// EventOutput is the output of GetEvent.
+type EventOutput struct{ Body eventjson.Document }
 
-func (a *API) getEvent(ctx context.Context, in *eventInput) (*eventOutput, error) {
+func (o operations) getEvent(ctx context.Context, in *EventInput) (*EventOutput, error) {
 	if in.WithBody {
 		if err := access.ReadBodies(ctx, in.ID); err != nil {
 			return nil, err
 		}
 	}
-	e, err := a.event(ctx, in.ID, in.WithBody)
-	return &eventOutput{a.documentOf(e)}, err
+	e, err := o.event(ctx, in.ID, in.WithBody)
+	return &EventOutput{o.documentOf(e)}, err
 }
 
 // event reads an event that the caller may see.
-func (a *API) event(ctx context.Context, id string, withBody bool) (schemas.Event, error) {
-	store, err := a.System.Store(ctx)
+func (o operations) event(ctx context.Context, id string, withBody bool) (schemas.Event, error) {
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return schemas.Event{}, err
 	}

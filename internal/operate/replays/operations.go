@@ -1,4 +1,4 @@
-package httpapi
+package replays
 
 import (
 	"context"
@@ -12,76 +12,98 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
-	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // planTimeout bounds a plan, which reads all events of the query.
 const planTimeout = 5 * time.Minute
 
-func (a *API) registerReplays() {
-	register(a, operation.Operation{
+// The operations of this file.
+var (
+	PlanReplay = operation.Declare[PlanInput, PlanOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/replays/plan", ID: "planReplay", Tag: "replays", Role: access.Operator, Timeout: planTimeout,
 		Summary: "Plan a replay: what it would send, and where", Text: "Nothing is sent or stored.",
-	}, a.planReplay)
-	register(a, operation.Operation{
+	})
+	StartReplay = operation.Declare[StartInput, JobOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/replays", ID: "startReplay", Tag: "replays", Role: access.Operator, Timeout: planTimeout, Status: http.StatusAccepted,
 		Summary: "Start a replay",
 		Text: "Plans the replay and starts its job, unless the plan has a problem. The job runs in the server; if that ends, the job is paused. " +
 			"A repeated request with the same Idempotency-Key gets the same job for 24 hours.",
-	}, a.startReplay)
-	register(a, operation.Operation{
+	})
+	ListReplays = operation.Declare[JobsInput, JobsOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/replays", ID: "listReplays", Tag: "replays", Role: access.Viewer,
 		Summary: "List the jobs of replays, newest first",
-	}, a.listReplays)
-	register(a, operation.Operation{
+	})
+	GetReplay = operation.Declare[JobInput, JobOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/replays/{id}", ID: "getReplay", Tag: "replays", Role: access.Viewer,
 		Summary: "Get the job of a replay",
-	}, a.getReplay)
-	register(a, operation.Operation{
+	})
+	GetOutcomes = operation.Declare[JobInput, OutcomesOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/replays/{id}/outcomes", ID: "getOutcomes", Tag: "replays", Role: access.Viewer,
 		Summary: "Get what became of the messages that a job has sent",
-	}, a.getOutcomes)
-	register(a, operation.Operation{
+	})
+	WatchReplay = operation.Declare[JobInput, huma.StreamResponse](operation.Operation{
 		Method: http.MethodGet, Path: "/replays/{id}/watch", ID: "watchReplay", Tag: "replays", Role: access.Viewer, Stream: true,
 		Summary:   "Watch a job until it stops",
 		Text:      "Server-sent events of the type job, each with the job as JSON, when it changes.",
 		Responses: sse.Responses(sse.ContentType, "Server-sent events"),
-	}, a.watchReplay)
-	register(a, operation.Operation{
+	})
+	CancelReplay = operation.Declare[CancelInput, JobOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/replays/{id}/cancel", ID: "cancelReplay", Tag: "replays", Role: access.Operator,
 		Summary: "Cancel a job", Text: "If it is running, it stops within seconds. Messages that were sent stay sent.",
-	}, a.cancelReplay)
-	register(a, operation.Operation{
+	})
+	ResumeReplay = operation.Declare[ResumeInput, JobOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/replays/{id}/resume", ID: "resumeReplay", Tag: "replays", Role: access.Operator, Status: http.StatusAccepted,
 		Summary: "Resume a job that stopped",
-	}, a.resumeReplay)
+	})
+)
+
+// operations are the functions of the operations.
+type operations struct {
+	System *system.System
+	runs   *Runner
 }
 
-type startInput struct {
+// Implement adds the operations on replays, which a Runner runs, to a set.
+func Implement(set *operation.Set, sys *system.System, runs *Runner) {
+	o := operations{sys, runs}
+	operation.Implement(set, PlanReplay, o.planReplay)
+	operation.Implement(set, StartReplay, o.startReplay)
+	operation.Implement(set, ListReplays, o.listReplays)
+	operation.Implement(set, GetReplay, o.getReplay)
+	operation.Implement(set, GetOutcomes, o.getOutcomes)
+	operation.Implement(set, WatchReplay, o.watchReplay)
+	operation.Implement(set, CancelReplay, o.cancelReplay)
+	operation.Implement(set, ResumeReplay, o.resumeReplay)
+}
+
+// StartInput is the input of StartReplay.
+type StartInput struct {
 	operation.IdempotencyKey
 	Body Replay
 }
 
-type jobOutput struct{ Body replays.Job }
+// JobOutput is the output of StartReplay.
+type JobOutput struct{ Body Job }
 
-func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, error) {
+func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput, error) {
 	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
-	key := replays.NewKey(ctx, in.Key, in.Body)
-	jobs, err := replays.Replayer(ctx, a.System)
+	key := NewKey(ctx, in.Key, in.Body)
+	jobs, err := Replayer(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	known, err := key.Find(ctx, jobs)
 	if err != nil || known.ID != "" {
-		return &jobOutput{replays.NewJob(known)}, errors.Join(err, a.startPlanned(ctx, known, in.Body.StopAfter))
+		return &JobOutput{NewJob(known)}, errors.Join(err, o.startPlanned(ctx, known, in.Body.StopAfter))
 	}
-	plan, err := a.plan(ctx, in.Body)
+	plan, err := o.plan(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +113,7 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 			Remedy: "Look at the plan, and send its total.",
 		}
 	}
-	if err := replays.CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
+	if err := CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
@@ -104,37 +126,39 @@ func (a *API) startReplay(ctx context.Context, in *startInput) (*jobOutput, erro
 		return nil, err
 	}
 	access.Describe(ctx, access.Action{Object: "job " + job.ID})
-	return &jobOutput{replays.NewJob(job)}, a.startPlanned(ctx, job, in.Body.StopAfter)
+	return &JobOutput{NewJob(job)}, o.startPlanned(ctx, job, in.Body.StopAfter)
 }
 
 // startPlanned starts a job that no process has started.
-func (a *API) startPlanned(ctx context.Context, job replayer.Job, stopAfter int) error {
+func (o operations) startPlanned(ctx context.Context, job replayer.Job, stopAfter int) error {
 	if job.State != replayer.Planned {
 		return nil
 	}
-	return a.runs.Start(ctx, job, stopAfter)
+	return o.runs.Start(ctx, job, stopAfter)
 }
 
-type jobsInput struct {
+// JobsInput is the input of ListReplays.
+type JobsInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"20" doc:"Maximum number of jobs"`
 	Cursor string `query:"cursor" maxLength:"100" doc:"Cursor of the page before"`
 }
 
-type jobsOutput struct{ Body JobPage }
+// JobsOutput is the output of ListReplays.
+type JobsOutput struct{ Body JobPage }
 
 // JobPage is a page of jobs.
 type JobPage struct {
-	Jobs       []replays.Job `json:"jobs" nullable:"false"`
-	Cursor     string        `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
-	Unreadable []string      `json:"unreadable,omitempty" nullable:"false" doc:"Problems of jobs that cannot be read"`
+	Jobs       []Job    `json:"jobs" nullable:"false"`
+	Cursor     string   `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
+	Unreadable []string `json:"unreadable,omitempty" nullable:"false" doc:"Problems of jobs that cannot be read"`
 }
 
-func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
-	jobs, err := replays.Replayer(ctx, a.System)
+func (o operations) listReplays(ctx context.Context, in *JobsInput) (*JobsOutput, error) {
+	jobs, err := Replayer(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
-	page := JobPage{Jobs: []replays.Job{}}
+	page := JobPage{Jobs: []Job{}}
 	for job, err := range jobs.Jobs(ctx) {
 		var failed *eventstore.Error
 		switch {
@@ -147,11 +171,11 @@ func (a *API) listReplays(ctx context.Context, in *jobsInput) (*jobsOutput, erro
 			continue
 		case len(page.Jobs) == in.Limit:
 			page.Cursor = page.Jobs[len(page.Jobs)-1].ID
-			return &jobsOutput{page}, nil
+			return &JobsOutput{page}, nil
 		}
-		page.Jobs = append(page.Jobs, replays.NewJob(job))
+		page.Jobs = append(page.Jobs, NewJob(job))
 	}
-	return &jobsOutput{page}, ctx.Err()
+	return &JobsOutput{page}, ctx.Err()
 }
 
 // maySee reports whether the caller may see a job. Queries and counts tell about queues, so
@@ -160,18 +184,19 @@ func maySee(ctx context.Context, job replayer.Job) bool {
 	return access.FromContext(ctx).Within(job.Query)
 }
 
-type jobInput struct {
+// JobInput is the input of GetReplay.
+type JobInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
 }
 
-func (a *API) getReplay(ctx context.Context, in *jobInput) (*jobOutput, error) {
-	_, job, err := a.job(ctx, in.ID)
-	return &jobOutput{replays.NewJob(job)}, err
+func (o operations) getReplay(ctx context.Context, in *JobInput) (*JobOutput, error) {
+	_, job, err := o.job(ctx, in.ID)
+	return &JobOutput{NewJob(job)}, err
 }
 
 // job reads a job that the caller may see.
-func (a *API) job(ctx context.Context, id string) (*replayer.Replayer, replayer.Job, error) {
-	jobs, err := replays.Replayer(ctx, a.System)
+func (o operations) job(ctx context.Context, id string) (*replayer.Replayer, replayer.Job, error) {
+	jobs, err := Replayer(ctx, o.System)
 	if err != nil {
 		return nil, replayer.Job{}, err
 	}
@@ -182,7 +207,8 @@ func (a *API) job(ctx context.Context, id string) (*replayer.Replayer, replayer.
 	return jobs, job, err
 }
 
-type outcomesOutput struct{ Body Outcomes }
+// OutcomesOutput is the output of GetOutcomes.
+type OutcomesOutput struct{ Body Outcomes }
 
 // Outcomes are what became of the messages that a job has sent.
 type Outcomes struct {
@@ -195,31 +221,31 @@ type Outcomes struct {
 	PendingIDs  []string `json:"pending_ids" nullable:"false" doc:"Events whose replays are pending (watership.replay.of), a few of them"`
 }
 
-func (a *API) getOutcomes(ctx context.Context, in *jobInput) (*outcomesOutput, error) {
-	jobs, job, err := a.job(ctx, in.ID)
+func (o operations) getOutcomes(ctx context.Context, in *JobInput) (*OutcomesOutput, error) {
+	jobs, job, err := o.job(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	o, err := jobs.Outcomes(ctx, job)
+	found, err := jobs.Outcomes(ctx, job)
 	caller := access.FromContext(ctx)
-	silent := slices.DeleteFunc(o.NotReported, func(queue string) bool { return !caller.MayQueue(queue) })
-	return &outcomesOutput{Outcomes{
-		job.Sent, o.Handled, o.Failed, max(0, job.Sent-o.Handled-o.Failed), append([]string{}, o.Problems...), append([]string{}, silent...), append([]string{}, o.Pending...),
+	silent := slices.DeleteFunc(found.NotReported, func(queue string) bool { return !caller.MayQueue(queue) })
+	return &OutcomesOutput{Outcomes{
+		job.Sent, found.Handled, found.Failed, max(0, job.Sent-found.Handled-found.Failed), append([]string{}, found.Problems...), append([]string{}, silent...), append([]string{}, found.Pending...),
 	}}, err
 }
 
 const watchInterval = time.Second
 
-func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamResponse, error) {
-	jobs, job, err := a.job(ctx, in.ID)
+func (o operations) watchReplay(ctx context.Context, in *JobInput) (*huma.StreamResponse, error) {
+	jobs, job, err := o.job(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
+	return sse.RespondEvents(sse.WriteTimeout, func(ctx context.Context, to *sse.Writer) error {
 		for shown := (time.Time{}); ; {
 			if !job.Updated.Equal(shown) {
 				shown = job.Updated
-				if err := to.Send("job", "", replays.NewJob(job)); err != nil {
+				if err := to.Send("job", "", NewJob(job)); err != nil {
 					return err
 				}
 			} else if err := to.KeepAlive(); err != nil {
@@ -238,25 +264,26 @@ func (a *API) watchReplay(ctx context.Context, in *jobInput) (*huma.StreamRespon
 	}), nil
 }
 
-type cancelInput struct {
+// CancelInput is the input of CancelReplay.
+type CancelInput struct {
 	ID   string `path:"id" maxLength:"100" doc:"Id of the job"`
 	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 	}
 }
 
-func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, error) {
+func (o operations) cancelReplay(ctx context.Context, in *CancelInput) (*JobOutput, error) {
 	reason := ""
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
 	access.Describe(ctx, access.Action{Name: "cancel", Object: "job " + in.ID, Reason: reason})
-	jobs, job, err := a.job(ctx, in.ID)
+	jobs, job, err := o.job(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if job.State == replayer.Cancelled {
-		return &jobOutput{replays.NewJob(job)}, nil
+		return &JobOutput{NewJob(job)}, nil
 	}
 	why := "by " + access.FromContext(ctx).Name
 	if reason != "" {
@@ -266,10 +293,11 @@ func (a *API) cancelReplay(ctx context.Context, in *cancelInput) (*jobOutput, er
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
 	}
 	job, err = jobs.Cancel(ctx, in.ID, why)
-	return &jobOutput{replays.NewJob(job)}, err
+	return &JobOutput{NewJob(job)}, err
 }
 
-type resumeInput struct {
+// ResumeInput is the input of ResumeReplay.
+type ResumeInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
 	operation.IdempotencyKey
 	Body *struct {
@@ -277,24 +305,24 @@ type resumeInput struct {
 	}
 }
 
-func (a *API) resumeReplay(ctx context.Context, in *resumeInput) (*jobOutput, error) {
+func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutput, error) {
 	access.Describe(ctx, access.Action{Name: "resume", Object: "job " + in.ID})
-	_, job, err := a.job(ctx, in.ID)
+	_, job, err := o.job(ctx, in.ID)
 	switch {
 	case err != nil:
 		return nil, err
 	case job.Finished():
-		return nil, &problem.Problem{Status: http.StatusConflict, Detail: replays.EndedText(job)}
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: EndedText(job)}
 	case job.Running(time.Now()):
 		return nil, &replayer.BusyError{ID: job.ID}
 	}
-	target := replays.NewJob(job).Target
-	if err := a.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {
+	target := NewJob(job).Target
+	if err := o.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {
 		return nil, err
 	}
 	stopAfter := 0
 	if in.Body != nil {
 		stopAfter = in.Body.StopAfter
 	}
-	return &jobOutput{replays.NewJob(job)}, a.runs.Start(ctx, job, stopAfter)
+	return &JobOutput{NewJob(job)}, o.runs.Start(ctx, job, stopAfter)
 }

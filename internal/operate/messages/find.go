@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"context"
@@ -13,38 +13,42 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
 
-func (a *API) registerMessages() {
-	register(a, operation.Operation{
+// The operations of this file.
+var (
+	GetMessages = operation.Declare[MessagesInput, MessagesOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/messages/{id}", ID: "getMessages", Tag: "messages", Role: access.Viewer,
 		Summary: "Get the messages with an id, and their histories",
-	}, a.getMessages)
-	register(a, operation.Operation{
+	})
+	GetBody = operation.Declare[BodyInput, BodyOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/messages/{id}/body", ID: "getBody", Tag: "messages", Role: access.Viewer,
 		Summary: "Download the body of a message", Text: "The exact bytes, for callers that may read bodies.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The body", Content: map[string]*huma.MediaType{octetStream: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
 		}},
-	}, a.getBody)
-	register(a, operation.Operation{
+	})
+	GetConversation = operation.Declare[ConversationInput, ConversationOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/messages/{id}/conversation", ID: "getConversation", Tag: "messages", Role: access.Viewer,
 		Summary: "Get the messages that belong together",
 		Text:    "Messages with the same correlation id, and messages that handlers published for one another.",
-	}, a.getConversation)
-}
+	})
+)
 
 const octetStream = "application/octet-stream"
 
-type messagesInput struct {
+// MessagesInput is the input of GetMessages.
+type MessagesInput struct {
 	ID       string `path:"id" maxLength:"1024" doc:"Message id, fingerprint, event id, or the id that a message got at its first failure"`
 	WithBody bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
 }
 
-type messagesOutput struct{ Body Messages }
+// MessagesOutput is the output of GetMessages.
+type MessagesOutput struct{ Body Messages }
 
 // Messages are the messages with an id.
 type Messages struct {
@@ -54,20 +58,20 @@ type Messages struct {
 
 // Message is a message with its history.
 type Message struct {
-	Event   Document   `json:"event" doc:"An event with the whole message, if there is one"`
-	History []Document `json:"history" nullable:"false" doc:"The newest events, in order, without headers and bodies"`
-	More    bool       `json:"more" doc:"There are older events"`
+	Event   eventjson.Document   `json:"event" doc:"An event with the whole message, if there is one"`
+	History []eventjson.Document `json:"history" nullable:"false" doc:"The newest events, in order, without headers and bodies"`
+	More    bool                 `json:"more" doc:"There are older events"`
 
 	Queues []history.AtQueue `json:"queues" nullable:"false" doc:"Where the message is now: its state at each queue that reported about it"`
 }
 
-func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutput, error) {
+func (o operations) getMessages(ctx context.Context, in *MessagesInput) (*MessagesOutput, error) {
 	if in.WithBody {
 		if err := access.ReadBodies(ctx, in.ID); err != nil {
 			return nil, err
 		}
 	}
-	store, err := eventfilter.Visible(ctx, a.System)
+	store, err := eventfilter.Visible(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +79,7 @@ func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutp
 	if err != nil {
 		return nil, err
 	}
-	out := &messagesOutput{Messages{Messages: []Message{}, More: found.More}}
+	out := &MessagesOutput{Messages{Messages: []Message{}, More: found.More}}
 	for _, life := range found.List {
 		whole, err := life.Whole(ctx, store)
 		if err != nil {
@@ -84,13 +88,13 @@ func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutp
 		if !in.WithBody {
 			whole.Envelope.Body = nil
 		}
-		queues, err := life.Queues(ctx, store, a.reporters)
+		queues, err := life.Queues(ctx, store, o.reporters)
 		if err != nil {
 			return nil, err
 		}
-		message := Message{Event: a.documentOf(whole), More: life.More, History: []Document{}, Queues: queues}
+		message := Message{Event: o.documentOf(whole), More: life.More, History: []eventjson.Document{}, Queues: queues}
 		for _, e := range life.Events {
-			message.History = append(message.History, a.documentOf(e))
+			message.History = append(message.History, o.documentOf(e))
 		}
 		out.Body.Messages = append(out.Body.Messages, message)
 	}
@@ -98,40 +102,42 @@ func (a *API) getMessages(ctx context.Context, in *messagesInput) (*messagesOutp
 }
 
 // reporters looks up which consumers report `handled` events.
-func (a *API) reporters(ctx context.Context) (map[string]bool, error) {
-	failures, err := failures.Unresolved(ctx, a.System)
+func (o operations) reporters(ctx context.Context) (map[string]bool, error) {
+	failures, err := failures.Unresolved(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	return failures.Reporters(ctx)
 }
 
-type bodyInput struct {
+// BodyInput is the input of GetBody.
+type BodyInput struct {
 	ID string `path:"id" maxLength:"1024" doc:"Id of one message; its fingerprint, if several have the same id"`
 }
 
-type bodyOutput struct {
+// BodyOutput is the output of GetBody.
+type BodyOutput struct {
 	ContentType string `header:"Content-Type" hidden:"true"`
 	Disposition string `header:"Content-Disposition"`
 	Body        []byte
 }
 
-func (a *API) getBody(ctx context.Context, in *bodyInput) (*bodyOutput, error) {
+func (o operations) getBody(ctx context.Context, in *BodyInput) (*BodyOutput, error) {
 	if err := access.ReadBodies(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	event, err := a.wholeMessage(ctx, in.ID)
+	event, err := o.wholeMessage(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	body, err := bodyOf(event)
-	return &bodyOutput{octetStream, `attachment; filename="body.bin"`, body}, err
+	return &BodyOutput{octetStream, `attachment; filename="body.bin"`, body}, err
 }
 
 // wholeMessage returns an event, with all fields, of the only message with an id that the
 // caller may see.
-func (a *API) wholeMessage(ctx context.Context, id string) (schemas.Event, error) {
-	store, err := eventfilter.Visible(ctx, a.System)
+func (o operations) wholeMessage(ctx context.Context, id string) (schemas.Event, error) {
+	store, err := eventfilter.Visible(ctx, o.System)
 	if err != nil {
 		return schemas.Event{}, err
 	}
@@ -155,7 +161,8 @@ func bodyOf(e schemas.Event) ([]byte, error) {
 	return e.Envelope.Body, nil
 }
 
-type conversationOutput struct{ Body Conversation }
+// ConversationOutput is the output of GetConversation.
+type ConversationOutput struct{ Body Conversation }
 
 // Conversation has messages that belong together.
 type Conversation struct {
@@ -178,12 +185,13 @@ type ConversationMessage struct {
 	Queues        []string         `json:"queues" nullable:"false" doc:"Queues that handled it or failed"`
 }
 
-type conversationInput struct {
+// ConversationInput is the input of GetConversation.
+type ConversationInput struct {
 	ID string `path:"id" maxLength:"1024" doc:"Id of a message or of one of its events"`
 }
 
-func (a *API) getConversation(ctx context.Context, in *conversationInput) (*conversationOutput, error) {
-	store, err := eventfilter.Visible(ctx, a.System)
+func (o operations) getConversation(ctx context.Context, in *ConversationInput) (*ConversationOutput, error) {
+	store, err := eventfilter.Visible(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +199,7 @@ func (a *API) getConversation(ctx context.Context, in *conversationInput) (*conv
 	if err != nil {
 		return nil, err
 	}
-	out := &conversationOutput{Conversation{Messages: make([]ConversationMessage, len(found.Messages)), More: found.More}}
+	out := &ConversationOutput{Conversation{Messages: make([]ConversationMessage, len(found.Messages)), More: found.More}}
 	for i, m := range found.Messages {
 		m.Queues = append([]string{}, m.Queues...)
 		out.Body.Messages[i] = ConversationMessage(m)

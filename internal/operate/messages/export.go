@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/schemas"
@@ -20,36 +21,36 @@ import (
 
 const ndjson = "application/x-ndjson"
 
-func (a *API) registerExport() {
-	register(a, operation.Operation{
-		Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true,
-		Summary: "Export events as NDJSON",
-		Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
-			"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
-		Responses: sse.Responses(ndjson, "One document per line"),
-	}, a.exportEvents)
-}
+// ExportEvents declares the operation.
+var ExportEvents = operation.Declare[ExportInput, huma.StreamResponse](operation.Operation{
+	Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true,
+	Summary: "Export events as NDJSON",
+	Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
+		"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
+	Responses: sse.Responses(ndjson, "One document per line"),
+})
 
-type exportInput struct {
-	QueryFilter
+// ExportInput is the input of ExportEvents.
+type ExportInput struct {
+	eventfilter.QueryFilter
 	Limit int `query:"limit" minimum:"0" doc:"Maximum number of events; 0: no limit"`
 }
 
 // UnreadableTrailer is the trailer of an export with the number of documents that cannot be read.
 const UnreadableTrailer = "Watership-Unreadable"
 
-func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
+func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.StreamResponse, error) {
 	if in.Query == "" && in.DSL == "" {
 		return nil, problem.BadRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
 	}
-	sel, err := in.Selection(ctx, a.System)
+	sel, err := in.Selection(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
 	if err := access.ReadBodies(ctx, in.Query); err != nil {
 		return nil, err
 	}
-	store, err := a.System.Store(ctx)
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (a *API) exportEvents(ctx context.Context, in *exportInput) (*huma.StreamRe
 	if sel, err = transfer.ExportSelection(ctx, store, sel); err != nil {
 		return nil, err
 	}
-	return sse.Respond(ndjson, writeTimeout, func(ctx context.Context, to sse.Stream) error {
+	return sse.Respond(ndjson, sse.WriteTimeout, func(ctx context.Context, to sse.Stream) error {
 		if err := to.Flush(); err != nil { // a response with a length has no trailer
 			return err
 		}

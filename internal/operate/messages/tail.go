@@ -1,4 +1,4 @@
-package httpapi
+package messages
 
 import (
 	"cmp"
@@ -11,30 +11,31 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/schemas"
 )
 
-func (a *API) registerTail() {
-	register(a, operation.Operation{
-		Method: http.MethodGet, Path: "/events/tail", ID: "tailEvents", Tag: "events", Role: access.Viewer, Stream: true,
-		Summary: "Follow new events",
-		Text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
-			"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",
-		Responses: sse.Responses(sse.ContentType, "Server-sent events"),
-	}, a.tailEvents)
-}
+// TailEvents declares the operation.
+var TailEvents = operation.Declare[TailInput, huma.StreamResponse](operation.Operation{
+	Method: http.MethodGet, Path: "/events/tail", ID: "tailEvents", Tag: "events", Role: access.Viewer, Stream: true,
+	Summary: "Follow new events",
+	Text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
+		"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",
+	Responses: sse.Responses(sse.ContentType, "Server-sent events"),
+})
 
-type tailInput struct {
+// TailInput is the input of TailEvents.
+type TailInput struct {
 	Query       string `query:"query" maxLength:"4000" doc:"Query in Kibana's language (KQL); none: all events"`
 	WithBody    bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
 	Last        int    `query:"last" minimum:"0" maximum:"1000" doc:"Start with this many earlier events"`
 	LastEventID string `header:"Last-Event-ID" maxLength:"2000" doc:"Id of the last event that the client has received"`
 }
 
-func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamResponse, error) {
-	node, err := Filter{Query: in.Query}.Node(ctx, a.System, "")
+func (o operations) tailEvents(ctx context.Context, in *TailInput) (*huma.StreamResponse, error) {
+	node, err := eventfilter.Filter{Query: in.Query}.Node(ctx, o.System, "")
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 	if err != nil {
 		return nil, err
 	}
-	store, err := a.System.Store(ctx)
+	store, err := o.System.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,24 +60,24 @@ func (a *API) tailEvents(ctx context.Context, in *tailInput) (*huma.StreamRespon
 	if err != nil {
 		return nil, err
 	}
-	return sse.RespondEvents(writeTimeout, func(ctx context.Context, to *sse.Writer) error {
+	return sse.RespondEvents(sse.WriteTimeout, func(ctx context.Context, to *sse.Writer) error {
 		if err := to.ID(operation.FormatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
 			return err
 		}
-		return history.Follow(ctx, store, sel, in.Last, tail{a, to})
+		return history.Follow(ctx, store, sel, in.Last, tail{o, to})
 	}), nil
 }
 
 // tail writes the events of history.Follow.
 type tail struct {
-	api *API
-	to  *sse.Writer
+	operations
+	to *sse.Writer
 }
 
 // Receive implements history.Receiver.
 func (t tail) Receive(e schemas.Event) error {
 	id := operation.FormatCursor(eventstore.Cursor{Sequence: e.Sequence, EventID: e.EventID})
-	return t.to.Event("event", id, t.api.documentOf(e))
+	return t.to.Event("event", id, t.documentOf(e))
 }
 
 // Flush implements history.Receiver.
