@@ -10,11 +10,9 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
-	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
@@ -35,9 +33,6 @@ type backend interface {
 	// and returns how many are confirmed.
 	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
 
-	Diagnose(ctx context.Context) ([]doctor.Finding, error)
-	Reload(ctx context.Context) (server.Reloaded, error)
-	Explain(ctx context.Context, r messages.Request) ([]messages.Explanation, error)
 	Queues(ctx context.Context) []string    // for completion, without Watership's
 	Exchanges(ctx context.Context) []string // likewise
 	Retention() time.Duration               // of published and handled events; 0: for ever
@@ -102,9 +97,4 @@ type replayJobs interface {
 
 	// Resume runs the rest of a job.
 	Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error)
-
-	Jobs(ctx context.Context) iter.Seq2[replayer.Job, error]
-	Job(ctx context.Context, id string) (replayer.Job, error)
-	Cancel(ctx context.Context, id, reason string) (replayer.Job, error)
-	Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error)
 }

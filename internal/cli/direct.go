@@ -16,17 +16,14 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
-	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
-	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/gctuning"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
@@ -217,46 +214,6 @@ func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(rep
 	return run(ctx, jobs, job, 0, progress)
 }
 
-// Jobs implements replays.
-func (d *direct) Jobs(ctx context.Context) iter.Seq2[replayer.Job, error] {
-	jobs, err := replays.Replayer(ctx, d.System)
-	if err != nil {
-		return func(yield func(replayer.Job, error) bool) { yield(replayer.Job{}, err) }
-	}
-	return jobs.Jobs(ctx)
-}
-
-// Job implements replays.
-func (d *direct) Job(ctx context.Context, id string) (replayer.Job, error) {
-	jobs, err := replays.Replayer(ctx, d.System)
-	if err != nil {
-		return replayer.Job{}, err
-	}
-	return jobs.Job(ctx, id)
-}
-
-// Cancel implements replays.
-func (d *direct) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
-	jobs, err := replays.Replayer(ctx, d.System)
-	if err != nil {
-		return replayer.Job{}, err
-	}
-	why := "by " + operator()
-	if reason != "" {
-		why += ": " + reason
-	}
-	return jobs.Cancel(ctx, id, why)
-}
-
-// Outcomes implements replays.
-func (d *direct) Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error) {
-	jobs, err := replays.Replayer(ctx, d.System)
-	if err != nil {
-		return replayer.Outcomes{}, err
-	}
-	return jobs.Outcomes(ctx, job)
-}
-
 // Publish implements backend.
 func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error) {
 	publisher, err := d.Publisher(ctx)
@@ -271,11 +228,6 @@ func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelop
 		}
 	}
 	return transfer.Publish(ctx, publisher, toSend, perSecond, progress)
-}
-
-// Diagnose implements backend.
-func (d *direct) Diagnose(ctx context.Context) ([]doctor.Finding, error) {
-	return server.Diagnose(ctx, d.System, routes.Handlers(d.System)), nil
 }
 
 // Retention implements backend.
@@ -319,9 +271,4 @@ func (d *direct) Queues(ctx context.Context) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// Reload implements backend.
-func (d *direct) Reload(context.Context) (server.Reloaded, error) {
-	return server.Reloaded{}, usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
 }

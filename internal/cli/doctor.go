@@ -30,11 +30,11 @@ disk space and shards.`,
 				if plan {
 					return reportSizing(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 				}
-				findings, err := sys.Diagnose(ctx)
+				diagnosis, err := doctor.RunDoctor.Call(ctx, sys, doctor.DoctorInput{})
 				if err != nil {
 					return err
 				}
-				return reportFindings(findings, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+				return reportFindings(diagnosis.Body.Findings, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
 			})
 		},
 	}

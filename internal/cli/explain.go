@@ -10,7 +10,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/messages"
-	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -41,10 +40,13 @@ uses no attempts, and jitter are left out.`,
 				return usagef("%w", err)
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				list, err := sys.Explain(ctx, request)
+				explained, err := messages.ExplainFailure.Call(ctx, sys, messages.ExplainInput{
+					ID: request.ID, Queue: request.Queue, Type: request.Error.Type, Text: request.Error.Text, Class: request.Class, Attempt: request.Attempt, Headers: request.Headers,
+				})
 				if err != nil {
 					return err
 				}
+				list := explained.Body.Explanations
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				return writeItems(to.Out, format, list, func() error { return to.explanations(list, request.ID) })
 			})
@@ -58,21 +60,6 @@ uses no attempts, and jitter are left out.`,
 	flags.StringArrayVar(&request.Headers, "header", nil, "header NAME=VALUE of the message that has the error")
 	format.addFlag(cmd, "text", "json", "ndjson")
 	return cmd
-}
-
-// Explain implements backend.
-func (d *direct) Explain(ctx context.Context, r messages.Request) ([]messages.Explanation, error) {
-	return messages.Of(routes.Handlers(d.System)).Explain(ctx, r, func(ctx context.Context, id string) ([]messages.Life, error) {
-		if err := d.OpenStore(ctx); err != nil {
-			return nil, err
-		}
-		found, _, err := d.Messages(ctx, id)
-		var lives []messages.Life
-		for _, m := range found {
-			lives = append(lives, messages.Life{Event: m.Event, Events: m.Events})
-		}
-		return lives, err
-	}, time.Now())
 }
 
 // explanations prints the explanations of the messages with an id. Several have their

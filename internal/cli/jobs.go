@@ -43,7 +43,7 @@ func newJobsList(from *settings) *cobra.Command {
 			}
 			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
-				return format.jobs(to, func() error { return sys.Check(ctx) }, limitJobs(sys.Jobs(ctx), limit))
+				return format.jobs(to, func() error { return sys.Check(ctx) }, limitJobs(listJobs(ctx, sys), limit))
 			})
 		},
 	}
@@ -59,8 +59,8 @@ func newJobsShow(from *settings) *cobra.Command {
 		Use:     "show JOB",
 		Short:   "Show a job and the messages that it could not send",
 		Example: "  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs show 01M7Z3ATW9WRXS3FNYKEP3SJ8P -o json",
-	}, func(ctx context.Context, t terminal.Streams, jobs replayJobs, id string) error {
-		job, err := jobs.Job(ctx, id)
+	}, func(ctx context.Context, t terminal.Streams, jobs backend, id string) error {
+		job, err := readJob(ctx, jobs, id)
 		if err != nil {
 			return err
 		}
@@ -84,15 +84,15 @@ Confirmed messages are not sent again, and messages that were handled or discard
 the plan are left out. After a crash, up to %d messages that were in flight may be sent
 twice.`, replayer.Window),
 		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
-	}, func(ctx context.Context, t terminal.Streams, jobs replayJobs, id string) error {
+	}, func(ctx context.Context, t terminal.Streams, jobs backend, id string) error {
 		return resume(ctx, t, jobs, id, yes)
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
 }
 
-func resume(ctx context.Context, t terminal.Streams, jobs replayJobs, id string, yes bool) error {
-	job, err := jobs.Job(ctx, id)
+func resume(ctx context.Context, t terminal.Streams, jobs backend, id string, yes bool) error {
+	job, err := readJob(ctx, jobs, id)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func newJobsCancel(from *settings) *cobra.Command {
 		Long: `Cancel a job. If it is running, it stops within seconds. Messages that were sent stay
 sent.`,
 		Example: "  watership jobs cancel 01M7Z3ATW9WRXS3FNYKEP3SJ8P --reason 'wrong queue'",
-	}, func(ctx context.Context, t terminal.Streams, jobs replayJobs, id string) error {
-		job, err := jobs.Cancel(ctx, id, reason)
+	}, func(ctx context.Context, t terminal.Streams, jobs backend, id string) error {
+		job, err := cancelJob(ctx, jobs, id, reason)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ sent.`,
 // newJobCommand makes a command for one job, which calls do. Completion offers the jobs
 // for which offered is true.
 func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.Command,
-	do func(context.Context, terminal.Streams, replayJobs, string) error,
+	do func(context.Context, terminal.Streams, backend, string) error,
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactArgs(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -188,11 +188,11 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 
 const maxJobCompletions = 50
 
-func jobCompletions(ctx context.Context, jobs replayJobs, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
+func jobCompletions(ctx context.Context, jobs backend, wanted func(replayer.Job) bool) ([]cobra.Completion, error) {
 	ctx, cancel := system.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
-	for job, err := range limitJobs(jobs.Jobs(ctx), maxJobCompletions) {
+	for job, err := range limitJobs(listJobs(ctx, jobs), maxJobCompletions) {
 		var store *eventstore.Error
 		if errors.As(err, &store) {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/server"
 )
@@ -52,10 +53,14 @@ Each process of a system reads its own configuration: reload each.`,
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				r, err := sys.Reload(ctx)
+				if _, isLocal := sys.(*direct); isLocal {
+					return usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
+				}
+				reloaded, err := httpapi.Reload.Call(ctx, sys, httpapi.ReloadInput{})
 				if err != nil {
 					return err
 				}
+				r := reloaded.Body
 				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 				if format.is("json") {
 					return terminal.WriteJSON(to.Out, r)

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/secret"
@@ -96,7 +97,13 @@ func (r remote) Adopt(ctx context.Context, request adoptions.Request, follow boo
 
 // Queues implements backend.
 func (r remote) Queues(ctx context.Context) []string {
-	names, _ := r.Client.Queues(ctx)
+	page, _ := routes.ListQueues.Call(ctx, r, routes.QueuesInput{Limit: 10_000})
+	var names []string
+	for _, queue := range page.Body.Queues {
+		if !queue.Own {
+			names = append(names, queue.Name)
+		}
+	}
 	return names
 }
 

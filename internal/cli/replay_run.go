@@ -14,7 +14,7 @@ import (
 )
 
 // execute runs the job of a plan, the canaries first. It returns the job up to them.
-func (r *replay) execute(ctx context.Context, jobs replayJobs, plan client.Plan) (replayer.Job, error) {
+func (r *replay) execute(ctx context.Context, jobs backend, plan client.Plan) (replayer.Job, error) {
 	stopAfter := 0
 	if r.canary > 0 && r.canary < plan.Total {
 		stopAfter = r.canary
@@ -37,7 +37,7 @@ func (r *replay) execute(ctx context.Context, jobs replayJobs, plan client.Plan)
 }
 
 // resumeJob runs the rest of a job, and reports how it ended.
-func resumeJob(ctx context.Context, t terminal.Streams, jobs replayJobs, job replayer.Job) error {
+func resumeJob(ctx context.Context, t terminal.Streams, jobs backend, job replayer.Job) error {
 	ran, err := runJob(t, job, func(progress func(replayer.Job)) (replayer.Job, error) { return jobs.Resume(ctx, job, progress) })
 	if ran.ID == "" { // it was not resumed
 		return err
@@ -48,7 +48,7 @@ func resumeJob(ctx context.Context, t terminal.Streams, jobs replayJobs, job rep
 // confirmCanary waits for the outcomes of the first messages of a job, and asks whether
 // to go on. With --yes there is no question: each of them must have been sent and
 // handled.
-func (r *replay) confirmCanary(ctx context.Context, jobs replayJobs, job replayer.Job) error {
+func (r *replay) confirmCanary(ctx context.Context, jobs backend, job replayer.Job) error {
 	outcomes, err := r.awaitOutcomes(ctx, jobs, job)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (r *replay) confirmCanary(ctx context.Context, jobs replayJobs, job replaye
 
 // reportCanaries waits for the outcomes of a job that has no more messages than canaries. It
 // returns an error if any failed again.
-func (r *replay) reportCanaries(ctx context.Context, jobs replayJobs, job replayer.Job) error {
+func (r *replay) reportCanaries(ctx context.Context, jobs backend, job replayer.Job) error {
 	if job.Sent == 0 {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (r *replay) reportCanaries(ctx context.Context, jobs replayJobs, job replay
 }
 
 // awaitOutcomes waits for the outcomes of the canaries of a job, and prints them.
-func (r *replay) awaitOutcomes(ctx context.Context, from replayJobs, job replayer.Job) (replayer.Outcomes, error) {
+func (r *replay) awaitOutcomes(ctx context.Context, from backend, job replayer.Job) (replays.Outcomes, error) {
 	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.canaryWait))
 	outcomes, err := replays.AwaitOutcomes(ctx, from, job, r.canaryWait)
 	if err == nil {
@@ -90,7 +90,7 @@ func (r *replay) awaitOutcomes(ctx context.Context, from replayJobs, job replaye
 	return outcomes, err
 }
 
-func (r *replay) printOutcomes(outcomes replayer.Outcomes, job replayer.Job) {
+func (r *replay) printOutcomes(outcomes replays.Outcomes, job replayer.Job) {
 	unsent := ""
 	if n := job.Processed() - job.Sent; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)

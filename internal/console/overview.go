@@ -10,8 +10,8 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/statuspage"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -102,7 +102,7 @@ func (c *Console) runningJobs(ctx context.Context) ([]replays.Job, error) {
 // findings asks for findings of doctor that are not older than some seconds.
 func (c *Console) findings(maxAge int) func(ctx context.Context) (statuspage.Diagnosis, error) {
 	return func(ctx context.Context) (statuspage.Diagnosis, error) {
-		var diagnosis httpapi.Diagnosis
+		var diagnosis doctor.Diagnosis
 		err := c.client.Get(ctx, "/doctor", url.Values{"max_age_seconds": {strconv.Itoa(maxAge)}}, &diagnosis)
 		return statuspage.NewDiagnosis(diagnosis), err
 	}

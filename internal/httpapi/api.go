@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -42,8 +43,6 @@ type API struct {
 	runs       *replays.Runner
 	adoptions  *adoptions.Runner
 	responses  *idempotency.Responses
-	diagnosing chan struct{} // has an element while doctor runs, or diagnosis is read
-	diagnosis  Diagnosis     // the latest
 	slots      slots
 }
 
@@ -53,17 +52,16 @@ func New(sys *system.System, s *server.Server) *API {
 	api := &API{
 		System: sys, server: s, mux: http.NewServeMux(),
 		runs: replays.NewRunner(sys), adoptions: adoptions.NewRunner(sys), responses: idempotency.New(replays.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *replays.ErrOtherRequest()) })),
-		diagnosing: make(chan struct{}, 1),
-		slots:      slots{byCaller: map[string]int{}},
+		slots: slots{byCaller: map[string]int{}},
 	}
 	api.huma = humago.NewWithPrefix(api.mux, Prefix, humaConfig())
 	api.operations = operation.NewSet(api.huma, Prefix)
-	api.registerReload()
-	api.registerDoctor()
+	operation.Implement(api.operations, Reload, api.reload)
 	implement(api.operations, sys, api.handlers)
 	adoptions.Implement(api.operations, api.adoptions)
 	replays.Implement(api.operations, sys, api.runs)
-	api.registerVersion()
+	operation.Implement(api.operations, GetStatus, api.status)
+	operation.Implement(api.operations, GetVersion, api.version)
 	api.document = api.describe()
 	return api
 }
@@ -85,6 +83,7 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)
 	messages.Implement(set, sys, handlers)
+	doctor.Implement(set, func(ctx context.Context) []doctor.Finding { return server.Diagnose(ctx, sys, handlers()) })
 }
 
 // handlers returns the handlers of the server.
@@ -125,9 +124,4 @@ func (a *API) describe() []byte {
 		panic(fmt.Sprintf("api: the OpenAPI document cannot be written: %v", err)) // a mistake of this package
 	}
 	return append(text, '\n')
-}
-
-// register adds an operation.
-func register[I, O any](a *API, op operation.Operation, do func(ctx context.Context, in *I) (*O, error)) {
-	operation.Register(a.operations, op, do)
 }

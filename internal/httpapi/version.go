@@ -13,35 +13,42 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-func (a *API) registerVersion() {
-	register(a, operation.Operation{
+// The operations on the server itself.
+var (
+	GetStatus = operation.Declare[struct{}, StatusOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/status", ID: "getStatus", Tag: "system", Role: access.Viewer,
 		Summary: "Get the state of the server, and the lag of the index",
-	}, func(ctx context.Context, _ *struct{}) (*statusOutput, error) {
-		if a.server == nil {
-			return nil, errNotServing
-		}
-		status, err := a.server.Status(ctx)
-		if access.FromContext(ctx).Limited() {
-			status.Reload = nil // it names the routes of all queues
-		}
-		return &statusOutput{status}, err
 	})
-	register(a, operation.Operation{
+	GetVersion = operation.Declare[struct{}, VersionOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/version", ID: "getVersion", Tag: "system", Role: access.Viewer,
 		Summary: "Get the version of the server, its settings, and the caller's permissions",
-	}, func(ctx context.Context, _ *struct{}) (*versionOutput, error) {
-		caller := access.FromContext(ctx)
-		return &versionOutput{Version{
-			system.Version(), schemas.DocumentVersion, newSettings(a.System.Settings()),
-			Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
-		}}, nil
 	})
+)
+
+func (a *API) status(ctx context.Context, _ *struct{}) (*StatusOutput, error) {
+	if a.server == nil {
+		return nil, errNotServing
+	}
+	status, err := a.server.Status(ctx)
+	if access.FromContext(ctx).Limited() {
+		status.Reload = nil // it names the routes of all queues
+	}
+	return &StatusOutput{status}, err
 }
 
-type statusOutput struct{ Body server.Status }
+func (a *API) version(ctx context.Context, _ *struct{}) (*VersionOutput, error) {
+	caller := access.FromContext(ctx)
+	return &VersionOutput{Version{
+		system.Version(), schemas.DocumentVersion, newSettings(a.System.Settings()),
+		Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
+	}}, nil
+}
 
-type versionOutput struct{ Body Version }
+// StatusOutput is the output of GetStatus.
+type StatusOutput struct{ Body server.Status }
+
+// VersionOutput is the output of GetVersion.
+type VersionOutput struct{ Body Version }
 
 // Version is the version of the server.
 type Version struct {

@@ -88,8 +88,3 @@ func setDefaults(input reflect.Value) {
 		}
 	}
 }
-
-// Register is Implement for an operation that only requests do.
-func Register[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
-	Implement(s, Declare[I, O](op), do)
-}

@@ -140,6 +140,11 @@ func (c *Client) Address() string { return strings.TrimSuffix(c.base.String(), h
 // Server returns the version and the settings of the server, and the caller's permissions.
 func (c *Client) Server() httpapi.Version { return c.server }
 
+// Retention returns the retention of published and handled events; 0: for ever.
+func (c *Client) Retention() time.Duration {
+	return time.Duration(c.server.Settings.RetentionSeconds) * time.Second
+}
+
 // version returns the server's version for people.
 func (c *Client) version() string {
 	if c.server.Version == "" {

@@ -15,10 +15,10 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -252,9 +252,15 @@ func TestNamesInPaths(t *testing.T) {
 		"a decision": func(ctx context.Context, name string) {
 			_, _ = failures.TriageFailureGroup.Call(ctx, c, failures.TriageInput{Group: name})
 		},
-		"a job":           func(ctx context.Context, name string) { _, _ = c.Job(ctx, name) },
-		"a cancelled job": func(ctx context.Context, name string) { _, _ = c.Cancel(ctx, name, "a reason") },
-		"outcomes":        func(ctx context.Context, name string) { _, _ = c.Outcomes(ctx, replayer.Job{ID: name}) },
+		"a job": func(ctx context.Context, name string) {
+			_, _ = replays.GetReplay.Call(ctx, c, replays.JobInput{ID: name})
+		},
+		"a cancelled job": func(ctx context.Context, name string) {
+			_, _ = replays.CancelReplay.Call(ctx, c, replays.CancelInput{ID: name})
+		},
+		"outcomes": func(ctx context.Context, name string) {
+			_, _ = replays.GetOutcomes.Call(ctx, c, replays.JobInput{ID: name})
+		},
 	} {
 		for _, wanted := range []string{".", "..", "...", "a/b", "a/../b", "a%2Fb", "?#", "a b", "ä"} {
 			name = ""

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -41,10 +39,11 @@ func (c *Client) PlanReplay(ctx context.Context, r replays.Request, uncheckedRou
 		return Plan{}, err
 	}
 	request.UncheckedRoutes = uncheckedRoutes
-	var planned replays.Plan
-	if err := c.post(ctx, planTimeout, "/replays/plan", "", request, &planned); err != nil {
+	answer, err := replays.PlanReplay.Call(ctx, c, replays.PlanInput{Body: request})
+	if err != nil {
 		return Plan{}, err
 	}
+	planned := answer.Body
 	request.UpTo, request.Expect = planned.UpTo, &planned.Total
 	plan := Plan{Plan: planOf(planned), Unknown: planned.Unknown, request: request}
 	plan.Job = r.Job
@@ -123,80 +122,15 @@ func planOf(p replays.Plan) replayer.Plan {
 	return plan
 }
 
-// job is a job as the API returns it.
-type job struct {
-	Running bool         `json:"running"`
-	Record  replayer.Job `json:"record"`
-}
-
-// Jobs yields the jobs that the caller may see, the newest first. An error that is no
-// *eventstore.Error concerns one job, and the sequence continues.
-func (c *Client) Jobs(ctx context.Context) iter.Seq2[replayer.Job, error] {
-	return func(yield func(replayer.Job, error) bool) {
-		query := url.Values{}
-		setInt(query, "limit", 100)
-		for {
-			var page struct {
-				Jobs       []job    `json:"jobs"`
-				Cursor     string   `json:"cursor"`
-				Unreadable []string `json:"unreadable"`
-			}
-			if err := c.get(ctx, readTimeout, "/replays", query, &page); err != nil {
-				yield(replayer.Job{}, err)
-				return
-			}
-			for _, why := range page.Unreadable {
-				if !yield(replayer.Job{}, errors.New(why)) {
-					return
-				}
-			}
-			for _, j := range page.Jobs {
-				if !yield(j.Record, nil) {
-					return
-				}
-			}
-			if page.Cursor == "" {
-				return
-			}
-			query.Set("cursor", page.Cursor)
-		}
-	}
-}
-
-// Job reads a job.
-func (c *Client) Job(ctx context.Context, id string) (replayer.Job, error) {
-	j, err := c.job(ctx, id)
-	return j.Record, err
-}
-
-func (c *Client) job(ctx context.Context, id string) (j job, err error) {
-	err = c.get(ctx, readTimeout, "/replays/"+operation.Segment(id), nil, &j)
-	return j, err
-}
-
-// Cancel cancels a job.
-func (c *Client) Cancel(ctx context.Context, id, reason string) (replayer.Job, error) {
-	var j job
-	err := c.post(ctx, readTimeout, "/replays/"+operation.Segment(id)+"/cancel", "", map[string]string{"reason": reason}, &j)
-	return j.Record, err
-}
-
-// Outcomes returns what became of the messages that a job has sent.
-func (c *Client) Outcomes(ctx context.Context, of replayer.Job) (replayer.Outcomes, error) {
-	var o replays.Outcomes
-	err := c.get(ctx, readTimeout, "/replays/"+operation.Segment(of.ID)+"/outcomes", nil, &o)
-	return replayer.Outcomes{Handled: o.Handled, Failed: o.Failed, Problems: o.Problems, NotReported: o.NotReported}, err
-}
-
 // Start starts the job of a plan and watches it until it stops, or has sent stopAfter
 // messages (0: all). It returns a job without an id if the server did not start it. After a lost connection it asks again: the server starts it once.
 func (c *Client) Start(ctx context.Context, plan Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	request, key := plan.request, newKey()
-	request.StopAfter = stopAfter
-	var started job
+	in := replays.StartInput{IdempotencyKey: operation.IdempotencyKey{Key: newKey()}, Body: plan.request}
+	in.Body.StopAfter = stopAfter
+	var started replays.JobOutput
 	var err error
 	for range 3 {
-		err = c.post(ctx, planTimeout, "/replays", key, request, &started)
+		started, err = replays.StartReplay.Call(ctx, c, in)
 		var lost *Error
 		if !errors.As(err, &lost) || lost.answered || !lost.away() || ctx.Err() != nil {
 			break
@@ -207,17 +141,18 @@ func (c *Client) Start(ctx context.Context, plan Plan, stopAfter int, progress f
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	return c.watch(ctx, started.Record, stopAfter, progress)
+	return c.watch(ctx, replayer.Job(started.Body.Record), stopAfter, progress)
 }
 
 // Resume sends the rest of a job, and watches it. Both are as in Start.
 func (c *Client) Resume(ctx context.Context, of replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	var resumed job
-	err := c.post(ctx, readTimeout, "/replays/"+operation.Segment(of.ID)+"/resume", newKey(), map[string]int{"stop_after": stopAfter}, &resumed)
+	in := replays.ResumeInput{ID: of.ID}
+	operation.Fill(&in.Body).StopAfter = stopAfter
+	resumed, err := replays.ResumeReplay.Call(ctx, c, in)
 	if err != nil {
 		return replayer.Job{}, err
 	}
-	return c.watch(ctx, resumed.Record, stopAfter, progress)
+	return c.watch(ctx, replayer.Job(resumed.Body.Record), stopAfter, progress)
 }
 
 // RunningError is returned when a client stops watching a job, which goes on in the
@@ -242,22 +177,22 @@ const (
 
 // watch reports a job until it stops. before is the job before the server began to run it.
 func (c *Client) watch(ctx context.Context, before replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	w := watcher{client: c, progress: progress, now: job{Record: before}, failed: before.Failed}
+	w := watcher{client: c, progress: progress, now: replays.Job{Record: replays.JobRecord(before)}, failed: before.Failed}
 	asked, answered := time.Now(), time.Now()
 	for {
 		err := w.follow(ctx)
 		var lost *Error
 		switch {
 		case ctx.Err() != nil:
-			return w.now.Record, &RunningError{before.ID, ctx.Err()}
+			return replayer.Job(w.now.Record), &RunningError{before.ID, ctx.Err()}
 		case err == nil:
 			answered = time.Now()
 		case !errors.As(err, &lost) || !lost.away() || time.Since(answered) > awayTimeout:
-			return w.now.Record, &RunningError{before.ID, err}
+			return replayer.Job(w.now.Record), &RunningError{before.ID, err}
 		}
 		isBegun := !w.now.Record.Updated.Equal(before.Updated)
 		if err == nil && !w.now.Running && (isBegun || time.Since(asked) > beginTimeout) {
-			return w.now.Record, w.result(stopAfter)
+			return replayer.Job(w.now.Record), w.result(stopAfter)
 		}
 		_ = backoff.Sleep(ctx, watchPause)
 	}
@@ -269,7 +204,7 @@ func sentOf(j replayer.Job) int { return j.Sent + j.Failed + j.Skipped }
 type watcher struct {
 	client   *Client
 	progress func(replayer.Job)
-	now      job
+	now      replays.Job
 	failed   int // failures that were reported
 }
 
@@ -286,9 +221,9 @@ func (w *watcher) follow(ctx context.Context) error {
 		m, err := s.next()
 		switch {
 		case err == io.EOF:
-			now, err := w.client.job(ctx, w.now.Record.ID)
+			now, err := replays.GetReplay.Call(ctx, w.client, replays.JobInput{ID: w.now.Record.ID})
 			if err == nil {
-				w.report(now)
+				w.report(now.Body)
 			}
 			return err
 		case err != nil:
@@ -296,7 +231,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		case m.kind == "problem":
 			return w.client.problemOf(m)
 		}
-		var now job
+		var now replays.Job
 		if err := json.Unmarshal(m.data, &now); err != nil {
 			return err
 		}
@@ -305,21 +240,21 @@ func (w *watcher) follow(ctx context.Context) error {
 }
 
 // report reports a state, with each new failure.
-func (w *watcher) report(now job) {
+func (w *watcher) report(now replays.Job) {
 	w.now = now
 	for ; w.failed < min(now.Record.Failed, len(now.Record.Failures)); w.failed++ {
-		then := now.Record
+		then := replayer.Job(now.Record)
 		then.Failed, then.Latest = w.failed+1, now.Record.Failures[w.failed]
 		w.progress(then)
 	}
 	w.failed = now.Record.Failed
-	w.progress(now.Record)
+	w.progress(replayer.Job(now.Record))
 }
 
 // result returns the error of a job that has stopped before its end, unless it has sent as
 // many messages as it should.
 func (w *watcher) result(stopAfter int) error {
-	j := w.now.Record
+	j := replayer.Job(w.now.Record)
 	switch j.State {
 	case replayer.Done:
 		return nil

@@ -64,9 +64,9 @@ const (
 // Finding is the result of one check.
 type Finding struct {
 	Check   string     `json:"check"`
-	Verdict Verdict    `json:"verdict"`
+	Verdict Verdict    `json:"verdict" enum:"ok,warning,error"`
 	Detail  string     `json:"detail"`
-	Since   *time.Time `json:"since,omitempty"` // when it began; nil: not known
+	Since   *time.Time `json:"since,omitempty" doc:"When it began, if that is known"`
 	Remedy  string     `json:"remedy,omitempty"`
 }
 

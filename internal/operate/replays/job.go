@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -37,8 +39,14 @@ type Job struct {
 	Updated   time.Time     `json:"updated"`
 	Ended     *time.Time    `json:"ended,omitempty"`
 	CanResume bool          `json:"can_resume"`
-	Record    any           `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
+	Record    JobRecord     `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
 }
+
+// JobRecord is a job as the store keeps it.
+type JobRecord replayer.Job
+
+// Schema implements huma.SchemaProvider: the members are no part of the API.
+func (JobRecord) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
 // SendFailure is a message that could not be sent.
 type SendFailure struct {
@@ -55,7 +63,7 @@ func NewJob(j replayer.Job) Job {
 		Target: TargetOf(j.Target), Changes: ChangesOf(j), Transform: j.Transform, Filtered: j.Filtered,
 		Again: j.Again, Limit: j.Limit, Rate: j.Rate, Schedule: ScheduleOf(j), Operator: j.Operator, Reason: j.Reason,
 		Total: j.Total, Sent: j.Sent, Skipped: j.Skipped, Stopped: j.Stopped, Failed: j.Failed, Failures: []SendFailure{}, Speed: j.Speed(),
-		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: j,
+		Created: j.Created, Updated: j.Updated, CanResume: !j.Finished() && !j.Running(now), Record: JobRecord(j),
 	}
 	if len(j.DSL) > 0 {
 		job.DSL = j.DSL

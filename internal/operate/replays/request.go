@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
@@ -156,13 +157,11 @@ const outcomesInterval = 500 * time.Millisecond
 
 // AwaitOutcomes waits until consumers have reported about all messages that a job has
 // sent, or until the timeout.
-func AwaitOutcomes(ctx context.Context, replays interface {
-	Outcomes(ctx context.Context, job replayer.Job) (replayer.Outcomes, error)
-}, job replayer.Job, timeout time.Duration,
-) (replayer.Outcomes, error) {
+func AwaitOutcomes(ctx context.Context, via operation.Via, job replayer.Job, timeout time.Duration) (Outcomes, error) {
 	deadline := time.Now().Add(timeout)
 	for {
-		outcomes, err := replays.Outcomes(ctx, job)
+		found, err := GetOutcomes.Call(ctx, via, JobInput{job.ID})
+		outcomes := found.Body
 		if err != nil || outcomes.Handled+outcomes.Failed >= job.Sent || time.Now().After(deadline) {
 			return outcomes, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -195,15 +196,15 @@ func TestWarningsOfPlans(t *testing.T) {
 	}
 }
 
-// reported are the outcomes that a replayer finds, one after the other.
-type reported []replayer.Outcomes
+// reported are the outcomes that calls find, one after the other.
+type reported []Outcomes
 
-func (r *reported) Outcomes(context.Context, replayer.Job) (replayer.Outcomes, error) {
-	first := (*r)[0]
+func (r *reported) Do(_ context.Context, _ *operation.Operation, _, out any) error {
+	out.(*OutcomesOutput).Body = (*r)[0]
 	if len(*r) > 1 {
 		*r = (*r)[1:]
 	}
-	return first, nil
+	return nil
 }
 
 func TestOutcomesAreAwaited(t *testing.T) {

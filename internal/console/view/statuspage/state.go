@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/server"
@@ -72,14 +71,14 @@ func (s Server) Uptime() time.Duration { return time.Since(s.Started).Truncate(t
 
 // Diagnosis has the findings of doctor, the worst first.
 type Diagnosis struct {
-	httpapi.Diagnosis
+	doctor.Diagnosis
 	Errors, Warnings int
 }
 
 // NewDiagnosis sorts the findings of doctor.
-func NewDiagnosis(of httpapi.Diagnosis) Diagnosis {
+func NewDiagnosis(of doctor.Diagnosis) Diagnosis {
 	d := Diagnosis{Diagnosis: of}
-	slices.SortStableFunc(d.Findings, func(a, b httpapi.Finding) int { return cmp.Compare(severity(b), severity(a)) })
+	slices.SortStableFunc(d.Findings, func(a, b doctor.Finding) int { return cmp.Compare(severity(b), severity(a)) })
 	for _, f := range d.Findings {
 		switch f.Verdict {
 		case doctor.Error:
@@ -91,17 +90,17 @@ func NewDiagnosis(of httpapi.Diagnosis) Diagnosis {
 	return d
 }
 
-func severity(f httpapi.Finding) int {
+func severity(f doctor.Finding) int {
 	return slices.Index([]doctor.Verdict{doctor.OK, doctor.Warning, doctor.Error}, f.Verdict)
 }
 
 // Problems are the findings with errors and warnings.
-func (d Diagnosis) Problems() []httpapi.Finding { return d.Findings[:d.Errors+d.Warnings] }
+func (d Diagnosis) Problems() []doctor.Finding { return d.Findings[:d.Errors+d.Warnings] }
 
 // Check has the findings of one check.
 type Check struct {
 	Name     string
-	Findings []httpapi.Finding
+	Findings []doctor.Finding
 }
 
 // Checks are the findings by their checks.
