@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -69,7 +70,7 @@ type reader interface {
 	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
 	Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error)
 	Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error
-	Messages(ctx context.Context, id string) (list []client.Message, more bool, err error)
+	Messages(ctx context.Context, id string) (list []foundMessage, more bool, err error)
 	Stream(ctx context.Context, id string, limit int) (history.Stream, error) // limit 0: all messages
 	Whole(ctx context.Context, of schemas.Event) (schemas.Event, error)       // all fields but the body
 	Body(ctx context.Context, id string) ([]byte, error)
@@ -98,3 +99,15 @@ type replayJobs interface {
 	// Resume runs the rest of a job.
 	Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error)
 }
+
+// foundMessage is a message with its history.
+type foundMessage struct {
+	history.Life
+	Event schemas.Event // with the whole message, if there is one
+}
+
+// severalError reports that several messages have an id.
+type severalError struct{ id string }
+
+// Error implements error.
+func (e *severalError) Error() string { return fmt.Sprintf("%q is the id of several messages", e.id) }

@@ -96,7 +96,7 @@ func (d *direct) Follow(ctx context.Context, sel eventstore.Selection, last int,
 }
 
 // Messages implements reader.
-func (d *direct) Messages(ctx context.Context, id string) (list []client.Message, more bool, err error) {
+func (d *direct) Messages(ctx context.Context, id string) (list []foundMessage, more bool, err error) {
 	found, err := history.Find(ctx, d.EventStore, id)
 	if err != nil {
 		return nil, false, err
@@ -106,7 +106,7 @@ func (d *direct) Messages(ctx context.Context, id string) (list []client.Message
 		if err != nil {
 			return nil, false, err
 		}
-		list = append(list, client.Message{Life: life, Event: whole})
+		list = append(list, foundMessage{Life: life, Event: whole})
 	}
 	return list, found.More, nil
 }
@@ -133,7 +133,7 @@ func (d *direct) Body(ctx context.Context, id string) ([]byte, error) {
 		return nil, err
 	}
 	if len(found.List) > 1 {
-		return nil, &client.SeveralError{ID: id}
+		return nil, &severalError{id}
 	}
 	event, err := found.List[0].Whole(ctx, d.EventStore)
 	if err == nil && event.BodyIn != schemas.BodyHere {

@@ -151,7 +151,7 @@ func (e *failureEdit) choose(ctx context.Context, sys backend, id string) (schem
 	if err != nil {
 		return schemas.Envelope{}, err
 	}
-	found = slices.DeleteFunc(found, func(m client.Message) bool { return len(e.failuresOf(m)) == 0 })
+	found = slices.DeleteFunc(found, func(m foundMessage) bool { return len(e.failuresOf(m)) == 0 })
 	switch {
 	case len(found) == 0 && e.queue != "":
 		return schemas.Envelope{}, fmt.Errorf("no message %q has failed for good at queue %s", id, e.queue)
@@ -187,7 +187,7 @@ func (e *failureEdit) choose(ctx context.Context, sys backend, id string) (schem
 }
 
 // failuresOf returns the latest failure of a message at the queue that is asked for, or at each.
-func (e *failureEdit) failuresOf(m client.Message) []schemas.Event {
+func (e *failureEdit) failuresOf(m foundMessage) []schemas.Event {
 	return slices.DeleteFunc(latestFailures(m.Events), func(failure schemas.Event) bool { return e.queue != "" && failure.Queue != e.queue })
 }
 
@@ -258,7 +258,7 @@ func (e *failureEdit) removeFile() error {
 
 // failedMessage returns the message of a failure, whose body the event or another one of the
 // same message has.
-func failedMessage(ctx context.Context, sys backend, id string, failure schemas.Event, found []client.Message) (schemas.Envelope, error) {
+func failedMessage(ctx context.Context, sys backend, id string, failure schemas.Event, found []foundMessage) (schemas.Envelope, error) {
 	for whole, err := range sys.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", failure.EventID), Limit: 1}) {
 		if err != nil {
 			return schemas.Envelope{}, err

@@ -64,11 +64,6 @@ func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue s
 	return r.ValidateWith(ctx, schema, sel, each)
 }
 
-// Whole implements reader.
-func (r remote) Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) {
-	return r.Event(ctx, of.EventID)
-}
-
 // Plan implements replays.
 func (r remote) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error) {
 	if request.Job.Operator != "" {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -45,7 +44,7 @@ failure.`,
 // raw writes a body as it was published.
 func (p printer) raw(ctx context.Context, sys reader, id string) error {
 	body, err := sys.Body(ctx, id)
-	var several *client.SeveralError
+	var several *severalError
 	switch {
 	case errors.As(err, &several):
 		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", id)
@@ -88,7 +87,7 @@ type page struct {
 	screen terminal.Screen
 }
 
-func (p *page) message(ctx context.Context, sys reader, m client.Message) error {
+func (p *page) message(ctx context.Context, sys reader, m foundMessage) error {
 	p.properties(m.Event)
 	p.life(m.Life)
 	if err := p.failure(ctx, sys, m.Events); err != nil {
@@ -101,7 +100,7 @@ func (p *page) message(ctx context.Context, sys reader, m client.Message) error 
 }
 
 // changedCopies names the copies of a message that replays have changed.
-func (p *page) changedCopies(m client.Message) {
+func (p *page) changedCopies(m foundMessage) {
 	shown := map[string]bool{"": true, m.Event.Fingerprint: true}
 	title := sync.OnceFunc(func() { p.title("changed by replays") })
 	for _, e := range m.Events {

@@ -33,13 +33,18 @@ type Config struct {
 	Cleartext bool        // the token may travel without TLS to another machine
 }
 
-// Client sends requests to a server.
+// Client does operations on a server.
 type Client struct {
+	connection
 	system.Language
-	base   *url.URL // with api.Prefix
-	token  string
-	http   *http.Client
 	server httpapi.Version
+}
+
+// connection sends requests to a server.
+type connection struct {
+	base  *url.URL // with api.Prefix
+	token string
+	http  *http.Client
 }
 
 // Times after which a server counts as away.
@@ -49,25 +54,27 @@ const (
 	margin      = 15 * time.Second
 )
 
-// Time-outs of requests: the limits of the operations, and time for the transfer.
+// Time-outs of requests that are no operations of a declaration.
 const (
-	readTimeout    = 30*time.Second + margin
-	listTimeout    = time.Minute + margin
-	actTimeout     = 2*time.Minute + margin
-	planTimeout    = 5*time.Minute + margin
+	readTimeout    = 30*time.Second + margin // until a stream begins
 	connectTimeout = 20 * time.Second
 )
 
 // Connect asks a server for its version and settings. Mistakes in the configuration are
 // InputErrors.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
-	c, err := newClient(cfg)
+	connected, err := newConnection(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.get(ctx, connectTimeout, "/version", nil, &c.server); err != nil {
+	c := &Client{connection: connected}
+	limited, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("no answer within %s", connectTimeout))
+	defer cancel()
+	version, err := httpapi.GetVersion.Call(limited, c, struct{}{})
+	if err != nil {
 		return nil, err
 	}
+	c.server = version.Body
 	switch documents := c.server.Documents; {
 	case documents < schemas.DocumentVersion:
 		return nil, c.errorf("version %s of the server is older than this command (%s): update the server, or use the command of its version", c.version(), system.Version())
@@ -81,23 +88,23 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-func newClient(cfg Config) (*Client, error) {
+func newConnection(cfg Config) (c connection, err error) {
 	base, err := url.Parse(strings.TrimSuffix(strings.TrimSuffix(cfg.URL, "/"), httpapi.Prefix) + httpapi.Prefix)
 	if err != nil {
-		return nil, system.InputError{Err: fmt.Errorf("server %s cannot be read", cfg.URL)}
+		return c, system.InputError{Err: fmt.Errorf("server %s cannot be read", cfg.URL)}
 	}
 	if cfg.Token != "" && base.Scheme == "http" && !cfg.Cleartext && !isLoopback(base.Hostname()) {
-		return nil, system.InputError{Err: fmt.Errorf("server %s: others in the network could read the token: use https://, or allow it with --server-cleartext true", cfg.URL)}
+		return c, system.InputError{Err: fmt.Errorf("server %s: others in the network could read the token: use https://, or allow it with --server-cleartext true", cfg.URL)}
 	}
 	if strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, system.InputError{Err: errors.New("token_file: expected a token on one line, as watership token create prints it")}
+		return c, system.InputError{Err: errors.New("token_file: expected a token on one line, as watership token create prints it")}
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	if cfg.TLS != nil {
 		transport.TLSClientConfig = cfg.TLS
 	}
-	return &Client{base: base, token: cfg.Token, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
+	return connection{base: base, token: cfg.Token, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
 }
 
 // checkRedirect follows redirects within the server alone: another one must not get the
@@ -129,21 +136,16 @@ func isLoopback(host string) bool {
 }
 
 // Close closes the connections.
-func (c *Client) Close() error {
+func (c connection) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
 // Address returns the URL of the server.
-func (c *Client) Address() string { return strings.TrimSuffix(c.base.String(), httpapi.Prefix) }
+func (c connection) Address() string { return strings.TrimSuffix(c.base.String(), httpapi.Prefix) }
 
 // Server returns the version and the settings of the server, and the caller's permissions.
 func (c *Client) Server() httpapi.Version { return c.server }
-
-// Retention returns the retention of published and handled events; 0: for ever.
-func (c *Client) Retention() time.Duration {
-	return time.Duration(c.server.Settings.RetentionSeconds) * time.Second
-}
 
 // version returns the server's version for people.
 func (c *Client) version() string {
@@ -151,20 +153,6 @@ func (c *Client) version() string {
 		return "(unknown)"
 	}
 	return c.server.Version
-}
-
-// get reads a path, and decodes the response into an object unless that is nil.
-func (c *Client) get(ctx context.Context, timeout time.Duration, path string, query url.Values, into any) error {
-	return c.do(ctx, timeout, request{method: http.MethodGet, path: path, query: query}, into)
-}
-
-// post sends an object, with a key by which the server recognises a repetition.
-func (c *Client) post(ctx context.Context, timeout time.Duration, path, key string, object, into any) error {
-	body, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	return c.do(ctx, timeout, request{method: http.MethodPost, path: path, body: body, contentType: "application/json", key: key}, into)
 }
 
 // newKey returns an Idempotency-Key.
@@ -179,7 +167,7 @@ type request struct {
 	lastEventID  string
 }
 
-func (c *Client) do(ctx context.Context, timeout time.Duration, r request, into any) error {
+func (c connection) do(ctx context.Context, timeout time.Duration, r request, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 	defer cancel()
 	response, err := c.send(ctx, r)
@@ -219,7 +207,7 @@ const maxRefused = 10
 
 // send sends a request. A response that is no success becomes an error. A server that
 // limits requests has begun none that it refuses, so that they are sent again.
-func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+func (c connection) send(ctx context.Context, r request) (*http.Response, error) {
 	for tries := 1; ; tries++ {
 		response, err := c.sendOnce(ctx, r)
 		var refused *Error
@@ -232,7 +220,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	}
 }
 
-func (c *Client) sendOnce(ctx context.Context, r request) (*http.Response, error) {
+func (c connection) sendOnce(ctx context.Context, r request) (*http.Response, error) {
 	to := *c.base
 	to.RawQuery = r.query.Encode()
 	address := to.JoinPath(r.path).String()

@@ -60,12 +60,12 @@ func (e *Error) away() bool {
 	return false
 }
 
-func (c *Client) errorf(format string, args ...any) *Error {
+func (c connection) errorf(format string, args ...any) *Error {
 	return &Error{Status: http.StatusNotImplemented, text: "server " + c.Address() + ": " + fmt.Sprintf(format, args...)}
 }
 
 // away returns the error of a request without a response, or of one that was cut off.
-func (c *Client) away(ctx context.Context, err error) error {
+func (c connection) away(ctx context.Context, err error) error {
 	e := &Error{err: err}
 	var request *url.Error
 	if errors.As(err, &request) { // which has the whole address, with the query
@@ -99,7 +99,7 @@ func (c *Client) away(ctx context.Context, err error) error {
 const maxProblem = 1 << 20
 
 // refusal returns the error of a response that is no success.
-func (c *Client) refusal(response *http.Response) error {
+func (c connection) refusal(response *http.Response) error {
 	var p problem.Problem
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxProblem))
 	if err != nil || !isType(response, "application/problem+json") || json.Unmarshal(body, &p) != nil || p.Detail == "" {
@@ -114,7 +114,7 @@ func (c *Client) refusal(response *http.Response) error {
 }
 
 // problem returns the error of a problem.
-func (c *Client) problem(p problem.Problem) *Error {
+func (c connection) problem(p problem.Problem) *Error {
 	remedy := p.Remedy
 	switch {
 	case p.Status == http.StatusUnauthorized && c.token == "":
@@ -135,7 +135,7 @@ func (c *Client) problem(p problem.Problem) *Error {
 }
 
 // notWatership returns the error of a response that the API did not write.
-func (c *Client) notWatership(response *http.Response) error {
+func (c connection) notWatership(response *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if kind == "" {
 		kind = "nothing"

@@ -15,123 +15,11 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/messages"
-	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // maxPage is the number of events of a page.
 const maxPage = 1000
-
-// Check returns no error: the server checks the store if it finds nothing.
-func (c *Client) Check(context.Context) error { return nil }
-
-// MayReadBodies reports whether the server gives bodies to the caller.
-func (c *Client) MayReadBodies() bool { return c.server.Caller.Bodies }
-
-// Events yields the events of a selection, newest first, without bodies if the caller may
-// not read them. An error that is no *eventstore.Error concerns one document, and the
-// sequence continues.
-func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		query, err := c.parameters(sel)
-		if err != nil {
-			yield(schemas.Event{}, err)
-			return
-		}
-		query.Set("body", strconv.FormatBool(!sel.WithoutBody && c.MayReadBodies()))
-		for left := sel.Limit; ; {
-			limit := maxPage
-			if sel.Limit > 0 {
-				limit = min(limit, left)
-			}
-			setInt(query, "limit", limit)
-			var page messages.EventPage
-			if err := c.get(ctx, readTimeout, "/events", query, &page); err != nil {
-				yield(schemas.Event{}, err)
-				return
-			}
-			if !yieldPage(page, yield) {
-				return
-			}
-			left -= len(page.Events)
-			if page.Cursor == "" || sel.Limit > 0 && left <= 0 {
-				return
-			}
-			query.Set("cursor", page.Cursor)
-		}
-	}
-}
-
-func yieldPage(page messages.EventPage, yield func(schemas.Event, error) bool) bool {
-	for _, why := range page.Unreadable {
-		if !yield(schemas.Event{}, errors.New(why)) {
-			return false
-		}
-	}
-	for _, document := range page.Events {
-		if !yield(schemas.ParseDocument(document)) {
-			return false
-		}
-	}
-	return true
-}
-
-// Event reads an event with all stored fields except its body.
-func (c *Client) Event(ctx context.Context, id string) (schemas.Event, error) {
-	var document eventjson.Document
-	if err := c.get(ctx, readTimeout, "/events/"+operation.Segment(id), nil, &document); err != nil {
-		return schemas.Event{}, err
-	}
-	return schemas.ParseDocument(document)
-}
-
-// Count counts the events of a selection.
-func (c *Client) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
-	query, err := c.parameters(sel)
-	if err != nil {
-		return 0, err
-	}
-	var count messages.Count
-	err = c.get(ctx, readTimeout, "/events/count", query, &count)
-	return count.Count, err
-}
-
-// TopValues counts events by the values of a field, at most n of them.
-func (c *Client) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
-	query, err := c.parameters(sel)
-	if err != nil {
-		return eventstore.Aggregation{}, err
-	}
-	query.Set("field", field)
-	setInt(query, "limit", n)
-	return c.values(ctx, "/events/values", query)
-}
-
-// Histogram counts events by at most n steps of the time in a field. Days begin in the
-// zone.
-func (c *Client) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
-	query, err := c.parameters(sel)
-	if err != nil {
-		return eventstore.Aggregation{}, err
-	}
-	query.Set("field", field)
-	query.Set("zone", ZoneName(zone))
-	setInt(query, "steps", n)
-	return c.values(ctx, "/events/histogram", query)
-}
-
-func (c *Client) values(ctx context.Context, path string, query url.Values) (eventstore.Aggregation, error) {
-	var values messages.Values
-	if err := c.get(ctx, readTimeout, path, query, &values); err != nil {
-		return eventstore.Aggregation{}, err
-	}
-	counts := eventstore.Aggregation{Others: values.Others, Without: values.Without, Inexact: values.Inexact}
-	for _, value := range values.Values {
-		counts.Values = append(counts.Values, eventstore.Bucket{Text: value.Value, Count: value.Count})
-	}
-	return counts, nil
-}
 
 // UnreadableError reports the documents that an export leaves out, as they cannot be read.
 type UnreadableError struct{ Documents int }
@@ -187,7 +75,7 @@ func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield fun
 }
 
 // cutOff returns the error of an export that did not end after n events.
-func (c *Client) cutOff(ctx context.Context, n int, err error) error {
+func (c connection) cutOff(ctx context.Context, n int, err error) error {
 	e := &Error{err: err, text: fmt.Sprintf("server %s ended the export after %d events, before its end (%v): what was written is incomplete; repeat the export", c.Address(), n, err)}
 	if ctx.Err() != nil {
 		e.err = ctx.Err()
@@ -206,7 +94,7 @@ type stream struct {
 }
 
 // stream opens a stream with a content type.
-func (c *Client) stream(ctx context.Context, r request, contentType string, timeout time.Duration) (*stream, error) {
+func (c connection) stream(ctx context.Context, r request, contentType string, timeout time.Duration) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(context.Canceled) }
 	idle := time.AfterFunc(readTimeout, func() { cancel(fmt.Errorf("nothing came for %s", timeout)) })

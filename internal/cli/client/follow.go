@@ -54,7 +54,7 @@ func (c *Client) Follow(ctx context.Context, sel eventstore.Selection, last int,
 	if err != nil {
 		return err
 	}
-	if !sel.WithoutBody && c.MayReadBodies() {
+	if !sel.WithoutBody && c.server.Caller.Bodies {
 		query.Set("body", "true")
 	}
 	setInt(query, "last", last)
@@ -148,7 +148,7 @@ func (f *follower) receive(m message) error {
 }
 
 // problemOf returns the error of a problem among server-sent events.
-func (c *Client) problemOf(m message) error {
+func (c connection) problemOf(m message) error {
 	var p problem.Problem
 	if err := json.Unmarshal(m.data, &p); err != nil {
 		return err

@@ -103,9 +103,6 @@ func set(values url.Values, name, text string) {
 
 func setInt(values url.Values, name string, n int) { values.Set(name, strconv.Itoa(n)) }
 
-// PageSize is the maximum number of items of a page of an operation.
-func (c *Client) PageSize() int { return maxPage }
-
 // ObjectOf returns a query in Elasticsearch's language as an object; nil for none.
 func ObjectOf(dsl string) (object map[string]any, err error) {
 	if dsl == "" {
