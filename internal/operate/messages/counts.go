@@ -114,7 +114,7 @@ func (o operations) countValues(ctx context.Context, in *ValuesInput) (*ValuesOu
 
 // checkFieldToCount refuses fields of bodies for callers that may not read bodies.
 func (o operations) checkFieldToCount(ctx context.Context, name string) error {
-	full, err := o.fieldNames([]string{name})
+	full, err := fieldNames(o.System, []string{name})
 	if err == nil && namesBody(full) {
 		err = access.ReadBodies(ctx, name)
 	}

@@ -94,7 +94,7 @@ func (o operations) publishMessage(ctx context.Context, in *PublishInput) (*Publ
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkPublication(caller, envelope); err != nil {
+	if err := checkPublication(o.System.Topology(), caller, envelope); err != nil {
 		return nil, err
 	}
 	if envelope.Properties.MessageID == "" && in.Key != "" {
@@ -135,7 +135,7 @@ func (o operations) publishMessages(ctx context.Context, in *BatchInput) (*Batch
 		if err != nil {
 			return nil, problem.BadRequest(err.Error(), "")
 		}
-		if err := o.checkPublication(access.FromContext(ctx), e); err != nil {
+		if err := checkPublication(o.System.Topology(), access.FromContext(ctx), e); err != nil {
 			return nil, err
 		}
 		messages = append(messages, transfer.ForLogin(e, o.System.Login()))
@@ -216,8 +216,7 @@ func (o operations) addOriginal(ctx context.Context, p Publication, e *schemas.E
 
 // checkPublication refuses exchanges and queues that are Watership's own, since its
 // consumers would read the message as an event, and those that the caller may not use.
-func (o operations) checkPublication(caller access.Identity, e schemas.Envelope) error {
-	topology := o.System.Topology()
+func checkPublication(topology schemas.Topology, caller access.Identity, e schemas.Envelope) error {
 	if topology.Owns(e.Exchange) || e.Exchange == "" && topology.Owns(e.RoutingKey) {
 		return problem.Forbidden("the exchange or queue is one of Watership's own", "Choose one of your system.")
 	}

@@ -64,7 +64,7 @@ func (o operations) searchEvents(ctx context.Context, in *SearchInput) (*SearchO
 	if sel.After, err = operation.ParseCursor[eventstore.Cursor](in.Cursor); err != nil {
 		return nil, err
 	}
-	fields, err := o.fieldNames(in.Fields)
+	fields, err := fieldNames(o.System, in.Fields)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +121,10 @@ func (o operations) readPage(ctx context.Context, store system.EventStore, sel e
 }
 
 // fieldNames returns the full names of fields.
-func (o operations) fieldNames(names []string) ([]string, error) {
+func fieldNames(sys *system.System, names []string) ([]string, error) {
 	full := make([]string, len(names))
 	for i, name := range names {
-		field, err := o.System.Field(strings.TrimSpace(name))
+		field, err := sys.Field(strings.TrimSpace(name))
 		if err != nil {
 			return nil, err
 		}
