@@ -201,10 +201,10 @@ func (ch *channel) apply(s acknowledgement) {
 		case requeued:
 			ch.requeue(o, s.failed)
 		case rejected:
-			ch.releasePrefetch(o)
+			ch.release(o)
 			o.queue.reject(o.entry, s.failed)
 		case acknowledged:
-			ch.releasePrefetch(o)
+			ch.release(o)
 			o.queue.acknowledge(o.entry)
 		}
 	}
@@ -212,15 +212,18 @@ func (ch *channel) apply(s acknowledgement) {
 }
 
 func (ch *channel) requeue(o unackedDelivery, failed bool) {
-	ch.releasePrefetch(o)
+	ch.release(o)
 	o.queue.requeue(o.entry, failed)
 }
 
-func (ch *channel) releasePrefetch(o unackedDelivery) {
-	if o.consumer != nil {
-		o.consumer.unacked--
-		ch.prefetchUsed--
+// release ends the claim of a consumer, or of a basic.get, to a delivery.
+func (ch *channel) release(o unackedDelivery) {
+	if o.consumer == nil {
+		o.queue.removeHolder()
+		return
 	}
+	o.consumer.settle()
+	ch.prefetchUsed--
 }
 
 // deliverAfter offers the messages of the queues of acknowledged deliveries to their

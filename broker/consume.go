@@ -88,6 +88,7 @@ func (ch *channel) startConsumer(c *consumer, answer bool) *exception {
 		ch.reply(basicConsumeOK, func(b []byte) []byte { return appendShortstr(b, c.tag) })
 	}
 	ch.consumers[c.tag] = c
+	c.takeOver()
 	c.queue.subscribe(c)
 	c.queue.deliverReady()
 	return nil
@@ -128,6 +129,9 @@ func (ch *channel) cancel(args *decoder) *exception {
 	defer ch.vhost.unlock()
 	if c, there := ch.consumers[tag]; there {
 		delete(ch.consumers, tag)
+		if c.cancelled = true; c.unacked > 0 {
+			c.queue.addHolder()
+		}
 		c.queue.unsubscribe(func(other *consumer) bool { return other == c })
 		c.queue.deliverReady()
 	}
@@ -209,4 +213,5 @@ func (ch *channel) replyGet(q *queue, e *entry, noAck bool) {
 		return
 	}
 	ch.addUnacked(unackedDelivery{tag, e, q, nil})
+	q.addHolder()
 }

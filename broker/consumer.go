@@ -17,6 +17,7 @@ type consumer struct {
 	prefetch  int // 0: no limit
 	priority  int64
 	unacked   int
+	cancelled bool
 }
 
 // hasCapacity reports whether the consumer can get one more message now.
@@ -79,6 +80,59 @@ func (q *queue) subscribe(c *consumer) {
 		q.active = c
 	}
 	q.updateDeadline()
+}
+
+// addHolder counts one who has messages of a quorum queue and does not consume it: a cancelled
+// consumer until the last of them is settled, and each message of basic.get.
+func (q *queue) addHolder() {
+	if q.settings.quorum {
+		q.holders++
+		q.updateDeadline()
+	}
+}
+
+func (q *queue) removeHolder() {
+	if q.settings.quorum {
+		q.holders--
+		q.touch()
+		q.updateDeadline()
+	}
+}
+
+// inUse reports whether x-expires does not count.
+func (q *queue) inUse() bool { return len(q.consumers)+q.holders > 0 }
+
+// declaredConsumers returns the number in queue.declare-ok. Consumers that wait for the single
+// active one count on classic queues only.
+func (q *queue) declaredConsumers() int {
+	if q.settings.quorum && q.settings.singleActive {
+		return min(len(q.consumers), 1) + q.holders
+	}
+	return len(q.consumers) + q.holders
+}
+
+// takeOver gives a new consumer of a quorum queue the messages of a cancelled one with its tag on
+// its channel.
+func (c *consumer) takeOver() {
+	if !c.queue.settings.quorum {
+		return
+	}
+	for i, o := range c.channel.unacked.items {
+		if o.entry == nil || o.queue != c.queue || o.consumer == nil || o.consumer.tag != c.tag {
+			continue
+		}
+		c.channel.unacked.items[i].consumer = c
+		c.unacked++
+		o.consumer.settle()
+	}
+}
+
+// settle counts a message that the consumer does not have any more.
+func (c *consumer) settle() {
+	c.unacked--
+	if c.cancelled && c.unacked == 0 {
+		c.queue.removeHolder()
+	}
 }
 
 // priorityEnd returns the index of the first consumer with a lower priority.

@@ -50,7 +50,7 @@ func (q *queue) nextDeadline() (at time.Time) {
 	for l := range q.ready.heads {
 		sooner(l.first().expires)
 	}
-	if q.settings.expires > 0 && len(q.consumers) == 0 {
+	if q.settings.expires > 0 && !q.inUse() {
 		sooner(q.lastUse.Add(q.settings.expires))
 	}
 	if len(q.undelivered) > 0 {
@@ -62,7 +62,7 @@ func (q *queue) nextDeadline() (at time.Time) {
 // handleDue expires the queue or its messages, and publishes undelivered dead letters
 // again, where their time has come.
 func (q *queue) handleDue(now time.Time) {
-	if q.settings.expires > 0 && len(q.consumers) == 0 && !now.Before(q.lastUse.Add(q.settings.expires)) {
+	if q.settings.expires > 0 && !q.inUse() && !now.Before(q.lastUse.Add(q.settings.expires)) {
 		q.delete()
 		return
 	}

@@ -78,7 +78,7 @@ func (q *queue) view() view {
 		"message_stats":       view{"publish": q.positions, "ack": q.acknowledged},
 		"message_bytes_ready": q.ready.bytes,
 		"messages_dlx":        len(q.undelivered),
-		"consumers":           len(q.consumers),
+		"consumers":           len(q.consumers) + q.holders,
 	})
 	maps.Copy(shown, q.policy.shown())
 	return shown

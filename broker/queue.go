@@ -21,6 +21,7 @@ type queue struct {
 	unacked      int
 	consumers    []*consumer  // by priority, then round-robin: the next one first
 	active       *consumer    // of x-single-active-consumer
+	holders      int          // see addHolder
 	positions    uint64       // number of messages that were pushed
 	acknowledged uint64       // number of acknowledged messages
 	undelivered  []deadLetter // of an at-least-once queue

@@ -35,7 +35,7 @@ func (ch *channel) queueDeclare(args *decoder) (err *exception) {
 	}
 	q.touch()
 	q.updateDeadline()
-	ch.answerDeclare(d, q.name, q.ready.len(), len(q.consumers))
+	ch.answerDeclare(d, q.name, q.ready.len(), q.declaredConsumers())
 	return nil
 }
 

@@ -67,6 +67,7 @@ func Run(t *testing.T, at Target) {
 		{"dead letters", deadLetters()},
 		{"publishing", publishing()},
 		{"consuming", consuming()},
+		{"consumer counts", consumerCounts()},
 		{"acknowledging", acknowledging()},
 		{"replies", replies()},
 		{"transactions", transactions()},
