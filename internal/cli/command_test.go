@@ -75,7 +75,10 @@ func seedStore(t *testing.T, url string, settings []string) seeded {
 	if err := store.Install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	environ := append([]string{"WATERSHIP_STORE_URL=" + url, "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC"}, settings...)
+	environ := append([]string{
+		"WATERSHIP_STORE_URL=" + url, "WATERSHIP_STORE_STREAM=" + stream, "TZ=UTC",
+		"WATERSHIP_STORE_RETENTION_TRAFFIC=0", "WATERSHIP_STORE_RETENTION_FAILURES=0", // the events are old
+	}, settings...)
 	return seeded{store, environ, stream}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func newImport(from *settings) *cobra.Command {
@@ -23,8 +24,9 @@ func newImport(from *settings) *cobra.Command {
 		Short: "Import events from a file that export wrote",
 		Long: `Create the events of a file, or of standard input, in the configured store. Events
 that exist are left unchanged, so an interrupted import can be repeated. Events that
-the store refuses are listed at the end; the others are imported.`,
-		Example: "  watership import acme.ndjson\n  gunzip < all.ndjson.gz | watership import",
+the store refuses are listed at the end; the others are imported. The file may be
+compressed by gzip.`,
+		Example: "  watership import acme.ndjson\n  watership import all.ndjson.gz",
 		Args:    optionalFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			in, end, err := openInput(cmd.InOrStdin(), args)
@@ -50,7 +52,10 @@ func importFrom(ctx context.Context, a *system.System, t terminal.Streams, in io
 		}
 		bar.Expect(total)
 	}
-	i := transfer.Import{Store: store, Format: a.DocumentFormat(), Progress: bar.Show}
+	i := transfer.Import{Store: store, Format: a.DocumentFormat(), Progress: bar.Show, Retention: a.Retention(), Expired: func(e schemas.Event, stream schemas.Stream) {
+		fmt.Fprintf(t.Err, "events are older than store.retention.%s, %s: the store will remove them, such as event %s from %s\n",
+			stream, wording.Duration(a.Retention()[stream]), terminal.Cell(e.EventID, 80), wording.Time(e.Time))
+	}}
 	err = i.Run(ctx, in)
 	bar.End()
 	fmt.Fprintf(t.Out, "created %s, %d existed already\n", wording.Plural(i.Created, "event"), i.Existing)
@@ -93,6 +98,10 @@ func linesAhead(in io.Reader) (int, error) {
 	for err == nil {
 		var n int
 		n, err = file.Read(buffer)
+		if bytes.HasPrefix(buffer[:n], []byte{0x1f, 0x8b}) { // gzip, whose lines are not these
+			lines, err = 0, io.EOF
+			break
+		}
 		lines += bytes.Count(buffer[:n], []byte{'\n'})
 	}
 	if !errors.Is(err, io.EOF) {

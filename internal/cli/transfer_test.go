@@ -57,6 +57,21 @@ func testExportAndImport(t *testing.T, seed seeder) {
 	}
 }
 
+// Before the first event is in the store, the import says that the store will remove it.
+func TestImportOfOldEvents(t *testing.T) {
+	t.Parallel()
+	from := newSeeded(t)
+	old := func(e *schemas.Event) { e.Time = time.Now().Add(-2 * time.Hour).UTC().Truncate(time.Millisecond) }
+	from.keep(t, from.event(1, schemas.Published, old), from.event(2, schemas.Handled, old))
+	file := writeFile(t, "events.ndjson", from.must(t, "export", "*"))
+	for retention, said := range map[string]bool{"1h": true, "3h": false, "0": false} {
+		r := newSeeded(t, "WATERSHIP_STORE_RETENTION_TRAFFIC="+retention).call(t, "import", file)
+		if r.code != exitOK || r.out != "created 2 events, 0 existed already\n" || strings.Count(r.err, "events are older than store.retention.traffic") != strings.Count(fmt.Sprint(said), "true") {
+			t.Errorf("retention %s: %+v", retention, r)
+		}
+	}
+}
+
 // What was exported is published again as it was.
 func TestPublishEnvelopes(t *testing.T) {
 	p := newest(t)

@@ -23,6 +23,7 @@ func (l *loader) check(c *Config) {
 	l.checkLabels(c.Index)
 	l.checkStreams(c.Streams, topology)
 	l.checkStore(c.Store)
+	l.checkLogin(c.AMQP)
 	l.checkEmbedded(c)
 	l.checkAlerts(c.Alerts)
 	l.checkHTTP(c.HTTP)
@@ -38,10 +39,19 @@ func (l *loader) checkEmbedded(c *Config) {
 	l.rejectIf("amqp.listen", !broker && c.AMQP.Listen != "", "nothing unless amqp.url is "+Embedded)
 }
 
+// checkLogin refuses a password for a URL that has one, or that has no user.
+func (l *loader) checkLogin(amqp AMQP) {
+	wrong := amqp.PasswordFile != "" && !amqp.URL.IsEmbedded() && !amqp.URL.namesUserOnly()
+	l.rejectIf("amqp.password_file", wrong && !l.failed["amqp.url"], "a user without a password in amqp.url beside it")
+}
+
 // checkStore refuses incomplete credentials, and two kinds of them.
 func (l *loader) checkStore(store Store) {
 	l.rejectIf("store.username", store.Username != "" && store.PasswordFile == "", "store.password_file beside it")
 	l.rejectIf("store.password_file", store.PasswordFile != "" && store.Username == "", "store.username beside it")
+	login := store.URL.hasLogin()
+	l.rejectIf("store.username", store.Username != "" && login, "no login in store.url beside it")
+	l.rejectIf("store.api_key_file", store.APIKeyFile != "" && login, "no login in store.url beside it")
 	l.rejectIf("store.api_key_file", store.APIKeyFile != "" && store.Username != "", "either an API key or a login")
 }
 

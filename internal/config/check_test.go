@@ -32,6 +32,20 @@ func TestSettingsThatContradict(t *testing.T) {
 			"amqp: {url: 'embedded://', password_file: /pw}",
 			`w.yaml:1: amqp.password_file: "/pw": expected nothing beside embedded://, whose login is guest with the password guest`,
 		},
+		"a password in amqp.url as well": {
+			"amqp: {url: 'amqp://shop:s3cret@rabbit', password_file: /pw}", `w.yaml:1: amqp.password_file: "/pw": expected a user without a password in amqp.url beside it`,
+		},
+		"a password of nobody": {
+			"amqp: {url: 'amqp://rabbit', password_file: /pw}", `w.yaml:1: amqp.password_file: "/pw": expected a user without a password in amqp.url beside it`,
+		},
+		"a login in store.url as well": {
+			"store: {url: 'http://shop:s3cret@search:9200', username: shop, password_file: /pw}", `w.yaml:1: store.username: "shop": expected no login in store.url beside it`,
+		},
+		"a login in store.url and an API key": {
+			"store: {url: 'http://shop:s3cret@search:9200', api_key_file: /key}", `w.yaml:1: store.api_key_file: "/key": expected no login in store.url beside it`,
+		},
+		"an exchange that is no structure": {"tap.exchanges: [b]", `w.yaml:1: tap.exchanges[0]: "b": expected fields such as name`},
+		"a route that is no structure":     {"routes: [b]", `w.yaml:1: routes[0]: "b": expected fields such as queue`},
 		"a listener of RabbitMQ": {
 			"amqp: {listen: ':5672', url: 'amqp://rabbit'}", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},

@@ -249,6 +249,7 @@ func TestFieldsOfAPolicyRefuse(t *testing.T) {
 		{"no_attempts", "[{from: 06:00, to: 05:00}, {from: 05:00, to: 06:00}]", `expected windows that leave time for attempts, at least once in 31 days`},
 		{"no_attempts", "[{until: 05:00}]", `no_attempts[0].until: is not known; the nearest is retry.policies.slow.no_attempts[0].dates`},
 		{"classes", "{ordering: {delays: [1s], no_attempts: [{days: [sun]}]}}", `classes.ordering.no_attempts: expected none within a class`},
+		{"classes", "{ordering: {delays: [1s], clases: {}}}", `classes.ordering.clases: is not known; the nearest is retry.policies.slow.classes.ordering.delays`},
 		{"backoff", "2", `is not known; the nearest is retry.policies.slow.factor`},
 	})
 }

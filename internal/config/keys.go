@@ -111,7 +111,7 @@ func messageKeys(c *Config) []Key {
 		{Name: "routes", Form: Structure, Help: "queues with their bindings, handler and retry policy", read: structures(readRoute, &c.Routes)},
 		{Name: "subscriptions.private_networks", Form: List, Help: "networks that URLs of subscriptions may lead to, beside the internet", read: scalars(network, &c.Subscriptions.PrivateNetworks)},
 		{Name: "retry.default", Default: "default", Help: "retry policy of routes without one", read: scalar(boundedText(1, 200), &c.Retry.Default)},
-		{Name: "retry.policies", Form: Structure, Help: "retry policies by name, with listed or growing delays", read: readPolicies(&c.Retry.Policies)},
+		{Name: "retry.policies", Form: Structure, Help: "retry policies by name, with listed or growing delays", read: readPolicies(readPolicy, &c.Retry.Policies)},
 		{Name: "retry.rules", Form: Structure, Help: "classes of errors by queue, headers, type and text", read: structures(readRule, &c.Retry.Rules)},
 		{Name: "retry.deaths", Form: List, Default: "rejected", Help: "reasons of dead letters that are retried: rejected, expired, maxlen, delivery_limit", read: scalars(oneOf("rejected", "expired", "maxlen", "delivery_limit"), &c.Retry.Deaths)},
 		{Name: "retry.breaker.messages", Default: "5", Help: "number of different messages that fail in a row before a route is paused; 0: never", read: scalar(countOrOff(1000), &c.Retry.Breaker.Messages)},

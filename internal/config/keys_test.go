@@ -44,7 +44,7 @@ var keyCases = map[string]keyCase{
 	"alerts.repeat_interval":         {good: "1d", bad: "1s", want: `"1s": expected a duration such as 10s, from 1m to 365d`},
 	"subscriptions.private_networks": {good: "10.20.0.0/16", bad: "10.20.0.1/16", want: `"10.20.0.1/16": expected a network such as 10.20.0.0/16 or fd00:20::/32`},
 	"amqp.management_url":            {good: "https://rabbit:15671", bad: "rabbit", want: `"xxxxx": expected a URL such as http://user:password@host:port, with scheme http or https`},
-	"amqp.password_file":             {good: "/run/amqp", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"amqp.password_file":             {good: "/run/amqp", with: "amqp.url: amqp://shop@rabbit", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"amqp.state_key_file":            {good: "/run/keys", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"amqp.tls.ca":                    {good: "ca.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"amqp.tls.cert":                  {good: "cert.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},

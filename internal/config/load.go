@@ -24,7 +24,7 @@ type Sources struct {
 // defaults. Its error is of type Mistakes.
 func Load(from Sources) (Config, error) {
 	var c Config
-	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}}
+	l := &loader{keys: keys(&c), seen: map[string]node{}, failed: map[string]bool{}, noStructure: map[string]bool{}}
 	sources, err := newLayers(
 		l.defaults(from.Default),
 		l.file(fileName(from), from.Omit),
@@ -78,6 +78,8 @@ type loader struct {
 	seen     map[string]node // by full key: routes[0].queue
 	order    []string        // of seen
 	failed   map[string]bool
+
+	noStructure map[string]bool // values where fields were expected, whose fields have no mistakes
 }
 
 // record stores a value for Describe and for mistakes that are found later.
@@ -100,6 +102,9 @@ func (l *loader) fail(path string, n node, expected string) {
 // failAt reports a mistake in a recorded value, or in the structure that lacks it.
 func (l *loader) failAt(path, expected string) {
 	for at := path; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
+		if at != path && l.noStructure[at] {
+			return
+		}
 		if n, found := l.seen[at]; found {
 			if at != path {
 				n = node{Origin: n.Origin}

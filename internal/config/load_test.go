@@ -21,7 +21,7 @@ source: shop
 data: /var/lib/watership
 roles: [routes, index]
 amqp:
-  url: "amqps://shop:pw@rabbit/prod"
+  url: "amqps://shop@rabbit/prod"
   management_url: "https://rabbit:1"
   password_file: /run/amqp
   tls: {ca: ca.pem, cert: amqp.pem, key: amqp.key}
@@ -140,7 +140,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 	want := Config{
 		Source: "shop", Data: "/var/lib/watership", Roles: []role.Role{role.Routes, role.Index},
 		AMQP: AMQP{
-			URL: NewURL("amqps://shop:pw@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1"),
+			URL: NewURL("amqps://shop@rabbit/prod"), ManagementURL: NewURL("https://rabbit:1"),
 			PasswordFile: "/run/amqp", TLS: TLS{CA: "ca.pem", Cert: "amqp.pem", Key: "amqp.key"},
 		},
 		Store: Store{

@@ -11,8 +11,8 @@ import (
 	"github.com/watershipmq/watership/retry"
 )
 
-// readPolicies reads policies by name.
-func readPolicies(into *map[string]retry.Policy) read {
+// readPolicies reads policies by name, each with one.
+func readPolicies(one func(l *loader, path string, n node) retry.Policy, into *map[string]retry.Policy) read {
 	return func(l *loader, path string, n node) {
 		l.record(path, node{Origin: n.Origin})
 		if n.Kind != mapping {
@@ -26,16 +26,26 @@ func readPolicies(into *map[string]retry.Policy) read {
 				l.fail(redact(at), f.Value, "expected a name of 1 to 200 bytes")
 				continue
 			}
-			(*into)[f.Name] = readPolicy(l, at, f.Value)
+			(*into)[f.Name] = one(l, at, f.Value)
 		}
 	}
 }
 
-func readPolicy(l *loader, path string, n node) retry.Policy {
+// ofNoClass are the fields that a policy has, and not its classes.
+func ofNoClass() []string { return []string{"classes", "no_attempts", "spread", "time_zone"} }
+
+// readClass reads a policy within another. It suggests no field that a class cannot have.
+func readClass(l *loader, path string, n node) retry.Policy {
+	return readPolicyOf(l, path, n, ofNoClass())
+}
+
+func readPolicy(l *loader, path string, n node) retry.Policy { return readPolicyOf(l, path, n, nil) }
+
+func readPolicyOf(l *loader, path string, n node, unsuggested []string) retry.Policy {
 	l.record(path, node{Origin: n.Origin})
 	before := len(l.mistakes)
 	var policy retry.Policy
-	l.readFields(path, n,
+	l.readFieldsSuggesting(path, n, unsuggested,
 		structureField{name: "delays", read: scalars(queueTTL, &policy.Delays)},
 		structureField{name: "first", read: scalar(queueTTL, &policy.First)},
 		structureField{name: "factor", read: scalar(number(1, 1000), &policy.Factor)},
@@ -47,7 +57,7 @@ func readPolicy(l *loader, path string, n node) retry.Policy {
 		structureField{name: "spread", read: scalar(duration(time.Millisecond, day), &policy.Spread)},
 		structureField{name: "time_zone", read: scalar(boundedText(1, 100), &policy.TimeZone)},
 		structureField{name: "give_up_after", read: scalar(duration(time.Millisecond, 365*day), &policy.GiveUpAfter)},
-		structureField{name: "classes", read: readPolicies(&policy.Classes)},
+		structureField{name: "classes", read: readPolicies(readClass, &policy.Classes)},
 	)
 	_, listed := n.field("delays")
 	_, growing := n.field("first")

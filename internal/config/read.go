@@ -73,6 +73,12 @@ type structureField struct {
 
 // readFields reads the fields of a structure, and reports unknown ones.
 func (l *loader) readFields(path string, n node, known ...structureField) {
+	l.readFieldsSuggesting(path, n, nil, known...)
+}
+
+// readFieldsSuggesting is readFields that suggests the known fields for an unknown one, without
+// some.
+func (l *loader) readFieldsSuggesting(path string, n node, without []string, known ...structureField) {
 	names := make([]string, len(known))
 	for i, p := range known {
 		names[i] = p.name
@@ -86,10 +92,12 @@ func (l *loader) readFields(path string, n node, known ...structureField) {
 	}
 	if n.Kind != mapping && n.Kind != absent {
 		l.fail(path, n, "expected fields such as "+names[0])
+		l.noStructure[path] = true
 	}
 	for _, f := range n.Fields {
 		if !slices.Contains(names, f.Name) {
-			l.unknown(join(path, f.Name), f.Value.Origin, childPaths(path, names))
+			suggested := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(without, name) })
+			l.unknown(join(path, f.Name), f.Value.Origin, childPaths(path, suggested))
 		}
 	}
 }

@@ -43,6 +43,22 @@ func (u URL) File() string {
 	return path
 }
 
+// hasLogin reports whether the URL has a user.
+func (u URL) hasLogin() bool {
+	parsed, err := url.Parse(u.full)
+	return err == nil && parsed.User != nil
+}
+
+// namesUserOnly reports whether the URL has a user, and no password.
+func (u URL) namesUserOnly() bool {
+	parsed, err := url.Parse(u.full)
+	if err != nil {
+		return false
+	}
+	_, password := parsed.User.Password()
+	return parsed.User.Username() != "" && !password
+}
+
 // String returns the URL without its password.
 func (u URL) String() string { return redactURL(u.full) }
 

@@ -35,6 +35,11 @@ type Import struct {
 	Format   schemas.DocumentFormat
 	Progress func(documents int)
 
+	// Expired is called with the first event that is older than the retention of its stream,
+	// before it is sent to the store, which will remove it. An export has the oldest events first.
+	Retention map[schemas.Stream]time.Duration
+	Expired   func(schemas.Event, schemas.Stream)
+
 	// Results of Read.
 	Created  int
 	Existing int
@@ -60,7 +65,7 @@ func (i *Import) Run(ctx context.Context, in io.Reader) error {
 
 func (i *Import) read(ctx context.Context, in io.Reader) error {
 	var batch []schemas.Document
-	size := 0
+	size, told := 0, false
 	for event, err := range Read(in) {
 		if err != nil {
 			return errors.Join(i.createMissing(ctx, batch), err)
@@ -70,6 +75,10 @@ func (i *Import) read(ctx context.Context, in io.Reader) error {
 			continue
 		}
 		doc := i.Format.Document(event)
+		if kept, limited := i.Retention[doc.Stream]; !told && limited && time.Since(event.Time) > kept {
+			told = true
+			i.Expired(event, doc.Stream)
+		}
 		batch = append(batch, doc)
 		if size += len(doc.Source); len(batch) < importEvents && size < importBytes {
 			continue

@@ -4,6 +4,7 @@ package transfer
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"iter"
@@ -12,10 +13,15 @@ import (
 )
 
 // Read yields the documents of an export, one for each line. Lines have no maximum
-// length. An error names the line and ends the sequence.
+// length. An error names the line and ends the sequence. The export may be compressed by gzip, and
+// may begin with a byte order mark, which some editors and shells of Windows write.
 func Read(in io.Reader) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		lines := bufio.NewReaderSize(in, 64<<10)
+		lines, err := plain(in)
+		if err != nil {
+			yield(schemas.Event{}, err)
+			return
+		}
 		for number := 1; ; number++ {
 			line, err := lines.ReadBytes('\n')
 			if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 {
@@ -37,4 +43,21 @@ func Read(in io.Reader) iter.Seq2[schemas.Event, error] {
 			}
 		}
 	}
+}
+
+// plain returns a text without compression and byte order mark.
+func plain(in io.Reader) (*bufio.Reader, error) {
+	const buffer = 64 << 10
+	text := bufio.NewReaderSize(in, buffer)
+	if begin, _ := text.Peek(2); bytes.Equal(begin, []byte{0x1f, 0x8b}) {
+		inflated, err := gzip.NewReader(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading the gzip file: %w", err)
+		}
+		text = bufio.NewReaderSize(inflated, buffer)
+	}
+	if begin, _ := text.Peek(3); string(begin) == "\ufeff" {
+		_, _ = text.Discard(3) // was read
+	}
+	return text, nil
 }

@@ -2,6 +2,9 @@ package transfer
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,44 @@ import (
 
 	"github.com/watershipmq/watership/schemas"
 )
+
+// Exports that were compressed, or that a program of Windows has written, are read as they are.
+func TestReadFilesOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	e := schemas.Event{Action: schemas.Published, Sequence: 1, Source: "test", VHost: "/"}
+	e.EventID, e.Time = "test:1", time.Unix(1_700_000_000, 0).UTC()
+	line := append(schemas.DocumentFormat{}.Document(e).Source, '\n')
+	marked := append([]byte("\xef\xbb\xbf"), line...)
+	for name, file := range map[string][]byte{
+		"plain": line, "with a byte order mark": marked, "gzip": compressed(t, line), "gzip with a byte order mark": compressed(t, marked), "gzip in parts": append(compressed(t, line), compressed(t, line)...),
+	} {
+		events := 0
+		for event, err := range Read(bytes.NewReader(file)) {
+			if events++; err != nil || event.EventID != e.EventID {
+				t.Errorf("%s: event %q, %v", name, event.EventID, err)
+			}
+		}
+		if wanted := 1 + strings.Count(name, "parts"); events != wanted {
+			t.Errorf("%s: %d events, want %d", name, events, wanted)
+		}
+	}
+	for _, err := range Read(bytes.NewReader(compressed(t, line)[:20])) {
+		if err == nil || !strings.Contains(err.Error(), "unexpected EOF") {
+			t.Errorf("half of a gzip file: %v", err)
+		}
+	}
+}
+
+func compressed(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	to := gzip.NewWriter(&file)
+	_, err := to.Write(text)
+	if err = errors.Join(err, to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
 
 // FuzzRead: the sequence ends for any file, at the latest after the first line that is
 // no document, and an exported document is the same after another import and export.
