@@ -36,7 +36,9 @@ func (f Failures) hasRegressed(ctx context.Context, g *Group, p *past, within kq
 		if err != nil {
 			return false, err
 		}
-		whole.add(failure)
+		if whole.add(failure); whole.cameBack || !failure.Resolved() { // which keeps all later ones from coming back
+			break
+		}
 	}
 	return whole.cameBack, nil
 }

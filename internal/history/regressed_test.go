@@ -1,9 +1,13 @@
 package history
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -157,5 +161,45 @@ func TestIDsOfKinds(t *testing.T) {
 	}
 	if id := (Kind{Queue: "orders", Class: "default", Type: "timeout", Group: "no stock of #"}).ID(); id != "oldereo2" {
 		t.Errorf("the id is %s: people have written the former one down", id)
+	}
+}
+
+// counted counts the summaries that are read.
+type counted struct {
+	Store
+	read int
+}
+
+func (c *counted) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
+	return func(yield func(eventstore.EventSummary, error) bool) {
+		for summary, err := range c.Store.Summaries(ctx, sel, either...) {
+			if c.read++; !yield(summary, err) {
+				return
+			}
+		}
+	}
+}
+
+// A narrow query does not read all failures that its groups ever had: after an open one, none
+// comes back.
+func TestNarrowGroupsReadLittle(t *testing.T) {
+	var events []schemas.Event
+	for i := range int64(3 * chunkSize) {
+		e := schemas.Event{Action: schemas.Poisoned, Sequence: 10 * (i + 1), Source: "test"}
+		e.EventID, e.Message, e.Queue, e.Attempt, e.Time = fmt.Sprint("p-", i), fmt.Sprint("m-", i), "orders", 1, time.UnixMicro(e.Sequence).UTC()
+		events = append(events, e)
+	}
+	failures, err := NewFailures(t.Context(), filledStore(t, events), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &counted{Store: failures.Store}
+	failures.Store = store
+	groups, err := failures.Groups(t.Context(), kql.FieldIs("watership.message", "m-7"))
+	if err != nil || len(groups) != 1 || groups[0].Count != 1 || groups[0].Regressed {
+		t.Fatalf("%+v, %v", groups, err)
+	}
+	if store.read > 3*chunkSize { // the first ones, and what may resolve them
+		t.Errorf("%d summaries were read for one failure", store.read)
 	}
 }
