@@ -35,10 +35,9 @@ an exchange that was taken out of tap.exchanges. --retire moves what waits in th
 queues of a former topology.prefix to the present ones, records its events, and
 removes it. Stop every process with that prefix first.
 
-setup fails if a policy lets the broker drop messages of Watership's queues, or sends
-what they drop on purpose to its dead-letter exchange, or sets a delivery limit on a
-route's queue without a dead-letter exchange. The error has the command that changes
-the policy.`,
+setup fails if a policy lets the broker drop messages of queues of Watership or, without
+a dead-letter exchange, of routes, or sends what Watership drops on purpose to its
+dead-letter exchange. The error has the command that changes the policy.`,
 		Example: "  watership setup --config watership.yaml --kibana http://localhost:5601",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,6 +15,11 @@ import (
 // ownQueues returns the names of Watership's queues, and which of them are delay queues.
 func (b *broker) ownQueues() (all []string, delays map[string]bool) {
 	all = b.Topology.Queues()
+	for _, route := range b.Settings.Routes {
+		if route.Fairness.Ordered {
+			all = append(all, b.Topology.Places(route.Queue))
+		}
+	}
 	delays = map[string]bool{}
 	for _, delay := range b.Pipeline.Delays() {
 		name := b.Topology.Delay(delay)
@@ -177,7 +182,7 @@ func (b *broker) policyPriority(policy string) int {
 	return 0
 }
 
-// checkRouteQueues looks for queues of routes that drop messages after a number of
+// checkRouteQueues looks for queues of routes that drop messages: by a limit, or after a number of
 // deliveries. A crash of serve while it handles a message counts as a delivery.
 func (t topologyChecks) checkRouteQueues() {
 	problems := len(t.findings)
@@ -196,14 +201,14 @@ func (t topologyChecks) checkRouteQueues() {
 				"bind a queue of type quorum to the same exchange, and name it in the route")
 			continue
 		}
-		limit := t.deliveryLimit(queue)
-		if limit >= unlimited || hasDeadLetters(queue) {
-			continue
+		if limit := t.deliveryLimit(queue); limit < unlimited && !hasDeadLetters(queue) {
+			t.report("routes", Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
+				t.deadLetterPolicy(queue))
 		}
-		t.report("routes", Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
-			fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues %s %s '{"dead-letter-exchange":"%s"}'`,
-				wording.Quoted(t.VHost), t.policyPriority(queue.Policy)+1, wording.Quoted(route.Queue+"-dead-letters"),
-				wording.Quoted("^"+regexp.QuoteMeta(route.Queue)+"$"), t.Topology.Retry()))
+		t.checkDrops(queue)
+		if route.Park {
+			t.checkParking(route.Queue)
+		}
 	}
 	if len(t.findings) == problems && len(t.Settings.Routes) > 0 {
 		t.reportOK("routes", "%s, none of which drops messages", wording.Plural(len(t.Settings.Routes), "queue"))

@@ -200,6 +200,14 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 		"negative is zero before":   {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-delivery-limit": -1.0}}, "3.13.7", "drops a message after 0 deliveries"},
 		"with dead letters":         {rabbit.Queue{Type: "quorum", Arguments: retry}, "4.0.5", ""},
 		"dead letters by a policy":  {rabbit.Queue{Type: "quorum", Effective: map[string]any{"dead-letter-exchange": "x"}}, "4.0.5", ""},
+		"expiry by a policy":        {rabbit.Queue{Type: "classic", Policy: "all", Effective: map[string]any{"message-ttl": 3000.0, "max-length": 5.0}}, "4.0.5", `drops messages by message-ttl 3000, max-length 5 of policy "all"`},
+		"the stricter is a policy":  {rabbit.Queue{Type: "classic", Policy: "all", Arguments: map[string]any{"x-max-length": 7.0}, Effective: map[string]any{"max-length": 5.0}}, "4.0.5", `drops messages by max-length 5 of policy "all"`},
+		"an operator policy":        {rabbit.Queue{Type: "classic", OperatorPolicy: "ops", Effective: map[string]any{"max-length-bytes": 5.0}}, "4.0.5", `drops messages by max-length-bytes 5 of policy "ops"`},
+		"deleted with its messages": {rabbit.Queue{Type: "classic", Policy: "all", Arguments: retry, Effective: map[string]any{"expires": 20000.0}}, "4.0.5", `drops messages by expires 20000 of policy "all"`},
+		"expiry with dead letters":  {rabbit.Queue{Type: "classic", Arguments: retry, Effective: map[string]any{"message-ttl": 3000.0, "max-length": 5.0}}, "4.0.5", ""},
+		"publishes are rejected":    {rabbit.Queue{Type: "classic", Effective: map[string]any{"overflow": "reject-publish", "max-length": 5.0}}, "4.0.5", ""},
+		"the argument wins":         {rabbit.Queue{Type: "classic", Policy: "all", Arguments: map[string]any{"x-overflow": "drop-head"}, Effective: map[string]any{"overflow": "reject-publish", "max-length": 5.0}}, "4.0.5", `drops messages by max-length 5 of policy "all"`},
+		"a limit that is none":      {rabbit.Queue{Type: "classic", Effective: map[string]any{"max-length": float64(unlimited)}}, "4.0.5", ""},
 		"a stream has no consumers": {rabbit.Queue{Type: "stream"}, "4.0.5", "is a stream, whose route would skip"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,6 +222,25 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 			want(t, d.findings, Error, "queue orders "+test.want, "")
 		})
 	}
+}
+
+// The owner of a queue chose its arguments, so setup does not fail.
+func TestQueuesOfRoutesThatWereDeclaredToDropMessages(t *testing.T) {
+	s := newSetUpSite(t, strings.Replace(oneRoute, "queue: orders,", "queue: orders, arguments: {x-max-length: 5, x-expires: 600000},", 1))
+	want(t, of("routes", Run(t.Context(), s.Config)), Warning, "queue orders drops messages by expires 600000, max-length 5, with which it was declared", "delete it first")
+	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+		t.Errorf("setup fails:\n%s", text(list))
+	}
+}
+
+func TestPoliciesOfQueuesOfOneRoute(t *testing.T) {
+	s := newSite(t, `WATERSHIP_ROUTES=[{queue: orders, park: true, fairness: {key: "{headers.merchant}", ordered: true}, handler: {http: {url: "http://127.0.0.1:1/"}}}]`)
+	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: "orders", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"message-ttl": 1000}})
+	s.setUp(t)
+	list := Run(t.Context(), s.Config)
+	want(t, of("topology", list), Error, `policy "all" limits what must not be dropped (message-ttl 1000) in 1 queue: watership.places.orders`, "watership-unlimited")
+	want(t, of("routes", list), Error, `queue orders drops messages by message-ttl 1000 of policy "all"`, `--priority 4 --apply-to queues orders-dead-letters '^orders$' '{"dead-letter-exchange":"watership.retry"}'`)
+	want(t, of("routes", list), Warning, `queue orders.poison drops parked copies by message-ttl 1000 of policy "all"`, `leave the queue out by the pattern of policy "all"`)
 }
 
 func TestTheRemedyOfADroppingRouteIsAPolicyForItsQueueAlone(t *testing.T) {

@@ -1,0 +1,85 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/render/wording"
+)
+
+// dropSettings are the settings by which a queue drops messages that nobody has handled.
+type dropSettings struct {
+	byPolicy   []string // of a policy or an operator policy
+	byArgument []string // which the queue was declared with
+}
+
+// dropsOf returns the settings by which a queue drops messages. With a dead-letter exchange only its
+// own expiry does, which deletes it with its messages.
+func dropsOf(queue rabbit.Queue) (drops dropSettings) {
+	keys := []string{"expires"}
+	if !hasDeadLetters(queue) {
+		keys = append(keys, "message-ttl")
+		if !rejectsPublishes(queue) {
+			keys = append(keys, "max-length", "max-length-bytes")
+		}
+	}
+	for _, key := range keys {
+		byPolicy, has := integer(queue.Effective[key])
+		declared, hasToo := integer(queue.Arguments["x-"+key])
+		switch {
+		case has && byPolicy < unlimited && (!hasToo || byPolicy < declared): // the lower one applies
+			drops.byPolicy = append(drops.byPolicy, key+" "+rabbit.SettingText(queue.Effective[key]))
+		case hasToo && declared < unlimited:
+			drops.byArgument = append(drops.byArgument, key+" "+rabbit.SettingText(queue.Arguments["x-"+key]))
+		}
+	}
+	return drops
+}
+
+// rejectsPublishes reports whether a full queue rejects messages, which their publishers still have.
+func rejectsPublishes(queue rabbit.Queue) bool {
+	overflow, declared := queue.Arguments["x-overflow"].(string)
+	if !declared {
+		overflow, _ = queue.Effective["overflow"].(string)
+	}
+	return strings.HasPrefix(overflow, "reject-publish")
+}
+
+// checkDrops looks for settings by which the queue of a route drops messages. The owner of the queue chose
+// its arguments; a policy may be for other queues.
+func (t topologyChecks) checkDrops(queue rabbit.Queue) {
+	drops := dropsOf(queue)
+	if len(drops.byPolicy) > 0 {
+		remedy := t.deadLetterPolicy(queue)
+		if queue.OperatorPolicy != "" {
+			remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out the queue; and if policies limit the queue still: %s", queue.OperatorPolicy, remedy)
+		}
+		t.report("routes", Error, fmt.Sprintf("queue %s drops messages by %s of policy %q", queue.Name, strings.Join(drops.byPolicy, ", "),
+			cmp.Or(queue.Policy, queue.OperatorPolicy)), remedy)
+	}
+	if len(drops.byArgument) > 0 {
+		t.report("routes", Warning, fmt.Sprintf("queue %s drops messages by %s, with which it was declared", queue.Name, strings.Join(drops.byArgument, ", ")),
+			"if none may be lost, declare it without, since a queue's arguments never change: let it run empty and delete it first")
+	}
+}
+
+// checkParking looks for a policy by which the queue of a route's parked copies drops them.
+func (t topologyChecks) checkParking(route string) {
+	queue, there := t.queues[t.Topology.Parking(route)]
+	if drops := dropsOf(queue); there && len(drops.byPolicy) > 0 {
+		policy := cmp.Or(queue.Policy, queue.OperatorPolicy)
+		t.report("routes", Warning, fmt.Sprintf("queue %s drops parked copies by %s of policy %q", queue.Name, strings.Join(drops.byPolicy, ", "), policy),
+			fmt.Sprintf("leave the queue out by the pattern of policy %q", policy))
+	}
+}
+
+// deadLetterPolicy returns the command for a policy that applies to the queue of a route alone, and
+// limits nothing.
+func (b *broker) deadLetterPolicy(queue rabbit.Queue) string {
+	return fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues %s %s '{"dead-letter-exchange":"%s"}'`,
+		wording.Quoted(b.VHost), b.policyPriority(queue.Policy)+1, wording.Quoted(queue.Name+"-dead-letters"),
+		wording.Quoted("^"+regexp.QuoteMeta(queue.Name)+"$"), b.Topology.Retry())
+}
