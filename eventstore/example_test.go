@@ -118,6 +118,30 @@ func ExampleWatermarks_Bound() {
 	// Output: 1764000000000000 true
 }
 
+func ExampleReadRecord() {
+	ctx := context.Background()
+	store, remove := exampleStore(ctx)
+	defer remove()
+	count := 0
+	version, err := eventstore.ReadRecord(ctx, store, "count", "orders", &count)
+	fmt.Printf("%d of version %q, %v\n", count, version, err)
+	// Output: 0 of version "", <nil>
+}
+
+// Of two processes that change the same version, the first succeeds.
+func ExampleSaveRecord() {
+	ctx := context.Background()
+	store, remove := exampleStore(ctx)
+	defer remove()
+	for range 2 {
+		version, err := eventstore.SaveRecord(ctx, store, "count", "orders", "", 1)
+		fmt.Println(version != "", err)
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
 func ExampleByName() {
 	fmt.Println(eventstore.ByName([]string{"order-42"}))
 	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"

@@ -2,7 +2,6 @@ package eventstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -43,11 +42,6 @@ func (w Watermarks) Bound() (sequence int64, isLimited bool) {
 	return sequence, isLimited
 }
 
-// RecordReader is the part of a store that ReadWatermarks needs.
-type RecordReader interface {
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
-}
-
 // WatermarkStore is the part of a store that Complete needs.
 type WatermarkStore interface {
 	RecordReader
@@ -58,16 +52,9 @@ type WatermarkStore interface {
 // ReadWatermarks returns the watermarks of a source and the version of their record, which
 // is "" if no indexer has saved any.
 func ReadWatermarks(ctx context.Context, store RecordReader, source string) (w Watermarks, version string, err error) {
-	document, version, err := store.Record(ctx, WatermarkRecord, source)
-	if err != nil {
-		return w, "", fmt.Errorf("reading the watermarks of %s: %w", source, err)
-	}
 	w = Watermarks{Source: source, Queues: map[string]Watermark{}}
-	if document == nil {
-		return w, "", nil
-	}
-	if err := json.Unmarshal(document, &w); err != nil {
-		return w, version, fmt.Errorf("the watermarks of %s cannot be read: %w", source, err)
+	if version, err = ReadRecord(ctx, store, WatermarkRecord, source, &w); err != nil {
+		return w, "", fmt.Errorf("reading the watermarks of %s: %w", source, err)
 	}
 	return w, version, nil
 }

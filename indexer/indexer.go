@@ -67,17 +67,7 @@ type Store interface {
 	// SaveHandover stores a JSON document under a name and replaces the previous one.
 	SaveHandover(ctx context.Context, name string, document []byte) error
 
-	// Record returns the last saved JSON document under a kind and an id, and its version,
-	// or nil.
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
-
-	// CreateRecord saves a new document and returns its version. It changes nothing and
-	// returns "" if there is one.
-	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
-
-	// SaveRecord replaces a document if its version is still the given one, and returns the
-	// new version. Otherwise it changes nothing and returns "".
-	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
+	eventstore.RecordStore // keeps the watermarks
 }
 
 // Broker is a connection to RabbitMQ.

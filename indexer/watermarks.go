@@ -2,7 +2,6 @@ package indexer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -236,7 +235,7 @@ func (w *watermarks) update(ctx context.Context, change func(queues map[string]e
 		if !change(next.Queues) {
 			return nil
 		}
-		version, err := w.write(ctx, next)
+		version, err := eventstore.SaveRecord(ctx, w.cfg.Store, eventstore.WatermarkRecord, next.Source, w.version, next)
 		w.current = version != "" && err == nil
 		if err != nil {
 			return err
@@ -248,17 +247,6 @@ func (w *watermarks) update(ctx context.Context, change func(queues map[string]e
 		}
 	}
 	return fmt.Errorf("the watermarks of %s were changed by other processes %d times at once", w.cfg.Decoder.Source, maxSaveConflicts)
-}
-
-func (w *watermarks) write(ctx context.Context, next eventstore.Watermarks) (version string, err error) {
-	document, err := json.Marshal(next)
-	if err != nil {
-		return "", err
-	}
-	if w.version == "" {
-		return w.cfg.Store.CreateRecord(ctx, eventstore.WatermarkRecord, next.Source, document)
-	}
-	return w.cfg.Store.SaveRecord(ctx, eventstore.WatermarkRecord, next.Source, w.version, document)
 }
 
 func (w *watermarks) read(ctx context.Context) error {

@@ -68,11 +68,7 @@ func (s *Subscriptions) Create(ctx context.Context, sub Subscription, from From)
 	}
 	sub.State, sub.Reason, sub.Revision, sub.Created = Active, "", 1, time.Now().UTC()
 	sub.Checkpoint = Checkpoint{Position: sub.Start}
-	document, err := json.Marshal(sub)
-	if err != nil {
-		return sub, err
-	}
-	sub.version, err = s.cfg.Store.CreateRecord(ctx, recordKind, sub.Name, document)
+	sub.version, err = eventstore.SaveRecord(ctx, s.cfg.Store, recordKind, sub.Name, "", sub)
 	if err == nil && sub.version == "" {
 		err = mistakef("there is a subscription %s: choose another name, or delete it with watership subscriptions delete", sub.Name)
 	}
@@ -131,17 +127,15 @@ func (s *Subscriptions) Get(ctx context.Context, name string) (Subscription, err
 	if err := checkName(name); err != nil {
 		return Subscription{}, err
 	}
-	document, version, err := s.cfg.Store.Record(ctx, recordKind, name)
+	var sub Subscription
+	version, err := eventstore.ReadRecord(ctx, s.cfg.Store, recordKind, name, &sub)
 	if err != nil {
-		return Subscription{}, err
+		return sub, err
 	}
-	if document == nil {
-		return Subscription{}, &NotFoundError{name}
+	if version == "" {
+		return sub, &NotFoundError{name}
 	}
-	sub := Subscription{version: version}
-	if err := json.Unmarshal(document, &sub); err != nil {
-		return sub, fmt.Errorf("subscription %s cannot be read: %w", name, err)
-	}
+	sub.version = version
 	return sub, nil
 }
 
@@ -264,11 +258,7 @@ func (s *Subscriptions) change(ctx context.Context, name, by string, change func
 
 // save saves a subscription if its record was not changed since it was read.
 func (s *Subscriptions) save(ctx context.Context, sub *Subscription) (saved bool, err error) {
-	document, err := json.Marshal(sub)
-	if err != nil {
-		return false, err
-	}
-	version, err := s.cfg.Store.SaveRecord(ctx, recordKind, sub.Name, sub.version, document)
+	version, err := eventstore.SaveRecord(ctx, s.cfg.Store, recordKind, sub.Name, sub.version, sub)
 	if err != nil || version == "" {
 		return false, err
 	}

@@ -68,11 +68,14 @@ func (s *Subscriptions) park(ctx context.Context, p Parked) error {
 	if len(p.Error) > maxError {
 		p.Error = p.Error[:maxError]
 	}
-	document, err := json.Marshal(p)
-	if err == nil {
-		_, err = s.cfg.Store.CreateRecord(ctx, parkedKind(p.Subscription), p.id(), document)
-	}
+	_, err := s.saveParked(ctx, p, "")
 	return err
+}
+
+// saveParked returns false if another process has changed the message, or parked it.
+func (s *Subscriptions) saveParked(ctx context.Context, p Parked, version string) (bool, error) {
+	saved, err := eventstore.SaveRecord(ctx, s.cfg.Store, parkedKind(p.Subscription), p.id(), version, p)
+	return saved != "", err
 }
 
 // RetryParked lets the runner deliver parked messages again, which it does even if the
@@ -81,12 +84,7 @@ func (s *Subscriptions) park(ctx context.Context, p Parked) error {
 func (s *Subscriptions) RetryParked(ctx context.Context, name, by string, positions []string) (int, error) {
 	marked, err := s.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
 		p.Retry = true
-		document, err := json.Marshal(p)
-		if err != nil {
-			return false, err
-		}
-		saved, err := s.cfg.Store.SaveRecord(ctx, parkedKind(name), p.id(), version, document)
-		return saved != "", err
+		return s.saveParked(ctx, p, version)
 	})
 	if err != nil || marked == 0 {
 		return marked, err
@@ -143,10 +141,5 @@ func (s *Subscriptions) replaceParked(ctx context.Context, p Parked, version str
 	if len(p.Error) > maxError {
 		p.Error = p.Error[:maxError]
 	}
-	document, err := json.Marshal(p)
-	if err != nil {
-		return false, err
-	}
-	saved, err := s.cfg.Store.SaveRecord(ctx, parkedKind(p.Subscription), p.id(), version, document)
-	return saved != "", err
+	return s.saveParked(ctx, p, version)
 }

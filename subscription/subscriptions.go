@@ -25,8 +25,7 @@ type Records interface {
 	// Count returns the number of events of a selection, or more if the store has duplicates.
 	Count(ctx context.Context, selection eventstore.Selection) (int64, error)
 
-	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
-	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
+	eventstore.RecordStore
 	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
 	Records(ctx context.Context, kind string) iter.Seq2[[]byte, error]
 }

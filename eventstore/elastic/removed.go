@@ -55,15 +55,7 @@ func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
 	if err != nil || version != "" && reflect.DeepEqual(next, known) {
 		return 0, err
 	}
-	document, err := json.Marshal(next)
-	if err != nil {
-		return 0, err
-	}
-	if version == "" {
-		_, err = r.records.CreateRecord(ctx, eventstore.RemovedRecord, removalsID, document)
-	} else { // another process may have noted the same
-		_, err = r.records.SaveRecord(ctx, eventstore.RemovedRecord, removalsID, version, document)
-	}
+	_, err = eventstore.SaveRecord(ctx, &r.records, eventstore.RemovedRecord, removalsID, version, next) // another process may have noted the same
 	return 0, err
 }
 
@@ -82,11 +74,8 @@ func (r *retention) Removed(ctx context.Context, source string) (eventstore.Remo
 }
 
 func (r *retention) readRemovals(ctx context.Context) (known removals, version string, err error) {
-	document, version, err := r.records.Record(ctx, eventstore.RemovedRecord, removalsID)
-	if err == nil && document != nil {
-		if err = json.Unmarshal(document, &known); err != nil {
-			err = fmt.Errorf("the record of what retention has removed cannot be read: %w", err)
-		}
+	if version, err = eventstore.ReadRecord(ctx, &r.records, eventstore.RemovedRecord, removalsID, &known); err != nil {
+		err = fmt.Errorf("reading what retention has removed: %w", err)
 	}
 	return known, version, err
 }

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // Records stores small documents that change. See the methods of *elastic.Store.
 type Records interface {
 	Jobs
-	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
-	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
+	eventstore.RecordStore
 	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
 	Records(ctx context.Context, kind string) iter.Seq2[[]byte, error]
 }
 
@@ -26,6 +26,7 @@ func RunRecords(t *testing.T, open func(t *testing.T) Records) {
 	s := open(t)
 	t.Run("none", func(t *testing.T) { testNoRecords(t, s) })
 	t.Run("a record is created once, and saved by its version", func(t *testing.T) { testRecordVersions(t, s) })
+	t.Run("a value is read and saved as a record", func(t *testing.T) { testRecordValue(t, s) })
 	t.Run("odd ids", func(t *testing.T) { testOddRecordIDs(t, s) })
 	t.Run("of several savers one succeeds", func(t *testing.T) { testRecordContended(t, s) })
 	t.Run("a record is deleted by its version", func(t *testing.T) { testRecordDeleted(t, s) })
@@ -65,6 +66,45 @@ func testRecordVersions(t *testing.T, s Records) {
 	}
 	if _, err := s.SaveRecord(t.Context(), "versions", "a", "no version", []byte(`{}`)); err == nil || !strings.Contains(err.Error(), "no version of a versions") {
 		t.Errorf("saved by an invalid version: %v", err)
+	}
+}
+
+func testRecordValue(t *testing.T, s Records) {
+	type value struct{ N int }
+	got := value{N: 7}
+	wantValue := func(n int, wantVersion string) {
+		t.Helper()
+		version, err := eventstore.ReadRecord(t.Context(), s, "value", "a", &got)
+		if got.N != n || version != wantVersion || err != nil {
+			t.Fatalf("read %d of version %q, %v; want %d of version %q", got.N, version, err, n, wantVersion)
+		}
+	}
+	save := func(n int, version string) string {
+		t.Helper()
+		newVersion, err := eventstore.SaveRecord(t.Context(), s, "value", "a", version, value{n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newVersion
+	}
+	wantValue(7, "")
+	first := save(1, "")
+	wantValue(1, first)
+	if version := save(2, ""); version != "" {
+		t.Errorf("created over another as version %q", version)
+	}
+	second := save(3, first)
+	wantValue(3, second)
+	if version := save(4, first); version != "" {
+		t.Errorf("saved over another version as %q", version)
+	}
+	wantValue(3, second)
+	var number int
+	if _, err := eventstore.ReadRecord(t.Context(), s, "value", "a", &number); err == nil || !strings.Contains(err.Error(), "value a cannot be read") {
+		t.Errorf("read into another type: %v", err)
+	}
+	if _, err := eventstore.SaveRecord(t.Context(), s, "value", "a", second, func() {}); err == nil {
+		t.Error("saved a function")
 	}
 }
 

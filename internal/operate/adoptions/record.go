@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 )
@@ -71,11 +72,7 @@ func (r records) create(ctx context.Context, a Adoption) (version string, err er
 	if err != nil {
 		return "", err
 	}
-	document, err := json.Marshal(a)
-	if err != nil {
-		return "", err
-	}
-	if version, err = store.CreateRecord(ctx, recordKind, a.ID, document); err == nil && version == "" {
+	if version, err = eventstore.SaveRecord(ctx, store, recordKind, a.ID, "", a); err == nil && version == "" {
 		err = fmt.Errorf("there is an adoption %s already", a.ID)
 	}
 	return version, err
@@ -87,11 +84,7 @@ func (r records) save(ctx context.Context, a Adoption, version string) (string, 
 	if err != nil {
 		return "", err
 	}
-	document, err := json.Marshal(a)
-	if err != nil {
-		return "", err
-	}
-	return store.SaveRecord(ctx, recordKind, a.ID, version, document)
+	return eventstore.SaveRecord(ctx, store, recordKind, a.ID, version, a)
 }
 
 // read returns an adoption of the System's source.
@@ -104,16 +97,10 @@ func (r records) read(ctx context.Context, id string) (a Adoption, version strin
 	if err != nil {
 		return a, "", &system.BrokerError{Err: err}
 	}
-	document, version, err := store.Record(ctx, recordKind, id)
-	if err != nil {
+	if version, err = eventstore.ReadRecord(ctx, store, recordKind, id, &a); err != nil {
 		return a, "", err
 	}
-	if document != nil {
-		if err := json.Unmarshal(document, &a); err != nil {
-			return a, "", fmt.Errorf("reading adoption %s: %w", id, err)
-		}
-	}
-	if document == nil || a.Source != source {
+	if version == "" || a.Source != source {
 		return a, "", problem.NotFound("there is no adoption " + id)
 	}
 	return a, version, nil

@@ -3,13 +3,13 @@ package waiting
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
@@ -59,10 +59,8 @@ func (d Decision) event() schemas.Action {
 
 // Records stores small documents. A document is found as soon as it is saved.
 type Records interface {
-	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
-	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
+	eventstore.RecordStore
 	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
 }
 
 const (
@@ -103,11 +101,7 @@ type indexed struct {
 // can be taken. It forgets decisions that are older than keptFor.
 func record(ctx context.Context, store Records, d Decision, keys []string, now time.Time) (recorded, error) {
 	r := recorded{d, rand.Text(), now, keys}
-	document, err := json.Marshal(r)
-	if err != nil {
-		return r, err
-	}
-	if _, err := store.CreateRecord(ctx, recordKind, r.ID, document); err != nil {
+	if _, err := eventstore.SaveRecord(ctx, store, recordKind, r.ID, "", r); err != nil {
 		return r, err
 	}
 	known, version, err := readIndex(ctx, store)
@@ -130,25 +124,13 @@ func record(ctx context.Context, store Records, d Decision, keys []string, now t
 }
 
 func readIndex(ctx context.Context, store Records) (known index, version string, err error) {
-	document, version, err := store.Record(ctx, recordKind, indexID)
-	if err != nil || document == nil {
-		return known, "", err
-	}
-	return known, version, json.Unmarshal(document, &known)
+	version, err = eventstore.ReadRecord(ctx, store, recordKind, indexID, &known)
+	return known, version, err
 }
 
 // saveIndex fails if another process has changed the index, which its lock prevents.
 func saveIndex(ctx context.Context, store Records, known index, version string) error {
-	document, err := json.Marshal(known)
-	if err != nil {
-		return err
-	}
-	saved := ""
-	if version == "" {
-		saved, err = store.CreateRecord(ctx, recordKind, indexID, document)
-	} else {
-		saved, err = store.SaveRecord(ctx, recordKind, indexID, version, document)
-	}
+	saved, err := eventstore.SaveRecord(ctx, store, recordKind, indexID, version, known)
 	if err == nil && saved == "" {
 		err = errors.New("another process decides about waiting messages now: try again")
 	}
@@ -223,15 +205,9 @@ func (d *Decisions) load(ctx context.Context, store Records, id string) (loaded,
 	if found, ok := d.loaded[id]; ok {
 		return found, nil
 	}
-	document, _, err := store.Record(ctx, recordKind, id)
-	if err != nil {
-		return loaded{}, err
-	}
 	found := loaded{keys: map[string]bool{}}
-	if document != nil {
-		if err := json.Unmarshal(document, &found.recorded); err != nil {
-			return loaded{}, fmt.Errorf("reading decision %s about waiting messages: %w", id, err)
-		}
+	if _, err := eventstore.ReadRecord(ctx, store, recordKind, id, &found.recorded); err != nil {
+		return loaded{}, fmt.Errorf("reading decision %s about waiting messages: %w", id, err)
 	}
 	for _, key := range found.Keys {
 		found.keys[key] = true

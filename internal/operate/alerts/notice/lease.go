@@ -2,7 +2,6 @@ package notice
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -29,16 +28,10 @@ func Read(ctx context.Context, store eventstore.RecordReader, source string) (*S
 }
 
 func read(ctx context.Context, store eventstore.RecordReader, source string) (*State, string, error) {
-	document, version, err := store.Record(ctx, recordKind, source)
+	state := newState(source)
+	version, err := eventstore.ReadRecord(ctx, store, recordKind, source, state)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the alerts of %s: %w", source, err)
-	}
-	state := newState(source)
-	if document == nil {
-		return state, "", nil
-	}
-	if err := json.Unmarshal(document, state); err != nil {
-		return nil, "", fmt.Errorf("the alerts of %s cannot be read: %w", source, err)
 	}
 	return state, version, nil
 }
@@ -91,12 +84,5 @@ func (n *Notifier) tryClaim(ctx context.Context, isFree func(*State, string) boo
 // save returns the version "" if another process has saved the record.
 func (n *Notifier) save(ctx context.Context, state *State, version string) (string, error) {
 	state.Saved = time.Now().UTC()
-	document, err := json.Marshal(state)
-	if err != nil {
-		return "", err
-	}
-	if version == "" {
-		return n.Store.CreateRecord(ctx, recordKind, n.Source, document)
-	}
-	return n.Store.SaveRecord(ctx, recordKind, n.Source, version, document)
+	return eventstore.SaveRecord(ctx, n.Store, recordKind, n.Source, version, state)
 }

@@ -8,14 +8,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-// Records keeps the record of the alerts. The stores of packages elastic and sqlite do.
-type Records interface {
-	Record(ctx context.Context, kind, id string) (document []byte, version string, err error)
-	CreateRecord(ctx context.Context, kind, id string, document []byte) (version string, err error)
-	SaveRecord(ctx context.Context, kind, id, version string, document []byte) (newVersion string, err error)
-}
+	"github.com/watershipmq/watership/eventstore"
+)
 
 // Rule finds alerts.
 type Rule struct {
@@ -42,7 +37,7 @@ type Receiver struct {
 
 // Config configures a Notifier. All fields but Logger and Registerer are required.
 type Config struct {
-	Store   Records
+	Store   eventstore.RecordStore // keeps the state of the alerts
 	Source  string
 	Process string // unique name of this process
 	Link    string // console page of alerts; "": none
