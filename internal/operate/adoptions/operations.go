@@ -162,7 +162,7 @@ func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOu
 	if err != nil {
 		return nil, err
 	}
-	if err := r.start(ctx, start{adopter: adopter, adoption: a, version: version}); err != nil {
+	if err := r.start(ctx, adopter, a, version); err != nil {
 		a.end(Failed, err.Error())
 		_, saveErr := r.records.save(ctx, a, version)
 		return nil, errors.Join(err, saveErr)

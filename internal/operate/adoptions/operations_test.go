@@ -258,7 +258,7 @@ func TestARunThatEndedWithItsProcessIsInterrupted(t *testing.T) {
 
 func TestARunnerThatHasStoppedStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if err := NewRunner(nil).start(t.Context(), start{}); err == nil {
+		if err := NewRunner(nil).start(t.Context(), Adopter{}, Adoption{}, ""); err == nil {
 			t.Error("it was started")
 		}
 	})

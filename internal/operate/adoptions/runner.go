@@ -5,79 +5,47 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 )
 
-// Runner runs the adoptions that requests start. Run has its goroutine, and ends when all of
-// them have stopped.
+// Runner runs the adoptions that requests start.
 type Runner struct {
+	*operation.Runner
 	service Service
 	records records
-	starts  chan start
-}
-
-// start is a request to run an adoption. err gets the reason why it is refused, or nil.
-type start struct {
-	adopter  Adopter
-	adoption Adoption
-	version  string
-	err      chan error
 }
 
 const (
 	maxRuns      = 4 // at a time
-	startTimeout = 5 * time.Second
 	saveInterval = time.Second
 	saveTimeout  = 10 * time.Second
 )
 
 // NewRunner returns the runner of a System.
-func NewRunner(a *system.System) *Runner { return &Runner{Service{a}, records{a}, make(chan start)} }
-
-// start asks for a run of an adoption.
-func (r *Runner) start(ctx context.Context, s start) error {
-	s.err = make(chan error, 1)
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	select {
-	case r.starts <- s:
-		return <-s.err
-	case <-ctx.Done():
-		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping: nothing was taken in", Remedy: "Send the request again."}
-	}
+func NewRunner(a *system.System) *Runner {
+	return &Runner{operation.NewRunner(maxRuns), Service{a}, records{a}}
 }
 
-// Run runs adoptions until ctx ends, which interrupts them.
-func (r *Runner) Run(ctx context.Context, logger *slog.Logger) {
-	var group sync.WaitGroup
-	defer group.Wait()
-	free := make(chan struct{}, maxRuns)
-	for {
-		select {
-		case s := <-r.starts:
-			select {
-			case free <- struct{}{}:
-				s.err <- nil
-			default:
-				s.err <- &problem.Problem{
-					Status: http.StatusServiceUnavailable, Detail: "too many adoptions are running: nothing was taken in",
-					Remedy: "Send the request again when one of them has ended.", RetryAfter: problem.RetryLater,
-				}
-				continue
-			}
-			group.Go(func() {
-				defer func() { <-free }()
-				(&run{r.records, logger, s.adopter, s.adoption, s.version}).do(ctx)
-			})
-		case <-ctx.Done():
-			return
+// start asks for a run of an adoption.
+func (r *Runner) start(ctx context.Context, adopter Adopter, a Adoption, version string) error {
+	err := r.Start(ctx, func(ctx context.Context, logger *slog.Logger) {
+		(&run{r.records, logger, adopter, a, version}).do(ctx)
+	})
+	switch {
+	case errors.Is(err, operation.ErrStopping):
+		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping: nothing was taken in", Remedy: "Send the request again."}
+	case errors.Is(err, operation.ErrBusy):
+		return &problem.Problem{
+			Status: http.StatusServiceUnavailable, Detail: "too many adoptions are running: nothing was taken in",
+			Remedy: "Send the request again when one of them has ended.", RetryAfter: problem.RetryLater,
 		}
 	}
+	return err
 }
 
 // run is one adoption under way.
