@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
@@ -188,7 +188,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
-		now: time.Now, sleep: output.Sleep, newID: watermill.NewULID, random: rand.Float64, logger: p.cfg.Logger,
+		now: time.Now, sleep: output.Sleep, newID: watermill.NewULID, random: backoff.Random().Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
 	}

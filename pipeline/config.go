@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -18,8 +19,12 @@ import (
 
 // Config configures a Pipeline. Only URL is required.
 type Config struct {
-	URL      string           // amqp or amqps
-	TLS      *tls.Config      // nil: as the URL says
+	URL string      // amqp or amqps
+	TLS *tls.Config // nil: as the URL says
+
+	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
+	Dial func(network, address string) (net.Conn, error)
+
 	Topology schemas.Topology // names of Watership's exchanges and queues; zero: schemas.DefaultPrefix
 
 	// QueueType of Watership's queues, and of route queues that do not exist yet. Zero: quorum.

@@ -46,6 +46,7 @@ import (
 
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -144,7 +145,7 @@ const maxGivenUp = 8
 
 func (p *Pipeline) connectAll() (err error) {
 	p.consuming, err = transport.NewConnection(
-		wamqp.ConnectionConfig{AmqpURI: p.cfg.URL, TLSConfig: p.cfg.TLS}, p.cfg.Logger, transport.ConnectionName("watership consuming"))
+		wamqp.ConnectionConfig{AmqpURI: p.cfg.URL, TLSConfig: p.cfg.TLS, AmqpConfig: &amqp.Config{Dial: p.cfg.Dial}}, p.cfg.Logger, transport.ConnectionName("watership consuming"))
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (p *Pipeline) publisherOn(connection *rabbit.Connection) *topology.SelfHeal
 }
 
 func (p *Pipeline) connect(name string) (*rabbit.Connection, error) {
-	return rabbit.Open(rabbit.Config{URL: p.cfg.URL, TLS: p.cfg.TLS, Name: name, Logger: p.cfg.Logger})
+	return rabbit.Open(rabbit.Config{URL: p.cfg.URL, TLS: p.cfg.TLS, Dial: p.cfg.Dial, Name: name, Logger: p.cfg.Logger})
 }
 
 // Router returns the Watermill router, for more middleware and plugins. Each handler has

@@ -43,7 +43,7 @@ func Declare(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	conn, err := rabbit.Open(rabbit.Config{URL: cfg.URL, TLS: cfg.TLS, Name: "watership declaring", Logger: cfg.Logger})
+	conn, err := rabbit.Open(rabbit.Config{URL: cfg.URL, TLS: cfg.TLS, Dial: cfg.Dial, Name: "watership declaring", Logger: cfg.Logger})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -81,7 +80,7 @@ func (r *runner) applySingle(ctx context.Context, b *batch) error {
 		if first.IsZero() {
 			first = now
 		}
-		decision := r.cfg.Policy.Next(retry.Failure{Err: err, Attempt: attempt, First: first, Now: now}, rand.Float64)
+		decision := r.cfg.Policy.Next(retry.Failure{Err: err, Attempt: attempt, First: first, Now: now}, backoff.Random().Float64)
 		if r.cfg.DB.PingContext(ctx) != nil {
 			decision = retry.Decision{Action: retry.Defer, Delay: cmp.Or(decision.Delay, maxPause)}
 		}

@@ -11,7 +11,7 @@ import (
 
 // connection configures a connection to the broker.
 func (r *Replayer) connection() rabbit.Config {
-	return rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Name: "watership replay", Instance: r.cfg.Instance, Logger: r.cfg.Logger}
+	return rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Dial: r.cfg.Dial, Name: "watership replay", Instance: r.cfg.Instance, Logger: r.cfg.Logger}
 }
 
 // login returns the user_id that the broker accepts in messages.

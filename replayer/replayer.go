@@ -34,6 +34,7 @@ import (
 	"crypto/tls"
 	"iter"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -94,6 +95,9 @@ type Config struct {
 	// connects and disconnects. Messages have the user of the URL as their user_id.
 	URL string
 	TLS *tls.Config // of amqps and https; nil: system roots, or the files named in the URL
+
+	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
+	Dial func(network, address string) (net.Conn, error)
 
 	// ManagementURL is RabbitMQ's HTTP API with a login, which reports whether the messages
 	// of a plan would reach a queue. "": on the host of URL, with the same login.

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"iter"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,9 @@ type Config struct {
 	URL      string
 	TLS      *tls.Config // of amqps; nil: system roots, or the files named in the URL
 	Instance string      // value of "instance" in the broker's server-properties; "": any broker
+
+	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
+	Dial func(network, address string) (net.Conn, error)
 
 	Topology     schemas.Topology
 	RouteQueues  []string // the queues of the routes of a pipeline

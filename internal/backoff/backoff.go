@@ -4,7 +4,9 @@ package backoff
 
 import (
 	"context"
-	"math/rand/v2"
+	"crypto/rand"
+	"encoding/binary"
+	mathrand "math/rand/v2"
 	"time"
 )
 
@@ -27,7 +29,24 @@ func (b Backoff) Pause(failures int) time.Duration {
 	if shift := failures - 1; shift < 32 && b.Min<<shift > 0 {
 		pause = min(b.Min<<shift, b.Max)
 	}
-	return pause - rand.N(pause/2+1)
+	return pause - Below(pause/2+1)
+}
+
+// Below returns a random duration of at least 0 that is shorter than end, which is more than 0.
+func Below(end time.Duration) time.Duration { return time.Duration(Random().Int64N(int64(end))) }
+
+// Random returns random numbers of crypto/rand, so that a simulation can seed all that a process
+// draws (see testing/cryptotest).
+func Random() *mathrand.Rand { return mathrand.New(source{}) }
+
+// source implements math/rand/v2.Source.
+type source struct{}
+
+// Uint64 implements math/rand/v2.Source.
+func (source) Uint64() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // Wait waits for Pause, or longer if atLeast is longer. Its error is the cause of ctx

@@ -76,10 +76,13 @@ func ManagementURL(amqpURL string) string {
 
 // ManagementClient returns an HTTP client that trusts the same certificates as an AMQP
 // connection. Nil: system roots.
-func ManagementClient(trust *tls.Config) *http.Client {
+func ManagementClient(trust *tls.Config, dial func(network, address string) (net.Conn, error)) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if trust != nil {
 		transport.TLSClientConfig = trust.Clone()
+	}
+	if dial != nil {
+		transport.DialContext = func(_ context.Context, network, address string) (net.Conn, error) { return dial(network, address) }
 	}
 	return &http.Client{Timeout: managementTimeout, Transport: transport}
 }

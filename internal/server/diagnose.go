@@ -31,7 +31,7 @@ func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
 	service := routes.Service{System: sys, Handlers: func() pipeline.Config { return handlers }}
 	return doctor.Config{
 		Settings: settings, Topology: sys.Topology(), Pipeline: handlers, Login: sys.Login(), VHost: sys.VHost(),
-		StateKeys: secrets.StateKeys, Client: secrets.ManagementClient(), StoreKind: storeKind, Timeout: system.RequestTimeout,
+		StateKeys: secrets.StateKeys, Client: sys.ManagementClient(), StoreKind: storeKind, Timeout: system.RequestTimeout,
 		Files:         func() error { return CheckFiles(sys) },
 		Embedded:      sys.Broker("").Instance != "" || settings.AMQP.URL.IsEmbedded(),
 		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return sys.Dial(ctx) },

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -120,7 +121,7 @@ func (s *System) Open(purpose string, consuming bool) (*rabbit.Connection, error
 
 // Broker returns the configuration of a connection to amqp.url.
 func (s *System) Broker(name string) rabbit.Config {
-	return rabbit.Config{URL: s.settings.AMQP.URL.Reveal(), TLS: s.secrets.AMQPTLS, Name: "watership " + name, Instance: s.running.instance}
+	return rabbit.Config{URL: s.settings.AMQP.URL.Reveal(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Name: "watership " + name, Instance: s.running.instance}
 }
 
 // ServerURL returns the URL at which a running server reaches the broker.
@@ -136,7 +137,13 @@ func (s *System) Management() (*rabbit.Management, error) {
 	if s.running.noBroker != nil {
 		return nil, s.running.noBroker
 	}
-	return rabbit.NewManagement(s.settings.AMQP.ManagementURL.Reveal(), s.secrets.ManagementClient())
+	return rabbit.NewManagement(s.settings.AMQP.ManagementURL.Reveal(), s.ManagementClient())
+}
+
+// ManagementClient returns the HTTP client for the management API, which trusts the same
+// certificates as for AMQP.
+func (s *System) ManagementClient() *http.Client {
+	return rabbit.ManagementClient(s.secrets.AMQPTLS, s.dial)
 }
 
 // Source returns the name of the RabbitMQ system, which every event has.

@@ -38,6 +38,12 @@ type EventStore interface {
 	Removed(ctx context.Context, source string) (eventstore.Removed, error)
 }
 
+// ClosableStore is a store that a System closes.
+type ClosableStore interface {
+	EventStore
+	io.Closer
+}
+
 // Store returns the store of store.url, which is closed with the System.
 func (s *System) Store(ctx context.Context) (EventStore, error) {
 	s.mu.Lock()
@@ -45,7 +51,7 @@ func (s *System) Store(ctx context.Context) (EventStore, error) {
 	if s.events != nil {
 		return s.events, nil
 	}
-	opened, err := s.openStore(ctx)
+	opened, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +60,7 @@ func (s *System) Store(ctx context.Context) (EventStore, error) {
 	return opened, nil
 }
 
-func (s *System) openStore(ctx context.Context) (interface {
-	EventStore
-	io.Closer
-}, error,
-) {
+func (s *System) openStore(ctx context.Context) (ClosableStore, error) {
 	cfg, labels := s.settings.Store, s.DocumentFormat().LabelFields()
 	if path := cfg.URL.File(); path != "" {
 		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.Retention(), Labels: labels, Logger: s.logger})

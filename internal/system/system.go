@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,12 @@ type Config struct {
 	// memory.
 	Programs *transform.Processes
 
+	// Dial opens the byte streams to RabbitMQ and its management API. Nil: TCP.
+	Dial func(network, address string) (net.Conn, error)
+
+	// OpenStore opens the store. Nil: the store of store.url.
+	OpenStore func(ctx context.Context) (ClosableStore, error)
+
 	// Broker limits the embedded broker that Start makes.
 	Broker broker.Limits
 }
@@ -59,6 +66,8 @@ type System struct {
 	vhost       string
 	secrets     secret.Secrets
 	programs    *transform.Processes
+	dial        func(network, address string) (net.Conn, error) // nil: TCP
+	open        func(ctx context.Context) (ClosableStore, error)
 	embedded    *embedded.Broker // broker of this process; nil: none
 	running     running          // broker of another process
 
@@ -125,7 +134,10 @@ func newSystem(cfg Config) (*System, error) {
 	}
 	s := &System{
 		Language: Language{formatOf(settings.Clone().Index)}, settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
-		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs,
+		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs, dial: cfg.Dial, open: cfg.OpenStore,
+	}
+	if s.open == nil {
+		s.open = s.openStore
 	}
 	if s.storeLogger == nil {
 		s.storeLogger = s.logger

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
@@ -42,7 +42,7 @@ func (r Reconciler) Reconcile(ctx context.Context) {
 // waitForNextRound waits for the next check, or for a new connection. The time varies, so
 // that many processes do not check at the same moment.
 func (r Reconciler) waitForNextRound(ctx context.Context, after int, every time.Duration) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, every*3/4+rand.N(every/2+1))
+	ctx, cancel := context.WithTimeout(ctx, every*3/4+backoff.Below(every/2+1))
 	defer cancel()
 	return r.Conn.AwaitConnection(ctx, after)
 }

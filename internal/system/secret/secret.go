@@ -8,13 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/config"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/schemas"
@@ -162,6 +160,3 @@ func TLS(key string, files config.TLS) (*tls.Config, error) {
 	}
 	return conf, nil
 }
-
-// ManagementClient trusts the same certificates for RabbitMQ's HTTP API as for AMQP.
-func (s Secrets) ManagementClient() *http.Client { return rabbit.ManagementClient(s.AMQPTLS) }

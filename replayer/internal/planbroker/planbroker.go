@@ -66,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (b Broker, err error) {
 	if err != nil {
 		return b, err
 	}
-	client := rabbit.ManagementClient(cfg.Broker.TLS)
+	client := rabbit.ManagementClient(cfg.Broker.TLS, cfg.Broker.Dial)
 	b.Log = func(ctx context.Context) (Log, error) {
 		return LogState(ctx, conn.CertainQueueState, cfg.Topology.Log())
 	}

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -298,7 +298,7 @@ func (k *key) ahead(t *Ticket) int {
 // It is random, so that they do not return all at once.
 func (k *key) after(interval time.Duration) time.Duration {
 	all := min(time.Duration(k.outside+len(k.tickets))*max(interval, 1), longestWait)
-	return time.Duration(rand.Int64N(int64(all)))
+	return backoff.Below(all)
 }
 
 // newWait returns a wait of at least a second, with the delay of a standard delay queue.
