@@ -21,7 +21,7 @@ type acks struct {
 	closed  chan struct{} // closed by close
 	running sync.WaitGroup
 
-	sending sync.Mutex // held while acks and nacks are sent, and before mu
+	sending lock // held while acks and nacks are sent, and before mu
 
 	mu        sync.Mutex // guards the fields below
 	unsettled unsettled
@@ -34,7 +34,7 @@ type acks struct {
 func newAcks(session *rabbit.Session, log watermill.LoggerAdapter) *acks {
 	a := &acks{
 		session: session, log: log,
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		wake: make(chan struct{}, 1), closed: make(chan struct{}), sending: make(lock, 1),
 	}
 	a.running.Go(a.run)
 	return a
@@ -87,8 +87,8 @@ func (a *acks) ack(tag uint64, written func()) {
 
 // nack sends a nack at once: its message has waited already.
 func (a *acks) nack(tag uint64, requeue bool) error {
-	a.sending.Lock()
-	defer a.sending.Unlock()
+	a.sending.lock()
+	defer a.sending.unlock()
 	err := a.session.Nack(tag, false, requeue)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,8 +124,8 @@ func (a *acks) flush(last bool) {
 
 // send sends the acks, and returns the functions to be called then.
 func (a *acks) send(last bool) (written []func()) {
-	a.sending.Lock()
-	defer a.sending.Unlock()
+	a.sending.lock()
+	defer a.sending.unlock()
 	a.mu.Lock()
 	a.ended = last
 	written, a.written = a.written, nil
@@ -177,3 +177,10 @@ func (u *unsettled) collect(acked []uint64) (upTo uint64, single []uint64) {
 		return before
 	})
 }
+
+// lock is a mutex that is held while the broker answers. Its goroutines wait for a channel, so that
+// the time of a synctest bubble, in which they may be, goes on. Its capacity is 1.
+type lock chan struct{}
+
+func (l lock) lock()   { l <- struct{}{} }
+func (l lock) unlock() { <-l }

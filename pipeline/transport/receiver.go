@@ -184,8 +184,8 @@ func (in *receiver) cancelOnce(ready func() bool) error {
 	if in.opts.beforeRequeue == nil {
 		return in.session.Cancel()
 	}
-	in.acks.sending.Lock()
-	defer in.acks.sending.Unlock()
+	in.acks.sending.lock()
+	defer in.acks.sending.unlock()
 	if !ready() {
 		return errNotFull
 	}
