@@ -69,6 +69,7 @@ type Log struct {
 type record struct {
 	fairness.Place
 	Version int  `json:"version,omitempty"` // the highest counts, if there are several
+	Copy    int  `json:"copy,omitempty"`    // how many times the place has been published, with this one
 	Gone    bool `json:"gone,omitempty"`    // the message with the position does not come any more
 	Moved   bool `json:"moved,omitempty"`   // the message with the position is due at another time
 }
@@ -95,7 +96,8 @@ type entry struct {
 	place     fairness.Place
 	version   int
 	published time.Time     // at this time, or later by another process
-	awaited   int           // times that it was published and is not delivered yet
+	copies    int           // times that it was published; the broker may have refused some
+	arrived   int           // latest of the copies that was delivered: earlier ones do not come any more
 	tag       uint64        // of its delivery; 0: not delivered yet
 	delivered int           // version of that delivery
 	removed   bool          // acknowledge it once it is delivered
@@ -116,6 +118,9 @@ const (
 	lostAfter = 24 * time.Hour
 )
 
+// awaited reports whether a copy of the place may still be delivered.
+func (e *entry) awaited() bool { return e.copies > e.arrived }
+
 // New returns a Log without a consumer.
 func New(cfg Config) *Log {
 	return &Log{cfg: cfg, opening: make(chan struct{}, 1), writing: make(chan struct{}, 1), entries: map[int64]*entry{}}
@@ -134,7 +139,7 @@ func (l *Log) delivered(d amqp.Delivery) (postponed bool) {
 	}
 	switch {
 	case r.Gone:
-		l.withdraw(r.Position)
+		l.withdraw(r.Position, r.Copy)
 		_ = d.Ack(false)
 		return false
 	case r.Moved:
@@ -149,16 +154,17 @@ func (l *Log) delivered(d amqp.Delivery) (postponed bool) {
 }
 
 // withdraw removes a place that is in the queue, or being published.
-func (l *Log) withdraw(position int64) {
+func (l *Log) withdraw(position int64, number int) {
 	l.mu.Lock()
 	e, known := l.entries[position]
 	var place fairness.Place
+	news := known && !e.removed
 	if known {
-		place = e.place
+		place, e.arrived = e.place, max(e.arrived, number)
 		l.remove(position, e)
 	}
 	l.mu.Unlock()
-	if known {
+	if news {
 		l.cfg.Gate.Withdraw(place)
 	}
 }
@@ -188,7 +194,7 @@ func (l *Log) keep(r record, d amqp.Delivery) (news bool) {
 		e = &entry{published: time.Now()}
 		l.entries[r.Position] = e
 	}
-	e.awaited = max(0, e.awaited-1)
+	e.copies, e.arrived = max(e.copies, r.Copy), max(e.arrived, r.Copy)
 	if news = !known || r.Version > e.version; news {
 		e.place, e.version = r.Place, r.Version
 	}
@@ -285,11 +291,11 @@ func (l *Log) unwritten() (messages []rabbit.Message, written func()) {
 		case !known:
 		case e.removed && e.published.IsZero():
 			delete(entries, position)
-		case !e.removed:
-			body, _ := json.Marshal(record{Place: e.place, Version: e.version}) // numbers, texts and a time
+		case !e.removed, e.awaited(): // the delivery of another copy shows that the earlier ones do not come
+			e.copies++
+			body, _ := json.Marshal(record{Place: e.place, Version: e.version, Copy: e.copies, Gone: e.removed}) // numbers, texts and a time
 			messages = append(messages, l.message(amqp.Publishing{Body: body}))
 			e.published = time.Now()
-			e.awaited++
 		}
 	}
 	return messages, func() {
@@ -333,16 +339,16 @@ func (l *Log) Remove(ctx context.Context, position int64) {
 	}
 }
 
-// remove acknowledges a place, if it is delivered. Otherwise it sets acked of the entry, and does so
-// on its delivery. The caller holds mu.
+// remove acknowledges a place once its last copy is delivered. Until then it sets acked of the entry,
+// and does so on that delivery. The caller holds mu.
 func (l *Log) remove(position int64, e *entry) {
 	e.removed = true
 	switch {
-	case e.tag == 0, e.awaited > 0:
+	case e.awaited(), e.copies == 0 && e.tag == 0:
 		if e.acked == nil {
 			e.acked = make(chan struct{})
 		}
-	case l.channel != nil && l.channel.Ack(e.tag, false) == nil:
+	case e.tag == 0, l.channel != nil && l.channel.Ack(e.tag, false) == nil:
 		delete(l.entries, position)
 		if e.acked != nil {
 			close(e.acked)

@@ -3,9 +3,11 @@ package placelog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +74,27 @@ type process struct {
 	on   *amqp.Connection
 	gate *testGate
 	log  *rabbittest.Log
+
+	refusing *refusing // publishes the places
+}
+
+// refusing is a publisher whose broker refuses messages at times, before or after it took them.
+type refusing struct {
+	publisher
+	before, after atomic.Bool
+}
+
+func (p *refusing) PublishAll(ctx context.Context, messages []rabbit.Message) []error {
+	errs := make([]error, len(messages))
+	if !p.before.Load() {
+		errs = p.publisher.PublishAll(ctx, messages)
+	}
+	for i := range errs {
+		if p.before.Load() || p.after.Load() {
+			errs[i] = errors.New("refused by the test")
+		}
+	}
+	return errs
 }
 
 func newProcess(t *testing.T, url string, of queues) *process {
@@ -82,8 +105,9 @@ func newProcess(t *testing.T, url string, of queues) *process {
 	}
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{StopTimeout: time.Millisecond})
 	p := &process{url: url, gate: &testGate{}, log: &rabbittest.Log{}}
+	p.refusing = &refusing{publisher: topology.NewSelfHealingPublisher(publisher, topology.Reconciler{Conn: conn})}
 	p.Log = New(Config{
-		Route: of.route, Queue: of.places, Lock: of.lock, Publisher: topology.NewSelfHealingPublisher(publisher, topology.Reconciler{Conn: conn}),
+		Route: of.route, Queue: of.places, Lock: of.lock, Publisher: p.refusing,
 		Gate: p.gate, Standby: prometheus.NewGauge(prometheus.GaugeOpts{Name: "standby"}), Logger: p.log.Logger(),
 	})
 	p.hold = p.NewHold()
@@ -176,6 +200,39 @@ func TestNextProcess(t *testing.T) {
 		}
 		next.hold.Release()
 		rabbittest.Eventually(t, "no places are left", func() bool { return b.Len(t, of.places) == 0 })
+	})
+}
+
+// A place that the broker refused to take once more, or took without saying so, is removed with its
+// message: the next process would wait for it.
+func TestRefusedPlace(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	eachType(t, func(t *testing.T, b rabbittest.Broker, of queues) {
+		p, next := newProcess(t, b.URL, of), newProcess(t, b.URL, of)
+		p.acquire(t)
+		p.write(t, place(1, time.Time{}), place(2, time.Time{}))
+		rabbittest.Eventually(t, "the process has its own places", func() bool { return b.Len(t, of.places) == 0 })
+		for position, refuses := range map[int64]*atomic.Bool{1: &p.refusing.before, 2: &p.refusing.after, 3: &p.refusing.before} {
+			refuses.Store(true)
+			p.Reserve([]fairness.Place{place(position, time.Now().Add(time.Hour))})
+			if err := p.Write(t.Context()); err == nil {
+				t.Errorf("place %d is kept", position)
+			}
+			refuses.Store(false)
+			p.Remove(t.Context(), position)
+		}
+		p.rewrite(t.Context())
+		acquired := next.acquireLater(t)
+		rabbittest.Eventually(t, "no place is left", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.entries) == 0
+		})
+		p.hold.Release()
+		<-acquired
+		if got := next.gate.positions(); len(got) > 0 {
+			t.Errorf("the next process waits for the messages %v", got)
+		}
 	})
 }
 
