@@ -9,7 +9,7 @@ TEST_TIMEOUT ?= 30m
 # Starts the servers for the tests, and exports their addresses to the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
 
-.PHONY: help build test lint bench soak compose clean
+.PHONY: help build test lint bench soak sim compose clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
 		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG)
+
+sim: ## Simulate SEEDS systems with faults, from SEED on (docs/reliability.md)
+	SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),100) $(GO) test -count=1 -v -run TestSeeds -timeout 12h ./internal/simulation
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose

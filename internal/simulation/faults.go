@@ -1,0 +1,142 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/watershipmq/watership/broker"
+)
+
+// Fault is a fault that a run meets.
+type Fault struct {
+	At     time.Duration // after the first message
+	For    time.Duration
+	Kind   Kind
+	Target int // number of the process
+	Choice int // among its connections
+}
+
+// String describes the fault.
+func (f Fault) String() string {
+	return fmt.Sprintf("%s %s of serve%d for %s (choice %d)", f.At, f.Kind, f.Target, f.For, f.Choice)
+}
+
+// Kind is the kind of a fault.
+type Kind string
+
+// The kinds of faults.
+const (
+	Kill            Kind = "SIGKILL"
+	Stop            Kind = "SIGTERM"
+	Pause           Kind = "SIGSTOP"
+	Cut             Kind = "a lost connection"
+	CutAll          Kind = "the loss of all connections"
+	Stall           Kind = "a direction that stalls"
+	Slow            Kind = "slow connections"
+	StoreRefuses    Kind = "a store that refuses"
+	StoreLoses      Kind = "a store that loses answers"
+	StoreIsLate     Kind = "a store that is late"
+	BrokerCloses    Kind = "a broker that closes all connections"
+	BrokerNacks     Kind = "a broker that refuses messages"
+	ConfirmsAreLate Kind = "late confirms"
+)
+
+func kinds() []Kind {
+	return []Kind{Kill, Stop, Pause, Cut, CutAll, Stall, Slow, StoreRefuses, StoreLoses, StoreIsLate, BrokerCloses, BrokerNacks, ConfirmsAreLate}
+}
+
+// NewPlan draws a plan from a seed.
+func NewPlan(seed uint64) Plan {
+	random := randomness(seed, "plan")
+	plan := Plan{Seed: seed, Processes: 1 + random.IntN(3)}
+	at := 5 * time.Second
+	for range 2 + random.IntN(6) {
+		at += time.Duration(random.IntN(40_000)) * time.Millisecond
+		plan.Faults = append(plan.Faults, newFault(random, at, plan.Processes))
+	}
+	return plan
+}
+
+func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
+	all := kinds()
+	return Fault{
+		At: at, For: time.Duration(500+random.IntN(20_000)) * time.Millisecond, Kind: all[random.IntN(len(all))],
+		Target: random.IntN(processes), Choice: random.IntN(16),
+	}
+}
+
+// inflict lets the world meet a fault, and returns at its end.
+func (w *world) inflict(f Fault) {
+	p := w.processes[f.Target]
+	w.note("fault", f.String())
+	switch f.Kind {
+	case Kill:
+		p.kill()
+		time.Sleep(f.For)
+		p.start()
+	case Stop:
+		p.stop()
+		time.Sleep(f.For)
+		p.start()
+	case Pause:
+		p.pause(f.For)
+		time.Sleep(f.For)
+	case Cut, CutAll, Stall, Slow:
+		w.disturb(p, f)
+	case StoreRefuses, StoreLoses, StoreIsLate:
+		if l := p.current(); l != nil {
+			l.store.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
+		}
+		time.Sleep(f.For)
+	case BrokerCloses:
+		w.broker.CloseConnections("the simulation closes the connection")
+	case BrokerNacks:
+		w.injectFor(f.For, broker.Nack())
+	case ConfirmsAreLate:
+		w.injectFor(f.For, broker.DelayConfirm(7*time.Second))
+	}
+}
+
+func (w *world) injectFor(d time.Duration, do broker.Outcome) {
+	remove := w.broker.Inject(broker.Fault{Do: do})
+	defer remove()
+	time.Sleep(d)
+}
+
+// disturb disturbs connections of a process.
+func (w *world) disturb(p *process, f Fault) {
+	l := p.current()
+	if l == nil {
+		return
+	}
+	streams := w.network.of(l.name)
+	if len(streams) == 0 {
+		return
+	}
+	if f.Kind != CutAll && f.Kind != Slow {
+		streams = streams[f.Choice%len(streams):][:1]
+	}
+	for _, s := range streams {
+		switch f.Kind {
+		case Cut, CutAll:
+			s.cut()
+		case Stall:
+			direction := s.out
+			if f.Choice%2 == 0 {
+				direction = s.in
+			}
+			direction.stall(f.For)
+		case Slow:
+			s.out.slow(200)
+			s.in.slow(200)
+		}
+	}
+	if f.Kind == Slow {
+		time.Sleep(f.For)
+		for _, s := range streams {
+			s.out.slow(1)
+			s.in.slow(1)
+		}
+	}
+}

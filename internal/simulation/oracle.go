@@ -1,0 +1,262 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	watermill "github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// policy is the policy of all routes.
+func policy() *retry.Policy {
+	return &retry.Policy{Delays: []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}}
+}
+
+const attempts = 4 // of policy
+
+// message is a message that a publisher sent.
+type message struct {
+	id, queue, key string
+	confirmed      bool
+}
+
+// outcome is the result of an attempt.
+type outcome int
+
+const (
+	fails outcome = iota
+	succeeds
+	failsForGood
+)
+
+// call is a call of a handler.
+type call struct {
+	life       *life
+	id         string
+	attempt    int
+	begun      time.Time
+	ended      time.Time // zero: it has not returned, or its process was killed before
+	outcome    outcome
+	unattended bool
+}
+
+// oracle knows the truth from outside: what was published and confirmed, and what handlers were
+// called with.
+type oracle struct {
+	world *world
+
+	mu        sync.Mutex // guards the fields below
+	messages  map[string]*message
+	sent      []string            // ids, in the order of publishing
+	confirmed map[string]struct{} // ids
+	calls     []*call
+	finished  map[string]bool // by id: an attempt had a final outcome in a process that lived on
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{world: w, messages: map[string]*message{}, confirmed: map[string]struct{}{}, finished: map[string]bool{}}
+}
+
+func (o *oracle) publishes(m message) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.messages[m.id] = &m
+	o.sent = append(o.sent, m.id)
+}
+
+func (o *oracle) confirms(id string) {
+	o.world.note("publisher", id+" is confirmed")
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.messages[id].confirmed = true
+	o.confirmed[id] = struct{}{}
+}
+
+// decided returns the outcome of an attempt, which is the same each time.
+func (o *oracle) decided(id string, attempt int) outcome {
+	switch x := drawn(o.world.seed, id, attempt) / 7 % 100; {
+	case x < 4:
+		return failsForGood
+	case x < 30:
+		return fails
+	}
+	return succeeds
+}
+
+// expected returns whether the message ends as handled, and after which attempt.
+func (o *oracle) expected(id string) (handled bool, last int) {
+	for attempt := 1; attempt <= attempts; attempt++ {
+		switch o.decided(id, attempt) {
+		case succeeds:
+			return true, attempt
+		case failsForGood:
+			return false, attempt
+		}
+	}
+	return false, attempts
+}
+
+// handler returns the handler of a queue.
+func (o *oracle) handler(l *life, queue string) watermill.HandlerFunc {
+	return func(m *watermill.Message) ([]*watermill.Message, error) {
+		id, attempt := string(m.Payload), retry.AttemptFrom(m.Context()).Number
+		if l.isDead() {
+			return nil, errKilled
+		}
+		c := &call{life: l, id: id, attempt: attempt, begun: time.Now()}
+		o.begin(c, queue)
+		x := drawn(o.world.seed, id, attempt)
+		time.Sleep(time.Duration(x%60)*time.Millisecond + time.Duration(x%100_003)*time.Nanosecond)
+		if l.isDead() {
+			return nil, errKilled
+		}
+		c.outcome = o.decided(id, attempt)
+		o.end(c)
+		switch c.outcome {
+		case succeeds:
+			return nil, nil
+		case failsForGood:
+			return nil, retry.Permanent(errors.New("the simulation fails it for good"))
+		}
+		return nil, errors.New("the simulation fails it")
+	}
+}
+
+func (o *oracle) begin(c *call, queue string) {
+	o.world.note(c.life.name, fmt.Sprintf("handles %s, attempt %d", c.id, c.attempt))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.calls = append(o.calls, c)
+	m, known := o.messages[c.id]
+	switch {
+	case !known:
+		o.world.fail("%s handles %q, which nobody published", c.life.name, c.id)
+	case m.queue != queue:
+		o.world.fail("%s handles %s of queue %s at queue %s", c.life.name, c.id, m.queue, queue)
+	case queue == orderedQueue:
+		o.checkOrder(c, m)
+	}
+}
+
+// checkOrder reports an earlier message of the key without a final outcome. o.mu is held.
+func (o *oracle) checkOrder(c *call, m *message) {
+	for _, id := range o.sent {
+		if id == c.id {
+			return
+		}
+		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && !o.finished[id] {
+			o.world.fail("order: %s begins %s before %s has an outcome", c.life.name, c.id, id)
+			return
+		}
+	}
+}
+
+func (o *oracle) end(c *call) {
+	o.world.note(c.life.name, fmt.Sprintf("ends %s, attempt %d: %d", c.id, c.attempt, c.outcome))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c.ended = time.Now()
+	if c.outcome != fails || c.attempt >= attempts {
+		o.finished[c.id] = true
+	}
+}
+
+// unfinished returns what has not come to rest yet.
+func (o *oracle) unfinished() (texts []string) {
+	for queue, n := range o.world.broker.QueueLengths("/") {
+		if n > 0 {
+			texts = append(texts, fmt.Sprintf("queue %s has %d messages", queue, n))
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.sent {
+		if _, confirmed := o.confirmed[id]; confirmed && !o.finished[id] {
+			texts = append(texts, fmt.Sprintf("%s has no outcome", id))
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// record is what the store has of a message.
+type record struct{ published, handled, poisoned int }
+
+// check compares the store and the calls with the truth.
+func (o *oracle) check(ctx context.Context) {
+	records := map[string]*record{}
+	for e, err := range o.world.store.Events(ctx, eventstore.Selection{WithoutBody: true}) {
+		if err != nil {
+			o.world.fail("reading the store: %v", err)
+			return
+		}
+		r := records[e.Envelope.Properties.MessageID]
+		if r == nil {
+			r = &record{}
+			records[e.Envelope.Properties.MessageID] = r
+		}
+		switch e.Action {
+		case schemas.Published:
+			r.published++
+		case schemas.Handled:
+			r.handled++
+		case schemas.Poisoned:
+			r.poisoned++
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range o.sent {
+		r := records[id]
+		if r == nil {
+			r = &record{}
+		}
+		o.checkRecord(id, *r)
+	}
+	o.checkAttempts()
+}
+
+func (o *oracle) checkRecord(id string, r record) {
+	m := o.messages[id]
+	if !m.confirmed && r.published == 0 && r.handled+r.poisoned == 0 {
+		return // it never arrived
+	}
+	if r.published != 1 {
+		o.world.fail("%s has %d published events", id, r.published)
+	}
+	switch handled, _ := o.expected(id); {
+	case handled && (r.handled == 0 || r.poisoned > 0), !handled && (r.poisoned == 0 || r.handled > 0):
+		o.world.fail("%s has %d handled and %d poisoned events, and must be handled: %t", id, r.handled, r.poisoned, handled)
+	}
+}
+
+// checkAttempts reports attempts beyond the policy, and those that began before the delay after
+// the one before was over.
+func (o *oracle) checkAttempts() {
+	byID := map[string][]*call{}
+	for _, c := range o.calls {
+		byID[c.id] = append(byID[c.id], c)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		_, last := o.expected(id)
+		for _, c := range byID[id] {
+			if c.attempt > last {
+				o.world.fail("%s has attempt %d, and ends with attempt %d", id, c.attempt, last)
+			}
+			if c.attempt > 1 && !slices.ContainsFunc(byID[id], func(before *call) bool {
+				return before.attempt == c.attempt-1 && !before.ended.IsZero() && !c.begun.Before(before.ended.Add(policy().Delays[before.attempt-1]))
+			}) {
+				o.world.fail("attempt %d of %s is early", c.attempt, id)
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// process is a process of serve, which the simulation ends and starts again.
+type process struct {
+	name   string
+	world  *world
+	routes func(*life) []pipeline.Route
+
+	mu    sync.Mutex // guards the fields below
+	life  *life      // nil: it does not run
+	lives int
+}
+
+// life is the time between a start and an end of a process.
+type life struct {
+	name  string // of the process, and the number of the life
+	world *world
+	store *processStore
+	end   context.CancelFunc
+	ended chan struct{}
+
+	mu     sync.Mutex // guards the fields below
+	dead   bool       // killed: nothing that it does counts
+	server *server.Server
+}
+
+func (l *life) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// start starts the process unless it runs.
+func (p *process) start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life != nil {
+		return
+	}
+	p.lives++
+	ctx, end := context.WithCancel(context.Background())
+	l := &life{name: fmt.Sprintf("%s.%d", p.name, p.lives), world: p.world, end: end, ended: make(chan struct{})}
+	l.store = &processStore{EventStore: p.world.store, world: p.world, name: l.name}
+	p.life = l
+	p.world.note(l.name, "starts")
+	go func() {
+		defer close(l.ended)
+		defer end()
+		if err := l.run(ctx, p.routes(l)); err != nil && !l.isDead() && ctx.Err() == nil {
+			p.world.fail("%s ended with: %v", l.name, err)
+		}
+	}()
+}
+
+func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
+	settings, err := config.Load(config.Sources{Environ: l.world.environ})
+	if err != nil {
+		return err
+	}
+	log := slog.New(logOf{l})
+	sys, err := system.Start(ctx, system.Config{
+		Settings: settings, Name: "serve", Logger: log,
+		Dial: func(_, address string) (net.Conn, error) {
+			if l.isDead() {
+				return nil, errKilled
+			}
+			return l.world.network.dial(l.name, address)
+		},
+		OpenStore: func(context.Context) (system.ClosableStore, error) { return l.store, nil },
+	})
+	if err != nil {
+		return err
+	}
+	s, err := server.New(ctx, sys, server.Config{Routes: routes, Taps: []pipeline.Tap{{Exchange: exchange, Type: "topic"}}})
+	if err == nil {
+		l.mu.Lock()
+		l.server = s
+		l.mu.Unlock()
+		err = s.Run(ctx, server.Faces{})
+	}
+	_ = sys.Close()
+	return err
+}
+
+// current returns the life of a process that runs; nil: it does not run.
+func (p *process) current() *life {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.life
+}
+
+// kill ends the process as SIGKILL does: nothing that it does after this moment reaches the broker
+// or the store. Its goroutines end later, which nobody can see.
+func (p *process) kill() {
+	p.mu.Lock()
+	l := p.life
+	p.life = nil
+	p.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.dead = true
+	l.mu.Unlock()
+	l.store.kill()
+	for _, s := range p.world.network.of(l.name) {
+		s.cut()
+	}
+	l.end()
+	p.world.afterLife(l.ended)
+}
+
+// stop ends the process as SIGTERM does.
+func (p *process) stop() {
+	p.mu.Lock()
+	l := p.life
+	p.life = nil
+	p.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.end()
+	<-l.ended
+}
+
+// pause stops the process for a time, as far as others see: it sends, receives and stores nothing.
+func (p *process) pause(d time.Duration) {
+	l := p.current()
+	if l == nil {
+		return
+	}
+	l.store.pause(d)
+	for _, s := range p.world.network.of(l.name) {
+		s.out.stall(d)
+		s.in.stall(d)
+	}
+}
+
+// logOf writes warnings and errors of a life to the timeline.
+type logOf struct{ life *life }
+
+// Enabled implements slog.Handler.
+func (h logOf) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// WithAttrs implements slog.Handler.
+func (h logOf) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// WithGroup implements slog.Handler.
+func (h logOf) WithGroup(string) slog.Handler { return h }
+
+// Handle implements slog.Handler.
+func (h logOf) Handle(_ context.Context, r slog.Record) error {
+	if h.life.isDead() {
+		return nil
+	}
+	text := r.Level.String() + " " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	h.life.world.note(h.life.name, text)
+	return nil
+}

@@ -1,0 +1,206 @@
+package simulation
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+)
+
+// The parts of a run, in virtual time.
+const (
+	settling   = 10 * time.Second // of the processes, before the first message
+	publishing = 4 * time.Minute
+	quiet      = 15 * time.Minute // at most, after the last message
+)
+
+// Plan is what happens in a run.
+type Plan struct {
+	Seed      uint64
+	Processes int
+	Faults    []Fault
+}
+
+// Result is what a run has shown.
+type Result struct {
+	Violations []string
+	Trace      string // digest of the timeline; the same seed gives the same
+	Timeline   []string
+	Messages   int // confirmed
+	Calls      int // of handlers
+}
+
+// world is a running simulation.
+type world struct {
+	seed    uint64
+	environ []string
+	network *network
+	broker  *broker.Broker
+	store   system.ClosableStore
+	began   time.Time
+
+	processes []*process
+	oracle    *oracle
+
+	mu       sync.Mutex // guards the fields below
+	timeline []string
+	failures []string
+	offsets  int
+	after    []<-chan struct{} // ends of killed processes
+}
+
+// Run runs a plan in a bubble of its own.
+func Run(t *testing.T, plan Plan) (result Result) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	t.Run(fmt.Sprintf("seed=%d", plan.Seed), func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, plan.Seed)
+		synctest.Test(t, func(t *testing.T) { result = run(t, plan, path) })
+	})
+	return result
+}
+
+func run(t *testing.T, plan Plan, path string) Result {
+	w := &world{seed: plan.Seed, began: time.Now(), broker: broker.New(broker.Config{})}
+	closeHTTP := func() {}
+	w.network, closeHTTP = newNetwork(plan.Seed, w.broker)
+	w.environ = []string{
+		"WATERSHIP_AMQP_URL=amqp://guest:guest@broker/", "WATERSHIP_AMQP_MANAGEMENT_URL=http://guest:guest@broker:15672",
+		"WATERSHIP_STORE_URL=sqlite:" + path, "WATERSHIP_SOURCE=simulation", "WATERSHIP_HTTP_LISTEN=",
+	}
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if err == nil {
+		err = store.Install(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store, w.oracle = store, newOracle(w)
+
+	for i := range plan.Processes {
+		w.processes = append(w.processes, &process{name: fmt.Sprintf("serve%d", i), world: w, routes: w.routes})
+	}
+	for _, p := range w.processes {
+		p.start()
+		time.Sleep(time.Second)
+	}
+	time.Sleep(settling)
+
+	var faults sync.WaitGroup
+	for _, f := range plan.Faults {
+		faults.Go(func() {
+			time.Sleep(f.At)
+			w.inflict(f)
+		})
+	}
+	w.publishAll("publisher", w.began.Add(settling+publishing))
+	faults.Wait()
+	for _, p := range w.processes {
+		p.start()
+	}
+	w.awaitRest()
+
+	for _, p := range w.processes {
+		p.stop()
+	}
+	w.processes[0].start() // does not wait for anything that the others have left
+	w.publishAll("last", time.Now().Add(settling))
+	w.awaitRest()
+	w.processes[0].stop()
+	for _, ended := range w.after {
+		<-ended
+	}
+	w.oracle.check(context.Background())
+	closeHTTP()
+	_ = w.broker.Close()
+	for _, s := range w.network.of("") {
+		s.cut()
+	}
+	_ = store.Close()
+	time.Sleep(time.Minute) // connections end
+	return w.result()
+}
+
+// awaitRest waits until nothing moves any more, or reports what does not.
+func (w *world) awaitRest() {
+	end := time.Now().Add(quiet)
+	for {
+		unfinished := w.oracle.unfinished()
+		if len(unfinished) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			for _, text := range unfinished {
+				w.fail("after %s: %s", quiet, text)
+			}
+			return
+		}
+		time.Sleep(5 * time.Second)
+	}
+}
+
+// routes returns the routes of a life.
+func (w *world) routes(l *life) []pipeline.Route {
+	return []pipeline.Route{
+		{
+			Queue: plainQueue, Bind: []pipeline.Binding{{Exchange: exchange, Key: plainQueue + ".#"}},
+			Policy: policy(), Handler: w.oracle.handler(l, plainQueue),
+		},
+		{
+			Queue: orderedQueue, Bind: []pipeline.Binding{{Exchange: exchange, Key: orderedQueue + ".#"}},
+			Policy: policy(), Handler: w.oracle.handler(l, orderedQueue),
+			Fairness: pipeline.Fairness{Key: keyOf, Ordered: true},
+		},
+	}
+}
+
+// note adds a line to the timeline.
+func (w *world) note(who, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if os.Getenv("LIVE") != "" {
+		fmt.Fprintln(os.Stderr, time.Since(w.began), who, text)
+	}
+	w.timeline = append(w.timeline, fmt.Sprintf("%12s %-10s %s", time.Since(w.began).Round(time.Microsecond), who, text))
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures = append(w.failures, fmt.Sprintf(format, args...))
+}
+
+// nextOffset returns a number of nanoseconds that no other actor has.
+func (w *world) nextOffset() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.offsets++
+	return w.offsets * 7
+}
+
+func (w *world) afterLife(ended <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.after = append(w.after, ended)
+}
+
+func (w *world) result() Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Result{
+		Violations: slices.Clone(w.failures), Timeline: w.timeline, Trace: fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(w.timeline, "\n"))))[:16],
+		Messages: len(w.oracle.confirmed), Calls: len(w.oracle.calls),
+	}
+}
