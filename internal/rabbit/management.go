@@ -179,7 +179,8 @@ type Queue struct {
 
 	// Effective is the merged definition of policy and operator policy, with keys such
 	// as delivery-limit and max-length, without "x-". Arguments override the policy; of
-	// numeric limits the lower one applies.
+	// numeric limits the lower one applies. Nil: RabbitMQ does not tell it yet, as for up to
+	// ten seconds after the queue was declared.
 	Effective policyDefinition `json:"effective_policy_definition"`
 
 	Messages  int64 `json:"messages"`
@@ -219,6 +220,7 @@ type policyDefinition map[string]any
 
 func (d *policyDefinition) UnmarshalJSON(data []byte) error {
 	if string(data) == "[]" || string(data) == `""` {
+		*d = policyDefinition{}
 		return nil
 	}
 	return json.Unmarshal(data, (*map[string]any)(d))

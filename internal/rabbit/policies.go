@@ -77,6 +77,11 @@ func (m *Management) Policies(ctx context.Context, vhost string) ([]Policy, erro
 	return get[[]Policy](ctx, m, "policies", vhost)
 }
 
+// OperatorPolicies lists the operator policies of a vhost, which limit queues further.
+func (m *Management) OperatorPolicies(ctx context.Context, vhost string) ([]Policy, error) {
+	return get[[]Policy](ctx, m, "operator-policies", vhost)
+}
+
 // DeadLettering returns, by queue, the number of messages in at-least-once
 // dead-lettering that their target queues have not confirmed yet. Queues with none
 // are left out.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/routes"
@@ -44,10 +45,14 @@ func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
 }
 
 // checkLimits returns an error with every limit by which the broker may drop messages,
-// and the command that removes it.
-func checkLimits(ctx context.Context, sys *system.System) error {
+// and the command that removes it. It reports if the management API does not tell.
+func (s setup) checkLimits(ctx context.Context) error {
+	found, err := doctor.Limits(ctx, diagnosis(s.System, routes.Handlers(s.System)))
+	if err != nil {
+		s.report("policies", fmt.Sprintf("not checked, so they may drop messages: %v", err))
+	}
 	var limits []error
-	for _, f := range doctor.Limits(ctx, diagnosis(sys, routes.Handlers(sys))) {
+	for _, f := range found {
 		limits = append(limits, errors.New(f.Detail+"\n  → "+f.Remedy))
 	}
 	return errors.Join(limits...)
@@ -61,7 +66,11 @@ func (s *Server) reportLimits(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	for _, f := range doctor.Limits(ctx, diagnosis(s.System, s.Handlers())) {
+	found, err := doctor.Limits(ctx, diagnosis(s.System, s.Handlers()))
+	if err != nil && ctx.Err() == nil {
+		s.Logger().Warn("the policies of RabbitMQ are not checked, so they may drop messages", "error", err)
+	}
+	for _, f := range found {
 		s.Logger().Error("the broker may drop messages: "+f.Detail, "remedy", f.Remedy)
 	}
 	return nil

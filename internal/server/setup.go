@@ -63,7 +63,7 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 	if err := s.importInto(ctx, asked.Kibana); err != nil {
 		return err
 	}
-	return checkLimits(ctx, sys)
+	return s.checkLimits(ctx)
 }
 
 // routeTime is the time in which the queues of a route are surely declared: a cluster that is busy takes

@@ -125,18 +125,21 @@ func Run(ctx context.Context, cfg Config) []Finding {
 }
 
 // Limits finds the policies and delivery limits by which the broker drops messages of
-// queues of Watership and of routes. Without the management API it finds none.
-func Limits(ctx context.Context, cfg Config) []Finding {
+// queues of Watership and of routes. It needs the management API.
+func Limits(ctx context.Context, cfg Config) ([]Finding, error) {
 	d := newDoctor(cfg)
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	management, err := d.Management()
-	if err != nil || d.readTopology(ctx, management) != nil {
-		return nil
+	if err == nil {
+		err = d.readTopology(ctx, management)
+	}
+	if err != nil {
+		return nil, err
 	}
 	d.topology().checkOwnQueues()
 	d.topology().checkRouteQueues()
-	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Error })
+	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Error }), nil
 }
 
 // bounded returns a context with the time-out for the requests of one check.

@@ -103,11 +103,11 @@ func TestEachMistakeInFilesIsAFinding(t *testing.T) {
 
 func TestLimitsAreTheErrorsAboutQueues(t *testing.T) {
 	s := newSetUpSite(t, oneRoute)
-	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+	if list := s.limits(t); len(list) != 0 {
 		t.Errorf("nothing is limited:\n%s", text(list))
 	}
 	s.answer(t, "queues/%2F", `[{"name":"watership.log","type":"quorum","policy":"all","effective_policy_definition":{"max-length":5}},{"name":"orders","type":"quorum"}]`)
-	list := Limits(t.Context(), s.Config)
+	list := s.limits(t)
 	want(t, list, Error, `policy "all" limits what must not be dropped (max-length 5) in 1 queue: watership.log`, "set_policy")
 	want(t, list, Error, "queue orders drops a message after 20 deliveries", "set_policy")
 	for _, f := range list {
@@ -120,8 +120,8 @@ func TestLimitsAreTheErrorsAboutQueues(t *testing.T) {
 func TestLimitsNeedTheManagementAPI(t *testing.T) {
 	s := newSite(t)
 	s.Management = func() (*rabbit.Management, error) { return nil, errors.New("no API") }
-	if list := Limits(t.Context(), s.Config); list != nil {
-		t.Errorf("%+v", list)
+	if list, err := Limits(t.Context(), s.Config); list != nil || err == nil || err.Error() != "no API" {
+		t.Errorf("%+v, %v", list, err)
 	}
 	if list := Leftovers(t.Context(), s.Config); list != nil {
 		t.Errorf("%+v", list)

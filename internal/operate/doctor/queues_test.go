@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/pipeline"
 )
 
@@ -106,17 +110,42 @@ func TestWhatIsDroppedOnPurposeReachesNoService(t *testing.T) {
 	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"dead-letter-exchange": "dlx"}})
 	s.setUp(t)
 	const detail = `policy "all" sends what Watership drops on purpose to the dead-letter exchange "dlx", and so to services: `
-	want(t, Limits(t.Context(), s.Config), Error, detail+"watership.paused", `--priority 4 --apply-to queues watership-unlimited '^watership\.' '{"max-length":2147483647}'`)
+	want(t, s.limits(t), Error, detail+"watership.paused", `--priority 4 --apply-to queues watership-unlimited '^watership\.' '{"max-length":2147483647}'`)
 
 	s.savePolicy(t, rabbit.Policy{Name: "watership-unlimited", Pattern: `^watership\.`, ApplyTo: "queues", Priority: 4, Definition: map[string]any{"max-length": unlimited}})
-	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+	if list := s.limits(t); len(list) != 0 {
 		t.Errorf("after the remedy:\n%s", text(list))
 	}
 
 	dropping := newSite(t, "WATERSHIP_TAP_WHEN_FULL=drop_oldest", "WATERSHIP_TAP_LIMIT=9")
 	dropping.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "all", Definition: map[string]any{"dead-letter-exchange": "dlx"}})
 	dropping.setUp(t)
-	want(t, Limits(t.Context(), dropping.Config), Error, detail+dropping.Topology.IndexLate()+", watership.paused", "")
+	want(t, dropping.limits(t), Error, detail+dropping.Topology.IndexLate()+", watership.paused", "")
+}
+
+// RabbitMQ tells the policies of a new queue some seconds late.
+func TestPoliciesOfNewQueues(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		b = b.VHost(t)
+		sys := systemtest.New(t, "WATERSHIP_AMQP_URL="+b.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+b.ManagementURL)
+		s := &site{system: sys, broker: b, Config: Config{
+			Settings: sys.Settings(), Topology: sys.Topology(), Pipeline: routes.Handlers(sys), VHost: sys.VHost(), Timeout: 10 * time.Second, Management: sys.Management,
+		}}
+		s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: `^(?!amq\.).*`, ApplyTo: "queues", Priority: 1, Definition: map[string]any{"max-length": 50000, "message-ttl": 60000}})
+		s.savePolicy(t, rabbit.Policy{Name: "others", Pattern: `^(?!watership\.).*`, ApplyTo: "queues", Priority: 2, Definition: map[string]any{"max-length": 1}})
+		s.setUp(t)
+		want(t, s.limits(t), Error, fmt.Sprintf(`policy "all" limits what must not be dropped (max-length 50000, message-ttl 60000) in %d queues`, len(allNames())), "--priority 2")
+	})
+}
+
+func TestOperatorPoliciesOfNewQueues(t *testing.T) {
+	s := newSetUpSite(t)
+	s.answer(t, "queues/%2F", `[{"name":"watership.log","type":"quorum"},{"name":"watership.due","type":"quorum","effective_policy_definition":{}}]`)
+	s.answer(t, "policies/%2F", `[{"name":"all","pattern":".*","apply-to":"queues","definition":{"max-length":9,"message-ttl":60000}}]`)
+	s.answer(t, "operator-policies/%2F", `[{"name":"ops","pattern":"log$","apply-to":"queues","definition":{"max-length":5,"expires":70000}}]`)
+	list := s.limits(t)
+	want(t, list, Error, `policy "all" and operator policy "ops" limits what must not be dropped (expires 70000, max-length 5, message-ttl 60000) in 1 queue: watership.log`, "narrow the pattern")
+	wantNone(t, list, "watership.due ")
 }
 
 // The remedy is for queues of every type: RabbitMQ applies no policy with a delivery limit to a classic one.
@@ -124,9 +153,9 @@ func TestTheRemedyIsForClassicQueues(t *testing.T) {
 	s := newSite(t, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=classic")
 	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "queues", Definition: map[string]any{"max-length": 5}})
 	s.setUp(t)
-	want(t, Limits(t.Context(), s.Config), Error, `policy "all" limits what must not be dropped (max-length 5)`, `'{"max-length":2147483647}'`)
+	want(t, s.limits(t), Error, `policy "all" limits what must not be dropped (max-length 5)`, `'{"max-length":2147483647}'`)
 	s.savePolicy(t, rabbit.Policy{Name: "watership-unlimited", Pattern: `^watership\.`, ApplyTo: "queues", Priority: 1, Definition: map[string]any{"max-length": unlimited}})
-	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+	if list := s.limits(t); len(list) != 0 {
 		t.Errorf("after the remedy:\n%s", text(list))
 	}
 }
@@ -228,7 +257,7 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 func TestQueuesOfRoutesThatWereDeclaredToDropMessages(t *testing.T) {
 	s := newSetUpSite(t, strings.Replace(oneRoute, "queue: orders,", "queue: orders, arguments: {x-max-length: 5, x-expires: 600000},", 1))
 	want(t, of("routes", Run(t.Context(), s.Config)), Warning, "queue orders drops messages by expires 600000, max-length 5, with which it was declared", "delete it first")
-	if list := Limits(t.Context(), s.Config); len(list) != 0 {
+	if list := s.limits(t); len(list) != 0 {
 		t.Errorf("setup fails:\n%s", text(list))
 	}
 }

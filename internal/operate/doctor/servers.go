@@ -164,6 +164,11 @@ func (b *broker) readTopology(ctx context.Context, management *rabbit.Management
 		b.queues[queue.Name] = queue
 	}
 	b.policies, err = management.Policies(ctx, b.VHost)
+	if err != nil {
+		return err
+	}
+	operators, err := management.OperatorPolicies(ctx, b.VHost)
+	b.applyPolicies(operators)
 	return err
 }
 

@@ -65,6 +65,14 @@ func (s *site) setUp(t *testing.T) {
 	}
 }
 
+// limits returns the findings of Limits.
+func (s *site) limits(t *testing.T) []Finding {
+	t.Helper()
+	list, err := Limits(t.Context(), s.Config)
+	must(t, err)
+	return list
+}
+
 // savePolicy creates or replaces a policy.
 func (s *site) savePolicy(t *testing.T, p rabbit.Policy) {
 	t.Helper()
