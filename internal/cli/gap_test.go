@@ -83,6 +83,34 @@ func TestDropOldest(t *testing.T) {
 	})
 }
 
+// Copies that were dropped while no process ran are a gap as well, although the queues are no longer
+// full once they are consumed.
+func TestGapWhileNoProcessRan(t *testing.T) {
+	onEvery(t, func(t *testing.T, p parts) {
+		i := p.install(t, newService(t, func(post, int) int { return 200 }).url)
+		i.rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 20, ")
+		i.must(t, "setup")
+		channel := p.broker.Channel(t)
+		for n := range 200 {
+			if err := channel.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: fmt.Sprint("m-", n)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		drops := schemas.Topology{Prefix: i.prefix, IndexLimit: 20}
+		until(t, "the queues to be full", func() bool {
+			return p.broker.Len(t, drops.Index()) == 20 && p.broker.Len(t, drops.IndexLate()) == 20
+		})
+		i.serve(t)
+		gap := i.eventually(t, "action: dropped", 1)[0]
+		if gap.Failure.Type != "gap" || gap.Queue != drops.Index() || !strings.Contains(gap.Failure.Message, "while no process recorded them") {
+			t.Errorf("%+v", gap)
+		}
+		if got := i.scrape(t)["watership_index_dropping"]; got != 0 {
+			t.Errorf("it is dropping still: %v", got)
+		}
+	})
+}
+
 // Without the management API nobody can say how many copies are missing: the gap
 // is found all the same, and says so.
 func TestGapWithoutManagement(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -150,7 +151,11 @@ func (s *Server) parts(faces Faces) []func(context.Context) error {
 		s.tuneGC, s.handle, s.reportLimits, s.watchPolicies, s.serveReloads, s.measureSubscriptions, s.Embedded().WatchFolder, s.Embedded().WatchListeners,
 	}
 	if s.has(role.Index) {
-		parts = append(parts, s.index, s.watchOverflow, s.applyRetention)
+		looked := make(chan struct{}) // at the queues of copies, before they are consumed
+		parts = append(parts,
+			func(ctx context.Context) error { return s.index(ctx, looked) },
+			func(ctx context.Context) error { return s.watchOverflow(ctx, sync.OnceFunc(func() { close(looked) })) },
+			s.applyRetention)
 	}
 	if s.has(role.Subscriptions) {
 		parts = append(parts, s.runSubscriptions)
@@ -211,8 +216,10 @@ func (s *Server) closeHandlers(ctx context.Context) error {
 	return s.handlers.Run(ended) // which closes them
 }
 
-// watchOverflow records dropped copies until ctx ends, if copies may be dropped at all.
-func (s *Server) watchOverflow(ctx context.Context) (err error) {
+// watchOverflow records dropped copies until ctx ends, if copies may be dropped at all. It calls
+// looked when it knows whether copies were dropped before the queues are consumed.
+func (s *Server) watchOverflow(ctx context.Context, looked func()) (err error) {
+	defer looked()
 	if s.Topology().IndexLimit == 0 {
 		return nil
 	}
@@ -231,15 +238,17 @@ func (s *Server) watchOverflow(ctx context.Context) (err error) {
 		Topology: s.Topology(), VHost: s.VHost(), Connection: conn, Publisher: publisher, Management: management,
 		Logger: s.Logger(), Sign: s.Sign, Lag: s.indexLag, Registerer: s.registry,
 	}
-	return watcher.Run(ctx, s.handlers.Running())
+	return watcher.Run(ctx, s.handlers.Running(), looked)
 }
 
-// index runs the indexer once the topology is declared.
-func (s *Server) index(ctx context.Context) (err error) {
-	select {
-	case <-s.handlers.Running():
-	case <-ctx.Done():
-		return nil
+// index runs the indexer once the topology is declared and the queues were looked at.
+func (s *Server) index(ctx context.Context, looked <-chan struct{}) (err error) {
+	for _, ready := range []<-chan struct{}{s.handlers.Running(), looked} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	if err := s.installTemplates(ctx); err != nil || ctx.Err() != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -20,6 +21,7 @@ import (
 const (
 	overflowInterval = time.Second
 	requestTimeout   = 3 * time.Second
+	firstLooks       = 3 // since the queues are not consumed until then
 
 	// counterDelay is how long the management API may take to count past messages:
 	// it does so every five seconds (https://www.rabbitmq.com/docs/management#statistics-interval).
@@ -50,11 +52,13 @@ type Watcher struct {
 
 	counted      int64     // dropped messages that an earlier event has counted
 	since        time.Time // messages published earlier are in the store; zero: nothing is dropped
+	earlier      bool      // the overflow began before Run, which does not know when
 	notFullSince time.Time // when the queue was no longer full
 }
 
-// Run runs until ctx ends, from the time at which the queues are consumed.
-func (o *Watcher) Run(ctx context.Context, consumed <-chan struct{}) error {
+// Run runs until ctx ends. It calls looked when it knows whether the queues are full, before which
+// nobody in this process may consume them, and goes on when declared is closed.
+func (o *Watcher) Run(ctx context.Context, declared <-chan struct{}, looked func()) error {
 	factory := promauto.With(o.Registerer)
 	o.dropping = factory.NewGauge(prometheus.GaugeOpts{
 		Namespace: "watership", Subsystem: "index", Name: "dropping",
@@ -65,13 +69,12 @@ func (o *Watcher) Run(ctx context.Context, consumed <-chan struct{}) error {
 		Help: "Copies that RabbitMQ dropped from the index queues, counted with the management API.",
 	})
 	select {
-	case <-consumed:
+	case <-declared:
 	case <-ctx.Done():
 		return nil
 	}
-	if full, err := o.full(ctx); err == nil && !full {
-		o.counted, _ = o.missing(ctx)
-	}
+	o.look(ctx)
+	looked()
 	ticker := time.NewTicker(overflowInterval)
 	defer ticker.Stop()
 	for {
@@ -84,16 +87,39 @@ func (o *Watcher) Run(ctx context.Context, consumed <-chan struct{}) error {
 	}
 }
 
+// look finds an overflow that began while no process indexed: once the queues are consumed they are no
+// longer full.
+func (o *Watcher) look(ctx context.Context) {
+	full, err := o.full(ctx)
+	for range firstLooks - 1 {
+		if err == nil || errors.Is(err, errUncertain) || backoff.Sleep(ctx, overflowInterval) != nil { // an empty queue is uncertain, too
+			break
+		}
+		full, err = o.full(ctx)
+	}
+	if full {
+		o.earlier = true
+		o.begin()
+		return
+	}
+	o.counted, _ = o.missing(ctx)
+}
+
+// begin notes that the oldest copies are dropped.
+func (o *Watcher) begin() {
+	o.since = time.Now().Add(-o.Lag(o.Topology.Index(), 1))
+	o.dropping.Set(1)
+	o.Logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
+		"queue", o.Topology.Index(), "limit", o.Topology.IndexLimit, "since", o.since)
+}
+
 // poll notes when the queue becomes full, and records the overflow once it is over.
 func (o *Watcher) poll(ctx context.Context) {
 	full, err := o.full(ctx)
 	switch {
 	case err != nil: // the broker or the queue is unavailable, and the overflow lasts
 	case full && o.since.IsZero():
-		o.since = time.Now().Add(-o.Lag(o.Topology.Index(), 1))
-		o.dropping.Set(1)
-		o.Logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
-			"queue", o.Topology.Index(), "limit", o.Topology.IndexLimit, "since", o.since)
+		o.begin()
 	case full:
 		o.notFullSince = time.Time{}
 	case !o.since.IsZero() && o.notFullSince.IsZero():
@@ -141,13 +167,17 @@ func (o *Watcher) record(ctx context.Context, until time.Time) error {
 		o.dropped.Add(float64(max(0, all-o.counted)))
 		o.counted = all
 	}
+	from := fmt.Sprintf("between %s and", o.since.UTC().Format(time.RFC3339))
+	if o.earlier {
+		from = "while no process recorded them, until"
+	}
 	none := schemas.Envelope{}
 	state := schemas.State{
 		Fingerprint: none.Fingerprint(), EventID: "gap:" + rand.Text(), Queue: o.Topology.Index(),
 		Time: o.since, Duration: until.Sub(o.since),
 		Failure: schemas.Failure{Type: "gap", Message: fmt.Sprintf(
-			"%s messages that were published between %s and %s are not recorded: more than tap.limit (%d) waited for the store",
-			count, o.since.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339), o.Topology.IndexLimit)},
+			"%s messages that were published %s %s are not recorded: more than tap.limit (%d) waited for the store",
+			count, from, until.UTC().Format(time.RFC3339), o.Topology.IndexLimit)},
 	}
 	err := o.Publisher.Publish(ctx, o.Sign(rabbit.Message{
 		Exchange: o.Topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
@@ -156,7 +186,7 @@ func (o *Watcher) record(ctx context.Context, until time.Time) error {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)
 	}
 	o.dropping.Set(0)
-	o.since, o.notFullSince = time.Time{}, time.Time{}
+	o.since, o.notFullSince, o.earlier = time.Time{}, time.Time{}, false
 	return nil
 }
 
