@@ -48,10 +48,16 @@ func rejectsPublishes(queue rabbit.Queue) bool {
 	return strings.HasPrefix(overflow, "reject-publish")
 }
 
-// checkDrops looks for settings by which the queue of a route drops messages. The owner of the queue chose
-// its arguments; a policy may be for other queues.
-func (t topologyChecks) checkDrops(queue rabbit.Queue) {
-	drops := dropsOf(queue)
+// dropCheck compares the settings of a queue of a route with what may be lost.
+type dropCheck struct {
+	topologyChecks
+	queue rabbit.Queue
+}
+
+// ofMessages looks for settings by which the queue drops messages. The owner of the queue chose its
+// arguments; a policy may be for other queues.
+func (t dropCheck) ofMessages() {
+	queue, drops := t.queue, dropsOf(t.queue)
 	if len(drops.byPolicy) > 0 {
 		remedy := t.deadLetterPolicy(queue)
 		if queue.OperatorPolicy != "" {
@@ -66,10 +72,10 @@ func (t topologyChecks) checkDrops(queue rabbit.Queue) {
 	}
 }
 
-// checkParking looks for a policy by which the queue of a route's parked copies drops them.
-func (t topologyChecks) checkParking(route string) {
-	queue, there := t.queues[t.Topology.Parking(route)]
-	if drops := dropsOf(queue); there && len(drops.byPolicy) > 0 {
+// ofParkedCopies looks for a policy by which the queue drops copies of messages that a route has given up.
+func (t dropCheck) ofParkedCopies() {
+	queue := t.queue
+	if drops := dropsOf(queue); len(drops.byPolicy) > 0 {
 		policy := cmp.Or(queue.Policy, queue.OperatorPolicy)
 		t.report("routes", Warning, fmt.Sprintf("queue %s drops parked copies by %s of policy %q", queue.Name, strings.Join(drops.byPolicy, ", "), policy),
 			fmt.Sprintf("leave the queue out by the pattern of policy %q", policy))

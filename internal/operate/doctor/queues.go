@@ -205,9 +205,9 @@ func (t topologyChecks) checkRouteQueues() {
 			t.report("routes", Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
 				t.deadLetterPolicy(queue))
 		}
-		t.checkDrops(queue)
-		if route.Park {
-			t.checkParking(route.Queue)
+		dropCheck{t, queue}.ofMessages()
+		if parking, there := t.queues[t.Topology.Parking(route.Queue)]; there && route.Park {
+			dropCheck{t, parking}.ofParkedCopies()
 		}
 	}
 	if len(t.findings) == problems && len(t.Settings.Routes) > 0 {
