@@ -33,7 +33,6 @@ func (h *routeHandler) attempt(msg *message.Message, verified schemas.VerifiedSt
 		defer cancel()
 		defer time.AfterFunc(h.route.Timeout+hangGrace, func() { h.reportHang(this) }).Stop()
 	}
-	defer h.runningCalls.Begin(msg.Context(), verified.State, h.now())()
 	input := call.Message(ctx, msg, verified.Envelope)
 	produced, err = usercode.Call(h.goroutines, func() ([]*message.Message, error) {
 		if err := h.route.check(verified.Envelope); err != nil {

@@ -17,9 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/topology/pause"
-	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
-	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/transport"
@@ -139,7 +137,6 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	metrics := call.NewMetrics(nil)
 	goroutines := &usercode.Goroutines{}
 	defer goroutines.Close()
-	b := breaker.New(m.breaker, time.Now)
 	ids := 0
 	for i := range m.messages {
 		body := fmt.Sprint("m", i)
@@ -148,18 +145,19 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 		})
 	}
 	rh := &routeHandler{
-		runningCalls: &call.Running{},
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
 			frameMax: func() schemas.FrameMax { return 0 }, sleep: output.Sleep, heldMessages: output.NewHeld(metrics.Held), goroutines: goroutines,
 			queueLimiter: output.NewLimiter[publisher](m, nil, time.Hour, queueShare), delayLimiter: output.NewLimiter[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
-		outlet: m, crashGuard: crashloop.New(-1),
-		route:   Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Concurrency: m.concurrency},
-		breaker: b, held: new(pause.Switch),
+		outlet: m,
+		route:  Route{Queue: "orders", Handler: handler(m.handle), Policy: &m.policy, Breaker: &m.breaker, Concurrency: m.concurrency},
 	}
-	subscriber := rh.subscriber(m.queue.subscriber(m.concurrency), m.queue.subscriber(1), time.Minute)
+	cfg := rh.admissionConfig()
+	cfg.StopTimeout = time.Minute
+	rh.admission = admission.New(cfg, nil)
+	subscriber := rh.admission.Subscriber(m.queue.subscriber(m.concurrency), m.queue.subscriber(1))
 	var routing sync.WaitGroup
 	messages, err := subscriber.Subscribe(ctx, "orders")
 	if err != nil {

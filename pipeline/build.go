@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -14,14 +15,12 @@ import (
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/topology/role"
-	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
-	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/internal/throttle"
 	"github.com/watershipmq/watership/pipeline/transport"
-	"github.com/watershipmq/watership/schemas"
 )
 
 const (
@@ -35,15 +34,11 @@ const (
 
 	queueShare = 16   // messages of one queue of a service that are unconfirmed at once
 	delayShare = 4096 // messages of one delay queue, of all routes
-
-	// noTimeout is the stop timeout of the transport's subscribers of a route: a breaker
-	// that opens waits for no handler, and breaker.Subscriber bounds the end of the route.
-	noTimeout = 10 * 365 * 24 * time.Hour
 )
 
 // build adds the handlers of routes and roles to the router.
 func (p *Pipeline) build() (err error) {
-	logger := p.watermillLogger()
+	logger := watermillLogger(p.cfg.Logger)
 	if p.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: routerCloseTimeout}, logger); err != nil {
 		return fmt.Errorf("creating the router: %w", err)
 	}
@@ -67,9 +62,9 @@ func (p *Pipeline) addHandlers(logger watermill.LoggerAdapter) error {
 	return nil
 }
 
-func (p *Pipeline) watermillLogger() watermill.LoggerAdapter {
-	logger := watermill.NewSlogLogger(p.cfg.Logger)
-	if !p.cfg.Logger.Enabled(context.Background(), watermill.LevelTrace) {
+func watermillLogger(to *slog.Logger) watermill.LoggerAdapter {
+	logger := watermill.NewSlogLogger(to)
+	if !to.Enabled(context.Background(), watermill.LevelTrace) {
 		logger = withoutTrace{logger}
 	}
 	return logger
@@ -87,7 +82,7 @@ func (l withoutTrace) With(fields watermill.LogFields) watermill.LoggerAdapter {
 
 func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 	names := p.cfg.Topology
-	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Due()), p.poisoner()
+	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Due()), &poisoner{p.messageFlow(names.Poison()), p.declareParking}
 	for _, one := range []struct {
 		role Role
 		queueHandler
@@ -111,47 +106,23 @@ func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 	return nil
 }
 
-func (p *Pipeline) poisoner() *poisoner {
-	return &poisoner{messageFlow: p.messageFlow(p.cfg.Topology.Poison()), declare: p.declareParking}
-}
-
 func (p *Pipeline) retrier(queue string) *retrier {
 	return &retrier{
-		messageFlow: p.messageFlow(queue), delivery: p.directDelivery(), routeOf: p.cfg.routeOf,
+		messageFlow: p.messageFlow(queue), routeOf: p.cfg.routeOf,
 		labels: call.NewQueueLabels(p.cfg.queues(), p.reconciler.QueueExists), deathChecker: p.deathChecker, findDecision: p.cfg.Decisions, retried: p.cfg.RetriedDeaths,
 		pause: p.cfg.ReturnPause, grace: p.cfg.ReturnGrace,
+		delivery: topology.DirectDelivery{
+			Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.connections.frameMax, Binder: p.reconciler, Login: p.login,
+		},
 	}
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
-	guard := crashloop.New(route.MaxDeliveries)
-	if p.runningCalls[route.Queue] == nil {
-		p.runningCalls[route.Queue] = &call.Running{}
-	}
-	b := p.breakerOf(route)
-	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, breaker: b, held: p.pauses.Switch(route.Queue), onHang: p.cfg.OnHang, crashGuard: guard, runningCalls: p.runningCalls[route.Queue]}
-	rh.gate, rh.line = rh.newGate(), rh.newLine()
-	var subscriber *breaker.Subscriber
-	options := []transport.Option{
-		transport.StopTimeout(noTimeout), transport.OnRequeue(guard.Requeued), transport.OnState(p.consumptionOf(route.Queue).report),
-		transport.OnArrival(func(msg *message.Message) (settled func()) {
-			leave := rh.arrive(msg)
-			return func() {
-				leave()
-				subscriber.Settled(msg)
-			}
-		}),
-	}
-	if route.Fairness.Ordered {
-		rh.places = placelog.New(placelog.Config{
-			Route: route.Queue, Queue: p.cfg.Topology.Places(route.Queue), Exchange: p.cfg.Topology.Direct(), Lock: p.cfg.Topology.Order(route.Queue),
-			Publisher: p.ownPublisher, Gate: rh.gate, Unordered: p.cfg.queueType(route) != Classic, Standby: p.metrics.Standby.WithLabelValues(route.Queue), Logger: p.cfg.Logger,
-		})
-		p.places[route.Queue] = rh.places
-		options = append(options, transport.Locked(func() transport.Lock { return rh.places.NewHold() }), transport.BeforeRequeue(rh.keepPlaces))
-	}
-	concurrent, err := p.subscriber(role.Routes, logger,
-		append(options, transport.Concurrency(route.Concurrency+route.waitingRoom()), transport.MaxBytes(p.cfg.MaxBytes))...)
+	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, onHang: p.cfg.OnHang}
+	rh.admission = admission.New(p.admissionConfig(rh), p.admissions[route.Queue])
+	p.admissions[route.Queue] = rh.admission
+	options := append(rh.admission.Options(), transport.OnState(p.consumptionOf(route.Queue).report))
+	concurrent, err := p.subscriber(role.Routes, logger, append(options, transport.Concurrency(rh.admission.Capacity()), transport.MaxBytes(p.cfg.MaxBytes))...)
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
@@ -159,51 +130,51 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
 	}
-	subscriber = rh.subscriber(concurrent, single, p.cfg.StopTimeout)
-	p.handlers.Add(route.Queue, subscriber, queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
+	p.handlers.Add(route.Queue, rh.admission.Subscriber(concurrent, single), queueHandler{rh.messageFlow, rh.handle, 1, rh.poisonMessage}.run)
 	return nil
 }
 
-// subscriber returns a subscriber whose consumers announce their role.
-func (p *Pipeline) subscriber(r role.Role, logger watermill.LoggerAdapter, opts ...transport.Option) (*transport.Subscriber, error) {
-	return transport.NewSubscriberWithConnection(p.subscription(r), logger, p.consuming, append(opts, transport.SettledByHandlers())...)
+// admissionConfig returns the configuration of the admission of a route.
+func (p *Pipeline) admissionConfig(rh *routeHandler) admission.Config {
+	queue, names := rh.route.Queue, p.cfg.Topology
+	cfg := rh.admissionConfig()
+	cfg.StopTimeout, cfg.Paused = p.cfg.StopTimeout, p.pauses.Switch(queue)
+	if p.runningCalls[queue] == nil {
+		p.runningCalls[queue] = cfg.Running
+	}
+	cfg.Running = p.runningCalls[queue]
+	if cfg.Fairness.Ordered {
+		cfg.Fairness.Places = &placelog.Config{
+			Queue: names.Places(queue), Exchange: names.Direct(), Lock: names.Order(queue),
+			Publisher: p.ownPublisher, Unordered: p.cfg.queueType(rh.route) != Classic,
+		}
+	}
+	return cfg
 }
 
-// subscription makes every topic the name of a queue. The priority of its consumers is the
-// default one of a queue, and refused by a stream, whose messages a route would skip while it does
-// not run.
-func (p *Pipeline) subscription(r role.Role) wamqp.Config {
-	return wamqp.Config{
+// subscriber returns a subscriber whose topics are names of queues, and whose consumers announce
+// their role. Their priority is the default one of a queue, and refused by a stream, whose messages a
+// route would skip while it does not run.
+func (p *Pipeline) subscriber(r role.Role, logger watermill.LoggerAdapter, opts ...transport.Option) (*transport.Subscriber, error) {
+	cfg := wamqp.Config{
 		Consume:         wamqp.ConsumeConfig{Consumer: p.cfg.consumer(r).Tag(), Arguments: amqp.Table{"x-priority": int32(0)}},
 		Marshaler:       transport.Marshaler{},
 		Exchange:        wamqp.ExchangeConfig{GenerateName: func(string) string { return "" }},
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
 		TopologyBuilder: queueBuilder{p.reconciler},
 	}
+	return transport.NewSubscriberWithConnection(cfg, logger, p.connections.consuming, append(opts, transport.SettledByHandlers())...)
 }
 
 // messageFlow returns the operations for the handler of a queue.
 func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	p.metrics.Held.WithLabelValues(queue) // so that the metric exists while no message is held
 	return &messageFlow{
-		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: p.signingPublisher(p.ownPublisher), frameMax: p.frameMax, taps: p.reconciler.Config.Tap,
+		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: signingPublisher{p.ownPublisher, p.verifier}, frameMax: p.connections.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
 		now: time.Now, sleep: output.Sleep, newID: watermill.NewULID, random: backoff.Random().Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
-	}
-}
-
-// signingPublisher returns a publisher that signs states, if there are keys.
-func (p *Pipeline) signingPublisher(by *topology.SelfHealingPublisher) signingPublisher {
-	return signingPublisher{by, p.verifier}
-}
-
-func (p *Pipeline) frameMax() schemas.FrameMax { return schemas.FrameMax(p.sending.FrameMax()) }
-
-func (p *Pipeline) directDelivery() topology.DirectDelivery {
-	return topology.DirectDelivery{
-		Topology: p.cfg.Topology, StateKeys: p.cfg.StateKeys, Publisher: p.queuePublisher, FrameMax: p.frameMax, Binder: p.reconciler, Login: p.login,
 	}
 }
 

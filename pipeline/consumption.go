@@ -50,7 +50,7 @@ func (p *Pipeline) Unconsumed() error {
 	}
 	slices.Sort(queues)
 	for _, queue := range queues {
-		if !p.places[queue].Standby().IsZero() {
+		if a := p.admissions[queue]; a != nil && !a.State().Standby.IsZero() {
 			continue
 		}
 		if err := p.consumptions[queue].problem(time.Now()); err != nil {

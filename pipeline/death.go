@@ -48,3 +48,14 @@ func deathError(death schemas.Death, retried []string) error {
 	}
 	return retry.Permanent(err)
 }
+
+// DeliveriesError is the failure of a message that was delivered too often without an
+// outcome, as when its handler ends the process.
+type DeliveriesError struct {
+	Queue      string
+	Deliveries int
+}
+
+func (e *DeliveriesError) Error() string {
+	return fmt.Sprintf("delivered %d times from queue %q without an outcome, as by a handler that ends its process", e.Deliveries, e.Queue)
+}

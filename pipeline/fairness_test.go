@@ -16,11 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/topology/pause"
-	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
-	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
-	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
-	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -380,18 +376,19 @@ func TestMessageThatWaitsHasAPosition(t *testing.T) {
 		t.Cleanup(m.goroutines.Close)
 		begun, finish := make(chan struct{}), make(chan struct{})
 		h := &routeHandler{
-			runningCalls: &call.Running{},
-			messageFlow:  m.flow(), outlet: m.broker, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, time.Now), held: new(pause.Switch),
-			gate: fairness.New(fairness.Config{Concurrency: 2, PerKey: 1, Ordered: ordered}, time.Now),
+			messageFlow: m.flow(), outlet: m.broker,
 			route: Route{
-				Queue: "own", Policy: attemptsAfter(), Breaker: &retry.Breaker{}, Fairness: Fairness{Key: keyHeader, Ordered: ordered},
+				Queue: "own", Policy: attemptsAfter(), Breaker: &retry.Breaker{}, Concurrency: 2, Fairness: Fairness{Key: keyHeader, Concurrency: 1, Ordered: ordered},
 				Handler: handler(func(*message.Message) error { close(begun); <-finish; return nil }),
 			},
 		}
+		cfg := h.admissionConfig()
+		cfg.Now = time.Now // of the wait in the process
+		h.admission = admission.New(cfg, nil)
 		arriving := func(body string) *message.Message {
 			msg := message.NewMessage("", []byte(body))
 			msg.SetContext(schemas.NewContext(t.Context(), schemas.Envelope{RoutingKey: "own", Headers: amqp.Table{"key": "k"}, Body: []byte(body)}))
-			h.arrive(msg)
+			h.admission.Arrive(msg)
 			return msg
 		}
 		var handling sync.WaitGroup

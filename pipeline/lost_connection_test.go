@@ -60,10 +60,10 @@ func TestStopWithoutTheConnectionThatDeclares(t *testing.T) {
 		c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
 	})
 	proxy.Refuse("watership declaring")
-	rabbittest.Eventually(t, "the loss", func() bool { return r.pipeline.declaring.Err() != nil })
+	rabbittest.Eventually(t, "the loss", func() bool { return r.pipeline.connections.declaring.Err() != nil })
 	proxy.Close("watership consuming")
 	rabbittest.Eventually(t, "consumers wait for their queues", func() bool {
-		return strings.Contains(stacks(), "pipeline.queueBuilder.BuildTopology") && r.pipeline.consuming.Err() == nil
+		return strings.Contains(stacks(), "pipeline.queueBuilder.BuildTopology") && r.pipeline.connections.consuming.Err() == nil
 	})
 	if err := r.stop(); err != nil {
 		t.Error(err)

@@ -18,9 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/internal/topology/pause"
-	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
-	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/deadletter"
 	"github.com/watershipmq/watership/pipeline/internal/output"
@@ -137,7 +135,8 @@ func (m *model) wire() {
 	poisoner := &poisoner{messageFlow: s, declare: func(queue string) error {
 		return m.broker.operation(func() error { m.broker.declare(queue); return nil })
 	}}
-	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Park: true}, crashGuard: crashloop.New(-1), breaker: breaker.New(retry.Breaker{}, s.now), held: new(pause.Switch), runningCalls: &call.Running{}}
+	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Breaker: &retry.Breaker{}, Park: true}}
+	rh.admission = admission.New(rh.admissionConfig(), nil)
 	m.handlers = map[string]message.NoPublishHandlerFunc{
 		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,

@@ -3,13 +3,9 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watershipmq/watership/internal/handler/usercode"
-	"github.com/watershipmq/watership/pipeline/internal/admission/ordering"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -40,13 +36,7 @@ type Ordering struct {
 	Open func(ctx context.Context, key, fingerprint string, earlier func(e schemas.Envelope, failed time.Time) bool) (bool, error)
 }
 
-const (
-	defaultOrderingWithin = 10 * time.Minute
-	orderingRoom          = 256 // messages that may wait in the process
-)
-
-// errEarlier begins the error of a message that waits for an earlier one.
-var errEarlier = errors.New("waits for")
+const defaultOrderingWithin = 10 * time.Minute
 
 func (o Ordering) validate() error {
 	if (o.Key == nil) != (o.Class == "") || o.Within < 0 {
@@ -55,115 +45,9 @@ func (o Ordering) validate() error {
 	return nil
 }
 
-// newLine returns the messages of a route by their key; nil without ordering.
-func (h *routeHandler) newLine() *ordering.Line {
-	o := h.route.Ordering
-	if o.Key == nil {
-		return nil
-	}
-	cfg := ordering.Config{Handlers: h.route.Concurrency, Room: orderingRoom, Within: o.Within}
-	if o.Open != nil {
-		cfg.Open = func(ctx context.Context, w ordering.Waiting) (bool, error) {
-			return o.Open(ctx, w.Key, w.Fingerprint, func(e schemas.Envelope, failed time.Time) bool { return h.isEarlier(e, failed, w) })
-		}
-	}
-	return ordering.New(cfg, h.now)
-}
-
-// isEarlier reports whether a message that failed is earlier than one that waits: one with a sequence
-// number comes before those without. Two messages are never both earlier, or they would wait
-// for each other.
-func (h *routeHandler) isEarlier(e schemas.Envelope, failed time.Time, than ordering.Waiting) bool {
-	sequence := max(0, h.sequenceOf(e))
-	switch {
-	case sequence > 0 && than.Sequence > 0:
-		return sequence < than.Sequence
-	case sequence > 0 || than.Sequence > 0:
-		return sequence > 0
-	}
-	return failed.Before(than.First)
-}
-
-// sequenceOf returns the sequence number of a message; 0 if it has none.
-func (h *routeHandler) sequenceOf(e schemas.Envelope) int64 {
-	of := h.route.Ordering.Sequence
-	if of == nil {
-		return 0
-	}
-	sequence, _ := usercode.CallWithin(h.goroutines, readTimeout, func() (int64, error) { return of(e), nil })
-	return sequence
-}
-
-type ticketKey struct{}
-
-// ticketOf returns the ticket of a delivery; nil without ordering.
-func ticketOf(ctx context.Context) *ordering.Ticket {
-	ticket, _ := ctx.Value(ticketKey{}).(*ordering.Ticket)
-	return ticket
-}
-
-// arriveInLine is called with each message in the order of the queue.
-func (h *routeHandler) arriveInLine(msg *message.Message) (leave func()) {
-	ctx := msg.Context()
-	verified, err := usercode.Recover(func() (schemas.VerifiedState, error) { return h.verify(ctx) })
-	if err != nil {
-		return func() {}
-	}
-	ticket := h.line.Arrive(ordering.Arrival{
-		Key: h.keyOf(verified.Envelope, h.route.Ordering.Key), Fingerprint: verified.State.Fingerprint, ID: verified.Envelope.Properties.MessageID, Sequence: h.sequenceOf(verified.Envelope), Position: verified.State.Position,
-	})
-	msg.SetContext(context.WithValue(ctx, ticketKey{}, ticket))
-	return ticket.Leave
-}
-
-// attemptInOrder calls the handler, and once more whenever it failed with the class of the ordering
-// and an earlier message was handled. stopped is true if the message goes back to the queue.
-func (h *routeHandler) attemptInOrder(ctx context.Context, msg *message.Message, verified *schemas.VerifiedState, epoch int) (produced []*message.Message, why error, stopped bool) {
-	ticket := ticketOf(ctx)
-	outcome, why := ticket.Repeat(ctx, ordering.Attempts{
-		Attempt: func() (err error) { produced, err = h.attempt(msg, *verified); return err },
-		IsEarly: func(err error) bool { return h.classOf(err, verified.Envelope) == h.route.Ordering.Class },
-		// A message that is handled alone keeps the others out, also the one that it waits for.
-		First: &verified.State.FirstFailed, Recovering: func() bool { return verified.State.Suspect || h.breaker.Recovering() },
-		Paused: func() (bool, <-chan struct{}) {
-			held, changed := h.held.State()
-			opened, _ := h.breaker.Outage()
-			return held || !opened.IsZero() && h.breaker.Begin() != epoch, changed
-		},
-		Stands: func(why error, until time.Time) {
-			if err := h.recordStanding(ctx, verified, h.earlierError(ticket, verified.Envelope, why), until); err != nil && ctx.Err() == nil {
-				h.logger.Warn("the event of a message that waits for an earlier one is not published", "queue", h.route.Queue, "error", err)
-			}
-		},
-	})
-	if outcome == ordering.Later {
-		why = retry.After(ordering.Pause, h.earlierError(ticket, verified.Envelope, why))
-	}
-	return produced, why, outcome == ordering.Stopped
-}
-
-// earlierError names what a message waits for that failed with an error.
-func (h *routeHandler) earlierError(t *ordering.Ticket, e schemas.Envelope, why error) error {
-	name := "an earlier message"
-	if id := t.Earlier(); id != "" {
-		name = fmt.Sprintf("message %q", id)
-	}
-	return fmt.Errorf("%w %s of key %q: %w", errEarlier, name, h.keyOf(e, h.route.Ordering.Key), why)
-}
-
-// recordStanding publishes the event of a message that waits in the process for an earlier one, until a
-// time. It gets its instance id by that.
-func (h *routeHandler) recordStanding(ctx context.Context, verified *schemas.VerifiedState, why error, until time.Time) error {
-	if verified.State.Message == "" {
-		verified.State.Message = h.newID()
-	}
-	state := verified.State
-	state.EventID, state.Queue, state.Time, state.Duration = "", h.route.Queue, h.now(), 0
-	state.Delay = until.Sub(state.Time).Truncate(time.Millisecond)
-	state.Failure = h.classify(h.route, *h.route.Policy, why, state, verified.Envelope.Headers).failure.Failure
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	return h.publishEvent(ctx, schemas.RetryScheduled, verified.Envelope, state)
+// isEarly reports whether an attempt at a message failed since an earlier one is not handled yet.
+func (h *routeHandler) isEarly(why error, e schemas.Envelope) bool {
+	return h.classOf(why, e) == h.route.Ordering.Class
 }
 
 // classOf returns the class of an error, by which the policy would decide.
@@ -176,4 +60,17 @@ func (h *routeHandler) classOf(why error, e schemas.Envelope) string {
 		return retry.ClassOf(classified), nil
 	})
 	return class
+}
+
+// recordWait publishes the event of a message that waits in the process for an earlier one, until a time.
+func (h *routeHandler) recordWait(ctx context.Context, waiting schemas.VerifiedState, why error, until time.Time) {
+	state := waiting.State
+	state.EventID, state.Queue, state.Time, state.Duration = "", h.route.Queue, h.now(), 0
+	state.Delay = until.Sub(state.Time).Truncate(time.Millisecond)
+	state.Failure = h.classify(h.route, *h.route.Policy, why, state, waiting.Envelope.Headers).failure.Failure
+	limited, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	if err := h.publishEvent(limited, schemas.RetryScheduled, waiting.Envelope, state); err != nil && ctx.Err() == nil {
+		h.logger.Warn("the event of a message that waits for an earlier one is not published", "queue", h.route.Queue, "error", err)
+	}
 }

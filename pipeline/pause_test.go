@@ -70,7 +70,7 @@ func (i *instances) send(from, to int) {
 func (i *instances) set(paused bool) {
 	i.t.Helper()
 	control := pause.Control{
-		Topology: i.topology, Connection: i.pipeline.sending, Publisher: i.pipeline.ownPublisher, Sign: func(m rabbit.Message) rabbit.Message { return m },
+		Topology: i.topology, Connection: i.pipeline.connections.sending, Publisher: i.pipeline.ownPublisher, Sign: func(m rabbit.Message) rabbit.Message { return m },
 	}
 	do := control.Resume
 	if paused {

@@ -33,32 +33,26 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/internal/topology/role"
-	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
-	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/deadletter"
 	"github.com/watershipmq/watership/pipeline/internal/output"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -72,26 +66,18 @@ type Pipeline struct {
 	router       *message.Router
 	handlers     *call.Set
 	reloads      chan reload
-	consuming    *transport.Connection
-	sending      *rabbit.Connection // events, delays and poison
-	declaring    *rabbit.Connection // RabbitMQ closes it when it cannot declare something in time
-	returning    *rabbit.Connection // messages to the queues of services, and parked copies
-	outgoing     *rabbit.Connection // outgoing messages of handlers
-
-	connections []io.Closer // all of these
-	publishers  []*rabbit.Publisher
-	reconciler  topology.Reconciler
+	connections  *connections
+	reconciler   topology.Reconciler
 
 	// These publishers repair the topology. RabbitMQ stops reading a connection on which too
 	// much waits for one queue, so the queues of services have their own connections.
 	ownPublisher, queuePublisher, exchangePublisher *topology.SelfHealingPublisher
 
-	mu           sync.Mutex                  // guards the changing fields of cfg, and the fields below
-	breakers     map[string]*breaker.Breaker // of the routes with a handler, by queue
-	places       map[string]*placelog.Log    // of the ordered routes, by queue
-	consumptions map[string]*consumption     // by queue
+	mu           sync.Mutex                      // guards the changing fields of cfg, and the fields below
+	admissions   map[string]*admission.Admission // of the routes with a handler, by queue
+	consumptions map[string]*consumption         // by queue
 
-	runningCalls map[string]*call.Running // by queue; also of routes that were stopped
+	runningCalls map[string]*admission.Running // by queue; also of routes that were stopped
 	pauses       *pause.Watcher
 	verifier     *schemas.Verifier
 	deathChecker *deadletter.Checker
@@ -118,19 +104,20 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: call.NewMetrics(cfg.Registerer), reloads: make(chan reload),
-		breakers: map[string]*breaker.Breaker{}, places: map[string]*placelog.Log{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*call.Running{},
+		admissions: map[string]*admission.Admission{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*admission.Running{},
 	}
 	p.heldMessages = output.NewHeld(p.metrics.Held)
-	if err := p.connectAll(); err != nil {
+	p.connections = &connections{server: rabbit.Config{URL: cfg.URL, TLS: cfg.TLS, Dial: cfg.Dial, Logger: cfg.Logger}}
+	if err := p.connections.open(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	p.reconciler = topology.Reconciler{Conn: p.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Turns: make(chan struct{}, 1), Logger: cfg.Logger, Every: cfg.TopologyEvery}
-	p.ownPublisher = p.publisherOn(p.sending)
-	p.queuePublisher = p.publisherOn(p.returning)
-	p.exchangePublisher = p.publisherOn(p.outgoing)
+	p.reconciler = topology.Reconciler{Conn: p.connections.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Turns: make(chan struct{}, 1), Logger: cfg.Logger, Every: cfg.TopologyEvery}
+	p.ownPublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.sending), p.reconciler)
+	p.queuePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.returning), p.reconciler)
+	p.exchangePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.outgoing), p.reconciler)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
-	p.queueLimiter = output.NewLimiter[publisher](p.signingPublisher(p.queuePublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
-	p.delayLimiter = output.NewLimiter[publisher](p.signingPublisher(p.ownPublisher), p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
+	p.queueLimiter = output.NewLimiter[publisher](signingPublisher{p.queuePublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
+	p.delayLimiter = output.NewLimiter[publisher](signingPublisher{p.ownPublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}
 	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}
 	if err := p.build(); err != nil {
@@ -139,55 +126,13 @@ func New(cfg Config) (*Pipeline, error) {
 	return p, nil
 }
 
-// maxGivenUp is the number of unconfirmed messages after which their channel is given
-// up: RabbitMQ may not answer on it for long.
-const maxGivenUp = 8
-
-func (p *Pipeline) connectAll() (err error) {
-	p.consuming, err = transport.NewConnection(
-		wamqp.ConnectionConfig{AmqpURI: p.cfg.URL, TLSConfig: p.cfg.TLS, AmqpConfig: &amqp.Config{Dial: p.cfg.Dial}}, p.cfg.Logger, transport.ConnectionName("watership consuming"))
-	if err != nil {
-		return err
-	}
-	p.connections = append(p.connections, p.consuming)
-	for _, c := range []struct {
-		connection **rabbit.Connection
-		name       string
-	}{
-		{&p.declaring, "watership declaring"},
-		{&p.sending, "watership publishing"},
-		{&p.returning, "watership returning"},
-		{&p.outgoing, "watership outgoing"},
-	} {
-		if *c.connection, err = p.connect(c.name); err != nil {
-			return err
-		}
-		p.connections = append(p.connections, *c.connection)
-	}
-	return nil
-}
-
 // dedicatedPublisher returns a publisher with its own connection.
-func (p *Pipeline) dedicatedPublisher() (by publisher, end func()) {
-	connection, err := p.connect("watership probing")
+func (p *Pipeline) dedicatedPublisher() (publisher, func()) {
+	by, end, err := p.connections.dedicatedPublisher()
 	if err != nil { // as the others had
-		return p.signingPublisher(p.queuePublisher), func() {}
+		return signingPublisher{p.queuePublisher, p.verifier}, func() {}
 	}
-	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{Window: 1, StopTimeout: time.Millisecond})
-	return p.signingPublisher(topology.NewSelfHealingPublisher(publisher, p.reconciler)), func() {
-		_ = publisher.Close() // its unconfirmed messages have been reported
-		_ = connection.Close()
-	}
-}
-
-func (p *Pipeline) publisherOn(connection *rabbit.Connection) *topology.SelfHealingPublisher {
-	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{MaxGivenUp: maxGivenUp})
-	p.publishers = append(p.publishers, publisher)
-	return topology.NewSelfHealingPublisher(publisher, p.reconciler)
-}
-
-func (p *Pipeline) connect(name string) (*rabbit.Connection, error) {
-	return rabbit.Open(rabbit.Config{URL: p.cfg.URL, TLS: p.cfg.TLS, Dial: p.cfg.Dial, Name: name, Logger: p.cfg.Logger})
+	return signingPublisher{topology.NewSelfHealingPublisher(by, p.reconciler), p.verifier}, end
 }
 
 // Router returns the Watermill router, for more middleware and plugins. Each handler has
@@ -213,10 +158,8 @@ func (p *Pipeline) Routes() []RouteState {
 	defer p.mu.Unlock()
 	var states []RouteState
 	for _, route := range p.cfg.Routes {
-		if b, handled := p.breakers[route.Queue]; handled {
-			since, why := b.Outage()
-			held, _ := p.pauses.Switch(route.Queue).State()
-			states = append(states, RouteState{Queue: route.Queue, Paused: since, Error: why.Message, PausedByHand: held, Standby: p.places[route.Queue].Standby()})
+		if a, handled := p.admissions[route.Queue]; handled {
+			states = append(states, RouteState(a.State()))
 		}
 	}
 	return states
@@ -224,9 +167,7 @@ func (p *Pipeline) Routes() []RouteState {
 
 // Err returns the reason why no messages are delivered or published now; nil while the
 // broker is connected.
-func (p *Pipeline) Err() error {
-	return cmp.Or(p.consuming.Err(), p.sending.Err(), p.returning.Err(), p.outgoing.Err(), p.declaring.Err())
-}
+func (p *Pipeline) Err() error { return p.connections.problem() }
 
 // Held returns an error that names the messages that are held; nil while none exists.
 // A handler has finished with a held message, but the broker does not confirm its next
@@ -250,7 +191,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { p.reconciler.Reconcile(reconciling) })
 	work.Go(func() {
-		role.Watcher{Topology: p.cfg.Topology, Connection: p.declaring, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, func(r role.Role) bool { return p.cfg.has(Role(r)) })
+		role.Watcher{Topology: p.cfg.Topology, Connection: p.connections.declaring, Every: p.cfg.TopologyEvery, Logger: p.cfg.Logger}.Watch(ctx, func(r role.Role) bool { return p.cfg.has(Role(r)) })
 	})
 	work.Go(func() { p.pauses.Watch(ctx) })
 	running, end := context.WithCancel(ctx)
@@ -268,7 +209,7 @@ const firstTrustedVersion = 4
 
 // checkBroker finds out, before the first delivery, which states and deaths are trusted.
 func (p *Pipeline) checkBroker(ctx context.Context) error {
-	version, err := p.sending.ServerVersion(ctx)
+	version, err := p.connections.sending.ServerVersion(ctx)
 	if err != nil {
 		return err
 	}
@@ -297,21 +238,9 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 func (p *Pipeline) close() error {
 	defer p.goroutines.Close()
-	errs := make([]error, len(p.publishers))
-	var closing sync.WaitGroup
-	for i, publisher := range p.publishers {
-		closing.Go(func() { errs[i] = publisher.Close() })
+	err := p.connections.close()
+	for _, a := range p.admissions {
+		a.Wait()
 	}
-	closing.Wait()
-	// At once, since a consumer that begins waits for the connection that declares its queue.
-	closed := make([]error, len(p.connections))
-	for i, connection := range p.connections {
-		closing.Go(func() { closed[i] = connection.Close() })
-	}
-	closing.Wait()
-	errs = append(errs, closed...)
-	for _, places := range p.places {
-		places.Wait()
-	}
-	return errors.Join(errs...)
+	return err
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/topology/role"
-	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 )
 
 // reload is a call of Reload.
@@ -69,7 +67,7 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 	if err != nil {
 		return err
 	}
-	stopped := p.replacedBy(next, r.keep)
+	stopped := p.cfg.replacedBy(next, r.keep)
 	p.handlers.Stop(stopped...)
 	if ctx.Err() != nil { // the router ends, and takes no handlers
 		return context.Cause(ctx)
@@ -77,7 +75,7 @@ func (p *Pipeline) reload(ctx context.Context, r reload) error {
 	p.mu.Lock()
 	p.cfg.reload(next)
 	p.reconciler.Latest.Store(&declared)
-	err = p.addHandlers(p.watermillLogger())
+	err = p.addHandlers(watermillLogger(p.cfg.Logger))
 	p.forget(stopped)
 	p.mu.Unlock()
 	if err != nil {
@@ -101,7 +99,7 @@ func (p *Pipeline) prepareReload(r reload) (next Config, declared topology.Confi
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, declareTimeout)
 	defer cancel()
-	return next, declared, topology.Reconciler{Conn: p.declaring, Config: declared, SelfBindings: p.reconciler.SelfBindings, Turns: p.reconciler.Turns, Logger: p.cfg.Logger}.Declare(ctx)
+	return next, declared, topology.Reconciler{Conn: p.connections.declaring, Config: declared, SelfBindings: p.reconciler.SelfBindings, Turns: p.reconciler.Turns, Logger: p.cfg.Logger}.Declare(ctx)
 }
 
 // reload sets the fields that Reload replaces, and writes no other: connections and publishers
@@ -112,21 +110,21 @@ func (c *Config) reload(next Config) {
 }
 
 // replacedBy returns the queues whose handlers stop.
-func (p *Pipeline) replacedBy(next Config, keep func(queue string) bool) (queues []string) {
-	sameRules := reflect.DeepEqual(p.cfg.Rules, next.Rules)
+func (c *Config) replacedBy(next Config, keep func(queue string) bool) (queues []string) {
+	sameRules := reflect.DeepEqual(c.Rules, next.Rules)
 	stays := func(route Route) bool {
 		return keep(route.Queue) && sameRules && slices.ContainsFunc(next.Routes, func(r Route) bool {
 			return r.Queue == route.Queue && (r.Handler == nil) == (route.Handler == nil)
 		})
 	}
-	same := len(p.cfg.Routes) == len(next.Routes)
-	for _, route := range p.cfg.Routes {
+	same := len(c.Routes) == len(next.Routes)
+	for _, route := range c.Routes {
 		if !stays(route) {
 			same = false
 			queues = append(queues, route.Queue)
 		}
 	}
-	if names := p.cfg.Topology; !same || p.cfg.policies(role.Retry) != next.policies(role.Retry) {
+	if names := c.Topology; !same || c.policies(role.Retry) != next.policies(role.Retry) {
 		queues = append(queues, names.Retry(), names.Report())
 	}
 	return queues
@@ -138,21 +136,10 @@ func (p *Pipeline) forget(stopped []string) {
 		if p.handlers.Has(queue) {
 			continue
 		}
-		delete(p.breakers, queue)
-		delete(p.places, queue)
+		delete(p.admissions, queue)
 		delete(p.consumptions, queue)
 		p.metrics.Standby.DeleteLabelValues(queue)
 		p.pauses.Forget(queue)
 		p.metrics.Paused.DeleteLabelValues(queue)
 	}
-}
-
-// breakerOf returns the breaker of a route: the one that it had with the same settings.
-func (p *Pipeline) breakerOf(route Route) *breaker.Breaker {
-	b := p.breakers[route.Queue]
-	if b == nil || !b.Has(*route.Breaker) {
-		b = breaker.New(*route.Breaker, time.Now)
-		p.breakers[route.Queue] = b
-	}
-	return b
 }

@@ -8,15 +8,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
-	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
-	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
-	"github.com/watershipmq/watership/pipeline/internal/admission/ordering"
-	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/output"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,44 +22,35 @@ import (
 //	failure: event, delay queue or poison queue, acknowledgement
 type routeHandler struct {
 	*messageFlow
-	route        Route
-	outlet       publisher // of outgoing messages
-	breaker      *breaker.Breaker
-	held         *pause.Switch
-	gate         *fairness.Gate // nil: no fairness
-	line         *ordering.Line // nil: no ordering
-	places       *placelog.Log  // nil: not ordered
-	crashGuard   *crashloop.Guard
-	onHang       func(retry.Attempt) // may be nil
-	runningCalls *call.Running
+	route     Route
+	outlet    publisher            // of outgoing messages
+	admission *admission.Admission // decides when a message may start
+	onHang    func(retry.Attempt)  // may be nil
 }
 
-// subscriber returns the subscriber of the route. A handler that is still running after
-// its time-out and hangGrace hangs.
-func (h *routeHandler) subscriber(concurrent, single message.Subscriber, stopTimeout time.Duration) *breaker.Subscriber {
-	route := breaker.Route{
-		Queue: h.route.Queue, Concurrent: concurrent, Single: single, Concurrency: h.route.Concurrency + h.route.waitingRoom(), StopTimeout: stopTimeout,
-		Requeue: func(ctx context.Context) { transport.Settle(ctx, false) },
-		Record:  h.recordRoute, Paused: h.metrics.Paused.WithLabelValues(h.route.Queue), Held: h.held.State, Logger: h.logger,
+// admissionConfig returns the configuration of the admission that the handler needs.
+func (h *routeHandler) admissionConfig() admission.Config {
+	r := h.route
+	cfg := admission.Config{
+		Queue: r.Queue, Concurrency: r.Concurrency, Timeout: r.Timeout, MaxDeliveries: r.MaxDeliveries, Breaker: *r.Breaker,
+		Fairness: admission.Fairness{Key: r.Fairness.Key, PerKey: r.Fairness.Concurrency, Ordered: r.Fairness.Ordered},
+		Ordering: admission.Ordering{
+			Key: r.Ordering.Key, Sequence: r.Ordering.Sequence, Within: r.Ordering.Within, Open: r.Ordering.Open, IsEarly: h.isEarly, Record: h.recordWait,
+		},
+		Running: &admission.Running{}, Verify: h.verify, Record: h.recordRoute,
+		Metrics: h.metrics, Goroutines: h.goroutines, Now: h.now, NewID: h.newID, Logger: h.logger,
 	}
-	if h.route.Timeout > 0 {
-		route.HandlerTimeout = h.route.Timeout + hangGrace
+	if r.Timeout > 0 {
+		cfg.HangTimeout = r.Timeout + hangGrace
 	}
-	if h.gate != nil {
-		route.Stop = h.gate.Close
-	}
-	if h.line != nil {
-		route.Stop = h.line.Close
-	}
-	return breaker.NewSubscriber(route, h.breaker)
+	return cfg
 }
 
 // handle returns nil to acknowledge. An error means that no durable copy was confirmed,
 // so that the message must be delivered once more.
 func (h *routeHandler) handle(msg *message.Message) (err error) {
 	ctx := msg.Context()
-	defer func() { h.settle(msg, err) }()
-	verified, err := h.arrived(ctx)
+	ticket, err := h.admission.Ticket(ctx)
 	var newer *schemas.NewerVersionError
 	if errors.As(err, &newer) {
 		return h.poisonUnreadable(ctx, h.route, newer)
@@ -72,59 +58,35 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	verified.State = h.withRefund(ctx, verified.State)
-	if limit := h.route.Policy.MaxAttempts(); verified.State.Attempt >= limit {
-		return h.poisonExhausted(ctx, verified, limit)
+	defer func() { ticket.Done(ctx, err == nil && !isNacked(msg)) }()
+	if limit := h.route.Policy.MaxAttempts(); ticket.State.Attempt >= limit {
+		return h.poisonExhausted(ctx, ticket.VerifiedState, limit)
 	}
-	defer func() {
-		if err != nil || ctx.Err() != nil {
-			h.crashGuard.Survived(verified.State.Fingerprint)
-		}
-	}()
-	if done, err := h.awaitTurn(ctx, msg, verified); done || err != nil {
+	var produced []*message.Message
+	next, err := ticket.Run(ctx, func() (err error) { produced, err = h.attempt(msg, ticket.VerifiedState); return err })
+	if err != nil {
 		return err
 	}
-	epoch, started := h.breaker.Begin(), h.now()
-	if why := h.stillRunning(ctx, &verified); why != nil {
-		return h.fail(ctx, verified, epoch, 0, why)
-	}
-	end, done, err := h.guard(ctx, verified)
-	if done || err != nil {
-		return err
-	}
-	if !transport.AfterSettled(ctx, end) {
-		defer end()
-	}
-	produced, why, stopped := h.attemptInOrder(ctx, msg, &verified, epoch)
-	if stopped {
-		h.crashGuard.Survived(verified.State.Fingerprint)
+	switch next.Step {
+	case admission.Requeue:
 		msg.Nack()
 		return nil
+	case admission.Wait:
+		return h.wait(ctx, ticket.VerifiedState, next.Unavailable)
+	case admission.Suspected:
+		return h.endDelivery(ctx, ticket, next.Deliveries, next.Decision)
 	}
-	took := h.now().Sub(started)
+	why := next.Why
 	if why == nil {
-		why, err = h.publish(ctx, verified, produced)
+		why, err = h.publish(ctx, ticket.VerifiedState, produced)
 	}
 	switch {
 	case err != nil:
 		return err
 	case why != nil:
-		return h.fail(ctx, verified, epoch, took, why)
+		return h.fail(ctx, ticket, next.Took, why)
 	}
-	h.recordSuccess(ctx, epoch)
-	return h.succeed(ctx, verified, took)
-}
-
-// withRefund returns the state of a message without its latest attempt, if the breaker of
-// the route or of its key refunds that.
-func (h *routeHandler) withRefund(ctx context.Context, s schemas.State) schemas.State {
-	a, found := arrivalOf(ctx)
-	if !h.breaker.Refund(s) && !(found && a.ticket.Refund(s)) {
-		return s
-	}
-	s.Attempt--
-	s.Attempts = s.Attempts[:max(0, len(s.Attempts)-1)]
-	return s.Waited(h.now())
+	return h.succeed(ctx, ticket, next.Took)
 }
 
 // poisonExhausted publishes a message as poison that is delivered with all its attempts
@@ -138,13 +100,23 @@ func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.Ver
 	return h.poison(ctx, verified.Envelope, state)
 }
 
-// arrived returns the verified state of a message. With fairness, the subscriber has
-// verified it.
-func (h *routeHandler) arrived(ctx context.Context) (schemas.VerifiedState, error) {
-	if a, found := arrivalOf(ctx); found {
-		return a.verified, nil
+// wait publishes a message that has to wait before its attempt, and an event if it has a failure.
+func (h *routeHandler) wait(ctx context.Context, waiting schemas.VerifiedState, why *schemas.Failure) error {
+	if why != nil {
+		event := waiting.State
+		event.Failure = *why
+		if err := h.publishEvent(ctx, schemas.RetryScheduled, waiting.Envelope, event); err != nil {
+			return err
+		}
 	}
-	return h.verify(ctx)
+	return h.schedule(ctx, waiting.Envelope, waiting.State, waiting.State.Delay)
+}
+
+// endDelivery publishes a message that was delivered without an outcome, as decided.
+func (h *routeHandler) endDelivery(ctx context.Context, t *admission.Ticket, deliveries int, decision retry.Decision) error {
+	why := failure(&DeliveriesError{Queue: h.route.Queue, Deliveries: deliveries})
+	decision.Reason = why.Message
+	return h.handleFailure(ctx, t, 0, verdict{decision: decision, failure: breaker.Failure{Failure: why}})
 }
 
 func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error) {
@@ -190,50 +162,27 @@ func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState
 
 // fail publishes a message after a failed attempt. If the delivery has ended, it
 // publishes nothing: the broker delivers the message once more.
-func (h *routeHandler) fail(ctx context.Context, before schemas.VerifiedState, epoch int, took time.Duration, why error) error {
+func (h *routeHandler) fail(ctx context.Context, t *admission.Ticket, took time.Duration, why error) error {
 	if ended := context.Cause(ctx); ended != nil {
 		return fmt.Errorf("the delivery ended before its attempt: %w", ended)
 	}
-	if before.State.Message == "" {
-		before.State.Message = h.newID()
-	}
-	before.State.Deliveries, before.State.Suspect = 0, false
-	v := h.classify(h.route, *h.route.Policy, why, before.State, before.Envelope.Headers)
-	switch h.recordFailure(ctx, epoch, before.State, v.failure) {
-	case breaker.AttemptReturned:
+	v := h.classify(h.route, *h.route.Policy, why, t.State, t.Envelope.Headers)
+	if counts := t.Failed(v.failure); !counts {
 		v.decision = v.waiting
-	case breaker.WaitsReset:
-		before.State.Waits, before.State.WaitsSince = 0, time.Time{}
 	}
-	return h.handleFailure(ctx, before, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})
+	return h.handleFailure(ctx, t, took, v)
 }
 
-// handleFailure is messageFlow.handleFailure, and keeps the place of the message in the
-// order of its key.
-func (h *routeHandler) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
-	if err := h.keepOrder(ctx, &before.State, a.decision); err != nil {
+func (h *routeHandler) handleFailure(ctx context.Context, t *admission.Ticket, took time.Duration, v verdict) error {
+	if err := t.Leaves(ctx, v.decision); err != nil {
 		return err
 	}
-	if ticket := ticketOf(ctx); ticket != nil {
-		before.State.Position = ticket.Position()
-	}
-	if err := h.messageFlow.handleFailure(ctx, before, a); err != nil {
-		return err
-	}
-	if a.decision.Action == retry.Poison {
-		ticketOf(ctx).GivenUp()
-	} else {
-		ticketOf(ctx).Waits(a.decision.Delay)
-	}
-	return nil
+	return h.messageFlow.handleFailure(ctx, t.VerifiedState, failedAttempt{queue: h.route.Queue, label: h.route.Queue, took: took, verdict: v})
 }
 
 // succeed publishes the `handled` event.
-func (h *routeHandler) succeed(ctx context.Context, verified schemas.VerifiedState, took time.Duration) error {
+func (h *routeHandler) succeed(ctx context.Context, t *admission.Ticket, took time.Duration) error {
+	t.Succeeded()
 	h.metrics.ObserveHandled(h.route.Queue, took)
-	if err := h.publishHandled(ctx, verified, h.route.Queue, took); err != nil {
-		return err
-	}
-	ticketOf(ctx).Handled()
-	return nil
+	return h.publishHandled(ctx, t.VerifiedState, h.route.Queue, took)
 }

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -60,7 +61,7 @@ func (f *messageFlow) classify(route Route, policy retry.Policy, why error, befo
 
 // causeOf classifies an error of a handler, or of the delivery of its message.
 func causeOf(err error) breaker.Cause {
-	returned := errors.Is(err, errNacked) || errors.Is(err, errEarlier) || errors.Is(err, errRunning) && !errors.Is(err, context.DeadlineExceeded)
+	returned := errors.Is(err, errNacked) || errors.Is(err, admission.ErrEarlier) || errors.Is(err, admission.ErrRunning) && !errors.Is(err, context.DeadlineExceeded)
 	if returned && !retry.IsPermanent(err) {
 		return breaker.ReturnedByHandler
 	}

@@ -1,3 +1,4 @@
+// Package call has the handlers of a router, the messages that they get, and their metrics.
 package call
 
 import (

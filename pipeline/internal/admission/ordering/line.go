@@ -27,6 +27,19 @@ type Waiting struct {
 	First            time.Time // when it failed first
 }
 
+// IsAfter reports whether another message is earlier, which has a sequence number, 0 for none, and
+// failed at a time: one with a sequence number comes before those without. Two messages are never
+// both earlier, or they would wait for each other.
+func (w Waiting) IsAfter(sequence int64, failed time.Time) bool {
+	switch {
+	case sequence > 0 && w.Sequence > 0:
+		return sequence < w.Sequence
+	case sequence > 0 || w.Sequence > 0:
+		return sequence > 0
+	}
+	return failed.Before(w.First)
+}
+
 const (
 	// memoryWait is how long a message waits in the process at once, well below RabbitMQ's
 	// consumer_timeout.

@@ -171,7 +171,7 @@ func (l *Log) begin(ctx context.Context, on *amqp.Connection) error {
 	}
 	g, deliveries, err := l.takePlaces(ctx, on)
 	if err != nil {
-		return errors.Join(err, l.unlock(on))
+		return errors.Join(err, unlock(on, l.cfg.Lock))
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	g.stop = stop
@@ -202,9 +202,10 @@ func (l *Log) lock(ctx context.Context, on *amqp.Connection) error {
 	}
 }
 
-func (l *Log) unlock(on *amqp.Connection) error {
+// unlock deletes the exclusive queue of a connection.
+func unlock(on *amqp.Connection, queue string) error {
 	err := withChannel(on, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete(l.cfg.Lock, false, false, false)
+		_, err := ch.QueueDelete(queue, false, false, false)
 		return err
 	})
 	return ignoreClosed(err) // the broker has deleted it then
@@ -397,7 +398,7 @@ func (g *holding) run(ctx context.Context, deliveries <-chan amqp.Delivery) {
 	}
 	<-ctx.Done()
 	_ = g.channel.Close()
-	_ = l.unlock(g.on)
+	_ = unlock(g.on, l.cfg.Lock)
 	l.mu.Lock()
 	if l.holding == g {
 		l.holding, l.channel = nil, nil

@@ -301,7 +301,7 @@ func TestLostLock(t *testing.T) {
 	of := newQueues(t, b, "quorum")
 	p, other := newProcess(t, b.URL, of), newProcess(t, b.URL, of)
 	lost := p.acquire(t)
-	if err := p.unlock(p.on); err != nil {
+	if err := unlock(p.on, p.cfg.Lock); err != nil {
 		t.Fatal(err)
 	}
 	acquired := make(chan struct{})

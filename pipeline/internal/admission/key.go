@@ -1,0 +1,45 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
+	"github.com/watershipmq/watership/retry"
+)
+
+// awaitKey waits until the key of the message has a handler for it.
+func (t *Ticket) awaitKey(ctx context.Context) (Next, error) {
+	a := t.of
+	if t.share == nil {
+		return Next{}, nil
+	}
+	wait, err := a.gate.Begin(ctx, t.share, a.cfg.Breaker.Exhausted(0, t.State.WaitsSince, a.cfg.Now()))
+	if paused, _ := a.cfg.Paused.State(); err != nil || paused {
+		return Next{Step: Requeue}, nil
+	}
+	if wait.Delay == 0 && t.opened() {
+		wait = fairness.Wait{Reason: fairness.Unavailable, Delay: retry.Deferral(nil, 0).Delay}
+	}
+	if wait.Delay == 0 {
+		return Next{}, a.places.Write(ctx)
+	}
+	return t.waitForKey(ctx, wait)
+}
+
+// waitForKey makes the message wait in a delay queue. Its first wait for an unavailable key has an
+// event, and no other, since there may be many.
+func (t *Ticket) waitForKey(ctx context.Context, wait fairness.Wait) (Next, error) {
+	a, s, v := t.of, &t.State, Next{Step: Wait}
+	a.cfg.Metrics.KeyWaits.WithLabelValues(a.cfg.Queue, string(wait.Reason)).Inc()
+	s.Deliveries, _ = t.deliveriesBefore(ctx)
+	s.Queue, s.Time, s.Delay, s.Duration, s.EventID, s.Position = a.cfg.Queue, a.cfg.Now(), wait.Delay, 0, "", t.share.Position()
+	t.identify()
+	if since, why := t.share.Outage(); !since.IsZero() && s.WaitsSince.IsZero() {
+		s.WaitsSince = s.Time
+		why.Message = fmt.Sprintf("waits for key %q, whose messages have failed since %s: %s", t.share.Key(), since.Format(time.RFC3339), why.Message)
+		v.Unavailable = &why
+	}
+	return v, t.away(ctx, wait.Delay)
+}
