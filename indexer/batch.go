@@ -40,29 +40,29 @@ func (it *item) event() (schemas.Event, error) {
 }
 
 // replace replaces the event of the item and its document.
-func (x *Indexer) replace(it *item, event schemas.Event) {
-	it.document = x.cfg.Format.Document(event)
+func (it *item) replace(format schemas.DocumentFormat, event schemas.Event) {
+	it.document = format.Document(event)
 	it.describe(&event)
 }
 
 // change replaces the event of the item by a changed one.
-func (x *Indexer) change(it *item, change func(schemas.Event) schemas.Event) error {
+func (it *item) change(format schemas.DocumentFormat, change func(schemas.Event) schemas.Event) error {
 	event, err := it.event()
 	if err != nil {
 		return err
 	}
-	x.replace(it, change(event))
+	it.replace(format, change(event))
 	return nil
 }
 
 // makeUnique gives the item an id that no other message has.
-func (x *Indexer) makeUnique(it *item) error {
+func (it *item) makeUnique(format schemas.DocumentFormat) error {
 	it.idFromContent = false
-	return x.change(it, schemas.Event.WithUniqueID)
+	return it.change(format, schemas.Event.WithUniqueID)
 }
 
-func (x *Indexer) setSequence(it *item, sequence int64) error {
-	return x.change(it, func(e schemas.Event) schemas.Event { return e.WithSequence(sequence) })
+func (it *item) setSequence(format schemas.DocumentFormat, sequence int64) error {
+	return it.change(format, func(e schemas.Event) schemas.Event { return e.WithSequence(sequence) })
 }
 
 // batch is a group of events for one bulk request and one acknowledgement.

@@ -37,7 +37,7 @@ func (s *session) resolveConflicts(ctx context.Context, conflicts []conflict) ([
 	var duplicates []*item
 	for _, c := range doubtful {
 		if s.isDuplicate(c.item, sequences[c.stored]) {
-			if err := s.makeUnique(c.item); err != nil {
+			if err := c.item.makeUnique(s.cfg.Format); err != nil {
 				return nil, err
 			}
 			duplicates = append(duplicates, c.item)

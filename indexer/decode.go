@@ -1,48 +1,61 @@
 package indexer
 
 import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/schemas"
 )
 
+// eventDecoder reads events from deliveries, and numbers them.
+type eventDecoder struct {
+	cfg        *Config
+	sequence   *clock
+	mismatches prometheus.Counter
+
+	byPriority       atomic.Bool // RabbitMQ delivers tap copies by priority
+	warnedOfPriority atomic.Bool
+}
+
 // addFunc adds the events of a delivery to a batch. It never fails: an unreadable
 // message becomes a quarantined event.
 type addFunc func(*batch, *amqp.Delivery)
 
-func (x *Indexer) addTapped(b *batch, d *amqp.Delivery) {
-	sequence, now := x.sequence.next()
-	byPriority := x.deliveredByPriority(d)
-	event := x.cfg.Decoder.Tapped(*d, now, sequence)
+func (r *eventDecoder) addTapped(b *batch, d *amqp.Delivery) {
+	sequence, now := r.sequence.next()
+	byPriority := r.deliveredByPriority(d)
+	event := r.cfg.Decoder.Tapped(*d, now, sequence)
 	event.Ingested, event.ByPriority = now, byPriority
-	b.add(x.cfg.Format, d, &event)
+	b.add(r.cfg.Format, d, &event)
 	if event.Replay != "" {
 		marked := *d // since a closure over d would allocate for every message
 		b.setUnmarked(event.Replay, func() schemas.Event {
-			unmarked := x.cfg.Decoder.TappedUnmarked(marked, now, sequence)
+			unmarked := r.cfg.Decoder.TappedUnmarked(marked, now, sequence)
 			unmarked.Ingested, unmarked.ByPriority = now, byPriority
 			return unmarked
 		})
 	}
 }
 
-func (x *Indexer) addLifecycle(b *batch, d *amqp.Delivery) {
-	events, bundled := x.cfg.Decoder.Unbundle(*d)
+func (r *eventDecoder) addLifecycle(b *batch, d *amqp.Delivery) {
+	events, bundled := r.cfg.Decoder.Unbundle(*d)
 	if !bundled {
-		x.addLifecycleEvent(b, d, x.decodeLifecycle(*d))
+		r.addLifecycleEvent(b, d, r.decodeLifecycle(*d))
 		return
 	}
 	for _, event := range events {
-		event.Sequence, event.Ingested = x.sequence.next()
-		x.countMismatch(event)
-		x.addLifecycleEvent(b, d, event)
+		event.Sequence, event.Ingested = r.sequence.next()
+		r.countMismatch(event)
+		r.addLifecycleEvent(b, d, event)
 	}
 }
 
 // addLifecycleEvent adds an event of the log exchange. A handler's event repeats the
 // replay mark of its message, which may be forged.
-func (x *Indexer) addLifecycleEvent(b *batch, d *amqp.Delivery, event schemas.Event) {
-	b.add(x.cfg.Format, d, &event)
+func (r *eventDecoder) addLifecycleEvent(b *batch, d *amqp.Delivery, event schemas.Event) {
+	b.add(r.cfg.Format, d, &event)
 	if event.Replay != "" && event.Action != schemas.Replayed {
 		unmarked := event
 		unmarked.Replay, unmarked.ReplayOf = "", ""
@@ -50,14 +63,14 @@ func (x *Indexer) addLifecycleEvent(b *batch, d *amqp.Delivery, event schemas.Ev
 	}
 }
 
-func (x *Indexer) decodeLifecycle(d amqp.Delivery) schemas.Event {
-	sequence, now := x.sequence.next()
-	event, err := x.cfg.Decoder.Lifecycle(d, now, sequence)
+func (r *eventDecoder) decodeLifecycle(d amqp.Delivery) schemas.Event {
+	sequence, now := r.sequence.next()
+	event, err := r.cfg.Decoder.Lifecycle(d, now, sequence)
 	if err != nil {
-		x.cfg.Logger.Warn("a message in the log is no event; stored it as quarantined", "routing_key", d.RoutingKey, "error", err)
-		event = x.cfg.Decoder.Unreadable(d, now, sequence, err)
+		r.cfg.Logger.Warn("a message in the log is no event; stored it as quarantined", "routing_key", d.RoutingKey, "error", err)
+		event = r.cfg.Decoder.Unreadable(d, now, sequence, err)
 	} else {
-		x.countMismatch(event)
+		r.countMismatch(event)
 	}
 	event.Ingested = now
 	return event
@@ -65,8 +78,8 @@ func (x *Indexer) decodeLifecycle(d amqp.Delivery) schemas.Event {
 
 // countMismatch counts an event whose fingerprint does not match its
 // message.
-func (x *Indexer) countMismatch(e schemas.Event) {
-	if e.BodyIn == schemas.BodyHere && !x.cfg.Decoder.Fingerprints.Matches(e.Envelope, e.Fingerprint) {
-		x.metrics.mismatches.Inc()
+func (r *eventDecoder) countMismatch(e schemas.Event) {
+	if e.BodyIn == schemas.BodyHere && !r.cfg.Decoder.Fingerprints.Matches(e.Envelope, e.Fingerprint) {
+		r.mismatches.Inc()
 	}
 }

@@ -27,9 +27,9 @@ func (x *Indexer) drain(ctx context.Context, queue string, waiting func(context.
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	add := x.addTapped
+	add := x.decoder.addTapped
 	if queue == x.cfg.Decoder.Topology.Log() {
-		add = x.addLifecycle
+		add = x.decoder.addLifecycle
 	}
 	go func() { ended <- x.consume(consuming, queue, add) }()
 	err := x.waitUntilDrained(ctx, queue, waiting)

@@ -54,20 +54,20 @@ type handover struct {
 }
 
 // handoverName hashes the names of source and queue, which may be too long for an id.
-func (x *Indexer) handoverName(queue string) string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(x.cfg.Decoder.Source+"\x00"+queue)))
+func handoverName(source, queue string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(source+"\x00"+queue)))
 }
 
 // readHandover returns the ranges of the previous consumer of the queue, which may be
 // this indexer.
-func (x *Indexer) readHandover(ctx context.Context, queue string) (sequenceRanges, error) {
-	document, err := x.cfg.Store.Handover(ctx, x.handoverName(queue))
+func readHandover(ctx context.Context, cfg Config, queue string) (sequenceRanges, error) {
+	document, err := cfg.Store.Handover(ctx, handoverName(cfg.Decoder.Source, queue))
 	if err != nil || document == nil {
 		return nil, err
 	}
 	var read handover
 	if err := json.Unmarshal(document, &read); err != nil {
-		x.cfg.Logger.Warn("ignored the unreadable handover of a former indexer", "queue", queue, "error", err)
+		cfg.Logger.Warn("ignored the unreadable handover of a former indexer", "queue", queue, "error", err)
 	}
 	return read.Acknowledged, nil
 }
@@ -78,17 +78,17 @@ const handoverTimeout = 5 * time.Second
 // saveHandover runs before the channel closes, so that the next active consumer finds
 // the document. A failure does not stop the shutdown: the next consumer may then store
 // equal messages as one event.
-func (x *Indexer) saveHandover(ctx context.Context, queue string, acknowledged sequenceRanges) {
-	if len(acknowledged) == 0 || x.StoreError() != nil {
+func saveHandover(ctx context.Context, cfg Config, queue string, acknowledged sequenceRanges) {
+	if len(acknowledged) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)
 	defer cancel()
-	document, err := json.Marshal(handover{x.cfg.Decoder.Source, queue, acknowledged})
+	document, err := json.Marshal(handover{cfg.Decoder.Source, queue, acknowledged})
 	if err == nil {
-		err = x.cfg.Store.SaveHandover(ctx, x.handoverName(queue), document)
+		err = cfg.Store.SaveHandover(ctx, handoverName(cfg.Decoder.Source, queue), document)
 	}
 	if err != nil {
-		x.cfg.Logger.Warn("stopped without a handover to the next indexer", "queue", queue, "error", err)
+		cfg.Logger.Warn("stopped without a handover to the next indexer", "queue", queue, "error", err)
 	}
 }

@@ -186,12 +186,10 @@ type Indexer struct {
 	progress       map[string]*queueProgress // by queue
 	jobs           jobCache
 	watermarks     *watermarks
+	decoder        *eventDecoder
 
 	readFailure, writeFailure storeFailure // of the store
 	consecutiveRefusals       atomic.Int64 // documents, since one was accepted
-
-	byPriority       atomic.Bool // RabbitMQ delivers tap copies by priority
-	warnedOfPriority atomic.Bool
 }
 
 // New returns an indexer. It does not connect to a server yet.
@@ -209,6 +207,7 @@ func New(cfg Config) *Indexer {
 		},
 	}
 	x.watermarks = newWatermarks(x)
+	x.decoder = &eventDecoder{cfg: &x.cfg, sequence: &x.sequence, mismatches: x.metrics.mismatches}
 	return x
 }
 
@@ -234,9 +233,9 @@ func ignoreEnd(ctx context.Context, err error) error {
 func (x *Indexer) consumeAll(ctx context.Context) error {
 	topology := x.cfg.Decoder.Topology
 	queues := map[string]addFunc{
-		topology.Log():       x.addLifecycle,
-		topology.Index():     x.addTapped,
-		topology.IndexLate(): x.addTapped,
+		topology.Log():       x.decoder.addLifecycle,
+		topology.Index():     x.decoder.addTapped,
+		topology.IndexLate(): x.decoder.addTapped,
 	}
 	defer x.watermarks.start(ctx)()
 	var running sync.WaitGroup
@@ -244,7 +243,7 @@ func (x *Indexer) consumeAll(ctx context.Context) error {
 	for queue, add := range queues {
 		running.Go(func() { failures <- x.consume(ctx, queue, add) })
 	}
-	running.Go(func() { x.removeExpiredPeriodically(ctx) })
+	running.Go(func() { expiry{x.cfg}.removePeriodically(ctx) })
 	running.Wait()
 	close(failures)
 	for err := range failures {
@@ -267,15 +266,15 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		err := x.cfg.Broker.Consume(ctx, queue, state.tuner.startSession(),
 			func(session context.Context, deliveries <-chan amqp.Delivery) error {
 				defer x.progress[queue].requeue()
-				if err := x.findOrder(session); err != nil {
+				if err := x.decoder.findOrder(session); err != nil {
 					return err
 				}
 				acknowledged, err := x.runSession(session, deliveries, queue, add, state)
 				if stoppedByIndexer(ctx, session) {
 					state.acknowledged = state.acknowledged.merge(acknowledged, 0)
 				}
-				if ctx.Err() != nil {
-					x.saveHandover(ctx, queue, state.acknowledged)
+				if ctx.Err() != nil && x.StoreError() == nil {
+					saveHandover(ctx, x.cfg, queue, state.acknowledged)
 				}
 				return err
 			})

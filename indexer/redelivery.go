@@ -34,7 +34,7 @@ func (s *session) onFirstDelivery(ctx context.Context, d amqp.Delivery) (err err
 	if s.newestStored, err = s.cfg.Store.HighestSequenceOf(ctx, s.cfg.Decoder.Source); err != nil {
 		return err
 	}
-	former, err := s.readHandover(ctx, s.queue)
+	former, err := readHandover(ctx, s.cfg, s.queue)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 	if b.redeliveredEvents == 0 {
 		return nil
 	}
-	if err := s.sortByDeliveries(b); err != nil {
+	if err := b.sortByDeliveries(s.cfg.Format); err != nil {
 		return err
 	}
 	if b.stored, err = s.lookupStored(ctx, b.items); err != nil {
@@ -68,7 +68,7 @@ func (s *session) matchStored(ctx context.Context, b *batch) (err error) {
 		return err
 	}
 	watermark := s.watermarks.hold(s.claim, b)
-	if err := s.restoreSequences(b, max(watermark, s.newestStored-s.maxSequenceSpan())); err != nil {
+	if err := b.restoreSequences(s.cfg.Format, &s.sequence, max(watermark, s.newestStored-s.cfg.maxSequenceSpan())); err != nil {
 		return err
 	}
 	s.watermarks.moveOn(s.claim, b, b.lowestSequence()-1)
@@ -109,7 +109,7 @@ func (s *session) separateDuplicates(items []item, stored map[string]int64) erro
 		id := it.document.ID
 		sequence, found := stored[id]
 		if s.seenIDs[id] || found && (sequence < s.oldestRedeliverable() || s.state.acknowledged.contains(sequence)) {
-			if err := s.makeUnique(it); err != nil {
+			if err := it.makeUnique(s.cfg.Format); err != nil {
 				return err
 			}
 		}

@@ -48,7 +48,7 @@ func (s *session) removeForgedMarks(ctx context.Context, b *batch) error {
 		it := &b.items[i]
 		if it.unmarked != nil && unknown[it.replay] {
 			s.metrics.forgedMarks.Inc()
-			s.replace(it, it.unmarked())
+			it.replace(s.cfg.Format, it.unmarked())
 		}
 		it.unmarked = nil
 	}

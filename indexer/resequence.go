@@ -3,6 +3,8 @@ package indexer
 import (
 	"cmp"
 	"slices"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Order across a crash. Bulk requests run concurrently, so a crash can leave a message
@@ -28,7 +30,7 @@ import (
 // order that the queue had before messages were requeued. A redelivered event without a
 // count comes from a classic queue, which keeps its order; counts in the headers of other
 // events are then the publisher's.
-func (x *Indexer) sortByDeliveries(b *batch) error {
+func (b *batch) sortByDeliveries(format schemas.DocumentFormat) error {
 	if slices.ContainsFunc(b.items, func(it item) bool { return it.redelivered && it.earlierDeliveries == 0 }) {
 		return nil
 	}
@@ -39,7 +41,7 @@ func (x *Indexer) sortByDeliveries(b *batch) error {
 	slices.SortStableFunc(b.items, func(a, b item) int { return cmp.Compare(b.earlierDeliveries, a.earlierDeliveries) })
 	for i := range b.items {
 		if it := &b.items[i]; it.sequence != sequences[i] {
-			if err := x.setSequence(it, sequences[i]); err != nil {
+			if err := it.setSequence(format, sequences[i]); err != nil {
 				return err
 			}
 		}
@@ -50,7 +52,7 @@ func (x *Indexer) sortByDeliveries(b *batch) error {
 // restoreSequences gives lost events the free sequences right below the next stored
 // event, if these are above a bound. Events after the last stored one get higher
 // sequences than all stored ones.
-func (x *Indexer) restoreSequences(b *batch, above int64) error {
+func (b *batch) restoreSequences(format schemas.DocumentFormat, clock *clock, above int64) error {
 	sequences := make([]int64, len(b.items))
 	last := -1
 	for i := range b.items {
@@ -58,12 +60,12 @@ func (x *Indexer) restoreSequences(b *batch, above int64) error {
 		if sequence, found := b.stored[it.document.ID]; found && it.mayBeStored() {
 			sequences[i] = sequence
 			last = i
-			x.sequence.raise(sequence)
+			clock.raise(sequence)
 		}
 	}
 	for _, n := range assignFreeSequences(sequences, above) {
 		if it := &b.items[n]; it.mayBeStored() {
-			if err := x.setSequence(it, sequences[n]); err != nil {
+			if err := it.setSequence(format, sequences[n]); err != nil {
 				return err
 			}
 		}
@@ -71,17 +73,17 @@ func (x *Indexer) restoreSequences(b *batch, above int64) error {
 	if last < 0 {
 		return nil
 	}
-	return x.moveAbove(b.items[last+1:], slices.Max(sequences))
+	return moveAbove(b.items[last+1:], format, clock, slices.Max(sequences))
 }
 
 // moveAbove gives new sequences to events that are not above a sequence. The clock has
 // been raised to it.
-func (x *Indexer) moveAbove(items []item, above int64) error {
+func moveAbove(items []item, format schemas.DocumentFormat, clock *clock, above int64) error {
 	for i := range items {
 		it := &items[i]
 		if it.sequence <= above {
-			sequence, _ := x.sequence.next()
-			if err := x.setSequence(it, sequence); err != nil {
+			sequence, _ := clock.next()
+			if err := it.setSequence(format, sequence); err != nil {
 				return err
 			}
 		}
@@ -114,4 +116,4 @@ func assignFreeSequences(sequences []int64, above int64) (assigned []int) {
 
 // maxSequenceSpan returns the span of sequences that can be unacknowledged at once. A
 // stored event that is older belongs to another, equal message.
-func (x *Indexer) maxSequenceSpan() int64 { return (maxHoldFactor * x.cfg.RequeueAfter).Microseconds() }
+func (c Config) maxSequenceSpan() int64 { return (maxHoldFactor * c.RequeueAfter).Microseconds() }

@@ -27,6 +27,6 @@ func (x *Indexer) moveToUnstorable(ctx context.Context, it *item) error {
 		"event", event.EventID, "bytes", event.BodySize, "queue", queue)
 	x.metrics.tooLarge.Inc()
 	event.BodyIn = schemas.BodyInUnstorable
-	x.replace(it, event)
+	it.replace(x.cfg.Format, event)
 	return nil
 }

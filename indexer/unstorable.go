@@ -16,8 +16,12 @@ const (
 	maxUnexpired       = 1000 // messages that stay in the queue, per call
 )
 
-// removeExpiredPeriodically removes expired messages every hour until ctx ends.
-func (x *Indexer) removeExpiredPeriodically(ctx context.Context) {
+// expiry removes messages from the queue of unstorable messages, as the store removes their
+// documents.
+type expiry struct{ Config }
+
+// removePeriodically removes expired messages every hour until ctx ends.
+func (e expiry) removePeriodically(ctx context.Context) {
 	ticker := time.NewTicker(unstorableInterval)
 	defer ticker.Stop()
 	for {
@@ -26,26 +30,26 @@ func (x *Indexer) removeExpiredPeriodically(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := x.removeExpired(ctx); err != nil && ctx.Err() == nil {
-			x.cfg.Logger.Warn("cannot remove expired messages; trying again in an hour", "queue", x.cfg.Decoder.Topology.Unstorable(), "error", err)
+		if _, err := e.remove(ctx); err != nil && ctx.Err() == nil {
+			e.Logger.Warn("cannot remove expired messages; trying again in an hour", "queue", e.Decoder.Topology.Unstorable(), "error", err)
 		}
 	}
 }
 
-// removeExpired removes messages from the queue of unstorable messages that are
+// remove removes messages from the queue of unstorable messages that are
 // older than the retention of their document, if the store has deleted the document. It
 // returns the number of removed messages. It reads the queue, which is in the order of
 // time, up to the first message that is younger than every retention. Other consumers do
 // not receive the messages that it has read until it returns.
-func (x *Indexer) removeExpired(ctx context.Context) (removed int, err error) {
-	queue := x.cfg.Decoder.Topology.Unstorable()
-	err = x.cfg.Broker.Do(ctx, func(ch *amqp.Channel) error {
+func (e expiry) remove(ctx context.Context) (removed int, err error) {
+	queue := e.Decoder.Topology.Unstorable()
+	err = e.Broker.Do(ctx, func(ch *amqp.Channel) error {
 		for kept := 0; kept < maxUnexpired; {
 			d, ok, err := ch.Get(queue, false)
 			if err != nil || !ok {
 				return err
 			}
-			expired, err := x.expired(ctx, schemas.FromDelivery(d))
+			expired, err := e.expired(ctx, schemas.FromDelivery(d))
 			switch {
 			case errors.Is(err, errTooYoung):
 				return nil
@@ -66,7 +70,7 @@ func (x *Indexer) removeExpired(ctx context.Context) (removed int, err error) {
 		return removed, fmt.Errorf("removing expired messages from queue %s: %w", queue, err)
 	}
 	if removed > 0 {
-		x.cfg.Logger.Info("removed messages whose documents have expired", "queue", queue, "messages", removed)
+		e.Logger.Info("removed messages whose documents have expired", "queue", queue, "messages", removed)
 	}
 	return removed, nil
 }
@@ -76,26 +80,26 @@ var errTooYoung = errors.New("younger than any retention")
 
 // expired reports whether the document of a message has expired. Messages without a
 // document never expire, nor do messages of streams without a retention.
-func (x *Indexer) expired(ctx context.Context, arrived schemas.Envelope) (bool, error) {
+func (e expiry) expired(ctx context.Context, arrived schemas.Envelope) (bool, error) {
 	kept, ok := arrived.KeptFor()
 	if !ok {
 		return false, nil
 	}
-	age, retention := x.cfg.Now().Sub(kept.Since), x.cfg.Retention[kept.Stream]
+	age, retention := e.Now().Sub(kept.Since), e.Retention[kept.Stream]
 	switch {
-	case age < x.shortestRetention():
+	case age < e.shortestRetention():
 		return false, errTooYoung
 	case retention == 0 || age < retention:
 		return false, nil
 	}
-	found, err := x.cfg.Store.Find(ctx, []string{kept.EventID})
+	found, err := e.Store.Find(ctx, []string{kept.EventID})
 	return err == nil && len(found) == 0, err
 }
 
 // shortestRetention returns the lowest retention of all streams that have one.
-func (x *Indexer) shortestRetention() time.Duration {
+func (e expiry) shortestRetention() time.Duration {
 	shortest := time.Duration(1<<63 - 1)
-	for _, retention := range x.cfg.Retention {
+	for _, retention := range e.Retention {
 		if retention > 0 {
 			shortest = min(shortest, retention)
 		}

@@ -40,7 +40,7 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 		keep("young", schemas.Published, 23*time.Hour)
 		keep("after a young one", schemas.Published, 25*time.Hour)
 		for round, want := range []int{2, 0} {
-			if removed, err := indexer.removeExpired(patient(t)); removed != want || err != nil {
+			if removed, err := (expiry{indexer.cfg}).remove(patient(t)); removed != want || err != nil {
 				t.Errorf("round %d removed %d, %v", round, removed, err)
 			}
 			rabbittest.Eventually(t, "the others are back", func() bool { return s.Len(t, queue) == 5 })

@@ -138,7 +138,7 @@ func (s *session) quarantine(it *item, reason string) error {
 	}
 	s.cfg.Logger.Warn("the store refused a document; quarantined its raw envelope",
 		"event", it.document.ID, "action", it.action, "reason", reason)
-	return s.change(it, func(e schemas.Event) schemas.Event { return e.Quarantine(reason) })
+	return it.change(s.cfg.Format, func(e schemas.Event) schemas.Event { return e.Quarantine(reason) })
 }
 
 // handleFailure returns the items of the next request after a whole request failed.
