@@ -10,8 +10,8 @@ import (
 )
 
 // connection configures a connection to the broker.
-func (r *Replayer) connection() rabbit.Config {
-	return rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Dial: r.cfg.Dial, Name: "watership replay", Instance: r.cfg.Instance, Logger: r.cfg.Logger}
+func (c Config) connection() rabbit.Config {
+	return rabbit.Config{URL: c.URL, TLS: c.TLS, Dial: c.Dial, Name: "watership replay", Instance: c.Instance, Logger: c.Logger}
 }
 
 // login returns the user_id that the broker accepts in messages.
@@ -24,9 +24,9 @@ func (c Config) login() string {
 }
 
 // askBroker connects to the broker for a plan.
-func (r *Replayer) askBroker(ctx context.Context, target Target) (planbroker.Broker, error) {
+func (c Config) askBroker(ctx context.Context, target Target) (planbroker.Broker, error) {
 	return planbroker.Open(ctx, planbroker.Config{
-		Broker: r.connection(), Topology: r.cfg.Topology, ManagementURL: r.cfg.ManagementURL, UncheckedRoutes: r.cfg.UncheckedRoutes,
+		Broker: c.connection(), Topology: c.Topology, ManagementURL: c.ManagementURL, UncheckedRoutes: c.UncheckedRoutes,
 		ByExchange: target.Kind == ToOrigin || target.Kind == ToExchange,
 	})
 }

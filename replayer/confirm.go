@@ -83,7 +83,7 @@ func (run *run) publishEvents(batch *eventBatch, events *schemas.Bundle) {
 	if events.Len() == 0 {
 		return
 	}
-	batch.pending, batch.err = run.lease.Publisher.Send(run.confirming, run.replayer.sign(rabbit.Message{
+	batch.pending, batch.err = run.lease.Publisher.Send(run.confirming, run.replayer.cfg.sign(rabbit.Message{
 		Exchange:   run.replayer.cfg.Topology.Events(),
 		RoutingKey: string(schemas.Replayed),
 		Publishing: events.Publishing(),

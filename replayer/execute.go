@@ -115,7 +115,7 @@ func (r *Replayer) newRun(ctx context.Context, l *lease.Lease, job *Job, o RunOp
 		run.limiter.SetLimit(rate.Limit(job.Rate))
 	}
 	var err error
-	if run.messages, err = r.newConverter(&run.initial); err != nil {
+	if run.messages, err = newConverter(r.cfg, &run.initial); err != nil {
 		return nil, err
 	}
 	run.sending, run.stopSending = context.WithCancelCause(ctx)
@@ -183,7 +183,7 @@ func (r *Replayer) restore(ctx context.Context, l *lease.Lease, job *Job, rivals
 			return r.restore(ctx, l, job, rivals)
 		}
 	}
-	sent, err := r.sentBy(ctx, *job)
+	sent, err := sentBy(ctx, r.cfg.Store, *job)
 	return s, sent, err
 }
 

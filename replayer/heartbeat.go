@@ -12,12 +12,12 @@ import (
 // withHeartbeat runs do while saving the job every second, so that it is seen as
 // running and a cancellation is noticed. The context of do ends with the job and when
 // lost is closed; lost may be nil. do must not change the job.
-func (r *Replayer) withHeartbeat(ctx context.Context, lost <-chan struct{}, job *Job, do func(context.Context) error) error {
+func (j *jobs) withHeartbeat(ctx context.Context, lost <-chan struct{}, job *Job, do func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan struct{})
 	var heartbeat sync.WaitGroup
-	heartbeat.Go(func() { stop(r.heartbeat(ctx, lost, job, done)) })
+	heartbeat.Go(func() { stop(j.heartbeat(ctx, lost, job, done)) })
 	err := do(ctx)
 	close(done)
 	heartbeat.Wait()
@@ -32,7 +32,7 @@ var errFinished = errors.New("done")
 
 // heartbeat saves the job every saveInterval until done is closed, and returns the
 // reason of its end.
-func (r *Replayer) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job, done <-chan struct{}) error {
+func (j *jobs) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job, done <-chan struct{}) error {
 	ticker := time.NewTicker(saveInterval)
 	defer ticker.Stop()
 	for {
@@ -44,7 +44,7 @@ func (r *Replayer) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-ticker.C:
-			if err := r.saveHeartbeat(ctx, job); err != nil {
+			if err := j.saveHeartbeat(ctx, job); err != nil {
 				return err
 			}
 		}
@@ -53,21 +53,21 @@ func (r *Replayer) heartbeat(ctx context.Context, lost <-chan struct{}, job *Job
 
 // saveHeartbeat ignores errors of the store, which the next read reports, but not
 // changes by another process.
-func (r *Replayer) saveHeartbeat(ctx context.Context, job *Job) error {
+func (j *jobs) saveHeartbeat(ctx context.Context, job *Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout) // a save that is interrupted may still be stored
 	defer cancel()
-	err := r.save(ctx, job)
+	err := j.save(ctx, job)
 	var over *TakenOverError
 	if errors.As(err, &over) {
-		return r.reload(ctx, job, over)
+		return j.reload(ctx, job, over)
 	}
 	return nil
 }
 
 // reload reads a job that another process has changed. It returns an error if the
 // change ends the run.
-func (r *Replayer) reload(ctx context.Context, job *Job, over *TakenOverError) error {
-	latest, err := r.Job(ctx, job.ID)
+func (j *jobs) reload(ctx context.Context, job *Job, over *TakenOverError) error {
+	latest, err := j.Job(ctx, job.ID)
 	switch {
 	case err != nil: // the next save reads it again
 		return nil

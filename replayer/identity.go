@@ -25,14 +25,14 @@ func (t Target) identity(e, first eventstore.EventSummary) storeread.Key {
 }
 
 // identify sets the message key of each candidate on a page.
-func (r *Replayer) identify(ctx context.Context, target Target, page []candidate) error {
+func identify(ctx context.Context, store Store, target Target, page []candidate) error {
 	var events []eventstore.EventSummary
 	for i := range page {
 		if c := &page[i]; c.err == nil {
 			events = append(events, c.summary)
 		}
 	}
-	replays, err := lineage.Read(ctx, r.cfg.Store, events)
+	replays, err := lineage.Read(ctx, store, events)
 	if err != nil {
 		return err
 	}

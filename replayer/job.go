@@ -209,17 +209,23 @@ func (e *TakenOverError) Error() string {
 	return fmt.Sprintf("job %s was changed by another process: see `watership jobs show %[1]s`", e.ID)
 }
 
+// jobs are the jobs in a store.
+type jobs struct {
+	store Jobs
+	now   func() time.Time
+}
+
 // Create stores the job of a plan, so that Run can run it.
-func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
+func (j *jobs) Create(ctx context.Context, plan Plan) (Job, error) {
 	job := plan.Job
 	job.State, job.Total = Planned, plan.Total
-	job.Created = r.now().UTC()
+	job.Created = j.now().UTC()
 	job.Updated = job.Created
 	document, err := json.Marshal(job)
 	if err != nil {
 		return Job{}, fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	version, err := storeread.Do(ctx, connectTimeout, func() (string, error) { return r.create(ctx, job.ID, document) })
+	version, err := storeread.Do(ctx, connectTimeout, func() (string, error) { return j.create(ctx, job.ID, document) })
 	if err != nil {
 		return job, err
 	}
@@ -230,12 +236,12 @@ func (r *Replayer) Create(ctx context.Context, plan Plan) (Job, error) {
 
 // create stores a new job. After an error it reads the job, since the store may have
 // created it.
-func (r *Replayer) create(ctx context.Context, id string, document []byte) (version string, err error) {
-	version, createErr := r.cfg.Jobs.CreateJob(ctx, id, document)
+func (j *jobs) create(ctx context.Context, id string, document []byte) (version string, err error) {
+	version, createErr := j.store.CreateJob(ctx, id, document)
 	if createErr == nil {
 		return version, nil
 	}
-	stored, version, err := r.cfg.Jobs.Job(ctx, id)
+	stored, version, err := j.store.Job(ctx, id)
 	if err == nil && bytes.Equal(stored, document) {
 		return version, nil
 	}
@@ -243,8 +249,8 @@ func (r *Replayer) create(ctx context.Context, id string, document []byte) (vers
 }
 
 // Job reads a job. The error is a *NoJobError if the store has none with this id.
-func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
-	document, version, err := r.cfg.Jobs.Job(ctx, id)
+func (j *jobs) Job(ctx context.Context, id string) (Job, error) {
+	document, version, err := j.store.Job(ctx, id)
 	if err != nil {
 		return Job{}, err
 	}
@@ -258,9 +264,9 @@ func (r *Replayer) Job(ctx context.Context, id string) (Job, error) {
 
 // Jobs yields all jobs, the newest first. An error that is no *eventstore.Error
 // concerns one job, and the sequence continues.
-func (r *Replayer) Jobs(ctx context.Context) iter.Seq2[Job, error] {
+func (j *jobs) Jobs(ctx context.Context) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
-		for document, err := range r.cfg.Jobs.Jobs(ctx) {
+		for document, err := range j.store.Jobs(ctx) {
 			var job Job
 			if err == nil {
 				job, err = readJob(document)
@@ -287,13 +293,13 @@ func readJob(document []byte) (Job, error) {
 }
 
 // save writes the job. The error is a *TakenOverError if another process has saved it.
-func (r *Replayer) save(ctx context.Context, job *Job) error {
-	job.Updated = r.now().UTC()
+func (j *jobs) save(ctx context.Context, job *Job) error {
+	job.Updated = j.now().UTC()
 	document, err := json.Marshal(job)
 	if err != nil {
 		return fmt.Errorf("writing job %s: %w", job.ID, err)
 	}
-	version, err := r.cfg.Jobs.SaveJob(ctx, job.ID, job.version, document)
+	version, err := j.store.SaveJob(ctx, job.ID, job.version, document)
 	if err != nil {
 		return err
 	}
@@ -306,17 +312,17 @@ func (r *Replayer) save(ctx context.Context, job *Job) error {
 
 // Cancel sets the state of a job to Cancelled. Its runner notices within about a
 // second.
-func (r *Replayer) Cancel(ctx context.Context, id, why string) (Job, error) {
+func (j *jobs) Cancel(ctx context.Context, id, why string) (Job, error) {
 	for {
-		job, err := r.Job(ctx, id)
+		job, err := j.Job(ctx, id)
 		if err != nil {
 			return Job{}, err
 		}
 		if job.Finished() {
 			return job, fmt.Errorf("job %s is %s", id, job.State)
 		}
-		job.State, job.Problem, job.Ended = Cancelled, why, r.now().UTC()
-		err = r.save(ctx, &job)
+		job.State, job.Problem, job.Ended = Cancelled, why, j.now().UTC()
+		err = j.save(ctx, &job)
 		var busy *TakenOverError
 		if !errors.As(err, &busy) { // else its runner has just saved it
 			return job, err

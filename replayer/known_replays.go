@@ -23,10 +23,6 @@ type replayLookup struct {
 	lastCheck  time.Time // time of the last query for them
 }
 
-func (r *Replayer) newReplayLookup(job Job) *replayLookup {
-	return &replayLookup{r: r, job: job, targets: map[string]Target{}}
-}
-
 // replay is a `replayed` event of another job.
 type replay struct {
 	job      string
@@ -55,7 +51,7 @@ func (l *replayLookup) find(ctx context.Context, page []candidate) (knownReplays
 	if err != nil {
 		return known, err
 	}
-	if err := l.r.identify(ctx, l.job.Target, events); err != nil {
+	if err := identify(ctx, l.r.cfg.Store, l.job.Target, events); err != nil {
 		return known, err
 	}
 	for _, e := range events {
@@ -180,8 +176,8 @@ func (k knownReplays) anyReplay(c *candidate, matches func(replay) bool) bool {
 
 // sentBy returns the messages that a job has sent, by its `replayed` events in the
 // store: the last window, or all if the cursor is invalid.
-func (r *Replayer) sentBy(ctx context.Context, job Job) (*storeread.Set, error) {
-	if err := r.cfg.Store.Refresh(ctx); err != nil {
+func sentBy(ctx context.Context, store Store, job Job) (*storeread.Set, error) {
+	if err := store.Refresh(ctx); err != nil {
 		return nil, fmt.Errorf("looking up the sent messages: %w", err)
 	}
 	selection := eventstore.Selection{
@@ -193,14 +189,14 @@ func (r *Replayer) sentBy(ctx context.Context, job Job) (*storeread.Set, error) 
 	}
 	sent, page := &storeread.Set{}, make([]candidate, 0, pageSize)
 	add := func() error {
-		err := r.identify(ctx, job.Target, page)
+		err := identify(ctx, store, job.Target, page)
 		for _, c := range page {
 			sent.Add(c.messageKey)
 		}
 		page = page[:0]
 		return err
 	}
-	for event, err := range r.cfg.Store.Events(ctx, selection) {
+	for event, err := range store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
 			return nil, fmt.Errorf("looking up the sent messages: %w", err)
 		}

@@ -31,7 +31,7 @@ func JobQueue(topology schemas.Topology, id string) string { return lease.Queue(
 // connect opens the connection of a job. The error is a *BusyError if another runner is alive.
 func (r *Replayer) connect(ctx context.Context, id string, timeout time.Duration) (*lease.Lease, error) {
 	l, err := lease.Open(ctx, lease.Config{
-		Broker: r.connection(), Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Login: r.login, Window: maxUnconfirmed,
+		Broker: r.cfg.connection(), Topology: r.cfg.Topology, StateKeys: r.cfg.StateKeys, Login: r.login, Window: maxUnconfirmed,
 	}, id, timeout)
 	if errors.Is(err, exclusive.ErrLocked) {
 		return nil, &BusyError{id}

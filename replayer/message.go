@@ -16,10 +16,10 @@ type converter struct {
 	apply   func(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error)
 }
 
-func (r *Replayer) newConverter(job *Job) (c converter, err error) {
-	c = converter{job: job, isOwn: r.cfg.Topology.Owns, apply: applyHere}
-	if r.cfg.Programs != nil {
-		c.apply = r.cfg.Programs.Apply
+func newConverter(cfg Config, job *Job) (c converter, err error) {
+	c = converter{job: job, isOwn: cfg.Topology.Owns, apply: applyHere}
+	if cfg.Programs != nil {
+		c.apply = cfg.Programs.Apply
 	}
 	if job.Transform != "" {
 		c.program, err = transform.Parse(job.Transform)

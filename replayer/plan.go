@@ -121,7 +121,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 		return Plan{}, err
 	}
 	scan.withBodies = plan.Job.Transform != ""
-	messages, err := r.newConverter(&plan.Job)
+	messages, err := newConverter(r.cfg, &plan.Job)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -98,7 +98,7 @@ func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, 
 		}
 		m.sent = sent
 	}
-	queue, fingerprint := job.Target.queue(*e), r.fingerprint(e, m.sent, job)
+	queue, fingerprint := job.Target.queue(*e), r.cfg.fingerprint(e, m.sent, job)
 	m.bytes = min(int64(len(m.sent.Body))+1, maxUnconfirmedBytes)
 	m.state = schemas.State{
 		Fingerprint: fingerprint, Untapped: queue != "" && fingerprint != e.Fingerprint, Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
@@ -110,13 +110,13 @@ func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, 
 // fingerprint returns the fingerprint of the sent message, and computes it only if it
 // differs: the job changes the message, or the target of a dead letter is not the exchange
 // of its first publish.
-func (r *Replayer) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
+func (c Config) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) string {
 	sameReplyTo := sent.Properties.ReplyTo == e.Envelope.Properties.ReplyTo
-	if sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() && job.Transform == "" && !r.cfg.Fingerprints.Folds(e.Envelope) {
+	if sameReplyTo && job.Target.Kind != ToExchange && job.Changes.Empty() && job.Transform == "" && !c.Fingerprints.Folds(e.Envelope) {
 		return e.Fingerprint
 	}
 	sent.Headers = sent.PublisherHeaders()
-	return r.cfg.Fingerprints.Of(sent)
+	return c.Fingerprints.Of(sent)
 }
 
 // publish sends the message without waiting for its confirm, except for the first
@@ -127,7 +127,7 @@ func (run *run) publish(m *inFlight) {
 	case m.event.BodyIn != schemas.BodyHere:
 		m.err = &NoBodyError{m.event.EventID, m.event.Fingerprint}
 	case queue == "":
-		m.pending, m.err = run.lease.Publisher.Send(run.confirming, run.replayer.sign(rabbit.Message{
+		m.pending, m.err = run.lease.Publisher.Send(run.confirming, run.replayer.cfg.sign(rabbit.Message{
 			Exchange: m.sent.Exchange, RoutingKey: m.sent.RoutingKey,
 			Publishing: schemas.DefaultFrameMax.WrapForExchange(m.sent, m.state, run.replayer.login),
 		}))

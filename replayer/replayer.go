@@ -140,10 +140,10 @@ type Log struct {
 
 // Replayer plans and runs jobs.
 type Replayer struct {
+	jobs
 	cfg           Config
 	login         string
 	planBroker    func(context.Context, Target) (planbroker.Broker, error)
-	now           func() time.Time
 	recordTimeout time.Duration
 }
 
@@ -152,9 +152,7 @@ func New(cfg Config) *Replayer {
 	if cfg.NewID == nil {
 		cfg.NewID = watermill.NewULID
 	}
-	r := &Replayer{cfg: cfg, login: cfg.login(), now: time.Now, recordTimeout: recordTimeout}
-	r.planBroker = r.askBroker
-	return r
+	return &Replayer{jobs: jobs{cfg.Jobs, time.Now}, cfg: cfg, login: cfg.login(), planBroker: cfg.askBroker, recordTimeout: recordTimeout}
 }
 
 // withRetries returns a replayer that repeats reads while the store is unavailable or
@@ -162,7 +160,7 @@ func New(cfg Config) *Replayer {
 func (r *Replayer) withRetries(timeout time.Duration) *Replayer {
 	retrying := *r
 	retrying.cfg.Store = storeread.Events{EventReader: r.cfg.Store, Timeout: timeout}
-	retrying.cfg.Jobs = storeread.Jobs{JobStore: r.cfg.Jobs, Timeout: timeout}
+	retrying.jobs.store = storeread.Jobs{JobStore: r.jobs.store, Timeout: timeout}
 	return &retrying
 }
 
@@ -171,12 +169,8 @@ func (r *Replayer) withRetries(timeout time.Duration) *Replayer {
 const recordTimeout = 10 * time.Second
 
 // sign signs the state of a message if there are keys.
-func (r *Replayer) sign(m rabbit.Message) rabbit.Message {
-	verifier := schemas.Verifier{Topology: r.cfg.Topology, Keys: r.cfg.StateKeys}
+func (c Config) sign(m rabbit.Message) rabbit.Message {
+	verifier := schemas.Verifier{Topology: c.Topology, Keys: c.StateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return m
-}
-
-func (r *Replayer) newSelector(target Target) *selector {
-	return newSelector(target, r.cfg.Topology.Owns, r.cfg.Fingerprints.Folds)
 }

@@ -17,7 +17,7 @@ func (r resolved) sincePlan() bool { return r.now == handledSince || r.now == di
 
 // resolvedReasons returns why the failure of each candidate on a page is resolved. Failures do
 // not matter to a job with another target, or with Again.
-func (r *Replayer) resolvedReasons(ctx context.Context, job Job, page []candidate) ([]resolved, error) {
+func resolvedReasons(ctx context.Context, store Store, job Job, page []candidate) ([]resolved, error) {
 	reasons := make([]resolved, len(page))
 	if back := job.Target.Kind == ToOrigin || job.Target.Kind == ToFailedQueue; job.Again || !back {
 		return reasons, nil
@@ -36,7 +36,7 @@ func (r *Replayer) resolvedReasons(ctx context.Context, job Job, page []candidat
 	if len(failures) == 0 {
 		return reasons, nil
 	}
-	planned, now, err := history.OutcomesSince(ctx, r.cfg.Store, failures, job.UpTo)
+	planned, now, err := history.OutcomesSince(ctx, store, failures, job.UpTo)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (f *fixture) storeBehindProxy() *faults {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { _ = store.Close() })
-	f.cfg.Store, f.cfg.Jobs = store, store
+	f.cfg.Store, f.Replayer.jobs.store = store, store
 	return faults
 }
 

@@ -246,7 +246,7 @@ func (s *scan) messagesOf(ctx context.Context, selection eventstore.Selection, p
 	}
 	events := make([]candidate, 0, pageSize)
 	add := func() error {
-		err := s.r.identify(ctx, s.job.Target, events)
+		err := identify(ctx, s.r.cfg.Store, s.job.Target, events)
 		for _, e := range events {
 			if asked[e.messageKey] {
 				messages[e.messageKey] = true

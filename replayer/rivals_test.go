@@ -110,7 +110,7 @@ func TestCancelledWhileItStarts(t *testing.T) {
 	f.storePublished(6)
 	first, second := f.create(f.job("")), f.create(f.job(""))
 	f.resume(first, RunOptions{StopAfter: 1})
-	f.cfg.Jobs = &cancellingJobs{jobStore: f.cfg.Jobs, cancel: func() {
+	f.Replayer.jobs.store = &cancellingJobs{jobStore: f.Replayer.jobs.store, cancel: func() {
 		if _, err := f.Cancel(context.WithoutCancel(t.Context()), second.ID, "bob"); err != nil {
 			t.Error(err)
 		}

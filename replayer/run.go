@@ -160,7 +160,7 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, exp
 const maxClaims = 5
 
 // finish saves the state in which a run ended.
-func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) {
+func (j *jobs) finish(ctx context.Context, job Job, why error) (Job, error) {
 	var over *TakenOverError
 	switch {
 	case job.ID == "" || errors.As(why, &over): // saved by another process
@@ -168,7 +168,7 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 	case errors.Is(why, errCancelled):
 		why = fmt.Errorf("job %s was cancelled: %s", job.ID, job.Problem)
 	case why == nil:
-		job.State, job.Ended = Done, r.now().UTC()
+		job.State, job.Ended = Done, j.now().UTC()
 	case errors.Is(why, errStopAfter):
 		job.State, job.Problem, why = Paused, CanarySent, nil
 	case ctx.Err() != nil:
@@ -176,28 +176,28 @@ func (r *Replayer) finish(ctx context.Context, job Job, why error) (Job, error) 
 	default:
 		job.State, job.Problem = Failed, why.Error()
 	}
-	return job, errors.Join(why, r.saveFinal(ctx, &job))
+	return job, errors.Join(why, j.saveFinal(ctx, &job))
 }
 
 // saveFinal repeats the save for a while: without it the job looks interrupted.
-func (r *Replayer) saveFinal(ctx context.Context, job *Job) error {
+func (j *jobs) saveFinal(ctx context.Context, job *Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	_, err := storeread.Do(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
+	_, err := storeread.Do(ctx, saveTimeout, func() (struct{}, error) { return struct{}{}, j.saveOrAdopt(ctx, job) })
 	return err
 }
 
 // saveOrAdopt saves a job even after a save whose response was lost, or a
 // cancellation.
-func (r *Replayer) saveOrAdopt(ctx context.Context, job *Job) error {
-	err := r.save(ctx, job)
+func (j *jobs) saveOrAdopt(ctx context.Context, job *Job) error {
+	err := j.save(ctx, job)
 	var over *TakenOverError
 	if !errors.As(err, &over) {
 		return err
 	}
-	latest, err := r.Job(ctx, job.ID)
+	latest, err := j.Job(ctx, job.ID)
 	if err != nil || !job.adopt(latest) {
 		return errors.Join(over, err)
 	}
-	return r.save(ctx, job)
+	return j.save(ctx, job)
 }

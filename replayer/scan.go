@@ -49,7 +49,10 @@ func (r *Replayer) newScan(ctx context.Context, job Job, rivals []*Rival) (*scan
 	if err != nil {
 		return nil, err
 	}
-	s := &scan{r: r, job: job, selection: selection, selector: r.newSelector(job.Target), replays: r.newReplayLookup(job), rivals: rivals}
+	s := &scan{
+		r: r, job: job, selection: selection, selector: newSelector(job.Target, r.cfg.Topology.Owns, r.cfg.Fingerprints.Folds),
+		replays: &replayLookup{r: r, job: job, targets: map[string]Target{}}, rivals: rivals,
+	}
 	return s, s.notePublished(ctx)
 }
 
@@ -58,15 +61,15 @@ func (s *scan) notePublished(ctx context.Context) error {
 	selection := s.selection
 	selection.WithoutBody = true
 	selection.Query = and(selection.Query, publishedWithoutID())
-	if err := s.r.eachEvent(ctx, selection, s.selector.notePublished); err != nil {
+	if err := eachEvent(ctx, s.r.cfg.Store, selection, s.selector.notePublished); err != nil {
 		return fmt.Errorf("reading the matching events: %w", err)
 	}
 	return nil
 }
 
 // eachEvent calls do for each readable event of a selection.
-func (r *Replayer) eachEvent(ctx context.Context, selection eventstore.Selection, do func(schemas.Event)) error {
-	for event, err := range r.cfg.Store.Events(ctx, selection) {
+func eachEvent(ctx context.Context, store Store, selection eventstore.Selection, do func(schemas.Event)) error {
+	for event, err := range store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
 			return err
 		}
@@ -129,14 +132,14 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 // that were handled or discarded since: a job may be paused for days, and an operator who
 // discards a message wants it sent no more.
 func (s *scan) decide(ctx context.Context, page []candidate) error {
-	if err := s.r.identify(ctx, s.job.Target, page); err != nil {
+	if err := identify(ctx, s.r.cfg.Store, s.job.Target, page); err != nil {
 		return err
 	}
 	known, err := s.replays.find(ctx, page)
 	if err != nil {
 		return err
 	}
-	resolved, err := s.r.resolvedReasons(ctx, s.job, page)
+	resolved, err := resolvedReasons(ctx, s.r.cfg.Store, s.job, page)
 	if err != nil {
 		return err
 	}

@@ -46,8 +46,7 @@ func candidatesOf(t *testing.T, target Target, all []testEvent) []candidate {
 	for i, s := range all {
 		page[i] = candidate{event: s.event(), summary: eventstore.Summarize(s.event())}
 	}
-	r := New(Config{Store: emptyStore{}})
-	if err := r.identify(t.Context(), target, page); err != nil {
+	if err := identify(t.Context(), emptyStore{}, target, page); err != nil {
 		t.Fatal(err)
 	}
 	return page

@@ -24,7 +24,6 @@ var overMostMethods = []string{
 	"internal/rabbit/rabbittest.Broker",
 	"internal/server.Server",
 	"internal/system.System",
-	"replayer.Replayer",
 	"schemas.Topology",
 	"schemas/internal/errorgroup.scanner",
 	"schemas/jsonscan.Reader",
