@@ -228,14 +228,14 @@ func mailAddress(s string) (string, error) {
 	return s, nil
 }
 
-func (l *loader) checkAlerts(a Alerts) {
+func (k checker) checkAlerts(a Alerts) {
 	names := map[string]bool{}
 	for i, r := range a.Receivers {
 		at := element("alerts.receivers", i)
-		l.rejectIf(at+".name", r.Name == "", "the name of the receiver")
-		l.rejectIf(at+".name", names[r.Name], "each receiver once")
+		k.rejectIf(at+".name", r.Name == "", "the name of the receiver")
+		k.rejectIf(at+".name", names[r.Name], "each receiver once")
 		names[r.Name] = true
-		l.checkReceiver(at, r)
+		k.checkReceiver(at, r)
 	}
 	expected := "a receiver of alerts.receivers, of which there are none"
 	if len(names) > 0 {
@@ -244,58 +244,58 @@ func (l *loader) checkAlerts(a Alerts) {
 	rules := map[string]bool{}
 	for i, r := range a.Rules {
 		at := element("alerts.rules", i)
-		l.rejectIf(at+".name", r.Name == "", "the name of the rule")
-		l.rejectIf(at+".name", rules[r.Name], "each rule once")
+		k.rejectIf(at+".name", r.Name == "", "the name of the rule")
+		k.rejectIf(at+".name", rules[r.Name], "each rule once")
 		rules[r.Name] = true
-		l.checkRule(at, r)
+		k.checkRule(at, r)
 		for j, name := range r.Receivers {
-			l.rejectIf(element(at+".receivers", j), !names[name], expected)
+			k.rejectIf(element(at+".receivers", j), !names[name], expected)
 		}
-		l.rejectIf(at+".receivers", r.Receivers != nil && len(r.Receivers) == 0, "at least one receiver, or none of the setting for all")
+		k.rejectIf(at+".receivers", r.Receivers != nil && len(r.Receivers) == 0, "at least one receiver, or none of the setting for all")
 	}
-	l.rejectIf("alerts.receivers", len(a.Rules) > 0 && len(a.Receivers) == 0, "at least one receiver, since there are rules")
+	k.rejectIf("alerts.receivers", len(a.Rules) > 0 && len(a.Receivers) == 0, "at least one receiver, since there are rules")
 }
 
 // checkRule refuses fields that the condition of a rule does not have.
-func (l *loader) checkRule(at string, r AlertRule) {
-	l.rejectIf(at+".on", r.On == "", "the condition: "+alternatives(alertConditions()))
+func (k checker) checkRule(at string, r AlertRule) {
+	k.rejectIf(at+".on", r.On == "", "the condition: "+alternatives(alertConditions()))
 	failures := slices.Contains([]string{"new_group", "regressed", "poisoned"}, r.On)
-	l.rejectIf(at+".query", r.Query != "" && !failures, "no query: only new_group, regressed and poisoned have one")
-	_, limited := l.seen[at+".more_than"]
+	k.rejectIf(at+".query", r.Query != "" && !failures, "no query: only new_group, regressed and poisoned have one")
+	_, limited := k.seen[at+".more_than"]
 	poisoned := r.On == "poisoned"
-	l.rejectIf(at+".more_than", poisoned && !limited, "the number of failures that are no alert")
-	l.rejectIf(at+".within", poisoned && r.Within == 0, "the time in which failures are counted, such as 10m")
-	l.rejectIf(at+".more_than", limited && !poisoned, "nothing: only poisoned has it")
-	l.rejectIf(at+".by", r.By != "" && !poisoned, "nothing: only poisoned has it")
-	l.rejectIf(at+".within", r.Within > 0 && !poisoned && r.On != "gap", "nothing: only poisoned and gap have it")
-	l.rejectIf(at+".behind", r.On == "lag" && r.Behind == 0, "how far the record may be behind, such as 5m")
-	l.rejectIf(at+".behind", r.Behind > 0 && r.On != "lag", "nothing: only lag has it")
+	k.rejectIf(at+".more_than", poisoned && !limited, "the number of failures that are no alert")
+	k.rejectIf(at+".within", poisoned && r.Within == 0, "the time in which failures are counted, such as 10m")
+	k.rejectIf(at+".more_than", limited && !poisoned, "nothing: only poisoned has it")
+	k.rejectIf(at+".by", r.By != "" && !poisoned, "nothing: only poisoned has it")
+	k.rejectIf(at+".within", r.Within > 0 && !poisoned && r.On != "gap", "nothing: only poisoned and gap have it")
+	k.rejectIf(at+".behind", r.On == "lag" && r.Behind == 0, "how far the record may be behind, such as 5m")
+	k.rejectIf(at+".behind", r.Behind > 0 && r.On != "lag", "nothing: only lag has it")
 }
 
-func (l *loader) checkReceiver(at string, r AlertReceiver) {
+func (k checker) checkReceiver(at string, r AlertReceiver) {
 	kinds := 0
 	for _, kind := range []string{"alertmanager", "webhook", "slack", "mail"} {
-		if _, found := l.seen[at+"."+kind]; found {
+		if _, found := k.seen[at+"."+kind]; found {
 			kinds++
 		}
 	}
-	l.rejectIf(at, kinds != 1, "one of alertmanager, webhook, slack and mail")
+	k.rejectIf(at, kinds != 1, "one of alertmanager, webhook, slack and mail")
 	if kinds != 1 {
 		return
 	}
-	has := func(kind string) bool { _, found := l.seen[at+"."+kind]; return found }
+	has := func(kind string) bool { _, found := k.seen[at+"."+kind]; return found }
 	am, hook, to := r.Alertmanager, r.Webhook, r.Mail
-	l.rejectIf(at+".alertmanager.urls", has("alertmanager") && len(am.URLs) == 0, "the URLs of Alertmanager, such as [http://alertmanager:9093]")
-	l.rejectIf(at+".alertmanager.password_file", (am.Username != "") != (am.PasswordFile != ""), "username and password_file, or neither")
-	l.rejectIf(at+".alertmanager.token_file", am.TokenFile != "" && am.Username != "", "either a token or a login")
-	l.rejectIf(at+".webhook.url", has("webhook") && hook.URL.IsZero(), "the URL to which notices are posted")
-	l.rejectIf(at+".webhook.template_file", hook.Template != "" && hook.TemplateFile != "", "either template or template_file")
-	l.rejectIf(at+".slack.url_file", has("slack") && r.Slack.URLFile == "", "the file with the URL of the incoming webhook")
-	l.rejectIf(at+".mail.server", has("mail") && to.Server == "", "the mail server, such as smtp.example.com:587")
-	l.rejectIf(at+".mail.from", has("mail") && to.From == "", "the address of the sender")
-	l.rejectIf(at+".mail.to", has("mail") && len(to.To) == 0, "the addresses of recipients")
-	l.rejectIf(at+".mail.password_file", (to.Username != "") != (to.PasswordFile != ""), "username and password_file, or neither")
-	l.rejectIf(at+".mail.username", to.Username != "" && to.TLS == "none", "starttls or tls beside a login")
+	k.rejectIf(at+".alertmanager.urls", has("alertmanager") && len(am.URLs) == 0, "the URLs of Alertmanager, such as [http://alertmanager:9093]")
+	k.rejectIf(at+".alertmanager.password_file", (am.Username != "") != (am.PasswordFile != ""), "username and password_file, or neither")
+	k.rejectIf(at+".alertmanager.token_file", am.TokenFile != "" && am.Username != "", "either a token or a login")
+	k.rejectIf(at+".webhook.url", has("webhook") && hook.URL.IsZero(), "the URL to which notices are posted")
+	k.rejectIf(at+".webhook.template_file", hook.Template != "" && hook.TemplateFile != "", "either template or template_file")
+	k.rejectIf(at+".slack.url_file", has("slack") && r.Slack.URLFile == "", "the file with the URL of the incoming webhook")
+	k.rejectIf(at+".mail.server", has("mail") && to.Server == "", "the mail server, such as smtp.example.com:587")
+	k.rejectIf(at+".mail.from", has("mail") && to.From == "", "the address of the sender")
+	k.rejectIf(at+".mail.to", has("mail") && len(to.To) == 0, "the addresses of recipients")
+	k.rejectIf(at+".mail.password_file", (to.Username != "") != (to.PasswordFile != ""), "username and password_file, or neither")
+	k.rejectIf(at+".mail.username", to.Username != "" && to.TLS == "none", "starttls or tls beside a login")
 }
 
 func (a Alerts) clone() Alerts {

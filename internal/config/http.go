@@ -100,23 +100,23 @@ func issuer(s string) (URL, error) {
 
 // checkHTTP refuses settings of the HTTP server that have no effect, or not the one that
 // they seem to have.
-func (l *loader) checkHTTP(h HTTP) {
+func (k checker) checkHTTP(h HTTP) {
 	const pair = "http.tls.cert and http.tls.key, or neither"
-	l.rejectIf("http.tls.cert", h.TLS.Cert != "" && h.TLS.Key == "", pair)
-	l.rejectIf("http.tls.key", h.TLS.Key != "" && h.TLS.Cert == "", pair)
+	k.rejectIf("http.tls.cert", h.TLS.Cert != "" && h.TLS.Key == "", pair)
+	k.rejectIf("http.tls.key", h.TLS.Key != "" && h.TLS.Cert == "", pair)
 	oidc := h.Auth.OIDC
 	if oidc.Issuer.IsZero() {
 		const noIssuer = "nothing without http.auth.oidc.issuer"
-		l.rejectIf("http.auth.oidc.client_id", oidc.ClientID != "", noIssuer)
-		l.rejectIf("http.auth.oidc.roles", len(oidc.Roles) > 0, noIssuer)
+		k.rejectIf("http.auth.oidc.client_id", oidc.ClientID != "", noIssuer)
+		k.rejectIf("http.auth.oidc.roles", len(oidc.Roles) > 0, noIssuer)
 		return
 	}
-	l.rejectIf("http.auth.oidc.client_id", oidc.ClientID == "", "the id of Watership at the provider, if http.auth.oidc.issuer is set")
-	l.rejectIf("http.url", h.URL.IsZero(), "the address at which browsers find the server, if http.auth.oidc.issuer is set")
-	l.rejectIf("http.auth.oidc.roles", len(oidc.Roles) == 0, "a role for at least one value of the claim, if http.auth.oidc.issuer is set")
+	k.rejectIf("http.auth.oidc.client_id", oidc.ClientID == "", "the id of Watership at the provider, if http.auth.oidc.issuer is set")
+	k.rejectIf("http.url", h.URL.IsZero(), "the address at which browsers find the server, if http.auth.oidc.issuer is set")
+	k.rejectIf("http.auth.oidc.roles", len(oidc.Roles) == 0, "a role for at least one value of the claim, if http.auth.oidc.issuer is set")
 	for i, grant := range oidc.Roles {
 		at := element("http.auth.oidc.roles", i)
-		l.rejectIf(at+".claim", grant.Claim == "", "a value of the claim http.auth.oidc.roles_claim")
-		l.rejectIf(at+".role", grant.Role == "", "viewer, operator or admin")
+		k.rejectIf(at+".claim", grant.Claim == "", "a value of the claim http.auth.oidc.roles_claim")
+		k.rejectIf(at+".role", grant.Role == "", "viewer, operator or admin")
 	}
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/sha256"
-	"slices"
 	"strings"
 )
 
@@ -49,7 +48,7 @@ func Load(from Sources) (Config, error) {
 		l.completeBroker(&c)
 	}
 	l.complete(&c)
-	l.check(&c)
+	checker{l}.check(&c)
 	if len(l.mistakes) > 0 {
 		l.mistakes.sort()
 		return Config{}, l.mistakes
@@ -164,8 +163,6 @@ func (l *loader) namesAndGroups() []string {
 	}
 	return names
 }
-
-func (l *loader) isKey(name string) bool { return slices.Contains(l.names(), name) }
 
 // childrenOf lists the keys under a group.
 func (l *loader) childrenOf(group string) []string {

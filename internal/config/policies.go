@@ -122,14 +122,14 @@ func readRule(l *loader, path string, n node) retry.Rule {
 }
 
 // checkRules reports the mistakes in rules.
-func (l *loader) checkRules(path string, rules []retry.Rule) {
-	for at := range l.failed {
+func (k checker) checkRules(path string, rules []retry.Rule) {
+	for at := range k.failed {
 		if strings.HasPrefix(at, path+"[") {
 			return
 		}
 	}
 	_, err := retry.NewClassifier(rules...)
-	l.checkFields(path, err)
+	k.checkFields(path, err)
 }
 
 // checkFields reports the FieldErrors of a policy or a breaker.

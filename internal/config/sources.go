@@ -73,12 +73,13 @@ func (l *loader) flatten(path string, n node, into values) {
 	}
 	for _, f := range n.Fields {
 		name := join(path, f.Name)
+		isKey := slices.Contains(l.names(), name)
 		switch {
-		case l.isKey(name) && into[name] != nil: // amqp.url, and url under amqp
+		case isKey && into[name] != nil: // amqp.url, and url under amqp
 			l.fail(name, f.Value, "expected each key once")
-		case l.isKey(name) && f.Value.Kind != absent:
+		case isKey && f.Value.Kind != absent:
 			into[name] = f.Value
-		case l.isKey(name): // null counts as not set
+		case isKey: // null counts as not set
 		case len(l.childrenOf(name)) > 0:
 			l.flatten(name, f.Value, into)
 		default:

@@ -16,10 +16,10 @@ func readStream(l *loader, path string, n node) streamid.Rule {
 	return rule
 }
 
-func (l *loader) checkStreams(rules []streamid.Rule, topology schemas.Topology) {
+func (k checker) checkStreams(rules []streamid.Rule, topology schemas.Topology) {
 	for i, rule := range rules {
 		at := element("streams", i)
-		l.rejectIf(at+".id", rule.ID == "", "the id of streams, such as order-{headers.order_id}")
-		l.rejectIf(at+".exchange", topology.Owns(rule.Exchange), "an exchange that is not Watership's")
+		k.rejectIf(at+".id", rule.ID == "", "the id of streams, such as order-{headers.order_id}")
+		k.rejectIf(at+".exchange", topology.Owns(rule.Exchange), "an exchange that is not Watership's")
 	}
 }
