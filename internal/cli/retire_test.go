@@ -39,6 +39,14 @@ func TestRetiredPrefix(t *testing.T) {
 		i.eventually(t, "action: retry_scheduled", 3)
 		i.must(t, "routes", "pause", i.queue, "--reason", "a migration")
 		i.eventually(t, "action: paused", 1)
+		i.prefix += "2"
+		i.configure(t, "prefix: "+former.Prefix, "prefix: "+i.prefix)
+		wantRun(t, i.run(t, "setup", "--retire", former.Prefix), exitUsage, "stop the processes")
+		if _, err := p.broker.Channel(t).QueueDeclarePassive(schemas.Topology{Prefix: i.prefix}.Index(), true, false, false, false, nil); err == nil {
+			t.Error("a refused setup declared the topology")
+		}
+		i.configure(t, "prefix: "+i.prefix, "prefix: "+former.Prefix)
+		i.prefix = former.Prefix
 		serve.stop(t)
 
 		i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", order) // into the former index queue
@@ -65,6 +73,7 @@ func TestRetiredPrefix(t *testing.T) {
 
 		i.serve(t)
 		i.eventually(t, "action: published", 4)
+		i.eventually(t, "action: rescheduled", 3) // an event for each message that was moved
 		i.eventually(t, "action: retry_scheduled and not event.sequence: 0", 4)
 		var wait []waiting.WaitingMessage
 		until(t, "four messages to wait", func() bool {

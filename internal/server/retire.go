@@ -47,6 +47,17 @@ func (s setup) reportLeftovers(ctx context.Context) {
 	}
 }
 
+// checkRetired refuses a prefix that cannot be retired, before anything is declared.
+func checkRetired(ctx context.Context, migration topology.Migration, prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	if err := (topology.Retirement{Migration: migration, Former: schemas.Topology{Prefix: prefix}}).Check(ctx); err != nil {
+		return system.InputError{Err: err}
+	}
+	return nil
+}
+
 // retire moves the messages of a former prefix to the present topology, and removes the
 // former one.
 func (s setup) retire(ctx context.Context, prefix string) (err error) {
@@ -69,9 +80,6 @@ func (s setup) retire(ctx context.Context, prefix string) (err error) {
 		Reconciler: topology.Reconciler{Conn: conn, SelfBindings: &topology.SelfBindings{}, Config: topology.Config{
 			Topology: s.Topology(), QueueType: topology.QueueType(s.Settings().Topology.QueueType),
 		}},
-	}
-	if err := r.Check(ctx); err != nil {
-		return system.InputError{Err: err}
 	}
 	if err := r.Detach(ctx); err != nil {
 		return err

@@ -39,6 +39,9 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 	if err != nil {
 		return err
 	}
+	if err := checkRetired(ctx, migration, asked.Retire); err != nil {
+		return err
+	}
 	for _, step := range []func(context.Context) error{migration.CheckUnused, s.declare, migration.Unbind} {
 		if err := step(ctx); err != nil {
 			return err

@@ -26,6 +26,9 @@ func UnconfiguredTaps(bindings []rabbit.Binding, taps []Tap) (stale []rabbit.Bin
 		}
 	}
 	for _, b := range bindings {
+		if b.Source == b.Destination {
+			continue // it keeps returns from an alternate exchange
+		}
 		if wanted, configured := keys[b.Source]; !configured || wanted != nil && !slices.Contains(wanted, b.RoutingKey) {
 			stale = append(stale, b)
 		}

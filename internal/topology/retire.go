@@ -195,7 +195,7 @@ func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envel
 }
 
 func (r Retirement) rescheduled(e schemas.Envelope, state schemas.State, rest time.Duration) *rabbit.Message {
-	state.EventID = schemas.DerivedID("retired", state.EventID)
+	state.EventID = schemas.DerivedID("retired", fmt.Sprintf("%s:%s:%d", r.Former.Prefix, state.Message, state.Attempt))
 	state.Time, state.Delay = time.Now(), rest
 	state.Audit.User, state.Audit.Reason = r.User, "topology.prefix "+r.Former.Prefix+" is retired"
 	state.Route, state.Park, state.Progress, state.Untapped = false, false, "", false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -61,16 +62,23 @@ func (r countRule) evaluate(ctx context.Context, _ json.RawMessage) ([]notice.Al
 	return found, nil, nil
 }
 
-// since returns a query for events of a time or later.
+// since returns a query for events of a time or later that were recorded since then: an event may
+// have a time that is later than now, from a clock that was ahead.
 func since(t time.Time) (kql.Node, error) {
 	fields, err := eventstore.Fields()
 	if err != nil {
 		return nil, err
 	}
-	return kql.Resolve(kql.Range{
-		Field: kql.Pattern{"@timestamp"}, Op: kql.GreaterOrEqual,
-		Value: kql.Value{Pattern: kql.Pattern{t.UTC().Format(kql.InstantLayout)}, Quoted: true},
+	return kql.Resolve(kql.And{
+		from("@timestamp", t.UTC().Format(kql.InstantLayout)),
+		from("event.sequence", strconv.FormatInt(t.UnixMicro(), 10)),
 	}, fields)
+}
+
+func from(field, value string) kql.Node {
+	return kql.Range{
+		Field: kql.Pattern{field}, Op: kql.GreaterOrEqual, Value: kql.Value{Pattern: kql.Pattern{value}, Quoted: true},
+	}
 }
 
 func (r countRule) alert(by, value string, count int64) notice.Alert {

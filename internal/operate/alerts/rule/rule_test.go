@@ -363,6 +363,28 @@ func TestCounts(t *testing.T) {
 	r.expect(byClass(), "3 failures in 10m of class stock", "3 failures in 10m without a class")
 }
 
+// An event whose time is later than now counts from its recording on, and no longer than others.
+func TestCountsOfAClockThatWasAhead(t *testing.T) {
+	r := newRig(t)
+	evaluate := r.rule("on: poisoned, more_than: 1, within: 10m")
+	ahead := func(e *schemas.Event) { e.Time = time.Now().Add(24 * time.Hour) }
+	now := r.sequence
+	r.sequence = time.Now().Add(-11 * time.Minute).UnixMicro()
+	for n := range 3 {
+		r.event(schemas.Poisoned, "orders", fmt.Sprint("old", n), "broken", ahead)
+	}
+	if got := evaluate(); len(got) > 0 {
+		t.Errorf("failures that were recorded 11 minutes ago: %q", got)
+	}
+	r.sequence = now
+	for n := range 3 {
+		r.event(schemas.Poisoned, "orders", fmt.Sprint("new", n), "broken", ahead)
+	}
+	if got := evaluate(); !slices.Equal(got, []string{"3 failures in 10m of queue orders"}) {
+		t.Errorf("failures of now: %q", got)
+	}
+}
+
 func TestPaused(t *testing.T) {
 	r, at := newRig(t), time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	paused := r.rule("on: paused")
