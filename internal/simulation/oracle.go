@@ -40,13 +40,12 @@ const (
 
 // call is a call of a handler.
 type call struct {
-	life       *life
-	id         string
-	attempt    int
-	begun      time.Time
-	ended      time.Time // zero: it has not returned, or its process was killed before
-	outcome    outcome
-	unattended bool
+	life    *life
+	id      string
+	attempt int
+	begun   time.Time
+	ended   time.Time // zero: it has not returned, or its process was killed before
+	outcome outcome
 }
 
 // oracle knows the truth from outside: what was published and confirmed, and what handlers were

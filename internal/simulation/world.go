@@ -74,8 +74,8 @@ func Run(t *testing.T, plan Plan) (result Result) {
 
 func run(t *testing.T, plan Plan, path string) Result {
 	w := &world{seed: plan.Seed, began: time.Now(), broker: broker.New(broker.Config{})}
-	closeHTTP := func() {}
-	w.network, closeHTTP = newNetwork(plan.Seed, w.broker)
+	network, closeHTTP := newNetwork(plan.Seed, w.broker)
+	w.network = network
 	w.environ = []string{
 		"WATERSHIP_AMQP_URL=amqp://guest:guest@broker/", "WATERSHIP_AMQP_MANAGEMENT_URL=http://guest:guest@broker:15672",
 		"WATERSHIP_STORE_URL=sqlite:" + path, "WATERSHIP_SOURCE=simulation", "WATERSHIP_HTTP_LISTEN=",

@@ -18,9 +18,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// maxPage is the number of events of a page.
-const maxPage = 1000
-
 // UnreadableError reports the documents that an export leaves out, as they cannot be read.
 type UnreadableError struct{ Documents int }
 

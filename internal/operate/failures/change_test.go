@@ -22,7 +22,8 @@ func TestADecisionIsAnEventOfItsGroup(t *testing.T) {
 
 func TestEachDecisionHasItsOwnEvent(t *testing.T) {
 	c := Change{Decision: Unmuted}
-	if c.Event(stock(), "ada", time.Now()).EventID == c.Event(stock(), "ada", time.Now()).EventID {
+	first, second := c.Event(stock(), "ada", time.Now()), c.Event(stock(), "ada", time.Now())
+	if first.EventID == second.EventID {
 		t.Error("two decisions have one id: the second would be lost")
 	}
 }

@@ -54,11 +54,7 @@ func (o operations) explain(ctx context.Context, in *ExplainInput) (*ExplainOutp
 	if errors.As(err, &none) {
 		return nil, problem.NotFound(err.Error())
 	}
-	out := &ExplainOutput{Explanations{[]Explanation{}}}
-	for _, explanation := range list {
-		out.Body.Explanations = append(out.Body.Explanations, explanation)
-	}
-	return out, err
+	return &ExplainOutput{Explanations{append([]Explanation{}, list...)}}, err
 }
 
 // livesOf finds the messages with an id that the caller may see.

@@ -247,11 +247,7 @@ func (o operations) parked(ctx context.Context, in *NameInput) (*ParkedOutput, e
 		return nil, err
 	}
 	list, err := o.Parked(ctx, in.Name)
-	out := &ParkedOutput{ParkedMessages{[]ParkedMessage{}}}
-	for _, p := range list {
-		out.Body.Parked = append(out.Body.Parked, p)
-	}
-	return out, err
+	return &ParkedOutput{ParkedMessages{append([]ParkedMessage{}, list...)}}, err
 }
 
 // PositionsInput names parked messages.

@@ -93,9 +93,7 @@ func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error
 	}
 	page := WaitingPage{Messages: []WaitingMessage{}, Total: len(messages)}
 	rest := messages[min(begin, len(messages)):]
-	for _, m := range rest[:min(in.Limit, len(rest))] {
-		page.Messages = append(page.Messages, m)
-	}
+	page.Messages = append(page.Messages, rest[:min(in.Limit, len(rest))]...)
 	if len(rest) > in.Limit {
 		page.Cursor = strconv.Itoa(begin + in.Limit)
 	}

@@ -129,7 +129,7 @@ func TestDigestsDependOnEachText(t *testing.T) {
 	if idempotency.Digest("ab", "c") == idempotency.Digest("a", "bc") {
 		t.Error("texts are joined")
 	}
-	if idempotency.Digest("a", "b") != idempotency.Digest("a", "b") {
+	if first, second := idempotency.Digest("a", "b"), idempotency.Digest("a", "b"); first != second {
 		t.Error("equal texts have two digests")
 	}
 }
