@@ -198,9 +198,6 @@ func (c *Client) watch(ctx context.Context, before replayer.Job, stopAfter int, 
 	}
 }
 
-// sentOf returns the number of messages that a job is done with.
-func sentOf(j replayer.Job) int { return j.Sent + j.Failed + j.Skipped }
-
 type watcher struct {
 	client   *Client
 	progress func(replayer.Job)
@@ -263,7 +260,7 @@ func (w *watcher) result(stopAfter int) error {
 	case replayer.Planned:
 		return fmt.Errorf("the server has not begun job %s: see its log", j.ID)
 	case replayer.Paused:
-		if stopAfter > 0 && sentOf(j) >= stopAfter {
+		if stopAfter > 0 && j.Processed() >= stopAfter {
 			return nil
 		}
 		return fmt.Errorf("the server stopped job %s before its end", j.ID)
