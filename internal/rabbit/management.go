@@ -132,6 +132,31 @@ type Binding struct {
 	Arguments       map[string]any `json:"arguments"` // decoded from JSON: numbers are float64
 }
 
+// OtherClusterError is returned where the management API is of another cluster than the connection.
+type OtherClusterError struct{ Connected, Managed string } // names of the clusters
+
+// Error implements error.
+func (e *OtherClusterError) Error() string {
+	return fmt.Sprintf("the management API belongs to cluster %s, and amqp.url leads to cluster %s", e.Managed, e.Connected)
+}
+
+// CheckCluster returns an OtherClusterError if the API and the connection belong to clusters with
+// different names. It waits for a live connection until ctx ends.
+func (m *Management) CheckCluster(ctx context.Context, conn *Connection) error {
+	overview, err := m.Overview(ctx)
+	if err != nil {
+		return err
+	}
+	connected, err := conn.ClusterName(ctx)
+	if err != nil {
+		return err
+	}
+	if connected != "" && overview.ClusterName != "" && connected != overview.ClusterName {
+		return &OtherClusterError{connected, overview.ClusterName}
+	}
+	return nil
+}
+
 // Bindings lists the bindings whose source is the exchange. ErrNotFound if there is
 // no such exchange.
 func (m *Management) Bindings(ctx context.Context, vhost, exchange string) ([]Binding, error) {

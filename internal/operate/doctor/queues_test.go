@@ -129,7 +129,7 @@ func TestPoliciesOfNewQueues(t *testing.T) {
 		b = b.VHost(t)
 		sys := systemtest.New(t, "WATERSHIP_AMQP_URL="+b.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+b.ManagementURL)
 		s := &site{system: sys, broker: b, Config: Config{
-			Settings: sys.Settings(), Topology: sys.Topology(), Pipeline: routes.Handlers(sys), VHost: sys.VHost(), Timeout: 10 * time.Second, Management: sys.Management,
+			Settings: sys.Settings(), Topology: sys.Topology(), Pipeline: routes.Handlers(sys), VHost: sys.VHost(), Timeout: 10 * time.Second, Management: sys.Management, Connect: sys.Dial,
 		}}
 		s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: `^(?!amq\.).*`, ApplyTo: "queues", Priority: 1, Definition: map[string]any{"max-length": 50000, "message-ttl": 60000}})
 		s.savePolicy(t, rabbit.Policy{Name: "others", Pattern: `^(?!watership\.).*`, ApplyTo: "queues", Priority: 2, Definition: map[string]any{"max-length": 1}})

@@ -118,7 +118,11 @@ func (d *doctor) checkManagement(ctx context.Context) {
 		err = d.readTopology(ctx, management)
 	}
 	if err != nil {
-		d.report("management", Warning, err.Error(), d.managementRemedy(err))
+		verdict := Warning
+		if isOtherCluster(err) {
+			verdict = Error // what it is told to change, such as a policy, does not apply
+		}
+		d.report("management", verdict, err.Error(), d.managementRemedy(err))
 		return
 	}
 	d.management = management
@@ -133,12 +137,19 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	}
 }
 
+func isOtherCluster(err error) bool {
+	var other *rabbit.OtherClusterError
+	return errors.As(err, &other)
+}
+
 func (c Config) managementRemedy(err error) string {
 	address := c.Settings.AMQP.ManagementURL.Reveal()
 	parsed, parseErr := url.Parse(address)
 	remedy := "set amqp.management_url, and give its user the tag monitoring"
 	switch {
 	case address == "" || parseErr != nil:
+	case isOtherCluster(err):
+		return "set amqp.management_url to the API of the broker of amqp.url"
 	case errors.Is(err, rabbit.ErrNotFound):
 		remedy = fmt.Sprintf("set amqp.management_url to the API of the broker of amqp.url: the one that answers has no vhost %s", wording.Quoted(c.VHost))
 	case parsed.User == nil:
@@ -155,6 +166,11 @@ func (b *broker) readTopology(ctx context.Context, management *rabbit.Management
 		return err
 	}
 	b.version = overview.Version
+	if conn, err := b.Connect(ctx); err == nil {
+		if err := management.CheckCluster(ctx, conn); err != nil {
+			return err
+		}
+	}
 	queues, err := management.Queues(ctx, b.VHost)
 	if err != nil {
 		return err

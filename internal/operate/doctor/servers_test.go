@@ -65,8 +65,19 @@ func TestTheRemedyOfAManagementAPIThatDoesNotAnswer(t *testing.T) {
 
 func TestABrokerThatIsTooOld(t *testing.T) {
 	s := newSetUpSite(t)
-	s.answer(t, "overview", `{"cluster_name":"x","rabbitmq_version":"3.9.29"}`)
+	s.answer(t, "overview", `{"rabbitmq_version":"3.9.29"}`)
 	want(t, of("version", Run(t.Context(), s.Config)), Warning, "RabbitMQ 3.9.29", "Watership is tested with 3.10 and newer")
+}
+
+// What doctor would say about another broker's queues is not true of this one's.
+func TestTheManagementAPIOfAnotherBroker(t *testing.T) {
+	s := newSetUpSite(t)
+	s.answer(t, "overview", `{"cluster_name":"other","rabbitmq_version":"4.3.6"}`)
+	found := Run(t.Context(), s.Config)
+	want(t, of("management", found), Error, "the management API belongs to cluster other, and amqp.url leads to cluster watership@embedded", "set amqp.management_url to the API of the broker of amqp.url")
+	if queues := of("queues", found); len(queues) > 0 {
+		t.Errorf("queues of the other broker: %v", queues)
+	}
 }
 
 func TestTheVersionOfTheBroker(t *testing.T) {

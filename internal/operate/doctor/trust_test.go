@@ -103,7 +103,7 @@ func TestABrokerOfOneLoginHasNoForgers(t *testing.T) {
 func TestPublishedDeathsAreTrustedByOldBrokers(t *testing.T) {
 	for version, trusted := range map[string]bool{"3.10.8": true, "3.13.7": true, "4.0.5": false, "4.3.0": false} {
 		s := newSetUpSite(t)
-		s.answer(t, "overview", `{"cluster_name":"x","rabbitmq_version":"`+version+`"}`)
+		s.answer(t, "overview", `{"rabbitmq_version":"`+version+`"}`)
 		list := of("trust", Run(t.Context(), s.Config))
 		if trusted {
 			want(t, list, Warning, "RabbitMQ "+version+" passes on the x-death that a publisher writes", "set amqp.state_key_file, or upgrade to RabbitMQ 4")

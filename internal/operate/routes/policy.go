@@ -43,7 +43,7 @@ type Policies struct{ System *system.System }
 
 // Plan returns the change of an action. It changes nothing.
 func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (PolicyChange, error) {
-	editor, err := p.editor(queue)
+	editor, err := p.editor(ctx)
 	if err != nil {
 		return PolicyChange{}, err
 	}
@@ -65,7 +65,7 @@ func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (
 
 // Apply makes a change and returns when RabbitMQ has applied it to the queue.
 func (p Policies) Apply(ctx context.Context, c PolicyChange) error {
-	editor, err := p.editor(c.Queue)
+	editor, err := p.editor(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,21 @@ func (p Policies) consumes(queue string) bool {
 	return slices.ContainsFunc(p.System.Settings().Routes, func(r config.Route) bool { return r.Queue == queue && r.HasHandler() })
 }
 
-func (p Policies) editor(queue string) (queuepolicy.Editor, error) {
+// editor returns an editor of the policies of the broker of amqp.url.
+func (p Policies) editor(ctx context.Context) (queuepolicy.Editor, error) {
 	management, err := p.System.Management()
-	return queuepolicy.Editor{Management: management, VHost: p.System.VHost(), Topology: p.System.Topology()}, err
+	if err != nil {
+		return queuepolicy.Editor{}, err
+	}
+	conn, err := p.System.Dial(ctx)
+	if err != nil {
+		return queuepolicy.Editor{}, err
+	}
+	var other *rabbit.OtherClusterError
+	if err := management.CheckCluster(ctx, conn); errors.As(err, &other) {
+		return queuepolicy.Editor{}, system.InputErrorf("amqp.management_url: %w: set it to the API of the broker of amqp.url", other)
+	}
+	return queuepolicy.Editor{Management: management, VHost: p.System.VHost(), Topology: p.System.Topology()}, nil
 }
 
 // policyTimeout is longer than RabbitMQ may take to apply a policy.
