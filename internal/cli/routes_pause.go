@@ -212,10 +212,10 @@ func (d drainer) left(states []routes.RouteState, quiet map[string]time.Time) (s
 		since, stopped := quiet[s.Queue]
 		switch {
 		case left != "":
+		case *s.InFlight > 0 || stopped && time.Since(since) < d.age: // a quorum queue counts a consumer until its last message is settled
+			left = fmt.Sprintf("%s of queue %s in flight", wording.Plural(int(*s.InFlight), "message"), terminal.Cell(s.Queue, 255))
 		case !stopped:
 			left = wording.Plural(s.Consumers, "consumer") + " of queue " + terminal.Cell(s.Queue, 255)
-		case *s.InFlight > 0 || time.Since(since) < d.age:
-			left = fmt.Sprintf("%s of queue %s in flight", wording.Plural(int(*s.InFlight), "message"), terminal.Cell(s.Queue, 255))
 		}
 	}
 	return left, nil
