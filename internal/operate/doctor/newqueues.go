@@ -6,11 +6,11 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// applyPolicies gives each queue whose policies RabbitMQ does not tell yet those that are for it, since
-// setup asks for them just after it has declared queues.
+// applyPolicies gives each queue without a policy those that are for it: setup asks for them just after
+// it has declared queues, and RabbitMQ applies and tells them some seconds later.
 func (b *broker) applyPolicies(operators []rabbit.Policy) {
 	for name, queue := range b.queues {
-		if queue.Effective != nil {
+		if queue.Effective != nil && (queue.Policy != "" || queue.OperatorPolicy != "") {
 			continue
 		}
 		users, operator := policyFor(queue, b.policies), policyFor(queue, operators)
