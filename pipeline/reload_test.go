@@ -123,7 +123,10 @@ func TestReloadDrains(t *testing.T) {
 	queue := rabbittest.Name(t)
 	first, second := &calls{of: map[string]int{}}, &calls{of: map[string]int{}}
 	release := make(chan struct{})
-	r := start(t, b, func(c *Config) { c.Routes = []Route{{Queue: queue, Handler: first.handler(release), Concurrency: 1}} })
+	classic := map[string]any{"x-queue-type": "classic"} // quorum counts a consumer until its last message is settled
+	r := start(t, b, func(c *Config) {
+		c.Routes = []Route{{Queue: queue, Arguments: classic, Handler: first.handler(release), Concurrency: 1}}
+	})
 	r.publish("", queue, amqp.Publishing{Body: []byte("held")})
 	r.publish("", queue, amqp.Publishing{Body: []byte("b")})
 	rabbittest.Eventually(t, "the handler has a message", func() bool { return first.len() == 1 })

@@ -73,7 +73,7 @@ func TestRetiredPrefix(t *testing.T) {
 
 		i.serve(t)
 		i.eventually(t, "action: published", 4)
-		i.eventually(t, "action: rescheduled", 3) // an event for each message that was moved
+		i.eventually(t, "action: rescheduled", 4) // an event for each message that was moved
 		i.eventually(t, "action: retry_scheduled and not event.sequence: 0", 4)
 		var wait []waiting.WaitingMessage
 		until(t, "four messages to wait", func() bool {

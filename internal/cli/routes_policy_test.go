@@ -41,6 +41,10 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
 		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
 		i.must(t, "routes", "pause", "--all", "--reason", "test")
+		until(t, "the route to stop consuming", func() bool {
+			q, err := broker.Channel(t).QueueDeclarePassive(i.queue, true, false, false, false, nil)
+			return err == nil && q.Consumers == 0
+		})
 		same(0, queue+"  no consumer", "routes")
 		same(2, "another program consumes queue "+queue+": Watership cannot pause it", "routes", "pause", queue, "--reason", "test")
 		i.must(t, "routes", "resume", "--all")
