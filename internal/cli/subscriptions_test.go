@@ -88,8 +88,11 @@ func TestSubscriptionCommands(t *testing.T) {
 	if got := w.through(t, operator, "subscribe", "mine", "--to-url", "https://a.example.com/"); got.code == exitOK || !strings.Contains(got.err, "admin") {
 		t.Errorf("an operator may subscribe a URL: %+v", got)
 	}
-	if got := w.through(t, nil, "subscriptions", "delete", "billing-0"); got.code != exitOK {
-		t.Errorf("%+v", got)
+	for n, environ := range [][]string{nil, operator} {
+		name := fmt.Sprintf("billing-%d", n)
+		if got := w.through(t, environ, "subscriptions", "delete", name); got.code != exitOK || got.out != "subscription "+name+" is deleted\n" {
+			t.Errorf("%+v", got)
+		}
 	}
 	if got := w.through(t, operator, "subscriptions", "show", "billing-0"); got.code == exitOK || !strings.Contains(got.err, "no subscription billing-0") {
 		t.Errorf("%+v", got)

@@ -42,7 +42,7 @@ type Client struct {
 
 // connection sends requests to a server.
 type connection struct {
-	base  *url.URL // with api.Prefix
+	base  *url.URL // with httpapi.Prefix
 	token string
 	http  *http.Client
 }
@@ -186,8 +186,11 @@ func (c connection) do(ctx context.Context, timeout time.Duration, r request, in
 		*raw = body
 		return nil
 	}
-	if into == nil {
-		into = new(json.RawMessage) // the caller needs no more than the success
+	if into == nil { // the caller needs no more than the success
+		if response.StatusCode == http.StatusNoContent {
+			return nil
+		}
+		into = new(json.RawMessage)
 	}
 	if !isType(response, "application/json") || json.Unmarshal(body, into) != nil {
 		return c.notWatership(response)

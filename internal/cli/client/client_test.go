@@ -168,6 +168,18 @@ func TestPauseRoute(t *testing.T) {
 	}
 }
 
+// The answer to an operation without a result has no body, and that to another has one.
+func TestAnswersWithoutABody(t *testing.T) {
+	t.Parallel()
+	c := connected(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	if _, err := subscriptions.DeleteSubscription.Call(t.Context(), c, subscriptions.ActInput{NameInput: subscriptions.NameInput{Name: "billing"}}); err != nil {
+		t.Errorf("a deletion: %v", err)
+	}
+	if _, err := subscriptions.ListSubscriptions.Call(t.Context(), c, struct{}{}); err == nil || !strings.Contains(err.Error(), "is not the API of Watership") {
+		t.Errorf("a list without a body: %v", err)
+	}
+}
+
 // A proxy may repeat the headers of a request: an error has no token.
 func TestErrorsHaveNoToken(t *testing.T) {
 	t.Parallel()
