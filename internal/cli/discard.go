@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -118,6 +119,9 @@ func (d discard) run(ctx context.Context, sys backend, node kql.Node) error {
 // previewDiscard returns the failures that a discard finds, and the request that discards these,
 // whatever fails after them.
 func previewDiscard(ctx context.Context, sys backend, node kql.Node, ids []string, reason string) (found failures.Discarded, act failures.DiscardInput, err error) {
+	if node, err = client.AbsoluteTimes(node); err != nil {
+		return found, act, err
+	}
 	if act.Body.Filter, act.Body.DSL, err = bodyFilter(sys, node, len(ids) > 0); err != nil {
 		return found, act, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -110,6 +111,9 @@ func (r resolve) run(ctx context.Context, sys backend, node kql.Node) error {
 // previewResolve returns the failures that a resolve finds, and the request that resolves these,
 // whatever fails after them.
 func previewResolve(ctx context.Context, sys backend, node kql.Node, groups []string, reason string) (found failures.GroupsResolved, act failures.ResolveInput, err error) {
+	if node, err = client.AbsoluteTimes(node); err != nil {
+		return found, act, err
+	}
 	if act.Body.Filter, act.Body.DSL, err = bodyFilter(sys, node, len(groups) > 0); err != nil {
 		return found, act, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -124,8 +125,11 @@ func (d *waitingDecision) run(ctx context.Context, sys backend, node kql.Node, i
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
+	node, err := client.AbsoluteTimes(node)
+	if err != nil {
+		return err
+	}
 	in := waiting.DecideInput{Body: waiting.WaitingDecision{IDs: ids, Action: d.Action, NotBefore: d.NotBefore, Reason: d.Reason, DryRun: true}}
-	var err error
 	if in.Body.Filter, in.Body.DSL, err = bodyFilter(sys, node, len(ids) > 0); err != nil {
 		return err
 	}
@@ -146,7 +150,7 @@ func (d *waitingDecision) run(ctx context.Context, sys backend, node kql.Node, i
 	if agreed, err := d.confirm(ctx, found.Matched); !agreed {
 		return err
 	}
-	in.Body.DryRun, in.Body.AtMost = false, &found.Matched
+	in.Body.DryRun, in.Body.AtMost, in.Body.UpTo = false, &found.Matched, found.UpTo
 	decided, err := waiting.DecideWaiting.Call(ctx, sys, in)
 	done := decided.Body
 	if done.Decided > 0 || err == nil {

@@ -140,6 +140,9 @@ func (c *Console) decide(r *http.Request) (frame.Response, error) {
 	if mistake == nil {
 		mistake = frame.CheckTyped(r.PostForm, count, "message")
 	}
+	if mistake == nil {
+		request.UpTo, mistake = frame.ShownUpTo(r.PostForm)
+	}
 	if mistake == nil && v.Reason == "" {
 		mistake = frame.Unprocessable("a decision needs a reason", "Say why: others see it at the messages.")
 	}

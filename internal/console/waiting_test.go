@@ -26,15 +26,17 @@ func TestWaiting(t *testing.T) {
 	form.Set("reason", "maintenance")
 	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "expected the minutes until the next attempt")
 	form.Set("minutes", "120")
-	s.post(t, action, form).want(t, http.StatusOK, "Postponed 2 messages.", "2 messages")
+	s.publish(t, "patient-3", "{}", nil) // which the operator has not seen
+	s.await(t, 3, "action: retry_scheduled")
+	s.post(t, action, form).want(t, http.StatusOK, "Postponed 2 messages.", "3 messages")
 	if n := s.count(t, "action: rescheduled and event.reason: maintenance"); n != 2 {
 		t.Errorf("%d events say why", n)
 	}
 	action, form = s.get(t, "/waiting/decide?q=queue%3A+orders").form(t, "Decide")
 	form.Set("action", "cancel")
 	form.Set("reason", "test orders")
-	s.post(t, action, form).want(t, http.StatusOK, "Cancelled 2 messages.", "No message waits")
-	if n := s.count(t, `action: discarded and error.message: "test orders (local)"`); n != 2 {
+	s.post(t, action, form).want(t, http.StatusOK, "Cancelled 3 messages.", "No message waits")
+	if n := s.count(t, `action: discarded and error.message: "test orders (local)"`); n != 3 {
 		t.Errorf("%d were cancelled", n)
 	}
 	s.get(t, "/waiting/decide").want(t, http.StatusBadRequest, "no message is selected")

@@ -70,7 +70,20 @@ func TestWaiting(t *testing.T) {
 		if got := decide(limited, `{"ids":["waits","mail"],"action":"now","reason":"x","dry_run":true}`).json(t); got["matched"] != 1.0 || fmt.Sprint(got["unknown"]) != "[waits]" {
 			t.Errorf("%v", got)
 		}
-		decide(r, `{"query":"*","action":"cancel","reason":"x","at_most":3}`).wantProblem(t, http.StatusConflict, "4 messages match, at most 3 expected")
+		shown := decide(r, `{"query":"*","action":"cancel","reason":"x","dry_run":true}`).json(t)
+		keep("due", "orders", schemas.Handled, time.Second, 0)
+		keep("waits-too", "orders", schemas.RetryScheduled, time.Second, time.Hour) // after another attempt
+		keep("later", "orders", schemas.RetryScheduled, time.Second, time.Hour)
+		for body, want := range map[string]float64{
+			fmt.Sprintf(`{"query":"*","action":"cancel","reason":"x","dry_run":true,"up_to":%v}`, shown["up_to"]):             3, // of the four
+			fmt.Sprintf(`{"ids":["waits","later"],"action":"cancel","reason":"x","dry_run":true,"up_to":%v}`, shown["up_to"]): 1,
+			`{"query":"*","action":"cancel","reason":"x","dry_run":true}`:                                                     5,
+		} {
+			if got := decide(r, body).json(t); got["matched"] != want {
+				t.Errorf("%s: %v, want %v", body, got, want)
+			}
+		}
+		decide(r, `{"query":"*","action":"cancel","reason":"x","at_most":3}`).wantProblem(t, http.StatusConflict, "5 messages match, at most 3 expected")
 		decide(r, `{"query":"*","action":"postpone","reason":"x"}`).wantProblem(t, http.StatusBadRequest, "must be in the future")
 		decide(r, `{"action":"cancel","reason":"x"}`).wantProblem(t, http.StatusBadRequest, "expected query, dsl or ids")
 		viewer := r.as(t, access.Token{Name: "vera", Role: access.Viewer})

@@ -53,6 +53,16 @@ func Split(node kql.Node) (query, dsl string) {
 	return query, dsl
 }
 
+// AbsoluteTimes returns a query whose times relative to now are those of this moment, so that a later
+// request with it finds the same events.
+func AbsoluteTimes(node kql.Node) (kql.Node, error) {
+	fields, err := eventstore.Fields()
+	if err != nil {
+		return nil, err
+	}
+	return kql.AbsoluteTimes(node, fields, time.Now()), nil
+}
+
 func conjuncts(node kql.Node) []kql.Node {
 	and, is := node.(kql.And)
 	if !is {

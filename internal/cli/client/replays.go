@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -87,11 +86,10 @@ func (c *Client) replayQuery(r replays.Request) (string, error) {
 	if node, err = r.Period.Limit(node); err != nil {
 		return "", err
 	}
-	fields, err := eventstore.Fields()
-	if err != nil {
+	if node, err = AbsoluteTimes(node); err != nil {
 		return "", err
 	}
-	query, _, err := c.Texts(kql.AbsoluteTimes(node, fields, time.Now()))
+	query, _, err := c.Texts(node)
 	if err == nil && query == "" && r.Query != "" {
 		query = "*"
 	}

@@ -22,6 +22,15 @@ func ShownCount(form url.Values, what string) (int, *problem.Problem) {
 	return count, nil
 }
 
+// ShownUpTo returns the highest sequence of the events that an operator was shown.
+func ShownUpTo(form url.Values) (int64, *problem.Problem) {
+	upTo, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
+	if err != nil || upTo < 1 {
+		return 0, Unprocessable("the form has no up_to", "Open the page again.")
+	}
+	return upTo, nil
+}
+
 // CheckTyped refuses a large number of messages that the operator has not typed.
 func CheckTyped(form url.Values, count int, what string) *problem.Problem {
 	typed := form.Get("count")

@@ -115,9 +115,8 @@ func readShown(form url.Values) (count *int, upTo int64, mistake *problem.Proble
 	if mistake == nil && strings.TrimSpace(form.Get("reason")) == "" {
 		mistake = frame.Unprocessable("a resolution needs a reason", "Say why nothing more is to be done.")
 	}
-	upTo, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
-	if mistake == nil && (err != nil || upTo < 1) {
-		mistake = frame.Unprocessable("the form has no up_to", "Open the page again.")
+	if mistake == nil {
+		upTo, mistake = frame.ShownUpTo(form)
 	}
 	return &n, upTo, mistake
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -156,6 +158,7 @@ type WaitingDecision struct {
 	NotBefore time.Time      `json:"not_before,omitzero" doc:"Time of the next attempt, for postpone: up to 30 days from now, and the attempt follows up to a second later"`
 	Reason    string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why"`
 	AtMost    *int           `json:"at_most,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if more messages match"`
+	UpTo      int64          `json:"up_to,omitempty" minimum:"0" doc:"Highest event.sequence that the caller knows, such as up_to of a dry run; messages that began to wait later are left out; 0: all messages"`
 	DryRun    bool           `json:"dry_run,omitempty" doc:"Change nothing"`
 }
 
@@ -166,6 +169,7 @@ type DecideOutput struct{ Body WaitingDecided }
 type WaitingDecided struct {
 	Matched int            `json:"matched" doc:"Waiting messages that matched"`
 	Queues  map[string]int `json:"queues" doc:"The same, by queue"`
+	UpTo    int64          `json:"up_to" doc:"Highest event.sequence of the events since which they wait"`
 	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids of messages that do not wait, at most 1000 of them"`
 	Decided int            `json:"decided" doc:"Messages that were taken out of their delay queues"`
 	Gone    int            `json:"gone" doc:"Messages that had left them: their next attempt has begun"`
@@ -197,6 +201,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 	out := &DecideOutput{WaitingDecided{Matched: len(messages), Queues: map[string]int{}, Unknown: append([]string{}, unknown[:min(len(unknown), eventfilter.MaxUnknown)]...)}}
 	for _, m := range messages {
 		out.Body.Queues[m.Queue]++
+		out.Body.UpTo = max(out.Body.UpTo, m.sequence)
 	}
 	if d.AtMost != nil && len(messages) > *d.AtMost {
 		return nil, &problem.Problem{
@@ -212,7 +217,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 	return out, err
 }
 
-// selectWaiting returns the waiting messages of a decision that the caller may see, and
+// selected returns the waiting messages of a decision that the caller may see, and
 // whose queue it may use.
 func (o operations) selected(ctx context.Context, d WaitingDecision) ([]WaitingMessage, []string, error) {
 	node, err := d.Node(ctx, o.system, eventfilter.TextOfDSL(d.DSL))
@@ -222,6 +227,9 @@ func (o operations) selected(ctx context.Context, d WaitingDecision) ([]WaitingM
 	store, err := o.visible(ctx)
 	if err != nil {
 		return nil, nil, err
+	}
+	if d.UpTo > 0 {
+		node = kql.And{node, history.UpTo(d.UpTo)}
 	}
 	return Select(ctx, store, nil, node, eventfilter.SortedIDs(d.IDs), time.Now())
 }

@@ -34,7 +34,8 @@ type WaitingMessage struct {
 	Key         string    `json:"key,omitempty" doc:"Its key, if its route keeps an order and the key is not in the body"`
 	Order       Order     `json:"order,omitempty" enum:"first,later" doc:"first: the later messages of its key wait until it is handled or given up; later: it waits for an earlier message of its key"`
 
-	wait string // identifies its wait
+	wait     string // identifies its wait
+	sequence int64  // of the event since which it waits
 }
 
 // Store reads events.
@@ -112,7 +113,8 @@ func newMessage(e schemas.Event) WaitingMessage {
 	return WaitingMessage{
 		ID: e.Message, EventID: e.EventID, MessageID: e.Envelope.Properties.MessageID, Fingerprint: e.Fingerprint,
 		Queue: e.Queue, Attempt: e.Attempt, Class: e.Failure.Class, Type: e.Failure.Type, Error: e.Failure.Message, Group: e.ErrorGroup(),
-		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, FirstFailed: e.FirstFailed, wait: waitOf(e.State),
+		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, FirstFailed: e.FirstFailed,
+		wait: waitOf(e.State), sequence: e.Sequence,
 	}
 }
 
