@@ -48,7 +48,7 @@ func (h *routeHandler) admissionConfig() admission.Config {
 
 // handle returns nil to acknowledge. An error means that no durable copy was confirmed,
 // so that the message must be delivered once more.
-func (h *routeHandler) handle(msg *message.Message) (err error) {
+func (h *routeHandler) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	ticket, err := h.admission.Ticket(ctx)
 	var newer *schemas.NewerVersionError
@@ -58,7 +58,15 @@ func (h *routeHandler) handle(msg *message.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { ticket.Done(ctx, err == nil && !isNacked(msg)) }()
+	acknowledged := false // unless it returns
+	defer func() { ticket.Done(ctx, acknowledged) }()
+	err = h.handleTicket(msg, ticket)
+	acknowledged = err == nil && !isNacked(msg)
+	return err
+}
+
+func (h *routeHandler) handleTicket(msg *message.Message, ticket *admission.Ticket) error {
+	ctx := msg.Context()
 	if limit := h.route.Policy.MaxAttempts(); ticket.State.Attempt >= limit {
 		return h.poisonExhausted(ctx, ticket.VerifiedState, limit)
 	}

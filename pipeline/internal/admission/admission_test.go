@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -89,7 +90,7 @@ func TestMessageThatMayNotStart(t *testing.T) {
 	a := route(t, func(c *Config) { c.MaxDeliveries = 1 })
 	lost, lose := context.WithCancel(t.Context())
 	state := schemas.State{Message: "id", Fingerprint: "hangs"}
-	defer a.cfg.Running.begin(lost, state, time.Now())()
+	defer a.cfg.Running.begin(lost, state.Fingerprint, state.Message, time.Now())()
 	lose()
 	again := &Ticket{VerifiedState: schemas.VerifiedState{State: state}, of: a}
 	next, err := again.Run(t.Context(), func() error { t.Error("the message has another attempt"); return nil })
@@ -101,6 +102,46 @@ func TestMessageThatMayNotStart(t *testing.T) {
 	if next.Step != Suspected || next.Decision.Action != retry.Poison || next.Deliveries != 1 {
 		t.Errorf("%+v", next)
 	}
+}
+
+// A message that has waited in the process got an instance id there, which its copy at the broker does
+// not have: it is recognised when its channel is lost during the next attempt.
+func TestMessageThatHasWaitedIsNotHandledTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := route(t, func(c *Config) {
+			c.Ordering = Ordering{
+				Key: func(schemas.Envelope) string { return "k" }, Within: time.Hour,
+				IsEarly: func(why error, _ schemas.Envelope) bool { return errors.Is(why, errBroken) },
+				Record:  func(context.Context, schemas.VerifiedState, error, time.Time) {},
+			}
+		})
+		first := delivered(t.Context(), a, "first", nil)
+		channel, lose := context.WithCancel(t.Context())
+		second := delivered(channel, a, "second", nil)
+		attempts, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			run(t, a, second, func() error {
+				if attempts++; attempts == 1 {
+					return errBroken
+				}
+				lose()
+				redelivered := schemas.State{Fingerprint: "second"}
+				if _, found := a.cfg.Running.find(&redelivered, true, a.cfg.NewID); !found {
+					t.Error("the handler gets the message again while it has it")
+				}
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		ticket, _ := run(t, a, first, func() error { return nil })
+		ticket.Succeeded()
+		ticket.Done(t.Context(), true)
+		<-done
+		if attempts != 2 {
+			t.Errorf("%d attempts", attempts)
+		}
+	})
 }
 
 // The next admission of a queue has the breaker of the former one, unless its settings changed, and

@@ -53,21 +53,22 @@ type runningCall struct {
 	message  string // instance id, "" where it has none yet
 }
 
-// begin is called before a handler; the returned function is called after it.
-func (r *Running) begin(delivery context.Context, state schemas.State, now time.Time) (end func()) {
-	this := &runningCall{delivery: delivery, began: now, message: state.Message}
+// begin is called before a handler gets a message, with the instance id with which it was delivered;
+// the returned function is called after it.
+func (r *Running) begin(delivery context.Context, fingerprint, message string, now time.Time) (end func()) {
+	this := &runningCall{delivery: delivery, began: now, message: message}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
 		r.all = map[string][]*runningCall{}
 	}
-	r.all[state.Fingerprint] = append(r.all[state.Fingerprint], this)
+	r.all[fingerprint] = append(r.all[fingerprint], this)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		rest := slices.DeleteFunc(r.all[state.Fingerprint], func(other *runningCall) bool { return other == this })
-		if r.all[state.Fingerprint] = rest; len(rest) == 0 {
-			delete(r.all, state.Fingerprint)
+		rest := slices.DeleteFunc(r.all[fingerprint], func(other *runningCall) bool { return other == this })
+		if r.all[fingerprint] = rest; len(rest) == 0 {
+			delete(r.all, fingerprint)
 		}
 	}
 }

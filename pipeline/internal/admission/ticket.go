@@ -134,9 +134,10 @@ func (t *Ticket) Run(ctx context.Context, attempt func() error) (Next, error) {
 	if v, err := t.awaitSuspects(ctx); v.Step != Attempted || err != nil {
 		return v, err
 	}
+	fingerprint, delivered := t.State.Fingerprint, t.State.Message // a later delivery has the id of this one, not that of Stands
 	outcome, why := t.turn.Repeat(ctx, ordering.Attempts{
 		Attempt: func() error {
-			defer a.cfg.Running.begin(ctx, t.State, a.cfg.Now())()
+			defer a.cfg.Running.begin(ctx, fingerprint, delivered, a.cfg.Now())()
 			return attempt()
 		},
 		IsEarly: func(why error) bool { return a.cfg.Ordering.IsEarly(why, t.Envelope) },
@@ -173,7 +174,7 @@ func (t *Ticket) earlierError(why error) error {
 	if id := t.turn.Earlier(); id != "" {
 		name = fmt.Sprintf("message %q", id)
 	}
-	return fmt.Errorf("%w %s of key %q: %w", ErrEarlier, name, t.of.keyOf(t.Envelope, t.of.cfg.Ordering.Key), why)
+	return fmt.Errorf("%w %s of key %q: %w", ErrEarlier, name, t.turn.Key(), why)
 }
 
 // opened reports whether the breaker of the route has opened since the epoch of the ticket.

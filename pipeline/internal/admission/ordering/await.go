@@ -20,14 +20,15 @@ const (
 const Pause = 10 * time.Second
 
 // Await waits until the earlier messages of the key are handled. first is the time of the first
-// failure of the message, and paused is closed when the route is paused.
-func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struct{}) Outcome {
+// failure of the message, and paused is closed when the route is paused. stands is called once the
+// message has waited for long, with the time at which its wait in the process ends.
+func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struct{}, stands func(until time.Time)) Outcome {
 	if t == nil || t.key == "" {
 		return Alone
 	}
 	l := t.line
 	t.failEarly()
-	w := wait{Ticket: t, first: first, began: l.now(), entered: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
+	w := wait{Ticket: t, stands: stands, first: first, began: l.now(), entered: l.now(), end: first.Add(l.cfg.Within), memory: l.now().Add(memoryWait)}
 	switch blocked, _, _ := w.blocked(ctx); {
 	case !l.now().Before(w.end):
 		return Alone
@@ -55,6 +56,7 @@ func (t *Ticket) Await(ctx context.Context, first time.Time, paused <-chan struc
 // wait is one call of Await.
 type wait struct {
 	*Ticket
+	stands      func(until time.Time)
 	first       time.Time // failure of the message
 	began       time.Time // or of the latest change
 	entered     time.Time
@@ -97,10 +99,9 @@ func (w *wait) run(ctx context.Context, paused <-chan struct{}) Outcome {
 	}
 }
 
-// tell calls stands once the message has waited for long, with the time at which its wait in the
-// process ends.
+// tell calls stands once the message has waited for long.
 func (w *wait) tell(now time.Time) {
-	if w.told || w.stands == nil || now.Sub(w.entered) < standsAfter {
+	if w.told || now.Sub(w.entered) < standsAfter {
 		return
 	}
 	w.told = true
@@ -164,6 +165,14 @@ func (t *Ticket) earlier() (known, unsure, passed bool, changed <-chan struct{})
 		}
 	}
 	return known, unsure, passed, k.changed
+}
+
+// Key returns the key of the message; "": it has none.
+func (t *Ticket) Key() string {
+	if t == nil {
+		return ""
+	}
+	return t.key
 }
 
 // Earlier returns the publisher's id of the first message of the key, as the process knows it, that is

@@ -113,7 +113,6 @@ type Ticket struct {
 	key         string // "": it has none
 	fingerprint string
 	sequence    int64
-	stands      func(until time.Time) // called when it has waited in the process for long; nil: not
 	settled     bool
 	seen        int // messages of the key that were handled before the attempt
 }

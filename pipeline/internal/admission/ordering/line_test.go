@@ -26,7 +26,7 @@ func await(t *testing.T, ticket *Ticket, first time.Time, paused <-chan struct{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		outcome = ticket.Await(t.Context(), first, paused)
+		outcome = ticket.Await(t.Context(), first, paused, func(time.Time) {})
 		took = time.Since(began)
 	}()
 	return func() (Outcome, time.Duration) { <-done; return outcome, took }
@@ -200,7 +200,7 @@ func TestWaitsAreStopped(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var none *Ticket
-		if none.Begin(ctx) != true || none.Await(ctx, time.Now(), nil) != Alone {
+		if none.Begin(ctx) != true || none.Await(ctx, time.Now(), nil, func(time.Time) {}) != Alone {
 			t.Error("a message without a ticket waits")
 		}
 	})

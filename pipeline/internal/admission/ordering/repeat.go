@@ -14,8 +14,14 @@ type Attempts struct {
 	Recovering func() bool // the route handles a few messages at once
 
 	// Stands is called when the message has waited in the process for some time, with its latest
-	// error and the time at which the wait ends, if none of its key is handled before.
+	// error and the time at which the wait ends, if none of its key is handled before. Nil: no call.
 	Stands func(why error, until time.Time)
+}
+
+func (a *Attempts) stands(why error, until time.Time) {
+	if a.Stands != nil {
+		a.Stands(why, until)
+	}
 }
 
 // Repeat calls the handler, again and again as long as it fails early and an earlier message has
@@ -38,11 +44,8 @@ func (t *Ticket) Repeat(ctx context.Context, a Attempts) (outcome Outcome, why e
 		if a.First.IsZero() {
 			*a.First = t.line.now()
 		}
-		if a.Stands != nil {
-			t.stands = func(until time.Time) { a.Stands(why, until) }
-		}
 		if outcome = Later; !a.Recovering() { // or it would occupy one of the few places
-			outcome = t.Await(ctx, *a.First, changed)
+			outcome = t.Await(ctx, *a.First, changed, func(until time.Time) { a.stands(why, until) })
 		}
 		if outcome != Go {
 			return outcome, why

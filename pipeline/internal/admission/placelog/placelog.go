@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -322,12 +323,16 @@ func (l *Log) Remove(ctx context.Context, position int64) {
 	l.mu.Lock()
 	e, known := l.entries[position]
 	var acked <-chan struct{}
+	unwritten := false
 	if known {
 		if l.remove(position, e); !e.published.IsZero() {
-			acked = e.acked
+			acked, unwritten = e.acked, slices.Contains(l.reserved, position)
 		}
 	}
 	l.mu.Unlock()
+	if acked != nil && unwritten {
+		l.writeReserved(ctx) // its latest copy may have been refused, and never be delivered
+	}
 	if acked != nil {
 		timer := time.NewTimer(removeTimeout)
 		defer timer.Stop()

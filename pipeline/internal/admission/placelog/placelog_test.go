@@ -221,7 +221,6 @@ func TestRefusedPlace(t *testing.T) {
 			refuses.Store(false)
 			p.Remove(t.Context(), position)
 		}
-		p.rewrite(t.Context())
 		acquired := next.acquireLater(t)
 		rabbittest.Eventually(t, "no place is left", func() bool {
 			p.mu.Lock()
