@@ -114,7 +114,7 @@ func (q *queue) declaredConsumers() int {
 // takeOver gives a new consumer of a quorum queue the messages of a cancelled one with its tag on
 // its channel.
 func (c *consumer) takeOver() {
-	if !c.queue.settings.quorum {
+	if !c.queue.settings.quorum || c.queue.holders == 0 { // which spares a long look
 		return
 	}
 	for i, o := range c.channel.unacked.items {
