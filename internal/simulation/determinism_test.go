@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A seed gives one run: the same calls, confirms and warnings at the same moments.
+// A seed is to give one run, with the same calls, confirms and warnings at the same moments. The test
+// counts how often it does.
 func TestASeedGivesOneRun(t *testing.T) {
 	runs, same := number(t, "RUNS", 0), 0
 	if runs == 0 {

@@ -112,9 +112,9 @@ type stream struct {
 }
 
 func (s *stream) start() {
-	go s.out.read(s.client, s.cut)
+	go s.out.read(s.client)
 	go s.out.write(s.server, s.cut)
-	go s.in.read(s.server, s.cut)
+	go s.in.read(s.server)
 	go s.in.write(s.client, s.cut)
 }
 
@@ -197,7 +197,7 @@ func (p *pump) ended() bool {
 }
 
 // read takes what from has until it ends.
-func (p *pump) read(from net.Conn, cut func()) {
+func (p *pump) read(from net.Conn) {
 	for {
 		buffer := make([]byte, 64<<10)
 		n, err := from.Read(buffer)

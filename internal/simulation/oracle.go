@@ -53,16 +53,15 @@ type call struct {
 type oracle struct {
 	world *world
 
-	mu        sync.Mutex // guards the fields below
-	messages  map[string]*message
-	sent      []string            // ids, in the order of publishing
-	confirmed map[string]struct{} // ids
-	calls     []*call
-	finished  map[string]bool // by id: an attempt had a final outcome in a process that lived on
+	mu       sync.Mutex // guards the fields below
+	messages map[string]*message
+	sent     []string // ids, in the order of publishing
+	calls    []*call
+	finished map[string]bool // by id: an attempt had a final outcome in a process that lived on
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{world: w, messages: map[string]*message{}, confirmed: map[string]struct{}{}, finished: map[string]bool{}}
+	return &oracle{world: w, messages: map[string]*message{}, finished: map[string]bool{}}
 }
 
 func (o *oracle) publishes(m message) {
@@ -77,7 +76,16 @@ func (o *oracle) confirms(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.messages[id].confirmed = true
-	o.confirmed[id] = struct{}{}
+}
+
+// confirmed returns the number of messages whose publishing was confirmed.
+func (o *oracle) confirmed() (n int) {
+	for _, m := range o.messages {
+		if m.confirmed {
+			n++
+		}
+	}
+	return n
 }
 
 // decided returns the outcome of an attempt, which is the same each time.
@@ -179,7 +187,7 @@ func (o *oracle) unfinished() (texts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.sent {
-		if _, confirmed := o.confirmed[id]; confirmed && !o.finished[id] {
+		if o.messages[id].confirmed && !o.finished[id] {
 			texts = append(texts, fmt.Sprintf("%s has no outcome", id))
 		}
 	}

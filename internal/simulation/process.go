@@ -35,7 +35,33 @@ type life struct {
 
 	mu     sync.Mutex // guards the fields below
 	dead   bool       // killed: nothing that it does counts
-	server *server.Server
+	paused time.Time  // until then it sends and receives nothing
+}
+
+// dial connects the process to the broker, as long as it lives.
+func (l *life) dial(_, address string) (net.Conn, error) {
+	conn, err := l.world.network.dial(l.name, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead { // kill has cut the streams that there were
+		_ = conn.Close()
+		return nil, errKilled
+	}
+	if left := time.Until(l.paused); left > 0 {
+		l.stall(left)
+	}
+	return conn, nil
+}
+
+// stall delivers nothing on the connections of the process for a time.
+func (l *life) stall(d time.Duration) {
+	for _, s := range l.world.network.of(l.name) {
+		s.out.stall(d)
+		s.in.stall(d)
+	}
 }
 
 func (l *life) isDead() bool {
@@ -54,7 +80,7 @@ func (p *process) start() {
 	p.lives++
 	ctx, end := context.WithCancel(context.Background())
 	l := &life{name: fmt.Sprintf("%s.%d", p.name, p.lives), world: p.world, end: end, ended: make(chan struct{})}
-	l.store = &processStore{EventStore: p.world.store, world: p.world, name: l.name}
+	l.store = &processStore{store: p.world.store, world: p.world, name: l.name}
 	p.life = l
 	p.world.note(l.name, "starts")
 	go func() {
@@ -73,13 +99,7 @@ func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
 	}
 	log := slog.New(logOf{l})
 	sys, err := system.Start(ctx, system.Config{
-		Settings: settings, Name: "serve", Logger: log,
-		Dial: func(_, address string) (net.Conn, error) {
-			if l.isDead() {
-				return nil, errKilled
-			}
-			return l.world.network.dial(l.name, address)
-		},
+		Settings: settings, Name: "serve", Logger: log, Dial: l.dial,
 		OpenStore: func(context.Context) (system.ClosableStore, error) { return l.store, nil },
 	})
 	if err != nil {
@@ -87,9 +107,6 @@ func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
 	}
 	s, err := server.New(ctx, sys, server.Config{Routes: routes, Taps: []pipeline.Tap{{Exchange: exchange, Type: "topic"}}})
 	if err == nil {
-		l.mu.Lock()
-		l.server = s
-		l.mu.Unlock()
 		err = s.Run(ctx, server.Faces{})
 	}
 	_ = sys.Close()
@@ -144,10 +161,10 @@ func (p *process) pause(d time.Duration) {
 		return
 	}
 	l.store.pause(d)
-	for _, s := range p.world.network.of(l.name) {
-		s.out.stall(d)
-		s.in.stall(d)
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = time.Now().Add(d)
+	l.stall(d)
 }
 
 // logOf writes warnings and errors of a life to the timeline.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,7 +36,7 @@ type Plan struct {
 // Result is what a run has shown.
 type Result struct {
 	Violations []string
-	Trace      string // digest of the timeline; the same seed gives the same
+	Trace      string // digest of the timeline, in which the order of what happens at one moment may differ
 	Timeline   []string
 	Messages   int // confirmed
 	Calls      int // of handlers
@@ -170,9 +169,6 @@ func (w *world) routes(l *life) []pipeline.Route {
 func (w *world) note(who, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if os.Getenv("LIVE") != "" {
-		fmt.Fprintln(os.Stderr, time.Since(w.began), who, text)
-	}
 	w.timeline = append(w.timeline, fmt.Sprintf("%12s %-10s %s", time.Since(w.began).Round(time.Microsecond), who, text))
 }
 
@@ -201,6 +197,6 @@ func (w *world) result() Result {
 	defer w.mu.Unlock()
 	return Result{
 		Violations: slices.Clone(w.failures), Timeline: w.timeline, Trace: fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(w.timeline, "\n"))))[:16],
-		Messages: len(w.oracle.confirmed), Calls: len(w.oracle.calls),
+		Messages: w.oracle.confirmed(), Calls: len(w.oracle.calls),
 	}
 }
