@@ -5,7 +5,6 @@ package overflow
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -52,7 +51,7 @@ type Watcher struct {
 
 	counted      int64     // dropped messages that an earlier event has counted
 	since        time.Time // messages published earlier are in the store; zero: nothing is dropped
-	earlier      bool      // the overflow began before Run, which does not know when
+	earlier      bool      // the overflow began before Run, while nothing consumed the queues
 	notFullSince time.Time // when the queue was no longer full
 }
 
@@ -87,22 +86,29 @@ func (o *Watcher) Run(ctx context.Context, declared <-chan struct{}, looked func
 	}
 }
 
-// look finds an overflow that began while no process indexed: once the queues are consumed they are no
+// look finds an overflow that began before Run: once this process consumes the queues they may be no
 // longer full.
 func (o *Watcher) look(ctx context.Context) {
-	full, err := o.full(ctx)
+	late, err := o.late(ctx)
 	for range firstLooks - 1 {
-		if err == nil || errors.Is(err, errUncertain) || backoff.Sleep(ctx, overflowInterval) != nil { // an empty queue is uncertain, too
+		if err == nil || backoff.Sleep(ctx, overflowInterval) != nil {
 			break
 		}
-		full, err = o.full(ctx)
+		late, err = o.late(ctx)
 	}
-	if full {
-		o.earlier = true
+	if err == nil && late.Uncertain { // as an empty queue is, and one whose leader is silent
+		late, _, err = o.Connection.CertainQueueState(ctx, o.Topology.IndexLate())
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		o.Logger.Warn("it is not known whether copies of messages were dropped before this process started", "queue", o.Topology.IndexLate(), "error", err)
+	case o.isFull(late):
+		o.earlier = late.Consumers == 0
 		o.begin()
-		return
+	default:
+		o.counted, _ = o.missing(ctx)
 	}
-	o.counted, _ = o.missing(ctx)
 }
 
 // begin notes that the oldest copies are dropped.
@@ -115,9 +121,10 @@ func (o *Watcher) begin() {
 
 // poll notes when the queue becomes full, and records the overflow once it is over.
 func (o *Watcher) poll(ctx context.Context) {
-	full, err := o.full(ctx)
+	late, err := o.late(ctx)
+	full := o.isFull(late)
 	switch {
-	case err != nil: // the broker or the queue is unavailable, and the overflow lasts
+	case err != nil || late.Uncertain: // the broker or the queue is unavailable, and the overflow lasts
 	case full && o.since.IsZero():
 		o.begin()
 	case full:
@@ -131,18 +138,18 @@ func (o *Watcher) poll(ctx context.Context) {
 	}
 }
 
-var errUncertain = errors.New("the queue of late copies may not have answered")
-
-// full reports whether the oldest copies are dropped: the overflow of the index queue
-// is dead-lettered to the queue of late copies, whose overflow is dropped.
-func (o *Watcher) full(ctx context.Context) (bool, error) {
+// late asks for the state of the queue of late copies.
+func (o *Watcher) late(ctx context.Context) (rabbit.QueueState, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	late, _, err := o.Connection.QueueState(ctx, o.Topology.IndexLate())
-	if err == nil && late.Uncertain {
-		err = errUncertain
-	}
-	return int64(late.Messages) >= o.Topology.IndexLimit, err
+	return late, err
+}
+
+// isFull reports whether the oldest copies are dropped: the overflow of the index queue
+// is dead-lettered to the queue of late copies, whose overflow is dropped.
+func (o *Watcher) isFull(late rabbit.QueueState) bool {
+	return int64(late.Messages) >= o.Topology.IndexLimit
 }
 
 // missing counts the copies that were published and neither acknowledged nor are in a
