@@ -147,12 +147,17 @@ func (m *Management) CheckCluster(ctx context.Context, conn *Connection) error {
 	if err != nil {
 		return err
 	}
+	return overview.CheckCluster(ctx, conn)
+}
+
+// CheckCluster is Management.CheckCluster with an overview that was read before.
+func (o Overview) CheckCluster(ctx context.Context, conn *Connection) error {
 	connected, err := conn.ClusterName(ctx)
 	if err != nil {
 		return err
 	}
-	if connected != "" && overview.ClusterName != "" && connected != overview.ClusterName {
-		return &OtherClusterError{connected, overview.ClusterName}
+	if connected != "" && o.ClusterName != "" && connected != o.ClusterName {
+		return &OtherClusterError{connected, o.ClusterName}
 	}
 	return nil
 }

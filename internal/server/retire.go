@@ -47,7 +47,7 @@ func (s setup) reportLeftovers(ctx context.Context) {
 	}
 }
 
-// checkRetired refuses a prefix that cannot be retired, before anything is declared.
+// checkRetired refuses a prefix that cannot be retired.
 func checkRetired(ctx context.Context, migration topology.Migration, prefix string) error {
 	if prefix == "" {
 		return nil
@@ -73,6 +73,9 @@ func (s setup) retire(ctx context.Context, prefix string) (err error) {
 	defer func() { err = errors.Join(publisher.Close(), err) }()
 	migration, err := newMigration(s.System, conn)
 	if err != nil {
+		return err
+	}
+	if err := checkRetired(ctx, migration, prefix); err != nil { // again: a process may have started during setup
 		return err
 	}
 	r := topology.Retirement{

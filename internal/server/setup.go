@@ -39,6 +39,9 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 	if err != nil {
 		return err
 	}
+	if err := system.CheckCluster(ctx, migration.Management, conn); err != nil {
+		return err
+	}
 	if err := checkRetired(ctx, migration, asked.Retire); err != nil {
 		return err
 	}

@@ -140,6 +140,16 @@ func (s *System) Management() (*rabbit.Management, error) {
 	return rabbit.NewManagement(s.settings.AMQP.ManagementURL.Reveal(), s.ManagementClient())
 }
 
+// CheckCluster returns an InputError if the management API is of another cluster than the connection, and
+// nil if the API does not answer.
+func CheckCluster(ctx context.Context, management *rabbit.Management, conn *rabbit.Connection) error {
+	var other *rabbit.OtherClusterError
+	if err := management.CheckCluster(ctx, conn); errors.As(err, &other) {
+		return InputErrorf("amqp.management_url: %w: set it to the API of the broker of amqp.url", other)
+	}
+	return nil
+}
+
 // ManagementClient returns the HTTP client for the management API, which trusts the same
 // certificates as for AMQP.
 func (s *System) ManagementClient() *http.Client {

@@ -40,9 +40,13 @@ type Migration struct {
 
 // FormerIndexes returns the former index queues that exist, in the order in which
 // Drain drains them: messages that expire in the first go to the second. Without the
-// management API only those without a limit can be found.
+// management API of this broker only those without a limit can be found.
 func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
-	queues, err := m.Management.Queues(ctx, m.VHost)
+	err := m.Management.CheckCluster(ctx, m.Conn)
+	var queues []rabbit.Queue
+	if err == nil {
+		queues, err = m.Management.Queues(ctx, m.VHost)
+	}
 	if err != nil {
 		return m.formerUnlimited(ctx)
 	}

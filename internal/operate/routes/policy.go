@@ -87,9 +87,8 @@ func (p Policies) editor(ctx context.Context) (queuepolicy.Editor, error) {
 	if err != nil {
 		return queuepolicy.Editor{}, err
 	}
-	var other *rabbit.OtherClusterError
-	if err := management.CheckCluster(ctx, conn); errors.As(err, &other) {
-		return queuepolicy.Editor{}, system.InputErrorf("amqp.management_url: %w: set it to the API of the broker of amqp.url", other)
+	if err := system.CheckCluster(ctx, management, conn); err != nil {
+		return queuepolicy.Editor{}, err
 	}
 	return queuepolicy.Editor{Management: management, VHost: p.System.VHost(), Topology: p.System.Topology()}, nil
 }
