@@ -21,7 +21,6 @@ func untested() map[string]string {
 		"eventstore/elastic/internal/querydsl": "package elastic sends what it builds to Elasticsearch",
 		"schemas/internal/headertext":          "package schemas tests it with documents and fuzzing",
 		"internal/rabbit/exclusive":            "package replayer tests it with jobs that lose their connections",
-		"internal/server/overflow":             "needs a RabbitMQ that drops messages: package cli has one",
 		"internal/operation/sse":               "package httpapi tests it with streams of its operations",
 		"internal/console/adoptionpage":        page,
 		"internal/console/frame":               page,

@@ -86,7 +86,7 @@ func (w *world) inflict(f Fault) {
 		w.disturb(p, f)
 	case StoreRefuses, StoreLoses, StoreIsLate:
 		if l := p.current(); l != nil {
-			l.store.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
+			l.link.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
 		}
 		time.Sleep(f.For)
 	case BrokerCloses:

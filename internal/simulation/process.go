@@ -29,7 +29,7 @@ type process struct {
 type life struct {
 	name  string // of the process, and the number of the life
 	world *world
-	store *processStore
+	link  *storeLink
 	end   context.CancelFunc
 	ended chan struct{}
 
@@ -80,7 +80,7 @@ func (p *process) start() {
 	p.lives++
 	ctx, end := context.WithCancel(context.Background())
 	l := &life{name: fmt.Sprintf("%s.%d", p.name, p.lives), world: p.world, end: end, ended: make(chan struct{})}
-	l.store = &processStore{store: p.world.store, world: p.world, name: l.name}
+	l.link = &storeLink{world: p.world, name: l.name}
 	p.life = l
 	p.world.note(l.name, "starts")
 	go func() {
@@ -100,7 +100,9 @@ func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
 	log := slog.New(logOf{l})
 	sys, err := system.Start(ctx, system.Config{
 		Settings: settings, Name: "serve", Logger: log, Dial: l.dial,
-		OpenStore: func(context.Context) (system.ClosableStore, error) { return l.store, nil },
+		OpenStore: func(context.Context) (system.ClosableStore, error) {
+			return newProcessStore(l.world.store, l.link), nil
+		},
 	})
 	if err != nil {
 		return err
@@ -133,7 +135,7 @@ func (p *process) kill() {
 	l.mu.Lock()
 	l.dead = true
 	l.mu.Unlock()
-	l.store.kill()
+	l.link.kill()
 	for _, s := range p.world.network.of(l.name) {
 		s.cut()
 	}
@@ -160,7 +162,7 @@ func (p *process) pause(d time.Duration) {
 	if l == nil {
 		return
 	}
-	l.store.pause(d)
+	l.link.pause(d)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.paused = time.Now().Add(d)

@@ -1,0 +1,137 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+)
+
+// storeFault is a fault of the store that a process meets for a time.
+type storeFault int
+
+const (
+	refusesRequests storeFault = iota + 1 // it carries out nothing
+	losesAnswers                          // it carries out the request, and does not say so
+	answersLate
+)
+
+// storeLink carries the requests of one process to the store. The requests of a process that was
+// killed arrive no more, not even one that it had begun.
+type storeLink struct {
+	world *world
+	name  string
+
+	mu     sync.Mutex // guards the fields below
+	dead   bool
+	until  time.Time // of the fault
+	fault  storeFault
+	paused time.Time // until then it begins no request
+}
+
+var errKilled = errors.New("the process was killed")
+
+func unavailable(reason string) error {
+	return &eventstore.Error{Kind: eventstore.Unavailable, Reason: reason}
+}
+
+// meet lets the process meet a fault for a time.
+func (l *storeLink) meet(fault storeFault, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault, l.until = fault, time.Now().Add(d)
+}
+
+func (l *storeLink) pause(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = time.Now().Add(d)
+}
+
+func (l *storeLink) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+}
+
+// reach waits for the time that a request takes to the store. Then the request may be carried
+// out; answered returns the error of the answer.
+func (l *storeLink) reach(ctx context.Context) (answered func() error, err error) {
+	l.mu.Lock()
+	now := time.Now().UnixNano()
+	latency := time.Duration(drawn(l.world.seed, l.name, now)%4000)*time.Microsecond + time.Duration(drawn(l.world.seed, l.name)%9973)
+	if l.paused.After(time.Now()) {
+		latency += time.Until(l.paused)
+	}
+	fault := l.faultNow()
+	l.mu.Unlock()
+	if fault == answersLate {
+		latency += 3 * time.Second
+	}
+	select {
+	case <-time.After(latency):
+	case <-ctx.Done():
+		return nil, unavailable(context.Cause(ctx).Error())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.dead:
+		return nil, unavailable(errKilled.Error())
+	case fault == refusesRequests || l.faultNow() == refusesRequests:
+		return nil, unavailable("the simulation refuses the request")
+	}
+	return func() error {
+		if fault == losesAnswers {
+			return unavailable("the simulation loses the answer")
+		}
+		return nil
+	}, nil
+}
+
+// faultNow returns the fault of this moment. l.mu is held.
+func (l *storeLink) faultNow() storeFault {
+	if time.Now().Before(l.until) {
+		return l.fault
+	}
+	return 0
+}
+
+// do is answer for a request whose result is an error.
+func (l *storeLink) do(ctx context.Context, request func() error) error {
+	_, err := answer(ctx, l, func() (struct{}, error) { return struct{}{}, request() })
+	return err
+}
+
+// answers yields the results of a request that reaches the store.
+func answers[T any](ctx context.Context, l *storeLink, results iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		answered, err := l.reach(ctx)
+		if err == nil {
+			err = answered()
+		}
+		if err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		results(yield)
+	}
+}
+
+// answer carries out a request that reaches the store.
+func answer[T any](ctx context.Context, l *storeLink, do func() (T, error)) (T, error) {
+	var none T
+	answered, err := l.reach(ctx)
+	if err != nil {
+		return none, err
+	}
+	result, err := do()
+	if lost := answered(); lost != nil {
+		return none, lost
+	}
+	return result, err
+}
