@@ -104,10 +104,10 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 // discardDone is the result of a discard, for the next page.
 type discardDone struct {
 	Failures, Missing int
-	Parked            []failures.Parked
+	Parked            []failures.ParkedCopies
 }
 
-func parkedText(queues []failures.Parked) string {
+func parkedText(queues []failures.ParkedCopies) string {
 	var parts []string
 	for _, p := range queues {
 		parts = append(parts, fmt.Sprintf("%d %s", p.Messages, p.Queue))
@@ -127,7 +127,7 @@ func (c *Console) discardDone(r *http.Request) *discardDone {
 	for _, line := range replaypage.Lines(query["parked"]) {
 		count, queue, _ := strings.Cut(line, " ")
 		if n, err := strconv.Atoi(count); err == nil {
-			done.Parked = append(done.Parked, failures.Parked{Queue: queue, Messages: n})
+			done.Parked = append(done.Parked, failures.ParkedCopies{Queue: queue, Messages: n})
 		}
 	}
 	return done

@@ -87,10 +87,12 @@ func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutp
 			return &ResolveOutput{body}, err
 		}
 	}
-	copies, err := FindParkedCopies(ctx, o.System, slices.Sorted(maps.Keys(queues)))
-	for _, c := range copies {
-		body.Parked = append(body.Parked, ParkedCopies(c))
+	find := FindParkedCopies
+	if r.DryRun {
+		find = previewParked
 	}
+	parked, err := find(ctx, o.System, slices.Sorted(maps.Keys(queues)))
+	body.Parked = append(body.Parked, parked...)
 	return &ResolveOutput{body}, err
 }
 
