@@ -23,20 +23,15 @@ func (t topologyChecks) checkLeftovers(ctx context.Context) {
 	}
 }
 
-// Leftovers finds leftovers of a former configuration. Without the management API it finds
-// nothing.
+// Leftovers finds leftovers of a former configuration. Without the broker and its
+// management API it finds nothing.
 func Leftovers(ctx context.Context, cfg Config) []Finding {
 	d := newDoctor(cfg)
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	management, err := d.Management()
-	if err != nil || d.readTopology(ctx, management) != nil {
+	if d.read(ctx) != nil {
 		return nil
 	}
-	if d.conn, err = d.Connect(ctx); err != nil {
-		return nil
-	}
-	d.management = management
 	d.topology().checkLeftovers(ctx)
 	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict == OK })
 }
