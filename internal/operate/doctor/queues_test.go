@@ -125,7 +125,7 @@ func TestWhatIsDroppedOnPurposeReachesNoService(t *testing.T) {
 
 // RabbitMQ tells the policies of a new queue some seconds late.
 func TestPoliciesOfNewQueues(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		sys := systemtest.New(t, "WATERSHIP_AMQP_URL="+b.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+b.ManagementURL)
 		s := &site{system: sys, broker: b, Config: Config{

@@ -25,7 +25,7 @@ type rig struct {
 // each runs a test on every broker, with an exchange for dead letters.
 func each(t *testing.T, test func(t *testing.T, r rig)) {
 	t.Parallel() // most of it is waiting: RabbitMQ tells the policy of a queue every 5 s
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		b = b.VHost(t)
 		management, err := rabbit.NewManagement(b.ManagementURL, nil)
