@@ -314,10 +314,13 @@ func (e Editor) Apply(ctx context.Context, c Change) error {
 
 var errNotApplied = errors.New("RabbitMQ has not applied the policy to the queue yet: look again later")
 
-// confirm returns when RabbitMQ says that a queue has a policy, and refuses a policy that it does
-// not apply, since dead letters would be lost.
+// confirm returns when RabbitMQ says that a queue has the dead-letter exchange of a policy, by it or
+// by another one. It refuses a policy that RabbitMQ does not apply, since dead letters would be lost.
 func (e Editor) confirm(ctx context.Context, queue string, p rabbit.Policy) error {
-	err := e.awaitQueue(ctx, queue, func(q rabbit.Queue) bool { return q.Policy == p.Name })
+	err := e.awaitQueue(ctx, queue, func(q rabbit.Queue) bool {
+		exchange, _ := q.DeadLetterExchange()
+		return exchange == e.Topology.Retry()
+	})
 	if errors.Is(err, errNotApplied) {
 		return refusef(fmt.Sprintf("take out of policy %q what queues of this type do not support, or compare its priority with other policies, and try again", p.Name),
 			"policy %q is for queue %s, but RabbitMQ does not apply it, so rejected messages are lost", p.Name, queue)

@@ -137,6 +137,21 @@ func TestPoliciesAreMerged(t *testing.T) {
 	})
 }
 
+// The owner of another policy may choose the same exchange later. It has its effect, although RabbitMQ
+// applies the policy of Add.
+func TestAnotherPolicyGetsTheExchange(t *testing.T) {
+	each(t, func(t *testing.T, r rig) {
+		queue := r.Queue(t, nil)
+		r.apply(t, r.Add, queue)
+		r.policy(t, rabbit.Policy{
+			Name: queue + "-other", Pattern: "^" + queue, ApplyTo: "queues", Priority: -1, Definition: map[string]any{"dead-letter-exchange": r.Topology.Retry()},
+		})
+		if change, err := r.Add(t.Context(), queue); err != nil || change.Save != nil || !strings.Contains(change.Text(), "to Watership already") {
+			t.Errorf("%s, %v", change.Text(), err)
+		}
+	})
+}
+
 // Messages that a queue dropped without a dead-letter exchange become failures with one.
 func TestDroppedMessagesBecomeFailures(t *testing.T) {
 	each(t, func(t *testing.T, r rig) {
