@@ -149,7 +149,7 @@ func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*Dis
 		name = "discard (dry run)"
 	}
 	access.Describe(ctx, access.Action{Name: name, Object: d.object(), Reason: d.Reason})
-	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
 	}
 	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {

@@ -98,7 +98,7 @@ func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutp
 
 // resolvable finds the failures of a request that the caller may see.
 func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, error) {
-	if strings.TrimSpace(r.Query) == "" && len(r.Groups) == 0 && len(r.DSL) == 0 {
+	if !r.HasQuery() && len(r.Groups) == 0 && len(r.DSL) == 0 {
 		return Resolvable{}, problem.BadRequest("expected query, dsl or groups", `Give the query "*" to resolve every failure there is.`)
 	}
 	node, err := r.Node(ctx, o.System, eventfilter.TextOfDSL(r.DSL))

@@ -177,7 +177,7 @@ func (o operations) replayJob(ctx context.Context, r Replay) (replayer.Job, erro
 func (o operations) checkReplay(caller access.Identity, r Replay) error {
 	topology := o.System.Topology()
 	switch t := r.Target; {
-	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
+	case !r.HasQuery() && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
 		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
 	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
 		return problem.BadRequest("target.queue is for the kind queue, which needs it", "")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -187,7 +186,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 		object = wording.Plural(len(d.IDs), "id")
 	}
 	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: d.Reason})
-	if strings.TrimSpace(d.Query) == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
 	}
 	decision := Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}

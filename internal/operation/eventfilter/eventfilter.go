@@ -39,6 +39,13 @@ func (f Filter) Text() string {
 	return f.Query
 }
 
+// HasQuery reports whether a filter has a query. A blank one finds all events, so that operations which
+// act on what they find want the query "*" instead.
+func (f Filter) HasQuery() bool { return strings.TrimSpace(f.Query) != "" }
+
+// HasQuery reports whether a filter has a query in one of the languages.
+func (f QueryFilter) HasQuery() bool { return f.Filter.HasQuery() || strings.TrimSpace(f.DSL) != "" }
+
 // Period returns the period of a filter.
 func (f Filter) Period(zone *time.Location) system.Period {
 	return system.Period{Since: f.Since, From: f.From, To: f.To, Zone: zone}
