@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -94,6 +95,41 @@ func must(t *testing.T, err error) {
 func (s *site) answer(t *testing.T, path, body string) {
 	t.Helper()
 	s.intercept(t, path, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { _, _ = w.Write([]byte(body)) })
+}
+
+// delay has the management API list the queues as they were before their messages and consumers.
+func (s *site) delay(t *testing.T) {
+	t.Helper()
+	management, err := s.Management()
+	must(t, err)
+	queues, err := management.Queues(t.Context(), s.VHost)
+	must(t, err)
+	for i := range queues {
+		queues[i].Messages, queues[i].Consumers = 0, 0
+	}
+	body, err := json.Marshal(queues)
+	must(t, err)
+	s.answer(t, "queues/%2F", string(body))
+}
+
+// connectTo has doctor connect to a broker at a URL.
+func (s *site) connectTo(t *testing.T, url string) {
+	t.Helper()
+	conn, err := rabbit.Open(rabbit.Config{URL: url, Name: "doctor"})
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	s.Connect = func(context.Context) (*rabbit.Connection, error) { return conn, nil }
+}
+
+// eventuallyHolds waits until a queue holds some messages, consumed ones included.
+func (s *site) eventuallyHolds(t *testing.T, queue string, messages int) {
+	t.Helper()
+	management, err := s.Management()
+	must(t, err)
+	rabbittest.Eventually(t, "the messages to arrive", func() bool {
+		q, err := management.Queue(t.Context(), s.VHost, queue)
+		return err == nil && q.Messages == int64(messages)
+	})
 }
 
 // count counts the requests for a path of the management API.
