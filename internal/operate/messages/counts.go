@@ -66,7 +66,7 @@ type ValuesInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of values"`
 }
 
-// ValuesOutput is the output of CountValues.
+// ValuesOutput is the output of CountValues and CountOverTime.
 type ValuesOutput struct{ Body Values }
 
 // Values counts the events of a selection by the values of a field.

@@ -89,7 +89,7 @@ type StartInput struct {
 	Body Replay
 }
 
-// JobOutput is the output of StartReplay.
+// JobOutput is the output of the operations on one job.
 type JobOutput struct{ Body Job }
 
 func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput, error) {
@@ -185,7 +185,7 @@ func maySee(ctx context.Context, job replayer.Job) bool {
 	return access.FromContext(ctx).Within(job.Query)
 }
 
-// JobInput is the input of GetReplay.
+// JobInput names a job.
 type JobInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
 }
