@@ -138,12 +138,9 @@ type HistogramInput struct {
 }
 
 func (o operations) countOverTime(ctx context.Context, in *HistogramInput) (*ValuesOutput, error) {
-	zone := time.UTC
-	if in.Zone != "" {
-		var err error
-		if zone, err = eventfilter.ParseZone(in.Zone); err != nil {
-			return nil, err
-		}
+	zone, err := eventfilter.ParseZone("zone", in.Zone)
+	if err != nil {
+		return nil, err
 	}
 	sel, err := in.Selection(ctx, o.System)
 	if err != nil {

@@ -186,7 +186,7 @@ func (o operations) checkReplay(caller access.Identity, r Replay) error {
 	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
 		return problem.BadRequest(cmp.Or(t.Queue, t.Exchange)+" is one of Watership's own", "Choose a queue or an exchange of your system.")
 	case t.Queue != "" && !caller.MayQueue(t.Queue):
-		return messages.NotAllowed(caller, "queue", t.Queue)
+		return problem.NotAllowed(caller, "queue", t.Queue)
 	case t.Kind == string(replayer.ToExchange):
 		key := ""
 		if t.Key != nil {

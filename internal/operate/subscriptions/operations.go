@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/subscription"
@@ -182,22 +183,14 @@ func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionO
 	case target.Kind == subscription.ToURL && !caller.May(access.Admin):
 		return nil, problem.Forbidden(caller.Name+" has the role "+caller.Role.String()+", and a subscription to a URL needs admin", "Use a queue, or ask an admin.")
 	case target.Kind == subscription.ToQueue && !caller.MayQueue(target.Queue):
-		return nil, problem.Forbidden(caller.Name+" may not use the queue "+target.Queue, "Ask for a token for it.")
+		return nil, problem.NotAllowed(caller, "queue", target.Queue)
 	}
-	zone, err := zoneOf(in.Body.Zone)
+	zone, err := eventfilter.ParseZone("time_zone", in.Body.Zone)
 	if err != nil {
-		return nil, problem.BadRequest("time_zone "+in.Body.Zone+" is unknown", "Use a name such as Europe/Berlin, or an offset such as +02:00.")
+		return nil, err
 	}
 	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
 	return &SubscriptionOutput{v}, err
-}
-
-// zoneOf returns the zone of a name or an offset.
-func zoneOf(name string) (*time.Location, error) {
-	if t, err := time.Parse("-07:00", name); err == nil {
-		return t.Location(), nil
-	}
-	return time.LoadLocation(name)
 }
 
 // PauseInput names a subscription to pause.

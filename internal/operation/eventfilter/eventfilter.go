@@ -56,17 +56,17 @@ func (f Filter) Location() (*time.Location, error) {
 	if f.Zone == "" {
 		return time.Local, nil
 	}
-	return ParseZone(f.Zone)
+	return ParseZone("zone", f.Zone)
 }
 
-// ParseZone returns the zone with a name or an offset from UTC.
-func ParseZone(text string) (*time.Location, error) {
+// ParseZone returns the zone with a name or an offset from UTC, as a member of a request has it; "" is UTC.
+func ParseZone(member, text string) (*time.Location, error) {
 	if at, err := time.Parse("-07:00", text); err == nil {
 		return at.Location(), nil
 	}
 	zone, err := time.LoadLocation(text)
 	if err != nil {
-		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin, or an offset such as +02:00.")
+		return nil, problem.BadRequest(member+": "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin, or an offset such as +02:00.")
 	}
 	return zone, nil
 }
