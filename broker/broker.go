@@ -29,6 +29,7 @@ type Broker struct {
 	externalClosed bool
 	listeners      map[net.Listener]bool // true: of ListenInternal
 	connections    map[*connection]struct{}
+	accepted       int              // connections
 	admitted       int              // connections that logged in
 	address        net.Addr         // of the first Listen; nil before it
 	faults         []*injectedFault // copied for each change
@@ -92,6 +93,8 @@ func (b *Broker) register(c *connection) bool {
 		delete(b.connections, slowest)
 		slowest.closeStream()
 	}
+	b.accepted++
+	c.number = b.accepted
 	b.connections[c] = struct{}{}
 	if b.externalClosed && !c.internal {
 		c.shutDown()

@@ -19,6 +19,7 @@ type connection struct {
 	writerDone        chan struct{} // closed when the writer has ended
 	heartbeatInterval chan time.Duration
 
+	number       int // of the connections that the broker has accepted
 	acceptedAt   time.Time
 	internal     bool          // see ListenInternal
 	readTimeout  time.Duration // zero: none

@@ -28,7 +28,7 @@ func (b *Broker) openConnections() []*connection {
 func (c *connection) name() string {
 	host, port := hostPort(c.stream.RemoteAddr())
 	if port == 0 {
-		return fmt.Sprintf("%s %p", host, c)
+		return fmt.Sprintf("%s %d", host, c.number)
 	}
 	ownHost, ownPort := hostPort(c.stream.LocalAddr())
 	return fmt.Sprintf("%s:%d -> %s:%d", host, port, ownHost, ownPort)

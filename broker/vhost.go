@@ -13,6 +13,7 @@ package broker
 // In this package a section number (§) refers to the AMQP 0-9-1 specification.
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -110,25 +111,30 @@ func (v *vhost) handleDue() time.Duration {
 // channel that ends next would count as failed, and the next single active consumer
 // gets them before later messages.
 func (v *vhost) release(channels ...*channel) {
-	touched := map[*queue]struct{}{}
+	var touched []*queue // in an order that does not depend on memory addresses
+	touch := func(q *queue) {
+		if !slices.Contains(touched, q) {
+			touched = append(touched, q)
+		}
+	}
 	for _, ch := range channels {
 		ch.ended = true
 	}
 	for _, ch := range channels {
 		ch.rollBack()
 		for _, o := range ch.unacked.removeAll() {
-			touched[o.queue] = struct{}{}
+			touch(o.queue)
 			ch.requeue(o, true)
 		}
 		for _, c := range ch.consumers {
-			touched[c.queue] = struct{}{}
+			touch(c.queue)
 		}
 		clear(ch.consumers)
 	}
-	for q := range touched {
+	for _, q := range touched {
 		q.unsubscribe(func(c *consumer) bool { return c.channel.ended })
 	}
-	for q := range touched {
+	for _, q := range touched {
 		q.deliverReady()
 	}
 }
