@@ -43,9 +43,8 @@ lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 	$(GO) test ./internal/architecture
 	$(GO) mod tidy -diff
 
-# Elasticsearch has the optimizing compiler if this starts it (make clean stops the one of the tests).
 bench: ## Run every benchmark on real servers
-	export WATERSHIP_TEST_STORE_COMPILER= && $(WITH_SERVERS) && $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 2h $(PKG)
+	$(WITH_SERVERS) && $(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout 2h $(PKG)
 
 soak: ## Run the long forms of the fault and load tests, and all on every RabbitMQ
 	@.ci/tools
@@ -53,8 +52,12 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
 		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG)
 
-sim: ## Simulate SEEDS systems with faults, from SEED on (docs/reliability.md)
-	SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),100) $(GO) test -count=1 -v -run TestSeeds -timeout 12h ./internal/simulation
+# The simulation runs in a Go runtime whose decisions repeat, with one processor for each process.
+sim: ## Simulate SEEDS systems with faults, from SEED on, or one of them RUNS times (docs/reliability.md)
+	overlay=$$($(GO) run ./internal/simulation/goruntime dist/goruntime) && \
+		GOEXPERIMENT=norandomizedheapbase64 $(GO) test -c -overlay $$overlay -o dist/simulation.test ./internal/simulation && \
+		cd internal/simulation && SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
+		../../dist/simulation.test -test.v -test.run '$(if $(RUNS),TestASeedGivesOneRun,TestSeeds)$$' -test.timeout 12h
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose

@@ -24,9 +24,8 @@ type inFlight struct {
 	err        error
 }
 
-// sendFirst sends the message of the first of some candidates, unless it is left out.
-func (run *run) sendFirst(candidates []candidate, late bool) error {
-	next := &candidates[0]
+// sendOne sends the message of a candidate, unless it is left out.
+func (run *run) sendOne(next *candidate, late bool) error {
 	sentBefore := run.sentBy.Len() > 0 && run.sentBy.Has(next.messageKey)
 	switch {
 	case next.leftOut != "" && !next.leftOutSincePlan():
@@ -36,7 +35,7 @@ func (run *run) sendFirst(candidates []candidate, late bool) error {
 	case run.options.StopAfter > 0 && run.started >= run.options.StopAfter:
 		return errStopAfter
 	}
-	m, err := run.newInFlight(candidates, late, sentBefore)
+	m, err := run.newInFlight(next, late, sentBefore)
 	if err != nil {
 		return err
 	}
@@ -79,17 +78,16 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	return run.limiter.Wait(run.sending)
 }
 
-// newInFlight prepares the message of the first of some candidates for sending. It starts as a new message: its state
+// newInFlight prepares a message for sending. It starts as a new message: its state
 // has no attempt and no instance id.
-func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inFlight, error) {
-	next := &candidates[0]
+func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, error) {
 	r, job, e := run.replayer, &run.initial, &next.event
 	m := &inFlight{candidate: next, late: late, sentBefore: sentBefore, sent: job.message(e.Envelope)}
 	if sentBefore {
 		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
-		sent, keep, err := run.messages.convert(run.sending, candidates)
+		sent, keep, err := run.messages.convert(run.sending, *e)
 		switch {
 		case err != nil && !concernsMessageOnly(err):
 			return nil, err

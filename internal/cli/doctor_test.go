@@ -184,7 +184,6 @@ func TestAShardOnNoNode(t *testing.T) {
 // checkLimiting lets a catch-all policy limit our queues, and does what doctor says.
 func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	t.Helper()
-	deadLetters := `{"dead-letter-exchange":"` + i.prefix + `.retry","dead-letter-strategy":"at-least-once","overflow":"reject-publish"}`
 	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":1000000},"priority":4,"apply-to":"queues"}`)
 	var list []doctor.Finding
 	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
@@ -193,10 +192,10 @@ func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
 	})
 	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"max-length":2147483647}'`,
 		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 1000000) in `, i.prefix+".log, "+i.prefix+".index, ")
-	wantFinding(t, list, doctor.Error, `--apply-to queues `+i.queue+`-dead-letters '^`+regexp.QuoteMeta(i.queue)+`$' '`+deadLetters+`'`, "queue "+i.queue+" drops a message after 3 deliveries")
+	wantFinding(t, list, doctor.Error, `--apply-to queues `+i.queue+`-dead-letters '^`+regexp.QuoteMeta(i.queue)+`$' '{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
 	i.checkLimitsAreSaid(t)
 	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"max-length":2147483647},"priority":5,"apply-to":"queues"}`)
-	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":`+deadLetters+`,"priority":5,"apply-to":"queues"}`)
+	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
 	until(t, "the remedies to help", func() bool {
 		_, code := i.findings(t)
 		return code == exitOK

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ const (
 
 // countOver counts the events of a filter over time: by action where that is as fast, since
 // a store has an index for it. query is the query of the filter, resolved.
-func (c searchPages) countOver(ctx context.Context, f frame.Filter, query kql.Node, now time.Time) (chart.Histogram, error) {
+func (c *Console) countOver(ctx context.Context, f frame.Filter, query kql.Node, now time.Time) (chart.Histogram, error) {
 	over, err := f.Selected(now)
 	if err != nil {
 		return chart.Histogram{}, err
@@ -61,10 +62,13 @@ func (c searchPages) countOver(ctx context.Context, f frame.Filter, query kql.No
 	return chart.New(list, over, maxBars)
 }
 
-func (c searchPages) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.Bucket, error) {
-	counted, err := messages.CountOverTime.Call(ctx, c.api, messages.HistogramInput{QueryFilter: f.API(), Steps: maxBars})
-	buckets := make([]eventstore.Bucket, len(counted.Body.Values))
-	for i, value := range counted.Body.Values {
+func (c *Console) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.Bucket, error) {
+	asked := f.API()
+	asked.Set("steps", strconv.Itoa(maxBars))
+	var counted messages.Values
+	err := c.client.Get(ctx, "/events/histogram", asked, &counted)
+	buckets := make([]eventstore.Bucket, len(counted.Values))
+	for i, value := range counted.Values {
 		buckets[i] = eventstore.Bucket{Text: value.Value, Count: value.Count}
 	}
 	return buckets, err
@@ -142,12 +146,15 @@ func isColumn(field kql.Pattern) bool {
 
 // topValues returns the most frequent values of a field in the events of a filter; none if
 // that takes long.
-func (c searchPages) topValues(ctx context.Context, f frame.Filter, field string, limit int) []messages.Value {
+func (c *Console) topValues(ctx context.Context, f frame.Filter, field string, limit int) []messages.Value {
 	ctx, cancel := context.WithTimeout(ctx, 2*quickCount)
 	defer cancel()
-	counted, err := messages.CountValues.Call(ctx, c.api, messages.ValuesInput{QueryFilter: f.API(), Field: field, Limit: limit})
-	if err != nil {
+	asked := f.API()
+	asked.Set("field", field)
+	asked.Set("limit", strconv.Itoa(limit))
+	var values messages.Values
+	if err := c.client.Get(ctx, "/events/values", asked, &values); err != nil {
 		return nil
 	}
-	return counted.Body.Values
+	return values.Values
 }

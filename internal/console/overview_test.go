@@ -1,7 +1,6 @@
 package console_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/operate/alerts"
-	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -225,18 +223,18 @@ func TestDoctor(t *testing.T) {
 
 // slowly is an API that takes its time for what reads the store.
 type slowly struct {
-	operation.Via
+	http.Handler
 	pause time.Duration
 }
 
-func (s slowly) Do(ctx context.Context, op *operation.Operation, in, out any) error {
-	if strings.Contains(op.Path, "/events/") || strings.Contains(op.Path, "/failures/") {
+func (s slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.URL.Path, "/events/") || strings.Contains(r.URL.Path, "/failures/") {
 		select {
 		case <-time.After(s.pause):
-		case <-ctx.Done():
+		case <-r.Context().Done():
 		}
 	}
-	return s.Via.Do(ctx, op, in, out)
+	s.Handler.ServeHTTP(w, r)
 }
 
 // serveAs asks a console without a server, as somebody.

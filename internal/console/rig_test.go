@@ -24,7 +24,6 @@ import (
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/transfer"
-	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
@@ -37,7 +36,7 @@ import (
 // orders, whose handler fails for good while the system is broken.
 type served struct {
 	*system.System
-	api    operation.Via
+	api    http.Handler
 	url    string
 	broken *atomic.Bool
 }

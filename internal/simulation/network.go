@@ -36,14 +36,15 @@ type network struct {
 	seed   uint64
 	broker *broker.Broker
 	http   *pipeListener // of the management API
+	note   func(host, direction string, frames []byte)
 
 	mu      sync.Mutex           // guards the fields below
 	streams map[string][]*stream // by host
 	number  int                  // of streams
 }
 
-func newNetwork(seed uint64, b *broker.Broker) (n *network, closeHTTP func()) {
-	n = &network{seed: seed, broker: b, http: newPipeListener(), streams: map[string][]*stream{}}
+func newNetwork(seed uint64, b *broker.Broker, note func(host, direction string, frames []byte)) (n *network, closeHTTP func()) {
+	n = &network{seed: seed, broker: b, note: note, http: newPipeListener(), streams: map[string][]*stream{}}
 	server := &http.Server{Handler: b.Management(), ReadHeaderTimeout: time.Minute}
 	ended := make(chan struct{})
 	go func() {
@@ -78,7 +79,7 @@ func (n *network) dial(host, address string) (net.Conn, error) {
 	n.number++
 	near, middle := net.Pipe()
 	s := &stream{host: host, number: n.number, client: middle, server: far}
-	s.out, s.in = newPump(s, n.seed, "out"), newPump(s, n.seed, "in")
+	s.out, s.in = newPump(s, n, "out"), newPump(s, n, "in")
 	s.start()
 	n.streams[host] = append(n.streams[host], s)
 	return near, nil
@@ -152,6 +153,7 @@ func (s *stream) isClosed() bool { return s.out.ended() }
 type pump struct {
 	stream    *stream
 	seed      uint64
+	note      func(host, direction string, frames []byte)
 	direction string
 	done      chan struct{}
 	more      chan struct{} // has an element after a change
@@ -168,8 +170,8 @@ type chunk struct {
 	due   time.Time
 }
 
-func newPump(s *stream, seed uint64, direction string) *pump {
-	return &pump{stream: s, seed: seed, direction: direction, factor: 1, done: make(chan struct{}), more: make(chan struct{}, 1)}
+func newPump(s *stream, n *network, direction string) *pump {
+	return &pump{stream: s, seed: n.seed, note: n.note, direction: direction, factor: 1, done: make(chan struct{}), more: make(chan struct{}, 1)}
 }
 
 // arrival returns when what is sent now arrives, after what was sent before. No two connections
@@ -225,6 +227,7 @@ func (p *pump) write(to net.Conn, cut func()) {
 		next, wait, ok := p.next()
 		switch {
 		case next != nil:
+			p.note(p.stream.host, p.direction, next)
 			if _, err := to.Write(next); err != nil {
 				return
 			}

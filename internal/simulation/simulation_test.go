@@ -1,9 +1,14 @@
 package simulation
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -41,29 +46,104 @@ func seeds(t *testing.T) (list []uint64) {
 	return list
 }
 
-// Nothing is lost, and everything comes to rest. TIMELINE is a file for the timeline of the last
-// seed that fails.
+// A process of runProcess runs this test, and no other one.
+func TestPlanOfTheEnvironment(t *testing.T) {
+	text := os.Getenv(planVariable)
+	if text == "" {
+		t.Skip("the environment has no plan")
+	}
+	var plan Plan
+	if err := json.Unmarshal([]byte(text), &plan); err != nil {
+		t.Fatal(err)
+	}
+	result, err := json.Marshal(Run(t, plan))
+	if err == nil {
+		err = os.WriteFile(os.Getenv(resultVariable), result, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func runSeed(t *testing.T, plan Plan) Result {
+	t.Helper()
+	return runProcess(t.Context(), plan, t.TempDir())
+}
+
+// Nothing is lost, and everything comes to rest.
 func TestSeeds(t *testing.T) {
-	began, messages, list := time.Now(), 0, seeds(t)
-	for _, seed := range list {
-		plan := NewPlan(seed)
-		result := Run(t, plan)
-		messages += result.Messages
-		if len(result.Violations) == 0 {
-			continue
-		}
-		t.Errorf("seed %d: %d violations", seed, len(result.Violations))
-		for _, f := range plan.Faults {
-			t.Logf("  %s", f)
-		}
-		for _, v := range result.Violations[:min(len(result.Violations), 10)] {
-			t.Logf("  %s", v)
-		}
-		if path := os.Getenv("TIMELINE"); path != "" {
-			if err := os.WriteFile(path, []byte(strings.Join(result.Timeline, "\n")), 0o600); err != nil {
-				t.Fatal(err)
+	began, list := time.Now(), seeds(t)
+	next, results := make(chan uint64), make(chan Result)
+	var running sync.WaitGroup
+	for range runtime.NumCPU() {
+		running.Go(func() {
+			for seed := range next {
+				results <- check(t, seed)
 			}
+		})
+	}
+	go func() {
+		defer close(results)
+		for _, seed := range list {
+			next <- seed
 		}
+		close(next)
+		running.Wait()
+	}()
+	messages := 0
+	for result := range results {
+		messages += result.Messages
 	}
 	t.Logf("%d seeds, %d messages, %s", len(list), messages, time.Since(began))
+}
+
+// check runs a seed, and reports its violations with the fewest faults that still violate
+// something. TIMELINE is a file for the timeline of the last seed that does.
+func check(t *testing.T, seed uint64) Result {
+	plan := NewPlan(seed)
+	result := runSeed(t, plan)
+	if len(result.Violations) == 0 {
+		return result
+	}
+	shown := result
+	least := shrink(plan, func(fewer Plan) bool {
+		r := runSeed(t, fewer)
+		if len(r.Violations) > 0 {
+			shown = r
+		}
+		return len(r.Violations) > 0
+	})
+	var text strings.Builder
+	fmt.Fprintf(&text, "seed %d: %d violations with %d faults, %d with these:", seed, len(result.Violations), len(plan.Faults), len(shown.Violations))
+	for _, f := range least.Faults {
+		fmt.Fprintf(&text, "\n  %s", f)
+	}
+	for _, v := range shown.Violations[:min(len(shown.Violations), 10)] {
+		fmt.Fprintf(&text, "\n  %s", v)
+	}
+	t.Error(text.String())
+	if path := os.Getenv("TIMELINE"); path != "" {
+		if err := os.WriteFile(path, []byte(strings.Join(shown.Timeline, "\n")), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	return result
+}
+
+// The shortest schedule of faults is found, whichever of them are needed.
+func TestShrink(t *testing.T) {
+	plan := NewPlan(1)
+	for len(plan.Faults) < 7 {
+		plan.Faults = append(plan.Faults, plan.Faults...)
+	}
+	for i := range plan.Faults {
+		plan.Faults[i].Choice = i
+	}
+	has := func(p Plan, choice int) bool {
+		return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Choice == choice })
+	}
+	least := shrink(plan, func(p Plan) bool { return has(p, 1) && (has(p, 3) || has(p, 5)) })
+	if len(least.Faults) != 2 || !has(least, 1) || !has(least, 5) {
+		t.Errorf("what is left: %v", least.Faults)
+	}
 }

@@ -2,11 +2,14 @@ package simulation
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"hash"
+	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/cryptotest"
@@ -36,7 +39,7 @@ type Plan struct {
 // Result is what a run has shown.
 type Result struct {
 	Violations []string
-	Trace      string // digest of the timeline, in which the order of what happens at one moment may differ
+	Trace      string // digest of the timeline, and of the frames that the network has delivered
 	Timeline   []string
 	Messages   int // confirmed
 	Calls      int // of handlers
@@ -56,6 +59,7 @@ type world struct {
 
 	mu       sync.Mutex // guards the fields below
 	timeline []string
+	trace    hash.Hash
 	failures []string
 	offsets  int
 	after    []<-chan struct{} // ends of killed processes
@@ -66,14 +70,15 @@ func Run(t *testing.T, plan Plan) (result Result) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	t.Run(fmt.Sprintf("seed=%d", plan.Seed), func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, plan.Seed)
+		rand.Reader = &reader{ids: rand.Reader, seed: plan.Seed}
 		synctest.Test(t, func(t *testing.T) { result = run(t, plan, path) })
 	})
 	return result
 }
 
 func run(t *testing.T, plan Plan, path string) Result {
-	w := &world{seed: plan.Seed, began: time.Now(), broker: broker.New(broker.Config{})}
-	network, closeHTTP := newNetwork(plan.Seed, w.broker)
+	w := &world{seed: plan.Seed, trace: sha256.New(), began: time.Now(), broker: broker.New(broker.Config{LoopbackUsers: []string{}})}
+	network, closeHTTP := newNetwork(plan.Seed, w.broker, w.noteFrames)
 	w.network = network
 	w.environ = []string{
 		"WATERSHIP_AMQP_URL=amqp://guest:guest@broker/", "WATERSHIP_AMQP_MANAGEMENT_URL=http://guest:guest@broker:15672",
@@ -169,7 +174,17 @@ func (w *world) routes(l *life) []pipeline.Route {
 func (w *world) note(who, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timeline = append(w.timeline, fmt.Sprintf("%12s %-10s %s", time.Since(w.began).Round(time.Microsecond), who, text))
+	line := fmt.Sprintf("%12s %-10s %s", time.Since(w.began).Round(time.Microsecond), who, text)
+	w.timeline = append(w.timeline, line)
+	_, _ = io.WriteString(w.trace, line+"\n")
+}
+
+// noteFrames adds to the trace what a host sends or receives.
+func (w *world) noteFrames(host, direction string, frames []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = fmt.Fprintln(w.trace, time.Since(w.began), host, direction, len(frames))
+	_, _ = w.trace.Write(frames)
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -196,7 +211,7 @@ func (w *world) result() Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Result{
-		Violations: slices.Clone(w.failures), Timeline: w.timeline, Trace: fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(w.timeline, "\n"))))[:16],
+		Violations: slices.Clone(w.failures), Timeline: w.timeline, Trace: hex.EncodeToString(w.trace.Sum(nil))[:16],
 		Messages: w.oracle.confirmed(), Calls: len(w.oracle.calls),
 	}
 }

@@ -141,14 +141,13 @@ func (s *System) Management() (*rabbit.Management, error) {
 }
 
 // CheckCluster returns an InputError if the management API is of another cluster than the connection, and
-// another error if that is not known.
+// nil if the API does not answer.
 func CheckCluster(ctx context.Context, management *rabbit.Management, conn *rabbit.Connection) error {
-	err := management.CheckCluster(ctx, conn)
 	var other *rabbit.OtherClusterError
-	if errors.As(err, &other) {
+	if err := management.CheckCluster(ctx, conn); errors.As(err, &other) {
 		return InputErrorf("amqp.management_url: %w: set it to the API of the broker of amqp.url", other)
 	}
-	return err
+	return nil
 }
 
 // ManagementClient returns the HTTP client for the management API, which trusts the same

@@ -68,9 +68,8 @@ func ExampleProcesses() {
 	if err != nil {
 		panic(err)
 	}
-	for _, result := range programs.Apply(context.Background(), program, schemas.Envelope{RoutingKey: "order"}) {
-		fmt.Println(result.Err)
-	}
+	_, _, err = programs.Apply(context.Background(), program, schemas.Envelope{RoutingKey: "order"})
+	fmt.Println(err)
 	// Output: the program needs more than 512 MiB of memory for a message: change the program
 }
 

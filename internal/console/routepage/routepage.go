@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/console/frame"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -19,15 +18,15 @@ import (
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 )
 
-// pages are the pages, which call operations.
+// pages are the pages, which ask the API.
 type pages struct {
-	frame *frame.Frame
-	api   operation.Via
+	frame  *frame.Frame
+	client frame.Client
 }
 
 // Register adds the pages to a frame that has their templates.
-func Register(f *frame.Frame, api operation.Via) {
-	p := pages{f, api}
+func Register(f *frame.Frame, c frame.Client) {
+	p := pages{f, c}
 	f.Handle("GET /routes/policy", p.previewPolicy)
 	f.Handle("POST /routes/policy", p.changePolicy)
 	f.Handle("GET /routes/reload", p.reloadForm)
@@ -92,18 +91,14 @@ func (v Policy) Title() string {
 	return "Retries for " + v.Queue
 }
 
-// call does the change as a request asks for it.
-func (p pages) call(r *http.Request, v Policy, key operation.IdempotencyKey, request routes.PolicyRequest) (routes.PolicyOutput, error) {
-	change := routes.AddRoute
-	if v.Action == routes.Remove {
-		change = routes.RemoveRoute
-	}
-	return change.Call(r.Context(), p.api, routes.PolicyInput{Queue: v.Queue, IdempotencyKey: key, Body: request})
+func (v Policy) path() string {
+	return "/routes/" + operation.Segment(v.Queue) + "/" + string(v.Action)
 }
 
 // showPolicy shows the preview, and the problem of a change that was refused.
 func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) frame.Page {
-	planned, err := p.call(r, v, operation.IdempotencyKey{}, routes.PolicyRequest{DryRun: true})
+	var change routes.PolicyChange
+	err := p.client.Post(r.Context(), v.path(), "", routes.PolicyRequest{DryRun: true}, &change)
 	switch {
 	case refused != nil:
 		v.Problem = refused
@@ -111,7 +106,7 @@ func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) f
 		v.Problem = frame.ProblemOf(err)
 	}
 	if err == nil {
-		v.Change, v.Lines = &planned.Body, strings.Split(planned.Body.Text(), "\n")
+		v.Change, v.Lines = &change, strings.Split(change.Text(), "\n")
 	}
 	return page(v.Title(), "routes_policy.html", v, v.Problem)
 }
@@ -123,7 +118,7 @@ func (p pages) changePolicy(r *http.Request) (frame.Response, error) {
 	if request.Expect == "" || v.Queue == "" {
 		return nil, problem.BadRequest("the form has no change", "Open the page again.")
 	}
-	if _, err := p.call(r, v, frame.KeyOf(r), request); err != nil {
+	if err := p.client.Post(r.Context(), v.path(), r.PostForm.Get("key"), request, nil); err != nil {
 		return p.showPolicy(r, v, frame.ProblemOf(err)), nil
 	}
 	values := url.Values{"queue": {v.Queue}, "action": {string(v.Action)}}
@@ -149,12 +144,11 @@ func (p pages) reloadForm(r *http.Request) (frame.Response, error) {
 }
 
 func (p pages) reload(r *http.Request) (frame.Response, error) {
-	reloaded, err := httpapi.Reload.Call(r.Context(), p.api, httpapi.ReloadInput{IdempotencyKey: frame.KeyOf(r)})
-	if err != nil {
+	var done server.Reloaded
+	if err := p.client.Post(r.Context(), "/reload", r.PostForm.Get("key"), struct{}{}, &done); err != nil {
 		v := Reload{Key: rand.Text(), Problem: frame.ProblemOf(err)}
 		return page("Reload the configuration", "reload.html", v, v.Problem), nil
 	}
-	done := reloaded.Body
 	return p.frame.Done("/routes/reload", url.Values{
 		"changed": done.Changed, "restart": done.Restart, "added": done.Routes.Added, "route": done.Routes.Changed, "removed": done.Routes.Removed,
 	}), nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -52,6 +54,18 @@ type PageInput struct {
 	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
 }
 
+// begin returns the place of the page, as its cursor says.
+func (in *PageInput) begin() (int, error) {
+	if in.Cursor == "" {
+		return 0, nil
+	}
+	begin, err := strconv.Atoi(in.Cursor)
+	if err != nil || begin < 0 {
+		return 0, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
+	}
+	return begin, nil
+}
+
 // PageOutput has a page of waiting messages.
 type PageOutput struct{ Body WaitingPage }
 
@@ -67,7 +81,7 @@ func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	begin, err := operation.ParseOffset(in.Cursor)
+	begin, err := in.begin()
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +93,13 @@ func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error
 	if err == nil && len(messages) == 0 {
 		err = o.system.CheckStore(ctx)
 	}
-	shown, next := operation.PageAt(messages, begin, in.Limit)
-	return &PageOutput{WaitingPage{Messages: append([]WaitingMessage{}, shown...), Total: len(messages), Cursor: next}}, err
+	page := WaitingPage{Messages: []WaitingMessage{}, Total: len(messages)}
+	rest := messages[min(begin, len(messages)):]
+	page.Messages = append(page.Messages, rest[:min(in.Limit, len(rest))]...)
+	if len(rest) > in.Limit {
+		page.Cursor = strconv.Itoa(begin + in.Limit)
+	}
+	return &PageOutput{page}, err
 }
 
 // GroupsOutput has a page of groups.
@@ -98,7 +117,7 @@ func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, er
 	if err != nil {
 		return nil, err
 	}
-	begin, err := operation.ParseOffset(in.Cursor)
+	begin, err := in.begin()
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +133,13 @@ func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, er
 	for _, g := range groups {
 		page.Messages += g.Count
 	}
-	shown, next := operation.PageAt(groups, begin, in.Limit)
-	for _, g := range shown {
+	rest := groups[min(begin, len(groups)):]
+	for _, g := range rest[:min(in.Limit, len(rest))] {
 		page.Groups = append(page.Groups, *g)
 	}
-	page.Cursor = next
+	if len(rest) > in.Limit {
+		page.Cursor = strconv.Itoa(begin + in.Limit)
+	}
 	return &GroupsOutput{page}, err
 }
 
@@ -166,7 +187,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 		object = wording.Plural(len(d.IDs), "id")
 	}
 	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: d.Reason})
-	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
+	if strings.TrimSpace(d.Query) == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
 	}
 	decision := Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}

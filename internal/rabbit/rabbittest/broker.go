@@ -5,7 +5,6 @@ package rabbittest
 import (
 	"context"
 	"crypto/rand"
-	"hash/crc32"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,29 +26,8 @@ type Broker struct {
 	observers *observers // nil: each look at a queue has a connection
 }
 
-// Each runs a test on the embedded broker and on one RabbitMQ, or on every one if
-// WATERSHIP_TEST_SOAK is set. The RabbitMQ is the oldest or the newest of
-// WATERSHIP_TEST_AMQP_URLS: the name of the test chooses, so that each version has half of the
-// tests, and a test always has the same one. What depends on the version of RabbitMQ has
-// EachVersion.
+// Each runs a test on the embedded broker and on the same RabbitMQ as EachServer.
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
-	t.Helper()
-	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
-	switch {
-	case noServers():
-		t.Run("servers", func(t *testing.T) { needServers(t) })
-	case soak():
-		EachServer(t, test)
-	default:
-		all := servers(t)
-		b := all[crc32.ChecksumIEEE([]byte(t.Name()))%2*uint32(len(all)-1)]
-		b.Version = version(t, b.URL)
-		t.Run(b.Version, func(t *testing.T) { test(t, b) })
-	}
-}
-
-// EachVersion runs a test on the embedded broker and on the same RabbitMQs as EachServer.
-func EachVersion(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
 	if noServers() {
@@ -66,18 +44,18 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	all := servers(t)
 	for i, b := range all {
-		if i == 0 || i == len(all)-1 || soak() {
+		if i == 0 || i == len(all)-1 || os.Getenv("WATERSHIP_TEST_SOAK") != "" {
 			b.Version = version(t, b.URL)
 			t.Run(b.Version, func(t *testing.T) { test(t, b) })
 		}
 	}
 }
 
-// EachUnkind runs a test on the embedded broker and on the newest RabbitMQ as operators have them
-// (see WithPolicies), and on the oldest RabbitMQ if WATERSHIP_TEST_SOAK is set.
+// EachUnkind is Each, with the embedded broker and the newest RabbitMQ as operators have them: see
+// WithPolicies.
 func EachUnkind(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	if !noServers() && soak() {
+	if !noServers() {
 		oldest := servers(t)[0]
 		oldest.Version = version(t, oldest.URL)
 		t.Run(oldest.Version, func(t *testing.T) { test(t, oldest) })
@@ -96,7 +74,7 @@ func EachKind(t *testing.T, test func(t *testing.T, b Broker)) {
 // NewestOrEachServer is EachKind without the embedded broker.
 func NewestOrEachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	if soak() {
+	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
 		EachServer(t, test)
 		return
 	}
@@ -122,9 +100,6 @@ func NewestServer(t testing.TB) Broker {
 	newest.Version = version(t, newest.URL)
 	return newest
 }
-
-// soak reports whether tests run in their long forms.
-func soak() bool { return os.Getenv("WATERSHIP_TEST_SOAK") != "" }
 
 func noServers() bool { return os.Getenv("WATERSHIP_TEST_AMQP_URLS") == "" }
 

@@ -1,0 +1,69 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Variables of the environment of a process that runs one plan.
+const (
+	planVariable   = "SIMULATION_PLAN"
+	resultVariable = "SIMULATION_RESULT" // a file
+)
+
+const longestRun = 10 * time.Minute // of the machine's time
+
+// runProcess runs a plan in a process, with the test that reads the plan from the environment: the
+// memory of a process, in which maps and pools are in some order, is the same at each start. A
+// process that ends without a result has violated something, too.
+func runProcess(ctx context.Context, plan Plan, folder string) (result Result) {
+	answer := filepath.Join(folder, fmt.Sprintf("%d.json", plan.Seed))
+	defer func() { _ = os.Remove(answer) }()
+	ctx, cancel := context.WithTimeout(ctx, longestRun)
+	defer cancel()
+	printed, err := startProcess(ctx, plan, answer)
+	if text, unread := os.ReadFile(answer); unread != nil || json.Unmarshal(text, &result) != nil {
+		result.Violations = append(result.Violations, fmt.Sprintf("the process ended with %v: %s", err, lastLines(printed)))
+	}
+	return result
+}
+
+func startProcess(ctx context.Context, plan Plan, answer string) (printed []byte, err error) {
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	child := exec.CommandContext(ctx, program, "-test.run=^TestPlanOfTheEnvironment$", "-test.timeout=0")
+	child.Env = append(os.Environ(), planVariable+"="+string(text), resultVariable+"="+answer)
+	return child.CombinedOutput()
+}
+
+func lastLines(printed []byte) []byte {
+	lines := bytes.Split(bytes.TrimSpace(printed), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-40):], []byte("\n"))
+}
+
+// shrink returns a plan with the fewest faults with which fails still is true, and which no other
+// fault can leave.
+func shrink(plan Plan, fails func(Plan) bool) Plan {
+	for i := 0; i < len(plan.Faults); {
+		fewer := plan
+		fewer.Faults = append(append([]Fault(nil), plan.Faults[:i]...), plan.Faults[i+1:]...)
+		if fails(fewer) {
+			plan, i = fewer, 0
+			continue
+		}
+		i++
+	}
+	return plan
+}
