@@ -24,8 +24,6 @@ var overMostMethods = []string{
 	"internal/server.Server",
 	"internal/system.System",
 	"schemas.Topology",
-	"schemas/internal/errorgroup.scanner",
-	"schemas/jsonscan.Reader",
 	"subscription.Subscriptions",
 }
 

@@ -17,7 +17,7 @@ type often struct {
 
 // NewOfMany returns a Reader for data in which values repeat.
 func NewOfMany(data []byte) *Reader {
-	return &Reader{data: data, often: &often{seed: maphash.MakeSeed()}}
+	return &Reader{scanner: scanner{data: data}, often: &often{seed: maphash.MakeSeed()}}
 }
 
 // value returns a string as an any. The cache holds values of type any, since the

@@ -22,26 +22,15 @@ const deepest = 10_000
 // error every method returns the zero value; see Err. A null reads as the zero
 // value of every type.
 type Reader struct {
-	data  []byte
-	at    int
-	depth int
-	err   error
+	scanner
 	often *often // nil: no cache
 }
 
 // New returns a Reader of data, which must not change until the Reader is done.
-func New(data []byte) *Reader { return &Reader{data: data} }
+func New(data []byte) *Reader { return &Reader{scanner: scanner{data: data}} }
 
 // Err returns the first error, or nil.
 func (r *Reader) Err() error { return r.err }
-
-// Fail sets the error of the reader, unless it has one already. Callers report
-// values that are valid JSON but wrong for them.
-func (r *Reader) Fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
 
 // End checks that only white space follows, and returns Err.
 func (r *Reader) End() error {
@@ -218,7 +207,7 @@ func (r *Reader) Raw() []byte {
 // the start of the value.
 func (r *Reader) Part(read func(*Reader)) error {
 	r.space()
-	part := Reader{data: r.data[r.at:], depth: r.depth, often: r.often}
+	part := Reader{scanner{data: r.data[r.at:], depth: r.depth}, r.often}
 	read(&part)
 	if part.err != nil {
 		r.Skip()
@@ -226,20 +215,4 @@ func (r *Reader) Part(read func(*Reader)) error {
 	}
 	r.at += part.at
 	return nil
-}
-
-// null reads a null, if one follows.
-func (r *Reader) null() bool {
-	r.space()
-	if !bytes.HasPrefix(r.data[r.at:], []byte("null")) {
-		return r.err != nil
-	}
-	r.at += len("null")
-	return true
-}
-
-// wrong sets a syntax error and skips the rest of the data.
-func (r *Reader) wrong(what string) {
-	r.Fail(fmt.Errorf("JSON: %s at byte %d", what, r.at))
-	r.at = len(r.data)
 }

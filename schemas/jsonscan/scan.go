@@ -4,120 +4,153 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-func (r *Reader) space() {
-	for r.at < len(r.data) {
+// scanner reads the tokens of one JSON value.
+type scanner struct {
+	data  []byte
+	at    int
+	depth int
+	err   error
+}
+
+// Fail sets the error of the reader, unless it has one already. Callers report
+// values that are valid JSON but wrong for them.
+func (s *scanner) Fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// null reads a null, if one follows.
+func (s *scanner) null() bool {
+	s.space()
+	if !bytes.HasPrefix(s.data[s.at:], []byte("null")) {
+		return s.err != nil
+	}
+	s.at += len("null")
+	return true
+}
+
+// wrong sets a syntax error and skips the rest of the data.
+func (s *scanner) wrong(what string) {
+	s.Fail(fmt.Errorf("JSON: %s at byte %d", what, s.at))
+	s.at = len(s.data)
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.data) {
 		// Most JSON has no white space: one comparison detects that.
-		if c := r.data[r.at]; c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+		if c := s.data[s.at]; c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return
 		}
-		r.at++
+		s.at++
 	}
 }
 
 // open reads the start of an object or array. It returns false for a null.
-func (r *Reader) open(with byte) bool {
-	if r.null() {
+func (s *scanner) open(with byte) bool {
+	if s.null() {
 		return false
 	}
-	if r.depth++; r.depth > deepest {
-		r.wrong("nested too deep")
+	if s.depth++; s.depth > deepest {
+		s.wrong("nested too deep")
 	}
-	r.take(with)
-	return r.err == nil
+	s.take(with)
+	return s.err == nil
 }
 
 // next reports whether another member or element follows, and reads the comma
 // before it, or the end of the object or array.
-func (r *Reader) next(end byte, first bool) bool {
-	if r.err != nil {
+func (s *scanner) next(end byte, first bool) bool {
+	if s.err != nil {
 		return false
 	}
-	if r.space(); r.at < len(r.data) && r.data[r.at] == end {
-		r.at++
+	if s.space(); s.at < len(s.data) && s.data[s.at] == end {
+		s.at++
 		return false
 	}
 	if !first {
-		r.take(',')
+		s.take(',')
 	}
-	r.space()
-	return r.err == nil
+	s.space()
+	return s.err == nil
 }
 
-func (r *Reader) take(c byte) {
-	if r.space(); r.at == len(r.data) || r.data[r.at] != c {
-		r.wrong("expected " + string(rune(c)))
+func (s *scanner) take(c byte) {
+	if s.space(); s.at == len(s.data) || s.data[s.at] != c {
+		s.wrong("expected " + string(rune(c)))
 		return
 	}
-	r.at++
-	r.space()
+	s.at++
+	s.space()
 }
 
 // Skip reads any value without decoding it.
-func (r *Reader) Skip() {
-	r.space()
-	for open := 0; r.at < len(r.data); {
-		switch r.data[r.at] {
+func (s *scanner) Skip() {
+	s.space()
+	for open := 0; s.at < len(s.data); {
+		switch s.data[s.at] {
 		case '"':
-			r.string()
+			s.string()
 		case '{', '[':
 			open++
-			r.at++
+			s.at++
 		case '}', ']':
 			open--
-			r.at++
+			s.at++
 		case ',', ':', ' ', '\t', '\n', '\r':
-			r.at++
+			s.at++
 		default:
-			r.literal()
+			s.literal()
 		}
 		if open <= 0 {
 			if open < 0 {
-				r.wrong("expected a value")
+				s.wrong("expected a value")
 			}
 			return
 		}
 	}
-	r.wrong("expected an end")
+	s.wrong("expected an end")
 }
 
 // Token returns the next token as it is written: a bracket, a comma, a colon, a string
 // or a literal. It returns nil at the end and for an error. It does not check the order
 // of tokens.
-func (r *Reader) Token() []byte {
-	if r.space(); r.at == len(r.data) {
+func (s *scanner) Token() []byte {
+	if s.space(); s.at == len(s.data) {
 		return nil
 	}
-	begin := r.at
-	switch r.data[begin] {
+	begin := s.at
+	switch s.data[begin] {
 	case '{', '}', '[', ']', ',', ':':
-		r.at++
+		s.at++
 	case '"':
-		r.string()
+		s.string()
 	default:
-		r.literal()
+		s.literal()
 	}
-	if r.err != nil {
+	if s.err != nil {
 		return nil
 	}
-	return r.data[begin:r.at]
+	return s.data[begin:s.at]
 }
 
 // literal reads a number, true, false or null.
-func (r *Reader) literal() []byte {
-	begin := r.at
-	for r.at < len(r.data) && !endsLiteral(r.data[r.at]) {
-		r.at++
+func (s *scanner) literal() []byte {
+	begin := s.at
+	for s.at < len(s.data) && !endsLiteral(s.data[s.at]) {
+		s.at++
 	}
-	if r.at == begin {
-		r.wrong("expected a value")
+	if s.at == begin {
+		s.wrong("expected a value")
 		return nil
 	}
-	return r.data[begin:r.at]
+	return s.data[begin:s.at]
 }
 
 func endsLiteral(c byte) bool {
@@ -130,21 +163,21 @@ func endsLiteral(c byte) bool {
 
 // string scans a string. It returns the part between the quotes, and whether that
 // has escapes.
-func (r *Reader) string() (inside []byte, escaped bool) {
-	if r.at == len(r.data) || r.data[r.at] != '"' {
-		r.wrong("expected a string")
+func (s *scanner) string() (inside []byte, escaped bool) {
+	if s.at == len(s.data) || s.data[s.at] != '"' {
+		s.wrong("expected a string")
 		return nil, false
 	}
-	begin := r.at + 1
+	begin := s.at + 1
 	for at := begin; ; {
-		at = special(r.data, at)
+		at = special(s.data, at)
 		switch {
-		case at >= len(r.data):
-			r.wrong("expected an end of the string")
+		case at >= len(s.data):
+			s.wrong("expected an end of the string")
 			return nil, false
-		case r.data[at] == '"':
-			r.at = at + 1
-			return r.data[begin:at], escaped
+		case s.data[at] == '"':
+			s.at = at + 1
+			return s.data[begin:at], escaped
 		}
 		at, escaped = at+2, true
 	}
@@ -169,16 +202,16 @@ func special(data []byte, at int) int {
 }
 
 // quoted reads a string. Without escapes the result is a slice of the data.
-func (r *Reader) quoted() []byte {
-	inside, escaped := r.string()
+func (s *scanner) quoted() []byte {
+	inside, escaped := s.string()
 	if !escaped {
 		return inside
 	}
-	return r.plain(inside)
+	return s.plain(inside)
 }
 
 // plain returns a copy of a string's inside with its escapes decoded.
-func (r *Reader) plain(inside []byte) []byte {
+func (s *scanner) plain(inside []byte) []byte {
 	plain := make([]byte, 0, len(inside))
 	for {
 		at := bytes.IndexByte(inside, '\\')
@@ -192,7 +225,7 @@ func (r *Reader) plain(inside []byte) []byte {
 		}
 		var size int
 		if plain, size = appendEscaped(plain, inside[at:]); size == 0 {
-			r.wrong("unknown escape")
+			s.wrong("unknown escape")
 			return nil
 		}
 		inside = inside[at+size:]

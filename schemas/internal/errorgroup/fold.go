@@ -41,7 +41,7 @@ func Fold(message string, limit int, names []string) string {
 }
 
 func foldOnce(message string, limit int, names []string) string {
-	s := scanner{text: calm(abridge(choose(clean(message), 0))), names: names}
+	s := scanner{place: place{text: calm(abridge(choose(clean(message), 0)))}, names: names}
 	s.scan()
 	return shorten(write(join(s.tokens)), limit)
 }

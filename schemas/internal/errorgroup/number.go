@@ -157,39 +157,39 @@ func digitsLength(text string) int {
 }
 
 // isStatus reports whether a number is a status or the code of an error, by the words around it.
-func (s *scanner) isStatus(number string) bool {
-	between, before := s.between(), s.words[0]
-	if len(number) > 5 || len(s.words[0]) == 0 && s.at > 0 && strings.TrimSpace(s.text[:s.at]) != "" && s.text[s.at-1] != '(' && s.text[s.at-1] != '[' {
+func (p *place) isStatus(number string) bool {
+	between, before := p.between(), p.words[0]
+	if len(number) > 5 || len(p.words[0]) == 0 && p.at > 0 && strings.TrimSpace(p.text[:p.at]) != "" && p.text[p.at-1] != '(' && p.text[p.at-1] != '[' {
 		return false
 	}
 	joins := strings.Trim(between, " =:(['\"") == "" && len(between) <= 4 || between == " #" || between == "#"
-	after := s.text[s.at+len(number):]
+	after := p.text[p.at+len(number):]
 	isHTTP := len(number) == 3 && number[0] >= '1' && number[0] <= '5'
 	switch {
 	case before == "":
 	case joins && slices.Contains(statusWords, before):
 		return true
-	case joins && before == "code" && slices.Contains(codeWords, s.words[1]):
+	case joins && before == "code" && slices.Contains(codeWords, p.words[1]):
 		return true
 	case joins && strings.Trim(between, " ([#=") == "" && (before == "error" || before == "err" || before == "msg"):
 		return true
-	case joins && (before == "number" || before == "no") && slices.ContainsFunc(s.words[1:], func(w string) bool { return w == "error" || w == "message" || w == "msg" }):
+	case joins && (before == "number" || before == "no") && slices.ContainsFunc(p.words[1:], func(w string) bool { return w == "error" || w == "message" || w == "msg" }):
 		return true
-	case joins && (before == "with" || before == "of") && slices.Contains(exitWords, s.words[1]):
-		return isHTTP || strings.HasPrefix(s.words[1], "exit")
+	case joins && (before == "with" || before == "of") && slices.Contains(exitWords, p.words[1]):
+		return isHTTP || strings.HasPrefix(p.words[1], "exit")
 	case isHTTP && joins && slices.Contains(answerWords, before) && endsClause(after):
 		return true
-	case isHTTP && strings.TrimSpace(between) == ":" && endsClause(after) && slices.ContainsFunc(s.words[:], func(w string) bool { return slices.Contains(answerNouns, w) }):
+	case isHTTP && strings.TrimSpace(between) == ":" && endsClause(after) && slices.ContainsFunc(p.words[:], func(w string) bool { return slices.Contains(answerNouns, w) }):
 		return number >= "400"
 	}
 	switch {
 	case isHTTP && (between != " " || !isLetterWord(before) || slices.Contains(answerNouns, before) || slices.Contains(answerWords, before) || before == "error" || before == "a") && isReason(strings.ToLower(strings.TrimLeft(after[:min(len(after), 40)], " -()"))):
 		return true
-	case isHTTP && number >= "400" && s.at == 0 && (after == "" || strings.IndexByte(" -:", after[0]) >= 0):
+	case isHTTP && number >= "400" && p.at == 0 && (after == "" || strings.IndexByte(" -:", after[0]) >= 0):
 		return true
-	case isHTTP && s.isParenthesised(number) && (s.at == 1 || strings.HasSuffix(before, "exception") || strings.HasSuffix(before, "error") || strings.HasPrefix(after, ") ") && len(after) > 3 && isUpper(after[2]) && isUpper(after[3])):
+	case isHTTP && p.isParenthesised(number) && (p.at == 1 || strings.HasSuffix(before, "exception") || strings.HasSuffix(before, "error") || strings.HasPrefix(after, ") ") && len(after) > 3 && isUpper(after[2]) && isUpper(after[3])):
 		return true
-	case len(number) >= 3 && s.at == 1 && s.text[0] == '(' && strings.HasPrefix(after, ", "): // the arguments of an error of Python
+	case len(number) >= 3 && p.at == 1 && p.text[0] == '(' && strings.HasPrefix(after, ", "): // the arguments of an error of Python
 		return true
 	}
 	return false
@@ -199,9 +199,9 @@ func (s *scanner) isStatus(number string) bool {
 func isLetterWord(word string) bool { return strings.ContainsFunc(word, unicode.IsLetter) }
 
 // isParenthesised reports whether a text at the place of the scanner is in parentheses alone.
-func (s *scanner) isParenthesised(text string) bool {
-	end := s.at + len(text)
-	return s.at > 0 && end < len(s.text) && (s.text[s.at-1] == '(' && s.text[end] == ')' || s.text[s.at-1] == '[' && s.text[end] == ']')
+func (p *place) isParenthesised(text string) bool {
+	end := p.at + len(text)
+	return p.at > 0 && end < len(p.text) && (p.text[p.at-1] == '(' && p.text[end] == ')' || p.text[p.at-1] == '[' && p.text[end] == ']')
 }
 
 // endsClause reports whether a text begins with the end of a clause, or with the words that
@@ -217,8 +217,8 @@ func endsClause(after string) bool {
 }
 
 // enhancedStatus returns the length of a status of SMTP such as 5.1.1 after one such as 550.
-func (s *scanner) enhancedStatus(rest string) int {
-	if len(s.words[0]) != 3 || !isDigit(s.words[0][0]) || strings.TrimLeft(s.between(), " -") != "" {
+func (p *place) enhancedStatus(rest string) int {
+	if len(p.words[0]) != 3 || !isDigit(p.words[0][0]) || strings.TrimLeft(p.between(), " -") != "" {
 		return 0
 	}
 	n := wordLength(rest)
@@ -229,20 +229,20 @@ func (s *scanner) enhancedStatus(rest string) int {
 }
 
 // isSQLState reports whether a word is an SQLSTATE, by the text before it.
-func (s *scanner) isSQLState(text string) bool {
+func (p *place) isSQLState(text string) bool {
 	if len(text) != 5 {
 		return false
 	}
-	if s.words[0] == "sqlstate" && strings.Trim(s.between(), " [(:='") == "" {
+	if p.words[0] == "sqlstate" && strings.Trim(p.between(), " [(:='") == "" {
 		return true
 	}
-	isNumber := s.words[0] != "" && strings.Trim(s.words[0], "0123456789") == ""
-	return isNumber && s.isParenthesised(text) && s.between() == " ("
+	isNumber := p.words[0] != "" && strings.Trim(p.words[0], "0123456789") == ""
+	return isNumber && p.isParenthesised(text) && p.between() == " ("
 }
 
 // isExact reports whether a number is the code of a database after its SQLSTATE.
-func (s *scanner) isExact(number string) bool {
-	return len(number) <= 5 && strings.Trim(number, "0123456789") == "" && strings.HasSuffix(s.between(), ": ") && strings.HasPrefix(s.text, "SQLSTATE[")
+func (p *place) isExact(number string) bool {
+	return len(number) <= 5 && strings.Trim(number, "0123456789") == "" && strings.HasSuffix(p.between(), ": ") && strings.HasPrefix(p.text, "SQLSTATE[")
 }
 
 func hasHexPrefix(text string) bool {
@@ -250,29 +250,29 @@ func hasHexPrefix(text string) bool {
 }
 
 // isHResult reports whether a hexadecimal number is a code of Windows.
-func (s *scanner) isHResult(text string) bool {
+func (p *place) isHResult(text string) bool {
 	if len(text) != 10 {
 		return false
 	}
 	isError := text[2] == '8' || text[2] == 'c' || text[2] == 'C'
-	joins := strings.Trim(s.between(), " =:([") == "" && (slices.Contains(statusWords, s.words[0]) || s.words[0] == "code" || s.words[0] == "error" || s.words[0] == "exception")
-	return isError && (joins || s.isParenthesised(text))
+	joins := strings.Trim(p.between(), " =:([") == "" && (slices.Contains(statusWords, p.words[0]) || p.words[0] == "code" || p.words[0] == "error" || p.words[0] == "exception")
+	return isError && (joins || p.isParenthesised(text))
 }
 
 // keptSigned returns the length of a negative number that is a code; 0: it is another number.
-func (s *scanner) keptSigned(rest string) int {
+func (p *place) keptSigned(rest string) int {
 	n := 1 + digitsLength(rest[1:])
-	if n > 7 || n < len(rest) && (inWord(rest[n]) || rest[n] == '.') || !s.isStatusWord() {
+	if n > 7 || n < len(rest) && (inWord(rest[n]) || rest[n] == '.') || !p.isStatusWord() {
 		return 0
 	}
 	return n
 }
 
 // isStatusWord reports whether the newest word says that a code follows at once.
-func (s *scanner) isStatusWord() bool {
-	between := s.between()
+func (p *place) isStatusWord() bool {
+	between := p.between()
 	if strings.Trim(between, " =:([") != "" || len(between) > 3 {
 		return false
 	}
-	return slices.Contains(statusWords, s.words[0]) || s.words[0] == "code" && slices.Contains(codeWords, s.words[1])
+	return slices.Contains(statusWords, p.words[0]) || p.words[0] == "code" && slices.Contains(codeWords, p.words[1])
 }

@@ -143,31 +143,31 @@ func judgeText(content string, fields []string) judgement {
 }
 
 // isNamed reports whether the words before say that a name of a program follows.
-func (s *scanner) isNamed() bool {
-	if strings.Trim(s.between(), " :=([`'\"") != "" {
+func (p *place) isNamed() bool {
+	if strings.Trim(p.between(), " :=([`'\"") != "" {
 		return false
 	}
-	before := s.words[0]
+	before := p.words[0]
 	return nameNouns[before] || nameNouns[strings.TrimSuffix(before, "s")] || (before == "named" || before == "called") ||
-		strings.HasSuffix(before, "keyerror") || strings.HasSuffix(before, "attributeerror") || (before == "reading" || before == "setting") && s.words[1] != ""
+		strings.HasSuffix(before, "keyerror") || strings.HasSuffix(before, "attributeerror") || (before == "reading" || before == "setting") && p.words[1] != ""
 }
 
 // isValued reports whether the words before say that a value follows, which people or other
 // systems gave.
-func (s *scanner) isValued() bool {
-	if valueNouns[s.words[0]] {
+func (p *place) isValued() bool {
+	if valueNouns[p.words[0]] {
 		return true
 	}
-	return slices.ContainsFunc(s.words[:], func(w string) bool { return inputWords[w] })
+	return slices.ContainsFunc(p.words[:], func(w string) bool { return inputWords[w] })
 }
 
 // followsNoun reports whether the word before says that a value follows at once.
-func (s *scanner) followsNoun() bool {
-	between := s.between()
-	return between == " " && valueNouns[s.words[0]] || s.followsGoods(between)
+func (p *place) followsNoun() bool {
+	between := p.between()
+	return between == " " && valueNouns[p.words[0]] || p.followsGoods(between)
 }
 
 // followsGoods reports whether the word before says that the value is the name of goods.
-func (s *scanner) followsGoods(between string) bool {
-	return (between == " " || between == ": " || between == "=") && goods[s.words[0]]
+func (p *place) followsGoods(between string) bool {
+	return (between == " " || between == ": " || between == "=") && goods[p.words[0]]
 }

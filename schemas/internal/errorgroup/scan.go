@@ -25,11 +25,15 @@ const folded = "#"
 
 // scanner splits a text into tokens.
 type scanner struct {
-	text   string
-	at     int
+	place
 	names  []string
 	tokens []token
+}
 
+// place is a place in a text, with the words before it.
+type place struct {
+	text  string
+	at    int
 	words [6]string // the latest ones, in lower case, the newest first
 	since int       // place in text where the newest word ends
 }
@@ -229,9 +233,9 @@ func plainCase(text string) string {
 }
 
 // between returns the text from the newest word to the place of the scanner, or the end of it.
-func (s *scanner) between() string {
+func (p *place) between() string {
 	const most = 16
-	return s.text[max(min(s.since, s.at), s.at-most):s.at]
+	return p.text[max(min(p.since, p.at), p.at-most):p.at]
 }
 
 // assignment reads the value after "name=" if the name says that it is one of many.

@@ -125,7 +125,7 @@ func (s *scanner) isCode(text string) bool {
 }
 
 // isHeading reports whether a word is followed by a colon, as a heading is.
-func (s *scanner) isHeading(n int) bool { return strings.HasPrefix(s.text[s.at+n:], ":") }
+func (p *place) isHeading(n int) bool { return strings.HasPrefix(p.text[p.at+n:], ":") }
 
 // units are words after a number that are part of the value.
 var units = set(`ns us µs μs ms msec msecs millis sec secs second seconds millisecond milliseconds microsecond microseconds nanosecond nanoseconds
