@@ -300,7 +300,7 @@ func (s *system) wantUnstorable(large schemas.Envelope, events []schemas.Event) 
 		}
 	}
 	arrived := schemas.FromDelivery(s.Take(s.t, s.topology.Unstorable(), 1)[0])
-	kept, _, err := schemas.Unwrap(arrived)
+	kept, _, err := arrived.Unwrap()
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -195,8 +195,8 @@ func (h *hops) failed() schemas.State {
 }
 
 func (h *hops) delay(t *testing.T) {
-	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delay(delay), Publishing: schemas.DefaultFrameMax.Wrap(h.want, h.failed())})
-	h.inQueueOfOurs(t, h.topology.Due(), (*schemas.Verifier).VerifyDue)
+	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delays().Queue(delay), Publishing: schemas.DefaultFrameMax.Wrap(h.want, h.failed())})
+	h.inQueueOfOurs(t, h.topology.Delays().Due(), (*schemas.Verifier).VerifyDue)
 }
 
 func (h *hops) inQueueOfOurs(t *testing.T, queue string,

@@ -56,7 +56,7 @@ func newSystemOf(t testing.TB, b rabbittest.Broker, topologyOf schemas.Topology)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, queue := range append(s.topology.Queues(), s.topology.Delay(delay)) {
+	for _, queue := range append(s.topology.Queues(), s.topology.Delays().Queue(delay)) {
 		b.DeleteQueue(t, queue)
 	}
 	for _, exchange := range append(s.topology.Exchanges(), s.shop) {

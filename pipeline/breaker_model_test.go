@@ -229,12 +229,12 @@ func (m *outageModel) handle(msg *message.Message) error {
 
 // Publish is the broker: a delay queue, or the end of a message.
 func (m *outageModel) Publish(_ context.Context, sent rabbit.Message) error {
-	e, state, err := schemas.Unwrap(schemas.FromDelivery(deliveryOf(sent)))
+	e, state, err := schemas.FromDelivery(deliveryOf(sent)).Unwrap()
 	if err != nil {
 		return err
 	}
 	switch key := sent.RoutingKey; {
-	case strings.HasPrefix(key, schemas.Topology{}.Delay(0)[:len(schemas.Topology{}.Delay(0))-1]):
+	case strings.HasPrefix(key, schemas.Topology{}.Delays().Queue(0)[:len(schemas.Topology{}.Delays().Queue(0))-1]):
 		p := schemas.DefaultFrameMax.WrapForQueue(e, state, "")
 		time.AfterFunc(state.Delay, func() {
 			m.queue.put(deliveryOf(rabbit.Message{Exchange: schemas.Topology{}.Return(), RoutingKey: e.RoutingKey, Publishing: p}))

@@ -82,7 +82,7 @@ func (l withoutTrace) With(fields watermill.LogFields) watermill.LoggerAdapter {
 
 func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 	names := p.cfg.Topology
-	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Due()), &poisoner{p.messageFlow(names.Poison()), p.declareParking}
+	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Delays().Due()), &poisoner{p.messageFlow(names.Poison()), p.declareParking}
 	for _, one := range []struct {
 		role Role
 		queueHandler

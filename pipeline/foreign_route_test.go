@@ -71,7 +71,7 @@ func TestRouteWithoutAHandler(t *testing.T) {
 				t.Errorf("%v; expected %v", got, test.want)
 			}
 			parked := b.Take(t, schemas.Topology{}.Parking(queue), 1)[0]
-			if e, _, err := schemas.Unwrap(schemas.FromDelivery(parked)); err != nil || string(e.Body) != "x" {
+			if e, _, err := schemas.FromDelivery(parked).Unwrap(); err != nil || string(e.Body) != "x" {
 				t.Errorf("parked %+v %v", e, err)
 			}
 		})

@@ -59,7 +59,7 @@ func TestHeadersWithoutRoom(t *testing.T) {
 		if _, wrapped := parked.Headers["watership-wrapped"]; !wrapped {
 			t.Error("it was parked without being wrapped")
 		}
-		again, _, err := schemas.Unwrap(schemas.FromDelivery(parked))
+		again, _, err := schemas.FromDelivery(parked).Unwrap()
 		if diff := cmp.Diff(want, again); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%.2000s", err, diff)
 		}
@@ -97,7 +97,7 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 		got := poisoned.Envelope
 		hook := rabbittest.Receive(t, told)
 		if len(got.Body) == 0 {
-			kept, state, err := schemas.Unwrap(schemas.FromDelivery(b.Take(t, r.topology.Unstorable(), 1)[0]))
+			kept, state, err := schemas.FromDelivery(b.Take(t, r.topology.Unstorable(), 1)[0]).Unwrap()
 			if err != nil || state.Fingerprint != poisoned.Fingerprint {
 				t.Errorf("%+v %v", state, err)
 			}
@@ -107,7 +107,7 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 			hook.BodyIn != schemas.BodyHere || hook.BodySize != len(want.Body) || hook.Envelope.Fingerprint() != want.Fingerprint() {
 			t.Errorf("kept another message: %d bytes of body, %d of headers", len(got.Body), schemas.HeaderFrameSize(got.Publishing()))
 		}
-		parked, _, err := schemas.Unwrap(schemas.FromDelivery(b.Take(t, queue+".poison", 1)[0]))
+		parked, _, err := schemas.FromDelivery(b.Take(t, queue+".poison", 1)[0]).Unwrap()
 		if err != nil || parked.Properties.MessageID != "large" || len(parked.Headers) != 1 {
 			t.Errorf("parked %+v %v", parked.Properties, err)
 		}

@@ -210,7 +210,7 @@ func TestForgedMissingSince(t *testing.T) {
 	p.Headers[report.Header] = amqp.Table{"outcome": "retry", "exchange": r.topology.Return(), "routing-key": gone}
 	r.publish(r.topology.Report(), gone, p)
 	r.wait(schemas.RetryScheduled)
-	waits := r.topology.Delay(10 * time.Second)
+	waits := r.topology.Delays().Queue(10 * time.Second)
 	rabbittest.Eventually(t, "it waits for its queue", func() bool {
 		there, err := b.Channel(t).QueueDeclarePassive(waits, true, false, false, false, nil)
 		return err == nil && there.Messages == 1

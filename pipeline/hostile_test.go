@@ -229,12 +229,12 @@ func TestOwnQueuesByAnotherExchange(t *testing.T) {
 		forgery := schemas.DefaultFrameMax.Wrap(e, state)
 		died := schemas.DefaultFrameMax.Wrap(e, state)
 		died.Headers["x-death"] = []any{amqp.Table{
-			"queue": o.topology.Delay(50 * time.Millisecond), "reason": "expired", "exchange": o.topology.Direct(),
+			"queue": o.topology.Delays().Queue(50 * time.Millisecond), "reason": "expired", "exchange": o.topology.Direct(),
 			"routing-keys": []any{"k"}, "count": int64(1),
 		}}
 		writer := o.broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`}).Channel(t)
 		for queue, p := range map[string]amqp.Publishing{
-			o.topology.Poison(): forgery, o.topology.Due(): died, o.topology.Delay(50 * time.Millisecond): forgery, o.topology.Retry(): died,
+			o.topology.Poison(): forgery, o.topology.Delays().Due(): died, o.topology.Delays().Queue(50 * time.Millisecond): forgery, o.topology.Retry(): died,
 		} {
 			if err := writer.Publish("", queue, false, false, p); err != nil {
 				t.Fatal(err)
@@ -255,7 +255,7 @@ func TestOwnQueuesByAnotherExchange(t *testing.T) {
 func TestForgedDeathsInDelayQueues(t *testing.T) {
 	rabbittest.EachUnkind(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
-		wait := o.topology.Delay(50 * time.Millisecond)
+		wait := o.topology.Delays().Queue(50 * time.Millisecond)
 		writer := o.broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`}).Channel(t)
 		send := func(queue string, attempt int, died int64) {
 			e := schemas.Envelope{Exchange: o.shop, RoutingKey: "k", Properties: schemas.Properties{UserID: "guest"}}

@@ -204,7 +204,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	if !found {
 		return err
 	}
-	if f.warnings.Allow(f.topology.Delay(delay), f.now()) {
+	if f.warnings.Allow(f.topology.Delays().Queue(delay), f.now()) {
 		f.logger.Error("messages wait for another delay than their policy sets", "queue", f.queue,
 			"delay", delay, "waits", other, "error", err)
 	}
@@ -226,7 +226,7 @@ func (e *undeclaredError) Unwrap() error { return e.err }
 // publishToDelayQueue publishes to the queue of a delay, and declares the queue if it
 // does not exist.
 func (f *messageFlow) publishToDelayQueue(ctx context.Context, m rabbit.Message, delay time.Duration) error {
-	m.RoutingKey = f.topology.Delay(delay)
+	m.RoutingKey = f.topology.Delays().Queue(delay)
 	return f.delayLimiter.Publish(ctx, m.RoutingKey, func(ctx context.Context, by publisher) error {
 		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError

@@ -126,12 +126,12 @@ func (b *modelBroker) put(queue string, d amqp.Delivery) error {
 
 func (b *modelBroker) delayOf(queue string) (time.Duration, bool) {
 	var ms int64
-	_, err := fmt.Sscanf(queue, b.topology.Delay(0)[:len(b.topology.Delay(0))-1]+"%d", &ms)
+	_, err := fmt.Sscanf(queue, b.topology.Delays().Queue(0)[:len(b.topology.Delays().Queue(0))-1]+"%d", &ms)
 	return time.Duration(ms) * time.Millisecond, err == nil
 }
 
 func (b *modelBroker) DeclareDelay(_ context.Context, d time.Duration) error {
-	return b.operation(func() error { b.declare(b.topology.Delay(d)); return nil })
+	return b.operation(func() error { b.declare(b.topology.Delays().Queue(d)); return nil })
 }
 
 func (b *modelBroker) EnsureReturns(context.Context, string, string) error { return nil }
@@ -175,7 +175,7 @@ func (b *modelBroker) pass() {
 		if w.due.After(b.now) {
 			return false
 		}
-		b.queues[b.topology.Due()] = append(b.queues[b.topology.Due()], dead(w.Delivery, w.queue, "expired", b.topology.Direct(), b.topology.Due()))
+		b.queues[b.topology.Delays().Due()] = append(b.queues[b.topology.Delays().Due()], dead(w.Delivery, w.queue, "expired", b.topology.Direct(), b.topology.Delays().Due()))
 		return true
 	})
 }

@@ -109,7 +109,7 @@ func newModelOf(t *testing.T, seed uint64, policy retry.Policy) *model {
 	}
 	m.broker.check = m.nothingIsLost
 	topology := m.broker.topology
-	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Report(), topology.Due(), topology.Poison())
+	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Report(), topology.Delays().Due(), topology.Poison())
 	m.wire()
 	for i := range m.messages {
 		queue := []string{"own", "foreign"}[i%2]
@@ -138,7 +138,7 @@ func (m *model) wire() {
 	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Breaker: &retry.Breaker{}, Park: true}}
 	rh.admission = admission.New(rh.admissionConfig(), nil)
 	m.handlers = map[string]message.NoPublishHandlerFunc{
-		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
+		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Delays().Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,
 	}
 }
@@ -347,7 +347,7 @@ func (m *model) verify() {
 		}
 	}
 	for _, d := range m.broker.log {
-		_, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+		_, state, err := schemas.FromDelivery(d).Unwrap()
 		if err != nil || state.Attempt > modelAttempts || state.EventID == "" || strings.HasPrefix(state.EventID, "poison:") {
 			m.t.Errorf("event %s of %s: %+v %v", d.RoutingKey, d.Body, state, err)
 		}

@@ -77,7 +77,7 @@ func (o *owners) startService(i int) {
 			Handler: handler(func(*message.Message) error { return errBroken }),
 		}},
 	}
-	for _, name := range []string{o.queues[i], schemas.Topology{}.Parking(o.queues[i]), o.topology.Delay(serviceDelay(i)), o.topology.Delay(5 * time.Second)} {
+	for _, name := range []string{o.queues[i], schemas.Topology{}.Parking(o.queues[i]), o.topology.Delays().Queue(serviceDelay(i)), o.topology.Delays().Queue(5 * time.Second)} {
 		o.broker.DeleteQueue(o.t, name)
 	}
 	service.run()

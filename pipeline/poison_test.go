@@ -53,7 +53,7 @@ func TestParkingAndHook(t *testing.T) {
 			t.Errorf("%d events and %d calls of the hook for 2 messages", n, calls.Load())
 		}
 		for i, d := range b.Take(t, queue+".poison", 2) {
-			e, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+			e, state, err := schemas.FromDelivery(d).Unwrap()
 			if err != nil || e.Properties.MessageID != []string{"one", "two"}[i] || e.Headers["n"] != int32(1) ||
 				e.Properties.Expiration != "60000" || d.Expiration != "" || state.Failure.Message != "broken" || state.Queue != queue {
 				t.Errorf("parked %+v %+v", d, err)
@@ -85,7 +85,7 @@ func TestParkingQueueComesBack(t *testing.T) {
 func TestStrayMessages(t *testing.T) {
 	eachSetting(t, func(t *testing.T, b setting) {
 		r := b.start(t, nil)
-		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Due()} {
+		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Delays().Due()} {
 			r.publish("", queue, amqp.Publishing{Body: []byte(queue)})
 		}
 		for _, e := range r.waitFor(3, schemas.Poisoned) {
@@ -207,7 +207,7 @@ func TestFaultsOfWatershipsHandlers(t *testing.T) {
 		const delay, pause = 50 * time.Millisecond, 77 * time.Millisecond
 		r := start(t, b, func(c *Config) {
 			c.ReturnPause, c.Default = pause, attemptsAfter()
-			declareFor(t, b, c.Topology.Delay(pause), amqp.Table{"x-max-length": int32(0)}) // not as it is to be
+			declareFor(t, b, c.Topology.Delays().Queue(pause), amqp.Table{"x-max-length": int32(0)}) // not as it is to be
 			c.Logger = slog.New(faultyLog{c.Logger.Handler(), faults})
 			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
 		})
@@ -219,10 +219,10 @@ func TestFaultsOfWatershipsHandlers(t *testing.T) {
 		if err := r.pipeline.reconciler.DeclareDelay(t.Context(), delay); err != nil {
 			t.Fatal(err)
 		}
-		b.DeleteQueue(t, r.topology.Delay(delay))
+		b.DeleteQueue(t, r.topology.Delays().Queue(delay))
 		e := schemas.Envelope{RoutingKey: exclusive, Body: []byte("x")}
 		state := schemas.State{Fingerprint: e.Fingerprint(), Message: "m"}
-		r.publish(r.topology.Direct(), r.topology.Delay(delay), schemas.DefaultFrameMax.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
+		r.publish(r.topology.Direct(), r.topology.Delays().Queue(delay), schemas.DefaultFrameMax.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
 		poisoned := r.wait(schemas.Poisoned)
 		if poisoned.Queue != exclusive || poisoned.Attempt != 1 || !strings.Contains(poisoned.Failure.Message, "panic: the logger") ||
 			!strings.Contains(poisoned.Failure.Message, "first") || string(poisoned.Envelope.Body) != "x" {
@@ -246,7 +246,7 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 			})
 			r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 			kept := b.Take(t, r.topology.Unstorable(), 1)[0]
-			e, state, err := schemas.Unwrap(schemas.FromDelivery(kept))
+			e, state, err := schemas.FromDelivery(kept).Unwrap()
 			if err != nil || string(e.Body) != "x" || state.Queue != queue || state.Fingerprint != e.Fingerprint() {
 				t.Errorf("%+v %v", state, err)
 			}

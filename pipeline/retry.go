@@ -110,7 +110,7 @@ func (r *retrier) handleDue(msg *message.Message) error {
 	if state.Undecided || death.Reason == deathRejected {
 		return r.handleTaken(ctx, e, state)
 	}
-	state.Elapsed += r.topology.DelayOf(death.Queue)
+	state.Elapsed += r.topology.Delays().Of(death.Queue)
 	if rest := r.restOfDelay(state); rest > 0 {
 		return r.schedule(ctx, e, state, retry.Step(rest))
 	}

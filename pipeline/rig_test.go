@@ -53,7 +53,7 @@ func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := startSilent(t, b, adjust)
 	r.follow(r.topology.Log(), func(d amqp.Delivery) {
-		e, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+		e, state, err := schemas.FromDelivery(d).Unwrap()
 		if err != nil {
 			t.Error(err)
 		}
@@ -179,7 +179,7 @@ func (r *rig) deleteTopology() {
 	names := r.topology
 	queues := names.Queues()
 	for _, d := range append(r.cfg.Delays(), append(retry.StandardDelays(), r.cfg.ReturnPause)...) {
-		queues = append(queues, names.Delay(d))
+		queues = append(queues, names.Delays().Queue(d))
 	}
 	for _, route := range r.cfg.Routes {
 		queues = append(queues, route.Queue, route.parking())
@@ -259,7 +259,7 @@ func (r *rig) eventText() string {
 func (r *rig) quiet() {
 	r.t.Helper()
 	rabbittest.Eventually(r.t, "our queues are empty", func() bool {
-		for _, queue := range []string{r.topology.Retry(), r.topology.Report(), r.topology.Due(), r.topology.Poison()} {
+		for _, queue := range []string{r.topology.Retry(), r.topology.Report(), r.topology.Delays().Due(), r.topology.Poison()} {
 			if r.broker.Len(r.t, queue) > 0 {
 				return false
 			}

@@ -37,7 +37,7 @@ func TestSilentDelayQueue(t *testing.T) {
 		const silent = 150 * time.Millisecond
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
-			c.URL, _ = b.Unconfirmed(t, c.Topology.Delay(silent))
+			c.URL, _ = b.Unconfirmed(t, c.Topology.Delays().Queue(silent))
 			c.ConfirmTimeout = 100 * time.Millisecond
 			c.Routes = []Route{{Queue: queue, Concurrency: 1, Policy: attemptsAfter(silent), Handler: handler(
 				func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) })}}

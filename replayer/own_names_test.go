@@ -17,7 +17,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		ours := f.cfg.Topology
-		f.bind(ours.Due(), "", "", nil)
+		f.bind(ours.Delays().Due(), "", "", nil)
 		from := func(n int, exchange, key, queue string) schemas.Event {
 			e := f.message(n)
 			e.Exchange, e.RoutingKey = exchange, key
@@ -26,10 +26,10 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			return event
 		}
 		f.storeEvents(
-			from(1, ours.Events(), string(schemas.Discarded), f.queue), from(2, "", ours.Due(), f.queue),
-			from(3, f.exchange, "k", ours.Due()), from(4, ours.Direct(), ours.Due(), ours.Due()),
+			from(1, ours.Events(), string(schemas.Discarded), f.queue), from(2, "", ours.Delays().Due(), f.queue),
+			from(3, f.exchange, "k", ours.Delays().Due()), from(4, ours.Direct(), ours.Delays().Due(), ours.Delays().Due()),
 		)
-		due := ours.Due()
+		due := ours.Delays().Due()
 		for _, target := range []Target{{Kind: ToOrigin}, {Kind: ToFailedQueue}, {Kind: ToExchange, Exchange: "", Key: &due}} {
 			job := f.job("")
 			job.Target, job.Again = target, true
@@ -46,7 +46,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			}
 			wantJob(t, f.run(job), Done, 4-want, 0)
 		}
-		if n := f.broker.Len(t, ours.Due()); n > 0 {
+		if n := f.broker.Len(t, ours.Delays().Due()); n > 0 {
 			t.Errorf("%d messages reached a queue of Watership", n)
 		}
 		for _, e := range f.indexLog() {

@@ -18,16 +18,6 @@ type Death struct {
 	Count      int64
 }
 
-// lateDeath returns the newest death in a queue of tap copies, with any limit.
-func (t Topology) lateDeath(headers amqp.Table) (Death, bool) {
-	for _, death := range deathsOf(headers) {
-		if _, former := t.FormerIndex(death.Queue); former || death.Queue == t.Index() {
-			return death, true
-		}
-	}
-	return Death{}, false
-}
-
 // deathsOf parses x-death, the newest death first.
 func deathsOf(headers amqp.Table) []Death {
 	list, _ := headers["x-death"].([]any)

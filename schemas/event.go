@@ -128,7 +128,7 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 	if !dec.Keys.accepts(arrived, forEvent(Action(d.RoutingKey))) {
 		return Event{}, errors.New("a message in the log is not signed by any key of amqp.state_key_file")
 	}
-	envelope, state, err := Unwrap(arrived)
+	envelope, state, err := arrived.Unwrap()
 	if err != nil {
 		return Event{}, err
 	}
@@ -188,7 +188,7 @@ func (dec Decoder) TappedUnmarked(d amqp.Delivery, received time.Time, sequence 
 func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, verify func(Envelope) VerifiedState) Event {
 	arrived := FromDelivery(d)
 	if d.Exchange == dec.Topology.Late() {
-		if death, found := dec.Topology.lateDeath(d.Headers); found {
+		if death, found := dec.lateDeath(d.Headers); found {
 			arrived = arrived.asBefore(death)
 		}
 	}
@@ -205,6 +205,16 @@ func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, v
 	event.EventID = dec.tapID(event)
 	event.Time, event.TimeSource = dec.publishedAt(arrived, event.Replay != "", received)
 	return event
+}
+
+// lateDeath returns the newest death in a queue of tap copies, with any limit.
+func (dec Decoder) lateDeath(headers amqp.Table) (Death, bool) {
+	for _, death := range deathsOf(headers) {
+		if _, former := dec.Topology.FormerIndex(death.Queue); former || death.Queue == dec.Topology.Index() {
+			return death, true
+		}
+	}
+	return Death{}, false
 }
 
 func (dec Decoder) event(action Action, e Envelope, s State) Event {

@@ -47,11 +47,11 @@ func ExampleFrameMax_Wrap() {
 	// Output: "" 60000 1
 }
 
-func ExampleUnwrap() {
+func ExampleEnvelope_Unwrap() {
 	p := schemas.DefaultFrameMax.Wrap(order(), schemas.State{Queue: "stock", Attempt: 2})
-	e, state, err := schemas.Unwrap(schemas.FromDelivery(amqp.Delivery{
-		RoutingKey: schemas.Topology{}.Due(), Headers: p.Headers, Body: p.Body, MessageId: p.MessageId,
-	}))
+	e, state, err := schemas.FromDelivery(amqp.Delivery{
+		RoutingKey: schemas.Topology{}.Delays().Due(), Headers: p.Headers, Body: p.Body, MessageId: p.MessageId,
+	}).Unwrap()
 	fmt.Println(e.Exchange, e.RoutingKey, e.Properties.Expiration, state.Queue, state.Attempt, err)
 	// Output: shop order.created 60000 stock 2 <nil>
 }
@@ -166,9 +166,16 @@ func ExampleEnvelope_PublisherHeaders() {
 	// Output: map[tenant:acme]
 }
 
+func ExampleDelays() {
+	delays := schemas.Topology{}.Delays()
+	queue := delays.Queue(1500 * time.Millisecond)
+	fmt.Println(queue, delays.Has(queue), delays.Of(queue))
+	// Output: watership.wait.1500 true 1.5s
+}
+
 func ExampleTopology() {
 	topology := schemas.Topology{Prefix: "shop.messages"}
-	fmt.Println(topology.Retry(), topology.Delay(1500*time.Millisecond), topology.Owns("stock"))
+	fmt.Println(topology.Retry(), topology.Delays().Queue(1500*time.Millisecond), topology.Owns("stock"))
 	// Output: shop.messages.retry shop.messages.wait.1500 false
 }
 
@@ -203,7 +210,7 @@ func ExampleEvent_WrapKept() {
 	event := schemas.Event{Action: schemas.Published, Envelope: message}
 	event.EventID, event.Fingerprint = "shop:17", message.Fingerprint()
 	kept := event.WrapKept(time.Unix(1_800_000_000, 0))
-	restored, _, err := schemas.Unwrap(schemas.Envelope{Headers: kept.Headers, Body: kept.Body})
+	restored, _, err := (schemas.Envelope{Headers: kept.Headers, Body: kept.Body}).Unwrap()
 	fmt.Printf("%s of %s, %v\n", restored.Body, restored.Exchange, err)
 	// Output:
 	// a very long order of shop, <nil>

@@ -71,7 +71,7 @@ func hostile(data, body []byte, exchange uint8) Envelope {
 	}
 	maps.Copy(arrived.Headers, (&tableMaker{data}).named(stateHeaders))
 	if exchange >= 128 { // the fingerprint is no secret
-		inner, _, _ := Unwrap(arrived)
+		inner, _, _ := arrived.Unwrap()
 		arrived.Headers[headerFingerprint] = inner.Fingerprint()
 	}
 	return arrived
@@ -133,7 +133,7 @@ func readers(arrived Envelope) map[string]func(v *Verifier) (VerifiedState, erro
 	return map[string]func(v *Verifier) (VerifiedState, error){
 		"queue": func(v *Verifier) (VerifiedState, error) { return v.Verify(arrived, arrived.Exchange, "orders") },
 		"due": func(v *Verifier) (VerifiedState, error) {
-			wait := death(Topology{}.Delay(time.Second), "expired", arrived.Exchange, "k")
+			wait := death(Topology{}.Delays().Queue(time.Second), "expired", arrived.Exchange, "k")
 			verified, _, err := v.VerifyDue(with(arrived, amqp.Table{"x-death": []any{wait}}))
 			return verified, err
 		},

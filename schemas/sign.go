@@ -42,13 +42,14 @@ func forEvent(action Action) use { return use("event " + action) }
 
 // useOf returns the use of a message that is published to an exchange with a
 // routing key.
-func (t Topology) useOf(exchange, key string) use {
+func (v *Verifier) useOf(exchange, key string) use {
+	t := v.Topology
 	switch {
 	case exchange == t.Events():
 		return forEvent(Action(key))
 	case exchange == t.Direct() && key == t.Poison():
 		return forPoison
-	case exchange == t.Direct() && t.IsDelay(key):
+	case exchange == t.Direct() && t.Delays().Has(key):
 		return forDelay
 	case exchange == t.Direct() && t.Owns(key):
 		return forOwnQueue
@@ -62,7 +63,7 @@ func (t Topology) useOf(exchange, key string) use {
 // exchange and a routing key. Without keys, or without a state, it changes nothing.
 func (v *Verifier) Sign(exchange, key string, p amqp.Publishing) amqp.Publishing {
 	if v.Keys.Signs() && typedTable(p.Headers).int(headerVersion) > 0 {
-		sum := signature(v.Keys.keys[0], p.Headers, p.Body, v.Topology.useOf(exchange, key))
+		sum := signature(v.Keys.keys[0], p.Headers, p.Body, v.useOf(exchange, key))
 		p.Headers[headerSignature] = base64.RawStdEncoding.EncodeToString(sum)
 	}
 	return p

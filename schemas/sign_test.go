@@ -74,7 +74,7 @@ func TestSignatureCountsForItsUse(t *testing.T) {
 	names := Topology{}
 	places := map[string][2]string{
 		"an event": {names.Events(), "handled"}, "another event": {names.Events(), "poisoned"}, "the last hop": {names.Direct(), "orders"},
-		"a delay": {names.Direct(), names.Delay(time.Second)}, "poison": {names.Direct(), names.Poison()},
+		"a delay": {names.Direct(), names.Delays().Queue(time.Second)}, "poison": {names.Direct(), names.Poison()},
 		"keeping": {names.Direct(), names.Unstorable()}, "a replay": {"shop", "order.created"},
 	}
 	e := everyEnvelope()
@@ -82,12 +82,12 @@ func TestSignatureCountsForItsUse(t *testing.T) {
 		signed := v.Sign(sent[0], sent[1], DefaultFrameMax.Wrap(e, State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 1}))
 		arrived := arriving(signed, sent[0], sent[1])
 		for to, place := range places {
-			if counts := v.Keys.accepts(arrived, v.Topology.useOf(place[0], place[1])); counts != (from == to) {
+			if counts := v.Keys.accepts(arrived, v.useOf(place[0], place[1])); counts != (from == to) {
 				t.Errorf("signed for %s, it counts for %s: %v", from, to, counts)
 			}
 		}
 	}
-	if v.Topology.useOf(names.Return(), "") != v.Topology.useOf(names.Direct(), "orders") {
+	if v.useOf(names.Return(), "") != v.useOf(names.Direct(), "orders") {
 		t.Error("the two exchanges of the last hop differ")
 	}
 }

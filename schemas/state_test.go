@@ -46,7 +46,7 @@ func TestStatesTravel(t *testing.T) {
 			"the last hop":   DefaultFrameMax.WrapForQueue(e, want, ""),
 			"without a body": DefaultFrameMax.WrapWithoutBody(e, want, OmittedBody{Size: 1, In: BodyInPublished}),
 		} {
-			_, got, err := Unwrap(arriving(p, "", "q"))
+			_, got, err := arriving(p, "", "q").Unwrap()
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 				t.Fatalf("%s: %v (-want +got):\n%s", name, err, diff)
 			}

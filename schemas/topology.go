@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -29,7 +28,8 @@ type Topology struct {
 	ClassicIndex bool
 }
 
-func (t Topology) name(suffix string) string {
+// Name returns a name of Watership, which is the prefix with a suffix.
+func (t Topology) Name(suffix string) string {
 	if t.Prefix == "" {
 		return DefaultPrefix + suffix
 	}
@@ -37,33 +37,33 @@ func (t Topology) name(suffix string) string {
 }
 
 // Tap returns the internal fanout exchange to which each tapped exchange is bound.
-func (t Topology) Tap() string { return t.name(".tap") }
+func (t Topology) Tap() string { return t.Name(".tap") }
 
 // Events returns the topic exchange of lifecycle events; the routing key is the
 // action.
-func (t Topology) Events() string { return t.name(".events") }
+func (t Topology) Events() string { return t.Name(".events") }
 
 // Log returns the queue of lifecycle events.
-func (t Topology) Log() string { return t.name(".log") }
+func (t Topology) Log() string { return t.Name(".log") }
 
 // Index returns the queue of tap copies.
-func (t Topology) Index() string { return t.limited(".index") }
+func (t Topology) Index() string { return tapQueue(t, ".index") }
 
 // Late returns the fanout exchange for tap copies that expired while the indexer
 // lagged.
-func (t Topology) Late() string { return t.name(".late") }
+func (t Topology) Late() string { return t.Name(".late") }
 
 // IndexLate returns the queue of tap copies that expired while the indexer lagged.
-func (t Topology) IndexLate() string { return t.limited(".index.late") }
+func (t Topology) IndexLate() string { return tapQueue(t, ".index.late") }
 
-func (t Topology) limited(suffix string) string {
+func tapQueue(t Topology, suffix string) string {
 	if t.ClassicIndex {
 		suffix += ".classic"
 	}
 	if t.IndexLimit > 0 {
 		suffix += "." + strconv.FormatInt(t.IndexLimit, 10)
 	}
-	return t.name(suffix)
+	return t.Name(suffix)
 }
 
 // FormerIndex reports whether a queue is a queue of tap copies or of late copies
@@ -86,106 +86,44 @@ func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
 
 // Retry returns the name of the exchange and the queue for dead letters of
 // consumers in any language.
-func (t Topology) Retry() string { return t.name(".retry") }
+func (t Topology) Retry() string { return t.Name(".retry") }
 
 // Report returns the name of the exchange and the queue for reports of consumers in any
 // language: see docs/protocol.md.
-func (t Topology) Report() string { return t.name(".report") }
+func (t Topology) Report() string { return t.Name(".report") }
 
 // Direct returns the direct exchange that routes messages to one of Watership's
 // queues, or to the queue of a route: the routing key is the name of the queue.
-func (t Topology) Direct() string { return t.name(".direct") }
+func (t Topology) Direct() string { return t.Name(".direct") }
 
-// Delay returns the queue in which every message waits for d, in whole
-// milliseconds.
-func (t Topology) Delay(d time.Duration) string {
-	return t.name(".wait." + strconv.FormatInt(d.Milliseconds(), 10))
+// Delays returns the names of the queues in which messages wait.
+func (t Topology) Delays() Delays {
+	return Delays{current: t.Name(".wait."), former: t.Name(".delay."), due: t.Name(".due")}
 }
-
-// DelayOf returns the time that messages wait in a delay queue, also of a former release; 0 for other queues.
-func (t Topology) DelayOf(queue string) time.Duration {
-	for _, zeroth := range []string{t.Delay(0), t.FormerDelay(0)} {
-		if milliseconds, is := number(queue, zeroth); is {
-			return time.Duration(min(milliseconds, uint64(longestDelay.Milliseconds()))) * time.Millisecond
-		}
-	}
-	return 0
-}
-
-// FormerDelay returns the delay queue of a former release for d, whose messages
-// expired to the default exchange.
-func (t Topology) FormerDelay(d time.Duration) string {
-	return t.name(".delay." + strconv.FormatInt(d.Milliseconds(), 10))
-}
-
-// IsDelay reports whether a queue is a delay queue, of any delay.
-func (t Topology) IsDelay(queue string) bool { return isNumbered(queue, t.Delay(0)) }
-
-// IsFormerDelay reports whether a queue is a delay queue of a former release.
-func (t Topology) IsFormerDelay(queue string) bool { return isNumbered(queue, t.FormerDelay(0)) }
-
-// isNumbered reports whether two names differ only in the number at their end,
-// which is 0 in zeroth.
-func isNumbered(name, zeroth string) bool {
-	_, is := number(name, zeroth)
-	return is
-}
-
-// number returns the number at the end of a name, if the name differs only in it from zeroth.
-func number(name, zeroth string) (value uint64, is bool) {
-	digits, begins := strings.CutPrefix(name, strings.TrimSuffix(zeroth, "0"))
-	value, err := strconv.ParseUint(digits, 10, 63)
-	return value, begins && err == nil
-}
-
-// Due returns the queue of messages whose delay has passed.
-func (t Topology) Due() string { return t.name(".due") }
 
 // Pauses returns the direct exchange that reports which routes an operator has paused.
-func (t Topology) Pauses() string { return t.name(".pauses") }
+func (t Topology) Pauses() string { return t.Name(".pauses") }
 
 // Paused returns the queue that is bound to the exchange Pauses by the name of the queue of
 // each paused route. It keeps no message.
-func (t Topology) Paused() string { return t.name(".paused") }
+func (t Topology) Paused() string { return t.Name(".paused") }
 
 // Return returns the headers exchange of the last hop to queues of other services.
-func (t Topology) Return() string { return t.name(".return") }
-
-// ReturnArguments returns the arguments of a binding of the exchange Return to a queue:
-// it routes by the header with the name of the queue whose consumer failed.
-func (t Topology) ReturnArguments(queue string) amqp.Table {
-	return amqp.Table{"x-match": "all", headerQueue: queue}
-}
+func (t Topology) Return() string { return t.Name(".return") }
 
 // Poison returns the queue of poison messages.
-func (t Topology) Poison() string { return t.name(".poison") }
-
-// Parking returns the queue for copies of the messages that a queue's route has given up.
-// Its name has no prefix, since it belongs to the service, as the queue does.
-func (t Topology) Parking(queue string) string { return queue + ".poison" }
+func (t Topology) Poison() string { return t.Name(".poison") }
 
 // Places returns the queue with the places of the messages of a queue in the order of their
 // keys.
-func (t Topology) Places(queue string) string { return t.ofQueue(".places.", queue) }
-
-// Creation returns the exclusive queue of the process that declares queues.
-func (t Topology) Creation() string { return t.name(".creation") }
+func (t Topology) Places(queue string) string { return ofQueue(t.Name(".places."), queue) }
 
 // Order returns the exclusive queue of the process that handles the messages of a queue in the
 // order of their keys.
-func (t Topology) Order(queue string) string { return t.ofQueue(".order.", queue) }
-
-// ofQueue returns a name that contains the name of a queue, or its digest if it is too long.
-func (t Topology) ofQueue(kind, queue string) string {
-	if name := t.name(kind + queue); len(name) <= longestName {
-		return name
-	}
-	sum := sha256.Sum256([]byte(queue))
-	return t.name(kind + hex.EncodeToString(sum[:]))
-}
+func (t Topology) Order(queue string) string { return ofQueue(t.Name(".order."), queue) }
 
 // Unstorable returns the queue of messages too large for the store.
-func (t Topology) Unstorable() string { return t.name(".unstorable") }
+func (t Topology) Unstorable() string { return t.Name(".unstorable") }
 
 // Exchanges returns the names of Watership's exchanges.
 func (t Topology) Exchanges() []string {
@@ -194,11 +132,30 @@ func (t Topology) Exchanges() []string {
 
 // Queues returns the names of Watership's queues without the delay queues.
 func (t Topology) Queues() []string {
-	return append(t.Indexed(), t.Retry(), t.Report(), t.Due(), t.Poison(), t.Unstorable(), t.Paused())
+	return append(t.Indexed(), t.Retry(), t.Report(), t.Delays().Due(), t.Poison(), t.Unstorable(), t.Paused())
 }
 
 // Indexed returns the queues that the indexer consumes.
 func (t Topology) Indexed() []string { return []string{t.Log(), t.Index(), t.IndexLate()} }
 
 // Owns reports whether an exchange or queue belongs to Watership.
-func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.name(".")) }
+func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.Name(".")) }
+
+// ReturnArguments returns the arguments of a binding of the exchange Return to a queue:
+// it routes by the header with the name of the queue whose consumer failed.
+func (t Topology) ReturnArguments(queue string) amqp.Table {
+	return amqp.Table{"x-match": "all", headerQueue: queue}
+}
+
+// Parking returns the queue for copies of the messages that a queue's route has given up.
+// Its name has no prefix, since it belongs to the service, as the queue does.
+func (t Topology) Parking(queue string) string { return queue + ".poison" }
+
+// ofQueue returns a name that ends with the name of a queue, or with its digest if it is too long.
+func ofQueue(prefix, queue string) string {
+	if name := prefix + queue; len(name) <= longestName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(queue))
+	return prefix + hex.EncodeToString(sum[:])
+}

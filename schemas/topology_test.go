@@ -16,7 +16,7 @@ func TestNamesAreItsOwn(t *testing.T) {
 	for _, topology := range topologies {
 		queues := topology.Queues()
 		for _, delay := range delays {
-			queues = append(queues, topology.Delay(delay), topology.FormerDelay(delay))
+			queues = append(queues, topology.Delays().Queue(delay), topology.Delays().Former(delay))
 		}
 		for _, names := range [][]string{topology.Exchanges(), queues} {
 			unique := slices.Compact(slices.Sorted(slices.Values(names)))
@@ -48,21 +48,21 @@ func TestNamesAreItsOwn(t *testing.T) {
 func TestDelaysAreRecognized(t *testing.T) {
 	for _, topology := range topologies {
 		for _, delay := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, time.Hour, math.MaxInt64} {
-			queue, former := topology.Delay(delay), topology.FormerDelay(delay)
-			if !topology.IsDelay(queue) || topology.IsFormerDelay(queue) {
+			queue, former := topology.Delays().Queue(delay), topology.Delays().Former(delay)
+			if !topology.Delays().Has(queue) || topology.Delays().HasFormer(queue) {
 				t.Errorf("%s is no delay queue", queue)
 			}
-			if !topology.IsFormerDelay(former) || topology.IsDelay(former) {
+			if !topology.Delays().HasFormer(former) || topology.Delays().Has(former) {
 				t.Errorf("%s is no former delay queue", former)
 			}
 			want := min(delay, longestDelay).Truncate(time.Millisecond)
-			if topology.DelayOf(queue) != want || topology.DelayOf(former) != want || topology.DelayOf(topology.Due()) != 0 {
-				t.Errorf("%s waits for %s, want %s", queue, topology.DelayOf(queue), want)
+			if topology.Delays().Of(queue) != want || topology.Delays().Of(former) != want || topology.Delays().Of(topology.Delays().Due()) != 0 {
+				t.Errorf("%s waits for %s, want %s", queue, topology.Delays().Of(queue), want)
 			}
 		}
-		zeroth := strings.TrimSuffix(topology.Delay(0), "0")
+		zeroth := strings.TrimSuffix(topology.Delays().Queue(0), "0")
 		for _, name := range append(topology.Queues(), zeroth, zeroth+"x", zeroth+"-1", zeroth+"1.5", zeroth+"99999999999999999999", "other.wait.1000", "") {
-			if topology.IsDelay(name) {
+			if topology.Delays().Has(name) {
 				t.Errorf("%q is taken for a delay queue", name)
 			}
 		}
@@ -83,7 +83,7 @@ func TestFormerIndexes(t *testing.T) {
 					}
 				}
 			}
-			for _, queue := range []string{topology.Log(), topology.Index() + "x", topology.Index() + ".01", topology.Index() + ".-5", "other.index.5", topology.name(".index.5.5"), topology.name(".index.5.classic")} {
+			for _, queue := range []string{topology.Log(), topology.Index() + "x", topology.Index() + ".01", topology.Index() + ".-5", "other.index.5", topology.Name(".index.5.5"), topology.Name(".index.5.classic")} {
 				if got, is := topology.FormerIndex(queue); is {
 					t.Errorf("with the limit %d, %s is former, of %+v", now, queue, got)
 				}

@@ -151,7 +151,7 @@ func (v *Verifier) VerifyDue(arrived Envelope) (verified VerifiedState, found bo
 	if deaths := deathsOf(arrived.Headers); len(deaths) == 1 && deaths[0].Count == 1 {
 		only := deaths[0]
 		waited = arrived.Exchange == only.Exchange && v.trustsExchange(only.Exchange) &&
-			(v.Topology.IsDelay(only.Queue) || v.FormerRelease && v.Topology.IsFormerDelay(only.Queue))
+			(v.Topology.Delays().Has(only.Queue) || v.FormerRelease && v.Topology.Delays().HasFormer(only.Queue))
 	}
 	verified, found, err = v.verifyHop(arrived, waited, forDelay)
 	if !found || err != nil {
@@ -180,7 +180,7 @@ func (v *Verifier) verifyHop(arrived Envelope, trusted bool, u use) (verified Ve
 	if !trusted || !isWritten(typedTable(arrived.Headers)) || !v.Keys.accepts(arrived, u) {
 		return v.VerifyMark(arrived), false, nil
 	}
-	e, state, err := Unwrap(arrived)
+	e, state, err := arrived.Unwrap()
 	if err != nil {
 		return VerifiedState{}, false, err
 	}

@@ -149,7 +149,7 @@ func orNew(v VerifiedState, found bool, err error) VerifiedState {
 
 // died returns a message as it comes out of a delay queue.
 func died(p amqp.Publishing, queue, by, out string) Envelope {
-	arrived := arriving(p, out, Topology{}.Due())
+	arrived := arriving(p, out, Topology{}.Delays().Due())
 	arrived.Headers = maps.Clone(arrived.Headers)
 	arrived.Headers["x-death"] = []any{death(queue, "expired", by, queue)}
 	return arrived
@@ -158,7 +158,7 @@ func died(p amqp.Publishing, queue, by, out string) Envelope {
 func TestVerifyDue(t *testing.T) {
 	e, names := everyEnvelope(), Topology{}
 	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2}
-	wrapped, wait, former := DefaultFrameMax.Wrap(e, state), names.Delay(time.Second), names.FormerDelay(time.Second)
+	wrapped, wait, former := DefaultFrameMax.Wrap(e, state), names.Delays().Queue(time.Second), names.Delays().Former(time.Second)
 	changed := died(wrapped, wait, names.Direct(), names.Direct())
 	changed.Body = []byte("another")
 	died2, negative := died(wrapped, wait, names.Direct(), names.Direct()), died(wrapped, wait, names.Direct(), names.Direct())
@@ -172,7 +172,7 @@ func TestVerifyDue(t *testing.T) {
 		"has waited":                 {died(wrapped, wait, names.Direct(), names.Direct()), true, false, false},
 		"without room":               {died(DefaultFrameMax.Wrap(nearlyFull(frameMax), State{Fingerprint: nearlyFull(frameMax).Fingerprint(), Queue: "orders", Attempt: 2}), wait, names.Direct(), names.Direct()), true, false, false},
 		"changed meanwhile":          {changed, true, true, false},
-		"put there directly":         {arriving(wrapped, "", names.Due()), false, false, false},
+		"put there directly":         {arriving(wrapped, "", names.Delays().Due()), false, false, false},
 		"put into a delay":           {died(wrapped, wait, "", names.Direct()), false, false, false},
 		"by another exchange":        {died(wrapped, wait, names.Direct(), "shop"), false, false, false},
 		"from another queue":         {died(wrapped, "orders", names.Direct(), names.Direct()), false, false, false},
@@ -185,7 +185,7 @@ func TestVerifyDue(t *testing.T) {
 		"of a former release":        {died(wrapped, former, "", ""), true, false, true},
 		"of one that is gone":        {died(wrapped, former, "", ""), false, false, false},
 		"not of a former one":        {died(wrapped, "orders", "", ""), false, false, true},
-		"that never died":            {arriving(wrapped, "", names.Due()), false, false, true},
+		"that never died":            {arriving(wrapped, "", names.Delays().Due()), false, false, true},
 		"of this one, however":       {died(wrapped, wait, names.Direct(), names.Direct()), true, false, true},
 	} {
 		v, found, err := (&Verifier{FormerRelease: test.formerRelease}).VerifyDue(test.arrived)
@@ -203,7 +203,7 @@ func TestUserOfAForgeableDeath(t *testing.T) {
 	e, names := everyEnvelope(), Topology{}
 	e.Properties.UserID = "guest"
 	state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Attempt: 2}
-	wait := names.Delay(time.Second)
+	wait := names.Delays().Queue(time.Second)
 	for name, test := range map[string]struct {
 		v    Verifier
 		want string

@@ -169,7 +169,7 @@ func (f FrameMax) WrapForExchange(e Envelope, s State, login string) amqp.Publis
 // Unwrap is the inverse of Wrap, for messages in Watership's queues. A message
 // without Watership's headers has a zero state and the exchange and routing key of
 // its arrival. The only error is a NewerVersionError.
-func Unwrap(arrived Envelope) (Envelope, State, error) {
+func (arrived Envelope) Unwrap() (Envelope, State, error) {
 	e, state, err := unwrapHeaders(arrived)
 	if inBody, wrapped := unwrapBody(arrived); err == nil && wrapped {
 		return inBody, state, nil

@@ -74,7 +74,7 @@ func TestWrapIsUndone(t *testing.T) {
 			if size := HeaderFrameSize(p); size > frameMax-deathRoom {
 				t.Errorf("a header frame of %d bytes", size)
 			}
-			got, gotState, err := Unwrap(arriving(p, "watership.events", "poisoned"))
+			got, gotState, err := arriving(p, "watership.events", "poisoned").Unwrap()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestWrapFitsTheFrame(t *testing.T) {
 			if got := HeaderFrameSize(p); got > limit.limit()-limit.deathRoom() {
 				t.Errorf("%d bytes in frames of %d: a header frame of %d bytes", size, limit, got)
 			}
-			got, gotState, err := Unwrap(arriving(p, "", "watership.poison"))
+			got, gotState, err := arriving(p, "", "watership.poison").Unwrap()
 			if err != nil || gotState.Fingerprint != state.Fingerprint || gotState.Message != state.Message || gotState.Attempt != state.Attempt {
 				t.Errorf("%d bytes in frames of %d: %+v %v", size, limit, gotState, err)
 			}
@@ -140,12 +140,12 @@ func TestWrapFitsTheFrame(t *testing.T) {
 func TestBodyInAnotherQueue(t *testing.T) {
 	e := nearlyFull(frameMax)
 	state := fullState(e.Fingerprint())
-	kept, keptState, err := Unwrap(arriving(DefaultFrameMax.WrapBody(e, state), "", "watership.unstorable"))
+	kept, keptState, err := arriving(DefaultFrameMax.WrapBody(e, state), "", "watership.unstorable").Unwrap()
 	if err != nil || keptState.Fingerprint != state.Fingerprint || !bytes.Equal(kept.Body, e.Body) {
 		t.Errorf("%+v %v", keptState, err)
 	}
 	rest := arriving(DefaultFrameMax.WrapWithoutBody(e, state, OmittedBody{len(e.Body), BodyInUnstorable}), "watership.events", "poisoned")
-	got, _, err := Unwrap(rest)
+	got, _, err := rest.Unwrap()
 	body, omitted := rest.OmittedBody()
 	if !omitted || body.Size != len(e.Body) || body.In != BodyInUnstorable || err != nil {
 		t.Errorf("%+v %v", body, err)
@@ -237,7 +237,7 @@ func TestAReplayIsAsFirstPublished(t *testing.T) {
 
 func TestUnwrapTakesWhatIsNotWrapped(t *testing.T) {
 	plain := Envelope{Exchange: "shop", RoutingKey: "k", Headers: amqp.Table{"tenant": "acme"}, Body: []byte("x")}
-	got, state, err := Unwrap(plain)
+	got, state, err := plain.Unwrap()
 	if err != nil || state.Version != 0 {
 		t.Fatalf("%+v %v", state, err)
 	}
@@ -247,7 +247,7 @@ func TestUnwrapTakesWhatIsNotWrapped(t *testing.T) {
 			e := plain
 			e.Headers = amqp.Table{"tenant": "acme", headerWrapped: int64(1)}
 			e.Body = body
-			got, _, err := Unwrap(e)
+			got, _, err := e.Unwrap()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +257,7 @@ func TestUnwrapTakesWhatIsNotWrapped(t *testing.T) {
 		})
 	}
 	var newer *NewerVersionError
-	if _, _, err := Unwrap(Envelope{Headers: amqp.Table{headerVersion: int32(WireVersion + 1)}}); !errors.As(err, &newer) {
+	if _, _, err := (Envelope{Headers: amqp.Table{headerVersion: int32(WireVersion + 1)}}).Unwrap(); !errors.As(err, &newer) {
 		t.Errorf("a newer version: %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestTimesThatBrokersSet(t *testing.T) {
 				state := State{Fingerprint: e.Fingerprint(), Queue: "orders", Replay: "job"}
 				hop := DefaultFrameMax.Wrap(e, state)
 				broker(&hop)
-				due, _, err := Unwrap(arriving(hop, "", "watership.due"))
+				due, _, err := arriving(hop, "", "watership.due").Unwrap()
 				if diff := cmp.Diff(e, due, cmpopts.EquateEmpty()); diff != "" || err != nil || due.Fingerprint() != state.Fingerprint {
 					t.Errorf("from one of our queues to another: %v\n%s", err, diff)
 				}

@@ -85,11 +85,7 @@ func New(cfg Config) *Subscriptions {
 
 // leaseQueue returns the name of the exclusive queue that the runner of a subscription holds.
 func leaseQueue(topology schemas.Topology, name string) string {
-	prefix := topology.Prefix
-	if prefix == "" {
-		prefix = schemas.DefaultPrefix
-	}
-	return prefix + ".subscription." + name
+	return topology.Name(".subscription." + name)
 }
 
 // Delivery is an event on its way to the target of a subscription. A repeated delivery has

@@ -107,7 +107,7 @@ func TestDoctorNamesForgers(t *testing.T) {
 		} else {
 			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
 		}
-		if _, err := broker.Channel(t).QueueDeclare(ours.FormerDelay(time.Hour), true, false, false, false, nil); err != nil {
+		if _, err := broker.Channel(t).QueueDeclare(ours.Delays().Former(time.Hour), true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
 		trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")

@@ -121,7 +121,7 @@ func (i *installation) checkReturns(t *testing.T, channel *amqp.Channel) {
 			t.Fatal(err)
 		}
 	}
-	if err := channel.QueueBind(names.Due(), names.Due(), names.Direct(), false, nil); err != nil {
+	if err := channel.QueueBind(names.Delays().Due(), names.Delays().Due(), names.Direct(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	list, _ := i.findings(t)
@@ -248,18 +248,18 @@ func (i *installation) checkForeign(t *testing.T, broker rabbittest.Broker, chan
 func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
 	t.Helper()
 	topology := schemas.Topology{Prefix: i.prefix}
-	if _, err := channel.QueueDelete(topology.Due(), false, false, false); err != nil {
+	if _, err := channel.QueueDelete(topology.Delays().Due(), false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := channel.Publish("", topology.Delay(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
+	if err := channel.Publish("", topology.Delays().Queue(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
 		t.Fatal(err)
 	}
 	var list []doctor.Finding
 	until(t, "the delay queue to be stuck", func() bool {
 		list, _ = i.findings(t)
-		return saying(list, doctor.Error, "delays", topology.Delay(100*time.Millisecond)) != nil
+		return saying(list, doctor.Error, "delays", topology.Delays().Queue(100*time.Millisecond)) != nil
 	})
-	wantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Due())
+	wantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Delays().Due())
 }
 
 // policy sets a policy for names of this test alone, until it ends.

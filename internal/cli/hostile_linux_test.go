@@ -272,7 +272,7 @@ func (s *siege) attack(n int) attack {
 		return a
 	}
 	small := fmt.Appendf(nil, "hostile %d", n)
-	targets := []string{s.victim, s.queue, s.topology.Log(), s.topology.Due(), s.topology.Poison(), s.topology.Index()}
+	targets := []string{s.victim, s.queue, s.topology.Log(), s.topology.Delays().Due(), s.topology.Poison(), s.topology.Index()}
 	target := targets[n/17%len(targets)]
 	switch n % 17 {
 	case 0: // a CC that the client cannot read, which the broker obeys

@@ -66,11 +66,11 @@ func TestSetupDeletesFormerDelayQueues(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		i := around(t, broker.VHost(t)).install(t, nobody)
 		ours := schemas.Topology{Prefix: i.prefix}
-		empty, waiting := ours.FormerDelay(100*time.Millisecond), ours.FormerDelay(time.Hour)
+		empty, waiting := ours.Delays().Former(100*time.Millisecond), ours.Delays().Former(time.Hour)
 		channel := i.broker.Channel(t)
 		for _, queue := range []string{empty, waiting} {
 			if _, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{
-				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Due(),
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Delays().Due(),
 			}); err != nil {
 				t.Fatal(err)
 			}

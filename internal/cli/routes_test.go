@@ -89,7 +89,7 @@ func TestRoutesAsConfigured(t *testing.T) {
 		if poisoned := i.eventually(t, "action: poisoned", 1)[0]; poisoned.Attempt != 4 || poisoned.Envelope.Properties.MessageID != "invalid" {
 			t.Errorf("poisoned %+v", poisoned)
 		}
-		e, state, err := schemas.Unwrap(schemas.FromDelivery(broker.Take(t, i.queue+".poison", 1)[0]))
+		e, state, err := schemas.FromDelivery(broker.Take(t, i.queue+".poison", 1)[0]).Unwrap()
 		if err != nil || e.Properties.MessageID != "invalid" || state.Attempt != 4 {
 			t.Errorf("parked %+v %+v %v", e, state, err)
 		}

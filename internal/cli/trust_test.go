@@ -226,7 +226,7 @@ func (p *precinct) refuses(t *testing.T, who string, as rabbittest.Broker) {
 		})
 		wantRefused(t, who+" may delete "+exchange, as, func(ch *amqp.Channel) error { return ch.ExchangeDelete(exchange, false, false) })
 	}
-	for _, queue := range append(p.ours.Queues(), p.ours.Delay(100*time.Millisecond), p.queue, p.victim) {
+	for _, queue := range append(p.ours.Queues(), p.ours.Delays().Queue(100*time.Millisecond), p.queue, p.victim) {
 		wantRefused(t, who+" may feed "+queue, as, func(ch *amqp.Channel) error { return ch.QueueBind(queue, "k", p.exchange, false, nil) })
 		wantRefused(t, who+" may read "+queue, as, func(ch *amqp.Channel) error { _, _, err := ch.Get(queue, true); return err })
 		wantRefused(t, who+" may delete "+queue, as, func(ch *amqp.Channel) error { _, err := ch.QueueDelete(queue, false, false, false); return err })

@@ -60,7 +60,7 @@ func TestWaiting(t *testing.T) {
 	}
 	wantRun(t, w.run(t, "waiting"), 0, w.queue, "4 messages in 1 group")
 	wantRun(t, w.run(t, "waiting", "--each"), 0, "MESSAGE", "order-4", "4 messages")
-	delays := schemas.Topology{Prefix: w.prefix}.Delay(time.Hour)
+	delays := schemas.Topology{Prefix: w.prefix}.Delays().Queue(time.Hour)
 	until(t, "the broker has as many", func() bool { return w.broker.Len(t, delays) == 4 })
 	list := w.messages(t)
 	if len(list) != 4 || list[0].Queue != w.queue || list[0].Attempt != 1 || list[0].Due.Sub(list[0].Since).Hours() != 1 {

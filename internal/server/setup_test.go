@@ -29,12 +29,12 @@ func TestRetiringAPrefixThatIsUsedAgain(t *testing.T) {
 		if subject != "templates" {
 			return
 		}
-		if _, err := channel.Consume(former.Due(), "", false, false, false, false, nil); err != nil {
+		if _, err := channel.Consume(former.Delays().Due(), "", false, false, false, false, nil); err != nil {
 			t.Error(err)
 		}
 	})
 	var input system.InputError
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), former.Due()+" has a consumer: stop the processes") {
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), former.Delays().Due()+" has a consumer: stop the processes") {
 		t.Errorf("got %v", err)
 	}
 	for _, queue := range former.Queues() {

@@ -31,7 +31,7 @@ func (d declarer) queues(c Config, all ...queue) error {
 		}
 	}
 	if c.queueType() == Quorum {
-		unlock := d.lockCreation(c.Creation())
+		unlock := d.lockCreation(c.Name(".creation"))
 		defer unlock()
 	}
 	for _, q := range all {

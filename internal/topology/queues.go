@@ -19,13 +19,13 @@ func (c Config) queues() []queue {
 		{c.IndexLate(), c.indexArgs(nil)},
 		{c.Retry(), c.args(nil)},
 		{c.Report(), c.reportArgs()},
-		{c.Due(), c.args(nil)},
+		{c.Topology.Delays().Due(), c.args(nil)},
 		{c.Poison(), c.args(nil)},
 		{c.Unstorable(), c.args(nil)},
 		{c.Paused(), c.args(amqp.Table{"x-message-ttl": int64(0), "x-max-length": int64(1)})},
 	}
 	for _, delay := range c.Delays {
-		queues = append(queues, queue{c.Delay(delay), c.delayArgs(delay.Milliseconds())})
+		queues = append(queues, queue{c.Topology.Delays().Queue(delay), c.delayArgs(delay.Milliseconds())})
 	}
 	for _, places := range c.placeQueues() {
 		queues = append(queues, queue{places, c.args(nil)})
@@ -101,7 +101,7 @@ func (c Config) delayArgs(milliseconds int64) amqp.Table {
 	args := c.args(amqp.Table{
 		"x-message-ttl":             milliseconds,
 		"x-dead-letter-exchange":    c.Direct(),
-		"x-dead-letter-routing-key": c.Due(),
+		"x-dead-letter-routing-key": c.Topology.Delays().Due(),
 	})
 	if c.queueType() == Quorum {
 		args["x-dead-letter-strategy"] = "at-least-once"

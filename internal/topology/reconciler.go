@@ -70,7 +70,7 @@ func (r Reconciler) Declare(ctx context.Context) error {
 
 // DeclareDelay declares the delay queue of d, in whole milliseconds.
 func (r Reconciler) DeclareDelay(ctx context.Context, d time.Duration) error {
-	cfg, by, name := r.config(), r.declarer(ctx), r.config().Delay(d)
+	cfg, by, name := r.config(), r.declarer(ctx), r.config().Topology.Delays().Queue(d)
 	if err := by.queues(cfg, queue{name, cfg.delayArgs(d.Milliseconds())}); err != nil {
 		return err
 	}

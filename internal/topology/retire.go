@@ -131,10 +131,10 @@ func (r Retirement) Move(ctx context.Context) (moved map[string]int, err error) 
 		}
 		var to func(schemas.Envelope) (event *rabbit.Message, key string, err error)
 		switch places := r.Former.Places(""); {
-		case r.Former.IsDelay(q.Name):
+		case r.Former.Delays().Has(q.Name):
 			to = r.waitOn(ctx, q.Name)
-		case q.Name == r.Former.Due():
-			to = r.waitOn(ctx, r.Former.Delay(0))
+		case q.Name == r.Former.Delays().Due():
+			to = r.waitOn(ctx, r.Former.Delays().Queue(0))
 		case q.Name == r.Former.Poison():
 			to = toQueue(r.Topology.Poison())
 		case q.Name == r.Former.Unstorable():
@@ -190,7 +190,7 @@ func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envel
 			}
 			declared[step] = true
 		}
-		return event, r.Topology.Delay(step), nil
+		return event, r.Topology.Delays().Queue(step), nil
 	}
 }
 

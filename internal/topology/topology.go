@@ -221,10 +221,10 @@ func (c Config) bindings() []binding {
 		{c.IndexLate(), c.Late(), ""},
 		{c.Retry(), c.Retry(), "#"},
 		{c.Report(), c.Report(), "#"},
-		c.directBinding(c.Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
+		c.directBinding(c.Topology.Delays().Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
 	}
 	for _, delay := range c.Delays {
-		bindings = append(bindings, c.directBinding(c.Delay(delay)))
+		bindings = append(bindings, c.directBinding(c.Topology.Delays().Queue(delay)))
 	}
 	for _, queue := range c.placeQueues() {
 		bindings = append(bindings, c.directBinding(queue))

@@ -99,7 +99,7 @@ func (m Missing) FindUnstorable(ctx context.Context, channels Channels, queue st
 				return err
 			}
 			// A message of a newer version cannot be read and is skipped.
-			if e, state, err := schemas.Unwrap(schemas.FromDelivery(d)); err == nil {
+			if e, state, err := schemas.FromDelivery(d).Unwrap(); err == nil {
 				m.setBody(state.Fingerprint, e.Body)
 			}
 		}

@@ -88,7 +88,7 @@ func (t topologyChecks) checkUnusedQueues() {
 	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
 		queue := t.queues[name]
 		_, former := t.Topology.FormerIndex(queue.Name)
-		if !t.Topology.Owns(queue.Name) || former || t.Topology.IsFormerDelay(queue.Name) || slices.Contains(used, queue.Name) {
+		if !t.Topology.Owns(queue.Name) || former || t.Topology.Delays().HasFormer(queue.Name) || slices.Contains(used, queue.Name) {
 			continue
 		}
 		if queue.Messages > 0 && queue.Consumers == 0 && !queue.Exclusive {

@@ -23,7 +23,7 @@ func TestAPrefixThatNoProcessUses(t *testing.T) {
 	s := newSetUpSite(t)
 	former := setUpOther(t, s, "former")
 	want(t, of("leftovers", Run(t.Context(), s.Config)), Warning, "no process uses topology.prefix former, which is still in the virtual host", "run watership setup --retire former")
-	_, err := s.channel.Consume(former.Due(), "", false, false, false, false, nil)
+	_, err := s.channel.Consume(former.Delays().Due(), "", false, false, false, false, nil)
 	must(t, err)
 	wantNone(t, of("leftovers", Run(t.Context(), s.Config)), "former")
 }

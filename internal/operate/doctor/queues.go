@@ -22,14 +22,14 @@ func (b *broker) ownQueues() (all []string, delays map[string]bool) {
 	}
 	delays = map[string]bool{}
 	for _, delay := range b.Pipeline.Delays() {
-		name := b.Topology.Delay(delay)
+		name := b.Topology.Delays().Queue(delay)
 		if !delays[name] {
 			all = append(all, name)
 		}
 		delays[name] = true
 	}
 	for name := range b.queues {
-		if b.Topology.IsDelay(name) && !delays[name] {
+		if b.Topology.Delays().Has(name) && !delays[name] {
 			all = append(all, name) // made when a handler asked for it
 			delays[name] = true
 		}

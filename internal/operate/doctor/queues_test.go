@@ -17,7 +17,7 @@ import (
 func allNames() []string {
 	list := names().Queues()
 	for _, delay := range (pipeline.Config{}).Delays() {
-		list = append(list, names().Delay(delay))
+		list = append(list, names().Delays().Queue(delay))
 	}
 	return list
 }

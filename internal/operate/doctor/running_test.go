@@ -184,9 +184,9 @@ func TestDelayQueuesWaitWhileDueMessagesAreTaken(t *testing.T) {
 		want   bool
 	}{
 		"missing":     {nil, true},
-		"empty":       {[]rabbit.Queue{{Name: names().Due(), Consumers: 1}}, true},
-		"no consumer": {[]rabbit.Queue{{Name: names().Due(), Messages: 1}}, true},
-		"is emptied":  {[]rabbit.Queue{{Name: names().Due(), Messages: 1, Consumers: 1}}, false},
+		"empty":       {[]rabbit.Queue{{Name: names().Delays().Due(), Consumers: 1}}, true},
+		"no consumer": {[]rabbit.Queue{{Name: names().Delays().Due(), Messages: 1}}, true},
+		"is emptied":  {[]rabbit.Queue{{Name: names().Delays().Due(), Messages: 1, Consumers: 1}}, false},
 	} {
 		if got := listing(t, settings(t), test.queues...).dueIsNotDrained(); got != test.want {
 			t.Errorf("%s: %t", name, got)

@@ -129,7 +129,7 @@ func (b *broker) forgers(ctx context.Context) (forgers []string, err error) {
 // does a state count that came by the default exchange.
 func (b *broker) hasFormerDelays() bool {
 	for name := range b.queues {
-		if b.Topology.IsFormerDelay(name) {
+		if b.Topology.Delays().HasFormer(name) {
 			return true
 		}
 	}

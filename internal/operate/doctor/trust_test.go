@@ -60,7 +60,7 @@ func TestTheDefaultExchangeForgesStatesWhereAFormerDelayQueueIs(t *testing.T) {
 	s := newSetUpSite(t)
 	s.answer(t, "vhosts/%2F/permissions", permissions("", `^amq\.default$`))
 	s.answer(t, "vhosts/%2F/topic-permissions", `[]`)
-	_, err := s.channel.QueueDeclare(names().FormerDelay(time.Hour), true, false, false, false, nil)
+	_, err := s.channel.QueueDeclare(names().Delays().Former(time.Hour), true, false, false, false, nil)
 	must(t, err)
 	want(t, of("trust", Run(t.Context(), s.Config)), Warning, "could forge them: eve (amq.default)", "")
 }

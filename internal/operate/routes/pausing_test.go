@@ -24,7 +24,7 @@ func TestAPauseIsRecorded(t *testing.T) {
 	s := newSite(t, ordersAndInvoices)
 	must(t, s.Pause(t.Context(), "orders", because("the service is closed")))
 	d := s.broker.Take(t, s.System.Topology().Log(), 1)[0]
-	_, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+	_, state, err := schemas.FromDelivery(d).Unwrap()
 	must(t, err)
 	if d.RoutingKey != string(schemas.Paused) || state.Queue != "orders" || state.Failure.Type != pause.ByOperator || state.Failure.Message != "the service is closed (ann)" {
 		t.Errorf("%s %+v", d.RoutingKey, state)

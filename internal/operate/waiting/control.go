@@ -77,7 +77,9 @@ func (c Control) Decide(ctx context.Context, d Decision, messages []WaitingMessa
 	return result, err
 }
 
-func (c Control) lock() string { return strings.TrimSuffix(c.Topology.Due(), "due") + "waiting" }
+func (c Control) lock() string {
+	return strings.TrimSuffix(c.Topology.Delays().Due(), "due") + "waiting"
+}
 
 // mark saves a decision about some waits, and adds the ids of its events by their keys. It
 // does so once for each.
@@ -100,7 +102,7 @@ func (c Control) queues(messages []WaitingMessage, now time.Time) map[string]map
 	queues := map[string]map[string]bool{}
 	for _, m := range messages {
 		for _, delay := range m.delays(now) {
-			name := c.Topology.Delay(delay)
+			name := c.Topology.Delays().Queue(delay)
 			if queues[name] == nil {
 				queues[name] = map[string]bool{}
 			}

@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 	eachKind(t, func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType) {
 		r := newRig(t, b, kind, time.Hour)
 		ids := r.publish("m", 40)
-		r.waitLen(r.topology.Delay(time.Hour), len(ids))
+		r.waitLen(r.topology.Delays().Queue(time.Hour), len(ids))
 		now, cancelled, postponed, left := ids[:10], ids[10:20], ids[20:30], ids[30:]
 		began := time.Now()
 		for _, step := range []struct {
@@ -61,8 +61,8 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s was retried %d times, after %+v", id, r.retried[id], e)
 			}
 		}
-		r.waitLen(r.topology.Delay(time.Hour), len(left))
-		for _, d := range r.broker.Take(t, r.topology.Delay(time.Hour), len(left)) {
+		r.waitLen(r.topology.Delays().Queue(time.Hour), len(left))
+		for _, d := range r.broker.Take(t, r.topology.Delays().Queue(time.Hour), len(left)) {
 			if !slices.Contains(left, d.MessageId) {
 				t.Errorf("%s waits still", d.MessageId)
 			}
@@ -80,7 +80,7 @@ func TestDecideUntilAnHour(t *testing.T) {
 	for waiting, deadline := 0, time.Now().Add(time.Minute); waiting < len(ids); time.Sleep(20 * time.Millisecond) {
 		waiting = 0
 		for _, delay := range retry.StandardDelays() {
-			q, err := r.broker.Channel(t).QueueDeclarePassive(r.topology.Delay(delay), true, false, false, false, nil)
+			q, err := r.broker.Channel(t).QueueDeclarePassive(r.topology.Delays().Queue(delay), true, false, false, false, nil)
 			if err == nil { // others do not exist
 				waiting += q.Messages
 			}
@@ -150,7 +150,7 @@ func (r *rig) wantOnce(ids []string, result Result, cancels bool) {
 // wantEmpty checks that no copy of a message is left.
 func (r *rig) wantEmpty(delay time.Duration) {
 	r.t.Helper()
-	for _, queue := range []string{r.queue, r.topology.Due(), r.topology.Poison(), r.topology.Delay(delay)} {
+	for _, queue := range []string{r.queue, r.topology.Delays().Due(), r.topology.Poison(), r.topology.Delays().Queue(delay)} {
 		r.waitLen(queue, 0)
 	}
 }

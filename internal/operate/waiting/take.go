@@ -199,7 +199,7 @@ func (w *window) read(ctx context.Context, wanted, found map[string]bool, limit 
 func (w *window) hold(d amqp.Delivery, wanted, found map[string]bool) {
 	w.held++
 	w.newest = d.DeliveryTag
-	_, state, err := schemas.Unwrap(schemas.FromDelivery(d))
+	_, state, err := schemas.FromDelivery(d).Unwrap()
 	if key := waitOf(state); err == nil && wanted[key] {
 		found[key] = true
 		w.tags = append(w.tags, d.DeliveryTag)

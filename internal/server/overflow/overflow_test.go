@@ -84,7 +84,7 @@ func (r *rig) run(t *testing.T) {
 func (r *rig) wantGap(t *testing.T, text string) {
 	t.Helper()
 	event := rabbittest.Receive(t, r.events)
-	_, state, err := schemas.Unwrap(schemas.FromDelivery(event))
+	_, state, err := schemas.FromDelivery(event).Unwrap()
 	if err != nil || !strings.Contains(state.Failure.Message, text) {
 		t.Errorf("%q, %v: want %q", state.Failure.Message, err, text)
 	}

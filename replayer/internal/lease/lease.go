@@ -34,11 +34,7 @@ const startTimeout = 30 * time.Second // for other jobs to start
 
 // Queue returns the name of the exclusive queue of a job.
 func Queue(topology schemas.Topology, id string) string {
-	prefix := topology.Prefix
-	if prefix == "" {
-		prefix = schemas.DefaultPrefix
-	}
-	return prefix + ".job." + id
+	return topology.Name(".job." + id)
 }
 
 // Open waits for the broker, and for the broker to detect a runner that has just died. The

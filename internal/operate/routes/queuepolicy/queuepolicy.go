@@ -68,7 +68,7 @@ func (e Editor) policyName(queue string) string { return Name(e.Topology, queue)
 
 // Name returns the name of the policy that Editor.Add gives a queue.
 func Name(topology schemas.Topology, queue string) string {
-	return cmp.Or(topology.Prefix, schemas.DefaultPrefix) + "-route-" + queue
+	return topology.Name("-route-" + queue)
 }
 
 // Add returns the change that sends the dead letters of a queue to Watership. It changes
