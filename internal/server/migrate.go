@@ -38,6 +38,31 @@ func newMigration(sys *system.System, conn *rabbit.Connection) (topology.Migrati
 	return topology.Migration{Conn: conn, Management: management, VHost: sys.VHost(), Topology: sys.Topology()}, err
 }
 
+// recordDropped records a gap for each pair of former index queues that is full, before they are emptied.
+func (s setup) recordDropped(ctx context.Context, conn *rabbit.Connection, former []topology.FormerIndex) error {
+	for _, f := range former {
+		if f.IndexLimit == 0 || f.Name != f.IndexLate() {
+			continue
+		}
+		publisher, err := s.Publisher(ctx)
+		if err != nil {
+			return err
+		}
+		queues, err := droppingQueues(s.System, f.Topology, conn, publisher)
+		if err != nil {
+			return err
+		}
+		full, err := queues.RecordFull(ctx)
+		if err != nil {
+			return err
+		}
+		if full {
+			s.report("index", fmt.Sprintf("%s is full, so that the oldest copies were dropped: watership search 'action: dropped' finds the gap", f.Name))
+		}
+	}
+	return nil
+}
+
 // drain indexes the messages of a former index queue.
 func (s setup) drain(ctx context.Context, conn *rabbit.Connection, former topology.FormerIndex) error {
 	source, err := s.SourceOf(ctx, conn)

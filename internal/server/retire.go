@@ -87,6 +87,13 @@ func (s setup) retire(ctx context.Context, prefix string) (err error) {
 	if err := r.Detach(ctx); err != nil {
 		return err
 	}
+	indexes, err := r.Indexed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.recordDropped(ctx, conn, indexes); err != nil {
+		return err
+	}
 	moved, deadLettered, err := s.emptyFormer(ctx, r)
 	for _, queue := range slices.Sorted(maps.Keys(moved)) {
 		s.report("retire", fmt.Sprintf("%s of %s moved or recorded", wording.Plural(moved[queue], "message"), queue))
@@ -196,18 +203,18 @@ func (s setup) indexFormer(ctx context.Context, r topology.Retirement, moved map
 	if err != nil {
 		return err
 	}
-	for _, queue := range queues {
-		ready, err := readyIn(ctx, r.Conn, []string{queue})
+	for _, former := range queues {
+		ready, err := readyIn(ctx, r.Conn, []string{former.Name})
 		if err != nil {
 			return err
 		}
 		if ready == 0 {
 			continue
 		}
-		if err := s.drain(ctx, r.Conn, topology.FormerIndex{Topology: r.Former, Name: queue}); err != nil {
+		if err := s.drain(ctx, r.Conn, former); err != nil {
 			return err
 		}
-		moved[queue] += ready
+		moved[former.Name] += ready
 	}
 	return nil
 }

@@ -230,15 +230,21 @@ func (s *Server) watchOverflow(ctx context.Context, looked func()) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	management, err := s.Management()
+	queues, err := droppingQueues(s.System, s.Topology(), conn, publisher)
 	if err != nil {
 		return err
 	}
-	watcher := overflow.Watcher{
-		Topology: s.Topology(), VHost: s.VHost(), Connection: conn, Publisher: publisher, Management: management,
-		Logger: s.Logger(), Sign: s.Sign, Lag: s.indexLag, Registerer: s.registry,
-	}
+	watcher := overflow.Watcher{Queues: queues, Logger: s.Logger(), Lag: s.indexLag, Registerer: s.registry}
 	return watcher.Run(ctx, s.handlers.Running(), looked)
+}
+
+// droppingQueues returns the queues of copies of a topology.
+func droppingQueues(sys *system.System, of schemas.Topology, conn *rabbit.Connection, publisher *rabbit.Publisher) (overflow.Queues, error) {
+	management, err := sys.Management()
+	return overflow.Queues{
+		Topology: of, Events: sys.Topology().Events(), VHost: sys.VHost(),
+		Connection: conn, Publisher: publisher, Management: management, Sign: sys.Sign,
+	}, err
 }
 
 // index runs the indexer once the topology is declared and the queues were looked at.

@@ -98,7 +98,14 @@ func (s setup) install(ctx context.Context) error {
 // migrate indexes the messages of former index queues and deletes the queues, and the
 // empty delay queues of a former release.
 func (s setup) migrate(ctx context.Context, migration topology.Migration) error {
-	err := migration.Drain(ctx, func(ctx context.Context, former topology.FormerIndex) error {
+	former, err := migration.FormerIndexes(ctx)
+	if err == nil {
+		err = s.recordDropped(ctx, migration.Conn, former)
+	}
+	if err != nil {
+		return err
+	}
+	err = migration.Drain(ctx, func(ctx context.Context, former topology.FormerIndex) error {
 		return s.drain(ctx, migration.Conn, former)
 	}, func(former topology.FormerIndex) {
 		if former.Name == former.Index() {

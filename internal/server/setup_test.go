@@ -74,3 +74,73 @@ func TestTheManagementAPIOfAnotherBroker(t *testing.T) {
 		t.Errorf("serve: %v", err)
 	}
 }
+
+// Copies that were dropped while no process ran are a gap, although setup empties the queues.
+func TestSetupRecordsWhatFormerQueuesDropped(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		g := newDropping(t, b.VHost(t), "WATERSHIP_TAP_LIMIT=5")
+		sys := g.system(t, "WATERSHIP_TAP_LIMIT=9")
+		if err := (Setup{}).Run(t.Context(), sys, func(string, string) {}); err != nil {
+			t.Fatal(err)
+		}
+		g.wantGap(t, sys)
+	})
+}
+
+func TestSetupRecordsWhatARetiredPrefixDropped(t *testing.T) {
+	g := newDropping(t, rabbittest.Embedded(t), "WATERSHIP_TAP_LIMIT=5", "WATERSHIP_TOPOLOGY_PREFIX=former")
+	sys := g.system(t, "WATERSHIP_TAP_LIMIT=5")
+	if err := (Setup{Retire: "former"}).Run(t.Context(), sys, func(string, string) {}); err != nil {
+		t.Fatal(err)
+	}
+	g.wantGap(t, sys)
+}
+
+// dropping is a broker whose queues of copies have dropped some, and a store.
+type dropping struct {
+	rabbittest.Broker
+	store  string
+	former schemas.Topology
+}
+
+func newDropping(t *testing.T, b rabbittest.Broker, environ ...string) dropping {
+	t.Helper()
+	g := dropping{Broker: b, store: "sqlite:" + t.TempDir() + "/store.db"}
+	sys := g.system(t, environ...)
+	g.former = sys.Topology()
+	if err := (Setup{}).Run(t.Context(), sys, func(string, string) {}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		b.Publish(t, g.former.Index(), amqp.Publishing{Body: []byte("copy")})
+	}
+	rabbittest.Eventually(t, "the queues to be full", func() bool { return b.Len(t, g.former.Index()) == 5 && b.Len(t, g.former.IndexLate()) == 5 })
+	return g
+}
+
+// system returns a System with settings, which drops copies.
+func (g dropping) system(t *testing.T, environ ...string) *system.System {
+	t.Helper()
+	return systemtest.New(t, append([]string{
+		"WATERSHIP_AMQP_URL=" + g.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + g.ManagementURL,
+		"WATERSHIP_SOURCE=test", "WATERSHIP_STORE_URL=" + g.store, "WATERSHIP_TAP_WHEN_FULL=drop_oldest",
+	}, environ...)...)
+}
+
+// wantGap wants the event of a gap in the log of a System.
+func (g dropping) wantGap(t *testing.T, sys *system.System) {
+	t.Helper()
+	n := g.Len(t, sys.Topology().Log())
+	for _, d := range g.Take(t, sys.Topology().Log(), n) {
+		if d.RoutingKey != string(schemas.Dropped) {
+			continue
+		}
+		_, state, err := schemas.FromDelivery(d).Unwrap()
+		if err != nil || state.Failure.Type != "gap" || state.Queue != g.former.Index() || !strings.Contains(state.Failure.Message, "while no process recorded them") ||
+			!strings.Contains(state.Failure.Message, "more than tap.limit (5) waited") {
+			t.Errorf("%+v, %v", state, err)
+		}
+		return
+	}
+	t.Errorf("no gap in %d events", n)
+}

@@ -80,15 +80,17 @@ func (r Retirement) QueueType(ctx context.Context) (QueueType, error) {
 	return QueueType(q.Type), err
 }
 
-// Indexed returns the former queues that the indexer empties.
-func (r Retirement) Indexed(ctx context.Context) (names []string, err error) {
+// Indexed returns the former queues that the indexer empties, each with the limit and the type that its
+// name says.
+func (r Retirement) Indexed(ctx context.Context) (indexes []FormerIndex, err error) {
 	queues, err := r.queues(ctx)
 	for _, q := range queues {
-		if q.Name == r.Former.Log() || q.Name == r.Former.Index() || strings.HasPrefix(q.Name, r.Former.Index()+".") {
-			names = append(names, q.Name)
+		of, isIndex := r.Former.FormerIndex(q.Name)
+		if isIndex || slices.Contains(r.Former.Indexed(), q.Name) {
+			indexes = append(indexes, FormerIndex{Topology: of, Name: q.Name})
 		}
 	}
-	return names, err
+	return indexes, err
 }
 
 // Detach ends the copies to the former tap, and takes over the pauses of routes.

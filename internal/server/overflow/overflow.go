@@ -4,8 +4,6 @@ package overflow
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,8 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/watershipmq/watership/internal/backoff"
-	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/schemas"
 )
 
 const (
@@ -31,15 +27,8 @@ const (
 // store takes fewer than are published and tap.when_full is drop_oldest. Each becomes a
 // `dropped` event, with its period and an estimate of how many messages are missing.
 type Watcher struct {
-	Topology   schemas.Topology
-	VHost      string
-	Connection *rabbit.Connection
-	Publisher  *rabbit.Publisher // on Connection
-	Management *rabbit.Management
-	Logger     *slog.Logger
-
-	// Sign signs the state of an event.
-	Sign func(rabbit.Message) rabbit.Message
+	Queues
+	Logger *slog.Logger
 
 	// Lag returns the age of the newest stored event of a queue.
 	Lag func(queue string, waiting int) time.Duration
@@ -138,59 +127,16 @@ func (o *Watcher) poll(ctx context.Context) {
 	}
 }
 
-// late asks for the state of the queue of late copies.
-func (o *Watcher) late(ctx context.Context) (rabbit.QueueState, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	late, _, err := o.Connection.QueueState(ctx, o.Topology.IndexLate())
-	return late, err
-}
-
-// isFull reports whether the oldest copies are dropped: the overflow of the index queue
-// is dead-lettered to the queue of late copies, whose overflow is dropped.
-func (o *Watcher) isFull(late rabbit.QueueState) bool {
-	return int64(late.Messages) >= o.Topology.IndexLimit
-}
-
-// missing counts the copies that were published and neither acknowledged nor are in a
-// queue.
-func (o *Watcher) missing(ctx context.Context) (int64, error) {
-	index, err := o.Management.Queue(ctx, o.VHost, o.Topology.Index())
-	if err != nil {
-		return 0, err
-	}
-	late, err := o.Management.Queue(ctx, o.VHost, o.Topology.IndexLate())
-	if err != nil {
-		return 0, err
-	}
-	return max(0, index.Stats.Published-index.Stats.Acknowledged-late.Stats.Acknowledged-index.Messages-late.Messages), nil
-}
-
 // record publishes the `dropped` event, and starts again.
 func (o *Watcher) record(ctx context.Context, until time.Time) error {
-	count := "an unknown number of"
+	g := gap{since: o.since, until: until, earlier: o.earlier, messages: unknown}
 	if all, err := o.missing(ctx); err == nil {
-		count = fmt.Sprintf("about %d", max(0, all-o.counted))
-		o.dropped.Add(float64(max(0, all-o.counted)))
+		g.messages = max(0, all-o.counted)
+		o.dropped.Add(float64(g.messages))
 		o.counted = all
 	}
-	from := fmt.Sprintf("between %s and", o.since.UTC().Format(time.RFC3339))
-	if o.earlier {
-		from = "while no process recorded them, until"
-	}
-	none := schemas.Envelope{}
-	state := schemas.State{
-		Fingerprint: none.Fingerprint(), EventID: "gap:" + rand.Text(), Queue: o.Topology.Index(),
-		Time: o.since, Duration: until.Sub(o.since),
-		Failure: schemas.Failure{Type: "gap", Message: fmt.Sprintf(
-			"%s messages that were published %s %s are not recorded: more than tap.limit (%d) waited for the store",
-			count, from, until.UTC().Format(time.RFC3339), o.Topology.IndexLimit)},
-	}
-	err := o.Publisher.Publish(ctx, o.Sign(rabbit.Message{
-		Exchange: o.Topology.Events(), RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
-	}))
-	if err != nil {
-		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)
+	if err := o.publish(ctx, g); err != nil {
+		return err
 	}
 	o.dropping.Set(0)
 	o.since, o.notFullSince, o.earlier = time.Time{}, time.Time{}, false

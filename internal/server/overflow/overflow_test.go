@@ -50,8 +50,11 @@ func newRig(t *testing.T, b rabbittest.Broker, url string) *rig {
 	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
 	t.Cleanup(func() { _ = publisher.Close() })
 	r.Watcher = &Watcher{
-		Topology: limited, VHost: "/", Connection: conn, Publisher: publisher, Management: management, Logger: r.log.Logger(),
-		Sign: func(m rabbit.Message) rabbit.Message { return m }, Lag: func(string, int) time.Duration { return 0 }, Registerer: prometheus.NewRegistry(),
+		Queues: Queues{
+			Topology: limited, Events: limited.Events(), VHost: "/", Connection: conn, Publisher: publisher, Management: management,
+			Sign: func(m rabbit.Message) rabbit.Message { return m },
+		},
+		Logger: r.log.Logger(), Lag: func(string, int) time.Duration { return 0 }, Registerer: prometheus.NewRegistry(),
 	}
 	return r
 }
