@@ -18,6 +18,12 @@ import (
 // recordKind is the kind of the records with subscriptions.
 const recordKind = "subscription"
 
+// subscriptionRecords are the stored subscriptions.
+type subscriptionRecords struct {
+	store  Records
+	source string // that List and From concern
+}
+
 // From is the place of a source at which a subscription begins. The zero value is the first
 // event.
 type From struct {
@@ -95,11 +101,11 @@ func (s *Subscriptions) resolve(text string) (kql.Node, error) {
 }
 
 // find returns the position of From.
-func (s *Subscriptions) find(ctx context.Context, from From) (eventstore.Cursor, error) {
+func (r subscriptionRecords) find(ctx context.Context, from From) (eventstore.Cursor, error) {
 	if !from.Now && from.Time.IsZero() {
 		return from.Position, nil
 	}
-	complete, err := eventstore.Complete(ctx, s.cfg.Store, s.cfg.Source)
+	complete, err := eventstore.Complete(ctx, r.store, r.source)
 	if err != nil {
 		return eventstore.Cursor{}, fmt.Errorf("looking up the position: %w", err)
 	}
@@ -108,12 +114,12 @@ func (s *Subscriptions) find(ctx context.Context, from From) (eventstore.Cursor,
 		return next, nil
 	}
 	since := kql.Range{Field: kql.Pattern{"@timestamp"}, Op: kql.GreaterOrEqual, Value: kql.Value{Pattern: kql.Pattern{from.Time.UTC().Format(kql.InstantLayout)}, Quoted: true}}
-	reader := Reader{Source: s.cfg.Source, Query: since}
+	reader := Reader{Source: r.source, Query: since}
 	selection := eventstore.Selection{Query: reader.query(), Order: eventstore.BySequence, Limit: 1, UpTo: complete, WithoutBody: true}
-	if err := s.cfg.Store.Refresh(ctx); err != nil {
+	if err := r.store.Refresh(ctx); err != nil {
 		return next, fmt.Errorf("looking up the position: %w", err)
 	}
-	for event, err := range s.cfg.Store.Events(ctx, selection) {
+	for event, err := range r.store.Events(ctx, selection) {
 		if err != nil {
 			return next, fmt.Errorf("looking up the position: %w", err)
 		}
@@ -123,12 +129,12 @@ func (s *Subscriptions) find(ctx context.Context, from From) (eventstore.Cursor,
 }
 
 // Get returns a subscription. Its error is a *NotFoundError if none exists.
-func (s *Subscriptions) Get(ctx context.Context, name string) (Subscription, error) {
+func (r subscriptionRecords) Get(ctx context.Context, name string) (Subscription, error) {
 	if err := checkName(name); err != nil {
 		return Subscription{}, err
 	}
 	var sub Subscription
-	version, err := eventstore.ReadRecord(ctx, s.cfg.Store, recordKind, name, &sub)
+	version, err := eventstore.ReadRecord(ctx, r.store, recordKind, name, &sub)
 	if err != nil {
 		return sub, err
 	}
@@ -141,9 +147,9 @@ func (s *Subscriptions) Get(ctx context.Context, name string) (Subscription, err
 
 // All yields the subscriptions of every source, sorted by name from the last to the first.
 // An error that is no *eventstore.Error concerns one record.
-func (s *Subscriptions) All(ctx context.Context) iter.Seq2[Subscription, error] {
+func (r subscriptionRecords) All(ctx context.Context) iter.Seq2[Subscription, error] {
 	return func(yield func(Subscription, error) bool) {
-		for document, err := range s.cfg.Store.Records(ctx, recordKind) {
+		for document, err := range r.store.Records(ctx, recordKind) {
 			var sub Subscription
 			if err == nil {
 				if err = json.Unmarshal(document, &sub); err != nil {
@@ -158,12 +164,12 @@ func (s *Subscriptions) All(ctx context.Context) iter.Seq2[Subscription, error] 
 }
 
 // List returns the subscriptions of the source, sorted by name.
-func (s *Subscriptions) List(ctx context.Context) ([]Subscription, error) {
+func (r subscriptionRecords) List(ctx context.Context) ([]Subscription, error) {
 	var list []Subscription
-	for sub, err := range s.All(ctx) {
+	for sub, err := range r.All(ctx) {
 		var failed *eventstore.Error
 		switch {
-		case err == nil && sub.Source == s.cfg.Source:
+		case err == nil && sub.Source == r.source:
 			list = append(list, sub)
 		case errors.As(err, &failed), ctx.Err() != nil:
 			return nil, fmt.Errorf("reading the subscriptions: %w", err)
@@ -207,12 +213,12 @@ func (s *Subscriptions) ResumeAfterRemoved(ctx context.Context, name, by string)
 }
 
 // acceptable returns Subscription.Accepted for a subscription that goes on after the stored events.
-func (s *Subscriptions) acceptable(ctx context.Context, sub Subscription) (int64, error) {
+func (r subscriptionRecords) acceptable(ctx context.Context, sub Subscription) (int64, error) {
 	query, err := kql.Parse(sub.Query)
 	if err != nil {
 		return 0, err
 	}
-	return Reader{Store: s.cfg.Store, Source: sub.Source, Query: query}.Acceptable(ctx)
+	return Reader{Store: r.store, Source: sub.Source, Query: query}.Acceptable(ctx)
 }
 
 // Rewind lets the deliveries continue at another place, before or after the checkpoint. The
@@ -257,8 +263,8 @@ func (s *Subscriptions) change(ctx context.Context, name, by string, change func
 }
 
 // save saves a subscription if its record was not changed since it was read.
-func (s *Subscriptions) save(ctx context.Context, sub *Subscription) (saved bool, err error) {
-	version, err := eventstore.SaveRecord(ctx, s.cfg.Store, recordKind, sub.Name, sub.version, sub)
+func (r subscriptionRecords) save(ctx context.Context, sub *Subscription) (saved bool, err error) {
+	version, err := eventstore.SaveRecord(ctx, r.store, recordKind, sub.Name, sub.version, sub)
 	if err != nil || version == "" {
 		return false, err
 	}

@@ -43,13 +43,16 @@ func (p Parked) id() string {
 	return fmt.Sprintf("%019d:%s:%s", p.Position.Sequence, p.Position.EventID, hex.EncodeToString(sum[:8]))
 }
 
+// parkedRecords are the stored parked messages.
+type parkedRecords struct{ store Records }
+
 // Parked returns the parked messages of a subscription, sorted by position.
-func (s *Subscriptions) Parked(ctx context.Context, name string) ([]Parked, error) {
+func (r parkedRecords) Parked(ctx context.Context, name string) ([]Parked, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	var list []Parked
-	for document, err := range s.cfg.Store.Records(ctx, parkedKind(name)) {
+	for document, err := range r.store.Records(ctx, parkedKind(name)) {
 		var p Parked
 		if err == nil {
 			err = json.Unmarshal(document, &p)
@@ -64,17 +67,17 @@ func (s *Subscriptions) Parked(ctx context.Context, name string) ([]Parked, erro
 }
 
 // park stores a parked message.
-func (s *Subscriptions) park(ctx context.Context, p Parked) error {
+func (r parkedRecords) park(ctx context.Context, p Parked) error {
 	if len(p.Error) > maxError {
 		p.Error = p.Error[:maxError]
 	}
-	_, err := s.saveParked(ctx, p, "")
+	_, err := r.saveParked(ctx, p, "")
 	return err
 }
 
 // saveParked returns false if another process has changed the message, or parked it.
-func (s *Subscriptions) saveParked(ctx context.Context, p Parked, version string) (bool, error) {
-	saved, err := eventstore.SaveRecord(ctx, s.cfg.Store, parkedKind(p.Subscription), p.id(), version, p)
+func (r parkedRecords) saveParked(ctx context.Context, p Parked, version string) (bool, error) {
+	saved, err := eventstore.SaveRecord(ctx, r.store, parkedKind(p.Subscription), p.id(), version, p)
 	return saved != "", err
 }
 
@@ -94,16 +97,16 @@ func (s *Subscriptions) RetryParked(ctx context.Context, name, by string, positi
 }
 
 // Drop removes parked messages from the list. Without positions it is all of them.
-func (s *Subscriptions) Drop(ctx context.Context, name string, positions []string) (int, error) {
-	return s.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
-		return s.cfg.Store.DeleteRecord(ctx, parkedKind(name), p.id(), version)
+func (r parkedRecords) Drop(ctx context.Context, name string, positions []string) (int, error) {
+	return r.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
+		return r.store.DeleteRecord(ctx, parkedKind(name), p.id(), version)
 	})
 }
 
 // eachParked calls do for the parked messages at the positions, and returns how often it was
 // successful.
-func (s *Subscriptions) eachParked(ctx context.Context, name string, positions []string, do func(p Parked, version string) (bool, error)) (int, error) {
-	list, err := s.Parked(ctx, name)
+func (r parkedRecords) eachParked(ctx context.Context, name string, positions []string, do func(p Parked, version string) (bool, error)) (int, error) {
+	list, err := r.Parked(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +120,7 @@ func (s *Subscriptions) eachParked(ctx context.Context, name string, positions [
 		if len(positions) > 0 && !slices.Contains(positions, FormatPosition(p.Position)) {
 			continue
 		}
-		_, version, err := s.cfg.Store.Record(ctx, parkedKind(name), p.id())
+		_, version, err := r.store.Record(ctx, parkedKind(name), p.id())
 		if err != nil {
 			return done, err
 		}
@@ -136,10 +139,10 @@ func (s *Subscriptions) eachParked(ctx context.Context, name string, positions [
 }
 
 // replaceParked saves another error of a parked message, which is no longer tried.
-func (s *Subscriptions) replaceParked(ctx context.Context, p Parked, version string, failed error) (bool, error) {
+func (r parkedRecords) replaceParked(ctx context.Context, p Parked, version string, failed error) (bool, error) {
 	p.Retry, p.Error, p.Time = false, failed.Error(), time.Now().UTC()
 	if len(p.Error) > maxError {
 		p.Error = p.Error[:maxError]
 	}
-	return s.saveParked(ctx, p, version)
+	return r.saveParked(ctx, p, version)
 }

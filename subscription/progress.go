@@ -18,12 +18,12 @@ type Progress struct {
 
 // Progress looks for the first event after the checkpoint, since a subscription that had caught up
 // when its checkpoint was saved may be paused, or run by no process any more.
-func (s *Subscriptions) Progress(ctx context.Context, sub Subscription) (Progress, error) {
-	reader, complete, err := s.behind(ctx, sub)
+func (r subscriptionRecords) Progress(ctx context.Context, sub Subscription) (Progress, error) {
+	reader, complete, err := r.behind(ctx, sub)
 	if err != nil || complete < sub.Checkpoint.Position.Sequence || complete == 0 {
 		return Progress{CaughtUp: err == nil}, err
 	}
-	for event, err := range s.cfg.Store.Events(ctx, eventstore.Selection{
+	for event, err := range r.store.Events(ctx, eventstore.Selection{
 		Query: reader.query(), Order: eventstore.BySequence, After: sub.Checkpoint.Position, UpTo: complete, Limit: 1, WithoutBody: true,
 	}) {
 		var failed *eventstore.Error
@@ -40,24 +40,24 @@ func (s *Subscriptions) Progress(ctx context.Context, sub Subscription) (Progres
 
 // Missing returns the number of matching events that a subscription has not delivered yet,
 // of those that are complete in the store.
-func (s *Subscriptions) Missing(ctx context.Context, sub Subscription) (int64, error) {
-	reader, complete, err := s.behind(ctx, sub)
+func (r subscriptionRecords) Missing(ctx context.Context, sub Subscription) (int64, error) {
+	reader, complete, err := r.behind(ctx, sub)
 	if err != nil || complete < sub.Checkpoint.Position.Sequence || complete == 0 {
 		return 0, err
 	}
-	return s.cfg.Store.Count(ctx, eventstore.Selection{
+	return r.store.Count(ctx, eventstore.Selection{
 		Query: reader.query(), Order: eventstore.BySequence, After: sub.Checkpoint.Position, UpTo: complete,
 	})
 }
 
 // behind returns the reader of a subscription, and the highest sequence that it could have reached.
-func (s *Subscriptions) behind(ctx context.Context, sub Subscription) (Reader, int64, error) {
+func (r subscriptionRecords) behind(ctx context.Context, sub Subscription) (Reader, int64, error) {
 	query, err := kql.Parse(sub.Query)
 	if err != nil {
 		return Reader{}, 0, err
 	}
-	complete, err := eventstore.Complete(ctx, s.cfg.Store, sub.Source)
-	return Reader{Store: s.cfg.Store, Source: sub.Source, Query: query}, complete, err
+	complete, err := eventstore.Complete(ctx, r.store, sub.Source)
+	return Reader{Store: r.store, Source: sub.Source, Query: query}, complete, err
 }
 
 // Lag returns the time of the events that the subscription has not delivered yet, as its checkpoint

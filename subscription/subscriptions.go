@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -62,13 +61,14 @@ type Config struct {
 
 // Subscriptions creates, changes and runs the subscriptions of a store.
 type Subscriptions struct {
+	subscriptionRecords
+	parkedRecords
+	runnerViews
+
 	cfg    Config
 	events *sharedReads
 	login  string
 	runner string // names this process in checkpoints
-
-	mu      sync.Mutex             // guards the fields below
-	running map[string]*runnerView // by name
 }
 
 // New returns Subscriptions. It opens no connection.
@@ -76,7 +76,11 @@ func New(cfg Config) *Subscriptions {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Subscriptions{cfg: cfg, events: &sharedReads{Store: cfg.Store}, runner: rand.Text(), running: map[string]*runnerView{}}
+	s := &Subscriptions{
+		subscriptionRecords: subscriptionRecords{cfg.Store, cfg.Source}, parkedRecords: parkedRecords{cfg.Store},
+		runnerViews: runnerViews{running: map[string]*runnerView{}},
+		cfg:         cfg, events: &sharedReads{Store: cfg.Store}, runner: rand.Text(),
+	}
 	if uri, err := amqp.ParseURI(cfg.URL); err == nil { // a connection reports the error
 		s.login = rabbit.UserID(uri)
 	}

@@ -19,23 +19,29 @@ func (v *runnerView) set(sub Subscription, running bool) {
 	v.sub, v.running = sub, running
 }
 
+// runnerViews are the views of the subscriptions that this process runs.
+type runnerViews struct {
+	mu      sync.Mutex             // guards running
+	running map[string]*runnerView // by name
+}
+
 // viewOf returns the view of a subscription.
-func (s *Subscriptions) viewOf(name string) *runnerView {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running[name] == nil {
-		s.running[name] = &runnerView{}
+func (v *runnerViews) viewOf(name string) *runnerView {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.running[name] == nil {
+		v.running[name] = &runnerView{}
 	}
-	return s.running[name]
+	return v.running[name]
 }
 
 // Running returns the subscriptions that this process runs, with their latest checkpoints,
 // which may not be saved yet.
-func (s *Subscriptions) Running() []Subscription {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (v *runnerViews) Running() []Subscription {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	var list []Subscription
-	for _, view := range s.running {
+	for _, view := range v.running {
 		view.mu.Lock()
 		if view.running {
 			list = append(list, view.sub)

@@ -23,7 +23,6 @@ var overMostMethods = []string{
 	"internal/rabbit/rabbittest.Broker",
 	"internal/server.Server",
 	"internal/system.System",
-	"subscription.Subscriptions",
 }
 
 func TestTypesHaveFewMethods(t *testing.T) {
