@@ -92,7 +92,7 @@ func TestProcess(t *testing.T) {
 	}
 	gctuning.Apply(gctuning.ServeLimit(64 << 20)) // as `watership serve` does
 	s := &system{
-		Broker: rabbittest.Broker{URL: h.Broker}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
+		Broker: rabbittest.Broker{Address: rabbittest.Address{URL: h.Broker}}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
 	}
 	s.decoder = schemas.Decoder{Source: h.Prefix, VHost: "/", Topology: s.topology}
 	run := s.start(h.openStore(t), func(cfg *Config) {

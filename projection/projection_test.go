@@ -352,7 +352,7 @@ func TestSQLiteWithoutABusyTimeout(t *testing.T) {
 // While the database does not answer, no attempts are lost.
 func TestDatabaseUnavailable(t *testing.T) {
 	db := databasetest.PostgreSQL(t)
-	proxy := rabbittest.Broker{URL: db.Address}.Proxy(t)
+	proxy := rabbittest.Address{URL: db.Address}.Proxy(t)
 	through := databasetest.Open(t, "pgx", proxy.URL)
 	o := newOrders(t)
 	o.add(t, 100)

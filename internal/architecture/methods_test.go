@@ -20,7 +20,6 @@ const mostMethods = 25
 var overMostMethods = []string{
 	"internal/cli.printer",
 	"internal/console.Console",
-	"internal/rabbit/rabbittest.Broker",
 	"internal/server.Server",
 	"internal/system.System",
 }

@@ -197,7 +197,7 @@ func TestDevelopmentWithAnotherLanguage(t *testing.T) {
 	d := develop(t, []string{"WATERSHIP_RETRY_POLICIES={default: {delays: [100ms, 100ms]}}"}, "--empty")
 	d.says(t, "Try, in a second terminal")
 	address := regexp.MustCompile(`amqp://\S+`).FindString(d.out.String())
-	python := startRejecter(t, rabbittest.Broker{URL: address}, "python", "watership.retry")
+	python := startRejecter(t, rabbittest.Broker{Address: rabbittest.Address{URL: address}}, "python", "watership.retry")
 	publish := exec.Command("python3", "-c", pythonPublishes, address, "python")
 	publish.Env = append(os.Environ(), "PYTHONPATH="+pika)
 	if out, err := publish.CombinedOutput(); err != nil {

@@ -81,7 +81,7 @@ type site struct {
 
 func newSite(t *testing.T, url, name string) *site {
 	t.Helper()
-	broker := rabbittest.Broker{Version: name, URL: url, ManagementURL: managementOf(t, url)}
+	broker := rabbittest.Broker{Address: rabbittest.Address{URL: url}, Version: name, ManagementURL: managementOf(t, url)}
 	s := &site{name: name, service: newService(t, func(p post, before int) int {
 		if strings.HasSuffix(p.id, "00") || strings.HasSuffix(p.id, "5") && before == 0 {
 			return http.StatusInternalServerError

@@ -124,7 +124,7 @@ func (p parts) install(t *testing.T, handler string) *installation {
 func installEmbedded(t *testing.T, handler string) *installation {
 	t.Helper()
 	listen, data := freeAddress(t), t.TempDir()
-	i := newInstallation(t, rabbittest.Broker{URL: "amqp://guest:guest@" + listen + "/"})
+	i := newInstallation(t, rabbittest.Broker{Address: rabbittest.Address{URL: "amqp://guest:guest@" + listen + "/"}})
 	i.store = "sqlite:" + filepath.Join(data, "store.db")
 	i.write(t, handler, fmt.Sprintf("amqp: {url: 'embedded://', listen: %q}\ndata: %q\nstore: {url: %q}", listen, data, i.store))
 	return i
@@ -140,7 +140,7 @@ func (p parts) seed(t *testing.T, settings ...string) seeded {
 // breakableServer has a proxy before it.
 func breakableServer(t *testing.T, i *installation) (away, back func()) {
 	t.Helper()
-	proxy := rabbittest.Broker{URL: i.store}.Proxy(t)
+	proxy := rabbittest.Address{URL: i.store}.Proxy(t)
 	i.rewrite(t, i.store, proxy.URL)
 	return proxy.Cut, proxy.Mend
 }

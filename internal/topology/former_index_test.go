@@ -76,10 +76,11 @@ func TestSilentQueueIsNotDeleted(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		m, former := migrating(t, b)
 		silent := 0
-		m.Conn = connection(t, rabbittest.Broker{URL: b.SilentQueues(t, func(queue string) bool {
+		url := b.SilentQueues(t, func(queue string) bool {
 			silent++
 			return silent <= 3
-		})})
+		})
+		m.Conn = connection(t, rabbittest.Broker{Address: rabbittest.Address{URL: url}})
 		if _, err := b.Channel(t).QueueDeclare(former.Index(), true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true}); err != nil {
 			t.Fatal(err)
 		}

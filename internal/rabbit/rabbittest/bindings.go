@@ -7,7 +7,7 @@ import (
 
 // CountBindings returns the URL of a proxy, and a function that counts the bindings so far on
 // connections that publish and on others.
-func (b Broker) CountBindings(t testing.TB) (url string, count func() (publishing, others int)) {
+func (a Address) CountBindings(t testing.TB) (url string, count func() (publishing, others int)) {
 	t.Helper()
 	type connection struct {
 		publishes bool
@@ -15,7 +15,7 @@ func (b Broker) CountBindings(t testing.TB) (url string, count func() (publishin
 	}
 	var mu sync.Mutex // guards all
 	var all []*connection
-	url = b.RewriteSentByEach(t, func() func([]byte) []byte {
+	url = a.RewriteSentByEach(t, func() func([]byte) []byte {
 		one := &connection{}
 		mu.Lock()
 		defer mu.Unlock()

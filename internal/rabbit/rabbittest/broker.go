@@ -17,14 +17,17 @@ import (
 // Broker is a broker for tests. Tests must not fill its disk or memory, or change
 // its configuration.
 type Broker struct {
+	Address
 	Version       string // such as 3.10.8
-	URL           string
 	ManagementURL string // "" without management API
 	Own           bool   // not shared with other tests
 	Policies      bool   // in a virtual host with policies that is not shared, as WithPolicies has it
 
 	observers *observers // nil: each look at a queue has a connection
 }
+
+// Address is where a broker is, or another server that tests reach through a Proxy.
+type Address struct{ URL string }
 
 // Each runs a test on the embedded broker and on the same RabbitMQ as EachServer.
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
@@ -122,7 +125,7 @@ func servers(t testing.TB) []Broker {
 	management := strings.Fields(os.Getenv("WATERSHIP_TEST_MANAGEMENT_URLS"))
 	all := make([]Broker, len(urls))
 	for i, url := range urls {
-		all[i] = Broker{URL: url, observers: &observers{all: map[observer]*amqp.Channel{}}}
+		all[i] = Broker{Address: Address{url}, observers: &observers{all: map[observer]*amqp.Channel{}}}
 		if i < len(management) {
 			all[i].ManagementURL = management[i]
 		}
@@ -149,9 +152,9 @@ func Name(t testing.TB) string {
 
 // Admin opens a plain connection, independent of the code under test, and closes it
 // when the test ends.
-func (b Broker) Admin(t testing.TB) *amqp.Connection {
+func (a Address) Admin(t testing.TB) *amqp.Connection {
 	t.Helper()
-	conn, err := amqp.Dial(b.URL)
+	conn, err := amqp.Dial(a.URL)
 	if err != nil {
 		t.Fatalf("connect to the broker: %v", err)
 	}
@@ -160,9 +163,9 @@ func (b Broker) Admin(t testing.TB) *amqp.Connection {
 }
 
 // Channel opens a channel on a new Admin connection.
-func (b Broker) Channel(t testing.TB) *amqp.Channel {
+func (a Address) Channel(t testing.TB) *amqp.Channel {
 	t.Helper()
-	ch, err := b.Admin(t).Channel()
+	ch, err := a.Admin(t).Channel()
 	if err != nil {
 		t.Fatalf("open channel: %v", err)
 	}
@@ -171,32 +174,32 @@ func (b Broker) Channel(t testing.TB) *amqp.Channel {
 
 // Queue declares a durable queue with a unique name, and deletes it when the test
 // ends.
-func (b Broker) Queue(t testing.TB, args amqp.Table) string {
+func (a Address) Queue(t testing.TB, args amqp.Table) string {
 	t.Helper()
 	name := Name(t)
-	if _, err := b.Channel(t).QueueDeclare(name, true, false, false, false, args); err != nil {
+	if _, err := a.Channel(t).QueueDeclare(name, true, false, false, false, args); err != nil {
 		t.Fatalf("declare queue: %v", err)
 	}
-	b.DeleteQueue(t, name)
+	a.DeleteQueue(t, name)
 	return name
 }
 
 // DeleteQueue deletes a queue when the test ends.
-func (b Broker) DeleteQueue(t testing.TB, name string) {
+func (a Address) DeleteQueue(t testing.TB, name string) {
 	t.Cleanup(func() {
-		b.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
+		a.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
 	})
 }
 
 // DeleteExchange deletes an exchange when the test ends.
-func (b Broker) DeleteExchange(t testing.TB, name string) {
+func (a Address) DeleteExchange(t testing.TB, name string) {
 	t.Cleanup(func() {
-		b.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
+		a.cleanup(func(ch *amqp.Channel) { _ = ch.ExchangeDelete(name, false, false) })
 	})
 }
 
-func (b Broker) cleanup(f func(*amqp.Channel)) {
-	conn, err := amqp.Dial(b.URL)
+func (a Address) cleanup(f func(*amqp.Channel)) {
+	conn, err := amqp.Dial(a.URL)
 	if err != nil {
 		return
 	}
@@ -207,9 +210,9 @@ func (b Broker) cleanup(f func(*amqp.Channel)) {
 }
 
 // Take consumes n messages from a queue, in order, and acknowledges them.
-func (b Broker) Take(t testing.TB, queue string, n int) []amqp.Delivery {
+func (a Address) Take(t testing.TB, queue string, n int) []amqp.Delivery {
 	t.Helper()
-	ch := b.Channel(t)
+	ch := a.Channel(t)
 	deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
 		t.Fatalf("consume %s: %v", queue, err)

@@ -14,7 +14,7 @@ func Embedded(t testing.TB) Broker {
 	t.Helper()
 	inside := broker.Start(t, broker.Config{})
 	return Broker{
-		Version: broker.RabbitMQ43.Version(), Own: true, URL: inside.URL() + "/",
+		Version: broker.RabbitMQ43.Version(), Own: true, Address: Address{inside.URL() + "/"},
 		ManagementURL: inside.StartManagement(t), observers: &observers{all: map[observer]*amqp.Channel{}},
 	}
 }

@@ -23,9 +23,9 @@ type NamedProxy struct {
 }
 
 // NamedProxy starts a proxy that ends with the test.
-func (b Broker) NamedProxy(t testing.TB) *NamedProxy {
+func (a Address) NamedProxy(t testing.TB) *NamedProxy {
 	t.Helper()
-	u, err := url.Parse(b.URL)
+	u, err := url.Parse(a.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

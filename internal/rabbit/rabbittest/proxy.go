@@ -19,9 +19,9 @@ type Proxy struct {
 }
 
 // Proxy starts a proxy that ends with the test.
-func (b Broker) Proxy(t testing.TB) *Proxy {
+func (a Address) Proxy(t testing.TB) *Proxy {
 	t.Helper()
-	u, err := url.Parse(b.URL)
+	u, err := url.Parse(a.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,24 +18,24 @@ type rewriteFrame func(frame []byte) []byte
 // Rewrite starts a proxy for the broker that applies down to each frame sent to the
 // client, as message interceptors change messages. It returns the broker's URL
 // through the proxy, which stops when the test ends.
-func (b Broker) Rewrite(t testing.TB, down func(frame []byte) []byte) string {
+func (a Address) Rewrite(t testing.TB, down func(frame []byte) []byte) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
-	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return same, down })
+	return a.startProxy(t, func() (rewriteFrame, rewriteFrame) { return same, down })
 }
 
 // RewriteSent starts a proxy like Rewrite, but for frames sent to the broker.
-func (b Broker) RewriteSent(t testing.TB, up func(frame []byte) []byte) string {
+func (a Address) RewriteSent(t testing.TB, up func(frame []byte) []byte) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
-	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return up, same })
+	return a.startProxy(t, func() (rewriteFrame, rewriteFrame) { return up, same })
 }
 
 // RewriteSentByEach is RewriteSent with a function for each connection.
-func (b Broker) RewriteSentByEach(t testing.TB, new func() (up func(frame []byte) []byte)) string {
+func (a Address) RewriteSentByEach(t testing.TB, new func() (up func(frame []byte) []byte)) string {
 	t.Helper()
 	same := func(frame []byte) []byte { return frame }
-	return b.startProxy(t, func() (rewriteFrame, rewriteFrame) { return new(), same })
+	return a.startProxy(t, func() (rewriteFrame, rewriteFrame) { return new(), same })
 }
 
 // IsMethod reports whether a frame has a method (AMQP 0-9-1 §1.8).
@@ -45,9 +45,9 @@ func IsMethod(frame []byte, class, method uint16) bool {
 
 // startProxy starts a proxy and calls new for each connection: up rewrites the frames
 // sent to the broker, down those sent to the client.
-func (b Broker) startProxy(t testing.TB, new func() (up, down rewriteFrame)) string {
+func (a Address) startProxy(t testing.TB, new func() (up, down rewriteFrame)) string {
 	t.Helper()
-	u, err := url.Parse(b.URL)
+	u, err := url.Parse(a.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,9 +86,9 @@ func (b Broker) GrantTopic(t testing.TB, as Broker, exchange, write string) {
 }
 
 // VHostName returns the virtual host in the URL.
-func (b Broker) VHostName(t testing.TB) string {
+func (a Address) VHostName(t testing.TB) string {
 	t.Helper()
-	u, err := url.Parse(b.URL)
+	u, err := url.Parse(a.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,11 @@ func (b Broker) SilentLeader(t testing.TB, queue string) (resume func()) {
 // RabbitMQ does for a quorum queue with a silent leader: with no messages and no consumers. It
 // calls isSilent for each answer, one at a time. It returns the broker's URL through the proxy, which stops
 // when the test ends.
-func (b Broker) SilentQueues(t testing.TB, isSilent func(queue string) bool) (url string) {
+func (a Address) SilentQueues(t testing.TB, isSilent func(queue string) bool) (url string) {
 	t.Helper()
 	var asking sync.Mutex                // held while isSilent runs
 	const declareOK = "\x00\x32\x00\x0b" // class 50, method 11: queue, message count, consumer count
-	return b.Rewrite(t, func(frame []byte) []byte {
+	return a.Rewrite(t, func(frame []byte) []byte {
 		if frame[0] != methodFrame || string(frame[frameStart:frameStart+4]) != declareOK {
 			return frame
 		}

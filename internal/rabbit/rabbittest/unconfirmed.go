@@ -12,10 +12,10 @@ import (
 // with a routing key, like a quorum queue without a majority. Messages published
 // after recover is called are confirmed. It returns the broker's URL through the
 // proxy, which stops when the test ends.
-func (b Broker) Unconfirmed(t testing.TB, key string) (url string, recover func()) {
+func (a Address) Unconfirmed(t testing.TB, key string) (url string, recover func()) {
 	t.Helper()
 	var over atomic.Bool
-	url = b.startProxy(t, func() (rewriteFrame, rewriteFrame) {
+	url = a.startProxy(t, func() (rewriteFrame, rewriteFrame) {
 		c := &confirms{key: key, over: &over, channels: map[uint16]*published{}}
 		return c.up, c.down
 	})
