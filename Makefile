@@ -26,13 +26,13 @@ RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/li
 ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
 # The packages whose tests take longest begin first, so that none of them is the last.
-LONGEST = $(if $(filter ./...,$(PKG)),./internal/cli ./indexer ./pipeline ./internal/console ./replayer ./subscription ./broker ./projection)
+LONGEST = $(if $(filter ./...,$(PKG)),./internal/server ./internal/cli ./indexer ./pipeline ./internal/console ./replayer ./subscription ./broker ./projection)
 
 # The build runs while servers and test data are fetched. make lint runs vet.
 test: ## Run every test with the race detector, on real servers (stop them with scripts/services down)
 	@.ci/tools
 	$(GO) build $(RACE) $(PKG) & $(WITH_SERVERS) && wait && \
-		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/cli; fi && \
+		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server; fi && \
 		$(GO) test $(RACE) -vet=off -p 3 -parallel 3 -timeout $(TEST_TIMEOUT) $(LONGEST) $(PKG)
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod

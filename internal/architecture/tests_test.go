@@ -18,6 +18,7 @@ func untested() map[string]string {
 		"broker/brokertest":                    "tests use it",
 		"eventstore/storetest":                 "tests use it",
 		"internal/rabbit/rabbittest":           "tests use it",
+		"internal/server/servertest":           "tests use it",
 		"eventstore/elastic/internal/querydsl": "package elastic sends what it builds to Elasticsearch",
 		"schemas/internal/headertext":          "package schemas tests it with documents and fuzzing",
 		"internal/rabbit/exclusive":            "package replayer tests it with jobs that lose their connections",

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -67,7 +69,7 @@ func (n *notices) about(rule string) string {
 
 func (n *notices) await(t *testing.T, rule, want string) {
 	t.Helper()
-	until(t, "the notices "+want+" about "+rule, func() bool { return n.about(rule) == want })
+	servertest.Until(t, "the notices "+want+" about "+rule, func() bool { return n.about(rule) == want })
 }
 
 // alertSettings are quick rules whose alerts go to a webhook.
@@ -84,36 +86,36 @@ func alertSettings(url string) []string {
 func TestAlerts(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
-	failing := newService(t, func(post, int) int { return http.StatusBadRequest })
-	n, i := newNotices(t), install(t, broker, failing.url)
-	if err := broker.Channel(t).ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusBadRequest })
+	n, i := newNotices(t), servertest.Install(t, broker, failing.Url)
+	if err := broker.Channel(t).ExchangeDeclare(i.Exchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	one, process := i.withRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
-	one.awaitAlerts(t)
+	one, process := i.WithRoles(t, "routes,retry,due,poison,index,alerts", alertSettings(n.url)...)
+	awaitAlerts(t, one)
 
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "order.json", `{"order": 1}`))
 	n.await(t, "fresh", notice.Firing)
-	i.must(t, "routes", "pause", i.queue, "--reason", "the database moves")
+	i.Must(t, "routes", "pause", i.Queue, "--reason", "the database moves")
 	n.await(t, "held", notice.Firing)
-	if out := i.must(t, "alerts"); !strings.Contains(out, "critical") || !strings.Contains(out, "by an operator") {
+	if out := i.Must(t, "alerts"); !strings.Contains(out, "critical") || !strings.Contains(out, "by an operator") {
 		t.Errorf("alerts prints\n%s", out)
 	}
-	list, _ := one.findings(t)
-	wantFinding(t, list, doctor.OK, "", "alerts:", "evaluates 2 rules")
-	if !strings.Contains(one.scrapeText(t), "watership_alerts_held 1") {
+	list, _ := one.Findings(t)
+	servertest.WantFinding(t, list, doctor.OK, "", "alerts:", "evaluates 2 rules")
+	if !strings.Contains(scrapeText(t, one), "watership_alerts_held 1") {
 		t.Error("the metrics do not say that the process holds the alerts")
 	}
-	i.must(t, "routes", "resume", i.queue)
+	i.Must(t, "routes", "resume", i.Queue)
 	n.await(t, "held", notice.Firing+" "+notice.Resolved)
-	i.must(t, "failed", "discard", "*", "--reason", "a test", "--yes")
+	i.Must(t, "failed", "discard", "*", "--reason", "a test", "--yes")
 	n.await(t, "fresh", notice.Firing+" "+notice.Resolved)
-	if out := i.must(t, "alerts"); !strings.HasPrefix(out, "no alert fires") {
+	if out := i.Must(t, "alerts"); !strings.HasPrefix(out, "no alert fires") {
 		t.Errorf("alerts prints\n%s", out)
 	}
-	process.stop(t)
-	list, _ = one.findings(t)
-	wantFinding(t, list, doctor.Warning, "role alerts", "alerts: no process evaluates the rules")
+	process.Stop(t)
+	list, _ = one.Findings(t)
+	servertest.WantFinding(t, list, doctor.Warning, "role alerts", "alerts: no process evaluates the rules")
 }
 
 // A test of a receiver prints what it answered, directly and through the API.
@@ -124,7 +126,7 @@ func TestAlertTest(t *testing.T) {
 	operator, viewer := w.token(t, "ann", access.Operator, false), w.token(t, "vic", access.Viewer, false)
 	for name, environ := range map[string][]string{"directly": nil, "through serve": operator} {
 		r := w.through(t, environ, "alert", "test", "hook")
-		if want := "taken    hook (webhook " + n.url + "): 200 OK\n"; r.code != exitOK || r.out != want {
+		if want := "taken    hook (webhook " + n.url + "): 200 OK\n"; r.Code != exitOK || r.Out != want {
 			t.Errorf("%s: %+v, want %s", name, r, want)
 		}
 	}
@@ -132,16 +134,16 @@ func TestAlertTest(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r := w.through(t, operator, "alert", "test")
-	if r.code != exitFailed || !strings.Contains(r.out, "taken    hook") || !strings.Contains(r.out, "refused  gone (webhook http://127.0.0.1:1)") || strings.Contains(r.out, "s3cret") || !strings.Contains(r.err, "1 receiver did not take the test") {
+	if r.Code != exitFailed || !strings.Contains(r.Out, "taken    hook") || !strings.Contains(r.Out, "refused  gone (webhook http://127.0.0.1:1)") || strings.Contains(r.Out, "s3cret") || !strings.Contains(r.Err, "1 receiver did not take the test") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.through(t, operator, "alert", "test", "nobody"); r.code == exitOK || !strings.Contains(r.err, "there is no receiver nobody: expected one of hook, gone") {
+	if r := w.through(t, operator, "alert", "test", "nobody"); r.Code == exitOK || !strings.Contains(r.Err, "there is no receiver nobody: expected one of hook, gone") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.through(t, viewer, "alert", "test"); r.code != exitFailed || !strings.Contains(r.err, "needs operator") {
+	if r := w.through(t, viewer, "alert", "test"); r.Code != exitFailed || !strings.Contains(r.Err, "needs operator") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.through(t, viewer, "alerts"); r.code != exitOK || r.out != w.through(t, nil, "alerts").out {
+	if r := w.through(t, viewer, "alerts"); r.Code != exitOK || r.Out != w.through(t, nil, "alerts").Out {
 		t.Errorf("%+v", r)
 	}
 }
@@ -149,24 +151,24 @@ func TestAlertTest(t *testing.T) {
 // A mistake in a receiver ends serve at once, with one error.
 func TestServeRefusesReceivers(t *testing.T) {
 	t.Parallel()
-	i := installEmbedded(t, "http://127.0.0.1:1/")
-	i.environ = append(os.Environ(), "WATERSHIP_ALERTS_RULES=[{name: gap, on: gap}]", "WATERSHIP_ALERTS_RECEIVERS=[{name: chat, slack: {url_file: /nowhere/url}}]")
+	i := servertest.InstallEmbedded(t, "http://127.0.0.1:1/")
+	i.Environ = append(os.Environ(), "WATERSHIP_ALERTS_RULES=[{name: gap, on: gap}]", "WATERSHIP_ALERTS_RECEIVERS=[{name: chat, slack: {url_file: /nowhere/url}}]")
 	want := "watership: alerts.receivers[0].slack.url_file: /nowhere/url: no such file or directory\n"
-	if r := i.run(t, "serve"); r.code != exitUsage || !strings.HasSuffix(r.err, want) {
+	if r := i.Run(t, "serve"); r.Code != exitUsage || !strings.HasSuffix(r.Err, want) {
 		t.Errorf("%+v", r)
 	}
 }
 
 // awaitAlerts waits for the first evaluation of the rules: groups of the time before are not
 // new.
-func (i *installation) awaitAlerts(t *testing.T) {
+func awaitAlerts(t *testing.T, i *servertest.Installation) {
 	t.Helper()
-	until(t, "the process to evaluate the rules", func() bool { return strings.Contains(i.scrapeText(t), `watership_alerts_firing{rule="fresh"`) })
+	servertest.Until(t, "the process to evaluate the rules", func() bool { return strings.Contains(scrapeText(t, i), `watership_alerts_firing{rule="fresh"`) })
 }
 
 // scrapeText returns the metrics as serve prints them.
-func (i *installation) scrapeText(t *testing.T) string {
+func scrapeText(t *testing.T, i *servertest.Installation) string {
 	t.Helper()
-	_, body := i.ask(t, "/metrics")
+	_, body := i.Ask(t, "/metrics")
 	return body
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -60,12 +62,21 @@ type seeder func(t *testing.T, settings ...string) seeded
 
 func newSeeded(t *testing.T, settings ...string) seeded {
 	t.Helper()
-	return seedStore(t, storeURL(t), settings)
+	return seedStore(t, servertest.StoreURL(t), settings)
 }
 
 func newSeededFile(t *testing.T, settings ...string) seeded {
 	t.Helper()
 	return seedStore(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"), settings)
+}
+
+// seedOn makes stores of commands that have the broker of some parts.
+func seedOn(p servertest.Parts) seeder {
+	return func(t *testing.T, settings ...string) seeded {
+		t.Helper()
+		return seedStore(t, p.StoreURL, append(settings,
+			"WATERSHIP_AMQP_URL="+p.Broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+p.Broker.ManagementURL))
+	}
 }
 
 func seedStore(t *testing.T, url string, settings []string) seeded {
@@ -83,13 +94,13 @@ func seedStore(t *testing.T, url string, settings []string) seeded {
 }
 
 // call runs a command in this process.
-func call(ctx context.Context, in io.Reader, environ []string, args ...string) result {
+func call(ctx context.Context, in io.Reader, environ []string, args ...string) servertest.Result {
 	var out, errs bytes.Buffer
 	code := Run(ctx, terminal.Streams{In: in, Out: &out, Err: &errs}, args, environ)
-	return result{out.String(), errs.String(), code}
+	return servertest.Result{Out: out.String(), Err: errs.String(), Code: code}
 }
 
-func (a seeded) call(t *testing.T, args ...string) result {
+func (a seeded) call(t *testing.T, args ...string) servertest.Result {
 	t.Helper()
 	return call(t.Context(), strings.NewReader(""), a.environ, args...)
 }
@@ -98,10 +109,10 @@ func (a seeded) call(t *testing.T, args ...string) result {
 func (a seeded) must(t *testing.T, args ...string) string {
 	t.Helper()
 	r := a.call(t, args...)
-	if r.code != exitOK || r.err != "" {
-		t.Fatalf("watership %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	if r.Code != exitOK || r.Err != "" {
+		t.Fatalf("watership %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Out, r.Err)
 	}
-	return r.out
+	return r.Out
 }
 
 // happened is when the first event of every test happened.
@@ -154,15 +165,6 @@ func (a seeded) keep(t *testing.T, events ...schemas.Event) {
 	}
 }
 
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // wantLines compares what a command printed line by line, but for white space
 // at the ends and how far columns are apart. Times are wanted in UTC, and were
 // printed as they are here.
@@ -194,4 +196,33 @@ func columnsOf(text string) string {
 		lines[i] = strings.Join(strings.Fields(line), " ")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// TestMain removes the binary after the tests: it has 50 MB.
+func TestMain(m *testing.M) { os.Exit(servertest.WithBuilds(m)) }
+
+// inEachStore is for what needs no broker.
+func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
+	servertest.SideBySide(t, func(t *testing.T) { story(t, newSeededFile) }, func(t *testing.T) { story(t, newSeeded) })
+}
+
+// bothWays is for what a command prints: it reads the store itself, and through the API of a
+// server. What the stores find is tested with them.
+func bothWays(t *testing.T, story func(t *testing.T, seed seeder)) {
+	t.Parallel() // most of it is waiting
+	for name, seed := range map[string]seeder{"store": newSeededFile, "api": newSeededServer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, seed)
+		})
+	}
+}
+
+// everyWay is bothWays and inEachStore.
+func everyWay(t *testing.T, story func(t *testing.T, seed seeder)) {
+	bothWays(t, story)
+	t.Run("servers", func(t *testing.T) {
+		t.Parallel()
+		story(t, newSeeded)
+	})
 }

@@ -8,17 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func TestCompletion(t *testing.T) {
-	p := newest(t)
-	queue := p.broker.Queue(t, nil)
-	a := aFew(t, p.seed)
+	p := servertest.Newest(t)
+	queue := p.Broker.Queue(t, nil)
+	a := aFew(t, seedOn(p))
 	a.keep(t, a.event(4, schemas.Poisoned, poisonedAt("orders", "timeout")))
-	file := writeFile(t, "w.yaml", "tap: {exchanges: [{name: shop, type: topic}]}\nroutes: [{queue: orders, bind: [{exchange: mails}], handler: {http: {url: 'http://x/'}}}]\n")
+	file := servertest.WriteFile(t, "w.yaml", "tap: {exchanges: [{name: shop, type: topic}]}\nroutes: [{queue: orders, bind: [{exchange: mails}], handler: {http: {url: 'http://x/'}}}]\n")
 	a.environ = append(a.environ, "WATERSHIP_CONFIG="+file, "WATERSHIP_INDEX_LABELS=tenant")
 	for _, test := range []struct {
 		args string
@@ -48,10 +50,10 @@ func TestCompletion(t *testing.T) {
 	} {
 		began := time.Now()
 		got := a.call(t, append([]string{"__complete"}, strings.Split(strings.TrimPrefix(test.args, "|"), "|")...)...)
-		offered := "\n" + got.out
+		offered := "\n" + got.Out
 		for _, want := range test.want {
 			if !strings.Contains(offered, "\n"+want+"\n") && !strings.Contains(offered, "\n"+want+"\t") {
-				t.Errorf("%s: %q is not offered:\n%s%s", test.args, want, got.out, got.err)
+				t.Errorf("%s: %q is not offered:\n%s%s", test.args, want, got.Out, got.Err)
 			}
 		}
 		if test.not != "" && strings.Contains(offered, "\n"+test.not+"\n") {
@@ -62,7 +64,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	away := []string{"WATERSHIP_STORE_URL=http://127.0.0.1:1", "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}
-	if got := call(t.Context(), strings.NewReader(""), away, "__complete", "search", "error.type: "); got.code != exitOK || strings.Contains(got.err, "refused") {
+	if got := call(t.Context(), strings.NewReader(""), away, "__complete", "search", "error.type: "); got.Code != exitOK || strings.Contains(got.Err, "refused") {
 		t.Errorf("without servers: %+v", got)
 	}
 }
@@ -70,18 +72,18 @@ func TestCompletion(t *testing.T) {
 // A shell puts what it is offered on the command line, of several candidates
 // without quotes: what others choose is offered only where it is one plain word.
 func TestCompletionOffersPlainWords(t *testing.T) {
-	p := newest(t)
-	a := p.seed(t)
+	p := servertest.Newest(t)
+	a := seedOn(p)(t)
 	for n, text := range hostileTexts() {
 		a.keep(t, a.event(n, schemas.Poisoned, poisonedAt(text, text), func(e *schemas.Event) {
 			e.Envelope.Properties.MessageID, e.Failure.Type, e.Envelope.Exchange = text, text, text
 		}))
-		declare(t, p.broker, text)
+		declare(t, p.Broker, text)
 		keepPaused(t, a, fmt.Sprint("job-", n), text)
 	}
 	keepPaused(t, a, "plain", "plain")
 	for _, verb := range []string{"show", "resume", "cancel"} {
-		if out := a.call(t, "__complete", "jobs", verb, "").out; !strings.HasPrefix(out, "plain\t") {
+		if out := a.call(t, "__complete", "jobs", verb, "").Out; !strings.HasPrefix(out, "plain\t") {
 			t.Errorf("jobs %s offers %q", verb, out)
 		}
 	}
@@ -95,7 +97,7 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 		args := strings.Split(line, "|")
 		typed := args[len(args)-1]
 		typed = typed[:strings.LastIndex(typed, " ")+1]
-		out, _, _ := strings.Cut(a.call(t, append([]string{"__complete"}, args...)...).out, "\n:")
+		out, _, _ := strings.Cut(a.call(t, append([]string{"__complete"}, args...)...).Out, "\n:")
 		for candidate := range strings.Lines(out) {
 			name := strings.Trim(strings.TrimPrefix(strings.TrimSuffix(candidate, "\n"), typed), `"`)
 			if name, _, _ = strings.Cut(name, "\t"); !plain.MatchString(name) {

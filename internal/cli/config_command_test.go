@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/system/runfile"
 )
 
@@ -31,10 +33,10 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 	show := func(t *testing.T, want []string, args ...string) {
 		t.Helper()
 		got := call(t.Context(), strings.NewReader(""), environ, append([]string{"config", "show"}, args...)...)
-		shown := columnsOf(got.out)
+		shown := columnsOf(got.Out)
 		for _, line := range want {
 			if !strings.Contains(shown+"\n", line+"\n") {
-				t.Errorf("%q is not in\n%s%s", line, shown, got.err)
+				t.Errorf("%q is not in\n%s%s", line, shown, got.Err)
 			}
 		}
 		if strings.Contains(shown, "secret") {
@@ -53,7 +55,7 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 			"amqp.url amqp://guest@rabbit --amqp-url", "amqp.management_url http://guest@rabbit:15672 from amqp.url", "store.url http://localhost:9200 default",
 		}, "--amqp-url", "amqp://guest@rabbit")
 	})
-	own, other := writeFile(t, "own.yaml", "source: own\namqp: {url: 'amqp://rabbit', management_url: 'http://rabbit', listen: ':5999'}\nstore: {url: 'sqlite:a.db'}\ndata: b\n"), writeFile(t, "other.yaml", "source: other\n")
+	own, other := servertest.WriteFile(t, "own.yaml", "source: own\namqp: {url: 'amqp://rabbit', management_url: 'http://rabbit', listen: ':5999'}\nstore: {url: 'sqlite:a.db'}\ndata: b\n"), servertest.WriteFile(t, "other.yaml", "source: other\n")
 	running.Config = own
 	if err := folder.Announce(running); err != nil {
 		t.Fatal(err)
@@ -84,10 +86,10 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 
 // A schema that serve would refuse is a mistake of the configuration.
 func TestConfigCheckReadsSchemas(t *testing.T) {
-	check := func(schema string) result {
-		route := `{queue: orders, schema: "` + writeFile(t, "orders.json", schema) + `", handler: {http: {url: "http://localhost:1"}}}`
+	check := func(schema string) servertest.Result {
+		route := `{queue: orders, schema: "` + servertest.WriteFile(t, "orders.json", schema) + `", handler: {http: {url: "http://localhost:1"}}}`
 		return call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_ROUTES=[" + route + "]"}, "config", "check")
 	}
-	wantRun(t, check(`{"type": "object"}`), 0, "in order")
-	wantRun(t, check(`{"type": "text"}`), exitUsage, "routes[0].schema: schema ", "/type: expected")
+	servertest.WantRun(t, check(`{"type": "object"}`), 0, "in order")
+	servertest.WantRun(t, check(`{"type": "text"}`), exitUsage, "routes[0].schema: schema ", "/type: expected")
 }

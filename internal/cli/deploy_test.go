@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 )
 
@@ -23,12 +25,12 @@ func TestDeployedQueries(t *testing.T) {
 		}
 		t.Skip(missing)
 	}
-	failing := newService(t, func(post, int) int { return http.StatusBadRequest })
-	n, i := newNotices(t), installEmbedded(t, failing.url)
-	i.environ = append(os.Environ(), alertSettings(n.url)...)
-	i.serve(t)
-	i.awaitAlerts(t)
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "order.json", `{"order": 1}`))
+	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusBadRequest })
+	n, i := newNotices(t), servertest.InstallEmbedded(t, failing.Url)
+	i.Environ = append(os.Environ(), alertSettings(n.url)...)
+	i.Serve(t)
+	awaitAlerts(t, i)
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "order.json", `{"order": 1}`))
 	n.await(t, "fresh", notice.Firing)
 	var known []string // serve exports some only when they are needed
 	operations, err := os.ReadFile("../../docs/operations.md")
@@ -39,8 +41,8 @@ func TestDeployedQueries(t *testing.T) {
 		known = append(known, name[1])
 	}
 	var metrics string
-	until(t, "the notice to be counted", func() bool {
-		metrics = i.scrapeText(t)
+	servertest.Until(t, "the notice to be counted", func() bool {
+		metrics = scrapeText(t, i)
 		return strings.Contains(metrics, `watership_alerts_notices_total{receiver="hook",result="taken"}`)
 	})
 	check := exec.CommandContext(t.Context(), checker, "-rules", "../../deploy/prometheus/rules.yml", "-tests", "../../deploy/prometheus/rules.test.yml",

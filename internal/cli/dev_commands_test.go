@@ -10,12 +10,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // Every command finds the dev that runs in a folder, and what a killed one has
 // recorded is there for the next.
 func TestDevelopmentFromASecondTerminal(t *testing.T) {
-	amqp, web := freeAddress(t), freeAddress(t)
+	amqp, web := servertest.FreeAddress(t), servertest.FreeAddress(t)
 	dir := filepath.Join(t.TempDir(), "it's here")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -54,12 +56,12 @@ func TestDevelopmentFromASecondTerminal(t *testing.T) {
 func (d *development) in(command string) string { return d.binary + " --data 'my data' " + command }
 
 func testDevTail(t *testing.T, d *development, _ string) {
-	cmd, out := exec.Command("sh", "-c", "exec "+d.in("tail 'action: published'")), &sink{}
+	cmd, out := exec.Command("sh", "-c", "exec "+d.in("tail 'action: published'")), &servertest.Sink{}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = d.dir, d.environ, out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "tail to follow", func() bool { return strings.Count(out.String(), "published") >= 3 })
+	servertest.Until(t, "tail to follow", func() bool { return strings.Count(out.String(), "published") >= 3 })
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -70,19 +72,19 @@ func testDevTail(t *testing.T, d *development, _ string) {
 
 func testDevDiscard(t *testing.T, d *development, lost string) {
 	about := fmt.Sprintf("'message.id: %s'", lost)
-	wantWords(t, d.must(t, d.in("failed "+about)), "payment", lost)
-	wantWords(t, d.must(t, d.in("failed discard "+about+" --reason 'paid by hand' --yes")), "discarded 1 failure")
-	until(t, "the failure to be no longer open", func() bool { return !strings.Contains(d.must(t, d.in("failed "+about)), lost) })
-	wantWords(t, d.must(t, d.in("show "+lost)), "discarded", "paid by hand")
+	servertest.WantWords(t, d.must(t, d.in("failed "+about)), "payment", lost)
+	servertest.WantWords(t, d.must(t, d.in("failed discard "+about+" --reason 'paid by hand' --yes")), "discarded 1 failure")
+	servertest.Until(t, "the failure to be no longer open", func() bool { return !strings.Contains(d.must(t, d.in("failed "+about)), lost) })
+	servertest.WantWords(t, d.must(t, d.in("show "+lost)), "discarded", "paid by hand")
 }
 
 func testDevTransfer(t *testing.T, d *development, lost string) {
 	d.must(t, d.in("export 'action: poisoned and message.id: "+lost+"' > poisoned.ndjson"))
-	wantWords(t, d.must(t, d.in("import poisoned.ndjson")), "created 0 events, 1 existed already")
+	servertest.WantWords(t, d.must(t, d.in("import poisoned.ndjson")), "created 0 events, 1 existed already")
 	other := "WATERSHIP_AMQP_URL=embedded:// WATERSHIP_STORE_URL=sqlite:other.db "
 	d.must(t, other+d.in("setup"))
-	wantWords(t, d.must(t, other+d.in("import poisoned.ndjson")), "created 1 event, 0 existed already")
-	wantWords(t, d.must(t, other+d.in("show "+lost)), "the payment provider answered")
+	servertest.WantWords(t, d.must(t, other+d.in("import poisoned.ndjson")), "created 1 event, 0 existed already")
+	servertest.WantWords(t, d.must(t, other+d.in("show "+lost)), "the payment provider answered")
 }
 
 func testDevMistakes(t *testing.T, d *development, _ string) {
@@ -104,5 +106,5 @@ func testDevMistakes(t *testing.T, d *development, _ string) {
 			t.Errorf("%s: %v, %q; want one line with %q", command, err, out, want)
 		}
 	}
-	wantWords(t, d.must(t, d.in("jobs list")), "nothing was replayed yet")
+	servertest.WantWords(t, d.must(t, d.in("jobs list")), "nothing was replayed yet")
 }

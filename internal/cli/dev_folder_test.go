@@ -11,12 +11,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // A dev that was killed leaves its store, and another dev that has its port since
 // is not taken for it.
 func TestKilledDevelopmentIsNotMistaken(t *testing.T) {
-	address := freeAddress(t)
+	address := servertest.FreeAddress(t)
 	killed := develop(t, nil, "--empty", "--amqp-listen", address)
 	killed.says(t, "Try, in a second terminal")
 	if err := killed.signal(t, syscall.SIGKILL); err == nil {
@@ -104,7 +106,7 @@ func TestOneDevelopmentRunsInAFolder(t *testing.T) {
 	}
 	var running *development
 	for _, d := range all {
-		until(t, "dev to run or to end", func() bool {
+		servertest.Until(t, "dev to run or to end", func() bool {
 			return strings.Contains(d.out.String(), "Try, in a second terminal") || strings.Contains(d.out.String(), "another watership runs")
 		})
 		if strings.Contains(d.out.String(), "another watership runs") {
@@ -158,7 +160,7 @@ func TestPlantedFolderIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := inFolder(t, dir)
-	password := writeFile(t, "password", "S3cretOfProduction\n")
+	password := servertest.WriteFile(t, "password", "S3cretOfProduction\n")
 	var commands sync.WaitGroup
 	for _, environ := range []string{"", "WATERSHIP_STORE_USERNAME=elastic WATERSHIP_STORE_PASSWORD_FILE=" + password + " "} {
 		for _, command := range []string{"search", "failed", "doctor", "jobs list"} {
@@ -191,7 +193,7 @@ func TestDevelopmentInAFolderOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			data, target := filepath.Join(dir, ".watership"), writeFile(t, "target", "precious")
+			data, target := filepath.Join(dir, ".watership"), servertest.WriteFile(t, "target", "precious")
 			if err := os.Mkdir(data, 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -231,11 +233,11 @@ func TestDevelopmentWhoseFolderIsDeleted(t *testing.T) {
 // inFolder is where commands run, and no dev.
 func inFolder(t *testing.T, dir string) *development {
 	t.Helper()
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &development{dir: dir, binary: path, environ: commandEnvironment(), out: &sink{}}
+	return &development{dir: dir, binary: path, environ: commandEnvironment(), out: &servertest.Sink{}}
 }
 
 func link(t *testing.T, target, path string) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/broker"
@@ -24,7 +26,7 @@ import (
 // small is a dev in this process whose broker holds little, with one route.
 type small struct {
 	address string // as others have it
-	out     *sink
+	out     *servertest.Sink
 	store   testStore
 	file    string
 	end     context.CancelFunc
@@ -38,18 +40,18 @@ func newSmall(t *testing.T, service http.HandlerFunc) *small {
 		"WATERSHIP_AMQP_URL=embedded://", "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_DATA=" + data, "WATERSHIP_HTTP_LISTEN=",
 		"WATERSHIP_STORE_URL=sqlite:" + runfile.StoreFile(data), "WATERSHIP_LOG_LEVEL=error", "WATERSHIP_INDEX_BATCH_WAIT=50ms",
 		"WATERSHIP_TAP_EXCHANGES=[{name: amq.topic, type: topic}]",
-		fmt.Sprintf(`WATERSHIP_ROUTES=[{queue: orders, bind: [{exchange: amq.topic, key: "#"}], handler: {http: {url: %q}}}]`, serveHTTP(t, service)),
+		fmt.Sprintf(`WATERSHIP_ROUTES=[{queue: orders, bind: [{exchange: amq.topic, key: "#"}], handler: {http: {url: %q}}}]`, servertest.ServeHTTP(t, service)),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &small{out: &sink{}, file: runfile.StoreFile(data), ended: make(chan error, 1)}
+	s := &small{out: &servertest.Sink{}, file: runfile.StoreFile(data), ended: make(chan error, 1)}
 	ctx, end := context.WithCancel(t.Context())
 	s.end = end
 	d := &dev{Streams: terminal.Streams{In: strings.NewReader(""), Out: s.out, Err: s.out}, empty: true, limits: broker.Limits{Memory: 1 << 20}}
 	go func() { s.ended <- d.serve(ctx, cfg) }()
 	t.Cleanup(end)
-	until(t, "dev to run", func() bool { return strings.Contains(s.out.String(), "Try, in a second terminal") })
+	servertest.Until(t, "dev to run", func() bool { return strings.Contains(s.out.String(), "Try, in a second terminal") })
 	s.address = regexp.MustCompile(`amqp://\S+`).FindString(s.out.String())
 	s.store = openStore(t, cfg.Store.URL.Reveal(), "")
 	return s
@@ -95,11 +97,11 @@ func TestDevelopmentWorksAFullBrokerOff(t *testing.T) {
 	s := newSmall(t, func(http.ResponseWriter, *http.Request) { <-release })
 	published := s.fill(t)
 	environ := []string{"WATERSHIP_AMQP_URL=" + s.address, "WATERSHIP_STORE_URL=sqlite:" + s.file}
-	if r := call(t.Context(), strings.NewReader(""), environ, "doctor"); !strings.Contains(columnsOf(r.out), "error broker the broker is short of memory or disk") || strings.Contains(r.out, "permissions") {
+	if r := call(t.Context(), strings.NewReader(""), environ, "doctor"); !strings.Contains(columnsOf(r.Out), "error broker the broker is short of memory or disk") || strings.Contains(r.Out, "permissions") {
 		t.Errorf("doctor does not see that the broker is full: %+v", r)
 	}
 	close(release)
-	until(t, "all to be handled", func() bool {
+	servertest.Until(t, "all to be handled", func() bool {
 		n, err := s.store.Count(t.Context(), eventstore.Selection{Query: kql.FieldIs("event.action", "handled")})
 		return err == nil && n >= int64(published)
 	})
@@ -115,7 +117,7 @@ func TestDevelopmentEndsWithAFullBroker(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	s := newSmall(t, func(http.ResponseWriter, *http.Request) { <-release })
-	takeFile(t, s.file)
+	servertest.TakeFile(t, s.file)
 	published := s.fill(t)
 	s.end()
 	close(release)
@@ -136,7 +138,7 @@ func TestDevelopmentEndsWithAFullBroker(t *testing.T) {
 func TestDevelopmentInterruptedTwice(t *testing.T) {
 	asked, release := make(chan struct{}, 1), make(chan struct{})
 	t.Cleanup(func() { close(release) })
-	d := develop(t, []string{fmt.Sprintf(`WATERSHIP_ROUTES=[{queue: orders, handler: {http: {url: %q}}}]`, serveHTTP(t, http.HandlerFunc(
+	d := develop(t, []string{fmt.Sprintf(`WATERSHIP_ROUTES=[{queue: orders, handler: {http: {url: %q}}}]`, servertest.ServeHTTP(t, http.HandlerFunc(
 		func(http.ResponseWriter, *http.Request) { asked <- struct{}{}; <-release })))}, "--empty")
 	d.says(t, "Try, in a second terminal")
 	d.must(t, "echo {} | "+d.binary+" publish --key orders")
@@ -147,14 +149,14 @@ func TestDevelopmentInterruptedTwice(t *testing.T) {
 	}
 	d.says(t, "Another Ctrl-C ends it at once.")
 	client := http.Client{Timeout: 5 * time.Second} // a server that ends may accept a connection and not answer
-	until(t, "the end to begin", func() bool {
+	servertest.Until(t, "the end to begin", func() bool {
 		answer, err := client.Get(health)
 		if err == nil {
 			answer.Body.Close()
 		}
 		return err != nil
 	})
-	until(t, "it to end", func() bool { // the next one does where it was still taking notice of the first
+	servertest.Until(t, "it to end", func() bool { // the next one does where it was still taking notice of the first
 		_ = d.cmd.Process.Signal(syscall.SIGINT)
 		return len(d.ended) > 0
 	})

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // listen is the http address that dev prints.
@@ -33,15 +35,15 @@ func (d *development) ask(t *testing.T, path string) string {
 
 // In a terminal a line of figures is drawn again and again, below what dev says.
 func TestDevelopmentInATerminal(t *testing.T) {
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &installation{binary: path, config: writeFile(t, "watership.yaml", "data: "+t.TempDir())}
-	s := i.terminal(t, []string{"NO_COLOR=1"}, "dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--rate", "30")
+	i := &servertest.Installation{Binary: path, Config: servertest.WriteFile(t, "watership.yaml", "data: "+t.TempDir())}
+	s := onTerminal(t, i, []string{"NO_COLOR=1"}, "dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--rate", "30")
 	s.expect("(keeps traffic for 1d, failures for 1d)")
 	s.expect("Its payment provider fails in a moment")
-	until(t, "figures", func() bool { return strings.Count(s.screen.String(), "\r\x1b[K") > 3 })
+	servertest.Until(t, "figures", func() bool { return strings.Count(s.screen.String(), "\r\x1b[K") > 3 })
 	s.press("\x03")
 	screen := s.end(exitOK)
 	figures := regexp.MustCompile(`\r\x1b\[K(\d+ published, \d+ handled[^\r\n]*)`).FindAllStringSubmatch(screen, -1)
@@ -57,7 +59,7 @@ func TestDevelopmentInATerminal(t *testing.T) {
 		}
 	}
 	if last := figures[len(figures)-1][0]; !regexp.MustCompile(regexp.QuoteMeta(last) + `(\^C)?\r\x1b\[KEnding when [^\r\n]*\n(lost with the in-memory broker[^\r\n]*\n)?$`).MatchString(screen) {
-		t.Errorf("the line of figures stays: %q", tail(screen, 100))
+		t.Errorf("the line of figures stays: %q", servertest.Tail(screen, 100))
 	}
 }
 
@@ -79,7 +81,7 @@ func TestDevelopmentOnAFullDisk(t *testing.T) {
 	})
 	d := developIn(t, dir, nil, "--rate", "300")
 	d.says(t, "disk is full")
-	until(t, "dev not to be ready", func() bool { return strings.Contains(d.ask(t, "/readyz"), "disk is full") })
+	servertest.Until(t, "dev not to be ready", func() bool { return strings.Contains(d.ask(t, "/readyz"), "disk is full") })
 	report, err := d.sh(d.binary + " doctor --http-listen " + d.listen())
 	if err == nil || !strings.Contains(columnsOf(report), "error serve is not ready: store: ") || !strings.Contains(report, "disk is full") {
 		t.Errorf("doctor does not see the full disk: %v\n%s", err, report)

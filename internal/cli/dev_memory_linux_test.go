@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -32,7 +34,7 @@ func TestSoakDevelopmentMemory(t *testing.T) {
 	)
 	d := develop(t, []string{"WATERSHIP_TAP_EXCHANGES=[{name: amq.topic, type: topic}]"}, "--empty")
 	d.says(t, "Try, in a second terminal")
-	load := &steadyLoad{development: d, publisher: d.publisher(t), bodies: trafficBodies(1 << 10), began: time.Now()}
+	load := &steadyLoad{development: d, publisher: d.publisher(t), bodies: servertest.TrafficBodies(1 << 10), began: time.Now()}
 	var resident []int // MiB, by the second
 	for second := range seconds {
 		load.publish(t, second*rate, rate)
@@ -47,7 +49,7 @@ func TestSoakDevelopmentMemory(t *testing.T) {
 	if took := time.Since(load.began); took > (seconds+5)*time.Second {
 		t.Errorf("dev blocked the publisher: %s, want %d s", took, seconds)
 	}
-	until(t, "all messages to be in the store", func() bool {
+	servertest.Until(t, "all messages to be in the store", func() bool {
 		return strings.TrimSpace(d.must(t, d.binary+" search --count 'action: published'")) == fmt.Sprint(load.sent)
 	})
 	before, after := slices.Max(resident[:warm]), slices.Max(resident[warm:])

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -22,7 +24,7 @@ type development struct {
 	binary  string
 	environ []string
 	cmd     *exec.Cmd
-	out     *sink
+	out     *servertest.Sink
 	ended   chan error
 }
 
@@ -33,11 +35,11 @@ func develop(t *testing.T, environ []string, args ...string) *development {
 
 func developIn(t *testing.T, dir string, environ []string, args ...string) *development {
 	t.Helper()
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &development{dir: dir, binary: path, environ: commandEnvironment(), out: &sink{}, ended: make(chan error, 1)}
+	d := &development{dir: dir, binary: path, environ: commandEnvironment(), out: &servertest.Sink{}, ended: make(chan error, 1)}
 	d.cmd = exec.Command(path, append([]string{"dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Dir, d.cmd.Env = d.dir, append(slices.Clone(d.environ), environ...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
@@ -62,7 +64,7 @@ func commandEnvironment() []string {
 // says waits for a text that dev prints.
 func (d *development) says(t *testing.T, text string) {
 	t.Helper()
-	until(t, "dev to say "+text, func() bool { return strings.Contains(d.out.String(), text) })
+	servertest.Until(t, "dev to say "+text, func() bool { return strings.Contains(d.out.String(), text) })
 }
 
 // sh runs a line as a second terminal in the same folder would.
@@ -108,7 +110,7 @@ func TestDevelopmentToTheFirstReplay(t *testing.T) {
 			continue // goes on until Ctrl-C
 		}
 		if typed == "show mine" {
-			until(t, "the message to be recorded", func() bool { out, _ := d.sh(command); return strings.Contains(out, "published") })
+			servertest.Until(t, "the message to be recorded", func() bool { out, _ := d.sh(command); return strings.Contains(out, "published") })
 		}
 		out := d.must(t, command)
 		for begins, want := range wants {
@@ -128,7 +130,7 @@ func TestDevelopmentToTheFirstReplay(t *testing.T) {
 			t.Errorf("dev names no command %q", begins)
 		}
 	}
-	until(t, "the replayed order to be handled", func() bool {
+	servertest.Until(t, "the replayed order to be handled", func() bool {
 		return d.must(t, d.binary+" search --count 'message.id: "+lost+" and action: handled and queue: shop.billing'") == "1\n"
 	})
 	for _, exchange := range []string{"shop.orders", "shop.payments", "shop.shipments"} {
@@ -192,7 +194,7 @@ channel.connection.close()
 func TestDevelopmentWithAnotherLanguage(t *testing.T) {
 	pika := os.Getenv("WATERSHIP_TEST_PIKA")
 	if pika == "" {
-		missing(t, `no pika: WATERSHIP_TEST_PIKA is not set (eval "$(scripts/fixtures env)")`)
+		servertest.Missing(t, `no pika: WATERSHIP_TEST_PIKA is not set (eval "$(scripts/fixtures env)")`)
 	}
 	d := develop(t, []string{"WATERSHIP_RETRY_POLICIES={default: {delays: [100ms, 100ms]}}"}, "--empty")
 	d.says(t, "Try, in a second terminal")
@@ -203,11 +205,11 @@ func TestDevelopmentWithAnotherLanguage(t *testing.T) {
 	if out, err := publish.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	until(t, "the message to be given up", func() bool {
+	servertest.Until(t, "the message to be given up", func() bool {
 		return d.must(t, d.binary+" search --count 'action: poisoned and message.id: order-7'") == "1\n"
 	})
 	d.must(t, d.binary+" replay 'action: poisoned and message.id: order-7' --to-failed-queue --yes")
-	until(t, "the Python service to get the replay", func() bool { return len(python.deliveries()) >= 4 })
+	servertest.Until(t, "the Python service to get the replay", func() bool { return len(python.deliveries()) >= 4 })
 	if err := d.signal(t, syscall.SIGKILL); err == nil {
 		t.Error("killed, and no error")
 	}
@@ -218,7 +220,7 @@ func TestDevelopmentWithAnotherLanguage(t *testing.T) {
 func TestDevelopmentWithNode(t *testing.T) {
 	amqplib := os.Getenv("WATERSHIP_TEST_AMQPLIB")
 	if amqplib == "" {
-		missing(t, `no amqplib: WATERSHIP_TEST_AMQPLIB is not set (eval "$(scripts/fixtures env)")`)
+		servertest.Missing(t, `no amqplib: WATERSHIP_TEST_AMQPLIB is not set (eval "$(scripts/fixtures env)")`)
 	}
 	d := develop(t, nil, "--empty")
 	d.says(t, "Try, in a second terminal")

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
@@ -26,11 +28,11 @@ func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
 		t.Run(lacking, func(t *testing.T) {
 			list := store.findings(t, user)
 			if lacking == "nothing" {
-				wantFinding(t, list, doctor.OK, "", "rights: user "+user+" has those")
+				servertest.WantFinding(t, list, doctor.OK, "", "rights: user "+user+" has those")
 				return
 			}
 			want := "user " + user + " lacks " + full.without(lacking, user)
-			found := saying(list, doctor.Error, "rights: ")
+			found := servertest.Saying(list, doctor.Error, "rights: ")
 			if found == nil || found.Detail != want || !strings.Contains(found.Remedy, "docs/security.md") {
 				t.Errorf("%+v, want an error: %s", list, want)
 			}
@@ -47,8 +49,8 @@ func (s secured) findings(t *testing.T, user string) (list []doctor.Finding) {
 		"WATERSHIP_STORE_USERNAME=" + user, "WATERSHIP_STORE_PASSWORD_FILE=" + s.password(),
 		"WATERSHIP_STORE_TLS_CA=" + s.tls().CA, "WATERSHIP_STORE_TLS_CERT=" + s.tls().Cert, "WATERSHIP_STORE_TLS_KEY=" + s.tls().Key,
 	}, "doctor", "-o", "json")
-	if err := json.Unmarshal([]byte(got.out), &list); err != nil {
-		t.Fatalf("%v\n%s%s", err, got.out, got.err)
+	if err := json.Unmarshal([]byte(got.Out), &list); err != nil {
+		t.Fatalf("%v\n%s%s", err, got.Out, got.Err)
 	}
 	return list
 }
@@ -77,16 +79,16 @@ func TestDoctorNamesForgers(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		broker = broker.VHost(t)
-		i := around(t, broker).install(t, nobody)
-		i.must(t, "setup")
-		ours := schemas.Topology{Prefix: i.prefix}
+		i := servertest.Around(t, broker).Install(t, servertest.Nobody)
+		i.Must(t, "setup")
+		ours := schemas.Topology{Prefix: i.Prefix}
 		trusted := func(v doctor.Verdict, remedy string, words ...string) {
 			t.Helper()
-			list, _ := i.findings(t)
-			wantFinding(t, list, v, remedy, append([]string{"trust: states are"}, words...)...)
+			list, _ := i.Findings(t)
+			servertest.WantFinding(t, list, v, remedy, append([]string{"trust: states are"}, words...)...)
 		}
 		trusted(doctor.OK, "", "not signed", "no other login")
-		broker.Login(t, rabbittest.Rights{Configure: "^mine$", Write: "^(mine|" + i.exchange + ")$", Read: "^mine$"})
+		broker.Login(t, rabbittest.Rights{Configure: "^mine$", Write: "^(mine|" + i.Exchange + ")$", Read: "^mine$"})
 		trusted(doctor.OK, "", "not signed", "no other login")
 		others, byDefault := 14, doctor.OK
 		if strings.HasPrefix(broker.Version, "3.") { // which passes on an x-death for a delay queue
@@ -111,9 +113,9 @@ func TestDoctorNamesForgers(t *testing.T) {
 			t.Fatal(err)
 		}
 		trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
-		i.environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+writeFile(t, "keys", strings.Repeat("k", 64)))
+		i.Environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+servertest.WriteFile(t, "keys", strings.Repeat("k", 64)))
 		trusted(doctor.OK, "", "are signed")
-		i.environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+writeFile(t, "both", strings.Repeat("k", 64)+"\nunsigned\n"))
+		i.Environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+servertest.WriteFile(t, "both", strings.Repeat("k", 64)+"\nunsigned\n"))
 		trusted(doctor.Warning, "take the line unsigned out", "those that are not count")
 	})
 }
@@ -124,18 +126,18 @@ func TestDoctorNamesReporters(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		broker = broker.VHost(t)
-		i := around(t, broker).install(t, nobody)
-		i.must(t, "setup")
-		exchange := schemas.Topology{Prefix: i.prefix}.Report()
-		list, _ := i.findings(t)
-		if found := saying(list, doctor.Warning, "report on messages"); found != nil {
+		i := servertest.Around(t, broker).Install(t, servertest.Nobody)
+		i.Must(t, "setup")
+		exchange := schemas.Topology{Prefix: i.Prefix}.Report()
+		list, _ := i.Findings(t)
+		if found := servertest.Saying(list, doctor.Warning, "report on messages"); found != nil {
 			t.Errorf("%+v", found)
 		}
 		as := broker.Login(t, rabbittest.Rights{Write: "^" + regexp.QuoteMeta(exchange) + "$"})
 		everywhere := func() *doctor.Finding {
-			list, _ := i.findings(t)
-			wantFinding(t, list, doctor.OK, "", "trust: states are not signed", "no other login")
-			return saying(list, doctor.Warning, "trust: logins may report on messages of every queue")
+			list, _ := i.Findings(t)
+			servertest.WantFinding(t, list, doctor.OK, "", "trust: states are not signed", "no other login")
+			return servertest.Saying(list, doctor.Warning, "trust: logins may report on messages of every queue")
 		}
 		if found := everywhere(); found == nil || !strings.Contains(found.Remedy, "rabbitmqctl set_topic_permissions") || !strings.Contains(found.Remedy, exchange) {
 			t.Errorf("without a topic permission: %+v", found)
@@ -148,8 +150,8 @@ func TestDoctorNamesReporters(t *testing.T) {
 		if found := everywhere(); found != nil {
 			t.Errorf("limited to one queue: %+v", found)
 		}
-		list, _ = i.findings(t)
-		wantFinding(t, list, doctor.OK, "", "trust: 1 login may report on the messages of some queues")
+		list, _ = i.Findings(t)
+		servertest.WantFinding(t, list, doctor.OK, "", "trust: 1 login may report on the messages of some queues")
 	})
 }
 
@@ -160,26 +162,26 @@ func TestDoctorGrantsNoMoreThanIsNeeded(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, admin rabbittest.Broker) {
 		admin = admin.VHost(t)
 		login := admin.Login(t, rabbittest.Rights{}, "monitoring")
-		i := newInstallation(t, login)
-		i.onServers(t, nobody, storeURL(t))
+		i := servertest.NewInstallation(t, login)
+		i.OnServers(t, servertest.Nobody, servertest.StoreURL(t))
 		channel := admin.Channel(t)
-		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+		if err := channel.ExchangeDeclare(i.Exchange, "topic", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := channel.QueueDeclare(i.queue, true, false, false, false, nil); err != nil {
+		if _, err := channel.QueueDeclare(i.Queue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		list, _ := i.findings(t)
-		found := saying(list, doctor.Error, "permissions")
+		list, _ := i.Findings(t)
+		found := servertest.Saying(list, doctor.Error, "permissions")
 		if found == nil {
 			t.Fatalf("nothing is said of permissions: %+v", list)
 		}
 		rights := grantedBy(t, found.Remedy)
 		admin.Grant(t, login, rights)
-		i.must(t, "setup")
-		list, _ = i.findings(t)
-		wantFinding(t, list, doctor.Warning, "list_permissions", "trust: states are not signed", "only administrators")
-		for _, name := range []string{"amq.default", "another", i.exchange + "2", "x" + i.queue, i.prefix + "x.events"} {
+		i.Must(t, "setup")
+		list, _ = i.Findings(t)
+		servertest.WantFinding(t, list, doctor.Warning, "list_permissions", "trust: states are not signed", "only administrators")
+		for _, name := range []string{"amq.default", "another", i.Exchange + "2", "x" + i.Queue, i.Prefix + "x.events"} {
 			for _, right := range []string{rights.Configure, rights.Write, rights.Read} {
 				if regexp.MustCompile(right).MatchString(name) {
 					t.Errorf("%s allows %s", right, name)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -22,93 +23,62 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// findings returns the findings of doctor, each with its remedy.
-func (i *installation) findings(t *testing.T) (list []doctor.Finding, code int) {
-	t.Helper()
-	r := i.run(t, "doctor", "-o", "json")
-	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
-		t.Fatalf("%v\n%s%s", err, r.out, r.err)
-	}
-	return list, r.code
-}
-
-func saying(list []doctor.Finding, v doctor.Verdict, words ...string) *doctor.Finding {
-	for _, f := range list {
-		all := f.Verdict == v
-		for _, word := range words {
-			all = all && strings.Contains(f.Check+": "+f.Detail, word)
-		}
-		if all {
-			return &f
-		}
-	}
-	return nil
-}
-
-func wantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy string, words ...string) {
-	t.Helper()
-	found := saying(list, v, words...)
-	if found == nil || !strings.Contains(found.Remedy, remedy) {
-		t.Errorf("no %s with %q and the remedy %q in %+v", v, words, remedy, list)
-	}
-}
-
 // The counts of the management API are up to 5 s old, and double after a change of leader.
 func TestDoctorAsksQueuesForTheirMessages(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
-		i := p.install(t, "http://127.0.0.1:1/")
-		i.must(t, "setup")
-		channel, queue := p.broker.Channel(t), i.prefix+".poison"
+	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) {
+		i := p.Install(t, "http://127.0.0.1:1/")
+		i.Must(t, "setup")
+		channel, queue := p.Broker.Channel(t), i.Prefix+".poison"
 		for range 3 {
 			if err := channel.Publish("", queue, false, false, amqp.Publishing{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		rabbittest.Eventually(t, "the messages wait", func() bool { return p.broker.Len(t, queue) == 3 })
-		list, _ := i.findings(t)
-		wantFinding(t, list, doctor.Warning, "run watership serve", "lag: "+queue+" has 3 messages and no consumer")
+		rabbittest.Eventually(t, "the messages wait", func() bool { return p.Broker.Len(t, queue) == 3 })
+		list, _ := i.Findings(t)
+		servertest.WantFinding(t, list, doctor.Warning, "run watership serve", "lag: "+queue+" has 3 messages and no consumer")
 	})
 }
 
 func TestDoctor(t *testing.T) {
-	onEvery(t, func(t *testing.T, p parts) {
-		p.broker = p.broker.VHost(t) // without queues of other tests, of which doctor names only some
-		broker := p.broker
-		i := p.install(t, "http://127.0.0.1:1/")
-		list, code := i.findings(t)
+	servertest.OnEvery(t, func(t *testing.T, p servertest.Parts) {
+		p.Broker = p.Broker.VHost(t) // without queues of other tests, of which doctor names only some
+		broker := p.Broker
+		i := p.Install(t, "http://127.0.0.1:1/")
+		list, code := i.Findings(t)
 		if code != exitFailed {
 			t.Errorf("nothing is set up, and doctor exits with %d", code)
 		}
-		for _, check := range []string{p.unmade, "topology: missing", "routes: queue", "bindings: exchange", "tap: exchange"} {
-			wantFinding(t, list, doctor.Error, "watership setup", check)
+		for _, check := range []string{p.Unmade, "topology: missing", "routes: queue", "bindings: exchange", "tap: exchange"} {
+			servertest.WantFinding(t, list, doctor.Error, "watership setup", check)
 		}
 		channel := broker.Channel(t)
-		if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
+		if err := channel.ExchangeDeclare(i.Exchange, "topic", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}); err != nil {
 			t.Fatal(err)
 		}
-		i.must(t, "setup")
-		list, code = i.findings(t)
+		i.Must(t, "setup")
+		list, code = i.Findings(t)
 		if code != exitOK {
 			t.Errorf("all is set up, and doctor exits with %d: %+v", code, list)
 		}
-		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "returns", "tap", "delays", "lag", "clock: the clock of the broker", "clock: the clock of " + p.kind} {
-			wantFinding(t, list, doctor.OK, "", check)
+		for _, check := range []string{"broker", "permissions", "management", "version: RabbitMQ " + broker.Version, "store", "templates", "topology", "routes", "bindings", "returns", "tap", "delays", "lag", "clock: the clock of the broker", "clock: the clock of " + p.Kind} {
+			servertest.WantFinding(t, list, doctor.OK, "", check)
 		}
-		wantFinding(t, list, doctor.Warning, "do not tap it", i.exchange, "alternate exchange amq.fanout")
-		if p.policies {
-			i.checkLimiting(t, broker)
+		servertest.WantFinding(t, list, doctor.Warning, "do not tap it", i.Exchange, "alternate exchange amq.fanout")
+		if p.Policies {
+			checkLimiting(t, i, broker)
 		}
-		i.checkReturns(t, channel)
-		i.checkForeign(t, broker, channel)
-		i.checkStuck(t, channel)
-		i.checkWatermarks(t, openStore(t, i.store, i.stream))
+		checkReturns(t, i, channel)
+		checkForeign(t, i, broker, channel)
+		checkStuck(t, i, channel)
+		checkWatermarks(t, i, openStore(t, i.Store, i.Stream))
 	})
 }
 
 // checkReturns wants findings about exchanges of a former release, and setup to mend them.
-func (i *installation) checkReturns(t *testing.T, channel *amqp.Channel) {
+func checkReturns(t *testing.T, i *servertest.Installation, channel *amqp.Channel) {
 	t.Helper()
-	names := schemas.Topology{Prefix: i.prefix}
+	names := schemas.Topology{Prefix: i.Prefix}
 	for name, kind := range map[string]string{names.Direct(): "direct", names.Return(): "headers", names.Events(): "topic"} {
 		var args amqp.Table
 		if name != names.Return() {
@@ -124,24 +94,24 @@ func (i *installation) checkReturns(t *testing.T, channel *amqp.Channel) {
 	if err := channel.QueueBind(names.Delays().Due(), names.Delays().Due(), names.Direct(), false, nil); err != nil {
 		t.Fatal(err)
 	}
-	list, _ := i.findings(t)
+	list, _ := i.Findings(t)
 	for _, name := range []string{names.Direct(), names.Events()} {
-		wantFinding(t, list, doctor.Error, "watership setup", "returns: exchange "+name+" has the alternate exchange amq.fanout")
+		servertest.WantFinding(t, list, doctor.Error, "watership setup", "returns: exchange "+name+" has the alternate exchange amq.fanout")
 	}
-	wantFinding(t, list, doctor.Warning, "watership setup", "returns: exchange "+names.Return()+" is of a former release")
-	i.must(t, "setup")
-	list, _ = i.findings(t)
-	wantFinding(t, list, doctor.OK, "", "returns")
+	servertest.WantFinding(t, list, doctor.Warning, "watership setup", "returns: exchange "+names.Return()+" is of a former release")
+	i.Must(t, "setup")
+	list, _ = i.Findings(t)
+	servertest.WantFinding(t, list, doctor.OK, "", "returns")
 }
 
 // checkWatermarks wants a warning of an indexer that was killed a while ago.
-func (i *installation) checkWatermarks(t *testing.T, store testStore) {
+func checkWatermarks(t *testing.T, i *servertest.Installation, store testStore) {
 	t.Helper()
-	if list, _ := i.findings(t); saying(list, doctor.Warning, "watermarks") != nil {
+	if list, _ := i.Findings(t); servertest.Saying(list, doctor.Warning, "watermarks") != nil {
 		t.Errorf("no queue was indexed, and doctor says: %+v", list)
 	}
 	const source = "test" // of settingsOf
-	queue := schemas.Topology{Prefix: i.prefix}.Log()
+	queue := schemas.Topology{Prefix: i.Prefix}.Log()
 	killed := eventstore.Watermark{Session: "killed", Sequence: 7, Updated: time.Now().Add(-time.Hour)}
 	document, err := json.Marshal(eventstore.Watermarks{Source: source, Queues: map[string]eventstore.Watermark{queue: killed}})
 	if err != nil {
@@ -150,90 +120,90 @@ func (i *installation) checkWatermarks(t *testing.T, store testStore) {
 	if version, err := store.CreateRecord(t.Context(), eventstore.WatermarkRecord, source, document); version == "" || err != nil {
 		t.Fatalf("%q, %v", version, err)
 	}
-	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.Warning, "run watership serve with the role index", "watermarks: readers of new events wait at position 7", queue)
+	list, _ := i.Findings(t)
+	servertest.WantFinding(t, list, doctor.Warning, "run watership serve with the role index", "watermarks: readers of new events wait at position 7", queue)
 }
 
 // An index of Elasticsearch whose shard is on no node, as where disks are nearly
 // full: everything else looks well, and nothing is stored.
 func TestAShardOnNoNode(t *testing.T) {
 	t.Parallel()
-	p := around(t, rabbittest.NewestServer(t))
-	i := p.install(t, "http://127.0.0.1:1/")
-	i.serve(t)
+	p := servertest.Around(t, rabbittest.NewestServer(t))
+	i := p.Install(t, "http://127.0.0.1:1/")
+	i.Serve(t)
 	publish := func(id string) {
-		err := p.broker.Channel(t).Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: id, Body: []byte("{}")})
+		err := p.Broker.Channel(t).Publish(i.Exchange, "k", false, false, amqp.Publishing{MessageId: id, Body: []byte("{}")})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	publish("before")
 	published := `watership_index_events_total{action="published"}`
-	until(t, "it to be recorded", func() bool { return i.scrape(t)[published] == 1 })
-	i.wantReady(t)
-	found := storetest.UnassignShard(t, p.storeURL, i.stream+"-traffic")
+	servertest.Until(t, "it to be recorded", func() bool { return i.Scrape(t)[published] == 1 })
+	i.WantReady(t)
+	found := storetest.UnassignShard(t, p.StoreURL, i.Stream+"-traffic")
 	publish("meanwhile")
-	i.wantAway(t, "store: index .ds-"+i.stream+"-traffic")
-	list, _ := i.findings(t)
-	wantFinding(t, list, doctor.Error, "make room", "indices", ".ds-"+i.stream+"-traffic", "nowhere")
+	i.WantAway(t, "store: index .ds-"+i.Stream+"-traffic")
+	list, _ := i.Findings(t)
+	servertest.WantFinding(t, list, doctor.Error, "make room", "indices", ".ds-"+i.Stream+"-traffic", "nowhere")
 	found()
-	i.wantReady(t)
-	until(t, "the other to be recorded", func() bool { return i.scrape(t)[published] == 2 })
+	i.WantReady(t)
+	servertest.Until(t, "the other to be recorded", func() bool { return i.Scrape(t)[published] == 2 })
 }
 
 // checkLimiting lets a catch-all policy limit our queues, and does what doctor says.
-func (i *installation) checkLimiting(t *testing.T, broker rabbittest.Broker) {
+func checkLimiting(t *testing.T, i *servertest.Installation, broker rabbittest.Broker) {
 	t.Helper()
-	policy(t, broker, i.prefix+"-all", `{"pattern":"^`+i.prefix+`","definition":{"delivery-limit":3,"max-length":1000000},"priority":4,"apply-to":"queues"}`)
+	servertest.Policy(t, broker, i.Prefix+"-all", `{"pattern":"^`+i.Prefix+`","definition":{"delivery-limit":3,"max-length":1000000},"priority":4,"apply-to":"queues"}`)
 	var list []doctor.Finding
-	until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
-		list, _ = i.findings(t)
-		return saying(list, doctor.Error, "delivery-limit 3, max-length 1000000", "in 11 queues") != nil && saying(list, doctor.Error, "routes") != nil
+	servertest.Until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
+		list, _ = i.Findings(t)
+		return servertest.Saying(list, doctor.Error, "delivery-limit 3, max-length 1000000", "in 11 queues") != nil && servertest.Saying(list, doctor.Error, "routes") != nil
 	})
-	wantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.prefix+`\.' '{"max-length":2147483647}'`,
-		`policy "`+i.prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 1000000) in `, i.prefix+".log, "+i.prefix+".index, ")
-	wantFinding(t, list, doctor.Error, `--apply-to queues `+i.queue+`-dead-letters '^`+regexp.QuoteMeta(i.queue)+`$' '{"dead-letter-exchange":"`+i.prefix+`.retry"}'`, "queue "+i.queue+" drops a message after 3 deliveries")
-	i.checkLimitsAreSaid(t)
-	policy(t, broker, i.prefix+"-ours", `{"pattern":"^`+i.prefix+`\\.","definition":{"max-length":2147483647},"priority":5,"apply-to":"queues"}`)
-	policy(t, broker, i.prefix+"-route", `{"pattern":"^`+i.queue+`$","definition":{"dead-letter-exchange":"`+i.prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
-	until(t, "the remedies to help", func() bool {
-		_, code := i.findings(t)
+	servertest.WantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.Prefix+`\.' '{"max-length":2147483647}'`,
+		`policy "`+i.Prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 1000000) in `, i.Prefix+".log, "+i.Prefix+".index, ")
+	servertest.WantFinding(t, list, doctor.Error, `--apply-to queues `+i.Queue+`-dead-letters '^`+regexp.QuoteMeta(i.Queue)+`$' '{"dead-letter-exchange":"`+i.Prefix+`.retry"}'`, "queue "+i.Queue+" drops a message after 3 deliveries")
+	checkLimitsAreSaid(t, i)
+	servertest.Policy(t, broker, i.Prefix+"-ours", `{"pattern":"^`+i.Prefix+`\\.","definition":{"max-length":2147483647},"priority":5,"apply-to":"queues"}`)
+	servertest.Policy(t, broker, i.Prefix+"-route", `{"pattern":"^`+i.Queue+`$","definition":{"dead-letter-exchange":"`+i.Prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
+	servertest.Until(t, "the remedies to help", func() bool {
+		_, code := i.Findings(t)
 		return code == exitOK
 	})
-	i.must(t, "setup")
+	i.Must(t, "setup")
 }
 
 // checkLimitsAreSaid wants setup to fail and serve to log what doctor says of limits.
-func (i *installation) checkLimitsAreSaid(t *testing.T) {
+func checkLimitsAreSaid(t *testing.T, i *servertest.Installation) {
 	t.Helper()
 	says := func(text string) bool {
 		return strings.Contains(text, "limits what must not be dropped (delivery-limit 3, max-length 1000000)") &&
 			strings.Contains(text, "--priority 5 --apply-to queues watership-unlimited") &&
-			strings.Contains(text, "queue "+i.queue+" drops a message after 3 deliveries")
+			strings.Contains(text, "queue "+i.Queue+" drops a message after 3 deliveries")
 	}
-	if r := i.run(t, "setup"); r.code != exitFailed || !says(r.err) || !strings.Contains(r.out, "templates   installed") {
+	if r := i.Run(t, "setup"); r.Code != exitFailed || !says(r.Err) || !strings.Contains(r.Out, "templates   installed") {
 		t.Errorf("setup does not fail with the limits: %+v", r)
 	}
-	p := i.serve(t)
-	until(t, "serve to log the limits", func() bool { return says(p.logs.String()) })
-	p.stop(t)
+	p := i.Serve(t)
+	servertest.Until(t, "serve to log the limits", func() bool { return says(p.Logs.String()) })
+	p.Stop(t)
 }
 
 // checkForeign looks at the queues of others.
-func (i *installation) checkForeign(t *testing.T, broker rabbittest.Broker, channel *amqp.Channel) {
+func checkForeign(t *testing.T, i *servertest.Installation, broker rabbittest.Broker, channel *amqp.Channel) {
 	t.Helper()
 	for name, args := range map[string]amqp.Table{
-		i.prefix + "-loose":   {"x-dead-letter-exchange": i.prefix + ".retry"},
-		i.prefix + "-nowhere": {"x-dead-letter-exchange": i.prefix + "-gone"},
+		i.Prefix + "-loose":   {"x-dead-letter-exchange": i.Prefix + ".retry"},
+		i.Prefix + "-nowhere": {"x-dead-letter-exchange": i.Prefix + "-gone"},
 	} {
 		if _, err := channel.QueueDeclare(name, true, false, false, false, args); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var list []doctor.Finding
-	until(t, "the queues", func() bool {
-		list, _ = i.findings(t)
-		return saying(list, doctor.Warning, i.prefix+"-nowhere ("+i.prefix+"-gone)") != nil
+	servertest.Until(t, "the queues", func() bool {
+		list, _ = i.Findings(t)
+		return servertest.Saying(list, doctor.Warning, i.Prefix+"-nowhere ("+i.Prefix+"-gone)") != nil
 	})
 	found := false
 	for _, f := range list {
@@ -245,9 +215,9 @@ func (i *installation) checkForeign(t *testing.T, broker rabbittest.Broker, chan
 }
 
 // checkStuck takes the queue away that a delay queue dead-letters to.
-func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
+func checkStuck(t *testing.T, i *servertest.Installation, channel *amqp.Channel) {
 	t.Helper()
-	topology := schemas.Topology{Prefix: i.prefix}
+	topology := schemas.Topology{Prefix: i.Prefix}
 	if _, err := channel.QueueDelete(topology.Delays().Due(), false, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -255,45 +225,23 @@ func (i *installation) checkStuck(t *testing.T, channel *amqp.Channel) {
 		t.Fatal(err)
 	}
 	var list []doctor.Finding
-	until(t, "the delay queue to be stuck", func() bool {
-		list, _ = i.findings(t)
-		return saying(list, doctor.Error, "delays", topology.Delays().Queue(100*time.Millisecond)) != nil
+	servertest.Until(t, "the delay queue to be stuck", func() bool {
+		list, _ = i.Findings(t)
+		return servertest.Saying(list, doctor.Error, "delays", topology.Delays().Queue(100*time.Millisecond)) != nil
 	})
-	wantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Delays().Due())
-}
-
-// policy sets a policy for names of this test alone, until it ends.
-func policy(t *testing.T, broker rabbittest.Broker, name, definition string) {
-	t.Helper()
-	send := func(method, body string) {
-		request, err := http.NewRequest(method, broker.ManagementURL+"/api/policies/"+url.PathEscape(broker.VHostName(t))+"/"+name, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if text, _ := io.ReadAll(response.Body); response.StatusCode >= 300 {
-			t.Fatalf("%s policy %s: %s %s", method, name, response.Status, text)
-		}
-	}
-	send(http.MethodPut, definition)
-	t.Cleanup(func() { send(http.MethodDelete, "") })
+	servertest.WantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Delays().Due())
 }
 
 func TestDoctorWithoutServers(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	environ := []string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "WATERSHIP_STORE_URL=http://127.0.0.1:1"}
 	got := call(t.Context(), strings.NewReader(""), environ, "doctor")
-	if got.code != exitFailed || got.err != "watership: doctor found 2 errors\n" {
+	if got.Code != exitFailed || got.Err != "watership: doctor found 2 errors\n" {
 		t.Errorf("%+v", got)
 	}
 	for _, want := range []string{"error broker connecting to amqp://127.0.0.1:1/", "→ start RabbitMQ", "error store reading the privileges of the login", "warning management"} {
-		if !strings.Contains(columnsOf(got.out), want) {
-			t.Errorf("%q is not in\n%s", want, columnsOf(got.out))
+		if !strings.Contains(columnsOf(got.Out), want) {
+			t.Errorf("%q is not in\n%s", want, columnsOf(got.Out))
 		}
 	}
 }
@@ -307,7 +255,7 @@ func TestDoctorIsNotLetIn(t *testing.T) {
 		url + "nobody-made-this":                              "→ rabbitmqctl add_vhost nobody-made-this && rabbitmqctl set_permissions --vhost nobody-made-this guest",
 	} {
 		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, store}, "doctor")
-		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
+		if got.Code != exitFailed || !strings.Contains(got.Out, remedy) {
 			t.Errorf("%+v, want %s", got, remedy)
 		}
 	}
@@ -342,7 +290,7 @@ func TestDoctorAtAnotherPort(t *testing.T) {
 		"amqp://" + port + "/":  "→ the server does not speak AMQP at this port",
 	} {
 		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + address, store}, "doctor")
-		if got.code != exitFailed || !strings.Contains(got.out, remedy) {
+		if got.Code != exitFailed || !strings.Contains(got.Out, remedy) {
 			t.Errorf("%+v, want %s", got, remedy)
 		}
 	}
@@ -371,8 +319,8 @@ func TestDoctorAtWrongAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := call(t.Context(), strings.NewReader(""), append([]string{"WATERSHIP_AMQP_URL=" + broker.URL}, test.environ...), "doctor")
-			if !strings.Contains(got.out, test.remedy) {
-				t.Errorf("%s%swant %s", got.out, got.err, test.remedy)
+			if !strings.Contains(got.Out, test.remedy) {
+				t.Errorf("%s%swant %s", got.Out, got.Err, test.remedy)
 			}
 		})
 	}
@@ -383,7 +331,7 @@ func TestDoctorWithoutAStore(t *testing.T) {
 	t.Parallel()
 	broker := rabbittest.Newest(t)
 	got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
-	if n := strings.Count(got.out, "no answer from Elasticsearch"); got.code != exitFailed || n != 1 {
-		t.Errorf("%d findings about the store, want 1\n%s", n, got.out)
+	if n := strings.Count(got.Out, "no answer from Elasticsearch"); got.Code != exitFailed || n != 1 {
+		t.Errorf("%d findings about the store, want 1\n%s", n, got.Out)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,7 +26,7 @@ import (
 // Bad input gets clear words and the right exit code.
 func TestBadInput(t *testing.T) {
 	a := newSeeded(t)
-	dsl, noDSL := writeFile(t, "bad.json", `{"term": {}}`), writeFile(t, "no.json", `{"a": 1, "b": 2}`)
+	dsl, noDSL := servertest.WriteFile(t, "bad.json", `{"term": {}}`), servertest.WriteFile(t, "no.json", `{"a": 1, "b": 2}`)
 	for _, test := range []struct {
 		args string
 		code int
@@ -106,11 +108,11 @@ func TestBadInput(t *testing.T) {
 		}
 		environ := append(a.environ, "WATERSHIP_AMQP_URL="+rabbittest.Newest(t).URL)
 		got := call(t.Context(), strings.NewReader(""), environ, args...)
-		if got.code != test.code || !strings.HasPrefix(got.err, "watership: "+test.want) || !strings.Contains(got.err, test.also) {
-			t.Errorf("watership %s: exit code %d, want %d\n%swant %s … %s", strings.Join(args, " "), got.code, test.code, got.err, test.want, test.also)
+		if got.Code != test.code || !strings.HasPrefix(got.Err, "watership: "+test.want) || !strings.Contains(got.Err, test.also) {
+			t.Errorf("watership %s: exit code %d, want %d\n%swant %s … %s", strings.Join(args, " "), got.Code, test.code, got.Err, test.want, test.also)
 		}
-		if lines := strings.Count(got.err, "\n"); lines != 1 && !strings.Contains(got.err, "^\n") {
-			t.Errorf("watership %s: %d lines\n%s", strings.Join(args, " "), lines, got.err)
+		if lines := strings.Count(got.Err, "\n"); lines != 1 && !strings.Contains(got.Err, "^\n") {
+			t.Errorf("watership %s: %d lines\n%s", strings.Join(args, " "), lines, got.Err)
 		}
 	}
 }
@@ -138,15 +140,15 @@ func TestQueriesBeyondLimits(t *testing.T) {
 	} {
 		for _, args := range [][]string{{"search"}, {"search", "--count"}, {"search", "--by", "queue"}, {"failed"}, {"export"}} {
 			got := call(t.Context(), strings.NewReader(""), a.environ, append(args, test.query)...)
-			oneLine := strings.Count(got.err, "\n") == 1 && len(got.err) < 300 && !strings.Contains(got.err, "exception")
-			if got.code != 1 || !oneLine || !strings.Contains(got.err, test.want) {
-				t.Errorf("watership %s %.30s: exit code %d, want 1\n%.600swant %s", strings.Join(args, " "), test.query, got.code, got.err, test.want)
+			oneLine := strings.Count(got.Err, "\n") == 1 && len(got.Err) < 300 && !strings.Contains(got.Err, "exception")
+			if got.Code != 1 || !oneLine || !strings.Contains(got.Err, test.want) {
+				t.Errorf("watership %s %.30s: exit code %d, want 1\n%.600swant %s", strings.Join(args, " "), test.query, got.Code, got.Err, test.want)
 			}
 		}
 	}
 	got := call(t.Context(), strings.NewReader(long), a.environ, "failed", "discard", "--ids", "-", "--reason", "x", "--yes")
-	if got.code != 1 || !strings.Contains(got.err, "at most 32,766 bytes") {
-		t.Errorf("an id: exit code %d, %.600s", got.code, got.err)
+	if got.Code != 1 || !strings.Contains(got.Err, "at most 32,766 bytes") {
+		t.Errorf("an id: exit code %d, %.600s", got.Code, got.Err)
 	}
 }
 
@@ -156,8 +158,8 @@ func TestDiscardIsRefused(t *testing.T) {
 	a.keep(t, a.event(1, schemas.Poisoned, poisonedAt("orders", "lost")), a.event(2, schemas.Poisoned, poisonedAt("orders", "lost")))
 	environ := append(a.environ, "WATERSHIP_AMQP_URL="+rabbittest.Newest(t).URL, "WATERSHIP_TOPOLOGY_PREFIX="+a.source)
 	got := call(t.Context(), strings.NewReader(""), environ, "failed", "discard", "action: poisoned", "--reason", "x", "--yes")
-	if got.code != exitFailed || !strings.Contains(got.err, "no exchange") || strings.Count(got.err, "\n") != 1 {
-		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
+	if got.Code != exitFailed || !strings.Contains(got.Err, "no exchange") || strings.Count(got.Err, "\n") != 1 {
+		t.Errorf("exit code %d\n%s%s", got.Code, got.Out, got.Err)
 	}
 }
 
@@ -180,15 +182,15 @@ func TestBadServers(t *testing.T) {
 	}{
 		"no store":             {[]string{"WATERSHIP_STORE_URL=http://127.0.0.1:1"}, []string{"search"}, "no answer from Elasticsearch at http://127.0.0.1:1"},
 		"a store that refuses": {[]string{"WATERSHIP_STORE_URL=" + denied.URL}, []string{"search"}, "action is unauthorized for user [shop]"},
-		"no templates":         {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"search"}, "is missing: run `watership setup`"},
-		"no templates, count":  {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"search", "--count"}, "is missing: run `watership setup`"},
-		"no templates, failed": {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"failed"}, "is missing: run `watership setup`"},
-		"no templates, show":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"show", "x"}, "is missing: run `watership setup`"},
-		"no templates, tail":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"tail"}, "is missing: run `watership setup`"},
-		"no templates, export": {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"export", "*"}, "is missing: run `watership setup`"},
-		"no templates, jobs":   {[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh}, []string{"jobs", "list"}, "is missing: run `watership setup`"},
+		"no templates":         {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"search"}, "is missing: run `watership setup`"},
+		"no templates, count":  {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"search", "--count"}, "is missing: run `watership setup`"},
+		"no templates, failed": {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"failed"}, "is missing: run `watership setup`"},
+		"no templates, show":   {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"show", "x"}, "is missing: run `watership setup`"},
+		"no templates, tail":   {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"tail"}, "is missing: run `watership setup`"},
+		"no templates, export": {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"export", "*"}, "is missing: run `watership setup`"},
+		"no templates, jobs":   {[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh}, []string{"jobs", "list"}, "is missing: run `watership setup`"},
 		"no templates, replay": {
-			[]string{"WATERSHIP_STORE_URL=" + storeURL(t), fresh, "WATERSHIP_AMQP_URL=" + broker.URL},
+			[]string{"WATERSHIP_STORE_URL=" + servertest.StoreURL(t), fresh, "WATERSHIP_AMQP_URL=" + broker.URL},
 			[]string{"replay", "*", "--unchecked-routes", "--yes"},
 			"is missing: run `watership setup`",
 		},
@@ -198,14 +200,14 @@ func TestBadServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			got := call(t.Context(), strings.NewReader(""), test.environ, test.args...)
-			if got.code != exitFailed || !strings.Contains(got.err, test.want) || strings.Count(got.err, "\n") != 1 {
-				t.Errorf("exit code %d: %swant %s", got.code, got.err, test.want)
+			if got.Code != exitFailed || !strings.Contains(got.Err, test.want) || strings.Count(got.Err, "\n") != 1 {
+				t.Errorf("exit code %d: %swant %s", got.Code, got.Err, test.want)
 			}
-			if got.out != "" {
-				t.Errorf("before it failed it wrote %q", got.out)
+			if got.Out != "" {
+				t.Errorf("before it failed it wrote %q", got.Out)
 			}
-			if strings.Contains(got.err, "wrong@") || time.Since(began) > 8*time.Second {
-				t.Errorf("after %s: %s", time.Since(began), got.err)
+			if strings.Contains(got.Err, "wrong@") || time.Since(began) > 8*time.Second {
+				t.Errorf("after %s: %s", time.Since(began), got.Err)
 			}
 		})
 	}
@@ -213,11 +215,11 @@ func TestBadServers(t *testing.T) {
 
 // Every mistake of a configuration is a line.
 func TestMistakesAreLines(t *testing.T) {
-	file := writeFile(t, "w.yaml", "log: {level: loud}\nsorce: x\ntap: {exchanges: [{name: a}]}\n")
+	file := servertest.WriteFile(t, "w.yaml", "log: {level: loud}\nsorce: x\ntap: {exchanges: [{name: a}]}\n")
 	got := call(t.Context(), strings.NewReader(""), nil, "config", "check", "-c", file)
-	lines := strings.Split(strings.TrimSpace(got.err), "\n")
-	if got.code != exitUsage || len(lines) != 3 {
-		t.Errorf("exit code %d\n%s", got.code, got.err)
+	lines := strings.Split(strings.TrimSpace(got.Err), "\n")
+	if got.Code != exitUsage || len(lines) != 3 {
+		t.Errorf("exit code %d\n%s", got.Code, got.Err)
 	}
 	for _, line := range lines {
 		if !strings.HasPrefix(line, "watership: "+file+":") {
@@ -228,8 +230,8 @@ func TestMistakesAreLines(t *testing.T) {
 
 // Doctor opens the files that serve opens, and reports each that serve could not use.
 func TestDoctorOpensFiles(t *testing.T) {
-	secret := writeFile(t, "secret", "short")
-	file := writeFile(t, "w.yaml", `amqp: {url: 'amqp://127.0.0.1:1/'}
+	secret := servertest.WriteFile(t, "secret", "short")
+	file := servertest.WriteFile(t, "w.yaml", `amqp: {url: 'amqp://127.0.0.1:1/'}
 store: {url: 'sqlite:`+filepath.Join(t.TempDir(), "store.db")+`'}
 http: {tls: {cert: /nowhere/cert, key: /nowhere/key}, auth: {tokens_file: `+secret+`, session_key_file: /nowhere/session}}
 routes:
@@ -242,51 +244,51 @@ alerts: {receivers: [{name: x, slack: {url_file: /nowhere/slack}}, {name: y, web
 		"http.tls.cert", "http.auth.session_key_file", secret, "routes[0].schema", "routes[1].schema", "routes[0].handler.http.secret_file",
 		"routes[1].handler.http.secret_file", "alerts.receivers[0].slack.url_file", "alerts.receivers[1].webhook",
 	} {
-		if !slices.ContainsFunc(strings.Split(got.out, "\n"), func(line string) bool {
+		if !slices.ContainsFunc(strings.Split(got.Out, "\n"), func(line string) bool {
 			return strings.HasPrefix(line, "error    files") && strings.Contains(line, want)
 		}) {
 			t.Errorf("no finding names %s", want)
 		}
 	}
-	if got.code != exitFailed || t.Failed() {
-		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
+	if got.Code != exitFailed || t.Failed() {
+		t.Errorf("exit code %d\n%s%s", got.Code, got.Out, got.Err)
 	}
 }
 
 // A class without a meaning of its own has no delays at a status that means poison.
 func TestClassThatNeverApplies(t *testing.T) {
-	check := func(outcome string) result {
-		file := writeFile(t, "w.yaml", "retry: {policies: {slow: {first: 1s, attempts: 3, classes: {ordering: {delays: [10m]}}}}}\n"+
+	check := func(outcome string) servertest.Result {
+		file := servertest.WriteFile(t, "w.yaml", "retry: {policies: {slow: {first: 1s, attempts: 3, classes: {ordering: {delays: [10m]}}}}}\n"+
 			"routes: [{queue: orders, retry: slow, handler: {http: {url: 'http://127.0.0.1/', statuses: {409: "+outcome+", 425: {class: ordering}}}}}]\n")
 		return call(t.Context(), strings.NewReader(""), nil, "config", "check", "-c", file)
 	}
-	if got := check("{class: ordering}"); got.code != exitOK || !strings.Contains(got.out, "statuses.409: 409 means poison, so the delays of class ordering never apply") || strings.Contains(got.out, "425") {
+	if got := check("{class: ordering}"); got.Code != exitOK || !strings.Contains(got.Out, "statuses.409: 409 means poison, so the delays of class ordering never apply") || strings.Contains(got.Out, "425") {
 		t.Errorf("%+v", got)
 	}
 	for _, outcome := range []string{"{means: retry, class: ordering}", "{means: poison, class: ordering}", "{class: other}"} {
-		if got := check(outcome); got.code != exitOK || strings.Contains(got.out, "WARNING") {
+		if got := check(outcome); got.Code != exitOK || strings.Contains(got.Out, "WARNING") {
 			t.Errorf("%s: %+v", outcome, got)
 		}
 	}
 }
 
 func TestConfigShow(t *testing.T) {
-	file := writeFile(t, "w.yaml", "amqp: {url: 'amqp://me:secret@rabbit/'}\n")
+	file := servertest.WriteFile(t, "w.yaml", "amqp: {url: 'amqp://me:secret@rabbit/'}\n")
 	environ := []string{"WATERSHIP_LOG_LEVEL=debug"}
 	got := call(t.Context(), strings.NewReader(""), environ, "config", "show", "-c", file, "--source", "shop")
 	for _, want := range []string{
 		"amqp.url amqp://me:xxxxx@rabbit/ " + file + ":1", "log.level debug WATERSHIP_LOG_LEVEL", "source shop --source",
 		"store.stream watership-messages default", "amqp.management_url http://me:xxxxx@rabbit:15672 from amqp.url",
 	} {
-		if !strings.Contains(columnsOf(got.out), want) {
-			t.Errorf("%q is not in\n%s", want, columnsOf(got.out))
+		if !strings.Contains(columnsOf(got.Out), want) {
+			t.Errorf("%q is not in\n%s", want, columnsOf(got.Out))
 		}
 	}
 	got = call(t.Context(), strings.NewReader(""), environ, "config", "show", "-c", file, "-o", "json")
-	if !strings.Contains(got.out, `"from": "WATERSHIP_LOG_LEVEL"`) || strings.Contains(got.out, "secret") {
-		t.Errorf("%s", got.out)
+	if !strings.Contains(got.Out, `"from": "WATERSHIP_LOG_LEVEL"`) || strings.Contains(got.Out, "secret") {
+		t.Errorf("%s", got.Out)
 	}
-	if got := call(t.Context(), strings.NewReader(""), nil, "config", "check", "-c", file); got.code != exitOK {
+	if got := call(t.Context(), strings.NewReader(""), nil, "config", "check", "-c", file); got.Code != exitOK {
 		t.Errorf("%+v", got)
 	}
 }
@@ -310,11 +312,11 @@ func TestBrokenConnectionIsAnError(t *testing.T) {
 // A reader that has enough, and Ctrl-C, end a command without a word or with
 // one, and at once.
 func TestEndings(t *testing.T) {
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newest(t).seed(t)
+	a := seedOn(servertest.Newest(t))(t)
 	for n := range 3 {
 		a.keep(t, a.event(n+1, schemas.Published, func(e *schemas.Event) { e.Envelope.Body = []byte(strings.Repeat("x", 1<<20)) }))
 	}

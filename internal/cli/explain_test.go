@@ -14,11 +14,11 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	w := newWithServe(t)
 	w.fail(t, "acme", "1", 1)
-	failed := w.search(t, "action: poisoned")[0].EventID
-	w.process.stop(t)
-	w.environ = append(w.environ, `WATERSHIP_RETRY_RULES=[{name: no-stock, text: "no stock", class: stock}, {name: gold, headers: {tier: gold}, class: urgent}]`,
+	failed := w.Search(t, "action: poisoned")[0].EventID
+	w.Process.Stop(t)
+	w.Environ = append(w.Environ, `WATERSHIP_RETRY_RULES=[{name: no-stock, text: "no stock", class: stock}, {name: gold, headers: {tier: gold}, class: urgent}]`,
 		`WATERSHIP_RETRY_POLICIES={default: {delays: [1h, 2h], give_up_after: 4h, classes: {stock: {delays: [5m]}, urgent: {delays: []}}}}`)
-	w.process = w.serve(t)
+	w.Process = w.Serve(t)
 	viewer := w.token(t, "vic", access.Viewer, false)
 	times := regexp.MustCompile(`\d\d\d\d-\d\d-\d\d[T ][0-9:.]+Z?`)
 	for _, test := range []struct {
@@ -42,14 +42,14 @@ func TestExplain(t *testing.T) {
 		{[]string{"--error", "x", "--queue", "orders", "--attempt", "10000"}, []string{"poison: failed 10000 of 3 attempts"}},
 	} {
 		args := append([]string{"explain"}, test.args...)
-		got := w.run(t, args...)
+		got := w.Run(t, args...)
 		for _, want := range test.want {
-			if !strings.Contains(got.out+got.err, want) {
-				t.Errorf("%q: there is no %q in\n%s", args, want, got.out+got.err)
+			if !strings.Contains(got.Out+got.Err, want) {
+				t.Errorf("%q: there is no %q in\n%s", args, want, got.Out+got.Err)
 			}
 		}
 		remote := w.through(t, viewer, args...)
-		if times.ReplaceAllString(remote.out, "T") != times.ReplaceAllString(got.out, "T") || remote.code != got.code || remote.err != got.err {
+		if times.ReplaceAllString(remote.Out, "T") != times.ReplaceAllString(got.Out, "T") || remote.Code != got.Code || remote.Err != got.Err {
 			t.Errorf("%q through the API: %+v, want %+v", args, remote, got)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -42,29 +44,29 @@ func testFailedEdit(t *testing.T, a *playback) {
 	if err := json.NewEncoder(&indented).Encode(text); err != nil {
 		t.Fatal(err)
 	}
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "same.json", indented.String()), "--yes"), exitFailed, "was not edited: nothing was sent")
-	printed := a.run(t, "failed", "edit", "m-1", "--print")
-	wantRun(t, printed, exitOK, "\n  \"exchange\": ")
-	for _, same := range []string{printed.out, strings.ReplaceAll(printed.out, "acme", `\u0061cme`)} {
-		wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "same.json", same), "--yes"), exitFailed, "was not edited: nothing was sent")
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", servertest.WriteFile(t, "same.json", indented.String()), "--yes"), exitFailed, "was not edited: nothing was sent")
+	printed := a.Run(t, "failed", "edit", "m-1", "--print")
+	servertest.WantRun(t, printed, exitOK, "\n  \"exchange\": ")
+	for _, same := range []string{printed.Out, strings.ReplaceAll(printed.Out, "acme", `\u0061cme`)} {
+		servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", servertest.WriteFile(t, "same.json", same), "--yes"), exitFailed, "was not edited: nothing was sent")
 	}
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--print", "--file", "x"), exitUsage, "--print and --file cannot be combined")
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--print", "--file", "x"), exitUsage, "--print and --file cannot be combined")
 	for name, test := range map[string]struct{ text, want string }{
 		"no JSON":        {"{", "is no JSON object"},
 		"another id":     {strings.Replace(string(text), `"m-1"`, `"m-9"`, 1), `property "message_id" cannot be set`},
 		"a large body":   {`{"body":"` + strings.Repeat("x", transform.MaxProgram) + `"}`, "expected at most"},
 		"another member": {strings.Replace(string(text), `"exchange"`, `"exchang"`, 1), `has the member "exchang"`},
 	} {
-		r := a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", test.text), "--yes")
-		if r.code == exitOK || !strings.Contains(r.out+r.err, test.want) {
+		r := a.Run(t, "failed", "edit", "m-1", "--file", servertest.WriteFile(t, "edited.json", test.text), "--yes")
+		if r.Code == exitOK || !strings.Contains(r.Out+r.Err, test.want) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	wantRun(t, a.run(t, "failed", "edit", "m-2", "--file", "-", "--yes"), exitFailed, `no message "m-2" has failed for good`)
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-2", "--file", "-", "--yes"), exitFailed, `no message "m-2" has failed for good`)
 
 	edited := strings.Replace(string(text), `"acme"`, `"acme2"`, 1)
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes", "--reason", "a typing error"), exitOK, "1 message to send", "sent 1 of 1")
-	d := a.broker.Take(t, a.queue, 1)[0]
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", servertest.WriteFile(t, "edited.json", edited), "--yes", "--reason", "a typing error"), exitOK, "1 message to send", "sent 1 of 1")
+	d := a.Broker.Take(t, a.Queue, 1)[0]
 	if string(d.Body) != string(failed.Envelope.Body) || d.Headers["tenant"] != "acme2" || d.Headers["n"] != int16(7) || d.Headers["watership-replay-of"] != failed.EventID {
 		t.Errorf("arrived: %s, %v", d.Body, d.Headers)
 	}
@@ -77,11 +79,11 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 	failed := a.event(schemas.Poisoned, 1)
 	a.keep(failed)
 	for attempt := 1; attempt <= 3; attempt++ {
-		printed := a.run(t, "failed", "edit", "m-1", "--print")
-		wantRun(t, printed, exitOK, fmt.Sprintf(`"order": %d`, attempt))
-		edited := strings.ReplaceAll(printed.out, fmt.Sprintf(`"order": %d`, attempt), fmt.Sprintf(`"order": %d`, attempt+1))
-		wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1")
-		d := a.broker.Take(t, a.queue, 1)[0]
+		printed := a.Run(t, "failed", "edit", "m-1", "--print")
+		servertest.WantRun(t, printed, exitOK, fmt.Sprintf(`"order": %d`, attempt))
+		edited := strings.ReplaceAll(printed.Out, fmt.Sprintf(`"order": %d`, attempt), fmt.Sprintf(`"order": %d`, attempt+1))
+		servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", servertest.WriteFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1")
+		d := a.Broker.Take(t, a.Queue, 1)[0]
 		if want := fmt.Sprintf(`{"order":%d}`, attempt+1); string(d.Body) != want {
 			t.Fatalf("arrived: %s, want %s", d.Body, want)
 		}
@@ -93,9 +95,9 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 			e.Replay, e.ReplayOf = d.Headers["watership-replay"].(string), d.Headers["watership-replay-of"].(string)
 		}
 		replayed.EventID = schemas.DerivedID(replayed.Replay, replayed.ReplayOf)
-		a.broker.Take(t, schemas.Topology{Prefix: a.prefix}.Log(), 1) // the event is in the store
+		a.Broker.Take(t, schemas.Topology{Prefix: a.Prefix}.Log(), 1) // the event is in the store
 		a.keep(replayed, again)
-		wantRun(t, a.run(t, "show", "m-1"), exitOK, "changed by replays", "watership show "+again.Fingerprint)
+		servertest.WantRun(t, a.Run(t, "show", "m-1"), exitOK, "changed by replays", "watership show "+again.Fingerprint)
 	}
 }
 
@@ -103,17 +105,17 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 func TestFailedEditOfOneQueue(t *testing.T) { played(t, testFailedEditOfOneQueue) }
 
 func testFailedEditOfOneQueue(t *testing.T, a *playback) {
-	another := a.broker.Queue(t, nil)
+	another := a.Broker.Queue(t, nil)
 	failed, elsewhere := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 1)
 	elsewhere.EventID, elsewhere.Queue, elsewhere.Failure.Message = elsewhere.EventID+"b", another, "of another queue"
 	a.keep(failed, elsewhere)
 	both := []string{failed.Queue, another}
 	slices.Sort(both)
-	edited := writeFile(t, "edited.json", strings.Replace(a.run(t, "failed", "edit", "m-1", "--queue", another, "--print").out, `"order": 1`, `"order": 2`, 1))
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", edited, "--yes"), exitFailed, "message m-1 has failed at "+both[0]+" and "+both[1]+": give --queue")
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--queue", "nowhere", "--file", edited, "--yes"), exitFailed, `no message "m-1" has failed for good at queue nowhere`)
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--queue", another, "--file", edited, "--yes"), exitOK, "sent 1 of 1")
-	if d := a.broker.Take(t, another, 1)[0]; string(d.Body) != `{"order":2}` {
+	edited := servertest.WriteFile(t, "edited.json", strings.Replace(a.Run(t, "failed", "edit", "m-1", "--queue", another, "--print").Out, `"order": 1`, `"order": 2`, 1))
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", edited, "--yes"), exitFailed, "message m-1 has failed at "+both[0]+" and "+both[1]+": give --queue")
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--queue", "nowhere", "--file", edited, "--yes"), exitFailed, `no message "m-1" has failed for good at queue nowhere`)
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--queue", another, "--file", edited, "--yes"), exitOK, "sent 1 of 1")
+	if d := a.Broker.Take(t, another, 1)[0]; string(d.Body) != `{"order":2}` {
 		t.Errorf("arrived: %s", d.Body)
 	}
 }
@@ -125,25 +127,25 @@ func TestFailedEditOfTheRoute(t *testing.T) { played(t, testFailedEditOfTheRoute
 func testFailedEditOfTheRoute(t *testing.T, a *playback) {
 	failed := a.event(schemas.Poisoned, 1)
 	a.keep(failed)
-	another := a.broker.Queue(t, nil)
+	another := a.Broker.Queue(t, nil)
 	a.declare(another, "another", nil)
-	printed := a.run(t, "failed", "edit", "m-1", "--print")
-	edited := strings.Replace(printed.out, fmt.Sprintf(`"routing_key": %q`, failed.Envelope.RoutingKey), `"routing_key": "another"`, 1)
-	_, serving := a.withRoles(t, "index")
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", writeFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1", "discarded the failure, since the message was sent elsewhere\n")
-	a.broker.Take(t, another, 1)
-	if e := a.eventually(t, "action: discarded", 1)[0]; e.ReplayOf != failed.EventID || !strings.Contains(e.Failure.Message, "sent elsewhere") {
+	printed := a.Run(t, "failed", "edit", "m-1", "--print")
+	edited := strings.Replace(printed.Out, fmt.Sprintf(`"routing_key": %q`, failed.Envelope.RoutingKey), `"routing_key": "another"`, 1)
+	_, serving := a.WithRoles(t, "index")
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", servertest.WriteFile(t, "edited.json", edited), "--yes"), exitOK, "sent 1 of 1", "discarded the failure, since the message was sent elsewhere\n")
+	a.Broker.Take(t, another, 1)
+	if e := a.Eventually(t, "action: discarded", 1)[0]; e.ReplayOf != failed.EventID || !strings.Contains(e.Failure.Message, "sent elsewhere") {
 		t.Errorf("the event is %+v", e)
 	}
-	serving.stop(t)
+	serving.Stop(t)
 }
 
 // A message is printed while RabbitMQ is away.
 func TestFailedEditPrintsWithoutRabbitMQ(t *testing.T) {
 	a := newPlayback(t)
 	a.keep(a.event(schemas.Poisoned, 1))
-	a.environ = append(a.environ, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
-	if r := a.run(t, "failed", "edit", "m-1", "--print"); r.code != exitOK || !strings.Contains(r.out, `"order": 1`) || r.err != "" {
+	a.Environ = append(a.Environ, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
+	if r := a.Run(t, "failed", "edit", "m-1", "--print"); r.Code != exitOK || !strings.Contains(r.Out, `"order": 1`) || r.Err != "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -151,15 +153,15 @@ func TestFailedEditPrintsWithoutRabbitMQ(t *testing.T) {
 // The editor of the environment gets the message, and the edited one is sent after a question.
 func TestFailedEditInAnEditor(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 	a.keep(a.event(schemas.Poisoned, 1))
-	s := a.terminal(t, []string{"EDITOR=false"}, "failed", "edit", "m-1")
-	wantWords(t, s.end(exitFailed), `the editor "false": exit status 1`)
-	s = a.terminal(t, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
+	s := onTerminal(t, a.Installation, []string{"EDITOR=false"}, "failed", "edit", "m-1")
+	servertest.WantWords(t, s.end(exitFailed), `the editor "false": exit status 1`)
+	s = onTerminal(t, a.Installation, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
 	s.expect("Send 1 message? [y/N]")
 	s.press("y\n")
-	wantWords(t, s.end(exitOK), "sent 1 of 1")
-	if d := a.broker.Take(t, a.queue, 1)[0]; string(d.Body) != `{"order":42}` {
+	servertest.WantWords(t, s.end(exitOK), "sent 1 of 1")
+	if d := a.Broker.Take(t, a.Queue, 1)[0]; string(d.Body) != `{"order":42}` {
 		t.Errorf("arrived: %s", d.Body)
 	}
 }
@@ -168,16 +170,16 @@ func TestFailedEditInAnEditor(t *testing.T) {
 // edited message.
 func TestFailedEditOfWhatIsSentInTheMeantime(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 	failed := a.event(schemas.Poisoned, 1)
 	a.keep(failed)
 	edited := withOrder(t, failed, 7)
-	s := a.terminal(t, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
+	s := onTerminal(t, a.Installation, []string{`EDITOR=sed -i 's/"order": 1/"order": 42/'`}, "failed", "edit", "m-1")
 	s.expect("Send 1 message? [y/N]")
-	wantRun(t, a.run(t, "failed", "edit", "m-1", "--file", edited, "--yes"), exitOK, "sent 1 of 1")
+	servertest.WantRun(t, a.Run(t, "failed", "edit", "m-1", "--file", edited, "--yes"), exitOK, "sent 1 of 1")
 	s.press("y\n")
 	screen := s.end(exitFailed)
-	wantWords(t, screen, "nothing was sent", "failed edit --file takes it")
+	servertest.WantWords(t, screen, "nothing was sent", "failed edit --file takes it")
 	kept := regexp.MustCompile(`the edited message is in (\S+):`).FindStringSubmatch(screen)
 	if kept == nil {
 		t.Fatal(screen)
@@ -186,7 +188,7 @@ func TestFailedEditOfWhatIsSentInTheMeantime(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	_ = os.RemoveAll(filepath.Dir(kept[1]))
-	if d := a.broker.Take(t, a.queue, 1)[0]; string(d.Body) != `{"order":7}` {
+	if d := a.Broker.Take(t, a.Queue, 1)[0]; string(d.Body) != `{"order":7}` {
 		t.Errorf("arrived: %s", d.Body)
 	}
 }
@@ -199,7 +201,7 @@ func withOrder(t *testing.T, e schemas.Event, order int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writeFile(t, "edited.json", string(text))
+	return servertest.WriteFile(t, "edited.json", string(text))
 }
 
 // A failure that is resolved is refused before the editor opens, and no text names a flag that
@@ -214,16 +216,16 @@ func testFailedEditOfWhatIsResolved(t *testing.T, a *playback) {
 	elsewhere.Queue = "gone"
 	a.keep(failed, discarded, elsewhere)
 	for _, args := range [][]string{{"--file", "there is none", "--yes"}, {"--file", "-", "--yes"}} {
-		got := a.run(t, append([]string{"failed", "edit", "m-1"}, args...)...)
-		if wantRun(t, got, exitFailed, "message m-1 has no open failure: failed and discarded since"); strings.Contains(got.err, "--") {
-			t.Error(got.err)
+		got := a.Run(t, append([]string{"failed", "edit", "m-1"}, args...)...)
+		if servertest.WantRun(t, got, exitFailed, "message m-1 has no open failure: failed and discarded since"); strings.Contains(got.Err, "--") {
+			t.Error(got.Err)
 		}
 	}
 	edited := withOrder(t, elsewhere, 7)
-	got := a.run(t, "failed", "edit", "m-2", "--file", edited, "--yes")
-	wantRun(t, got, exitFailed, "would reach no queue: bring the routes back, or go on with --unchecked-routes")
-	got = a.run(t, "failed", "edit", "m-2", "--file", edited, "--yes", "--unchecked-routes")
-	wantRun(t, got, exitFailed, "1 message could not be sent")
+	got := a.Run(t, "failed", "edit", "m-2", "--file", edited, "--yes")
+	servertest.WantRun(t, got, exitFailed, "would reach no queue: bring the routes back, or go on with --unchecked-routes")
+	got = a.Run(t, "failed", "edit", "m-2", "--file", edited, "--yes", "--unchecked-routes")
+	servertest.WantRun(t, got, exitFailed, "1 message could not be sent")
 }
 
 // One failure is sent first; a replay with --yes goes on only if it was handled.
@@ -231,18 +233,18 @@ func TestFailedRetry(t *testing.T) { played(t, testFailedRetry) }
 
 func testFailedRetry(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Published, 3), a.event(schemas.Poisoned, 4))
-	wantRun(t, a.run(t, "failed", "retry", "message.id: m-*", "--dry-run"), exitOK, "3 messages to send")
+	servertest.WantRun(t, a.Run(t, "failed", "retry", "message.id: m-*", "--dry-run"), exitOK, "3 messages to send")
 	for _, args := range [][]string{{"retry", "queue: nobody", "--yes"}, {"retry", "queue: nobody", "--dry-run"}, {"resolve", "--query", "queue: nobody", "--reason", "x", "--yes"}, {"discard", "queue: nobody", "--reason", "x", "--yes"}} {
-		wantRun(t, a.run(t, append([]string{"failed"}, args...)...), exitFailed, "no unresolved failure matches")
+		servertest.WantRun(t, a.Run(t, append([]string{"failed"}, args...)...), exitFailed, "no unresolved failure matches")
 	}
 	for _, target := range []string{"--to-queue=other", "--to-failed-queue=false"} {
-		wantRun(t, a.run(t, "failed", "retry", target, "--yes"), exitUsage, "use 'watership replay' for another target")
+		servertest.WantRun(t, a.Run(t, "failed", "retry", target, "--yes"), exitUsage, "use 'watership replay' for another target")
 	}
-	wantRun(t, a.run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
-	if job := a.onlyJob(t); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
+	servertest.WantRun(t, a.Run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
+	if job := onlyJob(t, a.Installation); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job: %+v", job)
 	}
-	if d := a.broker.Take(t, a.queue, 1)[0]; d.MessageId != "m-1" {
+	if d := a.Broker.Take(t, a.Queue, 1)[0]; d.MessageId != "m-1" {
 		t.Errorf("arrived: %s", d.MessageId)
 	}
 }

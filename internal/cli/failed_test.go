@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -88,7 +90,7 @@ func testFailedGroups(t *testing.T, seed seeder) {
 // Tens of thousands of failures take seconds.
 func TestManyFailures(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	a := newest(t).seed(t)
+	a := seedOn(servertest.Newest(t))(t)
 	const many = 11_000 // more than a response of Elasticsearch has
 	var events []schemas.Event
 	for n := range many {
@@ -111,13 +113,13 @@ func TestManyFailures(t *testing.T) {
 }
 
 // Discarding is an event that serve records, and takes a failure off the list.
-func TestDiscard(t *testing.T) { everywhere(t, testDiscard) }
+func TestDiscard(t *testing.T) { servertest.Everywhere(t, testDiscard) }
 
-func testDiscard(t *testing.T, install installer) {
-	i := install(t, nobody)
-	i.rewrite(t, "index: {batch: {wait: 50ms}}", "index: {batch: {wait: 2s}}")
-	i.serve(t)
-	a := seeded{testStore: openStore(t, i.store, i.stream), source: "test"}
+func testDiscard(t *testing.T, install servertest.Installer) {
+	i := install(t, servertest.Nobody)
+	i.Rewrite(t, "index: {batch: {wait: 50ms}}", "index: {batch: {wait: 2s}}")
+	i.Serve(t)
+	a := seeded{testStore: openStore(t, i.Store, i.Stream), source: "test"}
 	a.keep(t,
 		a.event(1, schemas.Poisoned, poisonedAt("orders", "a"), instance("i-1")),
 		a.event(2, schemas.Poisoned, poisonedAt("orders", "b"), instance("i-2")),
@@ -129,19 +131,19 @@ func testDiscard(t *testing.T, install installer) {
 		{"--ids", "-", "--dsl", "-", "--reason", "x", "--yes"},
 		{"--ids", os.DevNull, "--reason", "x", "--yes"},
 	} {
-		if r := i.run(t, append([]string{"failed", "discard"}, bad...)...); r.code != exitUsage || strings.Count(r.err, "\n") != 1 {
-			t.Errorf("discard %v: exit code %d, %s", bad, r.code, r.err)
+		if r := i.Run(t, append([]string{"failed", "discard"}, bad...)...); r.Code != exitUsage || strings.Count(r.Err, "\n") != 1 {
+			t.Errorf("discard %v: exit code %d, %s", bad, r.Code, r.Err)
 		}
 	}
-	paid := writeFile(t, "paid.txt", "m-1\n\n")
+	paid := servertest.WriteFile(t, "paid.txt", "m-1\n\n")
 	const preview = "       1  failed at queue orders\n"
-	if got := i.must(t, "failed", "discard", "--ids", paid, "--dry-run"); got != preview {
+	if got := i.Must(t, "failed", "discard", "--ids", paid, "--dry-run"); got != preview {
 		t.Error(got)
 	}
-	if got := i.must(t, "failed", "discard", "--ids", paid, "--reason", "paid by hand", "--yes"); got != preview+"discarded 1 failure\n" {
+	if got := i.Must(t, "failed", "discard", "--ids", paid, "--reason", "paid by hand", "--yes"); got != preview+"discarded 1 failure\n" {
 		t.Error(got)
 	}
-	found := i.search(t, "action: discarded") // at once: a replay may follow
+	found := i.Search(t, "action: discarded") // at once: a replay may follow
 	if len(found) != 1 {
 		t.Fatalf("%d events are in the store, want 1", len(found))
 	}
@@ -150,17 +152,17 @@ func testDiscard(t *testing.T, install installer) {
 		!strings.HasPrefix(discarded.Failure.Message, "paid by hand (") || discarded.BodyIn == schemas.BodyHere {
 		t.Errorf("the event is %+v", discarded)
 	}
-	slip := writeFile(t, "slip.txt", "m-2\nm-222\n")
-	if r := i.run(t, "failed", "discard", "--ids", slip, "error.message: nothing", "--reason", "x", "--yes"); r.code != exitFailed || r.out != "       1  not found: m-222\n" {
+	slip := servertest.WriteFile(t, "slip.txt", "m-2\nm-222\n")
+	if r := i.Run(t, "failed", "discard", "--ids", slip, "error.message: nothing", "--reason", "x", "--yes"); r.Code != exitFailed || r.Out != "       1  not found: m-222\n" {
 		t.Errorf("a slip in a list: %+v", r)
 	}
-	i.must(t, "failed", "discard", "error.message: c", "--reason", "no body knows", "--yes")
-	i.eventually(t, "action: discarded", 2)
+	i.Must(t, "failed", "discard", "error.message: c", "--reason", "no body knows", "--yes")
+	i.Eventually(t, "action: discarded", 2)
 	open := openFailures(t, a)
 	if !slices.ContainsFunc(open, func(f eventstore.EventSummary) bool { return f.MessageID == "m-2" }) || len(open) != 1 {
 		t.Errorf("open are %+v", open)
 	}
-	if r := i.run(t, "failed", "discard", "--ids", paid, "--reason", "again", "--yes"); r.code != exitFailed {
+	if r := i.Run(t, "failed", "discard", "--ids", paid, "--reason", "again", "--yes"); r.Code != exitFailed {
 		t.Errorf("discarding twice: %+v", r)
 	}
 }

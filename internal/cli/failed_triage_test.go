@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -15,15 +17,15 @@ import (
 // fail publishes messages of a tenant that fail, until there are so many failures.
 func (w withServe) fail(t *testing.T, tenant, count string, want int) {
 	t.Helper()
-	order := writeFile(t, "order.json", `{"order": 1}`)
-	w.must(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant="+tenant, "--count", count, order)
-	w.eventually(t, "action: poisoned", want)
+	order := servertest.WriteFile(t, "order.json", `{"order": 1}`)
+	w.Must(t, "publish", "--exchange", w.Exchange, "--key", "order.created", "--header", "tenant="+tenant, "--count", count, order)
+	w.Eventually(t, "action: poisoned", want)
 }
 
 // groups returns the groups that a command lists.
 func (w withServe) groups(t *testing.T, args ...string) (found []failures.FailureGroup) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(w.must(t, append([]string{"failed", "-o", "json"}, args...)...)), &found); err != nil {
+	if err := json.Unmarshal([]byte(w.Must(t, append([]string{"failed", "-o", "json"}, args...)...)), &found); err != nil {
 		t.Fatal(err)
 	}
 	return found
@@ -57,16 +59,16 @@ func TestTriage(t *testing.T) {
 			{"search", "action: triaged"},
 			{"search", "action: triaged", "--fields", "user.name,event.reason,watership.triage.decision,watership.error_group,error.type", "-o", "csv"},
 		} {
-			direct, viewed := w.run(t, args...), w.through(t, vic, args...)
-			if direct.out != viewed.out || direct.code != viewed.code {
-				t.Errorf("%q: %d, %s%s\nwant %d, %s%s", args, viewed.code, viewed.out, viewed.err, direct.code, direct.out, direct.err)
+			direct, viewed := w.Run(t, args...), w.through(t, vic, args...)
+			if direct.Out != viewed.Out || direct.Code != viewed.Code {
+				t.Errorf("%q: %d, %s%s\nwant %d, %s%s", args, viewed.Code, viewed.Out, viewed.Err, direct.Code, direct.Out, direct.Err)
 			}
 		}
-		wantWords(t, w.must(t, "failed")+w.must(t, "failed", "show", id), want...)
+		servertest.WantWords(t, w.Must(t, "failed")+w.Must(t, "failed", "show", id), want...)
 	}
 	decide := func(environ []string, want string, args ...string) {
 		t.Helper()
-		if got := w.through(t, environ, append([]string{"failed"}, args...)...); got.code != exitOK || !strings.Contains(got.out, want) {
+		if got := w.through(t, environ, append([]string{"failed"}, args...)...); got.Code != exitOK || !strings.Contains(got.Out, want) {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
@@ -75,12 +77,12 @@ func TestTriage(t *testing.T) {
 	decide(nil, "noted group "+id, "note", id, "OPS-12:", "the service refuses")
 	decide(ann, "muted group "+id, "mute", id, "--count", "2", "--reason", "expected")
 	same("assignee   bob", "OPS-12: the service refuses", "failures   3", "1 group is muted: --muted shows it", "for 2 more, by ann: expected")
-	if got := w.must(t, "failed", "--by", "headers.tenant,queue", "-o", "ndjson"); !strings.HasPrefix(got, `{"values":{"headers.tenant":"`) || !strings.Contains(got, `"watership.queue":"`) {
+	if got := w.Must(t, "failed", "--by", "headers.tenant,queue", "-o", "ndjson"); !strings.HasPrefix(got, `{"values":{"headers.tenant":"`) || !strings.Contains(got, `"watership.queue":"`) {
 		t.Errorf("%s", got)
 	}
-	wantRun(t, w.run(t, "failed", "--by", "queue,watership.queue"), exitUsage, "watership.queue is given twice")
-	wantRun(t, w.run(t, "failed", "--by", "queue,"), exitUsage, "expected fields, such as headers.tenant,queue")
-	wantWords(t, w.must(t, "failed", "--by", "headers.tenant"), "headers.tenant", "2  acme", "1  bolt", "3 failures in 2 groups")
+	servertest.WantRun(t, w.Run(t, "failed", "--by", "queue,watership.queue"), exitUsage, "watership.queue is given twice")
+	servertest.WantRun(t, w.Run(t, "failed", "--by", "queue,"), exitUsage, "expected fields, such as headers.tenant,queue")
+	servertest.WantWords(t, w.Must(t, "failed", "--by", "headers.tenant"), "headers.tenant", "2  acme", "1  bolt", "3 failures in 2 groups")
 	decide(ann, "muted group "+id, "mute", id, "--until", "now+2h", "--reason", "later")
 	if m := w.groups(t, "--muted")[0].Muted; m == nil || time.Until(*m.Until).Round(time.Hour) != 2*time.Hour {
 		t.Errorf("muted up to now+2h: %+v", m)
@@ -102,10 +104,10 @@ func TestTriage(t *testing.T) {
 	decide(ann, "unassigned group "+id, "unassign", id)
 	decide(ann, "nothing to do: group "+id+" has no assignee", "unassign", id)
 	same("regressed")
-	if n := strings.Count(w.must(t, "search", "action: triaged", "-o", "ndjson"), "\n"); n != 9 {
+	if n := strings.Count(w.Must(t, "search", "action: triaged", "-o", "ndjson"), "\n"); n != 9 {
 		t.Errorf("%d events of decisions, want 9: those that change nothing have none", n)
 	}
-	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.code == exitOK || !strings.Contains(got.err, "role viewer") {
+	if got := w.through(t, vic, "failed", "assign", id, "eve"); got.Code == exitOK || !strings.Contains(got.Err, "role viewer") {
 		t.Errorf("%+v", got)
 	}
 	w.decidesWhileFailuresArrive(t, id)
@@ -119,7 +121,7 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Connect(t.Context(), client.Config{URL: "http://" + w.listen, Token: secret})
+	c, err := client.Connect(t.Context(), client.Config{URL: "http://" + w.Listen, Token: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,22 +154,22 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 // lets it fail again.
 func (w withServe) resolves(t *testing.T, operator []string, id string) {
 	t.Helper()
-	got := w.run(t, "failed", "resolve", "--query", "headers.tenant: bolt", "--reason", "tests", "--yes") // newer ones stay
-	if got.code != exitOK || !strings.Contains(got.out, "discarded 1 failure, resolved 0 groups") || !strings.Contains(got.out, "open, with other failures: "+id) {
+	got := w.Run(t, "failed", "resolve", "--query", "headers.tenant: bolt", "--reason", "tests", "--yes") // newer ones stay
+	if got.Code != exitOK || !strings.Contains(got.Out, "discarded 1 failure, resolved 0 groups") || !strings.Contains(got.Out, "open, with other failures: "+id) {
 		t.Fatalf("%+v", got)
 	}
 	if g := w.groups(t); len(g) != 1 || g[0].Regressed || g[0].Count != 2 || g[0].Resolved != nil {
 		t.Fatalf("%+v", g)
 	}
 	got = w.through(t, operator, "failed", "resolve", id, "--reason", "fixed", "--yes")
-	if got.code != exitOK || !strings.Contains(got.out, "2  "+id+"  queue ") || !strings.Contains(got.out, "discarded 2 failures, resolved 1 group") {
+	if got.Code != exitOK || !strings.Contains(got.Out, "2  "+id+"  queue ") || !strings.Contains(got.Out, "discarded 2 failures, resolved 1 group") {
 		t.Fatalf("%+v", got)
 	}
 	if g := w.groups(t, "--muted"); len(g) != 0 {
 		t.Fatalf("%+v", g)
 	}
-	want := w.run(t, "failed", "resolve", id, "--reason", "again", "--yes")
-	if got := w.through(t, operator, "failed", "resolve", id, "--reason", "again", "--yes"); got != want || !strings.Contains(got.err, "no unresolved failure matches") {
+	want := w.Run(t, "failed", "resolve", id, "--reason", "again", "--yes")
+	if got := w.through(t, operator, "failed", "resolve", id, "--reason", "again", "--yes"); got != want || !strings.Contains(got.Err, "no unresolved failure matches") {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
 	w.fail(t, "acme", "1", 4)
@@ -188,7 +190,7 @@ func TestTriageMistakes(t *testing.T) {
 		"expected groups or --query":  {"failed", "resolve", "--reason", "x"},
 		"there is no terminal to ask": {"failed", "resolve", "abc", "--reason", "x"},
 	} {
-		if got := call(t.Context(), strings.NewReader(""), nil, args...); got.code != exitUsage || !strings.Contains(got.err, want) {
+		if got := call(t.Context(), strings.NewReader(""), nil, args...); got.Code != exitUsage || !strings.Contains(got.Err, want) {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}

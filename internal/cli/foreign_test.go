@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -42,7 +44,7 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 	t.Helper()
 	pika := os.Getenv("WATERSHIP_TEST_PIKA")
 	if pika == "" {
-		missing(t, `no pika: WATERSHIP_TEST_PIKA is not set (eval "$(scripts/fixtures env)")`)
+		servertest.Missing(t, `no pika: WATERSHIP_TEST_PIKA is not set (eval "$(scripts/fixtures env)")`)
 	}
 	cmd := exec.Command("python3", "testdata/reject.py", broker.URL, queue, deadLetters)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+pika)
@@ -59,7 +61,7 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 		t.Fatalf("reject.py says %q", lines.Text())
 	}
 	r := &rejecter{}
-	readJSONLines(t, cmd, lines, func(one seen) {
+	servertest.ReadJSONLines(t, cmd, lines, func(one seen) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.seen = append(r.seen, one)
@@ -70,26 +72,26 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 // TestOtherLanguage: a consumer that knows nothing of Watership rejects, and
 // gets the same retries and the same poison.
 func TestOtherLanguage(t *testing.T) {
-	everywhere(t, func(t *testing.T, install installer) {
-		service := newService(t, func(post, int) int { return http.StatusOK })
-		i := install(t, service.url)
-		serving := i.serve(t)
-		queue := i.prefix + "-python"
-		python := startRejecter(t, i.broker, queue, schemas.Topology{Prefix: i.prefix}.Retry())
-		bind(t, i.broker, queue, i.exchange, "order.#")
+	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) {
+		service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
+		i := install(t, service.Url)
+		serving := i.Serve(t)
+		queue := i.Prefix + "-python"
+		python := startRejecter(t, i.Broker, queue, schemas.Topology{Prefix: i.Prefix}.Retry())
+		servertest.Bind(t, i.Broker, queue, i.Exchange, "order.#")
 
 		e := schemas.Envelope{
-			Exchange: i.exchange, RoutingKey: "order.created", Body: []byte(`{"order": 7}`),
+			Exchange: i.Exchange, RoutingKey: "order.created", Body: []byte(`{"order": 7}`),
 			Properties: schemas.Properties{MessageID: "order-7", DeliveryMode: amqp.Persistent},
 			Headers:    amqp.Table{"tenant": "acme", "number": int32(7)},
 		}
-		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{
+		if err := i.Publisher(t).Publish(t.Context(), rabbit.Message{
 			Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing(),
 		}); err != nil {
 			t.Fatal(err)
 		}
 
-		poisoned := i.eventually(t, "action: poisoned", 1)[0]
+		poisoned := i.Eventually(t, "action: poisoned", 1)[0]
 		var want []seen
 		for attempt := range 3 {
 			want = append(want, seen{"order.created", "order-7", `{"order": 7}`, "acme", 7, attempt})
@@ -97,28 +99,21 @@ func TestOtherLanguage(t *testing.T) {
 		if diff := cmp.Diff(want, python.deliveries()); diff != "" {
 			t.Errorf("what the Python service got (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(e, poisoned.Envelope, sameSecond()); diff != "" {
+		if diff := cmp.Diff(e, poisoned.Envelope, servertest.SameSecond()); diff != "" {
 			t.Errorf("the poisoned message is not as published (-want +got):\n%s", diff)
 		}
 		if poisoned.Queue != queue || poisoned.Attempt != 3 {
 			t.Errorf("poisoned at queue %q, attempt %d; want %q, 3", poisoned.Queue, poisoned.Attempt, queue)
 		}
-		i.eventually(t, "action: retry_scheduled", 2)
-		if posts := service.got()["order-7"]; len(posts) != 1 {
+		i.Eventually(t, "action: retry_scheduled", 2)
+		if posts := service.Got()["order-7"]; len(posts) != 1 {
 			t.Errorf("the other subscriber got the message %d times: a retry is for the queue that failed alone", len(posts))
 		}
-		i.must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes")
-		until(t, "the Python service to get the replay", func() bool { return len(python.deliveries()) >= 4 })
+		i.Must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes")
+		servertest.Until(t, "the Python service to get the replay", func() bool { return len(python.deliveries()) >= 4 })
 		if got := python.deliveries()[3]; got != want[0] {
 			t.Errorf("the replay reached the Python service as %+v, want it as new: %+v", got, want[0])
 		}
-		serving.stop(t)
+		serving.Stop(t)
 	})
-}
-
-func bind(t *testing.T, broker rabbittest.Broker, queue, exchange, key string) {
-	t.Helper()
-	if err := broker.Channel(t).QueueBind(queue, key, exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
 }

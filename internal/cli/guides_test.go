@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -63,13 +65,13 @@ type guideReader struct {
 
 // guideTerminal has a command that runs until the test ends.
 type guideTerminal struct {
-	out  *sink
+	out  *servertest.Sink
 	read int // bytes of its output that the guide has shown
 }
 
 func newReader(t *testing.T) *guideReader {
 	t.Helper()
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func newReader(t *testing.T) *guideReader {
 	}
 	var there, back []string
 	for _, port := range []string{"18081", "18082"} {
-		_, free, _ := strings.Cut(freeAddress(t), ":")
+		_, free, _ := strings.Cut(servertest.FreeAddress(t), ":")
 		there, back = append(there, port, free), append(back, free, port)
 	}
 	r.ports, r.printed = strings.NewReplacer(there...), strings.NewReplacer(back...)
@@ -117,7 +119,7 @@ func (r *guideReader) follow(t *testing.T, page string) (files int) {
 	prints := regexp.MustCompile(`The (first|second|third|fourth) terminal prints:$`)
 	for _, program := range []string{"python3", "openssl", "curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil && strings.Contains(page, program+" ") {
-			missing(t, program+" is not installed")
+			servertest.Missing(t, program+" is not installed")
 		}
 	}
 	for _, block := range blocksOf(t, page) {
@@ -199,7 +201,7 @@ func (r *guideReader) install(t *testing.T, line, variable string) {
 	t.Helper()
 	fixture := os.Getenv(variable)
 	if fixture == "" {
-		missing(t, variable+` is not set (eval "$(scripts/fixtures env)")`)
+		servertest.Missing(t, variable+` is not set (eval "$(scripts/fixtures env)")`)
 	}
 	_, version, versioned := strings.Cut(strings.ReplaceAll(filepath.Base(fixture), "amqp-client", "client"), "-")
 	if versioned && !strings.Contains(line, "slf4j") && !strings.Contains(line, version) {
@@ -245,7 +247,7 @@ func (r *guideReader) leaveRunning(t *testing.T, name string, commands []command
 		r.run(t, c)
 	}
 	r.commands++
-	r.terminals[name] = &guideTerminal{out: &sink{}}
+	r.terminals[name] = &guideTerminal{out: &servertest.Sink{}}
 	cmd := exec.Command("bash", "-c", "exec "+last.line)
 	cmd.Dir, cmd.Env = r.dir, append(slices.Clone(r.environ), "WATERSHIP_AMQP_LISTEN=127.0.0.1:0") // other tests run
 	cmd.Stdout, cmd.Stderr = r.terminals[name].out, r.terminals[name].out

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
@@ -90,7 +92,7 @@ func TestHelpLeavesSettingsOut(t *testing.T) {
 			t.Errorf("%s: the help does not end with the topic of settings:\n%s", command, out)
 		}
 	}
-	if got := call(t.Context(), strings.NewReader(""), nil, "__complete", "search", "--index-b"); !strings.Contains(got.out, "--index-batch-bytes") {
+	if got := call(t.Context(), strings.NewReader(""), nil, "__complete", "search", "--index-b"); !strings.Contains(got.Out, "--index-batch-bytes") {
 		t.Errorf("flags of settings are not completed: %+v", got)
 	}
 }
@@ -117,10 +119,10 @@ func TestHelpOfSettings(t *testing.T) {
 func help(t *testing.T, args ...string) string {
 	t.Helper()
 	got := call(t.Context(), strings.NewReader(""), nil, args...)
-	if got.code != exitOK || got.err != "" {
+	if got.Code != exitOK || got.Err != "" {
 		t.Fatalf("%s: %+v", args, got)
 	}
-	return got.out
+	return got.Out
 }
 
 // changing are the commands whose examples are only parsed.
@@ -138,7 +140,7 @@ func testExamplesWork(t *testing.T, seed seeder) {
 	poisoned := published
 	poisoned.EventID, poisoned.Action, poisoned.Sequence, poisoned.Queue = published.EventID+"-poisoned", schemas.Poisoned, 51, "orders"
 	a.keep(t, published, poisoned)
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

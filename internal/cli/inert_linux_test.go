@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -13,7 +15,7 @@ func TestExactFormsInATerminal(t *testing.T) {
 	t.Parallel()
 	a := newSeededFile(t)
 	a.keep(t, a.event(1, schemas.Published, hostileEvent), a.event(2, schemas.Published, sameMessage(2), body("two\r\nlines\n")))
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +28,7 @@ func TestExactFormsInATerminal(t *testing.T) {
 	}
 	raw := inTerminal(t, a.environ, exec.Command(path, "show", "--raw", a.event(1, schemas.Published).EventID)).end(exitFailed)
 	wantInert(t, "show --raw", raw)
-	wantWords(t, raw, "has characters that a terminal obeys")
+	servertest.WantWords(t, raw, "has characters that a terminal obeys")
 	if out := inTerminal(t, a.environ, exec.Command(path, "show", "--raw", "m-2")).end(exitOK); out != "two\r\nlines\n" {
 		t.Errorf("show --raw: %q", out)
 	}

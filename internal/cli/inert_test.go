@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -58,8 +60,8 @@ func testNothingSteersATerminal(t *testing.T, seed seeder) {
 		e.ReplayOf = a.source + ":21" + hostile
 	}))
 	a.keepJob(t)
-	file := writeFile(t, "events.ndjson", string(schemas.DocumentFormat{}.Append(nil, a.event(30, schemas.Published, hostileEvent)))+"\n"+`{"`+hostile+`": 1}`)
-	ids := writeFile(t, "ids", strings.ReplaceAll(hostile, "\n", " ")+"\n")
+	file := servertest.WriteFile(t, "events.ndjson", string(schemas.DocumentFormat{}.Append(nil, a.event(30, schemas.Published, hostileEvent)))+"\n"+`{"`+hostile+`": 1}`)
+	ids := servertest.WriteFile(t, "ids", strings.ReplaceAll(hostile, "\n", " ")+"\n")
 	lines := []string{
 		"search", "search|-o|json", "search|-o|ndjson", "search|--by|message.id", "search|--by|message.id|-o|json", "search|--by|message.id|-o|ndjson",
 		"search|--by|labels.tenant", "search|--by|headers.tenant", "search|--by|error_group", "search|--by|@timestamp",
@@ -76,18 +78,18 @@ func testNothingSteersATerminal(t *testing.T, seed seeder) {
 	}
 	for _, line := range lines {
 		got := a.call(t, strings.Split(line, "|")...)
-		wantInert(t, line, got.out)
-		wantInert(t, line, got.err)
-		if strings.Contains(line, "-o|json") && got.code == exitOK && !json.Valid([]byte(got.out)) {
-			t.Errorf("%.60q prints no JSON: %s", line, got.out)
+		wantInert(t, line, got.Out)
+		wantInert(t, line, got.Err)
+		if strings.Contains(line, "-o|json") && got.Code == exitOK && !json.Valid([]byte(got.Out)) {
+			t.Errorf("%.60q prints no JSON: %s", line, got.Out)
 		}
 	}
 	ctx, end := context.WithTimeout(t.Context(), 3*time.Second)
 	defer end()
 	got := call(ctx, strings.NewReader(""), a.environ, "tail", "-n", "20")
-	wantInert(t, "tail", got.out+got.err)
-	if !strings.Contains(got.out, "poisoned") {
-		t.Errorf("tail: %s%s", got.out, got.err)
+	wantInert(t, "tail", got.Out+got.Err)
+	if !strings.Contains(got.Out, "poisoned") {
+		t.Errorf("tail: %s%s", got.Out, got.Err)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestMisspelledSubcommands(t *testing.T) {
 		"serach x":                           "did you mean 'watership search'?",
 		"discard x":                          "did you mean 'watership failed discard'?",
 	} {
-		if got := call(t.Context(), strings.NewReader(""), nil, strings.Fields(line)...); got.code != exitUsage || !strings.Contains(got.err, want) {
+		if got := call(t.Context(), strings.NewReader(""), nil, strings.Fields(line)...); got.Code != exitUsage || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}

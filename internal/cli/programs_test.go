@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // A program of a replay that would use up the memory of the server ends the replay only.
@@ -27,7 +29,7 @@ func TestMemoryOfProgramsEndsNoServer(t *testing.T) {
 		}
 		return response.StatusCode, string(body)
 	}
-	until(t, "a message to be planned", func() bool {
+	servertest.Until(t, "a message to be planned", func() bool {
 		status, text := plan(".")
 		return status == http.StatusOK && strings.Contains(text, `"total":1`)
 	})

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -44,7 +45,7 @@ func TestDoctorReportsQuarantine(t *testing.T) {
 		a := seed(t)
 		a.environ = append(a.environ, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/")
 		finding := func() string {
-			for line := range strings.Lines(columnsOf(a.call(t, "doctor").out)) {
+			for line := range strings.Lines(columnsOf(a.call(t, "doctor").Out)) {
 				if strings.Contains(line, " quarantine ") {
 					return strings.TrimSpace(line)
 				}
@@ -89,9 +90,9 @@ func testQuarantineList(t *testing.T, seed seeder) {
 	if lines := strings.Count(a.must(t, "quarantine", "list", "-n", "2", "-o", "ndjson"), "\n"); lines != 2 {
 		t.Errorf("%d events are listed, want 2", lines)
 	}
-	wantWords(t, a.must(t, "quarantine", "list", "error.message: signed"), "poisoned", "not signed")
+	servertest.WantWords(t, a.must(t, "quarantine", "list", "error.message: signed"), "poisoned", "not signed")
 	for _, bad := range [][]string{{"quarantine", "list", "-n", "-1"}, {"quarantine", "lits"}, {"quarantine", "rewrite"}} {
-		wantRun(t, a.call(t, bad...), exitUsage, "watership: ")
+		servertest.WantRun(t, a.call(t, bad...), exitUsage, "watership: ")
 	}
 }
 
@@ -109,9 +110,9 @@ func testSearchingQuarantine(t *testing.T, seed seeder) {
 			t.Errorf("%s finds %s, want %s", query, got, want)
 		}
 	}
-	wantWords(t, a.must(t, "search", "action: poisoned"), "poisoned (quarantined)")
-	wantWords(t, a.must(t, "show", "m-2"), "stands for the poisoned event (no stock of item 7), which the store refused: too many fields")
-	wantWords(t, a.must(t, "show", a.unreadable(4).EventID), "in the log, and no event: not signed")
+	servertest.WantWords(t, a.must(t, "search", "action: poisoned"), "poisoned (quarantined)")
+	servertest.WantWords(t, a.must(t, "show", "m-2"), "stands for the poisoned event (no stock of item 7), which the store refused: too many fields")
+	servertest.WantWords(t, a.must(t, "show", a.unreadable(4).EventID), "in the log, and no event: not signed")
 }
 
 func TestQuarantineRewrite(t *testing.T) { inEachStore(t, testQuarantineRewrite) }
@@ -127,7 +128,7 @@ func testQuarantineRewrite(t *testing.T, seed seeder) {
 	if after := a.must(t, "search", "-o", "json"); after != before {
 		t.Errorf("a look has changed the store (-before +after):\n%s", cmp.Diff(before, after))
 	}
-	wantRun(t, a.call(t, "quarantine", "rewrite", "queue: mails", "--yes"), exitOK, "1 event to write again", "wrote 1 event of 1")
+	servertest.WantRun(t, a.call(t, "quarantine", "rewrite", "queue: mails", "--yes"), exitOK, "1 event to write again", "wrote 1 event of 1")
 	if got := a.must(t, "quarantine", "rewrite", "--yes"); !strings.HasSuffix(got, "wrote 2 events of 2\n") {
 		t.Errorf("it says\n%s", got)
 	}
@@ -151,60 +152,40 @@ func testQuarantineRewrite(t *testing.T, seed seeder) {
 // TestQuarantineAfterAMappingConflict: serve records a message whose document the mapping
 // refuses; after the mapping was mended, the event is as if it never had.
 func TestQuarantineAfterAMappingConflict(t *testing.T) {
-	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
-	i := newest(t).install(t, service.url)
-	if strings.HasPrefix(i.store, "sqlite:") {
+	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
+	i := servertest.Newest(t).Install(t, service.Url)
+	if strings.HasPrefix(i.Store, "sqlite:") {
 		t.Skip("a file has no mapping")
 	}
-	i.rewrite(t, "index: {", "index: {labels: [tenant], ")
-	i.rewrite(t, "default: {delays: [100ms, 300ms]}", "default: {delays: []}")
-	i.serve(t)
-	streams := []string{i.stream + "-traffic", i.stream + "-failures"}
-	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-1"})
-	i.eventually(t, "action: poisoned", 1) // both streams exist
+	i.Rewrite(t, "index: {", "index: {labels: [tenant], ")
+	i.Rewrite(t, "default: {delays: [100ms, 300ms]}", "default: {delays: []}")
+	i.Serve(t)
+	streams := []string{i.Stream + "-traffic", i.Stream + "-failures"}
+	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-1"})
+	i.Eventually(t, "action: poisoned", 1) // both streams exist
 	for _, stream := range streams {
-		i.askStore(t, http.MethodPut, stream+"/_mapping", `{"properties":{"labels":{"properties":{"tenant":{"type":"date"}}}}}`)
+		i.AskStore(t, http.MethodPut, stream+"/_mapping", `{"properties":{"labels":{"properties":{"tenant":{"type":"date"}}}}}`)
 	}
-	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-2", Headers: amqp.Table{"tenant": "acme"}, Body: []byte(`{"order":2}`)})
-	i.eventually(t, "quarantined_action: *", 2)
-	wantWords(t, i.must(t, "quarantine", "list"), "published", "poisoned", "failed to parse field [labels.tenant] of type [date]")
-	wantRun(t, i.run(t, "failed"), exitOK, "2 failures")
-	wantRun(t, i.run(t, "quarantine", "rewrite", "--yes"), exitFailed,
+	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-2", Headers: amqp.Table{"tenant": "acme"}, Body: []byte(`{"order":2}`)})
+	i.Eventually(t, "quarantined_action: *", 2)
+	servertest.WantWords(t, i.Must(t, "quarantine", "list"), "published", "poisoned", "failed to parse field [labels.tenant] of type [date]")
+	servertest.WantRun(t, i.Run(t, "failed"), exitOK, "2 failures")
+	servertest.WantRun(t, i.Run(t, "quarantine", "rewrite", "--yes"), exitFailed,
 		"wrote 0 events of 2", "the store refused 2 events again:\n", "failed to parse field [labels.tenant] of type [date]")
-	if n := len(i.eventually(t, "quarantined_action: *", 2)); n != 2 {
+	if n := len(i.Eventually(t, "quarantined_action: *", 2)); n != 2 {
 		t.Errorf("%d events are in quarantine", n)
 	}
 	for _, stream := range streams {
-		i.askStore(t, http.MethodPost, stream+"/_rollover", "")
+		i.AskStore(t, http.MethodPost, stream+"/_rollover", "")
 	}
-	wantRun(t, i.run(t, "quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
-	i.eventually(t, "labels.tenant: * and body.json.order: 2", 2)
-	failed := i.eventually(t, "action: poisoned and message.id: m-2", 1)[0]
+	servertest.WantRun(t, i.Run(t, "quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
+	i.Eventually(t, "labels.tenant: * and body.json.order: 2", 2)
+	failed := i.Eventually(t, "action: poisoned and message.id: m-2", 1)[0]
 	if failed.Failure.Message == "" || failed.Failure.Type == "quarantined" || failed.Attempt != 1 {
 		t.Errorf("its failure is %+v, after %d attempts", failed.Failure, failed.Attempt)
 	}
-	i.eventually(t, "message.id: m-2", 2)
-	wantRun(t, i.run(t, "quarantine", "rewrite", "--yes"), exitOK, "0 events to write again")
-}
-
-// askStore sends a request to the Elasticsearch of an installation, and returns the answer.
-func (i *installation) askStore(t *testing.T, method, path, body string) []byte {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, i.store+"/"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %s %s (%v)", method, path, response.Status, text, err)
-	}
-	return text
+	i.Eventually(t, "message.id: m-2", 2)
+	servertest.WantRun(t, i.Run(t, "quarantine", "rewrite", "--yes"), exitOK, "0 events to write again")
 }
 
 // TestReplayFromQuarantine: the preview names what is in quarantine, and what arrives is
@@ -225,9 +206,9 @@ func testReplayFromQuarantine(t *testing.T, a *playback) {
 	}
 	odd.Fingerprint, odd.BodySize = odd.Envelope.Fingerprint(), len(odd.Envelope.Body)
 	a.keep(odd.Quarantine("too many fields"), a.event(schemas.Poisoned, 2))
-	wantRun(t, a.run(t, "replay", "action: poisoned", "--yes"), exitOK,
+	servertest.WantRun(t, a.Run(t, "replay", "action: poisoned", "--yes"), exitOK,
 		"2 messages to send", "       1  quarantined: sent from the kept message\n", "such as m-1  poisoned (quarantined)  too many fields", "sent 2 of 2")
-	d := a.broker.Take(t, a.queue, 2)[0]
+	d := a.Broker.Take(t, a.Queue, 2)[0]
 	got, want := schemas.FromDelivery(d), odd.Envelope
 	if got.Fingerprint() != want.Fingerprint() || !bytes.Equal(got.Body, want.Body) {
 		t.Errorf("another message arrived: %+v\nwant %+v", got, want)
@@ -236,7 +217,7 @@ func testReplayFromQuarantine(t *testing.T, a *playback) {
 	if got.Properties != want.Properties {
 		t.Errorf("got the properties %+v, want %+v", got.Properties, want.Properties)
 	}
-	if out := a.must(t, "replay", "message.id: m-2", "--dry-run", "--again"); strings.Contains(out, "quarantined") {
+	if out := a.Must(t, "replay", "message.id: m-2", "--dry-run", "--again"); strings.Contains(out, "quarantined") {
 		t.Errorf("it is in no quarantine:\n%s", out)
 	}
 }
@@ -253,16 +234,18 @@ func TestRewriteNeedsPrivileges(t *testing.T) {
 		"WATERSHIP_STORE_URL=" + store.url, "WATERSHIP_STORE_STREAM=" + stream, "WATERSHIP_STORE_USERNAME=watership", "WATERSHIP_STORE_PASSWORD_FILE=" + store.password(),
 		"WATERSHIP_STORE_TLS_CA=" + store.tls().CA, "WATERSHIP_STORE_TLS_CERT=" + store.tls().Cert, "WATERSHIP_STORE_TLS_KEY=" + store.tls().Key,
 	}
-	run := func(args ...string) result { return call(t.Context(), strings.NewReader(""), environ, args...) }
+	run := func(args ...string) servertest.Result {
+		return call(t.Context(), strings.NewReader(""), environ, args...)
+	}
 	var lines []byte
 	for _, e := range []schemas.Event{a.event(1, schemas.Published, quarantined), a.event(2, schemas.Poisoned, quarantined)} {
 		lines = schemas.DocumentFormat{}.Append(lines, e)
 		lines = append(lines, '\n')
 	}
-	wantRun(t, run("import", writeFile(t, "events", string(lines))), exitOK, "created 2 events")
+	servertest.WantRun(t, run("import", servertest.WriteFile(t, "events", string(lines))), exitOK, "created 2 events")
 	got := run("quarantine", "rewrite", "--yes")
-	wantRun(t, got, exitFailed, "wrote 0 events of 2", "the login watership lacks index, delete on "+stream+"-traffic", "docs/security.md")
+	servertest.WantRun(t, got, exitFailed, "wrote 0 events of 2", "the login watership lacks index, delete on "+stream+"-traffic", "docs/security.md")
 	store.role(t, strings.Replace(role, `"auto_configure",`, `"auto_configure", "index", "delete", "read_cross_cluster",`, 1), `"read_cross_cluster"`)
-	wantRun(t, run("quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
-	wantRun(t, run("quarantine", "list"), exitOK, "nothing found")
+	servertest.WantRun(t, run("quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
+	servertest.WantRun(t, run("quarantine", "list"), exitOK, "nothing found")
 }

@@ -35,7 +35,7 @@ func testQueryPage(t *testing.T, seed seeder) {
 	blocks := regexp.MustCompile("(?ms)^```console\n\\$ watership search (.*?)\n(.*?)^```").FindAllStringSubmatch(string(text), -1)
 	for _, block := range blocks {
 		r := a.call(t, append([]string{"search"}, unquoted(block[1])...)...)
-		if got := r.out + r.err; trimmedLines(got) != trimmedLines(block[2]) {
+		if got := r.Out + r.Err; trimmedLines(got) != trimmedLines(block[2]) {
 			t.Errorf("search %s\n got %s\nwant %s", block[1], got, block[2])
 		}
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,11 +53,11 @@ func story(t *testing.T) (config string, commands []command) {
 // their output, except for ids, times and other values that differ in each run.
 func TestReadme(t *testing.T) {
 	config, commands := story(t)
-	p := newest(t)
-	p.broker = rabbittest.NewestServer(t).VHost(t) // setup names what other tests leave in theirs
-	broker := p.broker
+	p := servertest.Newest(t)
+	p.Broker = rabbittest.NewestServer(t).VHost(t) // setup names what other tests leave in theirs
+	broker := p.Broker
 	var mended atomic.Bool
-	service := newService(t, func(post, int) int { return http.StatusOK })
+	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
 	http500 := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !mended.Load() {
 			http.Error(w, "no such table: violins", http.StatusInternalServerError)
@@ -64,34 +65,34 @@ func TestReadme(t *testing.T) {
 		}
 		service.ServeHTTP(w, r)
 	})
-	url := serveHTTP(t, http500)
+	url := servertest.ServeHTTP(t, http500)
 
-	i := p.install(t, url) // for its names and its cleaning up
+	i := p.Install(t, url) // for its names and its cleaning up
 	home := t.TempDir()
 	config = strings.ReplaceAll(config, "http://localhost:8080/orders", url)
 	if err := os.WriteFile(filepath.Join(home, "watership.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	environ := append(os.Environ(),
-		"PATH="+filepath.Dir(i.binary)+":"+os.Getenv("PATH"), "WATERSHIP_CONFIG=watership.yaml",
+		"PATH="+filepath.Dir(i.Binary)+":"+os.Getenv("PATH"), "WATERSHIP_CONFIG=watership.yaml",
 		"WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+broker.ManagementURL,
-		"WATERSHIP_STORE_URL="+p.storeURL, "WATERSHIP_STORE_STREAM="+i.stream, "WATERSHIP_TOPOLOGY_PREFIX="+i.prefix,
+		"WATERSHIP_STORE_URL="+p.StoreURL, "WATERSHIP_STORE_STREAM="+i.Stream, "WATERSHIP_TOPOLOGY_PREFIX="+i.Prefix,
 		"WATERSHIP_SOURCE=rabbit@shop//", "WATERSHIP_INDEX_BATCH_WAIT=50ms")
 	removeStory(t, broker)
 	t.Cleanup(func() { removeStory(t, broker) })
 	asPrinted := strings.NewReplacer(broker.URL, "amqp://guest:xxxxx@localhost:5672/",
 		strings.Replace(broker.URL, "guest:guest", "guest:xxxxx", 1), "amqp://guest:xxxxx@localhost:5672/",
-		p.storeURL, "http://localhost:9200", i.stream+"-*", "watership-messages-*", url, "http://localhost:8080/orders")
+		p.StoreURL, "http://localhost:9200", i.Stream+"-*", "watership-messages-*", url, "http://localhost:8080/orders")
 
 	for _, c := range commands {
 		if strings.HasSuffix(c.line, "&") {
-			i.background(t, home, environ, strings.TrimSuffix(c.line, "&"))
+			background(t, i, home, environ, strings.TrimSuffix(c.line, "&"))
 			continue
 		}
 		if strings.Contains(c.line, "search") {
-			i.config = filepath.Join(home, "watership.yaml")
-			i.environ = environ
-			i.eventually(t, strings.Split(c.line, "'")[1], 1)
+			i.Config = filepath.Join(home, "watership.yaml")
+			i.Environ = environ
+			i.Eventually(t, strings.Split(c.line, "'")[1], 1)
 		}
 		if strings.Contains(c.line, "replay") {
 			mended.Store(true)
@@ -101,15 +102,6 @@ func TestReadme(t *testing.T) {
 			t.Errorf("$ %s\n(-README +got):\n%s\ngot:\n%s", c.line, diff, got)
 		}
 	}
-}
-
-func serveHTTP(t *testing.T, handler http.Handler) string {
-	t.Helper()
-	address := freeAddress(t)
-	server := &http.Server{Addr: address, Handler: handler}
-	go func() { _ = server.ListenAndServe() }()
-	t.Cleanup(func() { _ = server.Close() })
-	return fmt.Sprintf("http://%s/orders", address)
 }
 
 func removeStory(t *testing.T, broker rabbittest.Broker) {
@@ -137,7 +129,7 @@ func shell(t *testing.T, dir string, environ []string, line string) string {
 }
 
 // background runs a command until the test ends.
-func (i *installation) background(t *testing.T, dir string, environ []string, line string) {
+func background(t *testing.T, i *servertest.Installation, dir string, environ []string, line string) {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", "exec "+line)
 	cmd.Dir, cmd.Env = dir, environ

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -40,34 +42,34 @@ func TestExamplesThatReject(t *testing.T) {
 			t.Parallel()
 			folder := os.Getenv(example.fixture)
 			if folder == "" {
-				missing(t, example.fixture+` is not set (eval "$(scripts/fixtures env)")`)
+				servertest.Missing(t, example.fixture+` is not set (eval "$(scripts/fixtures env)")`)
 			}
-			i := around(t, rabbittest.NewestServer(t)).install(t, nobody)
-			i.must(t, "setup")
-			serving := i.serve(t)
-			queue := i.prefix + "-" + name
-			i.broker.DeleteQueue(t, queue)
+			i := servertest.Around(t, rabbittest.NewestServer(t)).Install(t, servertest.Nobody)
+			i.Must(t, "setup")
+			serving := i.Serve(t)
+			queue := i.Prefix + "-" + name
+			i.Broker.DeleteQueue(t, queue)
 			environ, args := example.command(folder)
-			output := startProgram(t, environ, args[0], append(args[1:],
-				strings.TrimSuffix(i.broker.URL, "/"), queue, schemas.Topology{Prefix: i.prefix}.Retry())...)
-			until(t, "the consumer to have declared its queue", func() bool {
-				_, err := i.broker.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil)
+			output := servertest.StartProgram(t, environ, args[0], append(args[1:],
+				strings.TrimSuffix(i.Broker.URL, "/"), queue, schemas.Topology{Prefix: i.Prefix}.Retry())...)
+			servertest.Until(t, "the consumer to have declared its queue", func() bool {
+				_, err := i.Broker.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil)
 				return err == nil
 			})
-			bind(t, i.broker, queue, i.exchange, "order.created")
-			if err := i.broker.Channel(t).Publish(i.exchange, "order.created", false, false, example.message); err != nil {
+			servertest.Bind(t, i.Broker, queue, i.Exchange, "order.created")
+			if err := i.Broker.Channel(t).Publish(i.Exchange, "order.created", false, false, example.message); err != nil {
 				t.Fatal(err)
 			}
-			poisoned := i.eventually(t, "action: poisoned", 1)[0]
+			poisoned := i.Eventually(t, "action: poisoned", 1)[0]
 			if poisoned.Queue != queue || poisoned.Attempt != 3 || string(poisoned.Envelope.Body) != string(example.message.Body) {
 				t.Errorf("poisoned at queue %q, attempt %d: %s", poisoned.Queue, poisoned.Attempt, poisoned.Envelope.Body)
 			}
 			if got := strings.Count(output(), "ship "); got != 3 {
 				t.Errorf("the consumer got the message %d times, want 3", got)
 			}
-			i.must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes")
-			until(t, "the replay to arrive", func() bool { return strings.Count(output(), "ship ") > 3 })
-			serving.stop(t)
+			i.Must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes")
+			servertest.Until(t, "the replay to arrive", func() bool { return strings.Count(output(), "ship ") > 3 })
+			serving.Stop(t)
 		})
 	}
 }

@@ -9,109 +9,100 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operation/access"
 )
 
-// hangUp reloads the configuration of serve and waits for a line of its log.
-func (p *process) hangUp(t *testing.T, line string) {
-	t.Helper()
-	before := strings.Count(p.logs.String(), line)
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "serve to log "+line, func() bool { return strings.Count(p.logs.String(), line) > before })
-}
-
 // At load the handler of a route moves from service to service and back. Each message is
 // handled once, by one of them.
 func TestReloadOfServe(t *testing.T) {
 	t.Parallel()
 	const messages, reloads = 800, 8
-	services := [2]*service{}
+	services := [2]*servertest.Service{}
 	for n := range services {
-		services[n] = newService(t, func(post, int) int { return http.StatusOK })
+		services[n] = servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
 	}
-	i := installEmbedded(t, services[0].url)
+	i := servertest.InstallEmbedded(t, services[0].Url)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
-	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
 	w := withServe{i, nil, tokens}
 	admin := w.token(t, "ada", access.Admin, true)
 	operator := w.token(t, "ann", access.Operator, true)
 	viewer := w.token(t, "vic", access.Viewer, true)
-	p := i.serve(t)
+	p := i.Serve(t)
 	var publishing sync.WaitGroup
-	ch := i.broker.Channel(t)
+	ch := i.Broker.Channel(t)
 	publishing.Go(func() {
 		for n := range messages {
-			if err := ch.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: fmt.Sprint(n), Body: []byte("x")}); err != nil {
+			if err := ch.Publish(i.Exchange, "k", false, false, amqp.Publishing{MessageId: fmt.Sprint(n), Body: []byte("x")}); err != nil {
 				t.Error(err)
 				return
 			}
 		}
 	})
 	for n := range reloads {
-		i.rewrite(t, services[n%2].url, services[(n+1)%2].url)
-		p.hangUp(t, `msg="configuration reloaded" changed=[routes] routes.added=[] routes.changed=[`+i.queue+`] routes.removed=[]`)
+		i.Rewrite(t, services[n%2].Url, services[(n+1)%2].Url)
+		p.HangUp(t, `msg="configuration reloaded" changed=[routes] routes.added=[] routes.changed=[`+i.Queue+`] routes.removed=[]`)
 	}
 	publishing.Wait()
-	until(t, "all messages to be handled", func() bool { return len(services[0].got())+len(services[1].got()) >= messages })
+	servertest.Until(t, "all messages to be handled", func() bool { return len(services[0].Got())+len(services[1].Got()) >= messages })
 	for n, service := range services {
-		for id, posts := range service.got() {
-			if len(posts) != 1 || len(services[1-n].got()[id]) > 0 {
+		for id, posts := range service.Got() {
+			if len(posts) != 1 || len(services[1-n].Got()[id]) > 0 {
 				t.Errorf("message %s was handled %d times by service %d", id, len(posts), n)
 			}
 		}
 	}
 
-	i.rewrite(t, "concurrency: 32", "concurrency: many")
-	p.hangUp(t, `msg="the configuration was not reloaded, and the running one stays" error="`+i.config)
-	if _, ready := i.ask(t, "/readyz"); !strings.HasPrefix(ready, "ok\nthe configuration was not reloaded: ") {
+	i.Rewrite(t, "concurrency: 32", "concurrency: many")
+	p.HangUp(t, `msg="the configuration was not reloaded, and the running one stays" error="`+i.Config)
+	if _, ready := i.Ask(t, "/readyz"); !strings.HasPrefix(ready, "ok\nthe configuration was not reloaded: ") {
 		t.Errorf("ready: %s", ready)
 	}
-	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 0 {
+	if got := i.Scrape(t)["watership_config_last_reload_successful"]; got != 0 {
 		t.Errorf("metric %v", got)
 	}
-	wantRun(t, w.through(t, operator, "doctor"), 0, "configuration", `routes[0].concurrency: "many"`)
-	wantRun(t, w.through(t, operator, "reload"), 1, "this needs admin")
-	wantRun(t, w.through(t, viewer, "reload"), 1, "this needs admin")
-	wantRun(t, w.through(t, admin, "reload"), 2, `routes[0].concurrency: "many"`)
+	servertest.WantRun(t, w.through(t, operator, "doctor"), 0, "configuration", `routes[0].concurrency: "many"`)
+	servertest.WantRun(t, w.through(t, operator, "reload"), 1, "this needs admin")
+	servertest.WantRun(t, w.through(t, viewer, "reload"), 1, "this needs admin")
+	servertest.WantRun(t, w.through(t, admin, "reload"), 2, `routes[0].concurrency: "many"`)
 	for _, want := range []string{`status=403 problem="[^"]*this needs admin`, `status=400 problem="[^"\n]*concurrency`} {
-		if !regexp.MustCompile(want).MatchString(p.logs.String()) {
+		if !regexp.MustCompile(want).MatchString(p.Logs.String()) {
 			t.Errorf("the log has no %s", want)
 		}
 	}
 
-	i.rewrite(t, "concurrency: many", "concurrency: 16")
+	i.Rewrite(t, "concurrency: many", "concurrency: 16")
 	for want, n := range map[string]int{"needs admin": 2, "concurrency": 1} {
-		w.eventually(t, "action: audited and error.message: "+want, n)
+		w.Eventually(t, "action: audited and error.message: "+want, n)
 	}
-	i.rewrite(t, "source: test", "source: other\nstop_timeout: 20s")
-	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route changed\n  "+i.queue, "need a restart to take effect: source, stop_timeout")
-	until(t, "the log to name the settings", func() bool {
-		return strings.Contains(p.logs.String(), `msg="changed settings need a restart to take effect" settings="source, stop_timeout"`)
+	i.Rewrite(t, "source: test", "source: other\nstop_timeout: 20s")
+	servertest.WantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route changed\n  "+i.Queue, "need a restart to take effect: source, stop_timeout")
+	servertest.Until(t, "the log to name the settings", func() bool {
+		return strings.Contains(p.Logs.String(), `msg="changed settings need a restart to take effect" settings="source, stop_timeout"`)
 	})
-	wantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":{"added":[],"changed":[],"removed":[]}`)
-	i.rewrite(t, "queue: "+i.queue+"\n", "queue: "+i.queue+"-2\n")
-	wantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route added\n  "+i.queue+"-2\n1 route removed\n  "+i.queue+"\n")
-	wantRun(t, i.run(t, "reload"), 2, "give --server, or send SIGHUP")
+	servertest.WantRun(t, w.through(t, admin, "reload", "-o", "json"), 0, `"changed":[],"restart":["source","stop_timeout"],"routes":{"added":[],"changed":[],"removed":[]}`)
+	i.Rewrite(t, "queue: "+i.Queue+"\n", "queue: "+i.Queue+"-2\n")
+	servertest.WantRun(t, w.through(t, admin, "reload"), 0, "reloaded:\n1 route added\n  "+i.Queue+"-2\n1 route removed\n  "+i.Queue+"\n")
+	servertest.WantRun(t, i.Run(t, "reload"), 2, "give --server, or send SIGHUP")
 	for name, names := range map[string]bool{"whole": true, "limited": false} {
-		if got := w.status(t, access.Token{Name: name, Role: access.Viewer, Queues: map[string][]string{"limited": {"other"}}[name]}); strings.Contains(got, i.queue) != names {
+		if got := w.status(t, access.Token{Name: name, Role: access.Viewer, Queues: map[string][]string{"limited": {"other"}}[name]}); strings.Contains(got, i.Queue) != names {
 			t.Errorf("%s: the status names queues of the reload: %s", name, got)
 		}
 	}
-	if got := i.scrape(t)["watership_config_last_reload_successful"]; got != 1 {
+	if got := i.Scrape(t)["watership_config_last_reload_successful"]; got != 1 {
 		t.Errorf("metric %v", got)
 	}
-	if err := os.Truncate(i.config, 0); err != nil {
+	if err := os.Truncate(i.Config, 0); err != nil {
 		t.Fatal(err)
 	}
-	wantRun(t, w.through(t, admin, "reload"), 2, "the configuration file has no settings")
-	p.stop(t)
+	servertest.WantRun(t, w.through(t, admin, "reload"), 2, "the configuration file has no settings")
+	p.Stop(t)
 }
 
 // status returns the state of the server as the API gives it to a token.
@@ -121,7 +112,7 @@ func (w withServe) status(t *testing.T, token access.Token) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.listen+"/api/v1/status", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.Listen+"/api/v1/status", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,22 +132,22 @@ func (w withServe) status(t *testing.T, token access.Token) string {
 // Rules and receivers of alerts take effect with a reload, together with routes or not at all.
 func TestReloadOfAlerts(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	failing := newService(t, func(post, int) int { return http.StatusBadRequest })
-	n, i := newNotices(t), installEmbedded(t, failing.url)
-	p := i.serve(t)
+	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusBadRequest })
+	n, i := newNotices(t), servertest.InstallEmbedded(t, failing.Url)
+	p := i.Serve(t)
 	const rules = "rules: [{name: fresh, on: new_group}]"
-	i.rewrite(t, "\nretry:", "\nalerts: {interval: 1s, group_wait: 1s, group_interval: 1s, "+rules+", receivers: [{name: hook, webhook: {url: \""+n.url+"\"}}]}\nretry:")
-	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.group_interval alerts.group_wait alerts.interval alerts.receivers alerts.rules]" routes.added=[] routes.changed=[] routes.removed=[]`)
-	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-1"})
+	i.Rewrite(t, "\nretry:", "\nalerts: {interval: 1s, group_wait: 1s, group_interval: 1s, "+rules+", receivers: [{name: hook, webhook: {url: \""+n.url+"\"}}]}\nretry:")
+	p.HangUp(t, `msg="configuration reloaded" changed="[alerts.group_interval alerts.group_wait alerts.interval alerts.receivers alerts.rules]" routes.added=[] routes.changed=[] routes.removed=[]`)
+	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-1"})
 	n.await(t, "fresh", "firing")
 
-	i.rewrite(t, rules, "rules: []")
-	i.rewrite(t, "{exchange: "+i.exchange+`, key: "#"}`, "{exchange: "+i.exchange+"-none}")
-	p.hangUp(t, `msg="the configuration was not reloaded, and the running one stays" error=`)
-	failing.answerAll(http.StatusConflict) // another group of failures, for the rule that is still there
-	i.send(t, i.exchange, "k", amqp.Publishing{MessageId: "m-2"})
+	i.Rewrite(t, rules, "rules: []")
+	i.Rewrite(t, "{exchange: "+i.Exchange+`, key: "#"}`, "{exchange: "+i.Exchange+"-none}")
+	p.HangUp(t, `msg="the configuration was not reloaded, and the running one stays" error=`)
+	failing.AnswerAll(http.StatusConflict) // another group of failures, for the rule that is still there
+	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-2"})
 	n.await(t, "fresh", "firing firing")
-	i.rewrite(t, failing.url, failing.url+"other")
-	i.rewrite(t, "{exchange: "+i.exchange+"-none}", "{exchange: "+i.exchange+`, key: "#"}`)
-	p.hangUp(t, `msg="configuration reloaded" changed="[alerts.rules routes]" routes.added=[] routes.changed=[`+i.queue+`] routes.removed=[]`)
+	i.Rewrite(t, failing.Url, failing.Url+"other")
+	i.Rewrite(t, "{exchange: "+i.Exchange+"-none}", "{exchange: "+i.Exchange+`, key: "#"}`)
+	p.HangUp(t, `msg="configuration reloaded" changed="[alerts.rules routes]" routes.added=[] routes.changed=[`+i.Queue+`] routes.removed=[]`)
 }

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -28,21 +30,21 @@ import (
 
 // withServe is an installation with a running serve that has tokens, and with failures.
 type withServe struct {
-	*installation
-	*process
+	*servertest.Installation
+	*servertest.Process
 	tokens string
 }
 
 func newWithServe(t *testing.T, settings ...string) withServe {
 	t.Helper()
-	failing := newService(t, func(post, int) int { return http.StatusUnprocessableEntity })
-	i := installEmbedded(t, failing.url)
+	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusUnprocessableEntity })
+	i := servertest.InstallEmbedded(t, failing.Url)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
-	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens, "WATERSHIP_STREAMS=[{id: 'order-{body.json.order}', version: '{headers.n}'}]")
-	i.environ = append(i.environ, settings...)
+	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens, "WATERSHIP_STREAMS=[{id: 'order-{body.json.order}', version: '{headers.n}'}]")
+	i.Environ = append(i.Environ, settings...)
 	w := withServe{i, nil, tokens}
 	w.token(t, "first", access.Viewer, false) // before serve, so that it has a file
-	w.process = i.serve(t)
+	w.Process = i.Serve(t)
 	return w
 }
 
@@ -53,15 +55,15 @@ func (w withServe) token(t *testing.T, name string, role access.Role, bodies boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(os.Environ(), "WATERSHIP_SERVER=http://"+w.listen, "WATERSHIP_TOKEN_FILE="+writeFile(t, "token", secret))
+	return append(os.Environ(), "WATERSHIP_SERVER=http://"+w.Listen, "WATERSHIP_TOKEN_FILE="+servertest.WriteFile(t, "token", secret))
 }
 
 // through runs a command that knows the server and a token alone.
-func (w withServe) through(t *testing.T, environ []string, args ...string) result {
+func (w withServe) through(t *testing.T, environ []string, args ...string) servertest.Result {
 	t.Helper()
-	i := *w.installation
-	i.server = environ
-	return i.run(t, args...)
+	i := *w.Installation
+	i.Server = environ
+	return i.Run(t, args...)
 }
 
 // Commands print the same through the API of serve as on the servers themselves, for a
@@ -70,16 +72,16 @@ func TestCommandsThroughServe(t *testing.T) {
 	t.Parallel()
 	w := newWithServe(t)
 	operator, viewer := w.token(t, "ann", access.Operator, true), w.token(t, "vic", access.Viewer, true)
-	order := writeFile(t, "order.json", `{"order": 1}`)
+	order := servertest.WriteFile(t, "order.json", `{"order": 1}`)
 	for _, environ := range [][]string{nil, operator} { // the one publishes directly
-		published := w.through(t, environ, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant=acme", "--header", "n:int=7", "--correlation-id", "c", "--count", "3", order)
-		if published.code != exitOK || published.out != "published 3 messages\n" {
+		published := w.through(t, environ, "publish", "--exchange", w.Exchange, "--key", "order.created", "--header", "tenant=acme", "--header", "n:int=7", "--correlation-id", "c", "--count", "3", order)
+		if published.Code != exitOK || published.Out != "published 3 messages\n" {
 			t.Fatalf("%+v", published)
 		}
 	}
-	w.eventually(t, "action: poisoned", 6)
-	w.eventually(t, "action: published", 6)
-	id := w.search(t, "action: poisoned")[0]
+	w.Eventually(t, "action: poisoned", 6)
+	w.Eventually(t, "action: published", 6)
+	id := w.Search(t, "action: poisoned")[0]
 	const all = "action: (published or poisoned)" // without what the commands themselves add
 	same := [][]string{
 		{"search", all},
@@ -133,11 +135,11 @@ func TestCommandsThroughServe(t *testing.T) {
 		{"doctor", "--sizing", "-o", "json"},
 	}
 	for _, args := range same {
-		want := w.run(t, args...)
+		want := w.Run(t, args...)
 		for name, environ := range map[string][]string{"operator": operator, "viewer": viewer} {
 			got := w.through(t, environ, args...)
-			if got.out != want.out || got.code != want.code {
-				t.Errorf("%s: watership %s: exit code %d, want %d\n%s\nwant\n%s", name, strings.Join(args, " "), got.code, want.code, got.out+got.err, want.out+want.err)
+			if got.Out != want.Out || got.Code != want.Code {
+				t.Errorf("%s: watership %s: exit code %d, want %d\n%s\nwant\n%s", name, strings.Join(args, " "), got.Code, want.Code, got.Out+got.Err, want.Out+want.Err)
 			}
 		}
 	}
@@ -149,66 +151,66 @@ func testActions(t *testing.T, w withServe, operator []string) {
 	plan := []string{"replay", "action: poisoned", "--to-failed-queue", "--set-header", "again=yes", "--drop-reply-to", "--limit", "2"}
 	for _, more := range [][]string{{"--dry-run"}, {"--yes", "--expect", "7"}} {
 		args := append(slices.Clone(plan), more...)
-		want, got := w.run(t, args...), w.through(t, operator, args...)
+		want, got := w.Run(t, args...), w.through(t, operator, args...)
 		if got != want {
 			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
 	sent := w.through(t, operator, append(slices.Clone(plan), "--yes", "--reason", "why not")...)
-	job := regexp.MustCompile(`sent 2 of 2, job (\w+)\n`).FindStringSubmatch(sent.out)
-	if sent.code != exitOK || job == nil {
+	job := regexp.MustCompile(`sent 2 of 2, job (\w+)\n`).FindStringSubmatch(sent.Out)
+	if sent.Code != exitOK || job == nil {
 		t.Fatalf("%+v", sent)
 	}
 	for _, args := range [][]string{{"jobs", "show", job[1]}, {"jobs", "show", job[1], "-o", "json"}, {"jobs", "list"}, {"jobs", "list", "-o", "ndjson"}} {
-		want, got := w.run(t, args...), w.through(t, operator, args...)
-		if got != want || !strings.Contains(got.out, job[1]) {
+		want, got := w.Run(t, args...), w.through(t, operator, args...)
+		if got != want || !strings.Contains(got.Out, job[1]) {
 			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
-	if got := w.run(t, "jobs", "show", job[1]); !strings.Contains(got.out, "operator     ann\n") || !strings.Contains(got.out, "why not") {
-		t.Errorf("the operator is not the name of the token:\n%s", got.out)
+	if got := w.Run(t, "jobs", "show", job[1]); !strings.Contains(got.Out, "operator     ann\n") || !strings.Contains(got.Out, "why not") {
+		t.Errorf("the operator is not the name of the token:\n%s", got.Out)
 	}
-	w.eventually(t, "action: poisoned and headers.again: yes", 2)
-	exported := writeFile(t, "all.ndjson", w.through(t, operator, "export", "action: published and routing_key: order.created", "--limit", "2").out)
-	if got := w.through(t, operator, "publish", "--ndjson", "--key", "order.again", exported); got.out != "published 2 messages\n" {
+	w.Eventually(t, "action: poisoned and headers.again: yes", 2)
+	exported := servertest.WriteFile(t, "all.ndjson", w.through(t, operator, "export", "action: published and routing_key: order.created", "--limit", "2").Out)
+	if got := w.through(t, operator, "publish", "--ndjson", "--key", "order.again", exported); got.Out != "published 2 messages\n" {
 		t.Errorf("%+v", got)
 	}
-	for _, e := range w.eventually(t, "action: published and routing_key: order.again", 2) {
+	for _, e := range w.Eventually(t, "action: published and routing_key: order.again", 2) {
 		if e.Envelope.Headers["n"] != int64(7) || e.Envelope.Properties.CorrelationID != "c" || string(e.Envelope.Body) != `{"order": 1}` {
 			t.Errorf("another message was published: %+v", e.Envelope)
 		}
 	}
-	w.eventually(t, "action: poisoned and routing_key: order.again", 2)
-	if got := w.through(t, operator, "failed", "discard", "routing_key: order.again", "--reason", "tests", "--yes"); got.code != exitOK || !strings.Contains(got.out, "discarded 2 failures\n") {
+	w.Eventually(t, "action: poisoned and routing_key: order.again", 2)
+	if got := w.through(t, operator, "failed", "discard", "routing_key: order.again", "--reason", "tests", "--yes"); got.Code != exitOK || !strings.Contains(got.Out, "discarded 2 failures\n") {
 		t.Errorf("%+v", got)
 	}
 	large := strings.Repeat("0123456789", 300_000)
-	if got := w.through(t, operator, "publish", "--exchange", w.exchange, "--key", "order.large", "--count", "2", writeFile(t, "large.txt", large)); got.out != "published 2 messages\n" {
+	if got := w.through(t, operator, "publish", "--exchange", w.Exchange, "--key", "order.large", "--count", "2", servertest.WriteFile(t, "large.txt", large)); got.Out != "published 2 messages\n" {
 		t.Errorf("%+v", got)
 	}
-	for _, e := range w.eventually(t, "action: published and routing_key: order.large", 2) {
+	for _, e := range w.Eventually(t, "action: published and routing_key: order.large", 2) {
 		if string(e.Envelope.Body) != large {
 			t.Errorf("a body of %d bytes was published", len(e.Envelope.Body))
 		}
 	}
 	for _, args := range [][]string{{"stream", "replay", "order-1", "--dry-run"}, {"stream", "replay", "order-1", "--to-failed-queue", "--dry-run"}} {
-		want, got := w.run(t, args...), w.through(t, operator, args...)
-		if got != want || got.code != exitOK || !strings.Contains(got.out, " to send, ") {
+		want, got := w.Run(t, args...), w.through(t, operator, args...)
+		if got != want || got.Code != exitOK || !strings.Contains(got.Out, " to send, ") {
 			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
-	ids := writeFile(t, "ids.txt", "nobody\n")
-	want := w.run(t, "failed", "discard", "--ids", ids, "--reason", "x", "--yes")
+	ids := servertest.WriteFile(t, "ids.txt", "nobody\n")
+	want := w.Run(t, "failed", "discard", "--ids", ids, "--reason", "x", "--yes")
 	if got := w.through(t, operator, "failed", "discard", "--ids", ids, "--reason", "x", "--yes"); got != want {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
-	if got := w.through(t, operator, "replay", "*", "--dry-run", "--operator", "bob"); got.code != exitUsage || !strings.Contains(got.err, "--operator cannot be combined with --server") {
+	if got := w.through(t, operator, "replay", "*", "--dry-run", "--operator", "bob"); got.Code != exitUsage || !strings.Contains(got.Err, "--operator cannot be combined with --server") {
 		t.Errorf("%+v", got)
 	}
-	if got := w.through(t, operator, "version"); !strings.Contains(got.out, "at http://"+w.listen+", used as ann with the role operator\n") {
+	if got := w.through(t, operator, "version"); !strings.Contains(got.Out, "at http://"+w.Listen+", used as ann with the role operator\n") {
 		t.Errorf("%+v", got)
 	}
-	if got := w.through(t, operator, "doctor"); !strings.Contains(got.out, "ok       broker") || !strings.Contains(got.out, "warning") {
+	if got := w.through(t, operator, "doctor"); !strings.Contains(got.Out, "ok       broker") || !strings.Contains(got.Out, "warning") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -220,7 +222,7 @@ func TestDSLThroughServer(t *testing.T) {
 	s := serveAPI(t, config.Sources{Environ: a.environ[:2]})
 	a.keep(t, a.event(1, schemas.Published), a.event(2, schemas.Poisoned), a.event(3, schemas.Poisoned))
 	environ := s.environ(t, access.Token{Name: "vic", Role: access.Viewer, Bodies: true})
-	dsl := writeFile(t, "query.json", `{"query":{"term":{"event.action":"poisoned"}}}`)
+	dsl := servertest.WriteFile(t, "query.json", `{"query":{"term":{"event.action":"poisoned"}}}`)
 	for _, args := range [][]string{
 		{"search", "--dsl", dsl},
 		{"search", "message.id: m-3", "--dsl", dsl, "--since", "900d", "-o", "json"},
@@ -229,7 +231,7 @@ func TestDSLThroughServer(t *testing.T) {
 		{"export", "*", "--dsl", dsl},
 	} {
 		want := a.call(t, args...)
-		if got := call(t.Context(), strings.NewReader(""), environ, args...); got != want || got.code != exitOK {
+		if got := call(t.Context(), strings.NewReader(""), environ, args...); got != want || got.Code != exitOK {
 			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
@@ -255,7 +257,7 @@ func TestCompletionThroughServer(t *testing.T) {
 	} {
 		args = append([]string{"__complete"}, args...)
 		want := a.call(t, args...)
-		if got := call(t.Context(), strings.NewReader(""), environ, args...); got.out != want.out {
+		if got := call(t.Context(), strings.NewReader(""), environ, args...); got.Out != want.Out {
 			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
@@ -290,11 +292,11 @@ func TestViewerThroughServer(t *testing.T) {
 		{[]string{"jobs", "resume", "nobody", "--yes"}, exitFailed, "", "there is no job"},
 	} {
 		got := a.call(t, test.args...)
-		if got.code != test.code || !strings.Contains(got.out, test.has) || !strings.Contains(got.err, test.says) || test.says == "" && got.err != "" {
+		if got.Code != test.code || !strings.Contains(got.Out, test.has) || !strings.Contains(got.Err, test.says) || test.says == "" && got.Err != "" {
 			t.Errorf("%q: %+v", test.args, got)
 		}
-		if strings.Contains(got.out, `"order"`) || strings.Contains(got.out, `\"order\"`) {
-			t.Errorf("%q prints a body:\n%s", test.args, got.out)
+		if strings.Contains(got.Out, `"order"`) || strings.Contains(got.Out, `\"order\"`) {
+			t.Errorf("%q prints a body:\n%s", test.args, got.Out)
 		}
 	}
 }
@@ -323,11 +325,11 @@ func TestServerMistakes(t *testing.T) {
 	}
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
-	open := writeFile(t, "token", string(secret))
+	open := servertest.WriteFile(t, "token", string(secret))
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	closed := "http://" + freeAddress(t)
+	closed := "http://" + servertest.FreeAddress(t)
 	for _, test := range []struct {
 		args []string
 		want string
@@ -337,9 +339,9 @@ func TestServerMistakes(t *testing.T) {
 		{[]string{"--server", s.URL, "--token-file", open}, "every user of this machine may read " + open + ": chmod 600"},
 		{[]string{"--server", s.URL}, "--token-file FILE"},
 		{[]string{"--server", s.URL, "--token-file", strings.TrimPrefix(expired[1], "WATERSHIP_TOKEN_FILE=")}, "the token old expired at"},
-		{[]string{"--server", s.URL, "--token-file", writeFile(t, "wrong", "wst_abc")}, "checksum"},
-		{[]string{"--server", s.URL, "--token-file", writeFile(t, "empty", "")}, "is empty"},
-		{[]string{"--server", s.URL, "--token-file", writeFile(t, "lines", "a\nb")}, "expected a token on one line"},
+		{[]string{"--server", s.URL, "--token-file", servertest.WriteFile(t, "wrong", "wst_abc")}, "checksum"},
+		{[]string{"--server", s.URL, "--token-file", servertest.WriteFile(t, "empty", "")}, "is empty"},
+		{[]string{"--server", s.URL, "--token-file", servertest.WriteFile(t, "lines", "a\nb")}, "expected a token on one line"},
 		{[]string{"--server", s.URL, "--token-file", "/no/such"}, "token_file: /no/such: no such file"},
 		{[]string{"--server", closed, "--token-file", file}, "server " + closed + " cannot be reached"},
 		{[]string{"--server", closed, "--token-file", file}, "\n  check --server, and that watership serve runs there"},
@@ -355,11 +357,11 @@ func TestServerMistakes(t *testing.T) {
 		{[]string{"--server", "https" + strings.TrimPrefix(s.URL, "http"), "--token-file", file}, "use http://"},
 	} {
 		got := call(t.Context(), strings.NewReader(""), nil, append([]string{"search"}, test.args...)...)
-		if wantFailure := test.want != "" && !strings.Contains(test.want, "chmod"); (got.code != exitOK) != wantFailure || !strings.Contains(got.err, test.want) || test.want == "" && got.err != "" {
+		if wantFailure := test.want != "" && !strings.Contains(test.want, "chmod"); (got.Code != exitOK) != wantFailure || !strings.Contains(got.Err, test.want) || test.want == "" && got.Err != "" {
 			t.Errorf("%q: %+v\nwant %s", test.args, got, test.want)
 		}
-		if strings.Count(got.err, "\n") > 3 || strings.Contains(got.err, strings.TrimSpace(string(secret))) || strings.Contains(got.err, "<html>") || strings.Contains(got.err, ":secret@") {
-			t.Errorf("%q: the error is long or has a secret:\n%s", test.args, got.err)
+		if strings.Count(got.Err, "\n") > 3 || strings.Contains(got.Err, strings.TrimSpace(string(secret))) || strings.Contains(got.Err, "<html>") || strings.Contains(got.Err, ":secret@") {
+			t.Errorf("%q: the error is long or has a secret:\n%s", test.args, got.Err)
 		}
 	}
 	if leaked.Load() {
@@ -378,7 +380,7 @@ func handle(t *testing.T, do http.HandlerFunc) (url string) {
 func pemOf(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	block := pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
-	return writeFile(t, "ca.pem", string(pem.EncodeToMemory(&block)))
+	return servertest.WriteFile(t, "ca.pem", string(pem.EncodeToMemory(&block)))
 }
 
 // The API works over TLS with a certificate authority of one's own.
@@ -392,7 +394,7 @@ func TestServerWithTLS(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	environ := append(s.environ(t, access.Token{Name: "ada", Role: access.Viewer}), "WATERSHIP_SERVER="+secure.URL, "WATERSHIP_SERVER_CA="+pemOf(t, secure))
-	if got := call(t.Context(), strings.NewReader(""), environ[1:], "search", "--count"); got.out != "1\n" {
+	if got := call(t.Context(), strings.NewReader(""), environ[1:], "search", "--count"); got.Out != "1\n" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -402,7 +404,7 @@ func TestServersBesideAServer(t *testing.T) {
 	for _, flag := range []string{"--amqp-url=amqp://localhost:1/", "--store-url=sqlite:none.db", "--data=elsewhere"} {
 		name, _, _ := strings.Cut(flag, "=")
 		got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_SERVER=http://127.0.0.1:1"}, "search", flag)
-		if got.code != exitUsage || !strings.Contains(got.err, name+" and --server cannot be combined") {
+		if got.Code != exitUsage || !strings.Contains(got.Err, name+" and --server cannot be combined") {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}
@@ -417,11 +419,11 @@ func TestCommandsWithoutServer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // dev and serve would run
 		defer cancel()
 		got := call(ctx, strings.NewReader(""), nil, append(args, "--server", "http://localhost:1")...)
-		if got.code != exitUsage || !strings.HasPrefix(got.err, "watership: "+name+" cannot go through --server: ") || strings.Count(got.err, "\n") != 1 {
+		if got.Code != exitUsage || !strings.HasPrefix(got.Err, "watership: "+name+" cannot go through --server: ") || strings.Count(got.Err, "\n") != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
 		got = call(ctx, strings.NewReader(""), []string{"WATERSHIP_SERVER=http://localhost:1"}, args...)
-		if refused := strings.Contains(got.err, name+" cannot go through a server, and WATERSHIP_SERVER sets one: "); refused == (args[0] == "config") {
+		if refused := strings.Contains(got.Err, name+" cannot go through a server, and WATERSHIP_SERVER sets one: "); refused == (args[0] == "config") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -470,7 +472,7 @@ func TestServerThatLimitsRequests(t *testing.T) {
 		s.Config.Handler.ServeHTTP(w, r)
 	})
 	environ := append(s.environ(t, access.Token{Name: "ada", Role: access.Viewer}), "WATERSHIP_SERVER="+limiting)[1:]
-	if got := call(t.Context(), strings.NewReader(""), environ, "search", "--count"); got != (result{"1\n", "", exitOK}) || requests.Load() != 4 {
+	if got := call(t.Context(), strings.NewReader(""), environ, "search", "--count"); got != (servertest.Result{Out: "1\n", Code: exitOK}) || requests.Load() != 4 {
 		t.Errorf("%+v after %d requests", got, requests.Load())
 	}
 }
@@ -478,28 +480,28 @@ func TestServerThatLimitsRequests(t *testing.T) {
 // Ctrl-C ends the command, and the job goes on in the server.
 func TestInterruptedReplayThroughServer(t *testing.T) {
 	t.Parallel()
-	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
-	s := serveAPI(t, config.Sources{File: a.installation.config})
+	s := serveAPI(t, config.Sources{File: a.Installation.Config})
 	environ := s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	out, errs := &sink{}, &sink{}
+	out, errs := &servertest.Sink{}, &servertest.Sink{}
 	done := make(chan int)
 	go func() {
 		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: errs}, []string{"replay", "*", "--yes", "--rate", "1"}, environ)
 	}()
-	until(t, "the job to run", func() bool {
-		return strings.Contains(call(t.Context(), strings.NewReader(""), environ, "jobs", "list").out, "running")
+	servertest.Until(t, "the job to run", func() bool {
+		return strings.Contains(call(t.Context(), strings.NewReader(""), environ, "jobs", "list").Out, "running")
 	})
 	interrupt()
 	if code := <-done; code != exitInterrupted || !regexp.MustCompile(`the job goes on in the server: see watership jobs show \w+, or stop it with jobs cancel\nwatership: interrupted\n$`).MatchString(errs.String()) {
 		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 	}
-	until(t, "the job to end", func() bool {
-		return strings.Contains(call(t.Context(), strings.NewReader(""), environ, "jobs", "list").out, "done")
+	servertest.Until(t, "the job to end", func() bool {
+		return strings.Contains(call(t.Context(), strings.NewReader(""), environ, "jobs", "list").Out, "done")
 	})
-	if n := a.broker.Len(t, a.queue); n != 3 {
+	if n := a.Broker.Len(t, a.Queue); n != 3 {
 		t.Errorf("%d messages were sent", n)
 	}
 }
@@ -507,9 +509,9 @@ func TestInterruptedReplayThroughServer(t *testing.T) {
 // A replay whose start gets no response is started once.
 func TestReplayThroughServerStartsOnce(t *testing.T) {
 	t.Parallel()
-	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
-	s := serveAPI(t, config.Sources{File: a.installation.config})
+	s := serveAPI(t, config.Sources{File: a.Installation.Config})
 	var starts atomic.Int32
 	losing := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replays") && starts.Add(1) == 1 {
@@ -519,11 +521,11 @@ func TestReplayThroughServerStartsOnce(t *testing.T) {
 		s.Config.Handler.ServeHTTP(w, r)
 	})
 	environ := append(s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true}), "WATERSHIP_SERVER="+losing)[1:]
-	if got := call(t.Context(), strings.NewReader(""), environ, "replay", "*", "--yes"); got.code != exitOK || !strings.Contains(got.out, "sent 2 of 2, job ") {
+	if got := call(t.Context(), strings.NewReader(""), environ, "replay", "*", "--yes"); got.Code != exitOK || !strings.Contains(got.Out, "sent 2 of 2, job ") {
 		t.Errorf("%+v", got)
 	}
-	if got := call(t.Context(), strings.NewReader(""), environ, "jobs", "list", "-o", "ndjson"); strings.Count(got.out, "\n") != 1 || starts.Load() != 2 || a.broker.Len(t, a.queue) != 2 {
-		t.Errorf("%d requests, %d messages: %+v", starts.Load(), a.broker.Len(t, a.queue), got)
+	if got := call(t.Context(), strings.NewReader(""), environ, "jobs", "list", "-o", "ndjson"); strings.Count(got.Out, "\n") != 1 || starts.Load() != 2 || a.Broker.Len(t, a.Queue) != 2 {
+		t.Errorf("%d requests, %d messages: %+v", starts.Load(), a.Broker.Len(t, a.Queue), got)
 	}
 }
 
@@ -531,10 +533,10 @@ func TestReplayThroughServerStartsOnce(t *testing.T) {
 // leave newer failures out, and a discard of fewer than were shown does nothing.
 func TestActionsThroughServerAreThoseShown(t *testing.T) {
 	t.Parallel()
-	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 	first := a.event(schemas.Poisoned, 1)
 	a.keep(first, a.event(schemas.Poisoned, 2))
-	s := serveAPI(t, config.Sources{File: a.installation.config})
+	s := serveAPI(t, config.Sources{File: a.Installation.Config})
 	var discards atomic.Int32 // each command counts, and then acts
 	changing := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
@@ -552,14 +554,14 @@ func TestActionsThroughServerAreThoseShown(t *testing.T) {
 		s.Config.Handler.ServeHTTP(w, r)
 	})
 	environ := append(s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true}), "WATERSHIP_SERVER="+changing)[1:]
-	if got := call(t.Context(), strings.NewReader(""), environ, "replay", "action: poisoned", "--again", "--yes"); got.code != exitOK || !strings.Contains(got.out, "sent 2 of 2, job ") {
+	if got := call(t.Context(), strings.NewReader(""), environ, "replay", "action: poisoned", "--again", "--yes"); got.Code != exitOK || !strings.Contains(got.Out, "sent 2 of 2, job ") {
 		t.Errorf("%+v", got)
 	}
 	discard := []string{"failed", "discard", "*", "--reason", "x", "--yes"}
-	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.code != exitFailed || !strings.Contains(got.err, "expected: nothing was discarded") {
+	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.Code != exitFailed || !strings.Contains(got.Err, "expected: nothing was discarded") {
 		t.Errorf("%+v", got)
 	}
-	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.code != exitOK || !strings.Contains(got.out, "discarded 2 failures") {
+	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.Code != exitOK || !strings.Contains(got.Out, "discarded 2 failures") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -582,8 +584,8 @@ func TestExportFromAServerThatGoesAway(t *testing.T) {
 	})
 	environ := append(s.environ(t, access.Token{Name: "ada", Role: access.Viewer, Bodies: true}), "WATERSHIP_SERVER="+proxy.URL)[1:]
 	got := call(t.Context(), strings.NewReader(""), environ, "export", "*")
-	if lines := strings.Count(got.out, "\n"); got.code != exitFailed || lines == 0 || lines >= 2000 || !regexp.MustCompile(`ended the export after \d+ events, before its end .*repeat the export`).MatchString(got.err) {
-		t.Errorf("exit code %d, %d lines: %s", got.code, lines, got.err)
+	if lines := strings.Count(got.Out, "\n"); got.Code != exitFailed || lines == 0 || lines >= 2000 || !regexp.MustCompile(`ended the export after \d+ events, before its end .*repeat the export`).MatchString(got.Err) {
+		t.Errorf("exit code %d, %d lines: %s", got.Code, lines, got.Err)
 	}
 }
 
@@ -620,19 +622,19 @@ func TestTailOfAServerThatGoesAway(t *testing.T) {
 	a.keep(t, a.event(1, schemas.Published))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	out, errs := &sink{}, &sink{}
+	out, errs := &servertest.Sink{}, &servertest.Sink{}
 	done := make(chan int)
 	go func() {
 		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: errs}, []string{"tail", "-n", "1", "-o", "ndjson", "--fields", "message.id"}, environ)
 	}()
-	until(t, "tail to begin", func() bool { return strings.Contains(out.String(), "m-1") })
+	servertest.Until(t, "tail to begin", func() bool { return strings.Contains(out.String(), "m-1") })
 	for n := range 2 {
 		away.Store(true)
 		proxy.CloseClientConnections()
-		until(t, "a warning", func() bool { return strings.Count(errs.String(), "waiting: ") > n })
+		servertest.Until(t, "a warning", func() bool { return strings.Count(errs.String(), "waiting: ") > n })
 		a.keep(t, a.event(2+n, schemas.Published))
 		away.Store(false)
-		until(t, "the event of the time away", func() bool { return strings.Contains(out.String(), fmt.Sprint("m-", 2+n)) })
+		servertest.Until(t, "the event of the time away", func() bool { return strings.Contains(out.String(), fmt.Sprint("m-", 2+n)) })
 	}
 	stop()
 	if code := <-done; code != exitOK || strings.Count(out.String(), "\n") != 3 {

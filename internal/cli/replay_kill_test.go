@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -41,15 +43,15 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int, rate strin
 	for n := range kills {
 		args := []string{"jobs", "resume", id, "--yes"}
 		if id == "" {
-			args = []string{"replay", "destination.name: " + a.exchange, "--yes", "--rate", rate}
+			args = []string{"replay", "destination.name: " + a.Exchange, "--yes", "--rate", rate}
 		}
 		if a.killAt(messages*(n+1)/(3*kills), arrived, args...) {
 			killed++
 		}
-		id = a.onlyJob(a.t).ID
+		id = onlyJob(a.t, a.Installation).ID
 	}
-	wantRun(t, a.run(t, "jobs", "resume", id, "--yes"), 0, fmt.Sprintf("sent %d of %d, job %s", messages, messages, id))
-	until(t, "every message to arrive", func() bool { different, _ := arrived(); return different == messages })
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", id, "--yes"), 0, fmt.Sprintf("sent %d of %d, job %s", messages, messages, id))
+	servertest.Until(t, "every message to arrive", func() bool { different, _ := arrived(); return different == messages })
 	_, twice := arrived()
 	t.Logf("%d messages, %d kills, %d came twice", messages, killed, twice)
 	if twice > killed*replayer.Window {
@@ -58,7 +60,7 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int, rate strin
 	if killed != kills {
 		t.Errorf("killed %d times, want %d", killed, kills)
 	}
-	if job := a.onlyJob(a.t); job.State != replayer.Done || job.Sent != messages || job.Failed != 0 {
+	if job := onlyJob(a.t, a.Installation); job.State != replayer.Done || job.Sent != messages || job.Failed != 0 {
 		t.Errorf("the job is %s, sent %d, failed %d", job.State, job.Sent, job.Failed)
 	}
 }
@@ -67,7 +69,7 @@ func testReplayKilled(t *testing.T, a *playback, messages, kills int, rate strin
 // came and how many came again.
 func (a *playback) arrivals() func() (different, twice int) {
 	a.t.Helper()
-	deliveries, err := a.broker.Channel(a.t).Consume(a.queue, "", true, false, false, false, nil)
+	deliveries, err := a.Broker.Channel(a.t).Consume(a.Queue, "", true, false, false, false, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func (a *playback) arrivals() func() (different, twice int) {
 // says no if the command ended before.
 func (a *playback) killAt(messages int, arrived func() (int, int), args ...string) bool {
 	a.t.Helper()
-	cmd := exec.Command(a.binary, append(args, "--config", a.config)...)
+	cmd := exec.Command(a.Binary, append(args, "--config", a.Config)...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
@@ -129,7 +131,7 @@ func testJobsWhileRunning(t *testing.T, a *playback) {
 		events = append(events, a.event(schemas.Published, n+1))
 	}
 	a.keep(events...)
-	cmd := exec.Command(a.binary, "replay", "*", "--yes", "--rate", "20", "--config", a.config)
+	cmd := exec.Command(a.Binary, "replay", "*", "--yes", "--rate", "20", "--config", a.Config)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {
@@ -137,22 +139,22 @@ func testJobsWhileRunning(t *testing.T, a *playback) {
 	}
 	defer func() { _ = cmd.Process.Kill() }()
 	var jobs []replayer.Job
-	until(t, "the job to send", func() bool {
-		if err := json.Unmarshal([]byte(a.must(t, "jobs", "list", "-o", "json")), &jobs); err != nil {
+	servertest.Until(t, "the job to send", func() bool {
+		if err := json.Unmarshal([]byte(a.Must(t, "jobs", "list", "-o", "json")), &jobs); err != nil {
 			t.Fatal(err)
 		}
 		return len(jobs) == 1 && jobs[0].Sent > 0
 	})
-	wantRun(t, a.run(t, "jobs", "list"), 0, jobs[0].ID, "running")
-	wantRun(t, a.run(t, "jobs", "resume", jobs[0].ID, "--yes"), exitFailed, "is run by another process")
-	wantRun(t, a.run(t, "replay", "message.id: m-1", "--again", "--dry-run"), 0, "WARNING: job "+jobs[0].ID, "has 1 of these messages")
-	wantRun(t, a.run(t, "replay", "message.id: m-1000", "--dry-run"), 0, "0 messages to send", "1  left out: job "+jobs[0].ID+" is sending them now")
-	wantRun(t, a.run(t, "jobs", "cancel", jobs[0].ID), 0, "cancelled job")
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, jobs[0].ID, "running")
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", jobs[0].ID, "--yes"), exitFailed, "is run by another process")
+	servertest.WantRun(t, a.Run(t, "replay", "message.id: m-1", "--again", "--dry-run"), 0, "WARNING: job "+jobs[0].ID, "has 1 of these messages")
+	servertest.WantRun(t, a.Run(t, "replay", "message.id: m-1000", "--dry-run"), 0, "0 messages to send", "1  left out: job "+jobs[0].ID+" is sending them now")
+	servertest.WantRun(t, a.Run(t, "jobs", "cancel", jobs[0].ID), 0, "cancelled job")
 	err := cmd.Wait()
 	if err == nil || !strings.Contains(errs.String(), "was cancelled") {
 		t.Errorf("the replay ended with %v\n%s", err, errs.String())
 	}
-	if n := a.broker.Len(t, a.queue); n < 1 || n > 500 {
+	if n := a.Broker.Len(t, a.Queue); n < 1 || n > 500 {
 		t.Errorf("%d messages were sent", n)
 	}
 }

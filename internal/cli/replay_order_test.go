@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,13 +29,13 @@ func testReplaySchedule(t *testing.T, a *playback) {
 	words := []string{
 		"sent with the spacing of the events, 2x as fast", "at most 10ms between two messages", "at most 20 in flight", "each stream in order", "streams go on after a failure",
 	}
-	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, append(words, "3 messages to send")...)
-	wantRun(t, a.run(t, append(replay, "--limit", "2")...), 0, append(words, "sent 2 of 2")...)
-	job := a.onlyJob(t)
+	servertest.WantRun(t, a.Run(t, append(replay, "--dry-run")...), 0, append(words, "3 messages to send")...)
+	servertest.WantRun(t, a.Run(t, append(replay, "--limit", "2")...), 0, append(words, "sent 2 of 2")...)
+	job := onlyJob(t, a.Installation)
 	if job.Pace != 2 || job.MaxGap != 10*time.Millisecond || job.InFlight != 20 || job.Order != replayer.ByStream || job.OnFailure != replayer.GoOn {
 		t.Errorf("the job: %+v", job)
 	}
-	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, words...)
+	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, words...)
 }
 
 // A replay that would wait for reports that nobody sends is refused when it is planned.
@@ -41,9 +43,9 @@ func TestReplayWithoutReports(t *testing.T) { played(t, testReplayWithoutReports
 
 func testReplayWithoutReports(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Published, 1))
-	wantRun(t, a.run(t, "replay", "*", "--dry-run", "--at-most-in-flight", "5"), exitFailed,
-		`no consumer of exchange "`+a.exchange+`", routing key "order.created" has reported that it handled a message`)
-	wantRun(t, a.run(t, "replay", "*", "--dry-run", "--order", "stream"), exitFailed, "no message has a stream")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--dry-run", "--at-most-in-flight", "5"), exitFailed,
+		`no consumer of exchange "`+a.Exchange+`", routing key "order.created" has reported that it handled a message`)
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--dry-run", "--order", "stream"), exitFailed, "no message has a stream")
 	for _, bad := range [][]string{
 		{"--pace", "0"},
 		{"--pace", "fast"},
@@ -56,6 +58,6 @@ func testReplayWithoutReports(t *testing.T, a *playback) {
 		{"--on-failure", "stop"},
 		{"--on-failure", "panic", "--order", "stream"},
 	} {
-		wantRun(t, a.run(t, append([]string{"replay", "*", "--dry-run"}, bad...)...), exitUsage, bad[0])
+		servertest.WantRun(t, a.Run(t, append([]string{"replay", "*", "--dry-run"}, bad...)...), exitUsage, bad[0])
 	}
 }

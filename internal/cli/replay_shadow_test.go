@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/handler/outgoing"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer/shadow"
@@ -44,7 +46,7 @@ func (a *playback) keepHandled(n int) {
 		mail := a.event(schemas.Published, i+1)
 		mail.Envelope.RoutingKey, mail.Envelope.Body = "mail", fmt.Appendf(nil, `{"order":%d,"at":"%d"}`, i+1, i)
 		mail.Envelope.Headers = map[string]any{"causation-id": published.Envelope.Properties.MessageID}
-		mail.Envelope.Properties.MessageID = outgoing.ID(published.Fingerprint, a.queue, 0, "")
+		mail.Envelope.Properties.MessageID = outgoing.ID(published.Fingerprint, a.Queue, 0, "")
 		mail.Fingerprint = mail.Envelope.Fingerprint()
 		a.keep(published, handled, mail)
 	}
@@ -53,7 +55,7 @@ func (a *playback) keepHandled(n int) {
 const listType = "application/vnd.watership.messages+json"
 
 func (a *playback) list(w io.Writer, order int) {
-	fmt.Fprintf(w, `[{"exchange": %q, "routing_key": "mail", "body": {"at": "now", "order": %d}}]`, a.exchange, order)
+	fmt.Fprintf(w, `[{"exchange": %q, "routing_key": "mail", "body": {"at": "now", "order": %d}}]`, a.Exchange, order)
 }
 
 // A candidate is compared with the record: the exit code tells whether there are differences,
@@ -80,23 +82,23 @@ func testReplayShadow(t *testing.T, a *playback) {
 		a.list(w, order)
 	})
 	compare := []string{"replay", "action: handled", "--shadow", url, "--ignore", ".body.at"}
-	wantRun(t, a.run(t, compare...), exitOK, "4 messages, 4 outcomes compared: 4 the same, 0 different")
+	servertest.WantRun(t, a.Run(t, compare...), exitOK, "4 messages, 4 outcomes compared: 4 the same, 0 different")
 	broken.Store(true)
-	wantRun(t, a.run(t, compare...), exitDifferent, "4 outcomes compared: 2 the same, 2 different",
-		"1  queue "+a.queue+": handled before, fails now\n        stock: service answered 422 unprocessable entity: no stock", "such as message m-2, event ",
-		"1  queue "+a.queue+": other outgoing messages\n        .body.order of "+a.exchange+" mail\n", ".body.order: 3 → 7", "2 of 4 outcomes differ from the record")
-	r := a.run(t, append(compare, "-o", "json")...)
+	servertest.WantRun(t, a.Run(t, compare...), exitDifferent, "4 outcomes compared: 2 the same, 2 different",
+		"1  queue "+a.Queue+": handled before, fails now\n        stock: service answered 422 unprocessable entity: no stock", "such as message m-2, event ",
+		"1  queue "+a.Queue+": other outgoing messages\n        .body.order of "+a.Exchange+" mail\n", ".body.order: 3 → 7", "2 of 4 outcomes differ from the record")
+	r := a.Run(t, append(compare, "-o", "json")...)
 	var report shadow.Report
-	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitDifferent || report.Different() != 2 || len(report.Groups) != 2 {
+	if err := json.Unmarshal([]byte(r.Out), &report); err != nil || r.Code != exitDifferent || report.Different() != 2 || len(report.Groups) != 2 {
 		t.Errorf("%v: %+v", err, r)
 	}
-	wantRun(t, a.run(t, append(compare, "--sample", "1%", "--limit", "1")...), exitOK, "0 different")
-	wantRun(t, a.run(t, "replay", "action: poisoned", "--shadow", url), exitDifferent, "another error", "recorded:  poisoned")
-	if n := a.broker.Len(t, a.queue); n != 0 {
+	servertest.WantRun(t, a.Run(t, append(compare, "--sample", "1%", "--limit", "1")...), exitOK, "0 different")
+	servertest.WantRun(t, a.Run(t, "replay", "action: poisoned", "--shadow", url), exitDifferent, "another error", "recorded:  poisoned")
+	if n := a.Broker.Len(t, a.Queue); n != 0 {
 		t.Errorf("%d messages were published", n)
 	}
-	wantRun(t, a.run(t, "search", "*", "--count"), 0, "13")
-	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	servertest.WantRun(t, a.Run(t, "search", "*", "--count"), 0, "13")
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, "nothing was replayed yet")
 }
 
 // An interrupted comparison goes on with the same command, and a candidate that is away is an
@@ -115,17 +117,17 @@ func testReplayShadowIsResumed(t *testing.T, a *playback) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	compare := []string{"replay", "action: handled", "--state", state, "--concurrency", "1", "--shadow"}
-	wantRun(t, a.run(t, append(compare, url)...), exitOK, "3 the same", "3  handled as before; their outgoing messages could not be compared")
-	wantRun(t, a.run(t, append(compare, url)...), exitOK, "3 the same")
+	servertest.WantRun(t, a.Run(t, append(compare, url)...), exitOK, "3 the same", "3  handled as before; their outgoing messages could not be compared")
+	servertest.WantRun(t, a.Run(t, append(compare, url)...), exitOK, "3 the same")
 	if len(orders) != 3 {
 		t.Errorf("it was called for %v", orders)
 	}
-	wantRun(t, a.run(t, append(compare, url, "--limit", "2")...), exitFailed, "another comparison")
+	servertest.WantRun(t, a.Run(t, append(compare, url, "--limit", "2")...), exitFailed, "another comparison")
 }
 
 // Flags that have no effect are refused, and so is a server that would call the URL.
 func TestReplayShadowMistakes(t *testing.T) {
-	a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+	a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 	for _, test := range []struct {
 		args []string
 		want string
@@ -140,13 +142,13 @@ func TestReplayShadowMistakes(t *testing.T) {
 		{[]string{"--ignore", "at"}, "path"},
 		{[]string{"-o", "xml"}, "text or json"},
 	} {
-		r := a.run(t, append([]string{"replay", "*", "--shadow", nobody}, test.args...)...)
-		if r.code != exitUsage || !strings.Contains(r.err, test.want) {
+		r := a.Run(t, append([]string{"replay", "*", "--shadow", servertest.Nobody}, test.args...)...)
+		if r.Code != exitUsage || !strings.Contains(r.Err, test.want) {
 			t.Errorf("%q: %+v", test.args, r)
 		}
 	}
-	wantRun(t, a.run(t, "replay", "*", "--shadow", "ftp://x"), exitUsage, "--shadow")
-	wantRun(t, a.run(t, "replay", "*", "--dry-run", "--sample", "10%"), exitUsage, "--sample is for --shadow")
-	a.server = []string{"WATERSHIP_SERVER=http://127.0.0.1:1"}
-	wantRun(t, a.run(t, "replay", "*", "--shadow", nobody), exitUsage, "--shadow cannot go through a server")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--shadow", "ftp://x"), exitUsage, "--shadow")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--dry-run", "--sample", "10%"), exitUsage, "--sample is for --shadow")
+	a.Server = []string{"WATERSHIP_SERVER=http://127.0.0.1:1"}
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--shadow", servertest.Nobody), exitUsage, "--shadow cannot go through a server")
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -33,14 +35,14 @@ func testReplayTooLarge(t *testing.T, a *playback) {
 	large.Fingerprint = large.Envelope.Fingerprint()
 	a.keep(before, large, after)
 	const reason = "properties and headers need a frame of "
-	wantRun(t, a.run(t, "replay", "*", "--yes", "--set-header", "note="+strings.Repeat("n", 200)), exitFailed,
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--yes", "--set-header", "note="+strings.Repeat("n", 200)), exitFailed,
 		"not sent: message m-2, event "+large.EventID, reason, "sent 2 of 3", "1 message could not be sent")
-	job := a.onlyJob(t)
+	job := onlyJob(t, a.Installation)
 	if job.State != replayer.Done || job.Sent != 2 || job.Failed != 1 || len(job.Failures) != 1 || job.Failures[0].Message != "m-2" {
 		t.Errorf("the job is %s, sent %d, failed %d: %v", job.State, job.Sent, job.Failed, job.Failures)
 	}
-	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "sent         2", "failed       1", "message m-2, event "+large.EventID, reason)
-	for i, d := range a.broker.Take(t, a.queue, 2) {
+	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "sent         2", "failed       1", "message m-2, event "+large.EventID, reason)
+	for i, d := range a.Broker.Take(t, a.Queue, 2) {
 		if want := fmt.Sprint("m-", 2*i+1); d.MessageId != want {
 			t.Errorf("%s arrived, want %s", d.MessageId, want)
 		}
@@ -51,7 +53,7 @@ func testReplayTooLarge(t *testing.T, a *playback) {
 // more than so many bytes.
 func smallStore(t *testing.T, most int64) string {
 	t.Helper()
-	behind, err := url.Parse(storeURL(t))
+	behind, err := url.Parse(servertest.StoreURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,29 +72,29 @@ func smallStore(t *testing.T, most int64) string {
 // TestReplayOfWhatTheStoreCannotTake records a message that is too large for the
 // store, and replays it from the queue where its body is.
 func TestReplayOfWhatTheStoreCannotTake(t *testing.T) {
-	i := install(t, rabbittest.NewestServer(t), newService(t, func(post, int) int { return http.StatusOK }).url)
-	i.rewrite(t, storeURL(t), smallStore(t, 100_000))
-	serving := i.serve(t)
+	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).Url)
+	i.Rewrite(t, servertest.StoreURL(t), smallStore(t, 100_000))
+	serving := i.Serve(t)
 	body := make([]byte, 200_000)
 	_, _ = rand.Read(body)
 	file := filepath.Join(t.TempDir(), "body")
 	if err := os.WriteFile(file, body, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "k", "--message-id", "large", "--header", "tenant=acme", file)
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "k", "--message-id", "small", writeFile(t, "small", "{}"))
-	i.eventually(t, "action: handled", 2)
-	recorded := i.eventually(t, "action: published and message.id: large and headers.tenant: acme", 1)[0]
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "k", "--message-id", "large", "--header", "tenant=acme", file)
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "k", "--message-id", "small", servertest.WriteFile(t, "small", "{}"))
+	i.Eventually(t, "action: handled", 2)
+	recorded := i.Eventually(t, "action: published and message.id: large and headers.tenant: acme", 1)[0]
 	if recorded.BodyIn != schemas.BodyInUnstorable || recorded.BodySize != len(body) || len(recorded.Envelope.Body) != 0 {
 		t.Errorf("it is recorded with its body in %q, %d bytes", recorded.BodyIn, recorded.BodySize)
 	}
-	unstorable := schemas.Topology{Prefix: i.prefix}.Unstorable()
-	aside := func() bool { return i.broker.Len(t, unstorable) == 1 }
-	until(t, "the message to be in "+unstorable, aside)
-	serving.stop(t)
+	unstorable := schemas.Topology{Prefix: i.Prefix}.Unstorable()
+	aside := func() bool { return i.Broker.Len(t, unstorable) == 1 }
+	servertest.Until(t, "the message to be in "+unstorable, aside)
+	serving.Stop(t)
 
-	wantRun(t, i.run(t, "replay", "action: published", "--to-queue", i.queue, "--yes"), 0, "sent 2 of 2")
-	for n, d := range i.broker.Take(t, i.queue, 2) {
+	servertest.WantRun(t, i.Run(t, "replay", "action: published", "--to-queue", i.Queue, "--yes"), 0, "sent 2 of 2")
+	for n, d := range i.Broker.Take(t, i.Queue, 2) {
 		want := [...]struct {
 			id   string
 			body []byte
@@ -101,5 +103,5 @@ func TestReplayOfWhatTheStoreCannotTake(t *testing.T) {
 			t.Errorf("%s arrived with %d bytes, want %s with %d as they were", d.MessageId, len(d.Body), want.id, len(want.body))
 		}
 	}
-	until(t, "it to be in "+unstorable+" again", aside)
+	servertest.Until(t, "it to be in "+unstorable+" again", aside)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -23,7 +25,7 @@ import (
 // playback is an installation whose store has events, and whose queues have
 // names but nobody who takes from them.
 type playback struct {
-	*installation
+	*servertest.Installation
 	t        *testing.T
 	channel  *amqp.Channel
 	sequence int64
@@ -31,13 +33,13 @@ type playback struct {
 
 func newPlayback(t *testing.T) *playback {
 	t.Helper()
-	return play(t, install(t, rabbittest.NewestServer(t), nobody))
+	return play(t, servertest.Install(t, rabbittest.NewestServer(t), servertest.Nobody))
 }
 
 // playedOnce is for what takes long, and is the same through the API.
 func playedOnce(t *testing.T, story func(t *testing.T, a *playback)) {
 	t.Parallel() // most of it is waiting
-	story(t, play(t, around(t, rabbittest.Embedded(t)).install(t, nobody)))
+	story(t, play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody)))
 }
 
 // played tells a story of what was recorded earlier: on the servers themselves and through the
@@ -47,10 +49,10 @@ func played(t *testing.T, story func(t *testing.T, a *playback)) {
 	for name, server := range map[string]bool{"direct": false, "api": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := play(t, around(t, rabbittest.Embedded(t)).install(t, nobody))
+			a := play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody))
 			if server {
-				s := serveAPI(t, config.Sources{File: a.installation.config})
-				a.server = s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
+				s := serveAPI(t, config.Sources{File: a.Installation.Config})
+				a.Server = s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
 			}
 			story(t, a)
 		})
@@ -68,16 +70,14 @@ func playedEverywhere(t *testing.T, story func(t *testing.T, a *playback)) {
 
 // playedDirectly is played without the API, for what concerns the process that sends.
 func playedDirectly(t *testing.T, story func(t *testing.T, a *playback)) {
-	onBoth(t, func(t *testing.T, p parts) { story(t, play(t, p.install(t, nobody))) })
+	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) { story(t, play(t, p.Install(t, servertest.Nobody))) })
 }
 
-const nobody = "http://127.0.0.1:1/" // answers there
-
-func play(t *testing.T, i *installation) *playback {
+func play(t *testing.T, i *servertest.Installation) *playback {
 	t.Helper()
-	a := &playback{installation: i, t: t}
-	a.must(t, "setup")
-	a.channel = a.broker.Channel(t)
+	a := &playback{Installation: i, t: t}
+	a.Must(t, "setup")
+	a.channel = a.Broker.Channel(t)
 	return a
 }
 
@@ -87,8 +87,8 @@ func (a *playback) declare(queue, key string, args amqp.Table) {
 	if _, err := a.channel.QueueDeclare(queue, true, false, false, false, args); err != nil {
 		a.t.Fatal(err)
 	}
-	a.broker.DeleteQueue(a.t, queue)
-	if err := a.channel.QueueBind(queue, key, a.exchange, false, nil); err != nil {
+	a.Broker.DeleteQueue(a.t, queue)
+	if err := a.channel.QueueBind(queue, key, a.Exchange, false, nil); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -98,14 +98,14 @@ func (a *playback) event(action schemas.Action, n int) schemas.Event {
 	e := schemas.Event{
 		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: a.sequence, Source: "test", VHost: "/",
 		Envelope: schemas.Envelope{
-			Exchange: a.exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
+			Exchange: a.Exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
 			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), DeliveryMode: amqp.Persistent},
 		},
 	}
 	e.Version, e.Fingerprint, e.BodySize = schemas.WireVersion, e.Envelope.Fingerprint(), len(e.Envelope.Body)
-	e.EventID, e.Time = fmt.Sprintf("%s-%d", a.prefix, a.sequence), time.Now()
+	e.EventID, e.Time = fmt.Sprintf("%s-%d", a.Prefix, a.sequence), time.Now()
 	if action != schemas.Published {
-		e.Queue, e.Attempt, e.Message, e.Failure.Message = a.queue, 3, "i-"+e.EventID, "no stock"
+		e.Queue, e.Attempt, e.Message, e.Failure.Message = a.Queue, 3, "i-"+e.EventID, "no stock"
 	}
 	return e
 }
@@ -113,7 +113,7 @@ func (a *playback) event(action schemas.Action, n int) schemas.Event {
 // keep stores events by way of a store of its own.
 func (a *playback) keep(events ...schemas.Event) {
 	a.t.Helper()
-	store := openStore(a.t, a.store, a.stream)
+	store := openStore(a.t, a.Store, a.Stream)
 	for len(events) > 0 {
 		some := events[:min(len(events), 1000)]
 		events = events[len(some):]
@@ -137,10 +137,10 @@ func (a *playback) keep(events ...schemas.Event) {
 }
 
 // onlyJob is the one job that there is.
-func (i *installation) onlyJob(t *testing.T) replayer.Job {
+func onlyJob(t *testing.T, i *servertest.Installation) replayer.Job {
 	t.Helper()
 	var jobs []replayer.Job
-	if err := json.Unmarshal([]byte(i.must(t, "jobs", "list", "-o", "json")), &jobs); err != nil || len(jobs) != 1 {
+	if err := json.Unmarshal([]byte(i.Must(t, "jobs", "list", "-o", "json")), &jobs); err != nil || len(jobs) != 1 {
 		t.Fatalf("%d jobs (%v)", len(jobs), err)
 	}
 	return jobs[0]
@@ -149,8 +149,8 @@ func (i *installation) onlyJob(t *testing.T) replayer.Job {
 // complete returns the completions that a shell gets.
 func (a *playback) complete(args ...string) string {
 	a.t.Helper()
-	cmd := exec.Command(a.binary, append([]string{"__complete"}, args...)...)
-	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.config)
+	cmd := exec.Command(a.Binary, append([]string{"__complete"}, args...)...)
+	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.Config)
 	out, err := cmd.Output()
 	if err != nil {
 		a.t.Fatal(err)
@@ -158,55 +158,37 @@ func (a *playback) complete(args ...string) string {
 	return string(out)
 }
 
-func wantRun(t *testing.T, r result, code int, words ...string) {
-	t.Helper()
-	all := r.out + r.err
-	if r.code != code {
-		t.Errorf("exit code %d, want %d:\n%s", r.code, code, all)
-	}
-	wantWords(t, all, words...)
-}
-
-func wantWords(t *testing.T, text string, words ...string) {
-	t.Helper()
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			t.Errorf("%q is not in:\n%s", word, text)
-		}
-	}
-}
-
 // TestReplayCommand looks before it sends, sends, and leaves a job behind.
 func TestReplayCommand(t *testing.T) { playedEverywhere(t, testReplayCommand) }
 
 func testReplayCommand(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
-	poisoned := []string{"replay", "action: poisoned and queue: " + a.queue, "--to-failed-queue"}
+	poisoned := []string{"replay", "action: poisoned and queue: " + a.Queue, "--to-failed-queue"}
 	with := func(more ...string) []string { return append(poisoned[:len(poisoned):len(poisoned)], more...) }
 
-	wantRun(t, a.run(t, with("--dry-run")...), 0, "3 messages to send", "     3  queue "+a.queue, "such as m-1  poisoned  no stock")
-	wantRun(t, a.run(t, with()...), exitUsage, "--yes")
-	wantRun(t, a.run(t, with("--yes", "--expect", "2")...), exitFailed, "3 messages would be sent, 2 expected: nothing was sent")
-	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
-	if n := a.broker.Len(t, a.queue); n != 0 {
+	servertest.WantRun(t, a.Run(t, with("--dry-run")...), 0, "3 messages to send", "     3  queue "+a.Queue, "such as m-1  poisoned  no stock")
+	servertest.WantRun(t, a.Run(t, with()...), exitUsage, "--yes")
+	servertest.WantRun(t, a.Run(t, with("--yes", "--expect", "2")...), exitFailed, "3 messages would be sent, 2 expected: nothing was sent")
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	if n := a.Broker.Len(t, a.Queue); n != 0 {
 		t.Fatalf("%d messages were sent", n)
 	}
 
 	agreed := with("--yes", "--expect", "3", "--reason", "stock is back")
-	if a.server == nil { // else it is the name of the token
+	if a.Server == nil { // else it is the name of the token
 		agreed = append(agreed, "--operator", "ann")
 	}
-	wantRun(t, a.run(t, agreed...), 0, "sent 3 of 3, job ")
-	job := a.onlyJob(t)
+	servertest.WantRun(t, a.Run(t, agreed...), 0, "sent 3 of 3, job ")
+	job := onlyJob(t, a.Installation)
 	if job.State != replayer.Done || job.Operator != "ann" || job.Reason != "stock is back" || job.Sent != 3 ||
-		!strings.Contains(job.Query, "watership.queue: "+a.queue) || job.Target.Kind != replayer.ToFailedQueue {
+		!strings.Contains(job.Query, "watership.queue: "+a.Queue) || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job is %+v", job)
 	}
-	wantRun(t, a.run(t, "jobs", "list"), 0, job.ID, "done", "ann", "the queue that failed")
-	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "stock is back", "sent         3", "failed       0")
-	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is done: there is nothing left to do")
-	wantRun(t, a.run(t, "jobs", "cancel", job.ID), exitFailed, "is done")
-	wantRun(t, a.run(t, "jobs", "show", "nobody"), exitFailed, `there is no job "nobody"`)
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, job.ID, "done", "ann", "the queue that failed")
+	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "stock is back", "sent         3", "failed       0")
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", job.ID), exitFailed, "is done: there is nothing left to do")
+	servertest.WantRun(t, a.Run(t, "jobs", "cancel", job.ID), exitFailed, "is done")
+	servertest.WantRun(t, a.Run(t, "jobs", "show", "nobody"), exitFailed, `there is no job "nobody"`)
 	for _, verb := range []string{"resume", "cancel"} {
 		if got := a.complete("jobs", verb, ""); strings.Contains(got, job.ID) {
 			t.Errorf("a job that is done is offered to %s", verb)
@@ -215,7 +197,7 @@ func testReplayCommand(t *testing.T, a *playback) {
 	if got := a.complete("jobs", "show", ""); !strings.HasPrefix(got, job.ID+"\tdone, 3 of 3\n") {
 		t.Errorf("the shell is offered %q", got)
 	}
-	if d := a.broker.Take(t, a.queue, 3); d[0].MessageId != "m-1" || d[2].MessageId != "m-3" {
+	if d := a.Broker.Take(t, a.Queue, 3); d[0].MessageId != "m-1" || d[2].MessageId != "m-3" {
 		t.Errorf("arrived: %s %s %s", d[0].MessageId, d[1].MessageId, d[2].MessageId)
 	}
 }
@@ -230,21 +212,21 @@ func testReplayChanges(t *testing.T, a *playback) {
 	request.Envelope.Headers = amqp.Table{"tenant": "acme", "x-retry": int64(3)}
 	request.Fingerprint = request.Envelope.Fingerprint()
 	a.keep(request)
-	replay := []string{"replay", "message.id: m-1", "--to-queue", a.queue, "--again", "--yes"}
+	replay := []string{"replay", "message.id: m-1", "--to-queue", a.Queue, "--again", "--yes"}
 	with := func(more ...string) []string { return append(replay[:len(replay):len(replay)], more...) }
 
-	wantRun(t, a.run(t, with("--dry-run", "--drop-reply-to=false")...), 0, "1  ask for a reply, and their clients get another one")
-	wantRun(t, a.run(t, with("--keep-headers", "tenant", "--set-property", "priority=4", "--remove-property", "type")...), 0,
+	servertest.WantRun(t, a.Run(t, with("--dry-run", "--drop-reply-to=false")...), 0, "1  ask for a reply, and their clients get another one")
+	servertest.WantRun(t, a.Run(t, with("--keep-headers", "tenant", "--set-property", "priority=4", "--remove-property", "type")...), 0,
 		"headers removed: all except tenant", "property set: priority=4", "property removed: type",
 		"1  ask for a reply, and are sent without reply_to (--drop-reply-to=false keeps it)", "sent 1 of 1")
-	d := a.broker.Take(t, a.queue, 1)[0]
+	d := a.Broker.Take(t, a.Queue, 1)[0]
 	if d.ReplyTo != "" || d.Priority != 4 || d.Type != "" || d.Headers["tenant"] != "acme" || d.Headers["x-retry"] != nil {
 		t.Errorf("%+v", d)
 	}
-	wantRun(t, a.run(t, "jobs", "show", a.onlyJob(t).ID), 0, "headers removed all except tenant", "reply_to     removed")
+	servertest.WantRun(t, a.Run(t, "jobs", "show", onlyJob(t, a.Installation).ID), 0, "headers removed all except tenant", "reply_to     removed")
 
-	wantRun(t, a.run(t, with("--drop-reply-to=false", "--clear-headers", "--set-header", "x-retry:int=0")...), 0, "headers removed: all\n", "sent 1 of 1")
-	d = a.broker.Take(t, a.queue, 1)[0]
+	servertest.WantRun(t, a.Run(t, with("--drop-reply-to=false", "--clear-headers", "--set-header", "x-retry:int=0")...), 0, "headers removed: all\n", "sent 1 of 1")
+	d = a.Broker.Take(t, a.Queue, 1)[0]
 	if d.ReplyTo != "replies" || d.Headers["tenant"] != nil || d.Headers["x-retry"] != int64(0) {
 		t.Errorf("%+v", d)
 	}
@@ -257,25 +239,25 @@ func TestParkedCopiesAreNamed(t *testing.T) { played(t, testParkedCopiesAreNamed
 func testParkedCopiesAreNamed(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
 	replay := []string{"replay", "message.id: m-1", "--to-failed-queue", "--yes"}
-	if r := a.run(t, append(replay, "--dry-run")...); r.code != 0 || strings.Contains(r.out, "parked") {
-		t.Errorf("without a parking queue: %d\n%s", r.code, r.out)
+	if r := a.Run(t, append(replay, "--dry-run")...); r.Code != 0 || strings.Contains(r.Out, "parked") {
+		t.Errorf("without a parking queue: %d\n%s", r.Code, r.Out)
 	}
-	parking := a.queue + ".poison"
+	parking := a.Queue + ".poison"
 	if _, err := a.channel.QueueDeclare(parking, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { a.broker.DeleteQueue(t, parking) })
+	t.Cleanup(func() { a.Broker.DeleteQueue(t, parking) })
 	for _, id := range []string{"m-1", "m-2"} {
 		if err := a.channel.Publish("", parking, false, false, amqp.Publishing{MessageId: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "both copies are in the queue", func() bool { return a.broker.Len(t, parking) == 2 })
-	_, serving := a.withRoles(t, "index") // which records what is discarded
+	servertest.Until(t, "both copies are in the queue", func() bool { return a.Broker.Len(t, parking) == 2 })
+	_, serving := a.WithRoles(t, "index") // which records what is discarded
 	parked := "queue " + parking + " keeps 2 parked messages"
-	wantRun(t, a.run(t, replay...), 0, parked, "sent 1 of 1")
-	wantRun(t, a.run(t, "failed", "discard", "message.id: m-2", "--reason", "test order", "--yes"), 0, "discarded 1 failure", parked)
-	serving.stop(t)
+	servertest.WantRun(t, a.Run(t, replay...), 0, parked, "sent 1 of 1")
+	servertest.WantRun(t, a.Run(t, "failed", "discard", "message.id: m-2", "--reason", "test order", "--yes"), 0, "discarded 1 failure", parked)
+	serving.Stop(t)
 }
 
 // TestReplaySelections: by ids, from a file and from standard input, and to
@@ -283,34 +265,34 @@ func testParkedCopiesAreNamed(t *testing.T, a *playback) {
 func TestReplaySelections(t *testing.T) { played(t, testReplaySelections) }
 
 func testReplaySelections(t *testing.T, a *playback) {
-	repair := a.prefix + "-repair"
+	repair := a.Prefix + "-repair"
 	a.declare(repair, "repair", nil)
 	first, second := a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2)
 	a.keep(first, second, a.event(schemas.Poisoned, 3))
-	_, serving := a.withRoles(t, "index")
+	_, serving := a.WithRoles(t, "index")
 	file := filepath.Join(t.TempDir(), "ids")
 	if err := os.WriteFile(file, []byte("m-1\n\n "+second.Fingerprint+" \n"+first.EventID+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantRun(t, a.run(t, "replay", "--ids", file, "--to-queue", repair, "--yes"), 0, "sent 2 of 2")
-	slips := writeFile(t, "slips.txt", "m-1\nnobody\nm-11\n")
-	wantRun(t, a.run(t, "replay", "--ids", slips, "--to-queue", repair, "--dry-run"), 0, "       2  not found: m-11, nobody\n")
-	none := writeFile(t, "none", "nobody\n")
-	wantRun(t, a.run(t, "replay", "--ids", none, "--to-queue", repair, "--yes"), exitFailed, "not found: nobody", "no message of these ids was found: nothing was sent")
-	wantRun(t, a.run(t, "replay", "--ids", none, "--to-queue", repair, "--yes", "--expect", "0"), exitOK, "not found: nobody")
-	if d := a.broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
+	servertest.WantRun(t, a.Run(t, "replay", "--ids", file, "--to-queue", repair, "--yes"), 0, "sent 2 of 2")
+	slips := servertest.WriteFile(t, "slips.txt", "m-1\nnobody\nm-11\n")
+	servertest.WantRun(t, a.Run(t, "replay", "--ids", slips, "--to-queue", repair, "--dry-run"), 0, "       2  not found: m-11, nobody\n")
+	none := servertest.WriteFile(t, "none", "nobody\n")
+	servertest.WantRun(t, a.Run(t, "replay", "--ids", none, "--to-queue", repair, "--yes"), exitFailed, "not found: nobody", "no message of these ids was found: nothing was sent")
+	servertest.WantRun(t, a.Run(t, "replay", "--ids", none, "--to-queue", repair, "--yes", "--expect", "0"), exitOK, "not found: nobody")
+	if d := a.Broker.Take(t, repair, 2); d[0].MessageId != "m-1" || d[1].MessageId != "m-2" {
 		t.Errorf("arrived: %s %s", d[0].MessageId, d[1].MessageId)
 	}
-	a.eventually(t, "action: replayed", 2)
-	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.exchange, "--key", "repair", "--yes", "--limit", "1", "--set-header", "by:int=7"), 0,
+	a.Eventually(t, "action: replayed", 2)
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--to-exchange", a.Exchange, "--key", "repair", "--yes", "--limit", "1", "--set-header", "by:int=7"), 0,
 		"2  left out: beyond the limit", "header set: by:int=7", "sent 1 of 1")
-	if d := a.broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
+	if d := a.Broker.Take(t, repair, 1); d[0].MessageId != "m-1" || d[0].RoutingKey != "repair" || d[0].Headers["by"] != int64(7) {
 		t.Errorf("arrived: %+v", d[0])
 	}
-	a.eventually(t, "action: replayed", 3)
-	serving.stop(t)
+	a.Eventually(t, "action: replayed", 3)
+	serving.Stop(t)
 	a.keep(a.event(schemas.RetryScheduled, 4), a.event(schemas.Handled, 4)) // which failed once, and then did not
-	wantRun(t, a.run(t, "replay", "--group", "no stock", "--dry-run"), 0, "3 messages to send")
+	servertest.WantRun(t, a.Run(t, "replay", "--group", "no stock", "--dry-run"), 0, "3 messages to send")
 	for _, args := range [][]string{
 		{"replay"},
 		{"replay", "*", "--to-queue", "a", "--to-failed-queue"},
@@ -328,7 +310,7 @@ func testReplaySelections(t *testing.T, a *playback) {
 		{"jobs", "list", "everything"},
 		{"jobs", "lits"},
 	} {
-		wantRun(t, a.run(t, args...), exitUsage, "watership: ")
+		servertest.WantRun(t, a.Run(t, args...), exitUsage, "watership: ")
 	}
 }
 
@@ -337,26 +319,26 @@ func testReplaySelections(t *testing.T, a *playback) {
 func TestReplayToNowhere(t *testing.T) { playedEverywhere(t, testReplayToNowhere) }
 
 func testReplayToNowhere(t *testing.T, a *playback) {
-	a.declare(a.prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
+	a.declare(a.Prefix+"-full", "order.created", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
-	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
-	wantRun(t, a.run(t, "replay", "*", "--to-exchange", a.prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
-	for _, target := range [][]string{{"--to-queue", a.prefix + ".poison"}, {"--to-exchange", a.prefix + ".events"}} {
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--to-queue", a.Prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--to-exchange", a.Prefix+"-gone", "--yes"), exitFailed, "GONE", "2 messages would reach no queue")
+	for _, target := range [][]string{{"--to-queue", a.Prefix + ".poison"}, {"--to-exchange", a.Prefix + ".events"}} {
 		code := exitFailed
-		if a.server != nil {
+		if a.Server != nil {
 			code = exitUsage
 		}
-		wantRun(t, a.run(t, "replay", "*", target[0], target[1], "--yes", "--unchecked-routes"), code, "one of Watership's own")
+		servertest.WantRun(t, a.Run(t, "replay", "*", target[0], target[1], "--yes", "--unchecked-routes"), code, "one of Watership's own")
 	}
-	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
-	wantRun(t, a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--to-queue", a.Prefix+"-gone", "--yes", "--unchecked-routes"), exitFailed,
 		"not checked", "not sent: message m-1", "not sent: message m-2", "sent 0 of 2", "2 messages could not be sent")
-	job := a.onlyJob(t)
+	job := onlyJob(t, a.Installation)
 	if job.State != replayer.Done || job.Failed != 2 || len(job.Failures) != 2 {
 		t.Errorf("the job is %+v", job)
 	}
-	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "failed       2", "not sent", "message m-2", "does not exist")
-	wantRun(t, a.run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
+	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "failed       2", "not sent", "message m-2", "does not exist")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
 }
 
 // TestReplayWithoutARecord: while nobody stores what was replayed, the same is not
@@ -366,28 +348,28 @@ func TestReplayWithoutARecord(t *testing.T) { playedOnce(t, testReplayWithoutARe
 func testReplayWithoutARecord(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
 	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--yes"}
-	wantRun(t, a.run(t, replay...), 0, "sent 2 of 2")
-	job := a.onlyJob(t)
+	servertest.WantRun(t, a.Run(t, replay...), 0, "sent 2 of 2")
+	job := onlyJob(t, a.Installation)
 	said := []string{
 		"WARNING: the record of 2 messages that job " + job.ID + " sent is not in the store yet", "WARNING: no serve stores ", "run watership serve",
 	}
-	wantRun(t, a.run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
-	wantRun(t, a.run(t, append(replay, "--dry-run")...), 0, said...)
+	servertest.WantRun(t, a.Run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
+	servertest.WantRun(t, a.Run(t, append(replay, "--dry-run")...), 0, said...)
 	a.keep(a.event(schemas.Poisoned, 3))
-	wantRun(t, a.run(t, replay...), exitFailed, "2  left out: job "+job.ID, "nothing was sent: failures may have been handled or discarded in ", "run watership serve")
-	_, serving := a.withRoles(t, "index") // a route would add events until it stops, and these may be left in the log
-	a.eventually(t, "action: replayed", 2)
-	wantRun(t, a.run(t, replay...), 0, "sent 1 of 1")
-	a.eventually(t, "action: replayed", 3)
-	serving.stop(t)
-	r := a.run(t, replay...)
-	wantRun(t, r, 0, "3  left out: already replayed")
-	if strings.Contains(r.out, "WARNING") {
-		t.Errorf("it warns:\n%s", r.out)
+	servertest.WantRun(t, a.Run(t, replay...), exitFailed, "2  left out: job "+job.ID, "nothing was sent: failures may have been handled or discarded in ", "run watership serve")
+	_, serving := a.WithRoles(t, "index") // a route would add events until it stops, and these may be left in the log
+	a.Eventually(t, "action: replayed", 2)
+	servertest.WantRun(t, a.Run(t, replay...), 0, "sent 1 of 1")
+	a.Eventually(t, "action: replayed", 3)
+	serving.Stop(t)
+	r := a.Run(t, replay...)
+	servertest.WantRun(t, r, 0, "3  left out: already replayed")
+	if strings.Contains(r.Out, "WARNING") {
+		t.Errorf("it warns:\n%s", r.Out)
 	}
 	a.keepJob(t, "unreadable", `["no job"]`)
-	wantRun(t, a.run(t, "replay", "*", "--dry-run"), 0, "WARNING: 1 job cannot be read")
-	wantRun(t, a.run(t, "jobs", "list"), exitFailed, job.ID, "cannot be read")
+	servertest.WantRun(t, a.Run(t, "replay", "*", "--dry-run"), 0, "WARNING: 1 job cannot be read")
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), exitFailed, job.ID, "cannot be read")
 }
 
 // TestDiscardWithoutARecord: while nobody stores what was discarded, it is not sent.
@@ -395,19 +377,19 @@ func TestDiscardWithoutARecord(t *testing.T) { playedOnce(t, testDiscardWithoutA
 
 func testDiscardWithoutARecord(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
-	wantRun(t, a.run(t, "failed", "discard", "message.id: m-1", "--reason", "paid by hand", "--yes"), 0,
+	servertest.WantRun(t, a.Run(t, "failed", "discard", "message.id: m-1", "--reason", "paid by hand", "--yes"), 0,
 		"discarded 1 failure\nthe store does not have 1 event of these yet: run watership serve\n")
 	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--yes"}
-	wantRun(t, a.run(t, replay...), exitFailed, "nothing was sent: failures may have been handled or discarded in 1 event that the store does not have")
-	serving := a.serve(t)
-	a.eventually(t, "action: discarded", 1)
-	wantRun(t, a.run(t, replay...), 0, "1  left out: failed and discarded since", "sent 1 of 1")
-	serving.stop(t)
+	servertest.WantRun(t, a.Run(t, replay...), exitFailed, "nothing was sent: failures may have been handled or discarded in 1 event that the store does not have")
+	serving := a.Serve(t)
+	a.Eventually(t, "action: discarded", 1)
+	servertest.WantRun(t, a.Run(t, replay...), 0, "1  left out: failed and discarded since", "sent 1 of 1")
+	serving.Stop(t)
 }
 
 func (a *playback) keepJob(t *testing.T, id, document string) {
 	t.Helper()
-	if _, err := openStore(t, a.store, a.stream).CreateJob(t.Context(), id, []byte(document)); err != nil {
+	if _, err := openStore(t, a.Store, a.Stream).CreateJob(t.Context(), id, []byte(document)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -423,7 +405,7 @@ func testReplayIntoABrokenPipe(t *testing.T, a *playback) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(a.binary, "replay", "*", last, "--config", a.config)
+		cmd := exec.Command(a.Binary, "replay", "*", last, "--config", a.Config)
 		var errs strings.Builder
 		cmd.Stdout, cmd.Stderr = writing, &errs
 		_ = reading.Close()
@@ -433,7 +415,7 @@ func testReplayIntoABrokenPipe(t *testing.T, a *playback) {
 			t.Errorf("%s: exit code %d, want %d\n%s", last, got, code, errs.String())
 		}
 	}
-	wantRun(t, a.run(t, "jobs", "list"), 0, "nothing was replayed yet")
+	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, "nothing was replayed yet")
 }
 
 // TestCanary sends a few, and the rest only where those were handled.
@@ -443,16 +425,16 @@ func testCanary(t *testing.T, a *playback) {
 	for n := range 20 {
 		a.keep(a.event(schemas.Poisoned, n+1))
 	}
-	r := a.run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
-	wantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not reported", "stopped after the first 5 messages")
-	job := a.onlyJob(t)
-	if n := a.broker.Len(t, a.queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
+	r := a.Run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
+	servertest.WantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not reported", "stopped after the first 5 messages")
+	job := onlyJob(t, a.Installation)
+	if n := a.Broker.Len(t, a.Queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
 		t.Fatalf("%d messages were sent; the job is %+v", n, job)
 	}
-	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitUsage, "jobs resume asks before it sends", "--yes")
-	wantRun(t, a.run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
-	wantRun(t, a.run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled, which cannot be undone: start another replay for the messages that it has not sent")
-	wantRun(t, a.run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", job.ID), exitUsage, "jobs resume asks before it sends", "--yes")
+	servertest.WantRun(t, a.Run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled, which cannot be undone: start another replay for the messages that it has not sent")
+	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
 }
 
 // TestCanariesThatCannotBeSent prove nothing: the rest stays where it is.
@@ -460,9 +442,9 @@ func TestCanariesThatCannotBeSent(t *testing.T) { played(t, testCanariesThatCann
 
 func testCanariesThatCannotBeSent(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
-	r := a.run(t, "replay", "*", "--to-queue", a.prefix+"-gone", "--unchecked-routes", "--yes", "--canary", "2")
-	wantRun(t, r, exitFailed, "of the first 2 messages: 0 handled, 0 failed, 0 not reported, 2 not sent", "stopped after the first 2 messages")
-	if job := a.onlyJob(t); job.State != replayer.Paused || job.Failed != 2 {
+	r := a.Run(t, "replay", "*", "--to-queue", a.Prefix+"-gone", "--unchecked-routes", "--yes", "--canary", "2")
+	servertest.WantRun(t, r, exitFailed, "of the first 2 messages: 0 handled, 0 failed, 0 not reported, 2 not sent", "stopped after the first 2 messages")
+	if job := onlyJob(t, a.Installation); job.State != replayer.Paused || job.Failed != 2 {
 		t.Errorf("the job is %s and %d of its messages could not be sent", job.State, job.Failed)
 	}
 }
@@ -480,16 +462,16 @@ func TestReplayDSL(t *testing.T) {
 	}
 	write(`{"query": {"terms": {"messaging.message.id": ["m-1", "m-3", "m-4"]}}, "size": 1}`)
 	replay := []string{"replay", "action: poisoned", "--dsl", file, "--to-failed-queue", "--yes"}
-	wantRun(t, a.run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
-	id := a.onlyJob(t).ID
-	wantRun(t, a.run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
-	wantRun(t, a.run(t, "jobs", "resume", id, "--yes"), 0, "state        paused", "to           the queue that failed", `"m-1","m-3","m-4"`, "sent 2 of 2")
-	if got := a.broker.Len(t, a.queue); got != 2 {
+	servertest.WantRun(t, a.Run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
+	id := onlyJob(t, a.Installation).ID
+	servertest.WantRun(t, a.Run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", id, "--yes"), 0, "state        paused", "to           the queue that failed", `"m-1","m-3","m-4"`, "sent 2 of 2")
+	if got := a.Broker.Len(t, a.Queue); got != 2 {
 		t.Errorf("%d messages arrived, want 2", got)
 	}
 	write(`{"range": {"@timestamp": {"gte": "now-1h"}}}`)
-	wantRun(t, a.run(t, replay...), exitUsage, "--dsl", "write the time itself")
-	wantRun(t, a.run(t, "replay", "--dsl", "-", "--ids", "-", "--yes"), exitUsage, "cannot both be standard input")
+	servertest.WantRun(t, a.Run(t, replay...), exitUsage, "--dsl", "write the time itself")
+	servertest.WantRun(t, a.Run(t, "replay", "--dsl", "-", "--ids", "-", "--yes"), exitUsage, "cannot both be standard input")
 }
 
 // TestReplayIDsThroughAPipe sends what a search has listed.
@@ -498,14 +480,14 @@ func TestReplayIDsThroughAPipe(t *testing.T) { played(t, testReplayIDsThroughAPi
 func testReplayIDsThroughAPipe(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
 	const pipe = `"$0" search 'action: poisoned and not message.id: m-2' --fields message.id -o csv | tail -n +2 | "$0" replay --ids - --to-failed-queue --yes`
-	cmd := exec.Command("sh", "-c", pipe, a.binary)
-	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.config)
+	cmd := exec.Command("sh", "-c", pipe, a.Binary)
+	cmd.Env = append(os.Environ(), "WATERSHIP_CONFIG="+a.Config)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "sent 2 of 2") {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	var ids []string
-	for _, d := range a.broker.Take(t, a.queue, 2) {
+	for _, d := range a.Broker.Take(t, a.Queue, 2) {
 		ids = append(ids, d.MessageId)
 	}
 	if got := strings.Join(ids, " "); got != "m-1 m-3" {

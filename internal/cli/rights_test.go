@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/system/secret"
@@ -105,7 +107,7 @@ func (s secured) give(t *testing.T, roles map[string]role) (users map[string]str
 	s.add(t, "users_roles", assignments.String())
 	s.add(t, "roles.yml", definitions.String())
 	s.add(t, "users", accounts.String())
-	until(t, "the users to have their rights", func() bool {
+	servertest.Until(t, "the users to have their rights", func() bool {
 		return strings.Contains(s.as(t, users["nothing"], http.MethodGet, "/_security/user/_privileges", ""), users["nothing"]+"-traffic")
 	})
 	return users

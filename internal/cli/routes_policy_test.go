@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -17,39 +19,41 @@ import (
 func TestRouteOfAnExistingQueue(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
-		i := install(t, broker, "http://127.0.0.1:9/")
-		i.serve(t)
+		i := servertest.Install(t, broker, "http://127.0.0.1:9/")
+		i.Serve(t)
 		queue := broker.Queue(t, amqp.Table{"x-queue-type": "quorum"})
-		wantRun(t, i.run(t, "route", "add", queue), 2, "give --yes, or --dry-run")
-		environ := serveAPI(t, config.Sources{File: i.config}).environ(t, access.Token{Name: "ada", Role: access.Admin})
-		through := func(args ...string) result { return call(t.Context(), strings.NewReader(""), environ, args...) }
+		servertest.WantRun(t, i.Run(t, "route", "add", queue), 2, "give --yes, or --dry-run")
+		environ := serveAPI(t, config.Sources{File: i.Config}).environ(t, access.Token{Name: "ada", Role: access.Admin})
+		through := func(args ...string) servertest.Result {
+			return call(t.Context(), strings.NewReader(""), environ, args...)
+		}
 		same := func(code int, text string, args ...string) {
 			t.Helper()
-			directly := i.run(t, args...)
-			wantRun(t, directly, code, text)
+			directly := i.Run(t, args...)
+			servertest.WantRun(t, directly, code, text)
 			if got := through(args...); got != directly {
 				t.Errorf("%v through the server: %+v\ndirectly: %+v", args, got, directly)
 			}
 		}
-		same(0, "dead-letter-exchange: "+i.prefix+".retry", "route", "add", queue, "--dry-run")
-		same(0, "a route of the configuration consumes queue "+i.queue, "route", "add", i.queue, "--dry-run")
-		if got := through("route", "add", queue, "--dry-run"); strings.Contains(got.out, "consumes") {
-			t.Error(got.out)
+		same(0, "dead-letter-exchange: "+i.Prefix+".retry", "route", "add", queue, "--dry-run")
+		same(0, "a route of the configuration consumes queue "+i.Queue, "route", "add", i.Queue, "--dry-run")
+		if got := through("route", "add", queue, "--dry-run"); strings.Contains(got.Out, "consumes") {
+			t.Error(got.Out)
 		}
 		same(0, "messages that expire by message-ttl were dropped, and become failures from now on",
 			"route", "add", broker.Queue(t, amqp.Table{"x-message-ttl": 60_000}), "--dry-run")
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
-		wantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.prefix+".retry", "done: RabbitMQ has applied the change")
-		i.must(t, "routes", "pause", "--all", "--reason", "test")
-		until(t, "the route to stop consuming", func() bool {
-			q, err := broker.Channel(t).QueueDeclarePassive(i.queue, true, false, false, false, nil)
+		servertest.WantRun(t, through("route", "add", queue, "--yes"), 0, "dead-letter-exchange: "+i.Prefix+".retry", "done: RabbitMQ has applied the change")
+		i.Must(t, "routes", "pause", "--all", "--reason", "test")
+		servertest.Until(t, "the route to stop consuming", func() bool {
+			q, err := broker.Channel(t).QueueDeclarePassive(i.Queue, true, false, false, false, nil)
 			return err == nil && q.Consumers == 0
 		})
 		same(0, queue+"  no consumer", "routes")
 		same(2, "another program consumes queue "+queue+": Watership cannot pause it", "routes", "pause", queue, "--reason", "test")
-		i.must(t, "routes", "resume", "--all")
+		i.Must(t, "routes", "resume", "--all")
 		same(0, "has policy", "route", "add", queue, "--yes")
-		if err := i.publisher(t).Publish(t.Context(), rabbit.Message{RoutingKey: queue, Publishing: amqp.Publishing{MessageId: "m-1"}}); err != nil {
+		if err := i.Publisher(t).Publish(t.Context(), rabbit.Message{RoutingKey: queue, Publishing: amqp.Publishing{MessageId: "m-1"}}); err != nil {
 			t.Fatal(err)
 		}
 		deliveries, err := broker.Channel(t).Consume(queue, "", false, false, false, false, nil)
@@ -61,13 +65,13 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if e := i.eventually(t, "action: poisoned", 1)[0]; e.Queue != queue || e.Attempt != 3 {
+		if e := i.Eventually(t, "action: poisoned", 1)[0]; e.Queue != queue || e.Attempt != 3 {
 			t.Errorf("poisoned %+v", e)
 		}
 		same(0, "delete policy", "route", "remove", queue, "--dry-run")
-		wantRun(t, i.run(t, "route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
-		wantRun(t, i.run(t, "route", "add", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
-		wantRun(t, through("route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		servertest.WantRun(t, i.Run(t, "route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		servertest.WantRun(t, i.Run(t, "route", "add", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		servertest.WantRun(t, through("route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
 		same(1, "there is no policy", "route", "remove", queue, "--yes")
 	})
 }

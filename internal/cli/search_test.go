@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -168,8 +170,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // Elasticsearch's own query language, alone and beside a query.
 func TestSearchDSL(t *testing.T) {
 	a := aFew(t, newSeeded)
-	term := writeFile(t, "term.json", `{"terms": {"event.action": ["poisoned", "handled"]}}`)
-	body := writeFile(t, "body.json", `{"size": 3, "query": {"range": {"event.sequence": {"gte": 9007199254740993}}}}`)
+	term := servertest.WriteFile(t, "term.json", `{"terms": {"event.action": ["poisoned", "handled"]}}`)
+	body := servertest.WriteFile(t, "body.json", `{"size": 3, "query": {"range": {"event.sequence": {"gte": 9007199254740993}}}}`)
 	for _, test := range []struct{ args, want string }{
 		{"--dsl|" + term, "2"}, {"not queue: orders|--dsl|" + term, "0"}, {"action: poisoned|--dsl|" + term, "1"}, {"--dsl|" + body, "0"},
 	} {
@@ -177,7 +179,7 @@ func TestSearchDSL(t *testing.T) {
 		wantLines(t, got, test.want)
 	}
 	got := call(t.Context(), strings.NewReader(`{"match_all": {}}`), a.environ, "search", "--count", "--dsl", "-")
-	wantLines(t, got.out+got.err, "3")
+	wantLines(t, got.Out+got.Err, "3")
 }
 
 // In the usual terminal of 80 columns what matters most is shown, less in one of
@@ -227,7 +229,7 @@ func testSearchLabelsByPattern(t *testing.T, seed seeder) {
 	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_INDEX_NUMERIC_LABELS=n")
 	plain := seed(t)
 	plain.keep(t, plain.event(1, schemas.Published), plain.event(2, schemas.Handled))
-	a.must(t, "import", writeFile(t, "events.ndjson", plain.must(t, "export", "*"))) // with labels
+	a.must(t, "import", servertest.WriteFile(t, "events.ndjson", plain.must(t, "export", "*"))) // with labels
 	if err := a.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestTimesAreInTheZoneOfTheMachine(t *testing.T) {
 
 func testTimesAreInTheZoneOfTheMachine(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

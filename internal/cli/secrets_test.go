@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -17,7 +19,7 @@ import (
 // doctor and serve name secrets that others can read, and no others.
 func TestExposedSecrets(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	open, closed := writeFile(t, "open", "s3cret"), writeFile(t, "closed", "s3cret")
+	open, closed := servertest.WriteFile(t, "open", "s3cret"), servertest.WriteFile(t, "closed", "s3cret")
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,7 @@ func TestExposedSecrets(t *testing.T) {
 		})
 	}
 	r := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=amqp://user@127.0.0.1:1/", "WATERSHIP_AMQP_PASSWORD_FILE=" + open, "WATERSHIP_STORE_URL=http://127.0.0.1:1"}, "doctor")
-	if !strings.Contains(columnsOf(r.out), "warning secrets amqp.password_file") || !strings.Contains(r.out, "chmod 600 "+open) {
+	if !strings.Contains(columnsOf(r.Out), "warning secrets amqp.password_file") || !strings.Contains(r.Out, "chmod 600 "+open) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -60,15 +62,26 @@ func TestBrokerOverTLS(t *testing.T) {
 	broker := rabbittest.TLS(t)
 	handler := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(handler.Close)
-	i := install(t, broker.Broker, handler.URL)
+	i := servertest.Install(t, broker.Broker, handler.URL)
 	environ := append(os.Environ(), "WATERSHIP_AMQP_URL="+broker.URL("", "", ""),
 		"WATERSHIP_AMQP_TLS_CERT="+broker.ClientCert, "WATERSHIP_AMQP_TLS_KEY="+broker.ClientKey)
-	i.environ = environ
-	if r := i.run(t, "publish", "--exchange", i.exchange, "--key", "k"); r.code != exitFailed || !strings.Contains(r.err, "certificate") {
-		t.Errorf("without our authority: exit code %d, %s", r.code, r.err)
+	i.Environ = environ
+	if r := i.Run(t, "publish", "--exchange", i.Exchange, "--key", "k"); r.Code != exitFailed || !strings.Contains(r.Err, "certificate") {
+		t.Errorf("without our authority: exit code %d, %s", r.Code, r.Err)
 	}
-	i.environ = append(environ, "WATERSHIP_AMQP_TLS_CA="+broker.CA)
-	i.serve(t)
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "k")
-	i.eventually(t, "action: handled", 1)
+	i.Environ = append(environ, "WATERSHIP_AMQP_TLS_CA="+broker.CA)
+	i.Serve(t)
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "k")
+	i.Eventually(t, "action: handled", 1)
+}
+
+// A file without a key of 32 bytes is refused, and no error shows what is in it.
+func TestStateKeysThatAreNone(t *testing.T) {
+	for text, want := range map[string]string{"": "there is no key", "s3cret\n": "line 1 has 6 bytes: expected a key of at least 32"} {
+		file := servertest.WriteFile(t, "keys", text)
+		r := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_STATE_KEY_FILE=" + file}, "doctor")
+		if r.Code != exitUsage || !strings.Contains(r.Err, "amqp.state_key_file: "+file+": "+want) || strings.Contains(r.Err, "s3cret") {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
 }

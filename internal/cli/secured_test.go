@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -85,7 +87,7 @@ func (s secured) role(t *testing.T, role, mark string) {
 	if err := os.WriteFile(file, append([]byte("watership: "), line...), 0o644); err != nil { //nolint:gosec // the server's
 		t.Fatal(err)
 	}
-	until(t, "the role to hold", func() bool { return strings.Contains(s.ask(t, "/_security/user/_privileges"), mark) })
+	servertest.Until(t, "the role to hold", func() bool { return strings.Contains(s.ask(t, "/_security/user/_privileges"), mark) })
 }
 
 func (s secured) ask(t *testing.T, path string) string {
@@ -122,7 +124,7 @@ func (s secured) secret(t *testing.T) string {
 }
 
 // restricted makes a vhost and a login that may do in it what is documented.
-func restricted(t *testing.T, broker rabbittest.Broker, i *installation) (login string) {
+func restricted(t *testing.T, broker rabbittest.Broker, i *servertest.Installation) (login string) {
 	t.Helper()
 	send := func(method, path, body string) {
 		request, err := http.NewRequest(method, broker.ManagementURL+"/api/"+path, strings.NewReader(body))
@@ -139,13 +141,13 @@ func restricted(t *testing.T, broker rabbittest.Broker, i *installation) (login 
 			t.Fatalf("%s %s: %s %s", method, path, response.Status, text)
 		}
 	}
-	login = i.prefix
+	login = i.Prefix
 	send(http.MethodPut, "vhosts/"+login, "{}")
 	t.Cleanup(func() { send(http.MethodDelete, "vhosts/"+login, "") })
 	send(http.MethodPut, "users/"+login, `{"password":"p@ss/word","tags":"monitoring"}`)
 	t.Cleanup(func() { send(http.MethodDelete, "users/"+login, "") })
 	send(http.MethodPut, "permissions/"+login+"/guest", `{"configure":".*","write":".*","read":".*"}`)
-	permissions, err := json.Marshal(rabbittest.DocumentedRights(t, i.prefix, i.exchange, i.queue))
+	permissions, err := json.Marshal(rabbittest.DocumentedRights(t, i.Prefix, i.Exchange, i.Queue))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,16 +161,16 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	store := newSecured(t)
 	broker := rabbittest.NewestServer(t)
-	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
-	i := install(t, broker, service.url)
+	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
+	i := servertest.Install(t, broker, service.Url)
 	login := restricted(t, broker, i)
-	store.role(t, strings.ReplaceAll(documented(t), "watership-messages", i.stream), i.stream)
+	store.role(t, strings.ReplaceAll(documented(t), "watership-messages", i.Stream), i.Stream)
 	owner, err := url.Parse(broker.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	owner.Path = "/" + login
-	i.broker.URL = owner.String()
+	i.Broker.URL = owner.String()
 	owners, err := amqp.Dial(owner.String())
 	if err != nil {
 		t.Fatal(err)
@@ -178,67 +180,67 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := channel.ExchangeDeclare(i.exchange, "topic", true, false, false, false, nil); err != nil {
+	if err := channel.ExchangeDeclare(i.Exchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := channel.QueueDeclare(i.queue, true, false, false, false, nil); err != nil {
+	if _, err := channel.QueueDeclare(i.Queue, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	password := writeFile(t, "amqp-password", "p@ss/word\n")
+	password := servertest.WriteFile(t, "amqp-password", "p@ss/word\n")
 	restrictedURL := url.URL{Scheme: "amqp", User: url.User(login), Host: owner.Host, Path: "/" + login}
 	management, _ := url.Parse(broker.ManagementURL)
 	management.User = url.User(login)
-	i.rewrite(t, fmt.Sprintf("amqp: {url: %q, management_url: %q}", broker.URL, broker.ManagementURL),
+	i.Rewrite(t, fmt.Sprintf("amqp: {url: %q, management_url: %q}", broker.URL, broker.ManagementURL),
 		fmt.Sprintf("amqp: {url: %q, management_url: %q, password_file: %q}", restrictedURL.String(), management.String(), password))
-	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
+	i.Rewrite(t, fmt.Sprintf("store: {url: %q,", servertest.StoreURL(t)),
 		fmt.Sprintf("store: {url: %q, username: watership, password_file: %q, tls: {ca: %q, cert: %q, key: %q},",
 			store.url, store.password(), store.tls().CA, store.tls().Cert, store.tls().Key))
 
-	i.must(t, "setup")
-	serving := i.serve(t)
-	if err := channel.Publish(i.exchange, "k", false, false, amqp.Publishing{MessageId: "m-1", Body: []byte("{}")}); err != nil {
+	i.Must(t, "setup")
+	serving := i.Serve(t)
+	if err := channel.Publish(i.Exchange, "k", false, false, amqp.Publishing{MessageId: "m-1", Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	i.eventually(t, "action: poisoned", 1)
-	if out := i.must(t, "failed"); !strings.Contains(out, "1 failure in 1 group") {
+	i.Eventually(t, "action: poisoned", 1)
+	if out := i.Must(t, "failed"); !strings.Contains(out, "1 failure in 1 group") {
 		t.Errorf("failed says %s", out)
 	}
-	service.mend()
-	if out := i.must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes"); !strings.Contains(out, "sent 1 of 1") {
+	service.Mend()
+	if out := i.Must(t, "replay", "action: poisoned", "--to-failed-queue", "--yes"); !strings.Contains(out, "sent 1 of 1") {
 		t.Errorf("replay says %s", out)
 	}
-	i.eventually(t, "action: handled", 1)
-	if out := i.must(t, "jobs", "list"); !strings.Contains(out, "1 of 1") && !strings.Contains(out, "done") {
+	i.Eventually(t, "action: handled", 1)
+	if out := i.Must(t, "jobs", "list"); !strings.Contains(out, "1 of 1") && !strings.Contains(out, "done") {
 		t.Errorf("jobs says %s", out)
 	}
-	i.must(t, "show", "m-1")
-	list, code := i.findings(t)
+	i.Must(t, "show", "m-1")
+	list, code := i.Findings(t)
 	if code != exitOK {
 		t.Errorf("doctor: %+v", list)
 	}
-	serving.stop(t)
-	if status := i.run(t, "setup"); status.code != exitOK { // with streams that are there
-		t.Errorf("setup again: %s", status.err)
+	serving.Stop(t)
+	if status := i.Run(t, "setup"); status.Code != exitOK { // with streams that are there
+		t.Errorf("setup again: %s", status.Err)
 	}
 
-	wrongPassword := writeFile(t, "wrong", "another")
+	wrongPassword := servertest.WriteFile(t, "wrong", "another")
 	// What is missing is named on one line.
-	narrow := strings.ReplaceAll(strings.ReplaceAll(documented(t), "watership-messages", i.stream), `"manage_index_templates"`, `"manage_ilm"`)
+	narrow := strings.ReplaceAll(strings.ReplaceAll(documented(t), "watership-messages", i.Stream), `"manage_index_templates"`, `"manage_ilm"`)
 	store.role(t, narrow, "manage_ilm")
-	got := i.run(t, "setup")
-	if got.code != exitFailed || strings.Count(got.err, "watership: ") != 1 || !strings.Contains(got.err, "granted by the cluster privileges [manage_index_templates") {
+	got := i.Run(t, "setup")
+	if got.Code != exitFailed || strings.Count(got.Err, "watership: ") != 1 || !strings.Contains(got.Err, "granted by the cluster privileges [manage_index_templates") {
 		t.Errorf("setup without the right to templates: %+v", got)
 	}
 	for change, want := range map[string]string{
 		"--store-tls-ca=" + store.tls().Cert:     "certificate signed by unknown authority",
 		"--store-password-file=" + wrongPassword: "401 Unauthorized",
 	} {
-		if got := i.run(t, "search", "*", change); got.code != exitFailed || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, want) {
+		if got := i.Run(t, "search", "*", change); got.Code != exitFailed || strings.Count(got.Err, "\n") != 1 || !strings.Contains(got.Err, want) {
 			t.Errorf("search %s: %+v", change, got)
 		}
 	}
-	i.rewrite(t, store.password(), "/nowhere/password")
-	if got := i.run(t, "search", "*"); got.code != exitUsage || got.err != "watership: store.password_file: /nowhere/password: no such file or directory\n" {
+	i.Rewrite(t, store.password(), "/nowhere/password")
+	if got := i.Run(t, "search", "*"); got.Code != exitUsage || got.Err != "watership: store.password_file: /nowhere/password: no such file or directory\n" {
 		t.Errorf("without the password's file: %+v", got)
 	}
 }
@@ -247,7 +249,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 // one, over TLS. Ours is in a file, and no output shows it.
 func TestAPIKey(t *testing.T) {
 	const key = "VnVhQ2ZHY0JDZGJrUW0tZTVhT3g6dWkybHAyYXhUTm1zeWFrdzl0dk5udw=="
-	target, err := url.Parse(storeURL(t))
+	target, err := url.Parse(servertest.StoreURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,16 +262,16 @@ func TestAPIKey(t *testing.T) {
 		real.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
-	authority := writeFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
-	i := install(t, rabbittest.NewestServer(t), newService(t, func(post, int) int { return 200 }).url)
-	i.rewrite(t, fmt.Sprintf("store: {url: %q,", storeURL(t)),
-		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, writeFile(t, "key", key+"\n"), authority))
-	i.must(t, "setup")
-	i.serve(t)
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "k", "--message-id", "m-1")
-	i.eventually(t, "action: handled", 1)
-	got := i.run(t, "search", "*", "--store-api-key-file="+writeFile(t, "another", "c2VjcmV0"))
-	if got.code != exitFailed || !strings.Contains(got.err, "401 Unauthorized") || strings.Contains(got.err, "c2VjcmV0") {
+	authority := servertest.WriteFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
+	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+	i.Rewrite(t, fmt.Sprintf("store: {url: %q,", servertest.StoreURL(t)),
+		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, servertest.WriteFile(t, "key", key+"\n"), authority))
+	i.Must(t, "setup")
+	i.Serve(t)
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "k", "--message-id", "m-1")
+	i.Eventually(t, "action: handled", 1)
+	got := i.Run(t, "search", "*", "--store-api-key-file="+servertest.WriteFile(t, "another", "c2VjcmV0"))
+	if got.Code != exitFailed || !strings.Contains(got.Err, "401 Unauthorized") || strings.Contains(got.Err, "c2VjcmV0") {
 		t.Errorf("with another key: %+v", got)
 	}
 }

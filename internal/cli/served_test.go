@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -68,7 +70,7 @@ func (s served) environ(t *testing.T, token access.Token) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"WATERSHIP_SERVER=" + s.URL, "WATERSHIP_TOKEN_FILE=" + writeFile(t, "token", secret+"\n"), "TZ=UTC"}
+	return []string{"WATERSHIP_SERVER=" + s.URL, "WATERSHIP_TOKEN_FILE=" + servertest.WriteFile(t, "token", secret+"\n"), "TZ=UTC"}
 }
 
 // newSeededServer is a store of which commands know the server alone.

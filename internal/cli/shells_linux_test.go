@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -57,9 +59,9 @@ func (a seeded) inShell(t *testing.T, name string) completing {
 	t.Helper()
 	shell := shells()[name]
 	if _, err := os.Stat(shell.needs); err != nil {
-		missing(t, fmt.Sprintf("no completion for %s: %v", name, err))
+		servertest.Missing(t, fmt.Sprintf("no completion for %s: %v", name, err))
 	}
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func (c completing) types(keys string) {
 	const done = "shell is 42"
 	before := strings.Count(c.screen.String(), done)
 	c.press(keys + "\x15" + c.shell.done + "\n")
-	until(c.t, "the shell after "+keys, func() bool { return strings.Count(c.screen.String(), done) > before })
+	servertest.Until(c.t, "the shell after "+keys, func() bool { return strings.Count(c.screen.String(), done) > before })
 }
 
 // ran says whether `touch PWNED` was run.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/history"
@@ -90,7 +92,7 @@ func body(text string) func(*schemas.Event) {
 // how large its heap was when it was collected, in MiB.
 func (a seeded) measured(t *testing.T, args ...string) (out string, heap int) {
 	t.Helper()
-	path, err := binary()
+	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func testShowALife(t *testing.T, seed seeder) {
 
 		changed by replays
 		2026-05-04 03:00:15.000 watership show `+fixed.Fingerprint)
-	if r := a.call(t, "show", "nobody"); r.code != exitFailed || !strings.Contains(r.err, `has the id "nobody"`) {
+	if r := a.call(t, "show", "nobody"); r.Code != exitFailed || !strings.Contains(r.Err, `has the id "nobody"`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -156,7 +156,7 @@ func testShowASharedID(t *testing.T, seed seeder) {
 	if got := strings.Count(page, "fingerprint "); got != history.MaxLives || !strings.Contains(page, "only the first 20 messages") {
 		t.Errorf("%d messages are shown", got)
 	}
-	if r := a.call(t, "show", "--raw", "same"); r.code != exitFailed || r.out != "" {
+	if r := a.call(t, "show", "--raw", "same"); r.Code != exitFailed || r.Out != "" {
 		t.Errorf("%+v", r)
 	}
 }

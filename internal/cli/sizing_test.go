@@ -7,13 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/schemas"
 )
 
 func TestSizing(t *testing.T) {
 	t.Parallel()
 	a := newSeededFile(t)
-	wantRun(t, a.call(t, "doctor", "--sizing"), exitFailed, "no message was published in the last 24 hours")
+	servertest.WantRun(t, a.call(t, "doctor", "--sizing"), exitFailed, "no message was published in the last 24 hours")
 	now := time.Now()
 	at := func(ago time.Duration, size int) func(*schemas.Event) {
 		return func(e *schemas.Event) { e.Time, e.Envelope.Body = now.Add(-ago), bytes.Repeat([]byte("x"), size) }

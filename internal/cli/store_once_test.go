@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -18,7 +20,7 @@ import (
 // connections of its own.
 func TestReplayOpensTheStoreOnce(t *testing.T) {
 	broker := rabbittest.Embedded(t)
-	to, err := url.Parse(storeURL(t))
+	to, err := url.Parse(servertest.StoreURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +42,8 @@ func TestReplayOpensTheStoreOnce(t *testing.T) {
 	}{"nothing is found": {"slip\n", exitFailed}, "a message is found": {"m-1\nslip\n", exitOK}} {
 		t.Run(name, func(t *testing.T) {
 			opened.Store(0)
-			r := a.call(t, "replay", "--ids", writeFile(t, "ids", test.ids), "--to-queue", "orders", "--unchecked-routes", "--dry-run")
-			if r.code != test.code || !strings.Contains(r.out, "not found: slip") {
+			r := a.call(t, "replay", "--ids", servertest.WriteFile(t, "ids", test.ids), "--to-queue", "orders", "--unchecked-routes", "--dry-run")
+			if r.Code != test.code || !strings.Contains(r.Out, "not found: slip") {
 				t.Errorf("%+v", r)
 			}
 			if n := opened.Load(); n != 1 {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -52,10 +54,10 @@ func testStream(t *testing.T, seed seeder) {
 	if out := a.must(t, "stream", "order-42", "--limit", "2"); !strings.Contains(out, "m-4 ") || strings.Contains(out, "m-3 ") || !strings.Contains(out, "\nthe first 2 of 7 messages, by version\n") {
 		t.Errorf("two messages:\n%s", out)
 	}
-	if r := a.call(t, "stream", "order-42", "--check"); r.code != exitFailed || r.err != "watership: stream \"order-42\" has 2 gaps and 1 double version\n" {
+	if r := a.call(t, "stream", "order-42", "--check"); r.Code != exitFailed || r.Err != "watership: stream \"order-42\" has 2 gaps and 1 double version\n" {
 		t.Errorf("%+v", r)
 	}
-	if r := a.call(t, "stream", "order-43", "--check"); r.code != exitOK || r.err != "" || !strings.Contains(r.out, "\n1 message, by version\n") {
+	if r := a.call(t, "stream", "order-43", "--check"); r.Code != exitOK || r.Err != "" || !strings.Contains(r.Out, "\n1 message, by version\n") {
 		t.Errorf("%+v", r)
 	}
 	testStreamAsJSON(t, a)
@@ -134,7 +136,7 @@ func testStreamMistakes(t *testing.T, seed seeder) {
 		{[]string{"stream", "replay"}, exitUsage, "expected one id of a stream, got 0 arguments"},
 		{[]string{"stream", "replay", "a"}, exitUsage, "replay asks before it sends, and there is no terminal to ask"},
 	} {
-		if r := a.call(t, test.args...); r.code != test.code || !strings.Contains(r.err, test.want) || r.out != "" {
+		if r := a.call(t, test.args...); r.Code != test.code || !strings.Contains(r.Err, test.want) || r.Out != "" {
 			t.Errorf("%q: %+v, want %q", test.args, r, test.want)
 		}
 	}
@@ -143,8 +145,8 @@ func testStreamMistakes(t *testing.T, seed seeder) {
 // A stream is sent in the order of its published events, also if a handler's event was
 // recorded before: it comes by another queue.
 func TestStreamReplayOrder(t *testing.T) {
-	onBoth(t, func(t *testing.T, p parts) {
-		a := p.seed(t, unlimited)
+	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) {
+		a := seedOn(p)(t, unlimited)
 		one, two := a.event(5, schemas.Published, inStream("s", 0)), a.event(6, schemas.Published, inStream("s", 1))
 		handled := a.event(4, schemas.Handled, ofMessage(two), inStream("s", 1), at("orders"))
 		failed := a.event(7, schemas.Poisoned, ofMessage(two), inStream("s", 1), at("mails"))
@@ -157,7 +159,7 @@ func TestStreamReplayOrder(t *testing.T) {
 			t.Errorf("the plan of failures is\n%s", out)
 		}
 		a.keep(t, a.event(3, schemas.Handled, inStream("s", 2), at("orders"))) // of a message that no tap saw
-		if r := a.call(t, replay...); r.code != exitOK || !strings.HasPrefix(r.out, "3 messages to send, ") || !strings.Contains(r.err, "not every message of the stream was recorded when it was published") {
+		if r := a.call(t, replay...); r.Code != exitOK || !strings.HasPrefix(r.Out, "3 messages to send, ") || !strings.Contains(r.Err, "not every message of the stream was recorded when it was published") {
 			t.Errorf("%+v", r)
 		}
 		if out := a.must(t, "stream", "s"); !strings.Contains(out, "\n1 message that no tap recorded, in the order of their first events\n") {

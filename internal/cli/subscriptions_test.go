@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -24,29 +26,29 @@ func TestSubscriptionCommands(t *testing.T) {
 	t.Parallel()
 	w := newWithServe(t)
 	operator, viewer := w.token(t, "ann", access.Operator, true), w.token(t, "vic", access.Viewer, true)
-	order := writeFile(t, "order.json", `{"order": 1}`)
+	order := servertest.WriteFile(t, "order.json", `{"order": 1}`)
 	for n, environ := range [][]string{nil, operator} {
-		queue := w.broker.Queue(t, nil)
-		run := func(want int, args ...string) result {
+		queue := w.Broker.Queue(t, nil)
+		run := func(want int, args ...string) servertest.Result {
 			t.Helper()
 			got := w.through(t, environ, args...)
-			if got.code != want {
+			if got.Code != want {
 				t.Fatalf("%v: %+v", args, got)
 			}
 			return got
 		}
 		name := fmt.Sprintf("billing-%d", n)
-		if got := run(exitOK, "subscribe", name, "destination.name: "+w.exchange, "--from", "now", "--to-queue", queue); got.out != "subscription "+name+" delivers to queue "+queue+" while watership serve runs\n" {
-			t.Errorf("%q", got.out)
+		if got := run(exitOK, "subscribe", name, "destination.name: "+w.Exchange, "--from", "now", "--to-queue", queue); got.Out != "subscription "+name+" delivers to queue "+queue+" while watership serve runs\n" {
+			t.Errorf("%q", got.Out)
 		}
-		run(exitOK, "publish", "--exchange", w.exchange, "--key", "order.created", "--message-id", name, order)
-		d := w.broker.Take(t, queue, 1)[0]
+		run(exitOK, "publish", "--exchange", w.Exchange, "--key", "order.created", "--message-id", name, order)
+		d := w.Broker.Take(t, queue, 1)[0]
 		if d.MessageId != name || d.Headers["watership-subscription"] != name || d.RoutingKey != "order.created" {
 			t.Errorf("%s with %v", d.MessageId, d.Headers)
 		}
 		var shown subscriptions.Subscription
 		rabbittest.Eventually(t, "it has caught up", func() bool {
-			if err := json.Unmarshal([]byte(run(exitOK, "subscriptions", "show", name, "-o", "json").out), &shown); err != nil {
+			if err := json.Unmarshal([]byte(run(exitOK, "subscriptions", "show", name, "-o", "json").Out), &shown); err != nil {
 				t.Fatal(err)
 			}
 			return shown.CaughtUp && shown.Delivered == 1
@@ -55,46 +57,46 @@ func TestSubscriptionCommands(t *testing.T) {
 			t.Errorf("%+v", shown)
 		}
 		run(exitOK, "subscriptions", "pause", name, "--reason", "a deploy")
-		if got := run(exitOK, "subscriptions", "list"); !strings.Contains(got.out, "paused") || !strings.Contains(got.out, "a deploy") {
-			t.Errorf("%s", got.out)
+		if got := run(exitOK, "subscriptions", "list"); !strings.Contains(got.Out, "paused") || !strings.Contains(got.Out, "a deploy") {
+			t.Errorf("%s", got.Out)
 		}
 		run(exitOK, "subscriptions", "rewind", name, "start")
 		run(exitOK, "subscriptions", "resume", name)
-		w.broker.Take(t, queue, n+1)
-		if got := run(exitOK, "subscriptions", "parked", name); got.out != "nothing is parked\n" {
-			t.Errorf("%q", got.out)
+		w.Broker.Take(t, queue, n+1)
+		if got := run(exitOK, "subscriptions", "parked", name); got.Out != "nothing is parked\n" {
+			t.Errorf("%q", got.Out)
 		}
-		if got := run(exitUsage, "subscriptions", "rewind", name, "yesterday"); !strings.Contains(got.err, "expected start, now, a position") {
+		if got := run(exitUsage, "subscriptions", "rewind", name, "yesterday"); !strings.Contains(got.Err, "expected start, now, a position") {
 			t.Errorf("%+v", got)
 		}
 	}
-	wantRun(t, w.run(t, "doctor"), exitOK, "subscriptions  2 subscriptions without a problem")
-	wantRun(t, w.run(t, "subscribe", "gone", "action: published", "--from", "start", "--to-queue", w.prefix+"-gone"), exitOK)
-	until(t, "doctor says that it delivers nothing", func() bool {
-		text := w.run(t, "doctor").out
+	servertest.WantRun(t, w.Run(t, "doctor"), exitOK, "subscriptions  2 subscriptions without a problem")
+	servertest.WantRun(t, w.Run(t, "subscribe", "gone", "action: published", "--from", "start", "--to-queue", w.Prefix+"-gone"), exitOK)
+	servertest.Until(t, "doctor says that it delivers nothing", func() bool {
+		text := w.Run(t, "doctor").Out
 		return strings.Contains(text, "subscription gone delivers nothing: ") && strings.Contains(text, "watership subscriptions pause gone")
 	})
-	wantRun(t, w.run(t, "subscriptions", "delete", "gone"), exitOK)
+	servertest.WantRun(t, w.Run(t, "subscriptions", "delete", "gone"), exitOK)
 	direct, through := w.through(t, nil, "subscriptions", "list", "-o", "ndjson"), w.through(t, viewer, "subscriptions", "list", "-o", "ndjson")
 	lags := regexp.MustCompile(`"(lag_seconds|position|checkpoint|caught_up)":[^,}]*`) // change all the time
-	if lags.ReplaceAllString(direct.out, "") != lags.ReplaceAllString(through.out, "") || strings.Count(direct.out, "\n") != 2 {
-		t.Errorf("%s and\n%s", direct.out, through.out)
+	if lags.ReplaceAllString(direct.Out, "") != lags.ReplaceAllString(through.Out, "") || strings.Count(direct.Out, "\n") != 2 {
+		t.Errorf("%s and\n%s", direct.Out, through.Out)
 	}
 	for _, args := range [][]string{{"subscriptions", "delete", "billing-0"}, {"subscribe", "mine", "--to-queue", "q"}} {
-		if got := w.through(t, viewer, args...); got.code == exitOK {
+		if got := w.through(t, viewer, args...); got.Code == exitOK {
 			t.Errorf("a viewer may %v", args)
 		}
 	}
-	if got := w.through(t, operator, "subscribe", "mine", "--to-url", "https://a.example.com/"); got.code == exitOK || !strings.Contains(got.err, "admin") {
+	if got := w.through(t, operator, "subscribe", "mine", "--to-url", "https://a.example.com/"); got.Code == exitOK || !strings.Contains(got.Err, "admin") {
 		t.Errorf("an operator may subscribe a URL: %+v", got)
 	}
 	for n, environ := range [][]string{nil, operator} {
 		name := fmt.Sprintf("billing-%d", n)
-		if got := w.through(t, environ, "subscriptions", "delete", name); got.code != exitOK || got.out != "subscription "+name+" is deleted\n" {
+		if got := w.through(t, environ, "subscriptions", "delete", name); got.Code != exitOK || got.Out != "subscription "+name+" is deleted\n" {
 			t.Errorf("%+v", got)
 		}
 	}
-	if got := w.through(t, operator, "subscriptions", "show", "billing-0"); got.code == exitOK || !strings.Contains(got.err, "no subscription billing-0") {
+	if got := w.through(t, operator, "subscriptions", "show", "billing-0"); got.Code == exitOK || !strings.Contains(got.Err, "no subscription billing-0") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -121,26 +123,26 @@ func TestSubscriptionToAURL(t *testing.T) {
 		defer mu.Unlock()
 		return strings.Join(got, ",")
 	}
-	service := newService(t, func(post, int) int { return http.StatusOK })
-	i := installEmbedded(t, service.url)
-	i.environ = append(i.environ, "WATERSHIP_SUBSCRIPTIONS_PRIVATE_NETWORKS=127.0.0.0/8")
-	i.serve(t)
-	if r := i.run(t, "subscribe", "hooks", "--to-url", server.URL); r.code != exitOK {
+	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
+	i := servertest.InstallEmbedded(t, service.Url)
+	i.Environ = append(i.Environ, "WATERSHIP_SUBSCRIPTIONS_PRIVATE_NETWORKS=127.0.0.0/8")
+	i.Serve(t)
+	if r := i.Run(t, "subscribe", "hooks", "--to-url", server.URL); r.Code != exitOK {
 		t.Fatalf("%+v", r)
 	}
 	for n := 1; n <= 3; n++ {
-		if r := i.run(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "m", fmt.Sprint(n))); r.code != exitOK {
+		if r := i.Run(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "m", fmt.Sprint(n))); r.Code != exitOK {
 			t.Fatalf("%+v", r)
 		}
 	}
 	rabbittest.Eventually(t, "two are delivered", func() bool { return received() == "1 hooks,3 hooks" })
 	rabbittest.Eventually(t, "one is parked", func() bool {
-		return strings.Contains(i.run(t, "subscriptions", "parked", "hooks").out, "422")
+		return strings.Contains(i.Run(t, "subscriptions", "parked", "hooks").Out, "422")
 	})
 	mu.Lock()
 	refuse = ""
 	mu.Unlock()
-	if r := i.run(t, "subscriptions", "parked", "hooks", "--retry"); r.out != "1 message will be delivered again\n" {
+	if r := i.Run(t, "subscriptions", "parked", "hooks", "--retry"); r.Out != "1 message will be delivered again\n" {
 		t.Errorf("%+v", r)
 	}
 	t.Cleanup(func() {
@@ -154,25 +156,25 @@ func TestSubscriptionToAURL(t *testing.T) {
 // replay --follow sends history and then each new message, until it is stopped.
 func TestReplayFollow(t *testing.T) {
 	t.Parallel()
-	service := newService(t, func(post, int) int { return http.StatusOK })
-	i := installEmbedded(t, service.url)
-	i.serve(t)
-	queue := i.broker.Queue(t, nil)
+	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
+	i := servertest.InstallEmbedded(t, service.Url)
+	i.Serve(t)
+	queue := i.Broker.Queue(t, nil)
 	publish := func(body string) {
 		t.Helper()
-		i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", writeFile(t, "m", body))
+		i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "m", body))
 	}
 	publish("1")
-	i.eventually(t, "action: published", 1)
-	cmd := exec.Command(i.binary, "replay", "destination.name: "+i.exchange, "--to-queue", queue, "--follow", "--yes", "--config", i.config)
+	i.Eventually(t, "action: published", 1)
+	cmd := exec.Command(i.Binary, "replay", "destination.name: "+i.Exchange, "--to-queue", queue, "--follow", "--yes", "--config", i.Config)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	first := i.broker.Take(t, queue, 1)[0]
+	first := i.Broker.Take(t, queue, 1)[0]
 	publish("2")
-	second := i.broker.Take(t, queue, 1)[0]
+	second := i.Broker.Take(t, queue, 1)[0]
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +185,7 @@ func TestReplayFollow(t *testing.T) {
 	for text, args := range map[string][]string{
 		"needs --to-queue": {"--to-failed-queue"}, "--follow and --limit cannot": {"--to-queue", queue, "--limit", "3"},
 	} {
-		if r := i.run(t, append([]string{"replay", "*", "--follow", "--yes"}, args...)...); r.code != exitUsage || !strings.Contains(r.err, text) {
+		if r := i.Run(t, append([]string{"replay", "*", "--follow", "--yes"}, args...)...); r.Code != exitUsage || !strings.Contains(r.Err, text) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}

@@ -1,36 +1,18 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
-
-// sink is written to by a command while a test reads it.
-type sink struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *sink) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
 
 // Events that become visible in any order are printed once each, and Ctrl-C
 // ends it well.
@@ -46,12 +28,12 @@ func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
 	}
 	a.keep(t, made(0), made(1))
 	ctx, stop := context.WithCancel(t.Context())
-	out, errs := &sink{}, &sink{}
+	out, errs := &servertest.Sink{}, &servertest.Sink{}
 	done := make(chan int)
 	go func() {
 		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: errs}, []string{"tail", "message.id: m-*", "-n", "1", "--fields", "message.id"}, a.environ)
 	}()
-	until(t, "tail to begin", func() bool { return strings.Contains(out.String(), "m-0001") })
+	servertest.Until(t, "tail to begin", func() bool { return strings.Contains(out.String(), "m-0001") })
 	const many = 900
 	var all []schemas.Event
 	for n := range many {
@@ -66,11 +48,11 @@ func testTailLosesAndRepeatsNothing(t *testing.T, seed seeder) {
 		all = all[len(some):]
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 	}
-	until(t, "every event", func() bool { return strings.Count(out.String(), "m-") >= many+1 })
+	servertest.Until(t, "every event", func() bool { return strings.Count(out.String(), "m-") >= many+1 })
 	for n := range 2 { // between the two it has looked back at everything
 		a.keep(t, made(many+2+n))
 		last := fmt.Sprintf("m-%04d\n", many+2+n)
-		until(t, last, func() bool { return strings.Contains(out.String(), last) })
+		servertest.Until(t, last, func() bool { return strings.Contains(out.String(), last) })
 	}
 	stop()
 	if code := <-done; code != exitOK || errs.String() != "" {
@@ -93,12 +75,12 @@ func testTailAlignsItsColumns(t *testing.T, seed seeder) {
 	a := seed(t)
 	a.keep(t, a.event(1, schemas.Published))
 	ctx, stop := context.WithCancel(t.Context())
-	out := &sink{}
+	out := &servertest.Sink{}
 	done := make(chan int)
 	go func() {
-		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: &sink{}}, []string{"tail", "-n", "1", "--fields", "@timestamp,action"}, a.environ)
+		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: &servertest.Sink{}}, []string{"tail", "-n", "1", "--fields", "@timestamp,action"}, a.environ)
 	}()
-	until(t, "an event", func() bool { return strings.Contains(out.String(), "published") })
+	servertest.Until(t, "an event", func() bool { return strings.Contains(out.String(), "published") })
 	stop()
 	<-done
 	lines := strings.Split(out.String(), "\n")

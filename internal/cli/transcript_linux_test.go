@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -52,17 +54,17 @@ type session struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	keys   *os.File
-	screen *sink
+	screen *servertest.Sink
 	ended  chan error
 }
 
-func (i *installation) terminal(t *testing.T, environ []string, args ...string) *session {
+func onTerminal(t *testing.T, i *servertest.Installation, environ []string, args ...string) *session {
 	t.Helper()
-	return inTerminal(t, environ, exec.Command(i.binary, append(args, "--config", i.config)...))
+	return inTerminal(t, environ, exec.Command(i.Binary, append(args, "--config", i.Config)...))
 }
 
 // shell runs a line of a shell.
-func (i *installation) shell(t *testing.T, line string, args ...string) *session {
+func inShell(t *testing.T, i *servertest.Installation, line string, args ...string) *session {
 	t.Helper()
 	return inTerminal(t, nil, exec.Command("bash", append([]string{"-c", line}, args...)...))
 }
@@ -77,7 +79,7 @@ func inTerminal(t *testing.T, environ []string, cmd *exec.Cmd) *session {
 		t.Fatal(err)
 	}
 	_ = theirs.Close()
-	s := &session{t, cmd, ours, &sink{}, make(chan error, 1)}
+	s := &session{t, cmd, ours, &servertest.Sink{}, make(chan error, 1)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -142,18 +144,18 @@ func withoutColours(text string) string {
 
 // TestTranscript is an operator's night, in a terminal: find what failed, look
 // at it, follow what happens, replay it after a second thought.
-func TestTranscript(t *testing.T) { everywhere(t, testTranscript) }
+func TestTranscript(t *testing.T) { servertest.Everywhere(t, testTranscript) }
 
-func testTranscript(t *testing.T, install installer) {
-	service := newService(t, func(post, int) int { return http.StatusInternalServerError })
-	i := install(t, service.url)
-	i.serve(t)
+func testTranscript(t *testing.T, install servertest.Installer) {
+	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
+	i := install(t, service.Url)
+	i.Serve(t)
 	long := "order-" + strings.Repeat("4", 60)
-	body := writeFile(t, "order.json", `{"order": 42, "note": "`+"\x1b"+`]0;evil"}`)
-	i.must(t, "publish", "--exchange", i.exchange, "--key", "order.created", "--message-id", long, body)
-	i.eventually(t, "action: poisoned", 1)
+	body := servertest.WriteFile(t, "order.json", `{"order": 42, "note": "`+"\x1b"+`]0;evil"}`)
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", "--message-id", long, body)
+	i.Eventually(t, "action: poisoned", 1)
 
-	table := i.terminal(t, nil, "search", "action: (poisoned or retry_scheduled)").end(exitOK)
+	table := onTerminal(t, i, nil, "search", "action: (poisoned or retry_scheduled)").end(exitOK)
 	if !strings.Contains(table, string(terminal.Red)+"poisoned"+terminal.ColourEnd) || !strings.Contains(table, string(terminal.Yellow)+"retry_scheduled"+terminal.ColourEnd) {
 		t.Errorf("no colours in a terminal: %q", table)
 	}
@@ -166,27 +168,27 @@ func testTranscript(t *testing.T, install installer) {
 	if len(lines) != 4 {
 		t.Errorf("%d lines:\n%s", len(lines), table)
 	}
-	if plainly := i.terminal(t, []string{"NO_COLOR=1"}, "search", "action: poisoned").end(exitOK); strings.Contains(plainly, "\x1b") {
+	if plainly := onTerminal(t, i, []string{"NO_COLOR=1"}, "search", "action: poisoned").end(exitOK); strings.Contains(plainly, "\x1b") {
 		t.Errorf("colours in spite of NO_COLOR: %q", plainly)
 	}
-	page := i.terminal(t, nil, "show", long).end(exitOK)
+	page := onTerminal(t, i, nil, "show", long).end(exitOK)
 	if strings.Contains(page, "\x1b]0;") || !strings.Contains(page, `\x1b]0;evil`) {
 		t.Errorf("a body steers the terminal: %q", page)
 	}
 
-	following := i.terminal(t, nil, "tail", "action: (handled or replayed)", "-n", "1", "--fields", "event.action")
+	following := onTerminal(t, i, nil, "tail", "action: (handled or replayed)", "-n", "1", "--fields", "event.action")
 
-	refused := i.terminal(t, nil, "replay", "action: poisoned", "--to-failed-queue")
+	refused := onTerminal(t, i, nil, "replay", "action: poisoned", "--to-failed-queue")
 	refused.expect("[y/N]")
 	refused.press("n\n")
 	if got := refused.end(exitFailed); !strings.Contains(got, "nothing was sent") {
 		t.Errorf("%s", got)
 	}
-	if posts := service.got()[long]; len(posts) != 3 {
+	if posts := service.Got()[long]; len(posts) != 3 {
 		t.Errorf("%d posts before the replay", len(posts))
 	}
-	service.mend()
-	agreed := i.terminal(t, nil, "replay", "action: poisoned", "--to-failed-queue")
+	service.Mend()
+	agreed := onTerminal(t, i, nil, "replay", "action: poisoned", "--to-failed-queue")
 	agreed.expect("[y/N]")
 	agreed.press("y\n")
 	if got := agreed.end(exitOK); !strings.Contains(got, "sent 1 of 1") || strings.Contains(got, "0s left") {
@@ -196,8 +198,8 @@ func testTranscript(t *testing.T, install installer) {
 	following.expect("replayed")
 	following.press("\x03") // Ctrl-C
 	following.end(exitOK)
-	i.eventually(t, "action: handled", 1)
-	if got := i.terminal(t, nil, "failed").end(exitOK); !strings.Contains(got, "nothing found") {
+	i.Eventually(t, "action: handled", 1)
+	if got := onTerminal(t, i, nil, "failed").end(exitOK); !strings.Contains(got, "nothing found") {
 		t.Errorf("after the replay: %s", got)
 	}
 }
@@ -206,16 +208,16 @@ func testTranscript(t *testing.T, install installer) {
 func TestProgressBars(t *testing.T) { played(t, testProgressBars) }
 
 func testProgressBars(t *testing.T, a *playback) {
-	body := writeFile(t, "order.json", "{}")
+	body := servertest.WriteFile(t, "order.json", "{}")
 	const published = "300/300"
-	wantBar(t, a.terminal(t, nil, "publish", "--exchange", a.exchange, "--key", "order.created", "--count", "300", body).end(exitOK), published)
+	wantBar(t, onTerminal(t, a.Installation, nil, "publish", "--exchange", a.Exchange, "--key", "order.created", "--count", "300", body).end(exitOK), published)
 
 	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 2))
 	file := filepath.Join(t.TempDir(), "events.ndjson")
-	s := a.shell(t, `"$0" export '*' --config "$1" > "$2"`, a.binary, a.config, file)
+	s := inShell(t, a.Installation, `"$0" export '*' --config "$1" > "$2"`, a.Binary, a.Config, file)
 	wantBar(t, s.end(exitOK), "2/2")
-	wantBar(t, a.terminal(t, nil, "import", file).end(exitOK), "2/2")
-	wantBar(t, a.shell(t, `cat "$2" | "$0" import --config "$1"`, a.binary, a.config, file).end(exitOK), "2  ")
+	wantBar(t, onTerminal(t, a.Installation, nil, "import", file).end(exitOK), "2/2")
+	wantBar(t, inShell(t, a.Installation, `cat "$2" | "$0" import --config "$1"`, a.Binary, a.Config, file).end(exitOK), "2  ")
 }
 
 func wantBar(t *testing.T, screen, done string) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
+
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
@@ -23,23 +25,23 @@ import (
 // the API, and decides about each.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
-	service := newService(t, func(p post, _ int) int {
-		if p.attempt == "1" {
+	service := servertest.NewService(t, func(p servertest.Post, _ int) int {
+		if p.Attempt == "1" {
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})
-	i := installEmbedded(t, service.url)
-	i.configure(t, "{delays: [100ms, 300ms]}", "{delays: [1h]}")
+	i := servertest.InstallEmbedded(t, service.Url)
+	i.Configure(t, "{delays: [100ms, 300ms]}", "{delays: [1h]}")
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
-	i.environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
 	w := withServe{i, nil, tokens}
 	w.token(t, "first", access.Viewer, false)
-	w.process = i.serve(t)
+	w.Process = i.Serve(t)
 	operator, viewer := w.token(t, "ann", access.Operator, true), w.token(t, "vic", access.Viewer, true)
-	wantRun(t, w.run(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant=acme", "--count", "3", writeFile(t, "order.json", `{"order": 1}`)), 0)
-	wantRun(t, w.run(t, "publish", "--exchange", w.exchange, "--key", "order.created", "--header", "tenant=acme", "--message-id", "order-4", writeFile(t, "order.json", `{"order": 4}`)), 0)
-	w.eventually(t, "action: retry_scheduled", 4)
+	servertest.WantRun(t, w.Run(t, "publish", "--exchange", w.Exchange, "--key", "order.created", "--header", "tenant=acme", "--count", "3", servertest.WriteFile(t, "order.json", `{"order": 1}`)), 0)
+	servertest.WantRun(t, w.Run(t, "publish", "--exchange", w.Exchange, "--key", "order.created", "--header", "tenant=acme", "--message-id", "order-4", servertest.WriteFile(t, "order.json", `{"order": 4}`)), 0)
+	w.Eventually(t, "action: retry_scheduled", 4)
 
 	for _, args := range [][]string{
 		{"waiting"},
@@ -51,62 +53,62 @@ func TestWaiting(t *testing.T) {
 		{"waiting", "headers.tenant: acme", "--since", "1h"},
 		{"waiting", "queue:"},
 	} {
-		want := w.run(t, args...)
+		want := w.Run(t, args...)
 		for name, environ := range map[string][]string{"operator": operator, "viewer": viewer} {
-			if got := w.through(t, environ, args...); got.out != want.out || got.code != want.code {
+			if got := w.through(t, environ, args...); got.Out != want.Out || got.Code != want.Code {
 				t.Errorf("%s: watership %s: %+v\nwant %+v", name, strings.Join(args, " "), got, want)
 			}
 		}
 	}
-	wantRun(t, w.run(t, "waiting"), 0, w.queue, "4 messages in 1 group")
-	wantRun(t, w.run(t, "waiting", "--each"), 0, "MESSAGE", "order-4", "4 messages")
-	delays := schemas.Topology{Prefix: w.prefix}.Delays().Queue(time.Hour)
-	until(t, "the broker has as many", func() bool { return w.broker.Len(t, delays) == 4 })
+	servertest.WantRun(t, w.Run(t, "waiting"), 0, w.Queue, "4 messages in 1 group")
+	servertest.WantRun(t, w.Run(t, "waiting", "--each"), 0, "MESSAGE", "order-4", "4 messages")
+	delays := schemas.Topology{Prefix: w.Prefix}.Delays().Queue(time.Hour)
+	servertest.Until(t, "the broker has as many", func() bool { return w.Broker.Len(t, delays) == 4 })
 	list := w.messages(t)
-	if len(list) != 4 || list[0].Queue != w.queue || list[0].Attempt != 1 || list[0].Due.Sub(list[0].Since).Hours() != 1 {
+	if len(list) != 4 || list[0].Queue != w.Queue || list[0].Attempt != 1 || list[0].Due.Sub(list[0].Since).Hours() != 1 {
 		t.Fatalf("%+v", list)
 	}
 
-	wantRun(t, w.run(t, "waiting", "cancel", "*", "--yes"), exitUsage)
-	wantRun(t, w.run(t, "waiting", "cancel", "--reason", "x", "--yes"), exitUsage)
-	wantRun(t, w.run(t, "waiting", "now", "*", "--reason", "x"), exitUsage)
-	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes"), exitUsage)
-	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--for", "800h"), exitUsage)
-	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--for", "31d"), exitUsage, "30 days")
-	wantRun(t, w.run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--until", "now-1d"), exitUsage)
-	wantRun(t, w.run(t, "waiting", "postpone", "queue: nobody", "--reason", "x", "--yes", "--until", time.Now().Add(time.Hour).Format(time.DateTime)), 1)
-	wantRun(t, w.run(t, "waiting", "cancel", "queue: nobody", "--reason", "x", "--yes"), 1)
-	if got := w.through(t, viewer, "waiting", "cancel", "*", "--reason", "x", "--yes"); got.code == 0 {
+	servertest.WantRun(t, w.Run(t, "waiting", "cancel", "*", "--yes"), exitUsage)
+	servertest.WantRun(t, w.Run(t, "waiting", "cancel", "--reason", "x", "--yes"), exitUsage)
+	servertest.WantRun(t, w.Run(t, "waiting", "now", "*", "--reason", "x"), exitUsage)
+	servertest.WantRun(t, w.Run(t, "waiting", "postpone", "*", "--reason", "x", "--yes"), exitUsage)
+	servertest.WantRun(t, w.Run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--for", "800h"), exitUsage)
+	servertest.WantRun(t, w.Run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--for", "31d"), exitUsage, "30 days")
+	servertest.WantRun(t, w.Run(t, "waiting", "postpone", "*", "--reason", "x", "--yes", "--until", "now-1d"), exitUsage)
+	servertest.WantRun(t, w.Run(t, "waiting", "postpone", "queue: nobody", "--reason", "x", "--yes", "--until", time.Now().Add(time.Hour).Format(time.DateTime)), 1)
+	servertest.WantRun(t, w.Run(t, "waiting", "cancel", "queue: nobody", "--reason", "x", "--yes"), 1)
+	if got := w.through(t, viewer, "waiting", "cancel", "*", "--reason", "x", "--yes"); got.Code == 0 {
 		t.Errorf("a viewer may cancel: %+v", got)
 	}
 
-	one := func(m waiting.WaitingMessage) string { return writeFile(t, "id", m.ID) }
-	wantRun(t, w.run(t, "waiting", "cancel", "--ids", one(list[0]), "--reason", "a test order", "--yes"), 0, "1  wait for queue "+w.queue+"\n", "cancelled 1 message\n")
-	wantRun(t, w.through(t, operator, "waiting", "postpone", "--ids", one(list[1]), "--for", "0d3h", "--reason", "maintenance", "--yes"), 0, "postponed 1 message\n")
-	wantRun(t, w.through(t, operator, "waiting", "now", "--ids", one(list[2]), "--reason", "it is back", "--yes"), 0, "retried 1 message\n")
-	if e := w.eventually(t, "action: discarded", 1)[0]; e.Message != list[0].ID || !strings.HasPrefix(e.Failure.Message, "a test order (") {
+	one := func(m waiting.WaitingMessage) string { return servertest.WriteFile(t, "id", m.ID) }
+	servertest.WantRun(t, w.Run(t, "waiting", "cancel", "--ids", one(list[0]), "--reason", "a test order", "--yes"), 0, "1  wait for queue "+w.Queue+"\n", "cancelled 1 message\n")
+	servertest.WantRun(t, w.through(t, operator, "waiting", "postpone", "--ids", one(list[1]), "--for", "0d3h", "--reason", "maintenance", "--yes"), 0, "postponed 1 message\n")
+	servertest.WantRun(t, w.through(t, operator, "waiting", "now", "--ids", one(list[2]), "--reason", "it is back", "--yes"), 0, "retried 1 message\n")
+	if e := w.Eventually(t, "action: discarded", 1)[0]; e.Message != list[0].ID || !strings.HasPrefix(e.Failure.Message, "a test order (") {
 		t.Errorf("%+v", e)
 	}
-	if e := w.eventually(t, "action: handled", 1)[0]; e.Message != list[2].ID || e.Attempt != 2 {
+	if e := w.Eventually(t, "action: handled", 1)[0]; e.Message != list[2].ID || e.Attempt != 2 {
 		t.Errorf("%+v", e)
 	}
-	rescheduled := w.eventually(t, "action: rescheduled and user.name: ann", 2)
-	if e := w.eventually(t, "action: rescheduled and event.reason: maintenance", 1)[0]; e.Message != list[1].ID || e.Failure.Message != list[1].Error {
+	rescheduled := w.Eventually(t, "action: rescheduled and user.name: ann", 2)
+	if e := w.Eventually(t, "action: rescheduled and event.reason: maintenance", 1)[0]; e.Message != list[1].ID || e.Failure.Message != list[1].Error {
 		t.Errorf("%+v, of %d", e, len(rescheduled))
 	}
 	left := w.messages(t)
 	if len(left) != 2 || left[0].ID != list[3].ID || left[1].ID != list[1].ID || !left[1].Postponed || left[1].Due.Sub(list[1].Since).Hours() < 2.9 {
 		t.Errorf("these wait still: %+v", left)
 	}
-	if got := w.run(t, "show", list[1].ID); !regexp.MustCompile(`rescheduled .*again in 3h0m0s|rescheduled .*as ann decided: maintenance`).MatchString(got.out) {
+	if got := w.Run(t, "show", list[1].ID); !regexp.MustCompile(`rescheduled .*again in 3h0m0s|rescheduled .*as ann decided: maintenance`).MatchString(got.Out) {
 		t.Errorf("%+v", got)
 	}
-	wantRun(t, w.run(t, "waiting", "now", "*", "--reason", "all", "--yes"), 0, "retried 2 messages\n")
-	w.eventually(t, "action: handled", 3)
+	servertest.WantRun(t, w.Run(t, "waiting", "now", "*", "--reason", "all", "--yes"), 0, "retried 2 messages\n")
+	w.Eventually(t, "action: handled", 3)
 	if left := w.messages(t); len(left) != 0 {
 		t.Errorf("these wait still: %+v", left)
 	}
-	for _, e := range w.eventually(t, "action: audited and user.name: ann", 4) { // each with a dry run before
+	for _, e := range w.Eventually(t, "action: audited and user.name: ann", 4) { // each with a dry run before
 		if !strings.HasPrefix(e.Audit.Operation, "waiting ") || e.Audit.Object != "1 id" || e.Audit.Reason == "" {
 			t.Errorf("%+v", e.Audit)
 		}
@@ -116,8 +118,8 @@ func TestWaiting(t *testing.T) {
 // messages returns the waiting messages, the next due first.
 func (w withServe) messages(t *testing.T) (list []waiting.WaitingMessage) {
 	t.Helper()
-	got := w.run(t, "waiting", "--each", "-o", "json")
-	if err := json.Unmarshal([]byte(got.out), &list); err != nil {
+	got := w.Run(t, "waiting", "--each", "-o", "json")
+	if err := json.Unmarshal([]byte(got.Out), &list); err != nil {
 		t.Fatalf("%+v: %v", got, err)
 	}
 	return list

@@ -1,0 +1,94 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// setup is told to move on to another queue of copies while a serve of the former
+// configuration runs: it changes nothing. Nor does a setup that was cut short after
+// it unbound the former queue lose what is in it.
+func TestSetupWaitsForTheFormerServe(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	broker := rabbittest.Newest(t)
+	i := servertest.Install(t, broker, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+	former, now := schemas.Topology{Prefix: i.Prefix}, schemas.Topology{Prefix: i.Prefix, IndexLimit: 1000}
+	channel := broker.Channel(t)
+	publish := func(kind string) {
+		for n := range 10 {
+			for _, id := range []string{"", fmt.Sprint(kind, "-", n)} {
+				if err := channel.Publish(i.Exchange, "k", false, false, amqp.Publishing{MessageId: id, Body: []byte(kind)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	serving := i.Serve(t)
+	publish("before")
+	i.Eventually(t, "action: published", 20)
+	i.Rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 1000, ")
+	if r := i.Run(t, "setup"); r.Code != 1 || !strings.Contains(r.Err, former.Index()+" still has a consumer: stop the serve") {
+		t.Errorf("setup while the former serve runs: %+v", r)
+	}
+	if _, err := broker.Channel(t).QueueDeclarePassive(now.Index(), true, false, false, false, nil); err == nil {
+		t.Error("it began all the same")
+	}
+	publish("between")
+	i.Eventually(t, "action: published", 40)
+	serving.Stop(t)
+	publish("after")
+	servertest.Until(t, "copies to wait", func() bool { return broker.Len(t, former.Index()) == 20 })
+	if err := channel.QueueUnbind(former.Index(), "", former.Tap(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if out := i.Must(t, "setup"); !strings.Contains(out, former.Index()+" is emptied and replaced by "+now.Index()) {
+		t.Errorf("setup says %s", out)
+	}
+	i.Serve(t).Stop(t)
+	i.Eventually(t, "action: published", 60)
+	for _, queue := range []string{former.Index(), former.IndexLate()} {
+		if _, err := broker.Channel(t).QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {
+			t.Errorf("%s is still there", queue)
+		}
+	}
+}
+
+// setup deletes the delay queues of a former release, through which states come by the
+// default exchange, once nothing waits in them.
+func TestSetupDeletesFormerDelayQueues(t *testing.T) {
+	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
+		i := servertest.Around(t, broker.VHost(t)).Install(t, servertest.Nobody)
+		ours := schemas.Topology{Prefix: i.Prefix}
+		empty, waiting := ours.Delays().Former(100*time.Millisecond), ours.Delays().Former(time.Hour)
+		channel := i.Broker.Channel(t)
+		for _, queue := range []string{empty, waiting} {
+			if _, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Delays().Due(),
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i.Send(t, "", waiting, amqp.Publishing{Body: []byte("x")})
+		servertest.Until(t, "the broker to count it", func() bool {
+			out := i.Must(t, "setup")
+			return strings.Contains(out, waiting+" holds 1 message of a former release: run setup again once it is empty")
+		})
+		if i.Broker.Len(t, waiting) != 1 {
+			t.Error("what waits is gone")
+		}
+		servertest.Until(t, "the empty one to be deleted", func() bool {
+			i.Must(t, "setup")
+			_, err := i.Broker.Channel(t).QueueDeclarePassive(empty, true, false, false, false, nil)
+			return err != nil
+		})
+	})
+}

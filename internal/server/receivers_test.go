@@ -1,0 +1,101 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// One route calls the receivers of its messages. Those that may not be called are poison,
+// with the reason, and however many there are in a row, the route does not pause.
+func TestReceiversOfMessages(t *testing.T) {
+	servertest.OnNewest(t, func(t *testing.T, p servertest.Parts) {
+		first, second := servertest.NewService(t, servertest.Success), servertest.NewService(t, servertest.Success)
+		i := p.Install(t, "{headers.callback_url}")
+		i.Rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], method: "{headers.verb}", set_headers: {Authorization: "Bearer {body.json.token}"}, private_networks: [127.0.0.1/32]`,
+			strings.TrimSuffix(first.Url, "/"), strings.TrimSuffix(second.Url, "/")))
+		i.Serve(t)
+		channel := p.Broker.Channel(t)
+		publish := func(id string, url any) {
+			t.Helper()
+			err := channel.Publish(i.Exchange, "k", false, false, amqp.Publishing{
+				MessageId: id, Body: []byte(`{"token": "t-` + id + `"}`), Headers: amqp.Table{"callback_url": url, "verb": "PUT"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 10 {
+			publish(fmt.Sprint("none-", n), nil)
+			publish(fmt.Sprint("other-", n), "http://evil.example/?s3cret")
+		}
+		publish("first", first.Url+"hook?a=b")
+		publish("second", second.Url+"other")
+		i.Eventually(t, "action: handled", 2)
+		for id, service := range map[string]*servertest.Service{"first": first, "second": second} {
+			posts := service.Got()
+			if len(posts) != 1 || len(posts[id]) != 1 || posts[id][0].Header.Get("Authorization") != "Bearer t-"+id {
+				t.Errorf("%s got %+v", id, posts)
+			}
+		}
+		for _, e := range i.Eventually(t, "action: poisoned and error.type: field_missing", 10) {
+			if e.Attempt != 1 || e.Failure.Message != "URL of the request: the message has no headers.callback_url" {
+				t.Errorf("poisoned %+v", e.Failure)
+			}
+		}
+		for _, e := range i.Eventually(t, "action: poisoned and error.type: host_not_allowed", 10) {
+			if e.Attempt != 1 || e.Failure.Message != "URL of the request: http://evil.example is not among the hosts that are allowed" {
+				t.Errorf("poisoned %+v", e.Failure)
+			}
+		}
+		if found := i.Search(t, "action: (paused or retry_scheduled)"); len(found) != 0 {
+			t.Errorf("a message or the route waits: %+v", found)
+		}
+		if shown := i.Must(t, "config", "show"); !strings.Contains(shown, "{headers.callback_url}") || !strings.Contains(shown, "xxxxx{body.json.token}") {
+			t.Errorf("config show has no templates: %s", shown)
+		}
+	})
+}
+
+// A receiver that is down delays no other, although its messages are in front of theirs.
+func TestFairnessAmongReceivers(t *testing.T) {
+	servertest.OnNewest(t, func(t *testing.T, p servertest.Parts) {
+		works, down := servertest.NewService(t, servertest.Success), "http://"+servertest.FreeAddress(t)+"/"
+		i := p.Install(t, "{headers.callback_url}")
+		i.Rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], private_networks: [127.0.0.1/32]`,
+			strings.TrimSuffix(works.Url, "/"), strings.TrimSuffix(down, "/")))
+		i.Rewrite(t, "    handler:", "    fairness: {key: \"{headers.callback_url}\", concurrency: 2}\n    arguments: {x-queue-type: classic}\n    handler:")
+		i.Serve(t)
+		channel := p.Broker.Channel(t)
+		publish := func(id, url string) {
+			t.Helper()
+			err := channel.Publish(i.Exchange, "k", false, false, amqp.Publishing{MessageId: id, Headers: amqp.Table{"callback_url": url}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 20 {
+			publish(fmt.Sprint("down-", n), down)
+		}
+		for n := range 5 {
+			publish(fmt.Sprint("works-", n), works.Url)
+		}
+		i.Eventually(t, "action: handled", 5)
+		const waits = `action: retry_scheduled and error.message: "waits for key"`
+		rabbittest.Eventually(t, "messages wait for the key", func() bool { return len(i.Search(t, waits)) > 0 })
+		for _, e := range i.Search(t, waits) {
+			if e.Attempt != 0 {
+				t.Errorf("a wait counts as attempt %d", e.Attempt)
+			}
+		}
+		if found := i.Search(t, "action: (paused or poisoned)"); len(found) != 0 {
+			t.Errorf("the route is paused, or a message poison: %+v", found)
+		}
+	})
+}
