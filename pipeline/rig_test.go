@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"os"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -70,11 +71,14 @@ type setting struct {
 	processes int
 }
 
-// eachSetting runs a test with one process on every broker, and as systems of users are: under
-// policies for all exchanges and queues, with two processes and messages of mixed priorities.
+// eachSetting runs a test as systems of users are: under policies for all exchanges and queues,
+// with two processes and messages of mixed priorities. It also runs it with one process on every
+// broker if WATERSHIP_TEST_SOAK is set, since most other tests have that.
 func eachSetting(t *testing.T, test func(t *testing.T, s setting)) {
 	t.Helper()
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1}) })
+	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+		rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1}) })
+	}
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2}) })
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system/gctuning"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -74,6 +75,34 @@ func benchReplay(b *testing.B, kind string, messages int) {
 	b.ReportMetric(replay.each(messages), "replay-µs")
 	b.ReportMetric(gogc(), "GOGC")
 	b.ReportMetric(float64(heap)/1e6, "heap-MB")
+	b.ReportMetric(0, "ns/op")
+	f.empty()
+}
+
+// BenchmarkTransformedReplay replays messages of 1 KiB with 8 headers through a program.
+func BenchmarkTransformedReplay(b *testing.B) {
+	gctuning.Apply(gctuning.ReplayLimit)
+	const messages = 20_000
+	f := newFixtureOn(b, rabbittest.NewestServer(b))
+	f.useQueues("quorum")
+	f.storeBenchMessages(messages)
+	programs := transform.NewProcesses()
+	b.Cleanup(programs.Close)
+	f.cfg.Programs = programs
+	order := f.job("")
+	order.Transform, order.Again = `.body.currency = "EUR"`, true
+	var replay costs
+	for b.Loop() {
+		f.empty()
+		job := f.create(order)
+		replay.of(func() {
+			if ran := f.resume(job, RunOptions{}); ran.Sent != messages {
+				b.Fatalf("sent %d", ran.Sent)
+			}
+		})
+	}
+	b.ReportMetric(replay.rate(messages), "replayed/s")
+	b.ReportMetric(replay.each(messages), "replay-µs")
 	b.ReportMetric(0, "ns/op")
 	f.empty()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,10 +15,14 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
-func TestMain(m *testing.M) { os.Exit(rabbittest.WithExamples(m)) }
+func TestMain(m *testing.M) {
+	transform.ServeProcess(signal.Ignore)
+	os.Exit(rabbittest.WithExamples(m))
+}
 
 // noJobs is a store without jobs.
 type noJobs struct{ jobs }

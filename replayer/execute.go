@@ -218,7 +218,7 @@ func (run *run) sendPages(s *scan, after eventstore.Cursor, late bool) error {
 			return err
 		}
 		for i := range page {
-			if err := run.sendOne(&page[i], late); err != nil {
+			if err := run.sendFirst(page[i:], late); err != nil {
 				return err
 			}
 		}

@@ -13,8 +13,13 @@ type converter struct {
 	job     *Job
 	isOwn   func(name string) bool // whether an exchange or queue is Watership's
 	program *transform.Program     // nil: none
-	apply   func(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error)
+
+	// apply returns the results of the program for the first messages, at least for one.
+	apply func(ctx context.Context, p *transform.Program, messages ...schemas.Envelope) []transform.Result
 }
+
+// maxAhead bounds the messages that go through the program in one request.
+const maxAhead = 50
 
 func newConverter(cfg Config, job *Job) (c converter, err error) {
 	c = converter{job: job, isOwn: cfg.Topology.Owns, apply: applyHere}
@@ -27,18 +32,26 @@ func newConverter(cfg Config, job *Job) (c converter, err error) {
 	return c, err
 }
 
-func applyHere(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
-	return p.Apply(ctx, e)
+func applyHere(ctx context.Context, p *transform.Program, messages ...schemas.Envelope) []transform.Result {
+	changed, keep, err := p.Apply(ctx, messages[0])
+	return []transform.Result{{Message: changed, Keep: keep, Err: err}}
 }
 
-// convert returns the message that the job sends for the message of an event; keep is false
-// if the program of the job leaves it out. A *transform.Error concerns this message only.
-func (c converter) convert(ctx context.Context, e schemas.Event) (sent schemas.Envelope, keep bool, err error) {
+// convert returns the message that the job sends for the first of some candidates; keep is
+// false if the program of the job leaves it out. A *transform.Error concerns this message only.
+// The next candidates go through the program with it, and keep their results for the next
+// calls, since a request for each of them would take longer.
+func (c converter) convert(ctx context.Context, next []candidate) (sent schemas.Envelope, keep bool, err error) {
+	e := next[0].event
 	before := c.job.message(e.Envelope)
 	if c.program == nil || e.BodyIn != schemas.BodyHere {
 		return before, true, nil
 	}
-	sent, keep, err = c.apply(ctx, c.program, before)
+	if next[0].result == nil {
+		c.applyToAll(ctx, next)
+	}
+	sent, keep, err = next[0].result.Message, next[0].result.Keep, next[0].result.Err
+	next[0].result = nil // a program may make a large message of a small one
 	if err != nil || !keep {
 		return before, keep, err
 	}
@@ -50,6 +63,24 @@ func (c converter) convert(ctx context.Context, e schemas.Event) (sent schemas.E
 		err = &transform.Error{Problem: fmt.Sprintf("it sends to %s, which is Watership's own", to)}
 	}
 	return sent, keep, err
+}
+
+// applyToAll runs the program for the first candidate, and for the next ones that may need it.
+func (c converter) applyToAll(ctx context.Context, next []candidate) {
+	var page []*candidate
+	var messages []schemas.Envelope
+	for i := range next {
+		if i == 0 || next[i].leftOut == "" && next[i].event.BodyIn == schemas.BodyHere && next[i].result == nil {
+			page = append(page, &next[i])
+			messages = append(messages, c.job.message(next[i].event.Envelope))
+		}
+		if len(page) == maxAhead {
+			break
+		}
+	}
+	for i, result := range c.apply(ctx, c.program, messages...) {
+		page[i].result = &result
+	}
 }
 
 // message returns the message that the job sends for an original one, before its program.

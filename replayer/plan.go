@@ -131,7 +131,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 			return Plan{}, err
 		}
 		for i := range page {
-			if err := plan.add(ctx, &page[i], messages, routes); err != nil {
+			if err := plan.addFirst(ctx, page[i:], messages, routes); err != nil {
 				return Plan{}, err
 			}
 		}
@@ -200,7 +200,9 @@ func (p *Plan) addRivals(rivals []*Rival) {
 	}
 }
 
-func (p *Plan) add(ctx context.Context, c *candidate, messages converter, routes *routes) error {
+// addFirst adds the first of some candidates.
+func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages converter, routes *routes) error {
+	c := &candidates[0]
 	if c.rival != nil {
 		c.rival.Messages++
 	}
@@ -214,7 +216,7 @@ func (p *Plan) add(ctx context.Context, c *candidate, messages converter, routes
 		return nil
 	}
 	e := c.event
-	sent, keep, failed, err := p.convert(ctx, e, messages)
+	sent, keep, failed, err := p.convert(ctx, candidates, messages)
 	if err != nil {
 		return err
 	}
@@ -256,10 +258,11 @@ func withoutBody(e schemas.Event) schemas.Event {
 	return e
 }
 
-// convert returns the message that the job sends for the message of an event, or the reason
+// convert returns the message that the job sends for the first of some candidates, or the reason
 // why its program fails.
-func (p *Plan) convert(ctx context.Context, e schemas.Event, messages converter) (sent schemas.Envelope, keep bool, failed *transform.Error, err error) {
-	sent, keep, err = messages.convert(ctx, e)
+func (p *Plan) convert(ctx context.Context, next []candidate, messages converter) (sent schemas.Envelope, keep bool, failed *transform.Error, err error) {
+	e := next[0].event
+	sent, keep, err = messages.convert(ctx, next)
 	if err != nil && !errors.As(err, &failed) {
 		return sent, keep, nil, err
 	}

@@ -24,8 +24,9 @@ type inFlight struct {
 	err        error
 }
 
-// sendOne sends the message of a candidate, unless it is left out.
-func (run *run) sendOne(next *candidate, late bool) error {
+// sendFirst sends the message of the first of some candidates, unless it is left out.
+func (run *run) sendFirst(candidates []candidate, late bool) error {
+	next := &candidates[0]
 	sentBefore := run.sentBy.Len() > 0 && run.sentBy.Has(next.messageKey)
 	switch {
 	case next.leftOut != "" && !next.leftOutSincePlan():
@@ -35,7 +36,7 @@ func (run *run) sendOne(next *candidate, late bool) error {
 	case run.options.StopAfter > 0 && run.started >= run.options.StopAfter:
 		return errStopAfter
 	}
-	m, err := run.newInFlight(next, late, sentBefore)
+	m, err := run.newInFlight(candidates, late, sentBefore)
 	if err != nil {
 		return err
 	}
@@ -78,16 +79,17 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	return run.limiter.Wait(run.sending)
 }
 
-// newInFlight prepares a message for sending. It starts as a new message: its state
+// newInFlight prepares the message of the first of some candidates for sending. It starts as a new message: its state
 // has no attempt and no instance id.
-func (run *run) newInFlight(next *candidate, late, sentBefore bool) (*inFlight, error) {
+func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inFlight, error) {
+	next := &candidates[0]
 	r, job, e := run.replayer, &run.initial, &next.event
 	m := &inFlight{candidate: next, late: late, sentBefore: sentBefore, sent: job.message(e.Envelope)}
 	if sentBefore {
 		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
-		sent, keep, err := run.messages.convert(run.sending, *e)
+		sent, keep, err := run.messages.convert(run.sending, candidates)
 		switch {
 		case err != nil && !concernsMessageOnly(err):
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/lease"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -27,6 +28,7 @@ type candidate struct {
 	leftOut           string                  // why the message is not sent; "": it is sent
 	err               error                   // why the document cannot be read
 	scanned           int64                   // number of events up to this one
+	result            *transform.Result       // what the program of the job makes of the message, until it is used; nil: not known yet
 }
 
 // scan reads the selection of a job and decides about each event.

@@ -108,6 +108,44 @@ func TestTransformIsResumed(t *testing.T) {
 	}
 }
 
+// Messages go through the program in pages, and each has its own result: a message for which it
+// fails costs no other one, and those before the one that needs too much memory are sent.
+func TestTransformInProcesses(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(130)
+	programs := transform.NewProcesses()
+	t.Cleanup(programs.Close)
+	f.cfg.Programs = programs
+	job := f.job("")
+	job.Transform = `if .body.order % 40 == 0 then error("no price") elif .body.order % 60 == 30 then empty else .body.changed = .body.order end`
+	ran := f.run(job)
+	wantJob(t, ran, Done, 125, 3)
+	if ran.Filtered != 2 || ran.Failures[2].Message != "m-120" {
+		t.Errorf("%d left out, failures %+v", ran.Filtered, ran.Failures)
+	}
+	arrived := f.drain(f.queue)
+	for _, d := range arrived {
+		if n := strings.TrimPrefix(d.MessageId, "m-"); string(d.Body) != fmt.Sprintf(`{"changed":%s,"order":%[1]s}`, n) {
+			t.Errorf("%s has the body %s", d.MessageId, d.Body)
+		}
+	}
+	if first, last := arrived[0].MessageId, arrived[len(arrived)-1].MessageId; first != "m-1" || last != "m-130" {
+		t.Errorf("from %s to %s", first, last)
+	}
+	job.Again = true
+	planned := f.create(job)
+	planned.ID, planned.Transform = f.source+"-memory", `if .body.order == 70 then null | .[536870911] = 1 else . end`
+	f.storeJob(planned)
+	ran, err := f.Run(t.Context(), planned.ID, RunOptions{})
+	var limit *transform.LimitError
+	if !errors.As(err, &limit) || ran.State != Failed || ran.Sent != 69 {
+		t.Errorf("%s after %d: %v", ran.State, ran.Sent, err)
+	}
+	planned.ID = f.source + "-canary"
+	f.storeJob(planned)
+	wantJob(t, f.resume(planned, RunOptions{StopAfter: 69}), Paused, 69, 0)
+}
+
 // A job with a program that is none is not planned, and not run if it is stored.
 func TestTransformIsChecked(t *testing.T) {
 	f := newFixture(t)

@@ -88,7 +88,7 @@ type adopter interface {
 	Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error)
 }
 
-// replays plans and runs jobs.
+// replayJobs plans and runs jobs.
 type replayJobs interface {
 	Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error)
 

@@ -153,7 +153,7 @@ func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
 	return history.UnknownIDs(ctx, d.EventStore, ids)
 }
 
-// Plan implements replays.
+// Plan implements replayJobs.
 func (d *direct) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (plan client.Plan, err error) {
 	request.Job.Operator = cmp.Or(request.Job.Operator, operator())
 	job, err := replays.Prepare(d.Language, request)
@@ -182,7 +182,7 @@ func (d *direct) Plan(ctx context.Context, request replays.Request, uncheckedRou
 	return plan, err
 }
 
-// Start implements replays.
+// Start implements replayJobs.
 func (d *direct) Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
 	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {
@@ -205,7 +205,7 @@ func run(ctx context.Context, jobs *replayer.Replayer, job replayer.Job, stopAft
 	return ran, err
 }
 
-// Resume implements replays.
+// Resume implements replayJobs.
 func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
 	jobs, err := replays.Replayer(ctx, d.System)
 	if err != nil {

@@ -109,9 +109,7 @@ func (d discard) run(ctx context.Context, sys backend, node kql.Node) error {
 	if n := done.Body.Discarded; n > 0 {
 		fmt.Fprintf(d.Out, "discarded %s\n", wording.Plural(n, "failure"))
 	}
-	for _, parked := range done.Body.Parked {
-		printParkedCopies(d.Out, failures.ParkedCopies(parked))
-	}
+	printParkedCopies(d.Out, done.Body.Parked...)
 	printMissing(d.Out, done.Body.Missing, err)
 	return err
 }

@@ -154,6 +154,7 @@ func TestAShardOnNoNode(t *testing.T) {
 // checkLimiting lets a catch-all policy limit our queues, and does what doctor says.
 func checkLimiting(t *testing.T, i *servertest.Installation, broker rabbittest.Broker) {
 	t.Helper()
+	deadLetters := `{"dead-letter-exchange":"` + i.Prefix + `.retry","dead-letter-strategy":"at-least-once","overflow":"reject-publish"}`
 	servertest.Policy(t, broker, i.Prefix+"-all", `{"pattern":"^`+i.Prefix+`","definition":{"delivery-limit":3,"max-length":1000000},"priority":4,"apply-to":"queues"}`)
 	var list []doctor.Finding
 	servertest.Until(t, "the policy of every queue", func() bool { // the broker applies it to one after the other
@@ -162,10 +163,10 @@ func checkLimiting(t *testing.T, i *servertest.Installation, broker rabbittest.B
 	})
 	servertest.WantFinding(t, list, doctor.Error, `--priority 5 --apply-to queues watership-unlimited '^`+i.Prefix+`\.' '{"max-length":2147483647}'`,
 		`policy "`+i.Prefix+`-all" limits what must not be dropped (delivery-limit 3, max-length 1000000) in `, i.Prefix+".log, "+i.Prefix+".index, ")
-	servertest.WantFinding(t, list, doctor.Error, `--apply-to queues `+i.Queue+`-dead-letters '^`+regexp.QuoteMeta(i.Queue)+`$' '{"dead-letter-exchange":"`+i.Prefix+`.retry"}'`, "queue "+i.Queue+" drops a message after 3 deliveries")
+	servertest.WantFinding(t, list, doctor.Error, `--apply-to queues `+i.Queue+`-dead-letters '^`+regexp.QuoteMeta(i.Queue)+`$' '`+deadLetters+`'`, "queue "+i.Queue+" drops a message after 3 deliveries")
 	checkLimitsAreSaid(t, i)
 	servertest.Policy(t, broker, i.Prefix+"-ours", `{"pattern":"^`+i.Prefix+`\\.","definition":{"max-length":2147483647},"priority":5,"apply-to":"queues"}`)
-	servertest.Policy(t, broker, i.Prefix+"-route", `{"pattern":"^`+i.Queue+`$","definition":{"dead-letter-exchange":"`+i.Prefix+`.retry"},"priority":5,"apply-to":"queues"}`)
+	servertest.Policy(t, broker, i.Prefix+"-route", `{"pattern":"^`+i.Queue+`$","definition":`+deadLetters+`,"priority":5,"apply-to":"queues"}`)
 	servertest.Until(t, "the remedies to help", func() bool {
 		_, code := i.Findings(t)
 		return code == exitOK

@@ -43,7 +43,7 @@ func newJobsList(from *settings) *cobra.Command {
 			}
 			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
 			return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
-				return format.jobs(to, func() error { return sys.Check(ctx) }, limitJobs(listJobs(ctx, sys), limit))
+				return format.jobs(to, func() error { return sys.Check(ctx) }, listJobs(ctx, sys, limit))
 			})
 		},
 	}
@@ -192,7 +192,7 @@ func jobCompletions(ctx context.Context, jobs backend, wanted func(replayer.Job)
 	ctx, cancel := system.WithTimeout(ctx)
 	defer cancel()
 	var ids []cobra.Completion
-	for job, err := range limitJobs(listJobs(ctx, jobs), maxJobCompletions) {
+	for job, err := range listJobs(ctx, jobs, maxJobCompletions) {
 		var store *eventstore.Error
 		if errors.As(err, &store) {
 			return nil, err

@@ -15,21 +15,6 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// limitJobs ends after limit jobs; 0: no limit.
-func limitJobs(jobs iter.Seq2[replayer.Job, error], limit int) iter.Seq2[replayer.Job, error] {
-	return func(yield func(replayer.Job, error) bool) {
-		n := 0
-		for job, err := range jobs {
-			if !yield(job, err) {
-				return
-			}
-			if n++; n == limit {
-				return
-			}
-		}
-	}
-}
-
 // jobs writes the readable jobs. If none exists, it returns the error of check, which
 // may be the reason.
 func (o *outputFormat) jobs(to printer, check func() error, jobs iter.Seq2[replayer.Job, error]) error {

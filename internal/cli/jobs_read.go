@@ -16,21 +16,29 @@ const jobPage = 100
 // errNoMore ends the pages of a list whose reader has enough.
 var errNoMore = errors.New("no more is wanted")
 
-// listJobs yields jobs, the newest first. An error that is no *eventstore.Error concerns one job,
-// and the sequence continues.
-func listJobs(ctx context.Context, sys operation.Via) iter.Seq2[replayer.Job, error] {
+// listJobs yields as many jobs, the newest first; 0: all. An error that is no *eventstore.Error
+// concerns one job that cannot be read, which does not count, and the sequence continues.
+func listJobs(ctx context.Context, sys operation.Via, limit int) iter.Seq2[replayer.Job, error] {
 	return func(yield func(replayer.Job, error) bool) {
+		left := limit
 		err := eachPage(func(cursor string) (string, error) {
-			page, err := replays.ListReplays.Call(ctx, sys, replays.JobsInput{Limit: jobPage, Cursor: cursor})
+			size := jobPage
+			if limit > 0 {
+				size = min(jobPage, left)
+			}
+			page, err := replays.ListReplays.Call(ctx, sys, replays.JobsInput{Limit: size, Cursor: cursor})
+			for _, job := range page.Body.Jobs {
+				if !yield(replayer.Job(job.Record), nil) {
+					return "", errNoMore
+				}
+			}
 			for _, why := range page.Body.Unreadable {
 				if !yield(replayer.Job{}, errors.New(why)) {
 					return "", errNoMore
 				}
 			}
-			for _, job := range page.Body.Jobs {
-				if !yield(replayer.Job(job.Record), nil) {
-					return "", errNoMore
-				}
+			if left -= len(page.Body.Jobs); limit > 0 && left <= 0 {
+				return "", err
 			}
 			return page.Body.Cursor, err
 		})

@@ -64,7 +64,7 @@ func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue s
 	return r.ValidateWith(ctx, schema, sel, each)
 }
 
-// Plan implements replays.
+// Plan implements replayJobs.
 func (r remote) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error) {
 	if request.Job.Operator != "" {
 		return client.Plan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
@@ -72,7 +72,7 @@ func (r remote) Plan(ctx context.Context, request replays.Request, uncheckedRout
 	return r.PlanReplay(ctx, request, uncheckedRoutes)
 }
 
-// Resume implements replays.
+// Resume implements replayJobs.
 func (r remote) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
 	return r.Client.Resume(ctx, job, 0, progress)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/alerts"
@@ -22,7 +23,7 @@ type alertsPage struct {
 
 // showAlerts shows the alerts that fire, their rules and receivers, and the answers to a test
 // that was sent before.
-func (c *Console) showAlerts(r *http.Request) (frame.Response, error) {
+func (c systemPages) showAlerts(r *http.Request) (frame.Response, error) {
 	data := alertsPage{}
 	if done, _ := c.DoneBefore(r); done != nil {
 		_ = json.Unmarshal([]byte(done.Get("answers")), &data.Answers) // testAlerts has signed it
@@ -35,22 +36,24 @@ const maxAnswer = 200 // characters
 
 // testAlerts sends a test to a receiver, or to all. A redirect shows the answers, so that the
 // page can be read again without another test.
-func (c *Console) testAlerts(r *http.Request) (frame.Response, error) {
-	var tested alerts.TestAnswers
-	err := c.client.Post(r.Context(), "/alerts/test", r.PostForm.Get("key"), map[string]string{"receiver": r.PostForm.Get("receiver")}, &tested)
+func (c systemPages) testAlerts(r *http.Request) (frame.Response, error) {
+	in := alerts.TestInput{IdempotencyKey: frame.KeyOf(r)}
+	in.Body.Receiver = r.PostForm.Get("receiver")
+	tested, err := alerts.TestAlerts.Call(r.Context(), c.api, in)
 	if err != nil {
 		return c.alertsPage(r, alertsPage{Refused: frame.ProblemOf(err)}), nil
 	}
-	for i, answer := range tested.Answers {
+	short := slices.Clone(tested.Body.Answers) // a repeated request gets them, too
+	for i, answer := range short {
 		if text := []rune(answer.Answer); len(text) > maxAnswer {
-			tested.Answers[i].Answer = string(text[:maxAnswer]) + "…"
+			short[i].Answer = string(text[:maxAnswer]) + "…"
 		}
 	}
-	answers, err := json.Marshal(tested.Answers)
+	answers, err := json.Marshal(short)
 	return c.Done("/alerts", url.Values{"answers": {string(answers)}}), err
 }
 
-func (c *Console) alertsPage(r *http.Request, data alertsPage) frame.Page {
+func (c systemPages) alertsPage(r *http.Request, data alertsPage) frame.Page {
 	p := frame.NewParts(r)
 	data.Wait, data.Key, data.Alerts = "/alerts?"+frame.WaitParameter+"=1", rand.Text(), frame.Ask(p, c.alerts)
 	p.Wait()

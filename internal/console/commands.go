@@ -16,7 +16,7 @@ import (
 // commands are lines for a shell that find the events of a page.
 type commands struct{ Search, Curl string }
 
-func (c *Console) commands(r *http.Request, m messageList) commands {
+func (c searchPages) commands(r *http.Request, m messageList) commands {
 	return commands{m.searchCommand(), m.curlCommand(c.address(r), access.FromContext(r.Context()).Method != access.ByLoopback)}
 }
 
@@ -63,7 +63,7 @@ func (m messageList) curlCommand(address string, signsIn bool) string {
 }
 
 // address returns the address of the server, as its browsers use it.
-func (c *Console) address(r *http.Request) string {
+func (c searchPages) address(r *http.Request) string {
 	if c.config.Server != nil {
 		return strings.TrimSuffix(c.config.Server.String(), "/")
 	}

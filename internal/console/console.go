@@ -1,7 +1,7 @@
 // Package console serves Watership's pages for browsers: what happened, the messages, the
-// failures, replays and routes. Each page is made of responses of the HTTP API, which the
-// console asks with the identity of the page's request, so that a role allows and hides
-// the same in both. Pages work without script; the scripts in static add completion, live
+// failures, replays and routes. Each page is made of the operations of the HTTP API, which are
+// done for the identity of the page's request, so that a role allows and hides the same in
+// both. Pages work without script; the scripts in static add completion, live
 // numbers and keys.
 package console
 
@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/subscriptionpage"
 	"github.com/watershipmq/watership/internal/console/triagepage"
 	"github.com/watershipmq/watership/internal/console/validationpage"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -27,8 +28,8 @@ var files embed.FS
 
 // Config configures a Console.
 type Config struct {
-	// API is the handler of api.Prefix. Requests have an identity in their context.
-	API http.Handler
+	// API does the operations for the identity in the context of a page's request.
+	API operation.Via
 
 	// Version is shown at the end of each page.
 	Version string
@@ -48,11 +49,23 @@ type Config struct {
 }
 
 // Console is the handler of the pages.
-type Console struct {
+type Console struct{ *frame.Frame }
+
+// pages is what the pages of each subject have.
+type pages struct {
 	*frame.Frame
 	config Config
-	client frame.Client
+	api    operation.Via
 }
+
+// The pages by their subjects.
+type (
+	systemPages  struct{ pages }
+	failurePages struct{ pages } // and waiting messages
+	replayPages  struct{ pages }
+	searchPages  struct{ pages }
+	messagePages struct{ pages } // a message
+)
 
 // New returns the console of an API.
 func New(cfg Config) (*Console, error) {
@@ -63,55 +76,68 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Console{Frame: made, config: cfg, client: frame.NewClient(cfg.API)}
-	for pattern, show := range map[string]frame.PageFunc{
-		"GET /{$}":            c.showOverview,
-		"GET /routes":         c.showRoutes,
-		"GET /doctor":         c.showDoctor,
-		"GET /alerts":         c.showAlerts,
-		"POST /alerts/test":   c.testAlerts,
-		"POST /routes/pause":  c.pauseRoute,
-		"POST /routes/resume": c.resumeRoute,
-		"GET /":               c.notFound,
-
-		"GET /failures":             c.failures,
-		"GET /failures/discard":     c.discardPreview,
-		"POST /failures/discard":    c.discard,
-		"GET /waiting":              c.waiting,
-		"GET /waiting/decide":       c.decidePreview,
-		"POST /waiting/decide":      c.decide,
-		"GET /replays":              c.replays,
-		"GET /replays/new":          c.planReplay,
-		"POST /replays/new":         c.startReplay,
-		"GET /replays/{id}":         c.replay,
-		"GET /replays/{id}/cancel":  c.cancelPage,
-		"POST /replays/{id}/cancel": c.cancelReplay,
-		"POST /replays/{id}/resume": c.resumeReplay,
-
-		"GET /messages":               c.messages,
-		"GET /messages/export.csv":    c.exportCSV,
-		"GET /messages/export.ndjson": c.exportNDJSON,
-
-		"GET /messages/{id}":          c.message,
-		"GET /messages/{id}/image":    c.messageImage,
-		"GET /messages/{id}/explain":  c.explainMessage,
-		"GET /messages/{id}/discard":  c.messageDiscardForm,
-		"POST /messages/{id}/discard": c.discardMessage,
-		"GET /messages/{id}/edit":     c.messageEditForm,
-		"POST /messages/{id}/edit":    c.sendEdit,
-		"GET /messages/{id}/copy":     c.messageCopyForm,
-		"POST /messages/{id}/copy":    c.sendCopy,
-	} {
-		c.Handle(pattern, show)
-	}
-	adoptionpage.Register(made, c.client)
-	routepage.Register(made, c.client)
-	subscriptionpage.Register(made, c.client)
-	validationpage.Register(made, c.client)
-	triagepage.Pages{Frame: made, Client: c.client}.Register()
-	return c, nil
+	p := pages{made, cfg, cfg.API}
+	made.Handle("GET /", notFound)
+	systemPages{p}.register()
+	failurePages{p}.register()
+	replayPages{p}.register()
+	searchPages{p}.register()
+	messagePages{p}.register()
+	adoptionpage.Register(made, cfg.API)
+	routepage.Register(made, cfg.API)
+	subscriptionpage.Register(made, cfg.API)
+	validationpage.Register(made, cfg.API)
+	triagepage.Pages{Frame: made, API: cfg.API}.Register()
+	return &Console{made}, nil
 }
 
-func (c *Console) notFound(*http.Request) (frame.Response, error) {
+func (c systemPages) register() {
+	c.Handle("GET /{$}", c.showOverview)
+	c.Handle("GET /routes", c.showRoutes)
+	c.Handle("POST /routes/pause", c.pauseRoute)
+	c.Handle("POST /routes/resume", c.resumeRoute)
+	c.Handle("GET /doctor", c.showDoctor)
+	c.Handle("GET /alerts", c.showAlerts)
+	c.Handle("POST /alerts/test", c.testAlerts)
+}
+
+func (c failurePages) register() {
+	c.Handle("GET /failures", c.failures)
+	c.Handle("GET /failures/discard", c.discardPreview)
+	c.Handle("POST /failures/discard", c.discard)
+	c.Handle("GET /waiting", c.waiting)
+	c.Handle("GET /waiting/decide", c.decidePreview)
+	c.Handle("POST /waiting/decide", c.decide)
+}
+
+func (c replayPages) register() {
+	c.Handle("GET /replays", c.replays)
+	c.Handle("GET /replays/new", c.planReplay)
+	c.Handle("POST /replays/new", c.startReplay)
+	c.Handle("GET /replays/{id}", c.replay)
+	c.Handle("GET /replays/{id}/cancel", c.cancelPage)
+	c.Handle("POST /replays/{id}/cancel", c.cancelReplay)
+	c.Handle("POST /replays/{id}/resume", c.resumeReplay)
+}
+
+func (c searchPages) register() {
+	c.Handle("GET /messages", c.messages)
+	c.Handle("GET /messages/export.csv", c.exportCSV)
+	c.Handle("GET /messages/export.ndjson", c.exportNDJSON)
+}
+
+func (c messagePages) register() {
+	c.Handle("GET /messages/{id}", c.message)
+	c.Handle("GET /messages/{id}/image", c.messageImage)
+	c.Handle("GET /messages/{id}/explain", c.explainMessage)
+	c.Handle("GET /messages/{id}/discard", c.messageDiscardForm)
+	c.Handle("POST /messages/{id}/discard", c.discardMessage)
+	c.Handle("GET /messages/{id}/edit", c.messageEditForm)
+	c.Handle("POST /messages/{id}/edit", c.sendEdit)
+	c.Handle("GET /messages/{id}/copy", c.messageCopyForm)
+	c.Handle("POST /messages/{id}/copy", c.sendCopy)
+}
+
+func notFound(*http.Request) (frame.Response, error) {
 	return nil, &problem.Problem{Status: http.StatusNotFound, Detail: "the console has no such page", Remedy: "Start from the overview."}
 }

@@ -1,40 +1,27 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/internal/render/columns"
 )
 
 // exportNDJSON downloads the export of the API.
-func (c *Console) exportNDJSON(r *http.Request) (frame.Response, error) {
+func (c searchPages) exportNDJSON(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
-	asked := frame.ReadFilter(r.URL.Query(), zone, messagesSince).API()
-	if asked.Get("query") == "" {
-		asked.Set("query", "*")
-	}
-	return exported{c.client, asked}, nil
-}
-
-// exported is an export of the API, which the response passes on.
-type exported struct {
-	client frame.Client
-	asked  url.Values
-}
-
-// Write implements frame.Response.
-func (e exported) Write(f *frame.Frame, w http.ResponseWriter, r *http.Request) {
-	if err := e.client.Download(w, r, "/events/export", e.asked, downloadName(".ndjson")); err != nil {
-		frame.ErrorPage(err).Write(f, w, r)
-	}
+	filter := frame.ReadFilter(r.URL.Query(), zone, messagesSince).API()
+	filter.Query = cmp.Or(filter.Query, "*")
+	stream, err := messages.ExportEvents.Call(r.Context(), c.api, messages.ExportInput{QueryFilter: filter})
+	return frame.Download{Stream: stream, Name: downloadName(".ndjson")}, err
 }
 
 func downloadName(suffix string) string {
@@ -44,13 +31,13 @@ func downloadName(suffix string) string {
 // csvExport is a download of the columns of a search, page by page: it holds no more than
 // one page of events.
 type csvExport struct {
-	client frame.Client
-	asked  url.Values
-	names  []string // of the fields
-	first  messages.EventPage
+	api   operation.Via
+	asked messages.SearchInput
+	names []string // of the fields
+	first messages.EventPage
 }
 
-func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
+func (c searchPages) exportCSV(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	m := messageList{Filter: frame.ReadFilter(r.URL.Query(), zone, messagesSince), Fields: strings.Join(r.URL.Query()["fields"], ",")}
 	var err error
@@ -60,22 +47,19 @@ func (c *Console) exportCSV(r *http.Request) (frame.Response, error) {
 	if m.Columns, err = columns.Find(m.Known.Fields, m.names()); err != nil {
 		return nil, fieldProblem(r.Context(), err)
 	}
-	export := csvExport{client: c.client, asked: m.Filter.API()}
+	export := csvExport{api: c.api, asked: messages.SearchInput{QueryFilter: m.Filter.API(), Limit: 1000}}
 	for _, column := range m.Columns {
 		export.names = append(export.names, column.Name)
 	}
-	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
-		export.asked.Set("body", "true")
-	}
-	export.asked.Set("limit", "1000")
+	export.asked.WithBody = slices.ContainsFunc(m.Columns, columns.Column.OfBody)
 	export.first, err = export.page(r.Context(), "")
 	return export, err
 }
 
-func (e csvExport) page(ctx context.Context, cursor string) (found messages.EventPage, err error) {
-	e.asked.Set("cursor", cursor)
-	err = e.client.Get(ctx, "/events", e.asked, &found)
-	return found, err
+func (e csvExport) page(ctx context.Context, cursor string) (messages.EventPage, error) {
+	e.asked.Cursor = cursor
+	found, err := messages.SearchEvents.Call(ctx, e.api, e.asked)
+	return found.Body, err
 }
 
 // Write implements frame.Response.

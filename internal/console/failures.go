@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/triagepage"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
@@ -59,7 +59,7 @@ const (
 )
 
 // failures shows the unresolved failures that match a filter.
-func (c *Console) failures(r *http.Request) (frame.Response, error) {
+func (c failurePages) failures(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
 	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: c.discardDone(r), Resolved: triagepage.ResolvedBefore(c.Frame, r)}
@@ -67,7 +67,7 @@ func (c *Console) failures(r *http.Request) (frame.Response, error) {
 		v.Sort = "last"
 	}
 	v.WithMuted = query.Get("muted") == "true"
-	err := v.read(r, c.client)
+	err := v.read(r, c.api)
 	shown := frame.Page{Title: "Failures", Section: "/failures", Template: "failures.html", Styles: []string{"failures.css"}, Scripts: []string{"failures.js"}}
 	if err != nil {
 		v.Problem = frame.ProblemOf(err)
@@ -117,34 +117,31 @@ func linkTo(path string, values url.Values, pairs ...string) string {
 	return path + "?" + values.Encode()
 }
 
-func (v *failuresView) read(r *http.Request, from frame.Client) error {
-	values := v.Filter.API()
+func (v *failuresView) read(r *http.Request, api operation.Via) error {
 	cursor := r.URL.Query().Get("cursor")
 	if cursor != "" {
-		values.Set("cursor", cursor)
 		v.Later = v.URL()
 	}
 	v.ReplayAll = v.replayLink(frame.Within(v.Filter.Query, history.GivenUp().String()))
 	v.DiscardAll = v.discardLink(frame.Within(v.Filter.Query, ""))
 	if v.List {
-		values.Set("limit", fmt.Sprint(failuresPerPage))
-		var found failures.FailurePage
-		err := from.Get(r.Context(), "/failures", values, &found)
-		if v.Failures = found.Failures; found.Cursor != "" {
-			v.Next = v.URL("cursor", found.Cursor)
-		}
+		found, err := failures.ListFailures.Call(r.Context(), api, failures.FailuresInput{QueryFilter: v.Filter.API(), Limit: failuresPerPage, Cursor: cursor})
+		v.Failures = found.Body.Failures
+		v.addNext(found.Body.Cursor)
 		return err
 	}
-	values.Set("limit", fmt.Sprint(groupsPerPage))
-	values.Set("sort", v.Sort)
-	values.Set("muted", strconv.FormatBool(v.WithMuted))
-	var found failures.GroupPage
-	err := from.Get(r.Context(), "/failures/groups", values, &found)
-	if v.Count, v.Muted = found.Failures, found.Muted; found.Cursor != "" {
-		v.Next = v.URL("cursor", found.Cursor)
-	}
-	v.addGroups(found.Groups)
+	in := failures.GroupsInput{QueryFilter: v.Filter.API(), Limit: groupsPerPage, Sort: v.Sort, Muted: v.WithMuted, Cursor: cursor}
+	found, err := failures.GroupFailures.Call(r.Context(), api, in)
+	v.Count, v.Muted = found.Body.Failures, found.Body.Muted
+	v.addNext(found.Body.Cursor)
+	v.addGroups(found.Body.Groups)
 	return err
+}
+
+func (v *failuresView) addNext(cursor string) {
+	if cursor != "" {
+		v.Next = v.URL("cursor", cursor)
+	}
 }
 
 // addGroups adds groups with sparklines on one axis.

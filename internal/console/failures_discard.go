@@ -30,7 +30,7 @@ type discardView struct {
 }
 
 // discardPreview shows the failures of a discard. Nothing is changed.
-func (c *Console) discardPreview(r *http.Request) (frame.Response, error) {
+func (c failurePages) discardPreview(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
@@ -56,15 +56,16 @@ func (v discardView) Back() string {
 }
 
 func (v discardView) request() failures.Discard {
-	return failures.Discard{Filter: v.Filter.Body(), IDs: v.IDs, Reason: v.Reason}
+	return failures.Discard{Filter: v.Filter.API().Filter, IDs: v.IDs, Reason: v.Reason}
 }
 
 // showDiscard shows the preview, and the problem of a discard that was refused.
-func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.Problem) (frame.Response, error) {
+func (c failurePages) showDiscard(r *http.Request, v discardView, refused *problem.Problem) (frame.Response, error) {
 	shown := frame.Page{Title: "Discard failures", Section: "/failures", Template: "failures_discard.html", Styles: []string{"failures.css"}}
 	request := v.request()
 	request.DryRun = true
-	if err := c.client.Post(r.Context(), "/failures/discard", "", request, &v.Found); err != nil {
+	found, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{Body: request})
+	if v.Found = found.Body; err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 	} else if refused != nil {
@@ -76,7 +77,7 @@ func (c *Console) showDiscard(r *http.Request, v discardView, refused *problem.P
 }
 
 // discard discards failures after their preview.
-func (c *Console) discard(r *http.Request) (frame.Response, error) {
+func (c failurePages) discard(r *http.Request) (frame.Response, error) {
 	v := readDiscard(r, r.PostForm)
 	request := v.request()
 	count, mistake := frame.ShownCount(r.PostForm, "failure")
@@ -90,24 +91,24 @@ func (c *Console) discard(r *http.Request) (frame.Response, error) {
 		return c.showDiscard(r, v, mistake)
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
-	var done failures.Discarded
-	if err := c.client.Post(r.Context(), "/failures/discard", r.PostForm.Get("key"), request, &done); err != nil {
+	done, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{IdempotencyKey: frame.KeyOf(r), Body: request})
+	if err != nil {
 		refused := frame.ProblemOf(err)
 		v.Changed = refused.Status == http.StatusConflict
 		return c.showDiscard(r, v, refused)
 	}
 	return c.Done(v.Back(), url.Values{
-		"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {parkedText(done.Parked)},
+		"discarded": {strconv.Itoa(done.Body.Discarded)}, "missing": {strconv.Itoa(done.Body.Missing)}, "parked": {parkedText(done.Body.Parked)},
 	}), nil
 }
 
 // discardDone is the result of a discard, for the next page.
 type discardDone struct {
 	Failures, Missing int
-	Parked            []failures.Parked
+	Parked            []failures.ParkedCopies
 }
 
-func parkedText(queues []failures.Parked) string {
+func parkedText(queues []failures.ParkedCopies) string {
 	var parts []string
 	for _, p := range queues {
 		parts = append(parts, fmt.Sprintf("%d %s", p.Messages, p.Queue))
@@ -116,7 +117,7 @@ func parkedText(queues []failures.Parked) string {
 }
 
 // discardDone returns the result of the discard that led to the page; nil: none did.
-func (c *Console) discardDone(r *http.Request) *discardDone {
+func (c failurePages) discardDone(r *http.Request) *discardDone {
 	query, _ := c.DoneBefore(r)
 	n, err := strconv.Atoi(query.Get("discarded"))
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *Console) discardDone(r *http.Request) *discardDone {
 	for _, line := range replaypage.Lines(query["parked"]) {
 		count, queue, _ := strings.Cut(line, " ")
 		if n, err := strconv.Atoi(count); err == nil {
-			done.Parked = append(done.Parked, failures.Parked{Queue: queue, Messages: n})
+			done.Parked = append(done.Parked, failures.ParkedCopies{Queue: queue, Messages: n})
 		}
 	}
 	return done

@@ -12,14 +12,16 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
 )
 
 // servePages serves a console without a server around it, to an operator.
-func servePages(t *testing.T, handler http.Handler) served {
+func servePages(t *testing.T, api operation.Via) served {
 	t.Helper()
-	pages, err := console.New(console.Config{API: handler, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	pages, err := console.New(console.Config{API: api, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +66,17 @@ func TestStoreAway(t *testing.T) {
 func TestPagesMayTakeLongerThanRequests(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 3)
-	s := servePages(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := servePages(t, via(func(ctx context.Context, _ *operation.Operation, _, out any) error {
 		select {
 		case <-time.After(300 * time.Millisecond):
 			ended <- nil
-		case <-r.Context().Done():
-			ended <- context.Cause(r.Context())
+		case <-ctx.Done():
+			ended <- context.Cause(ctx)
 		}
-		_, _ = w.Write([]byte(`{"id":"x","matched":0}`))
+		if job, is := out.(*replays.JobOutput); is {
+			job.Body.ID = "x"
+		}
+		return nil
 	}))
 	s.get(t, "/failures/discard?q=*").want(t, http.StatusOK, "No unresolved failure matches")
 	s.post(t, "/replays/x/cancel", nil)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ const (
 
 // countOver counts the events of a filter over time: by action where that is as fast, since
 // a store has an index for it. query is the query of the filter, resolved.
-func (c *Console) countOver(ctx context.Context, f frame.Filter, query kql.Node, now time.Time) (chart.Histogram, error) {
+func (c searchPages) countOver(ctx context.Context, f frame.Filter, query kql.Node, now time.Time) (chart.Histogram, error) {
 	over, err := f.Selected(now)
 	if err != nil {
 		return chart.Histogram{}, err
@@ -62,13 +61,10 @@ func (c *Console) countOver(ctx context.Context, f frame.Filter, query kql.Node,
 	return chart.New(list, over, maxBars)
 }
 
-func (c *Console) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.Bucket, error) {
-	asked := f.API()
-	asked.Set("steps", strconv.Itoa(maxBars))
-	var counted messages.Values
-	err := c.client.Get(ctx, "/events/histogram", asked, &counted)
-	buckets := make([]eventstore.Bucket, len(counted.Values))
-	for i, value := range counted.Values {
+func (c searchPages) countSteps(ctx context.Context, f frame.Filter) ([]eventstore.Bucket, error) {
+	counted, err := messages.CountOverTime.Call(ctx, c.api, messages.HistogramInput{QueryFilter: f.API(), Steps: maxBars})
+	buckets := make([]eventstore.Bucket, len(counted.Body.Values))
+	for i, value := range counted.Body.Values {
 		buckets[i] = eventstore.Bucket{Text: value.Value, Count: value.Count}
 	}
 	return buckets, err
@@ -146,15 +142,12 @@ func isColumn(field kql.Pattern) bool {
 
 // topValues returns the most frequent values of a field in the events of a filter; none if
 // that takes long.
-func (c *Console) topValues(ctx context.Context, f frame.Filter, field string, limit int) []messages.Value {
+func (c searchPages) topValues(ctx context.Context, f frame.Filter, field string, limit int) []messages.Value {
 	ctx, cancel := context.WithTimeout(ctx, 2*quickCount)
 	defer cancel()
-	asked := f.API()
-	asked.Set("field", field)
-	asked.Set("limit", strconv.Itoa(limit))
-	var values messages.Values
-	if err := c.client.Get(ctx, "/events/values", asked, &values); err != nil {
+	counted, err := messages.CountValues.Call(ctx, c.api, messages.ValuesInput{QueryFilter: f.API(), Field: field, Limit: limit})
+	if err != nil {
 		return nil
 	}
-	return values.Values
+	return counted.Body.Values
 }

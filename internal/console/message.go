@@ -14,7 +14,6 @@ import (
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/messages"
-	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -57,7 +56,7 @@ type messageTab struct {
 
 // message shows a message. An id that names nothing may belong to a message which
 // the store does not have yet.
-func (c *Console) message(r *http.Request) (frame.Response, error) {
+func (c messagePages) message(r *http.Request) (frame.Response, error) {
 	v, found, err := c.findMessage(r)
 	if err != nil && frame.ProblemOf(err).Status == http.StatusNotFound {
 		return frame.Page{
@@ -85,12 +84,13 @@ func (c *Console) message(r *http.Request) (frame.Response, error) {
 
 // findMessage reads the messages with the id of a request, and selects one: by its place in
 // the parameter of the same name.
-func (c *Console) findMessage(r *http.Request) (messageView, messages.Message, error) {
+func (c messagePages) findMessage(r *http.Request) (messageView, messages.Message, error) {
 	v := messageView{ID: r.PathValue("id")}
-	var found messages.Messages
-	if err := c.client.Get(r.Context(), "/messages/"+operation.Segment(v.ID), nil, &found); err != nil {
+	answer, err := messages.GetMessages.Call(r.Context(), c.api, messages.MessagesInput{ID: v.ID})
+	if err != nil {
 		return v, messages.Message{}, err
 	}
+	found := answer.Body
 	wanted := r.URL.Query().Get("message")
 	selected := 0
 	for i, m := range found.Messages {
@@ -98,7 +98,7 @@ func (c *Console) findMessage(r *http.Request) (messageView, messages.Message, e
 		if err != nil {
 			return v, messages.Message{}, fmt.Errorf("reading message %q: %w", v.ID, err)
 		}
-		id := cmp.Or(e.Fingerprint, e.EventID)
+		id := messageID(e)
 		if i == 0 || id == wanted {
 			selected, v.Event = i, e
 			v.URL, v.Name = messagePath(e), cmp.Or(e.Envelope.Properties.MessageID, shortID(id))
@@ -127,8 +127,11 @@ func (v messageView) HasFailed() bool {
 
 // messagePath returns the path of the page of an event's message alone.
 func messagePath(e schemas.Event) string {
-	return "/messages/" + url.PathEscape(cmp.Or(e.Fingerprint, e.EventID))
+	return "/messages/" + url.PathEscape(messageID(e))
 }
+
+// messageID returns an id that only the message of an event has.
+func messageID(e schemas.Event) string { return cmp.Or(e.Fingerprint, e.EventID) }
 
 // shortID is the beginning of a fingerprint, or a whole id of another form.
 func shortID(id string) string {
@@ -166,7 +169,7 @@ func (v *messageView) addReplays() {
 		v.ReplayFailed = plan("failed_queue", v.Failures)
 		v.ReplayOrigin = plan("origin", v.Failures)
 	} else {
-		v.ReplayOrigin = plan("origin", []string{cmp.Or(v.Event.Fingerprint, v.Event.EventID)})
+		v.ReplayOrigin = plan("origin", []string{messageID(v.Event)})
 	}
 }
 
@@ -208,14 +211,15 @@ type relative struct {
 }
 
 // family returns the conversation. Messages whose parents are not in it are roots.
-func (c *Console) family(r *http.Request, v messageView) family {
-	var found messages.Conversation
-	if err := c.client.Get(r.Context(), v.URL+"/conversation", nil, &found); err != nil {
+func (c messagePages) family(r *http.Request, v messageView) family {
+	conversation, err := messages.GetConversation.Call(r.Context(), c.api, messages.ConversationInput{ID: messageID(v.Event)})
+	if err != nil {
 		if p := frame.ProblemOf(err); p.Status != http.StatusNotFound { // as for an event without a fingerprint
 			return family{Problem: p}
 		}
 		return family{}
 	}
+	found := conversation.Body
 	f := family{Count: len(found.Messages), More: found.More}
 	byID := map[string]*relative{}
 	var all []*relative

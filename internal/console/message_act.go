@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"crypto/rand"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -30,7 +30,7 @@ type messageDiscard struct {
 // messageDiscarded is the result of the form.
 type messageDiscarded struct{ Failures, Missing, Parked int }
 
-func (c *Console) messageDiscardForm(r *http.Request) (frame.Response, error) {
+func (c messagePages) messageDiscardForm(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func messageDiscardPage(v messageDiscard) frame.Page {
 }
 
 // discardMessage discards the failures that the form has shown, and no later ones.
-func (c *Console) discardMessage(r *http.Request) (frame.Response, error) {
+func (c messagePages) discardMessage(r *http.Request) (frame.Response, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
@@ -68,17 +68,20 @@ func (c *Console) discardMessage(r *http.Request) (frame.Response, error) {
 }
 
 // discardFailures returns the result as parameters of the page of the message.
-func (c *Console) discardFailures(r *http.Request, events []string, reason, key string) (url.Values, error) {
+func (c messagePages) discardFailures(r *http.Request, events []string, reason, key string) (url.Values, error) {
 	if len(events) == 0 {
 		return nil, problem.BadRequest("the message has no unresolved failure", "Look at its history.")
 	}
 	if reason = strings.TrimSpace(reason); reason == "" {
 		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
 	}
-	var done failures.Discarded
-	if err := c.client.Post(r.Context(), "/failures/discard", key, failures.Discard{IDs: events, Reason: reason}, &done); err != nil {
+	answer, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{
+		IdempotencyKey: operation.IdempotencyKey{Key: key}, Body: failures.Discard{IDs: events, Reason: reason},
+	})
+	if err != nil {
 		return nil, err
 	}
+	done := answer.Body
 	parked := 0
 	for _, p := range done.Parked {
 		parked += p.Messages
@@ -125,14 +128,14 @@ func (messageCopy) IsCopied(name string) bool { return !slices.Contains(messagef
 // emptyRows is the number of rows for more headers, which a form without script needs.
 const emptyRows = 3
 
-func (c *Console) messageCopyForm(r *http.Request) (frame.Response, error) {
+func (c messagePages) messageCopyForm(r *http.Request) (frame.Response, error) {
 	v, err := c.messageCopy(r)
 	if err != nil {
 		return nil, err
 	}
 	e := v.Event.Envelope
 	if v.HasBody {
-		if e.Body, err = c.readBody(r, v.Event); err != nil {
+		if e.Body, err = c.readBody(r, messageID(v.Event)); err != nil {
 			return nil, err
 		}
 	}
@@ -140,7 +143,7 @@ func (c *Console) messageCopyForm(r *http.Request) (frame.Response, error) {
 	return messageCopyPage(v), nil
 }
 
-func (c *Console) messageCopy(r *http.Request) (messageCopy, error) {
+func (c messagePages) messageCopy(r *http.Request) (messageCopy, error) {
 	if err := needOperator(r, "a copy"); err != nil {
 		return messageCopy{}, err
 	}
@@ -168,7 +171,7 @@ func messageCopyPage(v messageCopy) frame.Page {
 
 // sendCopy publishes the copy of a form, and discards the failures of the original if the
 // form says so. With the key of the form, it can be sent again after a problem.
-func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
+func (c messagePages) sendCopy(r *http.Request) (frame.Response, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
@@ -181,7 +184,7 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 		v.Problem = frame.ProblemOf(err)
 		return messageCopyPage(v), nil
 	}
-	publication, err := v.Form.Publication(cmp.Or(v.Event.Fingerprint, v.Event.EventID))
+	publication, err := v.Form.Publication(messageID(v.Event))
 	if err != nil {
 		return fail(problem.BadRequest(err.Error(), ""))
 	}
@@ -189,10 +192,11 @@ func (c *Console) sendCopy(r *http.Request) (frame.Response, error) {
 		v.Broken = true
 		return fail(frame.Unprocessable(err.Error(), "Correct the body, or send it as it is."))
 	}
-	var sent messages.Published
-	if err := c.client.Post(r.Context(), "/messages", v.Key, publication, &sent); err != nil {
+	answer, err := messages.PublishMessage.Call(r.Context(), c.api, messages.PublishInput{IdempotencyKey: frame.KeyOf(r), Body: publication})
+	if err != nil {
 		return fail(err)
 	}
+	sent := answer.Body
 	done := url.Values{}
 	if failures := r.PostForm["failure"]; v.Resolve && len(failures) > 0 {
 		if done, err = c.discardFailures(r, failures, replacedBy+sent.Fingerprint, v.Key+" discard"); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/jsontree"
-	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/indent"
 	"github.com/watershipmq/watership/schemas"
@@ -40,12 +40,12 @@ type bodyTab struct {
 }
 
 // body reads the body of a message and shows it as the parameter of the same name says.
-func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
+func (c messagePages) body(r *http.Request, e schemas.Event) bodyView {
 	b := bodyView{Place: e.BodyIn, MayRead: mayRead(r), Unread: r.Header.Get(frame.RefreshHeader) != "", Size: e.BodySize}
 	if b.Place != schemas.BodyHere || !b.MayRead || b.Unread {
 		return b
 	}
-	body, err := c.readBody(r, e)
+	body, err := c.readBody(r, messageID(e))
 	if err != nil {
 		b.Problem = frame.ProblemOf(err)
 		return b
@@ -55,9 +55,10 @@ func (c *Console) body(r *http.Request, e schemas.Event) bodyView {
 	return b
 }
 
-func (c *Console) readBody(r *http.Request, e schemas.Event) (body []byte, err error) {
-	err = c.client.Get(r.Context(), messagePath(e)+"/body", nil, &body)
-	return body, err
+// readBody reads the body of a message with an id.
+func (c messagePages) readBody(r *http.Request, id string) ([]byte, error) {
+	found, err := messages.GetBody.Call(r.Context(), c.api, messages.BodyInput{ID: id})
+	return found.Body, err
 }
 
 // Bounds of the views.
@@ -162,9 +163,9 @@ func imageType(body []byte) string {
 }
 
 // messageImage serves a body that is an image.
-func (c *Console) messageImage(r *http.Request) (frame.Response, error) {
-	var body []byte
-	if err := c.client.Get(r.Context(), "/messages/"+operation.Segment(r.PathValue("id"))+"/body", nil, &body); err != nil {
+func (c messagePages) messageImage(r *http.Request) (frame.Response, error) {
+	body, err := c.readBody(r, r.PathValue("id"))
+	if err != nil {
 		return nil, err
 	}
 	kind := imageType(body)

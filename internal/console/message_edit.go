@@ -34,7 +34,7 @@ type messageEdit struct {
 // openFailure is the newest unresolved failure of a message at a queue.
 type openFailure struct{ Queue, Event string }
 
-func (c *Console) messageEditForm(r *http.Request) (frame.Response, error) {
+func (c messagePages) messageEditForm(r *http.Request) (frame.Response, error) {
 	v, before, err := c.messageEdit(r)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Console) messageEditForm(r *http.Request) (frame.Response, error) {
 
 // messageEdit returns the form without its fields, and the message as JSON. The problem of the
 // form says why the message cannot be edited.
-func (c *Console) messageEdit(r *http.Request) (v messageEdit, before []byte, err error) {
+func (c messagePages) messageEdit(r *http.Request) (v messageEdit, before []byte, err error) {
 	if err := needOperator(r, "an edit"); err != nil {
 		return v, nil, err
 	}
@@ -78,7 +78,7 @@ func (c *Console) messageEdit(r *http.Request) (v messageEdit, before []byte, er
 	}
 	v.Failure = v.Open[0].Event
 	e := found.Event.Envelope
-	if e.Body, err = c.readBody(r, found.Event); err != nil {
+	if e.Body, err = c.readBody(r, messageID(found.Event)); err != nil {
 		return v, nil, err
 	}
 	if before, err = transform.JSON(e); err == nil && len(before) > transform.MaxProgram {
@@ -101,7 +101,7 @@ func messageEditPage(v messageEdit) frame.Page {
 
 // sendEdit replays the failure with the edited message. Only what differs is changed, so that all
 // else is sent byte for byte.
-func (c *Console) sendEdit(r *http.Request) (frame.Response, error) {
+func (c messagePages) sendEdit(r *http.Request) (frame.Response, error) {
 	v, before, err := c.messageEdit(r)
 	if err != nil || v.Problem != nil {
 		return messageEditPage(v), err
@@ -116,12 +116,12 @@ func (c *Console) sendEdit(r *http.Request) (frame.Response, error) {
 	one := 1
 	request := replays.Replay{Target: replays.Target{Kind: string(replayer.ToFailedQueue)}, Reason: v.Reason, Expect: &one}
 	request.IDs, request.Transform = []string{v.Failure}, program
-	var job replays.Job
-	if err := c.client.Post(r.Context(), "/replays", v.Key, request, &job); err != nil {
+	job, err := replays.StartReplay.Call(r.Context(), c.api, replays.StartInput{IdempotencyKey: frame.KeyOf(r), Body: request})
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 		return messageEditPage(v), nil
 	}
-	return frame.Redirect("/replays/" + url.PathEscape(job.ID)), nil
+	return frame.Redirect("/replays/" + url.PathEscape(job.Body.ID)), nil
 }
 
 // program returns the program that makes the edited message of the one that failed.

@@ -17,11 +17,10 @@ type messageExplained struct {
 
 // explainMessage shows the class of a message's latest failure, the rule that chose it, and the
 // attempts that follow.
-func (c *Console) explainMessage(r *http.Request) (frame.Response, error) {
+func (c messagePages) explainMessage(r *http.Request) (frame.Response, error) {
 	v := messageExplained{ID: r.PathValue("id"), URL: "/messages/" + url.PathEscape(r.PathValue("id"))}
-	var found messages.Explanations
-	err := c.client.Get(r.Context(), "/explain", url.Values{"id": {v.ID}}, &found)
-	v.Explanations = found.Explanations
+	found, err := messages.ExplainFailure.Call(r.Context(), c.api, messages.ExplainInput{ID: v.ID})
+	v.Explanations = found.Body.Explanations
 	return frame.Page{
 		Title: "Retries of " + shortID(v.ID), Section: "/messages", Template: "message_explain.html", Data: v, Styles: []string{"message.css"},
 	}, err

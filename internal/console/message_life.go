@@ -10,7 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/render/amqpvalue"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -102,7 +102,7 @@ func firstLine(text string) (line string, isLong bool) {
 
 // selectedFailure returns the failure that the parameter error names, or the newest, with
 // its stack trace; nil if the message has none.
-func (c *Console) selectedFailure(r *http.Request, life []lifeStep) *schemas.Event {
+func (c messagePages) selectedFailure(r *http.Request, life []lifeStep) *schemas.Event {
 	id, wanted := "", r.URL.Query().Get("error")
 	for _, s := range life {
 		if s.IsFailure() && (id == "" || id != wanted) {
@@ -112,11 +112,11 @@ func (c *Console) selectedFailure(r *http.Request, life []lifeStep) *schemas.Eve
 	if id == "" {
 		return nil
 	}
-	var document eventjson.Document
-	if err := c.client.Get(r.Context(), "/events/"+operation.Segment(id), nil, &document); err != nil {
+	found, err := messages.GetEvent.Call(r.Context(), c.api, messages.EventInput{ID: id})
+	if err != nil {
 		return nil // the timeline has its error
 	}
-	e, err := schemas.ParseDocument(document)
+	e, err := schemas.ParseDocument(found.Body)
 	if err != nil {
 		return nil
 	}

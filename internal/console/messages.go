@@ -24,7 +24,7 @@ import (
 const (
 	messagesPath  = "/messages"
 	messagesSince = "24h"
-	messageRows   = "50"
+	messageRows   = 50
 	maxFacets     = 6
 )
 
@@ -62,7 +62,7 @@ type messageCell struct {
 	Mark string // next to an action
 }
 
-func (c *Console) messages(r *http.Request) (frame.Response, error) {
+func (c searchPages) messages(r *http.Request) (frame.Response, error) {
 	m, ctx := messageList{}, r.Context()
 	asked := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
@@ -133,7 +133,7 @@ func fieldProblem(ctx context.Context, err error) error {
 }
 
 // search reads the list and its counts at the same time.
-func (c *Console) search(ctx context.Context, m *messageList, cursor string) error {
+func (c searchPages) search(ctx context.Context, m *messageList, cursor string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.list(ctx, m, cursor) })
 	var countErr error // less important: the list may fail for the same cause
@@ -148,7 +148,7 @@ func (c *Console) search(ctx context.Context, m *messageList, cursor string) err
 }
 
 // count counts the events of the page, unless that takes long.
-func (c *Console) count(ctx context.Context, m *messageList) error {
+func (c searchPages) count(ctx context.Context, m *messageList) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	begin := time.Now()
@@ -164,19 +164,14 @@ func (c *Console) count(ctx context.Context, m *messageList) error {
 }
 
 // list reads the rows.
-func (c *Console) list(ctx context.Context, m *messageList, cursor string) error {
-	asked := m.Filter.API()
-	asked.Set("limit", messageRows)
-	if cursor != "" {
-		asked.Set("cursor", cursor)
-	}
-	if slices.ContainsFunc(m.Columns, columns.Column.OfBody) {
-		asked.Set("body", "true")
-	}
-	var found messages.EventPage
-	if err := c.client.Get(ctx, "/events", asked, &found); err != nil {
+func (c searchPages) list(ctx context.Context, m *messageList, cursor string) error {
+	page, err := messages.SearchEvents.Call(ctx, c.api, messages.SearchInput{
+		QueryFilter: m.Filter.API(), WithBody: slices.ContainsFunc(m.Columns, columns.Column.OfBody), Limit: messageRows, Cursor: cursor,
+	})
+	if err != nil {
 		return err
 	}
+	found := page.Body
 	m.Older, m.Skipped = found.Cursor, len(found.Unreadable)
 	for _, document := range found.Events {
 		row, err := newMessageRow(document, m.Columns)
@@ -247,16 +242,15 @@ type knownFields struct {
 	Names []string // as queries can name them
 }
 
-func (c *Console) knownFields(ctx context.Context) (known knownFields, err error) {
-	var listed messages.Fields
-	err = c.client.Get(ctx, "/fields", nil, &listed)
-	for _, field := range listed.Fields {
+func (c searchPages) knownFields(ctx context.Context) (known knownFields, err error) {
+	listed, err := messages.ListFields.Call(ctx, c.api, struct{}{})
+	for _, field := range listed.Body.Fields {
 		known.Known = append(known.Known, kql.Field{Name: field.Name, Type: kql.FieldType(field.Type)})
 		if !strings.HasSuffix(field.Name, ".*") {
 			known.Names = append(known.Names, field.Short)
 		}
 	}
-	for _, label := range listed.Labels {
+	for _, label := range listed.Body.Labels {
 		known.Labels, known.Names = append(known.Labels, label.Name), append(known.Names, label.Short)
 	}
 	return known, err

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
 )
@@ -362,15 +365,22 @@ func TestMessagesWithoutStore(t *testing.T) {
 	get("/messages/export.csv").want(t, http.StatusServiceUnavailable, "Wait until the store answers")
 }
 
+// via is a function that does operations.
+type via func(ctx context.Context, op *operation.Operation, in, out any) error
+
+func (do via) Do(ctx context.Context, op *operation.Operation, in, out any) error {
+	return do(ctx, op, in, out)
+}
+
 // The list does not wait for its counts for long.
 func TestMessagesWithoutCounts(t *testing.T) {
 	get := newPages(t, func(cfg *console.Config) {
 		served := cfg.API
-		cfg.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/events/histogram") {
-				<-r.Context().Done() // as a store that counts for minutes
+		cfg.API = via(func(ctx context.Context, op *operation.Operation, in, out any) error {
+			if op.ID == messages.CountOverTime.ID {
+				<-ctx.Done() // as a store that counts for minutes
 			}
-			served.ServeHTTP(w, r)
+			return served.Do(ctx, op, in, out)
 		})
 	})
 	get("/messages").want(t, http.StatusOK, "Counting takes too long for this query", "No event matches")

@@ -3,20 +3,18 @@ package console
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/statuspage"
+	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/access"
-	"github.com/watershipmq/watership/internal/server"
 )
 
 // overview is the data of its template.
@@ -41,7 +39,7 @@ const (
 
 // showOverview shows the state of the system at a glance. The script reads again what takes
 // longer, so that the page is there at once.
-func (c *Console) showOverview(r *http.Request) (frame.Response, error) {
+func (c systemPages) showOverview(r *http.Request) (frame.Response, error) {
 	began := time.Now()
 	zone, _ := frame.ZoneOf(r)
 	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
@@ -65,54 +63,45 @@ func systemPage(title, section, template string, data any) frame.Page {
 	return frame.Page{Title: title, Section: section, Template: template, Data: data, Styles: []string{"system.css"}, Scripts: []string{"late.js"}}
 }
 
-func (c *Console) eventsOverTime(ctx context.Context, f frame.Filter) (statuspage.Histogram, error) {
-	query := f.API()
-	query.Set("by", "action")
-	query.Set("steps", strconv.Itoa(statuspage.MaxSteps))
-	var counts messages.Values
-	err := c.client.Get(ctx, "/events/histogram", query, &counts)
-	return statuspage.NewHistogram(counts, f.URL()), err
+func (c systemPages) eventsOverTime(ctx context.Context, f frame.Filter) (statuspage.Histogram, error) {
+	counts, err := messages.CountOverTime.Call(ctx, c.api, messages.HistogramInput{QueryFilter: f.API(), By: "action", Steps: statuspage.MaxSteps})
+	return statuspage.NewHistogram(counts.Body, f.URL()), err
 }
 
-func (c *Console) alerts(ctx context.Context) (alerts.Alerts, error) {
-	var v alerts.Alerts
-	err := c.client.Get(ctx, "/alerts", nil, &v)
-	return alerts.Alerts(v), err
+func (c systemPages) alerts(ctx context.Context) (alerts.Alerts, error) {
+	found, err := alerts.ListAlerts.Call(ctx, c.api, struct{}{})
+	return found.Body, err
 }
 
-func (c *Console) openFailures(ctx context.Context) (statuspage.OpenFailures, error) {
-	var groups failures.GroupPage
-	err := c.client.Get(ctx, "/failures/groups", url.Values{"limit": {"1"}, "muted": {"true"}}, &groups)
-	return statuspage.NewOpenFailures(groups), err
+func (c systemPages) openFailures(ctx context.Context) (statuspage.OpenFailures, error) {
+	groups, err := failures.GroupFailures.Call(ctx, c.api, failures.GroupsInput{Limit: 1, Muted: true})
+	return statuspage.NewOpenFailures(groups.Body), err
 }
 
-func (c *Console) server(ctx context.Context) (statuspage.Server, error) {
-	var status server.Status
-	err := c.client.Get(ctx, "/status", nil, &status)
-	return statuspage.NewServer(status), err
+func (c systemPages) server(ctx context.Context) (statuspage.Server, error) {
+	status, err := httpapi.GetStatus.Call(ctx, c.api, struct{}{})
+	return statuspage.NewServer(status.Body), err
 }
 
 // runningJobs returns the replays that run, of the newest ones.
-func (c *Console) runningJobs(ctx context.Context) ([]replays.Job, error) {
-	var jobs replays.JobPage
-	err := c.client.Get(ctx, "/replays", url.Values{"limit": {strconv.Itoa(recentJobs)}}, &jobs)
-	return slices.DeleteFunc(jobs.Jobs, func(job replays.Job) bool { return !job.Running }), err
+func (c systemPages) runningJobs(ctx context.Context) ([]replays.Job, error) {
+	page, err := replays.ListReplays.Call(ctx, c.api, replays.JobsInput{Limit: recentJobs})
+	return slices.DeleteFunc(page.Body.Jobs, func(job replays.Job) bool { return !job.Running }), err
 }
 
 // findings asks for findings of doctor that are not older than some seconds.
-func (c *Console) findings(maxAge int) func(ctx context.Context) (statuspage.Diagnosis, error) {
+func (c systemPages) findings(maxAge float64) func(ctx context.Context) (statuspage.Diagnosis, error) {
 	return func(ctx context.Context) (statuspage.Diagnosis, error) {
-		var diagnosis doctor.Diagnosis
-		err := c.client.Get(ctx, "/doctor", url.Values{"max_age_seconds": {strconv.Itoa(maxAge)}}, &diagnosis)
-		return statuspage.NewDiagnosis(diagnosis), err
+		found, err := doctor.RunDoctor.Call(ctx, c.api, doctor.DoctorInput{MaxAge: maxAge})
+		return statuspage.NewDiagnosis(found.Body), err
 	}
 }
 
 const freshFindings = 60 // seconds
 
 // showDoctor shows all findings of doctor with their remedies.
-func (c *Console) showDoctor(r *http.Request) (frame.Response, error) {
-	maxAge := freshFindings
+func (c systemPages) showDoctor(r *http.Request) (frame.Response, error) {
+	maxAge := float64(freshFindings)
 	if r.URL.Query().Has("again") {
 		maxAge = 0
 	}

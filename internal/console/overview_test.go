@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 )
@@ -223,18 +225,18 @@ func TestDoctor(t *testing.T) {
 
 // slowly is an API that takes its time for what reads the store.
 type slowly struct {
-	http.Handler
+	operation.Via
 	pause time.Duration
 }
 
-func (s slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.Contains(r.URL.Path, "/events/") || strings.Contains(r.URL.Path, "/failures/") {
+func (s slowly) Do(ctx context.Context, op *operation.Operation, in, out any) error {
+	if strings.Contains(op.Path, "/events/") || strings.Contains(op.Path, "/failures/") {
 		select {
 		case <-time.After(s.pause):
-		case <-r.Context().Done():
+		case <-ctx.Done():
 		}
 	}
-	s.Handler.ServeHTTP(w, r)
+	return s.Via.Do(ctx, op, in, out)
 }
 
 // serveAs asks a console without a server, as somebody.

@@ -54,16 +54,16 @@ const (
 )
 
 // replays lists the jobs of replays.
-func (c *Console) replays(r *http.Request) (frame.Response, error) {
+func (c replayPages) replays(r *http.Request) (frame.Response, error) {
 	shown := frame.Page{Title: "Replays", Section: "/replays", Template: "replays.html", Styles: []string{"failures.css"}}
 	var v replaysView
-	values := url.Values{"limit": {"50"}}
-	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
-		values.Set("cursor", cursor)
+	in := replays.JobsInput{Limit: 50, Cursor: r.URL.Query().Get("cursor")}
+	if in.Cursor != "" {
 		v.Later = "/replays"
 	}
-	var found replays.JobPage
-	if err := c.client.Get(r.Context(), "/replays", values, &found); err != nil {
+	page, err := replays.ListReplays.Call(r.Context(), c.api, in)
+	found := page.Body
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 		if shown.Status = v.Problem.Status; shown.Status == http.StatusServiceUnavailable {
 			shown.Refresh = storeRetry
@@ -117,23 +117,23 @@ const (
 )
 
 // replay shows a job.
-func (c *Console) replay(r *http.Request) (frame.Response, error) { return c.showJob(r, nil) }
+func (c replayPages) replay(r *http.Request) (frame.Response, error) { return c.showJob(r, nil) }
 
 // showJob shows a job, and the problem of an action that was refused.
-func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Response, error) {
-	v := jobView{Canary: replaypage.DefaultCanary, Problem: refused, Key: rand.Text()}
-	path := "/replays/" + operation.Segment(r.PathValue("id"))
-	if err := c.client.Get(r.Context(), path, nil, &v.Job.Job); err != nil {
+func (c replayPages) showJob(r *http.Request, refused *problem.Problem) (frame.Response, error) {
+	job, err := c.job(r)
+	if err != nil {
 		return nil, err
 	}
+	v := jobView{Job: job, Canary: replaypage.DefaultCanary, Problem: refused, Key: rand.Text()}
 	shown := frame.Page{Title: "Replay " + v.Job.ID, Section: "/replays", Template: "replay.html", Styles: []string{"failures.css"}}
 	if refused != nil {
 		shown.Status = refused.Status
 	}
 	asked := r.URL.Query().Get("outcomes") != ""
 	if n := v.Job.Sent; n > 0 && (asked || n <= fewOutcomes || n <= maxOutcomes && !v.Job.Running) {
-		v.Outcomes = &replays.Outcomes{}
-		if err := c.client.Get(r.Context(), path+"/outcomes", nil, v.Outcomes); err != nil {
+		outcomes, err := replays.GetOutcomes.Call(r.Context(), c.api, replays.JobInput{ID: r.PathValue("id")})
+		if v.Outcomes = &outcomes.Body; err != nil {
 			v.Outcomes, v.Problem = nil, frame.ProblemOf(err)
 		}
 	}
@@ -147,6 +147,12 @@ func (c *Console) showJob(r *http.Request, refused *problem.Problem) (frame.Resp
 	v.Waits = shown.Refresh > 0
 	shown.Data = v
 	return shown, nil
+}
+
+// job reads the job of a page.
+func (c replayPages) job(r *http.Request) (replayJob, error) {
+	found, err := replays.GetReplay.Call(r.Context(), c.api, replays.JobInput{ID: r.PathValue("id")})
+	return replayJob{replaypage.Job{Job: found.Body}}, err
 }
 
 // refresh returns how often the page is read again.
@@ -175,22 +181,17 @@ func (v jobView) pendingLink() string {
 }
 
 // resumeReplay sends the rest of a job, or some more of its messages.
-func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
-	form := r.PostForm
-	var more struct {
-		StopAfter int `json:"stop_after,omitempty"`
-	}
-	path := "/replays/" + operation.Segment(r.PathValue("id"))
-	var job replayJob
-	if err := c.client.Get(r.Context(), path, nil, &job.Job); err != nil {
+func (c replayPages) resumeReplay(r *http.Request) (frame.Response, error) {
+	form, stopAfter := r.PostForm, 0
+	job, err := c.job(r)
+	if err != nil {
 		return nil, err
 	}
 	left, refused := frame.ShownCount(form, "message")
 	switch {
 	case refused != nil:
 	case form.Get("more") != "":
-		var err error
-		if more.StopAfter, err = strconv.Atoi(form.Get("canary")); err != nil || more.StopAfter < 1 {
+		if stopAfter, err = strconv.Atoi(form.Get("canary")); err != nil || stopAfter < 1 {
 			refused = frame.Unprocessable("expected a number of messages to send", "")
 		}
 	case job.CanResume && left != job.Left():
@@ -201,28 +202,32 @@ func (c *Console) resumeReplay(r *http.Request) (frame.Response, error) {
 	if refused != nil {
 		return c.showJob(r, refused)
 	}
-	if err := c.client.Post(r.Context(), path+"/resume", form.Get("key"), more, nil); err != nil {
+	in := replays.ResumeInput{ID: r.PathValue("id"), IdempotencyKey: frame.KeyOf(r)}
+	operation.Fill(&in.Body).StopAfter = stopAfter
+	if _, err := replays.ResumeReplay.Call(r.Context(), c.api, in); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))
 	}
-	return c.Done(path, url.Values{"resumed": {""}}), nil
+	return c.Done(jobPath(r), url.Values{"resumed": {""}}), nil
 }
 
 // cancelPage asks whether to cancel a job.
-func (c *Console) cancelPage(r *http.Request) (frame.Response, error) {
+func (c replayPages) cancelPage(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "cancelling a job"); err != nil {
 		return nil, err
 	}
-	var job replayJob
-	err := c.client.Get(r.Context(), "/replays/"+operation.Segment(r.PathValue("id")), nil, &job.Job)
+	job, err := c.job(r)
 	return frame.Page{Title: "Cancel replay", Section: "/replays", Template: "replay_cancel.html", Data: job}, err
 }
 
 // cancelReplay cancels a job.
-func (c *Console) cancelReplay(r *http.Request) (frame.Response, error) {
-	path := "/replays/" + operation.Segment(r.PathValue("id"))
-	reason := map[string]string{"reason": strings.TrimSpace(r.PostForm.Get("reason"))}
-	if err := c.client.Post(r.Context(), path+"/cancel", "", reason, nil); err != nil {
+func (c replayPages) cancelReplay(r *http.Request) (frame.Response, error) {
+	in := replays.CancelInput{ID: r.PathValue("id")}
+	operation.Fill(&in.Body).Reason = strings.TrimSpace(r.PostForm.Get("reason"))
+	if _, err := replays.CancelReplay.Call(r.Context(), c.api, in); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))
 	}
-	return frame.Redirect(path), nil
+	return frame.Redirect(jobPath(r)), nil
 }
+
+// jobPath returns the address of the job of a request.
+func jobPath(r *http.Request) string { return "/replays/" + operation.Segment(r.PathValue("id")) }

@@ -39,7 +39,7 @@ type leftOut struct {
 }
 
 // planReplay shows the plan of a replay. Nothing is sent.
-func (c *Console) planReplay(r *http.Request) (frame.Response, error) {
+func (c replayPages) planReplay(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a replay"); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func readPlanForm(r *http.Request, values url.Values) planView {
 	zone, _ := frame.ZoneOf(r)
 	v := planView{Filter: frame.ReadFilter(values, zone, frame.AllTime)}
 	var err error
-	if v.Form, err = replaypage.ReadForm(values, v.Filter.Body()); err != nil {
+	if v.Form, err = replaypage.ReadForm(values, v.Filter.API().Filter); err != nil {
 		v.Problem = frame.Unprocessable(err.Error(), "")
 	}
 	return v
@@ -65,10 +65,11 @@ func (v planView) Fields() url.Values {
 }
 
 // showPlan shows a form with its plan, and with the problem of a request that was refused.
-func (c *Console) showPlan(r *http.Request, v planView) (frame.Response, error) {
+func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, error) {
 	refused := v.Problem
 	if f := v.Form; f.Query != "" || len(f.IDs) > 0 || f.Group != "" {
-		if err := c.client.Post(r.Context(), "/replays/plan", "", f.Replay, &v.Plan); err != nil {
+		planned, err := replays.PlanReplay.Call(r.Context(), c.api, replays.PlanInput{Body: f.Replay})
+		if v.Plan = planned.Body; err != nil {
 			v.Problem = frame.ProblemOf(err)
 		} else if v.Planned = true; refused != nil && refused.Status == http.StatusConflict {
 			v.Changed = r.PostForm.Get("expect") != strconv.Itoa(v.Total)
@@ -105,7 +106,7 @@ func (planView) RouteName(r replays.PlanRoute) string {
 }
 
 // startReplay starts a replay after its plan: all of it, or its first messages.
-func (c *Console) startReplay(r *http.Request) (frame.Response, error) {
+func (c replayPages) startReplay(r *http.Request) (frame.Response, error) {
 	v := readPlanForm(r, r.PostForm)
 	count, uncounted := frame.ShownCount(r.PostForm, "message")
 	first := r.PostForm.Get("first") != ""
@@ -126,10 +127,10 @@ func (c *Console) startReplay(r *http.Request) (frame.Response, error) {
 		request.StopAfter = v.Form.Canary
 	}
 	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
-	var job replays.Job
-	if err := c.client.Post(r.Context(), "/replays", r.PostForm.Get("key"), request, &job); err != nil {
+	job, err := replays.StartReplay.Call(r.Context(), c.api, replays.StartInput{IdempotencyKey: frame.KeyOf(r), Body: request})
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 		return c.showPlan(r, v)
 	}
-	return frame.Redirect("/replays/" + url.PathEscape(job.ID)), nil
+	return frame.Redirect("/replays/" + url.PathEscape(job.Body.ID)), nil
 }

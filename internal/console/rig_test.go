@@ -24,6 +24,7 @@ import (
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/transfer"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
@@ -36,7 +37,7 @@ import (
 // orders, whose handler fails for good while the system is broken.
 type served struct {
 	*system.System
-	api    http.Handler
+	api    operation.Via
 	url    string
 	broken *atomic.Bool
 }

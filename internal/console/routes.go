@@ -32,12 +32,12 @@ type routesPage struct {
 const routesRefresh = 5 * time.Second
 
 // showRoutes shows the routes, and the retry policies as pictures.
-func (c *Console) showRoutes(r *http.Request) (frame.Response, error) {
+func (c systemPages) showRoutes(r *http.Request) (frame.Response, error) {
 	done, _ := c.DoneBefore(r)
 	return c.routesPage(r, routesPage{Done: done.Get("action"), Queue: done.Get("queue")}), nil
 }
 
-func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
+func (c systemPages) routesPage(r *http.Request, data routesPage) frame.Page {
 	p := frame.NewParts(r)
 	data.Wait, data.Key = "/routes?"+frame.WaitParameter+"=1", rand.Text()
 	data.Routes, data.Failures, data.Queues = frame.Ask(p, c.routes), frame.Ask(p, c.openFailures), frame.Ask(p, c.queues)
@@ -50,57 +50,73 @@ func (c *Console) routesPage(r *http.Request, data routesPage) frame.Page {
 	return made
 }
 
-func (c *Console) routes(ctx context.Context) (statuspage.Routes, error) {
-	var found routes.Routes
-	err := c.client.Get(ctx, "/routes", url.Values{"recent": {"true"}}, &found)
-	return statuspage.NewRoutes(found), err
+func (c systemPages) routes(ctx context.Context) (statuspage.Routes, error) {
+	found, err := routes.ListRoutes.Call(ctx, c.api, routes.RoutesInput{Recent: true})
+	return statuspage.NewRoutes(found.Body), err
 }
 
-func (c *Console) queues(ctx context.Context) (all []routes.Queue, err error) {
-	for cursor := ""; ; {
-		var found routes.QueuePage
-		if err := c.client.Get(ctx, "/queues", url.Values{"cursor": {cursor}}, &found); err != nil {
+func (c systemPages) queues(ctx context.Context) (all []routes.Queue, err error) {
+	for in := (routes.QueuesInput{}); ; {
+		found, err := routes.ListQueues.Call(ctx, c.api, in)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, found.Queues...)
-		if cursor = found.Cursor; cursor == "" {
+		all = append(all, found.Body.Queues...)
+		if in.Cursor = found.Body.Cursor; in.Cursor == "" {
 			return all, nil
 		}
 	}
 }
 
-func (c *Console) pauseRoute(r *http.Request) (frame.Response, error) {
-	return c.actOnRoute(r, "pause")
-}
-
-func (c *Console) resumeRoute(r *http.Request) (frame.Response, error) {
-	return c.actOnRoute(r, "resume")
-}
-
-// actOnRoute pauses or resumes the route of a form, or all routes. A refusal is shown with the form.
-func (c *Console) actOnRoute(r *http.Request, action string) (frame.Response, error) {
-	queue, reason := r.PostForm.Get("queue"), strings.TrimSpace(r.PostForm.Get("reason"))
-	if action == "pause" && reason == "" {
-		refused := frame.Unprocessable("a pause needs a reason", "Say why: others see it at the route.")
-		return c.routesPage(r, routesPage{Refused: refused, Queue: queue}), nil
+// pauseRoute pauses the route of a form, or all routes. A refusal is shown with the form.
+func (c systemPages) pauseRoute(r *http.Request) (frame.Response, error) {
+	in := routes.PauseInput{Queue: r.PostForm.Get("queue"), PauseAllInput: routes.PauseAllInput{IdempotencyKey: frame.KeyOf(r)}}
+	if in.Body.Reason = reasonOf(r); in.Body.Reason == "" {
+		return c.refused(r, frame.Unprocessable("a pause needs a reason", "Say why: others see it at the route.")), nil
 	}
-	path := "/routes/" + operation.Segment(queue) + "/" + action
-	if queue == pause.All {
-		path = "/routes/" + action
+	var err error
+	if in.Queue == pause.All {
+		_, err = routes.PauseAllRoutes.Call(r.Context(), c.api, in.PauseAllInput)
+	} else {
+		_, err = routes.PauseRoute.Call(r.Context(), c.api, in)
 	}
-	var resumed routes.Resumed
-	err := c.client.Post(r.Context(), path, r.PostForm.Get("key"), map[string]string{"reason": reason}, &resumed)
 	if err != nil {
-		return c.routesPage(r, routesPage{Refused: frame.ProblemOf(err), Queue: queue, Reason: reason}), nil
+		return c.refused(r, frame.ProblemOf(err)), nil
 	}
-	done := "resumed"
+	return c.done(r, "paused"), nil
+}
+
+// resumeRoute resumes the route of a form, or all routes.
+func (c systemPages) resumeRoute(r *http.Request) (frame.Response, error) {
+	in := routes.ResumeRouteInput{Queue: r.PostForm.Get("queue"), ResumeAllInput: routes.ResumeAllInput{IdempotencyKey: frame.KeyOf(r)}}
+	operation.Fill(&in.Body).Reason = reasonOf(r)
+	resumed, err := c.resume(r.Context(), in)
 	switch {
-	case action == "pause":
-		done = "paused"
+	case err != nil:
+		return c.refused(r, frame.ProblemOf(err)), nil
 	case !resumed.Changed:
-		done = "unchanged"
+		return c.done(r, "unchanged"), nil
 	case resumed.WithAll:
-		done = "paused with all"
+		return c.done(r, "paused with all"), nil
 	}
-	return c.Done("/routes", url.Values{"action": {done}, "queue": {queue}}), nil
+	return c.done(r, "resumed"), nil
+}
+
+func (c systemPages) resume(ctx context.Context, in routes.ResumeRouteInput) (routes.Resumed, error) {
+	if in.Queue == pause.All {
+		all, err := routes.ResumeAllRoutes.Call(ctx, c.api, in.ResumeAllInput)
+		return all.Body, err
+	}
+	one, err := routes.ResumeRoute.Call(ctx, c.api, in)
+	return one.Body.Resumed, err
+}
+
+func reasonOf(r *http.Request) string { return strings.TrimSpace(r.PostForm.Get("reason")) }
+
+func (c systemPages) refused(r *http.Request, why *problem.Problem) frame.Page {
+	return c.routesPage(r, routesPage{Refused: why, Queue: r.PostForm.Get("queue"), Reason: reasonOf(r)})
+}
+
+func (c systemPages) done(r *http.Request, action string) frame.Response {
+	return c.Done("/routes", url.Values{"action": {action}, "queue": {r.PostForm.Get("queue")}})
 }

@@ -39,17 +39,13 @@ type waitingDone struct {
 }
 
 // waiting shows the groups of waiting messages.
-func (c *Console) waiting(r *http.Request) (frame.Response, error) {
+func (c failurePages) waiting(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	v := waitingView{Filter: frame.ReadFilter(r.URL.Query(), zone, frame.AllTime), Done: c.waitingDone(r)}
-	values := v.Filter.API()
-	values.Set("limit", strconv.Itoa(groupsPerPage))
-	if cursor := r.URL.Query().Get("cursor"); cursor != "" {
-		values.Set("cursor", cursor)
-	}
 	shown := frame.Page{Title: "Waiting", Section: "/waiting", Template: "waiting.html", Styles: []string{"failures.css"}}
-	var found waiting.WaitingGroupPage
-	if err := c.client.Get(r.Context(), "/waiting/groups", values, &found); err != nil {
+	page, err := waiting.GroupWaiting.Call(r.Context(), c.api, waiting.PageInput{QueryFilter: v.Filter.API(), Limit: groupsPerPage, Cursor: r.URL.Query().Get("cursor")})
+	found := page.Body
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 	}
@@ -69,7 +65,7 @@ func (v waitingView) link(query string) string {
 }
 
 // waitingDone returns the result of the decision that led to the page; nil: none did.
-func (c *Console) waitingDone(r *http.Request) *waitingDone {
+func (c failurePages) waitingDone(r *http.Request) *waitingDone {
 	query, _ := c.DoneBefore(r)
 	decided, err := strconv.Atoi(query.Get("decided"))
 	if err != nil {
@@ -95,7 +91,7 @@ type decideView struct {
 }
 
 // decidePreview shows about how many messages a decision is. Nothing is changed.
-func (c *Console) decidePreview(r *http.Request) (frame.Response, error) {
+func (c failurePages) decidePreview(r *http.Request) (frame.Response, error) {
 	if err := needOperator(r, "a decision about waiting messages"); err != nil {
 		return nil, err
 	}
@@ -118,10 +114,11 @@ func readDecision(r *http.Request, values url.Values) decideView {
 func (v decideView) Back() string { return "/waiting" }
 
 // showDecision shows the preview, and the problem of a decision that was refused.
-func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.Problem) (frame.Response, error) {
+func (c failurePages) showDecision(r *http.Request, v decideView, refused *problem.Problem) (frame.Response, error) {
 	shown := frame.Page{Title: "Waiting messages", Section: "/waiting", Template: "waiting_decide.html", Styles: []string{"failures.css"}}
-	preview := waiting.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Now, Reason: "preview", DryRun: true}
-	if err := c.client.Post(r.Context(), "/waiting/decide", "", preview, &v.Found); err != nil {
+	preview := waiting.WaitingDecision{Filter: v.Filter.API().Filter, Action: waiting.Now, Reason: "preview", DryRun: true}
+	found, err := waiting.DecideWaiting.Call(r.Context(), c.api, waiting.DecideInput{Body: preview})
+	if v.Found = found.Body; err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 	} else if refused != nil {
@@ -133,9 +130,9 @@ func (c *Console) showDecision(r *http.Request, v decideView, refused *problem.P
 }
 
 // decide decides about waiting messages after their preview.
-func (c *Console) decide(r *http.Request) (frame.Response, error) {
+func (c failurePages) decide(r *http.Request) (frame.Response, error) {
 	v := readDecision(r, r.PostForm)
-	request := waiting.WaitingDecision{Filter: v.Filter.Body(), Action: waiting.Action(v.Action), Reason: v.Reason}
+	request := waiting.WaitingDecision{Filter: v.Filter.API().Filter, Action: waiting.Action(v.Action), Reason: v.Reason}
 	count, mistake := frame.ShownCount(r.PostForm, "message")
 	if mistake == nil {
 		mistake = frame.CheckTyped(r.PostForm, count, "message")
@@ -158,10 +155,11 @@ func (c *Console) decide(r *http.Request) (frame.Response, error) {
 		return c.showDecision(r, v, mistake)
 	}
 	request.AtMost = &count
-	var done waiting.WaitingDecided
-	if err := c.client.Post(r.Context(), "/waiting/decide", r.PostForm.Get("key"), request, &done); err != nil {
+	decided, err := waiting.DecideWaiting.Call(r.Context(), c.api, waiting.DecideInput{IdempotencyKey: frame.KeyOf(r), Body: request})
+	if err != nil {
 		return c.showDecision(r, v, frame.ProblemOf(err))
 	}
+	done := decided.Body
 	return c.Done(v.Back(), url.Values{
 		"action": {v.Action}, "decided": {strconv.Itoa(done.Decided)}, "gone": {strconv.Itoa(done.Gone)}, "missing": {strconv.Itoa(done.Missing)},
 	}), nil

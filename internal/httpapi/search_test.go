@@ -336,6 +336,27 @@ func testExport(t *testing.T, r rig) {
 	r.do(t, http.MethodGet, "/events/export", "").wantProblem(t, http.StatusBadRequest, "expected query")
 }
 
+// A query of spaces finds all events, which only the query "*" may ask for where that has consequences.
+func TestBlankQueriesSelectNothing(t *testing.T) {
+	inEachStore(t, func(t *testing.T, r rig) {
+		r.keep(t, r.event(1, schemas.Poisoned))
+		for path, body := range map[string]string{
+			"/events/export" + query("query", " ", "dsl", " "): "",
+			"/failures/discard": `{"query":" ","dry_run":true}`,
+			"/failures/resolve": `{"query":" ","dry_run":true}`,
+			"/replays/plan":     `{"query":" ","target":{"kind":"failed_queue"}}`,
+			"/replays":          `{"query":"\t","target":{"kind":"failed_queue"}}`,
+			"/waiting/decide":   `{"query":" ","action":"now","reason":"x"}`,
+		} {
+			method := http.MethodPost
+			if body == "" {
+				method = http.MethodGet
+			}
+			r.do(t, method, path, body).wantProblem(t, http.StatusBadRequest, "expected query")
+		}
+	})
+}
+
 // What a query finds tells about bodies, so a search in bodies is recorded, once for a request.
 func TestSearchesInBodiesAreRecorded(t *testing.T) {
 	inEachStore(t, func(t *testing.T, r rig) {

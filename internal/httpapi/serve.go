@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -106,7 +105,7 @@ func readBody(w http.ResponseWriter, r *http.Request, op *operation.Operation) (
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large", Remedy: "Send at most " + strconv.FormatInt(op.BodyLimit()>>20, 10) + " MiB" + "."}
+		return nil, op.TooLarge()
 	case err != nil:
 		return nil, &problem.Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
 	}
@@ -161,7 +160,7 @@ func (a *API) methodsOf(r *http.Request) (exact []string) {
 // have data that it may not see any more.
 func (a *API) serveOnce(w http.ResponseWriter, r *http.Request, body []byte) {
 	caller := access.FromContext(r.Context())
-	key := idempotency.Digest(string(caller.Method), caller.Name, r.Header.Get(idempotency.Header))
+	key := keyOf(caller, r.Header.Get(idempotency.Header))
 	content := idempotency.Digest(r.URL.Path, r.URL.RawQuery, string(body), caller.Permissions())
 	a.responses.Serve(w, r, key, content, a.mux)
 }

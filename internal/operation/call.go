@@ -42,6 +42,7 @@ type function func(ctx context.Context, in, out any) error
 // Implement adds an operation to a set, with the function that does it.
 func Implement[I, O any](s *Set, d Declared[I, O], do func(ctx context.Context, in *I) (*O, error)) {
 	if s.huma != nil {
+		do = answer(d.Operation, do)
 		serve(s, d.Operation, do)
 	}
 	s.functions[d.ID] = func(ctx context.Context, in, out any) error {
@@ -53,14 +54,23 @@ func Implement[I, O any](s *Set, d Declared[I, O], do func(ctx context.Context, 
 	}
 }
 
-// Do implements Via. The identity in the context needs the role of the operation.
+// Do implements Via. The identity in the context needs the role of the operation. An operation that
+// an API serves is done as its requests are: within its time, with an input that fits its schemas,
+// and with problems as errors.
 func (s *Set) Do(ctx context.Context, op *Operation, in, out any) error {
 	do, known := s.functions[op.ID]
 	if !known {
 		return fmt.Errorf("operation %s is not implemented here", op.ID)
 	}
 	if caller := access.FromContext(ctx); !caller.May(op.Role) {
-		return access.NeedsRole(caller, op.Role)
+		refused := access.NeedsRole(caller, op.Role)
+		access.Refuse(ctx, refused.Problem)
+		return refused
+	}
+	if served, is := s.Find(op.Method + " " + s.prefix + op.Path); is {
+		if err := served.checkInput(in); err != nil {
+			return err
+		}
 	}
 	setDefaults(reflect.ValueOf(in).Elem())
 	return do(ctx, in, out)

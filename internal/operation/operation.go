@@ -55,7 +55,7 @@ type Operation struct {
 	Stream        bool          // the response ends with the client, or is long
 	Responses     map[string]*huma.Response
 
-	parameters []*huma.Param // of the query
+	parameters []*huma.Param
 	body       *huma.Schema  // of the request; nil: it has none
 	schemas    huma.Registry // to which body refers
 }
@@ -81,20 +81,9 @@ func (op *Operation) BodyLimit() int64 {
 	return maxBody
 }
 
-// serve adds an operation to the API. This is the one place that checks the roles of requests, and
-// that bounds their time.
-func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
-	described := huma.Operation{
-		Method: op.Method, Path: op.Path, OperationID: op.ID, Summary: op.Summary, Description: op.Text, Tags: []string{op.Tag},
-		DefaultStatus: op.Status, MaxBodyBytes: op.BodyLimit(), BodyReadTimeout: -1, // ServeHTTP has read the body
-		Responses:   map[string]*huma.Response{"default": problemResponse(s.huma.OpenAPI().Components.Schemas)},
-		Extensions:  map[string]any{"x-role": op.Role.String()},
-		Middlewares: huma.Middlewares{s.checkRole(op.Role)},
-	}
-	for status, response := range op.Responses {
-		described.Responses[status] = response
-	}
-	huma.Register(s.huma, described, func(ctx context.Context, in *I) (*O, error) {
+// answer returns a function that does an operation within its time, and whose errors are problems.
+func answer[I, O any](op Operation, do func(ctx context.Context, in *I) (*O, error)) func(ctx context.Context, in *I) (*O, error) {
+	return func(ctx context.Context, in *I) (*O, error) {
 		if !op.Stream {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, op.Limit(), fmt.Errorf("no answer within %s", op.Limit()))
@@ -107,11 +96,26 @@ func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (
 			return nil, p
 		}
 		return out, nil
-	})
+	}
+}
+
+// serve adds an operation to the API, which checks the roles of requests before it reads them.
+func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (*O, error)) {
+	described := huma.Operation{
+		Method: op.Method, Path: op.Path, OperationID: op.ID, Summary: op.Summary, Description: op.Text, Tags: []string{op.Tag},
+		DefaultStatus: op.Status, MaxBodyBytes: op.BodyLimit(), BodyReadTimeout: -1, // ServeHTTP has read the body
+		Responses:   map[string]*huma.Response{"default": problemResponse(s.huma.OpenAPI().Components.Schemas)},
+		Extensions:  map[string]any{"x-role": op.Role.String()},
+		Middlewares: huma.Middlewares{s.checkRole(op.Role)},
+	}
+	for status, response := range op.Responses {
+		described.Responses[status] = response
+	}
+	huma.Register(s.huma, described, do)
 	path := s.huma.OpenAPI().Paths[op.Path]
 	for _, registered := range []*huma.Operation{path.Get, path.Post} {
 		if registered != nil && registered.OperationID == op.ID {
-			op.parameters = queryParameters(registered)
+			op.parameters = registered.Parameters
 			op.body, op.schemas = bodySchema(registered), s.huma.OpenAPI().Components.Schemas
 		}
 	}
@@ -147,6 +151,7 @@ func (op *Operation) ReadQuery(r *http.Request) (*http.Request, *problem.Problem
 		values, place := query[p.Name], "query."+p.Name
 		isList := p.Schema.Type == huma.TypeArray
 		switch {
+		case p.In != "query":
 		case !isList && p.Schema.Type != huma.TypeString && slices.Contains(values, ""):
 			return nil, problem.Invalid(place, "expected a value, or no such parameter")
 		case !isList && len(values) > 1:
@@ -164,16 +169,6 @@ func (op *Operation) ReadQuery(r *http.Request) (*http.Request, *problem.Problem
 	return read, nil
 }
 
-// queryParameters returns the parameters of a query.
-func queryParameters(of *huma.Operation) (parameters []*huma.Param) {
-	for _, p := range of.Parameters {
-		if p.In == "query" {
-			parameters = append(parameters, p)
-		}
-	}
-	return parameters
-}
-
 // bodySchema returns the schema of the JSON body of a request, or nil if it has none.
 func bodySchema(of *huma.Operation) *huma.Schema {
 	if of.RequestBody == nil {
@@ -189,3 +184,9 @@ func bodySchema(of *huma.Operation) *huma.Schema {
 type IdempotencyKey struct {
 	Key string `header:"Idempotency-Key" maxLength:"255" doc:"A text that is new for each action, such as a UUID: repeated requests with it act once, and get the same response"`
 }
+
+// Repeatable is an input with the key of its request.
+type Repeatable interface{ RepeatKey() string }
+
+// RepeatKey implements Repeatable.
+func (k IdempotencyKey) RepeatKey() string { return k.Key }

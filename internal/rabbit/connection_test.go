@@ -66,7 +66,7 @@ func TestChannelSaysWhyThereIsNone(t *testing.T) {
 }
 
 func TestWrongPasswordIsTheReason(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		c := open(t, strings.Replace(b.URL, "guest:guest", "guest:wrong", 1), nil)
 		rabbittest.Eventually(t, "an attempt", func() bool { return strings.Contains(c.Err().Error(), "403") })
@@ -79,7 +79,7 @@ func TestWrongPasswordIsTheReason(t *testing.T) {
 // TestOtherInstanceIsRefused checks that a broker with another Instance at the same
 // address is refused.
 func TestOtherInstanceIsRefused(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		c := open(t, b.URL, func(c *Config) { c.Instance = "meant" })
 		rabbittest.Eventually(t, "an attempt", func() bool { return strings.Contains(c.Err().Error(), "another broker listens there") })
@@ -168,7 +168,7 @@ func TestCloseInterruptsADialThatHangs(t *testing.T) {
 }
 
 func TestConnectionComesBackAndTellsOnce(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		proxy := b.Proxy(t)
 		log := &rabbittest.Log{}
@@ -196,7 +196,7 @@ func TestConnectionComesBackAndTellsOnce(t *testing.T) {
 }
 
 func TestConnectionCutInMidFrame(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		proxy := b.Proxy(t)
 		proxy.Add(`{"name":"cut","type":"limit_data","stream":"downstream","attributes":{"bytes":300}}`)
@@ -307,7 +307,7 @@ func TestDoReturnsErrorsOfTheFunction(t *testing.T) {
 // TestDoDoesNotRepeatWhatEndsTheConnection checks that Do stops repeating a
 // function that ends the connection, which has other users too.
 func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		c := open(t, b.URL, nil)
 		for what, test := range map[string]struct {

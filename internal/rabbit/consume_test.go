@@ -57,7 +57,7 @@ func consume(t *testing.T, c *Connection, q ConsumeConfig) *consuming {
 }
 
 func TestConsumeOutlivesItsSessions(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		proxy := b.Proxy(t)
@@ -89,7 +89,7 @@ func TestConsumeOutlivesItsSessions(t *testing.T) {
 }
 
 func TestDeletedQueueComesBackBySetup(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := rabbittest.Name(t)
 		b.DeleteQueue(t, queue)
@@ -122,7 +122,7 @@ func TestDeletedQueueComesBackBySetup(t *testing.T) {
 }
 
 func TestMissingQueueIsToldOnceAndTriedForEver(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := rabbittest.Name(t)
 		b.DeleteQueue(t, queue)
@@ -147,7 +147,7 @@ func TestMissingQueueIsToldOnceAndTriedForEver(t *testing.T) {
 }
 
 func TestChannelExceptionEndsOneSessionOnly(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		c := open(t, b.URL, nil)
 		one := consume(t, c, ConsumeConfig{Queue: b.Queue(t, nil), Prefetch: 1})
@@ -216,7 +216,7 @@ func TestCancelDrainsAndKeepsTheSession(t *testing.T) {
 // TestResumeDeliversOnce resumes while messages are unacknowledged, as a subscriber
 // with busy handlers does.
 func TestResumeDeliversOnce(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []string{"classic", "quorum"} {
 			t.Run(kind, func(t *testing.T) {
 				queue := b.Queue(t, amqp.Table{"x-queue-type": kind})
@@ -283,7 +283,7 @@ func TestConsumeEndsWithContextAndConnection(t *testing.T) {
 // TestLargeFrames checks that a consumer receives headers that exceed the
 // negotiated frame-max because the broker added x-death.
 func TestLargeFrames(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		target := b.Queue(t, nil)
 		source := b.Queue(t, amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target, "x-message-ttl": 1})

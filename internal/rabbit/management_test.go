@@ -23,7 +23,7 @@ func management(t *testing.T, url string) *Management {
 }
 
 func TestManagement(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		if b.ManagementURL == "" {
 			t.Skip("no management API")
 		}

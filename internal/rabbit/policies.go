@@ -38,12 +38,18 @@ func (p Policy) AppliesTo(queue, kind string) (bool, error) {
 // A key that only some releases do not support is left out.
 func unsupported(kind string) []string {
 	streams := []string{"max-age", "stream-max-segment-size-bytes", "initial-cluster-size"}
+	classics := []string{
+		"queue-mode", "queue-master-locator", "max-priority",
+		"ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure",
+	}
 	switch kind {
 	case "classic":
-		return append(streams, "delivery-limit", "dead-letter-strategy")
+		return append(streams, "delivery-limit", "dead-letter-strategy", "target-group-size")
 	case "quorum":
-		return append(streams, "queue-mode", "queue-master-locator", "max-priority",
-			"ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure")
+		return append(streams, classics...)
+	case "stream":
+		return append(classics, "delivery-limit", "dead-letter-strategy", "target-group-size", "dead-letter-exchange", "dead-letter-routing-key",
+			"message-ttl", "expires", "overflow", "max-length", "max-in-memory-length", "max-in-memory-bytes")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func TestPublishConfirmsAndReturns(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		p := publisher(t, open(t, b.URL, nil), 100)
@@ -50,7 +50,7 @@ func TestPublishConfirmsAndReturns(t *testing.T) {
 }
 
 func TestSendKeepsOrder(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, nil)
 		p := publisher(t, open(t, b.URL, nil), 64)
 		waitAll(t, sendAll(t, p, queue, 1000))
@@ -63,7 +63,7 @@ func TestSendKeepsOrder(t *testing.T) {
 }
 
 func TestFullQueueNacksOneMessageOnly(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		full := b.Queue(t, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
 		queue := b.Queue(t, nil)
 		p := publisher(t, open(t, b.URL, nil), 0)
@@ -109,7 +109,7 @@ func refusedMessages(queue string) map[string]Message {
 }
 
 func TestPillIsRefusedAndTheRestArrives(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for what, pill := range refusedMessages("") {
 			t.Run(what, func(t *testing.T) {
 				rabbittest.NoLeaks(t)
@@ -141,7 +141,7 @@ func TestPillIsRefusedAndTheRestArrives(t *testing.T) {
 }
 
 func TestOversizeBodyIsRefused(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		if strings.HasPrefix(b.Version, "3.") {
 			t.Skip("3.x takes up to 128 MiB")
 		}
@@ -165,7 +165,7 @@ func TestOversizeBodyIsRefused(t *testing.T) {
 // TestHeadersUpToTheLimit checks that the broker accepts headers of the maximum
 // size, to the byte.
 func TestHeadersUpToTheLimit(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, nil)
 		p := publisher(t, open(t, b.URL, nil), 10)
 		m := to(queue, "x")
@@ -189,7 +189,7 @@ func TestHeadersUpToTheLimit(t *testing.T) {
 }
 
 func TestLostConnectionIsSentAgain(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		proxy := b.Proxy(t)
@@ -323,7 +323,7 @@ func TestPublisherEndsWithItsConnection(t *testing.T) {
 // of other messages, even when the channel is opened again because the broker
 // refused a message.
 func TestUnconfirmedMessagesHoldUpNobody(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		stuck, queue := b.Queue(t, nil), b.Queue(t, nil)
 		log := &rabbittest.Log{}

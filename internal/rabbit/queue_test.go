@@ -22,7 +22,7 @@ func queueKinds() map[string]amqp.Table {
 }
 
 func TestCertainQueueState(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		var answers atomic.Int32 // that are false
 		conn := open(t, b.SilentQueues(t, func(string) bool { return answers.Add(-1) >= 0 }), nil)
 		for kind, args := range queueKinds() {

@@ -24,7 +24,7 @@ func TestReturnsBelongToTheirMessages(t *testing.T) {
 		},
 		"unknown": func(frame []byte) []byte { return rabbittest.AddHeader(frame, "added", "t\x01") },
 	}
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for name, change := range change {
 			t.Run(name, func(t *testing.T) {
 				rabbittest.NoLeaks(t)

@@ -20,7 +20,7 @@ const slow = `{"name":"slow","type":"bandwidth","stream":"upstream","attributes"
 // TestVanishedPeerIsReplacedInMidWrite checks that a write to a vanished peer does
 // not wait minutes for the operating system's timeout.
 func TestVanishedPeerIsReplacedInMidWrite(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		proxy := b.Proxy(t)
@@ -57,7 +57,7 @@ func TestVanishedPeerIsReplacedInMidWrite(t *testing.T) {
 // TestNothingWaitsForAWriteThatIsStuck checks other calls during a blocked write: a
 // broker short of memory stops reading in the middle of a message.
 func TestNothingWaitsForAWriteThatIsStuck(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		proxy := b.Proxy(t)

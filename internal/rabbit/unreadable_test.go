@@ -72,7 +72,7 @@ func unreadable() map[string]amqp.Table {
 }
 
 func TestUnreadableHeadersDoNotStopOtherMessages(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for name, headers := range unreadable() {
 			t.Run(name, func(t *testing.T) {
 				rabbittest.NoLeaks(t)
@@ -145,7 +145,7 @@ func republish(t *testing.T, b rabbittest.Broker, d amqp.Delivery, original []by
 // TestUnreadableHeadersKeepTheirState checks that the fingerprint of a message is
 // the same after every hop, including dead-lettering by the broker.
 func TestUnreadableHeadersKeepTheirState(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		c := open(t, b.URL, func(c *Config) { c.LargeFrames = true })
 		p := publisher(t, c, 0)
 		last := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})
@@ -188,7 +188,7 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 // TestUnreadableHeadersCanBeReturned checks that an unroutable message with such
 // headers is returned on the publishing connection without ending it.
 func TestUnreadableHeadersCanBeReturned(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		var logged rabbittest.Log
 		c := open(t, b.URL, func(c *Config) { c.Logger = logged.Logger() })
 		p := publisher(t, c, 0)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,8 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 	if err != nil {
 		return err
 	}
-	if err := system.CheckCluster(ctx, migration.Management, conn); err != nil {
+	var mistake system.InputError // without the management API, the topology can be declared
+	if err := system.CheckCluster(ctx, migration.Management, conn); errors.As(err, &mistake) {
 		return err
 	}
 	if err := checkRetired(ctx, migration, asked.Retire); err != nil {

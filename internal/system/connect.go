@@ -141,13 +141,14 @@ func (s *System) Management() (*rabbit.Management, error) {
 }
 
 // CheckCluster returns an InputError if the management API is of another cluster than the connection, and
-// nil if the API does not answer.
+// another error if that is not known.
 func CheckCluster(ctx context.Context, management *rabbit.Management, conn *rabbit.Connection) error {
+	err := management.CheckCluster(ctx, conn)
 	var other *rabbit.OtherClusterError
-	if err := management.CheckCluster(ctx, conn); errors.As(err, &other) {
+	if errors.As(err, &other) {
 		return InputErrorf("amqp.management_url: %w: set it to the API of the broker of amqp.url", other)
 	}
-	return nil
+	return err
 }
 
 // ManagementClient returns the HTTP client for the management API, which trusts the same

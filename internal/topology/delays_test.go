@@ -13,7 +13,7 @@ import (
 
 // Several processes need the same new delays at once, and a message of each becomes due.
 func TestProcessesDeclareDelaysAtOnce(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		const processes, delays = 4, 20
 		cfg := named(t, b, Quorum)
 		var reconcilers []Reconciler

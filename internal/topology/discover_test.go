@@ -50,7 +50,7 @@ func publishKey(t *testing.T, b rabbittest.Broker, exchange, key string) {
 // A direct exchange without keys is tapped by those that are bound, and by those
 // that are bound later; a key whose queue is gone stays.
 func TestKeysAreDiscovered(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg, exchange, queue := discovering(t, b)
 		declareTwice(t, b, cfg)

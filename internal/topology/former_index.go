@@ -139,18 +139,23 @@ func (m Migration) eachFormer(ctx context.Context, do func(FormerIndex) error) e
 
 const unusedTimeout = 5 * time.Second // the broker's count of consumers lags
 
-// awaitUnused waits until a queue has no consumer, at most for unusedTimeout, and returns
-// the number of its messages.
 func (m Migration) awaitUnused(ctx context.Context, queue string) (messages int, err error) {
+	used := fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full, tap.limit or tap.queue_type, and run setup again", queue)
+	return awaitUnused(ctx, m.Conn, queue, used)
+}
+
+// awaitUnused waits until a queue has no consumer, and returns the number of its messages. After
+// unusedTimeout it returns the error used.
+func awaitUnused(ctx context.Context, conn *rabbit.Connection, queue string, used error) (messages int, err error) {
 	for since := time.Now(); ; {
-		state, _, err := m.Conn.CertainQueueState(ctx, queue)
+		state, _, err := conn.CertainQueueState(ctx, queue)
 		switch {
 		case err != nil:
 			return 0, err
 		case state.Consumers == 0 && !state.Locked:
 			return state.Messages, nil
 		case time.Since(since) > unusedTimeout:
-			return 0, fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full, tap.limit or tap.queue_type, and run setup again", queue)
+			return 0, used
 		}
 		if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return 0, err

@@ -28,7 +28,7 @@ func migrating(t *testing.T, b rabbittest.Broker) (m Migration, former schemas.T
 
 // The messages of a former index queue are drained before the queue is deleted.
 func TestDrainDeletesOnlyEmptyQueues(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		m, former := migrating(t, b)
 		ch := b.Channel(t)
 		for _, queue := range []string{former.Index(), former.IndexLate()} {
@@ -73,7 +73,7 @@ func TestLockedQueueIsNotDeleted(t *testing.T) {
 
 // A queue is not deleted while RabbitMQ cannot tell what is in it.
 func TestSilentQueueIsNotDeleted(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		m, former := migrating(t, b)
 		silent := 0
 		url := b.SilentQueues(t, func(queue string) bool {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -62,12 +61,11 @@ func (m Migration) unbindTap(ctx context.Context, tap string, bindings []rabbit.
 // OtherPrefix is the topology of another topology.prefix in the same virtual host.
 type OtherPrefix struct {
 	schemas.Topology
-	Queues   map[string]int64 // with messages, by name
-	Consumed []string         // queues that had a consumer some seconds ago
+	Queues []string // names, in order
 }
 
 // OtherPrefixes finds the topologies of other prefixes, by the names and types of their exchanges.
-func OtherPrefixes(own schemas.Topology, exchanges []rabbit.Exchange, queues []rabbit.Queue) (others []OtherPrefix) {
+func OtherPrefixes(own schemas.Topology, exchanges []rabbit.Exchange, queues []string) (others []OtherPrefix) {
 	kinds := map[string]string{}
 	for _, e := range exchanges {
 		kinds[e.Name] = e.Type
@@ -78,32 +76,15 @@ func OtherPrefixes(own schemas.Topology, exchanges []rabbit.Exchange, queues []r
 		if !named || kind != amqp.ExchangeFanout || own.Owns(name) || kinds[of.Events()] != amqp.ExchangeTopic || kinds[of.Retry()] != amqp.ExchangeTopic {
 			continue
 		}
-		other := OtherPrefix{of, map[string]int64{}, nil}
-		for _, q := range queues {
-			if !of.Owns(q.Name) {
-				continue
-			}
-			if q.Consumers > 0 {
-				other.Consumed = append(other.Consumed, q.Name)
-			}
-			if q.Messages > 0 {
-				other.Queues[q.Name] = q.Messages
+		other := OtherPrefix{Topology: of}
+		for _, queue := range queues {
+			if of.Owns(queue) {
+				other.Queues = append(other.Queues, queue)
 			}
 		}
+		slices.Sort(other.Queues)
 		others = append(others, other)
 	}
 	slices.SortFunc(others, func(a, b OtherPrefix) int { return cmp.Compare(a.Prefix, b.Prefix) })
 	return others
-}
-
-// Text describes the messages in the queues.
-func (o OtherPrefix) Text() string {
-	if len(o.Queues) == 0 {
-		return "no messages"
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(o.Queues)) {
-		all = append(all, fmt.Sprintf("%d in %s", o.Queues[name], name))
-	}
-	return "messages: " + strings.Join(all, ", ")
 }

@@ -74,7 +74,7 @@ func reachesBy(t *testing.T, b rabbittest.Broker, exchange, key string, queues .
 }
 
 func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg := named(t, b, Quorum)
 		exchange, queue := service(t, b, &cfg)
@@ -85,7 +85,7 @@ func TestReconcileTapsAnExchangeThatWasDeclaredAgain(t *testing.T) {
 }
 
 func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
 		exchange, _ := service(t, b, &cfg)
 		var logged rabbittest.Log
@@ -115,7 +115,7 @@ func TestReconcileDeclaresNoExchangeOfServices(t *testing.T) {
 
 // TestReconcileChecksAtOnceAfterAReconnect: the topology may have changed.
 func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg := named(t, b, Quorum)
 		exchange, queue := service(t, b, &cfg)
@@ -131,7 +131,7 @@ func TestReconcileChecksAtOnceAfterAReconnect(t *testing.T) {
 }
 
 func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
 		exchange, _ := service(t, b, &cfg)
 		var logged rabbittest.Log
@@ -161,7 +161,7 @@ func TestReconcileDeclaresDeletedExchangesAndQueues(t *testing.T) {
 }
 
 func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		cfg := named(t, b, Quorum)
 		var logged rabbittest.Log
@@ -220,7 +220,7 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 
 // TestRouteIsConsumedWithoutItsExchange: its queue exists, with messages.
 func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
 		_, queue := service(t, b, &cfg)
 		reconciler := Reconciler{Conn: connection(t, b), Config: cfg, RouteWait: time.Millisecond}
@@ -237,7 +237,7 @@ func TestRouteIsConsumedWithoutItsExchange(t *testing.T) {
 // TestDeletedRouteQueueIsLeftToItsService: a deploy deletes a queue and declares it with
 // other arguments, which the broker refuses where another has declared it before.
 func TestDeletedRouteQueueIsLeftToItsService(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for name, wait := range map[string]time.Duration{"its service comes": time.Hour, "nobody comes": 100 * time.Millisecond} {
 			t.Run(name, func(t *testing.T) {
 				rabbittest.NoLeaks(t)

@@ -12,7 +12,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -44,20 +43,9 @@ func (r Retirement) Check(ctx context.Context) error {
 		return fmt.Errorf("retiring prefix %q: no queue of virtual host %q begins with it", r.Former.Prefix, r.VHost)
 	}
 	for _, q := range queues {
-		for since := time.Now(); ; {
-			state, _, err := r.Conn.QueueState(ctx, q.Name)
-			if err != nil {
-				return err
-			}
-			if state.Consumers == 0 && !state.Locked {
-				break
-			}
-			if time.Since(since) > unusedTimeout { // the broker's count of consumers lags
-				return fmt.Errorf("retiring prefix %q: queue %s has a consumer: stop the processes of Watership that use the prefix", r.Former.Prefix, q.Name)
-			}
-			if err := backoff.Sleep(ctx, 100*time.Millisecond); err != nil {
-				return err
-			}
+		used := fmt.Errorf("retiring prefix %q: queue %s has a consumer: stop the processes of Watership that use the prefix", r.Former.Prefix, q.Name)
+		if _, err := awaitUnused(ctx, r.Conn, q.Name, used); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -318,7 +306,7 @@ func (r Retirement) Left(ctx context.Context) (left map[string]int64, err error)
 		if strings.HasPrefix(q.Name, r.Former.Places("")) || q.Name == r.Former.Paused() {
 			continue
 		}
-		state, _, err := r.Conn.QueueState(ctx, q.Name)
+		state, _, err := r.Conn.CertainQueueState(ctx, q.Name)
 		if err != nil {
 			return nil, err
 		}

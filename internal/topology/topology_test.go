@@ -42,7 +42,7 @@ func declareTwice(t *testing.T, b rabbittest.Broker, cfg Config) {
 // The exchanges of tap copies and of dead letters take messages from brokers only. A
 // message that a client publishes there could have a forged history.
 func TestNobodyPublishesDeadLetters(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
 		declareTwice(t, b, cfg)
 		for _, exchange := range []string{cfg.Topology.Tap(), cfg.Retry(), cfg.Late()} {
@@ -59,7 +59,7 @@ func TestNobodyPublishesDeadLetters(t *testing.T) {
 }
 
 func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []QueueType{Quorum, Classic} {
 			t.Run(string(kind), func(t *testing.T) {
 				rabbittest.NoLeaks(t)
@@ -87,7 +87,7 @@ func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 }
 
 func TestTapCopiesEveryKindOfExchange(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
 		prefix := cfg.Prefix + "-tapped-"
 		for _, kind := range []string{"topic", "fanout", "headers", "direct"} {
@@ -124,7 +124,7 @@ func TestTapCopiesEveryKindOfExchange(t *testing.T) {
 }
 
 func TestRouteQueuesAreMadeOrLeftAlone(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
 		theirs := b.Queue(t, amqp.Table{"x-max-length": 5})
 		fresh := rabbittest.Name(t)
@@ -143,7 +143,7 @@ func TestRouteQueuesAreMadeOrLeftAlone(t *testing.T) {
 }
 
 func TestDeclareSaysWhatDiffers(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		conn := connection(t, b)
 		for _, test := range []struct {
 			name, kind, differs, argument string
@@ -206,7 +206,7 @@ func TestTopologyIsCheckedBeforeAnythingIsDeclared(t *testing.T) {
 
 // TestEffectiveTopology compares the topology with the one that the management API reports.
 func TestEffectiveTopology(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		if b.ManagementURL == "" {
 			t.Skip("no management API")
 		}

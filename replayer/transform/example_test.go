@@ -68,8 +68,9 @@ func ExampleProcesses() {
 	if err != nil {
 		panic(err)
 	}
-	_, _, err = programs.Apply(context.Background(), program, schemas.Envelope{RoutingKey: "order"})
-	fmt.Println(err)
+	for _, result := range programs.Apply(context.Background(), program, schemas.Envelope{RoutingKey: "order"}) {
+		fmt.Println(result.Err)
+	}
 	// Output: the program needs more than 512 MiB of memory for a message: change the program
 }
 

@@ -12,25 +12,32 @@ import (
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
-// request asks a process to apply a program to a message.
+// request asks a process to apply a program to a page of messages.
 type request struct {
-	program string
-	message schemas.Envelope
+	program  string
+	messages []schemas.Envelope
 }
 
-// response has the result.
+// response has the result of one message. The process sends it before it begins with the next
+// message, so that a process that ends does so for the first message without a response.
 type response struct {
 	changed schemas.Envelope
 	keep    bool
 	failed  string // problem of an *Error
 	limit   string // problem of a *LimitError, after which the process ends
+	last    bool   // of the page: messages after it are asked for again
 }
 
 // Requests and responses travel in frames: the length of the rest in four bytes, then texts,
 // each after its length. JSON would replace bytes of texts that are not UTF-8.
 
+// frame has the first messages, as many as fit a page: at least one.
 func (r request) frame(dst []byte) []byte {
-	return frame(appendMessage(appendText(begin(dst), r.program), r.message, schemas.Envelope{}))
+	dst = appendText(begin(dst), r.program)
+	for begin := len(dst); len(r.messages) > 0 && len(dst)-begin < pageBytes; r.messages = r.messages[1:] {
+		dst = appendMessage(dst, r.messages[0], schemas.Envelope{})
+	}
+	return frame(dst)
 }
 
 func readRequest(in io.Reader) (request, error) {
@@ -38,12 +45,16 @@ func readRequest(in io.Reader) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	return request{p.text(), p.message(schemas.Envelope{})}, p.err
+	r := request{program: p.text()}
+	for p.err == nil && len(p.rest) > 0 {
+		r.messages = append(r.messages, p.message(schemas.Envelope{}))
+	}
+	return r, p.err
 }
 
 // frame has of the changed message only what differs from the one in the request.
 func (r response) frame(dst []byte, asked schemas.Envelope) []byte {
-	dst = appendText(appendText(appendFlag(begin(dst), r.keep), r.failed), r.limit)
+	dst = appendText(appendText(appendFlag(appendFlag(begin(dst), r.last), r.keep), r.failed), r.limit)
 	return frame(appendMessage(dst, r.changed, asked))
 }
 
@@ -52,7 +63,7 @@ func readResponse(in io.Reader, asked schemas.Envelope) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	r := response{keep: p.flag(), failed: p.text(), limit: p.text()}
+	r := response{last: p.flag(), keep: p.flag(), failed: p.text(), limit: p.text()}
 	r.changed = p.message(asked)
 	return r, p.err
 }
@@ -60,6 +71,7 @@ func readResponse(in io.Reader, asked schemas.Envelope) (response, error) {
 const (
 	lengthSize = 4
 	maxFrame   = 1 << 30
+	pageBytes  = 1 << 20 // of messages in a request; one message may be larger
 )
 
 func begin(dst []byte) []byte { return append(dst[:0], make([]byte, lengthSize)...) }

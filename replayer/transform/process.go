@@ -89,35 +89,49 @@ func (p *process) exchange(ctx context.Context, within time.Duration, do func() 
 
 var errTimeout = errors.New("the process did not answer in time")
 
-// apply applies a program to a message.
-func (p *process) apply(ctx context.Context, program string, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
+// apply applies a program to the first messages, as many as the process does in one page.
+func (p *process) apply(ctx context.Context, program string, messages []schemas.Envelope) (results []Result) {
 	p.used++
-	var r response
-	err = p.exchange(ctx, timeout+2*grace, func() (err error) {
-		p.buffer = request{program, e}.frame(p.buffer)
-		if _, err := p.requests.Write(p.buffer); err != nil {
-			return err
-		}
-		r, err = readResponse(p.responses, e)
+	err := p.exchange(ctx, timeout+2*grace, func() error {
+		p.buffer = request{program, messages}.frame(p.buffer)
+		_, err := p.requests.Write(p.buffer)
 		return err
 	})
+	for _, e := range messages {
+		var r response
+		if err == nil {
+			err = p.exchange(ctx, timeout+2*grace, func() (err error) {
+				r, err = readResponse(p.responses, e)
+				return err
+			})
+		}
+		results = append(results, p.result(ctx, e, r, err))
+		if !p.usable || r.last {
+			break
+		}
+	}
+	return results
+}
+
+// result returns what a response or its absence says of a message.
+func (p *process) result(ctx context.Context, e schemas.Envelope, r response, err error) Result {
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return e, false, context.Cause(ctx)
+		return Result{Message: e, Err: context.Cause(ctx)}
 	case errors.Is(err, errTimeout):
-		return e, false, errNoReturn()
+		return Result{Message: e, Err: errNoReturn()}
 	case err != nil:
 		p.end()
-		return e, false, p.problem(err)
+		return Result{Message: e, Err: p.problem(err)}
 	case r.limit != "":
 		p.usable = false
-		return e, false, &LimitError{r.limit}
+		return Result{Message: e, Err: &LimitError{r.limit}}
 	case r.failed != "":
-		return e, false, &Error{r.failed}
+		return Result{Message: e, Err: &Error{r.failed}}
 	case !r.keep:
-		return e, false, nil
+		return Result{Message: e}
 	}
-	return r.changed, true, nil
+	return Result{Message: r.changed, Keep: true}
 }
 
 // problem returns the error of a process that has ended. One that ends itself has one of its

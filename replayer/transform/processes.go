@@ -16,6 +16,11 @@ const (
 	maxMemory    = 512 << 20        // bytes of a process, in addition to its size at its start
 	maxProcesses = 2                // at a time
 	idleTime     = 30 * time.Second // after which an unused process ends
+
+	// A page of messages ends early after so long a time, since other programs wait for the
+	// process, and after so many bytes of results, which are kept until its end.
+	pageTime   = 100 * time.Millisecond
+	pageOutput = 16 << 20
 )
 
 // Processes run programs in their own processes, which have a limit of memory and end with
@@ -37,33 +42,54 @@ func NewProcesses() *Processes { return &Processes{places: make(chan struct{}, m
 
 var errClosed = errors.New("transform: the processes are closed")
 
-// Apply is Program.Apply in a process. A message for which the program exceeds a limit of the
-// process is a *LimitError, after which the program runs no more.
-func (p *Processes) Apply(ctx context.Context, program *Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
+// Result is what a program makes of a message.
+type Result struct {
+	Message schemas.Envelope // the original one, unless Keep
+	Keep    bool             // false: the program leaves the message out, or fails
+	Err     error            // an *Error concerns this message only
+}
+
+// Apply is Program.Apply in a process, for a page of messages. It returns the results of the
+// first ones in their order: fewer than there are messages if the others would take long or
+// need much memory, or after an error that concerns all of them. There is at least one for one
+// or more messages. A message for which the program exceeds a limit of the process is
+// a *LimitError, after which the program runs no more.
+func (p *Processes) Apply(ctx context.Context, program *Program, messages ...schemas.Envelope) []Result {
+	if len(messages) == 0 {
+		return nil
+	}
+	results, err := p.apply(ctx, program, messages)
+	if err != nil {
+		return []Result{{Message: messages[0], Err: err}}
+	}
+	return results
+}
+
+func (p *Processes) apply(ctx context.Context, program *Program, messages []schemas.Envelope) ([]Result, error) {
 	if limit := program.exceeded.Load(); limit != nil {
-		return e, false, limit
+		return nil, limit
 	}
 	select {
 	case p.places <- struct{}{}:
 		defer func() { <-p.places }()
 	case <-ctx.Done():
-		return e, false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	running, err := p.acquire(ctx)
 	if err != nil {
-		return e, false, err
+		return nil, err
 	}
-	changed, keep, err = running.apply(ctx, program.text, e)
+	results := running.apply(ctx, program.text, messages)
 	if !running.usable {
 		running.end()
 	} else {
 		p.release(running)
 	}
 	var limit *LimitError
-	if errors.As(err, &limit) {
+	if errors.As(results[len(results)-1].Err, &limit) {
 		program.exceeded.Store(limit)
 	}
-	return changed, keep, err
+	return results, nil
 }
 
 // acquire returns an idle process, or a new one.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/schemas"
@@ -39,29 +40,53 @@ func serveProcess() (code int) {
 		fmt.Fprintln(os.Stderr, "limiting the memory of the process:", err)
 		return exitFailed
 	}
-	buffer := response{}.frame(nil, schemas.Envelope{})
-	if _, err := os.Stdout.Write(buffer); err != nil {
+	s := server{programs: map[string]*Program{}}
+	if err := s.send(response{}, schemas.Envelope{}); err != nil {
 		return exitFailed
 	}
-	programs := map[string]*Program{}
 	for r := range readRequests(os.Stdin) {
-		limited, err := usercode.Recover(func() (bool, error) {
-			answer, err := answerTo(r, programs)
-			if err != nil {
-				return false, err
-			}
-			buffer = answer.frame(buffer, r.message)
-			_, err = os.Stdout.Write(buffer)
-			return answer.limit != "", err
-		})
+		goesOn, err := usercode.Recover(func() (bool, error) { return s.servePage(r) })
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		if err != nil || limited {
+		if err != nil || !goesOn {
 			return exitFailed
 		}
 	}
 	return exitDone
+}
+
+// server runs the programs of requests.
+type server struct {
+	programs map[string]*Program // the compiled ones, by their texts
+	buffer   []byte              // of a response
+}
+
+// servePage sends the responses to a request. goesOn is false after a program that exceeds
+// a limit, which may still run.
+func (s *server) servePage(r request) (goesOn bool, err error) {
+	began, output := time.Now(), 0
+	for i, e := range r.messages {
+		answer, err := s.answerTo(r.program, e)
+		if err != nil {
+			return false, err
+		}
+		output += len(answer.changed.Body)
+		answer.last = i == len(r.messages)-1 || output >= pageOutput || time.Since(began) >= pageTime
+		if err := s.send(answer, e); err != nil || answer.limit != "" {
+			return false, err
+		}
+		if answer.last {
+			break
+		}
+	}
+	return true, nil
+}
+
+func (s *server) send(answer response, asked schemas.Envelope) error {
+	s.buffer = answer.frame(s.buffer, asked)
+	_, err := os.Stdout.Write(s.buffer)
+	return err
 }
 
 // readRequests ends the process at the end of the input, also while a program runs.
@@ -86,19 +111,19 @@ func readRequests(in io.Reader) <-chan request {
 
 const maxCompiled = 16 // programs
 
-func answerTo(r request, programs map[string]*Program) (response, error) {
-	program := programs[r.program]
+func (s *server) answerTo(text string, e schemas.Envelope) (response, error) {
+	program := s.programs[text]
 	if program == nil {
-		if len(programs) >= maxCompiled {
-			clear(programs)
+		if len(s.programs) >= maxCompiled {
+			clear(s.programs)
 		}
 		var err error
-		if program, err = Parse(r.program); err != nil {
+		if program, err = Parse(text); err != nil {
 			return response{}, err
 		}
-		programs[r.program] = program
+		s.programs[text] = program
 	}
-	changed, keep, err := program.Apply(context.Background(), r.message)
+	changed, keep, err := program.Apply(context.Background(), e)
 	var failed *Error
 	var limit *LimitError
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,11 +44,18 @@ type applier func(ctx context.Context, p *transform.Program, e schemas.Envelope)
 // inEachProcess runs a test in this process, and in one for programs.
 func inEachProcess(t *testing.T, test func(t *testing.T, apply applier)) {
 	t.Run("this process", func(t *testing.T) { test(t, inProcess) })
-	t.Run("processes", func(t *testing.T) { test(t, processes(t).Apply) })
+	t.Run("processes", func(t *testing.T) { test(t, inProcesses(processes(t))) })
 }
 
 func inProcess(ctx context.Context, p *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
 	return p.Apply(ctx, e)
+}
+
+func inProcesses(p *transform.Processes) applier {
+	return func(ctx context.Context, program *transform.Program, e schemas.Envelope) (changed schemas.Envelope, keep bool, err error) {
+		r := p.Apply(ctx, program, e)[0]
+		return r.Message, r.Keep, r.Err
+	}
 }
 
 func (a applier) must(t *testing.T, text string, e schemas.Envelope) schemas.Envelope {
@@ -260,13 +268,15 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// BenchmarkApply compares this process with a process for programs.
+// BenchmarkApply compares this process with a process for programs, for single messages and for
+// pages. ns/op is of a message.
 func BenchmarkApply(b *testing.B) {
 	e := order()
 	e.Body = []byte(`{"items":[` + strings.Repeat(`{"sku":"a-1","price":1.10},`, 30) + `{}]}`)
-	for where, apply := range map[string]applier{"here": inProcess, "process": processes(b).Apply} {
-		for name, text := range map[string]string{"identity": ".", "change": `.body.items |= map(.currency = "EUR")`} {
-			p := parse(b, text)
+	programs := processes(b)
+	for name, text := range map[string]string{"identity": ".", "change": `.body.items |= map(.currency = "EUR")`} {
+		p := parse(b, text)
+		for where, apply := range map[string]applier{"here": inProcess, "process": inProcesses(programs)} {
 			b.Run(name+"/"+where, func(b *testing.B) {
 				for b.Loop() {
 					if _, _, err := apply(b.Context(), p, e); err != nil {
@@ -275,6 +285,17 @@ func BenchmarkApply(b *testing.B) {
 				}
 			})
 		}
+		b.Run(name+"/pages", func(b *testing.B) {
+			page := slices.Repeat([]schemas.Envelope{e}, 50)
+			for n := 0; n < b.N; {
+				for _, r := range programs.Apply(b.Context(), p, page[:min(len(page), b.N-n)]...) {
+					if r.Err != nil {
+						b.Fatal(r.Err)
+					}
+					n++
+				}
+			}
+		})
 	}
 }
 

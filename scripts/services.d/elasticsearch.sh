@@ -107,7 +107,8 @@ elasticsearch_secure() {
 # elasticsearch_inside mounts everything under /mnt, which Elasticsearch's user can read
 # wherever the checkout is.
 elasticsearch_inside() {
-	local heap=${WATERSHIP_TEST_STORE_HEAP:-1g} java
+	# The optimizing compiler needs more CPU time than it saves in the half hour of the tests.
+	local heap=${WATERSHIP_TEST_STORE_HEAP:-1g} compiler=${WATERSHIP_TEST_STORE_COMPILER--XX:TieredStopAtLevel=1} java
 	[[ $1 != elasticsearch8tls ]] || heap=512m
 	java=$(java_home)
 	mount -t tmpfs tmpfs /mnt
@@ -117,7 +118,7 @@ elasticsearch_inside() {
 	mount --bind "$dir/$1" /mnt/node
 	mount -t proc proc /proc
 	exec env -i PATH="$PATH" HOME=/mnt/node ES_JAVA_HOME="$java" ES_PATH_CONF=/mnt/node/config \
-		ES_TMPDIR=/mnt/node/tmp ES_JAVA_OPTS="-Xms$heap -Xmx$heap" \
+		ES_TMPDIR=/mnt/node/tmp ES_JAVA_OPTS="-Xms$heap -Xmx$heap $compiler" \
 		setpriv --reuid=$elasticsearch_uid --regid=$elasticsearch_uid --clear-groups --inh-caps=-all \
 		/mnt/dist/bin/elasticsearch
 }

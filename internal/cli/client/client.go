@@ -49,15 +49,11 @@ type connection struct {
 
 // Times after which a server counts as away.
 const (
-	dialTimeout = 10 * time.Second
-	idleTimeout = time.Minute // without a byte of a stream, which has one every 15 seconds
-	margin      = 15 * time.Second
-)
-
-// Time-outs of requests that are no operations of a declaration.
-const (
+	dialTimeout    = 10 * time.Second
+	connectTimeout = 20 * time.Second        // until Connect has an answer
 	readTimeout    = 30*time.Second + margin // until a stream begins
-	connectTimeout = 20 * time.Second
+	idleTimeout    = time.Minute             // without a byte of a stream, which has one every 15 seconds
+	margin         = 15 * time.Second        // after the time that the server has for an operation
 )
 
 // Connect asks a server for its version and settings. Mistakes in the configuration are

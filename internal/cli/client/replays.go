@@ -44,11 +44,8 @@ func (c *Client) PlanReplay(ctx context.Context, r replays.Request, uncheckedRou
 	}
 	planned := answer.Body
 	request.UpTo, request.Expect = planned.UpTo, &planned.Total
-	plan := Plan{Plan: planOf(planned), Unknown: planned.Unknown, request: request}
+	plan := Plan{Plan: planOf(planned), Unknown: planned.Unknown, Parked: planned.Parked, request: request}
 	plan.Job = r.Job
-	for _, parked := range planned.Parked {
-		plan.Parked = append(plan.Parked, failures.ParkedCopies(parked))
-	}
 	for _, document := range planned.Sample {
 		e, err := schemas.ParseDocument(document)
 		if err != nil {

@@ -20,15 +20,15 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// pages are the pages, which ask the API.
+// pages are the pages, which call operations.
 type pages struct {
-	frame  *frame.Frame
-	client frame.Client
+	frame *frame.Frame
+	api   operation.Via
 }
 
 // Register adds the pages to a frame that has their templates.
-func Register(f *frame.Frame, c frame.Client) {
-	p := pages{f, c}
+func Register(f *frame.Frame, api operation.Via) {
+	p := pages{f, api}
 	f.Handle("GET /adoptions", p.list)
 	f.Handle("POST /adoptions/preview", p.preview)
 	f.Handle("POST /adoptions", p.start)
@@ -93,12 +93,12 @@ func (p pages) list(r *http.Request) (frame.Response, error) {
 
 func (p pages) showList(ctx context.Context, v List) frame.Page {
 	v.Formats, v.Key = adoptions.Formats(), rand.Text()
-	var found adoptions.Adoptions
-	if err := p.client.Get(ctx, "/adoptions", nil, &found); err != nil && v.Problem == nil {
+	found, err := adoptions.ListAdoptions.Call(ctx, p.api, struct{}{})
+	if err != nil && v.Problem == nil {
 		v.Problem = frame.ProblemOf(err)
 	}
 	made := page("Error queues of other systems", "adoptions.html", nil, v.Problem)
-	for _, a := range found.Adoptions {
+	for _, a := range found.Body.Adoptions {
 		v.Adoptions = append(v.Adoptions, Adoption{a})
 		if a.State == adoptions.Running {
 			made.Refresh = refresh
@@ -107,12 +107,10 @@ func (p pages) showList(ctx context.Context, v List) frame.Page {
 	if v.Preview != nil { // which another reading would show as new
 		made.Refresh = 0
 	}
-	var queues routes.QueuePage // without the management API any queue can be named
-	if p.client.Get(ctx, "/queues", nil, &queues) == nil {
-		for _, q := range queues.Queues {
-			if !q.Own {
-				v.Queues = append(v.Queues, q.Name)
-			}
+	queues, _ := routes.ListQueues.Call(ctx, p.api, routes.QueuesInput{}) // without the management API any queue can be named
+	for _, q := range queues.Body.Queues {
+		if !q.Own {
+			v.Queues = append(v.Queues, q.Name)
 		}
 	}
 	made.Data = v
@@ -125,11 +123,11 @@ func (p pages) preview(r *http.Request) (frame.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found Preview
-	if err := p.client.Post(r.Context(), "/adoptions/preview", "", v.Request, &found.AdoptionPreview); err != nil {
+	found, err := adoptions.PreviewAdoption.Call(r.Context(), p.api, adoptions.PreviewInput{Body: adoptions.AdoptionRequest(v.Request)})
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 	} else {
-		v.Preview = &found
+		v.Preview = &Preview{found.Body}
 	}
 	return p.showList(r.Context(), v), nil
 }
@@ -151,12 +149,12 @@ func (p pages) start(r *http.Request) (frame.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var started adoptions.Adoption
-	if err := p.client.Post(r.Context(), "/adoptions", r.PostForm.Get("key"), v.Request, &started); err != nil {
+	started, err := adoptions.StartAdoption.Call(r.Context(), p.api, adoptions.StartInput{IdempotencyKey: frame.KeyOf(r), Body: adoptions.AdoptionRequest(v.Request)})
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 		return p.showList(r.Context(), v), nil
 	}
-	return frame.Redirect(Adoption{started}.Link()), nil
+	return frame.Redirect(Adoption{started.Body}.Link()), nil
 }
 
 // One is the page of an adoption.
@@ -170,10 +168,11 @@ type One struct {
 func (p pages) show(r *http.Request) (frame.Response, error) { return p.showOne(r, nil) }
 
 func (p pages) showOne(r *http.Request, refused *problem.Problem) (frame.Response, error) {
-	v := One{Key: rand.Text(), Refused: refused}
-	if err := p.client.Get(r.Context(), "/adoptions/"+operation.Segment(r.PathValue("id")), nil, &v.Adoption.Adoption); err != nil {
+	found, err := adoptions.GetAdoption.Call(r.Context(), p.api, adoptions.IDInput{ID: r.PathValue("id")})
+	if err != nil {
 		return nil, err
 	}
+	v := One{Adoption: Adoption{found.Body}, Key: rand.Text(), Refused: refused}
 	made := page("Queue "+v.Queue, "adoption.html", v, refused)
 	if v.State == adoptions.Running {
 		made.Refresh = refresh
@@ -182,9 +181,10 @@ func (p pages) showOne(r *http.Request, refused *problem.Problem) (frame.Respons
 }
 
 func (p pages) cancel(r *http.Request) (frame.Response, error) {
-	path := "/adoptions/" + operation.Segment(r.PathValue("id"))
-	if err := p.client.Post(r.Context(), path+"/cancel", r.PostForm.Get("key"), struct{}{}, nil); err != nil {
+	id := r.PathValue("id")
+	in := adoptions.CancelInput{IdempotencyKey: frame.KeyOf(r), IDInput: adoptions.IDInput{ID: id}}
+	if _, err := adoptions.CancelAdoption.Call(r.Context(), p.api, in); err != nil {
 		return p.showOne(r, frame.ProblemOf(err))
 	}
-	return frame.Redirect(path), nil
+	return frame.Redirect("/adoptions/" + operation.Segment(id)), nil
 }

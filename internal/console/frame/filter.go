@@ -39,22 +39,13 @@ func ReadFilter(query url.Values, zone *time.Location, since string) Filter {
 	return f
 }
 
-// API returns the parameters of the filter for the API.
-func (f Filter) API() url.Values {
-	values := url.Values{}
-	since := f.Since
-	if since == AllTime {
-		since = ""
-	}
-	for name, value := range map[string]string{"query": f.Query, "since": since, "from": f.From, "to": f.To} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
+// API returns the filter as operations have it.
+func (f Filter) API() eventfilter.QueryFilter {
+	selected := eventfilter.Filter{Query: f.Query, Since: f.Last(), From: f.From, To: f.To}
 	if f.Zone != nil {
-		values.Set("zone", f.Zone.String())
+		selected.Zone = f.Zone.String()
 	}
-	return values
+	return eventfilter.QueryFilter{Filter: selected}
 }
 
 // URL returns the parameters of the filter for a page.
@@ -137,12 +128,6 @@ func (f Filter) DependsOnZone() bool {
 		}
 	}
 	return f.Zone != nil && regexp.MustCompile(`\d{4}-\d\d|now[^ ]*/`).MatchString(text)
-}
-
-// Body returns the filter in the body of a request to the API.
-func (f Filter) Body() eventfilter.Filter {
-	values := f.API()
-	return eventfilter.Filter{Query: values.Get("query"), Since: values.Get("since"), From: values.Get("from"), To: values.Get("to"), Zone: values.Get("zone")}
 }
 
 // Selected returns the time that the filter selects. Without an end, it ends now.

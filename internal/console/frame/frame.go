@@ -106,7 +106,7 @@ func ErrorPage(err error) Page {
 	return Page{Title: p.Title, Template: "error.html", Status: p.Status, Data: p}
 }
 
-// ProblemOf returns the problem that an error of the client is.
+// ProblemOf returns the problem that an error of an operation is.
 func ProblemOf(err error) *problem.Problem {
 	var p *problem.Problem
 	if !errors.As(err, &p) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -18,15 +19,15 @@ import (
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 )
 
-// pages are the pages, which ask the API.
+// pages are the pages, which call operations.
 type pages struct {
-	frame  *frame.Frame
-	client frame.Client
+	frame *frame.Frame
+	api   operation.Via
 }
 
 // Register adds the pages to a frame that has their templates.
-func Register(f *frame.Frame, c frame.Client) {
-	p := pages{f, c}
+func Register(f *frame.Frame, api operation.Via) {
+	p := pages{f, api}
 	f.Handle("GET /routes/policy", p.previewPolicy)
 	f.Handle("POST /routes/policy", p.changePolicy)
 	f.Handle("GET /routes/reload", p.reloadForm)
@@ -91,14 +92,18 @@ func (v Policy) Title() string {
 	return "Retries for " + v.Queue
 }
 
-func (v Policy) path() string {
-	return "/routes/" + operation.Segment(v.Queue) + "/" + string(v.Action)
+// call does the change as a request asks for it.
+func (p pages) call(r *http.Request, v Policy, key operation.IdempotencyKey, request routes.PolicyRequest) (routes.PolicyOutput, error) {
+	change := routes.AddRoute
+	if v.Action == routes.Remove {
+		change = routes.RemoveRoute
+	}
+	return change.Call(r.Context(), p.api, routes.PolicyInput{Queue: v.Queue, IdempotencyKey: key, Body: request})
 }
 
 // showPolicy shows the preview, and the problem of a change that was refused.
 func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) frame.Page {
-	var change routes.PolicyChange
-	err := p.client.Post(r.Context(), v.path(), "", routes.PolicyRequest{DryRun: true}, &change)
+	planned, err := p.call(r, v, operation.IdempotencyKey{}, routes.PolicyRequest{DryRun: true})
 	switch {
 	case refused != nil:
 		v.Problem = refused
@@ -106,7 +111,7 @@ func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) f
 		v.Problem = frame.ProblemOf(err)
 	}
 	if err == nil {
-		v.Change, v.Lines = &change, strings.Split(change.Text(), "\n")
+		v.Change, v.Lines = &planned.Body, strings.Split(planned.Body.Text(), "\n")
 	}
 	return page(v.Title(), "routes_policy.html", v, v.Problem)
 }
@@ -118,7 +123,7 @@ func (p pages) changePolicy(r *http.Request) (frame.Response, error) {
 	if request.Expect == "" || v.Queue == "" {
 		return nil, problem.BadRequest("the form has no change", "Open the page again.")
 	}
-	if err := p.client.Post(r.Context(), v.path(), r.PostForm.Get("key"), request, nil); err != nil {
+	if _, err := p.call(r, v, frame.KeyOf(r), request); err != nil {
 		return p.showPolicy(r, v, frame.ProblemOf(err)), nil
 	}
 	values := url.Values{"queue": {v.Queue}, "action": {string(v.Action)}}
@@ -144,11 +149,12 @@ func (p pages) reloadForm(r *http.Request) (frame.Response, error) {
 }
 
 func (p pages) reload(r *http.Request) (frame.Response, error) {
-	var done server.Reloaded
-	if err := p.client.Post(r.Context(), "/reload", r.PostForm.Get("key"), struct{}{}, &done); err != nil {
+	reloaded, err := httpapi.Reload.Call(r.Context(), p.api, httpapi.ReloadInput{IdempotencyKey: frame.KeyOf(r)})
+	if err != nil {
 		v := Reload{Key: rand.Text(), Problem: frame.ProblemOf(err)}
 		return page("Reload the configuration", "reload.html", v, v.Problem), nil
 	}
+	done := reloaded.Body
 	return p.frame.Done("/routes/reload", url.Values{
 		"changed": done.Changed, "restart": done.Restart, "added": done.Routes.Added, "route": done.Routes.Changed, "removed": done.Routes.Removed,
 	}), nil

@@ -16,15 +16,15 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// pages are the pages, which ask the API.
+// pages are the pages, which call operations.
 type pages struct {
-	frame  *frame.Frame
-	client frame.Client
+	frame *frame.Frame
+	api   operation.Via
 }
 
 // Register adds the pages to a frame that has their templates.
-func Register(f *frame.Frame, c frame.Client) {
-	p := pages{f, c}
+func Register(f *frame.Frame, api operation.Via) {
+	p := pages{f, api}
 	f.Handle("GET /subscriptions", p.list)
 	f.Handle("GET /subscriptions/{name}", p.show)
 	f.Handle("POST /subscriptions/{name}/{action}", p.act)
@@ -74,11 +74,11 @@ func (p pages) list(r *http.Request) (frame.Response, error) {
 	v := List{}
 	done, _ := p.frame.DoneBefore(r)
 	v.Deleted = done.Get("deleted")
-	var found subscriptions.Subscriptions
-	if err := p.client.Get(r.Context(), "/subscriptions", nil, &found); err != nil {
+	found, err := subscriptions.ListSubscriptions.Call(r.Context(), p.api, struct{}{})
+	if err != nil {
 		v.Problem = frame.ProblemOf(err)
 	}
-	for _, s := range found.Subscriptions {
+	for _, s := range found.Body.Subscriptions {
 		v.Subscriptions = append(v.Subscriptions, Subscription{s})
 	}
 	return page("Subscriptions", "subscriptions.html", v, v.Problem), nil
@@ -111,16 +111,18 @@ func (p pages) show(r *http.Request) (frame.Response, error) {
 }
 
 func (p pages) showOne(r *http.Request, v One) (frame.Response, error) {
-	path := "/subscriptions/" + operation.Segment(r.PathValue("name"))
-	if err := p.client.Get(r.Context(), path, nil, &v.Subscription.Subscription); err != nil {
+	in := subscriptions.NameInput{Name: r.PathValue("name")}
+	found, err := subscriptions.GetSubscription.Call(r.Context(), p.api, in)
+	if err != nil {
 		return nil, err
 	}
-	if v.Parked > 0 {
-		var parked subscriptions.ParkedMessages
-		if err := p.client.Get(r.Context(), path+"/parked", nil, &parked); err != nil && v.Refused == nil {
+	if v.Subscription = (Subscription{found.Body}); v.Parked > 0 {
+		parked, err := subscriptions.ListParked.Call(r.Context(), p.api, in)
+		if err != nil && v.Refused == nil {
 			v.Refused = frame.ProblemOf(err)
 		}
-		v.ParkedMessages = parked.Parked[:min(len(parked.Parked), maxParked)]
+		list := parked.Body.Parked
+		v.ParkedMessages = list[:min(len(list), maxParked)]
 	}
 	v.Key = rand.Text()
 	return page("Subscription "+v.Name, "subscription.html", v, v.Refused), nil
@@ -129,7 +131,7 @@ func (p pages) showOne(r *http.Request, v One) (frame.Response, error) {
 // act carries out the action of a form. A refusal is shown with the form.
 func (p pages) act(r *http.Request) (frame.Response, error) {
 	v := One{Form: Form{To: strings.TrimSpace(r.PostForm.Get("to")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}}
-	count, err := p.post(r, v.Form)
+	count, err := p.do(r, v.Form)
 	if err != nil {
 		v.Refused = frame.ProblemOf(err)
 		return p.showOne(r, v)
@@ -141,26 +143,37 @@ func (p pages) act(r *http.Request) (frame.Response, error) {
 	return p.frame.Done("/subscriptions/"+url.PathEscape(name), url.Values{"action": {action}, "count": {strconv.Itoa(count)}}), nil
 }
 
-// post sends the action of a form to the API, and returns the number of parked messages that it
-// changed.
-func (p pages) post(r *http.Request, form Form) (int, error) {
-	action, path := r.PathValue("action"), "/subscriptions/"+operation.Segment(r.PathValue("name"))
-	body, key := map[string]string{}, r.PostForm.Get("key")
-	switch action {
+// do does the action of a form, and returns the number of parked messages that it changed.
+func (p pages) do(r *http.Request, form Form) (changed int, err error) {
+	ctx, name, key := r.Context(), subscriptions.NameInput{Name: r.PathValue("name")}, frame.KeyOf(r)
+	act, parked := subscriptions.ActInput{IdempotencyKey: key, NameInput: name}, subscriptions.PositionsInput{IdempotencyKey: key, NameInput: name}
+	switch action := r.PathValue("action"); action {
 	case string(subscriptions.Pause):
 		if form.Reason == "" {
 			return 0, &problem.Problem{Status: http.StatusUnprocessableEntity, Detail: "a pause needs a reason", Remedy: "Say why: others see it at the subscription."}
 		}
-		body["reason"] = form.Reason
+		in := subscriptions.PauseInput{IdempotencyKey: key, NameInput: name}
+		in.Body.Reason = form.Reason
+		_, err = subscriptions.PauseSubscription.Call(ctx, p.api, in)
 	case string(subscriptions.Rewind):
-		body["to"] = form.To
-	case string(subscriptions.Resume), string(subscriptions.ResumeAfterRemoved), string(subscriptions.Delete):
+		in := subscriptions.RewindInput{IdempotencyKey: key, NameInput: name}
+		in.Body.To = form.To
+		_, err = subscriptions.RewindSubscription.Call(ctx, p.api, in)
+	case string(subscriptions.Resume):
+		_, err = subscriptions.ResumeSubscription.Call(ctx, p.api, act)
+	case string(subscriptions.ResumeAfterRemoved):
+		_, err = subscriptions.SkipRemoved.Call(ctx, p.api, act)
+	case string(subscriptions.Delete):
+		_, err = subscriptions.DeleteSubscription.Call(ctx, p.api, act)
 	case "retry", "drop":
-		var changed subscriptions.ParkedCount
-		err := p.client.Post(r.Context(), path+"/parked/"+action, key, body, &changed)
-		return changed.Changed, err
+		change := subscriptions.RetryParked
+		if action == "drop" {
+			change = subscriptions.DropParked
+		}
+		done, err := change.Call(ctx, p.api, parked)
+		return done.Body.Changed, err
 	default:
-		return 0, problem.NotFound("the console has no such page")
+		err = problem.NotFound("the console has no such page")
 	}
-	return 0, p.client.Post(r.Context(), path+"/"+action, key, body, nil)
+	return 0, err
 }

@@ -36,10 +36,9 @@ func (p Pages) by(r *http.Request) (frame.Response, error) {
 	if v.Fields == "" {
 		return nil, problem.BadRequest("expected fields to group by", "Go back to the failures and name some, such as headers.tenant.")
 	}
-	values := v.Filter.API()
-	values.Set("fields", v.Fields)
 	shown := frame.Page{Title: "Failures by " + v.Fields, Section: "/failures", Template: "failures_by.html", Styles: []string{"failures.css"}}
-	if err := p.Client.Get(r.Context(), "/failures/by", values, &v.Found); err != nil {
+	found, err := failures.GroupFailuresBy.Call(r.Context(), p.API, failures.ByInput{QueryFilter: v.Filter.API(), Fields: strings.Split(v.Fields, ",")})
+	if v.Found = found.Body; err != nil {
 		v.Problem = frame.ProblemOf(err)
 		shown.Status = v.Problem.Status
 	}

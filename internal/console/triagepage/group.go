@@ -17,10 +17,10 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// Pages makes the pages from responses of the API.
+// Pages makes the pages.
 type Pages struct {
-	Frame  *frame.Frame
-	Client frame.Client
+	Frame *frame.Frame
+	API   operation.Via
 }
 
 // Register adds the pages to the frame.
@@ -68,10 +68,11 @@ func (p Pages) group(r *http.Request) (frame.Response, error) { return p.show(r,
 
 // show shows a group, and the problem of a form that was refused.
 func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem) (frame.Response, error) {
-	v := groupView{refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
-	if err := p.Client.Get(r.Context(), "/failures/groups/"+operation.Segment(r.PathValue("group")), nil, &v.FailureGroup); err != nil {
+	found, err := failures.GetFailureGroup.Call(r.Context(), p.API, failures.GroupInput{Group: r.PathValue("group")})
+	if err != nil {
 		return nil, err
 	}
+	v := groupView{FailureGroup: found.Body, refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
 	query := url.Values{"q": {v.Query}, "since": {frame.AllTime}}
 	v.Path, v.Typed = Path(v.ID), v.Count > frame.TypedAbove
 	v.Messages, v.Failures = "/messages?"+query.Encode(), "/failures?view=list&"+query.Encode()
@@ -97,7 +98,7 @@ func (p Pages) done(r *http.Request) *done {
 
 // decide carries out the form whose button was pressed.
 func (p Pages) decide(r *http.Request) (frame.Response, error) {
-	form, path := r.PostForm, "/failures/groups/"+operation.Segment(r.PathValue("group"))
+	form, group := r.PostForm, r.PathValue("group")
 	if form.Get("do") == string(failures.Resolved) {
 		return p.resolve(r)
 	}
@@ -106,11 +107,11 @@ func (p Pages) decide(r *http.Request) (frame.Response, error) {
 	if mistake != nil {
 		return p.show(r, form, mistake)
 	}
-	var decided failures.GroupDecided
-	if err := p.Client.Post(r.Context(), path+"/triage", form.Get("key"), request, &decided); err != nil {
+	decided, err := failures.TriageFailureGroup.Call(r.Context(), p.API, failures.TriageInput{IdempotencyKey: frame.KeyOf(r), Group: group, Body: request})
+	if err != nil {
 		return p.show(r, form, frame.ProblemOf(err))
 	}
-	return p.Frame.Done(Path(r.PathValue("group")), url.Values{"decision": {form.Get("do")}, "unchanged": {strconv.FormatBool(decided.Unchanged)}, "missing": {strconv.Itoa(decided.Missing)}}), nil
+	return p.Frame.Done(Path(group), url.Values{"decision": {form.Get("do")}, "unchanged": {strconv.FormatBool(decided.Body.Unchanged)}, "missing": {strconv.Itoa(decided.Body.Missing)}}), nil
 }
 
 // decisionOf reads the decision of a form.
@@ -167,11 +168,11 @@ func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 	if request.Expect, request.UpTo, mistake = readShown(form); mistake != nil {
 		return p.show(r, form, mistake)
 	}
-	var resolved failures.GroupsResolved
-	if err := p.Client.Post(r.Context(), "/failures/resolve", form.Get("key"), request, &resolved); err != nil {
+	resolved, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{IdempotencyKey: frame.KeyOf(r), Body: request})
+	if err != nil {
 		return p.show(r, form, frame.ProblemOf(err))
 	}
 	return p.Frame.Done(Path(r.PathValue("group")), url.Values{
-		"decision": {form.Get("do")}, "failures": {strconv.Itoa(resolved.Failures)}, "missing": {strconv.Itoa(resolved.Missing)},
+		"decision": {form.Get("do")}, "failures": {strconv.Itoa(resolved.Body.Failures)}, "missing": {strconv.Itoa(resolved.Body.Missing)},
 	}), nil
 }

@@ -37,7 +37,7 @@ func (v resolveView) Back() string {
 func (resolveView) Path(id string) string { return Path(id) }
 
 func (v resolveView) request() failures.Resolve {
-	return failures.Resolve{Filter: v.Filter.Body(), Groups: v.IDs, Reason: v.Reason}
+	return failures.Resolve{Filter: v.Filter.API().Filter, Groups: v.IDs, Reason: v.Reason}
 }
 
 func readResolve(r *http.Request, values url.Values) (resolveView, error) {
@@ -66,9 +66,11 @@ func (p Pages) showResolve(r *http.Request, v resolveView, refused *problem.Prob
 	shown := frame.Page{Title: "Resolve groups of failures", Section: "/failures", Template: "failures_resolve.html", Styles: []string{"failures.css"}}
 	request := v.request()
 	request.DryRun = true
-	if err := p.Client.Post(r.Context(), "/failures/resolve", "", request, &v.Found); err != nil {
+	found, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{Body: request})
+	if err != nil {
 		return nil, err
 	}
+	v.Found = found.Body
 	if v.Problem = refused; refused != nil {
 		shown.Status = refused.Status
 	}
@@ -89,12 +91,13 @@ func (p Pages) resolveSelected(r *http.Request) (frame.Response, error) {
 	if mistake != nil {
 		return p.showResolve(r, v, mistake)
 	}
-	var done failures.GroupsResolved
-	if err := p.Client.Post(r.Context(), "/failures/resolve", r.PostForm.Get("key"), request, &done); err != nil {
+	resolved, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{IdempotencyKey: frame.KeyOf(r), Body: request})
+	if err != nil {
 		refused := frame.ProblemOf(err)
 		v.Changed = refused.Status == http.StatusConflict
 		return p.showResolve(r, v, refused)
 	}
+	done := resolved.Body
 	values := url.Values{
 		"groups": {strconv.Itoa(len(done.Resolved))}, "open": {strconv.Itoa(len(done.Open))},
 		"failures": {strconv.Itoa(done.Failures)}, "missing": {strconv.Itoa(done.Missing)},

@@ -9,23 +9,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
-// pages are the pages, which ask the API.
-type pages struct{ client frame.Client }
+// pages are the pages, which call operations.
+type pages struct{ api operation.Via }
 
 // Register adds the page to a frame that has its template.
-func Register(f *frame.Frame, c frame.Client) {
-	f.Handle("GET /messages/validate", pages{c}.show)
+func Register(f *frame.Frame, api operation.Via) {
+	f.Handle("GET /messages/validate", pages{api}.show)
 }
 
 // Bounds of a page. The command checks all messages.
@@ -55,18 +55,16 @@ func (v View) Command() string {
 func (p pages) show(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	v := View{Filter: frame.ReadFilter(r.URL.Query(), zone, "24h"), Queue: strings.TrimSpace(r.URL.Query().Get("queue"))}
-	var found routes.Routes // without it, a queue can be typed
-	if p.client.Get(r.Context(), "/routes", nil, &found) == nil {
-		v.Known = true
-		for _, route := range found.Routes {
-			if route.Schema {
-				v.Queues = append(v.Queues, route.Queue)
-			}
+	found, err := routes.ListRoutes.Call(r.Context(), p.api, routes.RoutesInput{})
+	v.Known = err == nil // else a queue can be typed
+	for _, route := range found.Body.Routes {
+		if route.Schema {
+			v.Queues = append(v.Queues, route.Queue)
 		}
 	}
 	made := frame.Page{Title: "Check messages", Section: "/messages", Template: "messages_validate.html", Styles: []string{"failures.css"}}
 	if v.Queue != "" {
-		if err := p.check(r.Context(), &v); err != nil {
+		if err := p.check(r, &v); err != nil {
 			v.Problem = frame.ProblemOf(err)
 			made.Status = v.Problem.Status
 		}
@@ -75,20 +73,21 @@ func (p pages) show(r *http.Request) (frame.Response, error) {
 	return made, nil
 }
 
-func (p pages) check(ctx context.Context, v *View) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (p pages) check(r *http.Request, v *View) error {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	values := v.Filter.API()
-	values.Set("queue", v.Queue)
-	values.Set("limit", strconv.Itoa(maxMessages))
-	var lines []byte
-	if err := p.client.Get(ctx, "/events/validate", values, &lines); err != nil {
+	stream, err := messages.ValidateEvents.Call(ctx, p.api, messages.ValidateInput{QueryFilter: v.Filter.API(), Queue: v.Queue, Limit: maxMessages})
+	if err != nil {
+		return err
+	}
+	lines, err := frame.ReadStream(r.WithContext(ctx), stream)
+	if err != nil {
 		return err
 	}
 	for decoder := json.NewDecoder(bytes.NewReader(lines)); decoder.More(); {
 		var line messages.Validation
 		if err := decoder.Decode(&line); err != nil {
-			return fmt.Errorf("reading a response of the API: %w", err)
+			return fmt.Errorf("reading the checks: %w", err)
 		}
 		if line.Failure != nil && len(v.Failures) < maxFailures {
 			v.Failures = append(v.Failures, *line.Failure)

@@ -106,11 +106,11 @@ func describe(ctx context.Context, action string, r Request) error {
 	access.Describe(ctx, access.Action{Name: action, Object: fmt.Sprintf("queue %s as %s", r.Queue, r.Format)})
 	switch {
 	case !caller.MayQueue(r.Queue):
-		return problem.Forbidden(caller.Name+" may not use the queue "+r.Queue, "Ask for a token for it.")
+		return problem.NotAllowed(caller, "queue", r.Queue)
 	case !mayUse(caller, r) && r.FailedQueue == "":
 		return problem.Forbidden(caller.Name+" may not use all queues, and messages name the queues in which they failed", "Name the failed queue.")
 	case !mayUse(caller, r):
-		return problem.Forbidden(caller.Name+" may not use the queue "+r.FailedQueue, "Ask for a token for it.")
+		return problem.NotAllowed(caller, "queue", r.FailedQueue)
 	}
 	return nil
 }

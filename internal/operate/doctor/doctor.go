@@ -125,21 +125,33 @@ func Run(ctx context.Context, cfg Config) []Finding {
 }
 
 // Limits finds the policies and delivery limits by which the broker drops messages of
-// queues of Watership and of routes. It needs the management API.
+// queues of Watership and of routes. It needs the broker and its management API.
 func Limits(ctx context.Context, cfg Config) ([]Finding, error) {
 	d := newDoctor(cfg)
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	management, err := d.Management()
-	if err == nil {
-		err = d.readTopology(ctx, management)
-	}
-	if err != nil {
+	if err := d.read(ctx); err != nil {
 		return nil, err
 	}
 	d.topology().checkOwnQueues()
 	d.topology().checkRouteQueues()
 	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict != Error }), nil
+}
+
+// read connects to the broker and reads what its management API lists.
+func (d *doctor) read(ctx context.Context) (err error) {
+	if d.conn, err = d.Connect(ctx); err != nil {
+		return err
+	}
+	management, err := d.Management()
+	if err != nil {
+		return err
+	}
+	if err := d.readTopology(ctx, management); err != nil {
+		return err
+	}
+	d.management = management
+	return nil
 }
 
 // bounded returns a context with the time-out for the requests of one check.
@@ -163,7 +175,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	records.checkQuarantine(ctx)
 	records.checkWatermarks(ctx)
 	records.checkOrder(ctx)
-	d.checkKeys(ctx)
+	d.checkKeys(ctx, maxKeysRead)
 	records.checkAlerts(ctx)
 	if d.management == nil {
 		return

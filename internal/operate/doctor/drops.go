@@ -1,11 +1,12 @@
 package doctor
 
 import (
-	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operate/routes/queuepolicy"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -63,8 +64,7 @@ func (t dropCheck) ofMessages() {
 		if queue.OperatorPolicy != "" {
 			remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out the queue; and if policies limit the queue still: %s", queue.OperatorPolicy, remedy)
 		}
-		t.report("routes", Error, fmt.Sprintf("queue %s drops messages by %s of policy %q", queue.Name, strings.Join(drops.byPolicy, ", "),
-			cmp.Or(queue.Policy, queue.OperatorPolicy)), remedy)
+		t.report("routes", Error, fmt.Sprintf("queue %s drops messages by %s of %s", queue.Name, strings.Join(drops.byPolicy, ", "), policiesOf(queue)), remedy)
 	}
 	if len(drops.byArgument) > 0 {
 		t.report("routes", Warning, fmt.Sprintf("queue %s drops messages by %s, with which it was declared", queue.Name, strings.Join(drops.byArgument, ", ")),
@@ -76,16 +76,18 @@ func (t dropCheck) ofMessages() {
 func (t dropCheck) ofParkedCopies() {
 	queue := t.queue
 	if drops := dropsOf(queue); len(drops.byPolicy) > 0 {
-		policy := cmp.Or(queue.Policy, queue.OperatorPolicy)
-		t.report("routes", Warning, fmt.Sprintf("queue %s drops parked copies by %s of policy %q", queue.Name, strings.Join(drops.byPolicy, ", "), policy),
-			fmt.Sprintf("leave the queue out by the pattern of policy %q", policy))
+		t.report("routes", Warning, fmt.Sprintf("queue %s drops parked copies by %s of %s", queue.Name, strings.Join(drops.byPolicy, ", "), policiesOf(queue)),
+			"leave the queue out by the pattern of "+policiesOf(queue))
 	}
 }
 
 // deadLetterPolicy returns the command for a policy that applies to the queue of a route alone, and
-// limits nothing.
+// limits nothing. It dead-letters at least once where `routes add` would.
 func (b *broker) deadLetterPolicy(queue rabbit.Queue) string {
-	return fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues %s %s '{"dead-letter-exchange":"%s"}'`,
+	definition := map[string]any{}
+	queuepolicy.SetDeadLetters(queue, definition, b.Topology.Retry())
+	text, _ := json.Marshal(definition) // of texts alone
+	return fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues %s %s %s`,
 		wording.Quoted(b.VHost), b.policyPriority(queue.Policy)+1, wording.Quoted(queue.Name+"-dead-letters"),
-		wording.Quoted("^"+regexp.QuoteMeta(queue.Name)+"$"), b.Topology.Retry())
+		wording.Quoted("^"+regexp.QuoteMeta(queue.Name)+"$"), wording.Quoted(string(text)))
 }

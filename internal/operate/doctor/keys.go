@@ -18,8 +18,8 @@ const (
 )
 
 // checkKeys reports the keys of ordered routes whose later messages have waited for long, and the
-// message that each waits for.
-func (d *doctor) checkKeys(ctx context.Context) {
+// message that each waits for. It reads no more than a number of waiting messages.
+func (d *doctor) checkKeys(ctx context.Context, most int) {
 	orders := waiting.OrdersOf(d.Settings)
 	queues := orders.Queues()
 	if d.store == nil || len(queues) == 0 {
@@ -31,24 +31,29 @@ func (d *doctor) checkKeys(ctx context.Context) {
 	for _, queue := range queues {
 		ofQueues = append(ofQueues, kql.FieldIs("watership.queue", queue))
 	}
-	firsts, read := map[string][]waiting.WaitingMessage{}, 0
+	firsts, read, all := map[string][]waiting.WaitingMessage{}, 0, true
 	for m, err := range waiting.List(ctx, d.store, orders, ofQueues, time.Now()) {
 		if err != nil {
 			d.report("keys", Warning, err.Error(), "")
 			return
 		}
+		if all = read < most; !all {
+			break
+		}
+		read++
 		if m.Order == waiting.First {
 			firsts[m.Queue] = append(firsts[m.Queue], m)
-		}
-		if read++; read >= maxKeysRead {
-			break
 		}
 	}
 	stands := false
 	for _, queue := range queues {
 		stands = d.reportKeys(queue, firsts[queue]) || stands
 	}
-	if !stands {
+	switch {
+	case !all:
+		d.report("keys", Warning, fmt.Sprintf("only the first %s, and keys of others may stand",
+			wording.PluralVerb(read, "waiting message", "was read", "were read")), "list them with watership waiting")
+	case !stands:
 		d.reportOK("keys", "no key of an ordered route stands for more than %s", wording.Duration(keyStandsAfter))
 	}
 }

@@ -51,10 +51,26 @@ func TestKeysForWhichNothingWaits(t *testing.T) {
 			var err error
 			d.store, err = s.OpenStore(t.Context())
 			must(t, err)
-			d.checkKeys(t.Context())
+			d.checkKeys(t.Context(), maxKeysRead)
 			want(t, d.findings, verdict, "key", "")
 		})
 	}
+}
+
+// What was not read may stand.
+func TestMoreKeysThanAreRead(t *testing.T) {
+	s := newSite(t, orderedRoute)
+	systemtest.Record(t, s.system, failedAgo(time.Minute, "zenith", "order-8"), failedAgo(time.Hour, "acme", "order-7"))
+	d := listing(t, s.Settings)
+	d.Timeout = time.Minute
+	var err error
+	d.store, err = s.OpenStore(t.Context())
+	must(t, err)
+	d.checkKeys(t.Context(), 1)
+	want(t, d.findings, Warning, "only the first 1 waiting message was read, and keys of others may stand", "watership waiting")
+	d.findings = nil
+	d.checkKeys(t.Context(), 2)
+	want(t, d.findings, Warning, `later messages of 1 key at queue orders wait`, "")
 }
 
 func TestKeysOfRoutesWithoutAnOrder(t *testing.T) {

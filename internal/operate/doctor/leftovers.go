@@ -14,29 +14,27 @@ import (
 // checkLeftovers looks for leftovers of a former configuration: topologies of other
 // prefixes, exchanges that are still tapped, and queues that nothing consumes.
 func (t topologyChecks) checkLeftovers(ctx context.Context) {
+	if t.conn == nil { // without which no queue is asked
+		return
+	}
 	problems := len(t.findings)
 	t.checkOtherPrefixes(ctx)
 	t.checkUnconfiguredTaps(ctx)
-	t.checkUnusedQueues()
+	t.checkUnusedQueues(ctx)
 	if len(t.findings) == problems {
 		t.reportOK("leftovers", "nothing of another configuration is left")
 	}
 }
 
-// Leftovers finds leftovers of a former configuration. Without the management API it finds
-// nothing.
+// Leftovers finds leftovers of a former configuration. Without the broker and its
+// management API it finds nothing.
 func Leftovers(ctx context.Context, cfg Config) []Finding {
 	d := newDoctor(cfg)
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	management, err := d.Management()
-	if err != nil || d.readTopology(ctx, management) != nil {
+	if d.read(ctx) != nil {
 		return nil
 	}
-	if d.conn, err = d.Connect(ctx); err != nil {
-		return nil
-	}
-	d.management = management
 	d.topology().checkLeftovers(ctx)
 	return slices.DeleteFunc(d.findings, func(f Finding) bool { return f.Verdict == OK })
 }
@@ -47,13 +45,38 @@ func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
 		t.report("leftovers", Warning, err.Error(), "")
 		return
 	}
-	for _, other := range topology.OtherPrefixes(t.Topology, exchanges, slices.Collect(maps.Values(t.queues))) {
-		used := slices.ContainsFunc(other.Consumed, func(queue string) bool { return t.hasConsumer(ctx, queue) })
-		if !used {
-			t.report("leftovers", Warning, fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, other.Text()),
+	for _, other := range topology.OtherPrefixes(t.Topology, exchanges, slices.Collect(maps.Keys(t.queues))) {
+		if slices.ContainsFunc(other.Queues, func(queue string) bool { return t.hasConsumer(ctx, queue) }) {
+			continue
+		}
+		left, used, err := t.contents(ctx, other.Queues)
+		switch {
+		case err != nil:
+			t.report("leftovers", Warning, fmt.Sprintf("it is not known whether a process uses topology.prefix %s: %v", other.Prefix, err), "")
+		case !used:
+			t.report("leftovers", Warning, fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, left),
 				"run watership setup --retire "+wording.Quoted(other.Prefix))
 		}
 	}
+}
+
+// contents describes the messages in queues, and reports whether one has a consumer. It asks the queues
+// themselves, since the management API lists what it counted some seconds ago.
+func (b *broker) contents(ctx context.Context, queues []string) (left string, used bool, err error) {
+	var holding []string
+	for _, queue := range queues {
+		state, _, err := b.conn.CertainQueueState(ctx, queue)
+		if err != nil || state.Consumers > 0 || state.Locked {
+			return "", true, err
+		}
+		if state.Messages > 0 {
+			holding = append(holding, fmt.Sprintf("%d in %s", state.Messages, queue))
+		}
+	}
+	if len(holding) == 0 {
+		return "no messages", false, nil
+	}
+	return "messages: " + strings.Join(holding, ", "), false, nil
 }
 
 func (t topologyChecks) checkUnconfiguredTaps(ctx context.Context) {
@@ -80,7 +103,7 @@ func (t topologyChecks) checkUnconfiguredTaps(ctx context.Context) {
 
 // checkUnusedQueues reports queues of Watership that hold messages, and that nothing in the
 // configuration uses.
-func (t topologyChecks) checkUnusedQueues() {
+func (t topologyChecks) checkUnusedQueues(ctx context.Context) {
 	used, _ := t.ownQueues()
 	for _, route := range t.Settings.Routes {
 		used = append(used, t.Topology.Places(route.Queue))
@@ -88,11 +111,15 @@ func (t topologyChecks) checkUnusedQueues() {
 	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
 		queue := t.queues[name]
 		_, former := t.Topology.FormerIndex(queue.Name)
-		if !t.Topology.Owns(queue.Name) || former || t.Topology.Delays().HasFormer(queue.Name) || slices.Contains(used, queue.Name) {
+		if queue.Exclusive || !t.Topology.Owns(queue.Name) || former || t.Topology.Delays().HasFormer(queue.Name) || slices.Contains(used, queue.Name) {
 			continue
 		}
-		if queue.Messages > 0 && queue.Consumers == 0 && !queue.Exclusive {
-			t.report("leftovers", Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", queue.Name, wording.Plural(int(queue.Messages), "message")),
+		state, _, err := t.conn.CertainQueueState(ctx, name)
+		switch {
+		case err != nil:
+			t.report("leftovers", Warning, fmt.Sprintf("it is not known whether queue %s, which nothing in the configuration uses, holds messages: %v", name, err), "")
+		case state.Messages > 0 && state.Consumers == 0:
+			t.report("leftovers", Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", name, wording.Plural(state.Messages, "message")),
 				"delete it if no other process of Watership uses it")
 		}
 	}

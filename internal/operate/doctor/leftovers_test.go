@@ -5,7 +5,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -47,29 +46,87 @@ func TestAKeyThatIsNoLongerConfigured(t *testing.T) {
 func TestQueuesThatNothingUses(t *testing.T) {
 	const places = "watership.places.gone"
 	for name, test := range map[string]struct {
-		queue rabbit.Queue
-		want  bool
+		queue               string
+		messages            int
+		consumed, exclusive bool
+		want                bool
 	}{
-		"with messages":            {rabbit.Queue{Name: places, Messages: 3}, true},
-		"empty":                    {rabbit.Queue{Name: places}, false},
-		"consumed":                 {rabbit.Queue{Name: places, Messages: 3, Consumers: 1}, false},
-		"exclusive":                {rabbit.Queue{Name: places, Messages: 3, Exclusive: true}, false},
-		"of another program":       {rabbit.Queue{Name: "theirs", Messages: 3}, false},
-		"of the configuration":     {rabbit.Queue{Name: names().Log(), Messages: 3}, false},
-		"of a configured route":    {rabbit.Queue{Name: names().Places("orders"), Messages: 3}, false},
-		"a delay of a handler":     {rabbit.Queue{Name: "watership.wait.1234", Messages: 3}, false},
-		"delays, which setup ends": {rabbit.Queue{Name: "watership.delay.1000", Messages: 3}, false},
+		"with messages":            {queue: places, messages: 3, want: true},
+		"empty":                    {queue: places},
+		"consumed":                 {queue: places, messages: 3, consumed: true},
+		"exclusive":                {queue: places, messages: 3, exclusive: true},
+		"of another program":       {queue: "theirs", messages: 3},
+		"of the configuration":     {queue: names().Log(), messages: 3},
+		"of a configured route":    {queue: names().Places("orders"), messages: 3},
+		"a delay of a handler":     {queue: "watership.wait.1234", messages: 3},
+		"delays, which setup ends": {queue: "watership.delay.1000", messages: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := listing(t, settings(t, oneRoute), test.queue)
-			d.topology().checkUnusedQueues()
+			s := newSetUpSite(t, oneRoute)
+			if test.queue != names().Log() {
+				_, err := s.channel.QueueDeclare(test.queue, !test.exclusive, false, test.exclusive, false, nil)
+				must(t, err)
+			}
+			for range test.messages {
+				must(t, s.channel.Publish("", test.queue, false, false, amqp.Publishing{}))
+			}
+			if test.consumed {
+				must(t, s.channel.Qos(1, 0, false))
+				_, err := s.channel.Consume(test.queue, "", false, false, false, false, nil)
+				must(t, err)
+			}
+			s.eventuallyHolds(t, test.queue, test.messages)
+			list := Leftovers(t.Context(), s.Config)
 			if test.want {
-				want(t, d.findings, Warning, "queue "+places+" holds 3 messages, and nothing in the configuration uses it", "delete it if no other process")
-			} else if len(d.findings) > 0 {
-				t.Error(text(d.findings))
+				want(t, list, Warning, "queue "+places+" holds 3 messages, and nothing in the configuration uses it", "delete it if no other process")
+			} else if len(list) > 0 {
+				t.Error(text(list))
 			}
 		})
 	}
+}
+
+// What the management API lists is up to five seconds old: a queue that it calls unused or empty may be
+// in use or full.
+func TestLeftoversAreAskedForTheirMessages(t *testing.T) {
+	s := newSetUpSite(t)
+	const gone, consumed = "watership.places.gone", "watership.places.consumed"
+	former := setUpOther(t, s, "former")
+	for _, queue := range []string{gone, consumed} {
+		_, err := s.channel.QueueDeclare(queue, true, false, false, false, nil)
+		must(t, err)
+	}
+	for _, queue := range []string{gone, consumed, consumed, former.Delays().Due()} {
+		must(t, s.channel.Publish("", queue, false, false, amqp.Publishing{}))
+	}
+	must(t, s.channel.Qos(1, 0, false))
+	_, err := s.channel.Consume(consumed, "", false, false, false, false, nil)
+	must(t, err)
+	s.delay(t)
+	list := Leftovers(t.Context(), s.Config)
+	want(t, list, Warning, "queue "+gone+" holds 1 message, and nothing", "")
+	want(t, list, Warning, "no process uses topology.prefix former, which is still in the virtual host, with messages: 1 in former.due", "")
+	wantNone(t, list, consumed)
+
+	_, err = s.channel.Consume(former.Log(), "", false, false, false, false, nil)
+	must(t, err)
+	wantNone(t, Leftovers(t.Context(), s.Config), "former")
+}
+
+// The leader of a quorum queue that is silent is no empty queue.
+func TestLeftoversWhoseLeadersAreSilent(t *testing.T) {
+	s := newSetUpSite(t)
+	former := setUpOther(t, s, "former")
+	must(t, s.channel.Publish("", former.Delays().Due(), false, false, amqp.Publishing{}))
+	s.delay(t)
+	answers := 3
+	s.connectTo(t, s.broker.SilentQueues(t, func(queue string) bool {
+		if queue == former.Delays().Due() {
+			answers--
+		}
+		return queue == former.Delays().Due() && answers >= 0
+	}))
+	want(t, Leftovers(t.Context(), s.Config), Warning, "no process uses topology.prefix former, which is still in the virtual host, with messages: 1 in former.due", "")
 }
 
 func TestLeftoversAreTheWarningsAlone(t *testing.T) {

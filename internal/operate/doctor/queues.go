@@ -126,23 +126,35 @@ func (b *broker) limitsOf(queue rabbit.Queue) queueLimits {
 	if len(limits) == 0 {
 		return queueLimits{}
 	}
-	policies := fmt.Sprintf("policy %q", queue.Policy)
-	remedy := b.unlimitedPolicy(queue.Policy)
+	remedy := b.unlimitedPolicy()
 	if queue.OperatorPolicy != "" {
-		policies += fmt.Sprintf(" and operator policy %q", queue.OperatorPolicy)
 		remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out %s.*", queue.OperatorPolicy, prefixOf(b.Topology.Log()))
 	}
-	if queue.Policy == "" {
-		policies = fmt.Sprintf("operator policy %q", queue.OperatorPolicy)
-	}
-	return queueLimits{policies, strings.Join(limits, ", "), remedy}
+	return queueLimits{policiesOf(queue), strings.Join(limits, ", "), remedy}
 }
 
-// unlimitedPolicy returns the command for a policy that wins against another one, and limits nothing.
-// Queues of every type support its setting.
-func (b *broker) unlimitedPolicy(other string) string {
+// policiesOf names the policy and the operator policy of a queue that has one of them.
+func policiesOf(queue rabbit.Queue) string {
+	var names []string
+	if queue.Policy != "" {
+		names = append(names, fmt.Sprintf("policy %q", queue.Policy))
+	}
+	if queue.OperatorPolicy != "" {
+		names = append(names, fmt.Sprintf("operator policy %q", queue.OperatorPolicy))
+	}
+	return strings.Join(names, " and ")
+}
+
+// unlimitedPolicy returns the command for a policy that wins against those of all queues of Watership,
+// and limits nothing. Queues of every type support its setting.
+func (b *broker) unlimitedPolicy() string {
+	highest := 0
+	own, _ := b.ownQueues()
+	for _, name := range own {
+		highest = max(highest, b.policyPriority(b.queues[name].Policy))
+	}
 	return fmt.Sprintf(`rabbitmqctl set_policy --vhost %s --priority %d --apply-to queues watership-unlimited %s '{"max-length":%d}'`,
-		wording.Quoted(b.VHost), b.policyPriority(other)+1, wording.Quoted("^"+regexp.QuoteMeta(prefixOf(b.Topology.Log()))+`\.`), unlimited)
+		wording.Quoted(b.VHost), highest+1, wording.Quoted("^"+regexp.QuoteMeta(prefixOf(b.Topology.Log()))+`\.`), unlimited)
 }
 
 // leaks reports whether a policy gives a dead-letter exchange to a queue that drops messages on purpose:
@@ -158,7 +170,7 @@ func (t topologyChecks) reportLeaking(leaking map[string][]string) {
 	for _, policy := range slices.Sorted(maps.Keys(leaking)) {
 		exchange, _ := t.queues[leaking[policy][0]].DeadLetterExchange()
 		t.report("topology", Error, fmt.Sprintf("policy %q sends what Watership drops on purpose to the dead-letter exchange %q, and so to services: %s",
-			policy, exchange, firstOf(maxNames, leaking[policy])), t.unlimitedPolicy(policy))
+			policy, exchange, firstOf(maxNames, leaking[policy])), t.unlimitedPolicy())
 	}
 }
 

@@ -125,7 +125,7 @@ func TestWhatIsDroppedOnPurposeReachesNoService(t *testing.T) {
 
 // RabbitMQ tells the policies of a new queue some seconds late.
 func TestPoliciesOfNewQueues(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		sys := systemtest.New(t, "WATERSHIP_AMQP_URL="+b.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+b.ManagementURL)
 		s := &site{system: sys, broker: b, Config: Config{
@@ -197,6 +197,18 @@ func TestTheRemedyHasAHigherPriority(t *testing.T) {
 	want(t, d.findings, Error, "max-length 5", "--priority 5 ")
 }
 
+// The remedies of several policies are one policy, which has to win against all of them.
+func TestTheRemedyOfSeveralPolicies(t *testing.T) {
+	list := ownQueues()
+	list[0].Policy, list[0].Effective = "low", map[string]any{"max-length": 5.0}
+	list[1].Policy, list[1].Effective = "high", map[string]any{"max-length": 6.0}
+	d := listing(t, settings(t), list...)
+	d.policies = []rabbit.Policy{{Name: "low", Priority: 1}, {Name: "high", Priority: 8}}
+	d.topology().checkOwnQueues()
+	want(t, d.findings, Error, `policy "low" limits`, "--priority 9 ")
+	want(t, d.findings, Error, `policy "high" limits`, "--priority 9 ")
+}
+
 // Queues with the same limits are one finding, which names the first ten.
 func TestLimitedQueuesAreOneFindingForEachPolicy(t *testing.T) {
 	list := ownQueues()
@@ -232,7 +244,8 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 		"dead letters by a policy":  {rabbit.Queue{Type: "quorum", Effective: map[string]any{"dead-letter-exchange": "x"}}, "4.0.5", ""},
 		"expiry by a policy":        {rabbit.Queue{Type: "classic", Policy: "all", Effective: map[string]any{"message-ttl": 3000.0, "max-length": 5.0}}, "4.0.5", `drops messages by message-ttl 3000, max-length 5 of policy "all"`},
 		"the stricter is a policy":  {rabbit.Queue{Type: "classic", Policy: "all", Arguments: map[string]any{"x-max-length": 7.0}, Effective: map[string]any{"max-length": 5.0}}, "4.0.5", `drops messages by max-length 5 of policy "all"`},
-		"an operator policy":        {rabbit.Queue{Type: "classic", OperatorPolicy: "ops", Effective: map[string]any{"max-length-bytes": 5.0}}, "4.0.5", `drops messages by max-length-bytes 5 of policy "ops"`},
+		"an operator policy":        {rabbit.Queue{Type: "classic", OperatorPolicy: "ops", Effective: map[string]any{"max-length-bytes": 5.0}}, "4.0.5", `drops messages by max-length-bytes 5 of operator policy "ops"`},
+		"one of two policies":       {rabbit.Queue{Type: "classic", Policy: "all", OperatorPolicy: "ops", Effective: map[string]any{"max-length": 5.0}}, "4.0.5", `drops messages by max-length 5 of policy "all" and operator policy "ops"`},
 		"deleted with its messages": {rabbit.Queue{Type: "classic", Policy: "all", Arguments: retry, Effective: map[string]any{"expires": 20000.0}}, "4.0.5", `drops messages by expires 20000 of policy "all"`},
 		"expiry with dead letters":  {rabbit.Queue{Type: "classic", Arguments: retry, Effective: map[string]any{"message-ttl": 3000.0, "max-length": 5.0}}, "4.0.5", ""},
 		"publishes are rejected":    {rabbit.Queue{Type: "classic", Effective: map[string]any{"overflow": "reject-publish", "max-length": 5.0}}, "4.0.5", ""},
@@ -269,16 +282,37 @@ func TestPoliciesOfQueuesOfOneRoute(t *testing.T) {
 	s.setUp(t)
 	list := Run(t.Context(), s.Config)
 	want(t, of("topology", list), Error, `policy "all" limits what must not be dropped (message-ttl 1000) in 1 queue: watership.places.orders`, "watership-unlimited")
-	want(t, of("routes", list), Error, `queue orders drops messages by message-ttl 1000 of policy "all"`, `--priority 4 --apply-to queues orders-dead-letters '^orders$' '{"dead-letter-exchange":"watership.retry"}'`)
+	want(t, of("routes", list), Error, `queue orders drops messages by message-ttl 1000 of policy "all"`, `--priority 4 --apply-to queues orders-dead-letters '^orders$' '{"dead-letter-exchange":"watership.retry","dead-letter-strategy":"at-least-once","overflow":"reject-publish"}'`)
 	want(t, of("routes", list), Warning, `queue orders.poison drops parked copies by message-ttl 1000 of policy "all"`, `leave the queue out by the pattern of policy "all"`)
+}
+
+func TestParkedCopiesThatTwoPoliciesLimit(t *testing.T) {
+	cfg := settings(t, `WATERSHIP_ROUTES=[{queue: orders, park: true, handler: {http: {url: "http://127.0.0.1:1/"}}}]`)
+	d := listing(t, cfg, rabbit.Queue{Name: "orders", Type: "classic"},
+		rabbit.Queue{Name: "orders.poison", Type: "quorum", Policy: "all", OperatorPolicy: "ops", Effective: map[string]any{"message-ttl": 9.0}})
+	d.topology().checkRouteQueues()
+	want(t, d.findings, Warning, `queue orders.poison drops parked copies by message-ttl 9 of policy "all" and operator policy "ops"`,
+		`leave the queue out by the pattern of policy "all" and operator policy "ops"`)
 }
 
 func TestTheRemedyOfADroppingRouteIsAPolicyForItsQueueAlone(t *testing.T) {
 	d := listing(t, settings(t, strings.ReplaceAll(oneRoute, "orders", "eu.orders")), rabbit.Queue{Name: "eu.orders", Type: "quorum", Policy: "all"})
 	d.policies = []rabbit.Policy{{Name: "all", Priority: 2}}
+	const command = `rabbitmqctl set_policy --vhost / --priority 3 --apply-to queues eu.orders-dead-letters '^eu\.orders$' '{"dead-letter-exchange":"watership.retry"`
 	d.topology().checkRouteQueues()
-	want(t, d.findings, Error, "queue eu.orders drops",
-		`rabbitmqctl set_policy --vhost / --priority 3 --apply-to queues eu.orders-dead-letters '^eu\.orders$' '{"dead-letter-exchange":"watership.retry"}'`)
+	want(t, d.findings, Error, "queue eu.orders drops", command+`,"dead-letter-strategy":"at-least-once","overflow":"reject-publish"}'`)
+
+	// With a limit, overflow would reject what the queue drops; a classic queue has no strategy.
+	for _, queue := range []rabbit.Queue{
+		{Type: "quorum", Arguments: map[string]any{"x-max-length": 9.0}},
+		{Type: "quorum", OperatorPolicy: "ops", Effective: map[string]any{"max-length": 9.0}},
+		{Type: "classic", Effective: map[string]any{"max-length": 9.0}},
+	} {
+		queue.Name, queue.Policy = "eu.orders", "all"
+		d.findings, d.queues[queue.Name] = nil, queue
+		d.topology().checkRouteQueues()
+		want(t, d.findings, Error, "queue eu.orders drops", command+"}'")
+	}
 }
 
 func TestWithoutRoutesNothingIsSaidOfThem(t *testing.T) {

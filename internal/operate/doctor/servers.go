@@ -160,14 +160,16 @@ func (c Config) managementRemedy(err error) string {
 	return remedy + "; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
 }
 
+// readTopology reads what the management API lists, which has to be of the broker of the connection, if
+// there is one.
 func (b *broker) readTopology(ctx context.Context, management *rabbit.Management) error {
 	overview, err := management.Overview(ctx)
 	if err != nil {
 		return err
 	}
 	b.version = overview.Version
-	if conn, err := b.Connect(ctx); err == nil {
-		if err := management.CheckCluster(ctx, conn); err != nil {
+	if b.conn != nil {
+		if err := overview.CheckCluster(ctx, b.conn); err != nil {
 			return err
 		}
 	}

@@ -80,6 +80,38 @@ func TestTheManagementAPIOfAnotherBroker(t *testing.T) {
 	}
 }
 
+// The connection that is checked is the one of the cluster that is compared, and one overview has its name.
+func TestOneConnectionAndOneOverview(t *testing.T) {
+	s := newSetUpSite(t)
+	overviews := s.count(t, "overview")
+	connect, connections := s.Connect, 0
+	s.Connect = func(ctx context.Context) (*rabbit.Connection, error) {
+		connections++
+		return connect(ctx)
+	}
+	for name, check := range map[string]func(){
+		"doctor":    func() { Run(t.Context(), s.Config) },
+		"limits":    func() { s.limits(t) },
+		"leftovers": func() { Leftovers(t.Context(), s.Config) },
+	} {
+		overviews.Store(0)
+		connections = 0
+		if check(); overviews.Load() != 1 || connections != 1 {
+			t.Errorf("%s: %d overviews, %d connections", name, overviews.Load(), connections)
+		}
+	}
+}
+
+// Limits of another broker say nothing about this one.
+func TestLimitsWithoutTheBroker(t *testing.T) {
+	s := newSetUpSite(t)
+	gone := errors.New("connection refused")
+	s.Connect = func(context.Context) (*rabbit.Connection, error) { return nil, gone }
+	if found, err := Limits(t.Context(), s.Config); !errors.Is(err, gone) {
+		t.Errorf("%v\n%s", err, text(found))
+	}
+}
+
 func TestTheVersionOfTheBroker(t *testing.T) {
 	s := newSetUpSite(t)
 	want(t, of("version", Run(t.Context(), s.Config)), OK, "RabbitMQ "+s.broker.Version, "")

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,23 +94,71 @@ func must(t *testing.T, err error) {
 // answer has the management API answer a path with a JSON text. Other paths are answered as before.
 func (s *site) answer(t *testing.T, path, body string) {
 	t.Helper()
+	s.intercept(t, path, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { _, _ = w.Write([]byte(body)) })
+}
+
+// delay has the management API list the queues as they were before their messages and consumers.
+func (s *site) delay(t *testing.T) {
+	t.Helper()
+	management, err := s.Management()
+	must(t, err)
+	queues, err := management.Queues(t.Context(), s.VHost)
+	must(t, err)
+	for i := range queues {
+		queues[i].Messages, queues[i].Consumers = 0, 0
+	}
+	body, err := json.Marshal(queues)
+	must(t, err)
+	s.answer(t, "queues/%2F", string(body))
+}
+
+// connectTo has doctor connect to a broker at a URL.
+func (s *site) connectTo(t *testing.T, url string) {
+	t.Helper()
+	conn, err := rabbit.Open(rabbit.Config{URL: url, Name: "doctor"})
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	s.Connect = func(context.Context) (*rabbit.Connection, error) { return conn, nil }
+}
+
+// eventuallyHolds waits until a queue holds some messages, consumed ones included.
+func (s *site) eventuallyHolds(t *testing.T, queue string, messages int) {
+	t.Helper()
+	management, err := s.Management()
+	must(t, err)
+	rabbittest.Eventually(t, "the messages to arrive", func() bool {
+		q, err := management.Queue(t.Context(), s.VHost, queue)
+		return err == nil && q.Messages == int64(messages)
+	})
+}
+
+// count counts the requests for a path of the management API.
+func (s *site) count(t *testing.T, path string) *atomic.Int32 {
+	t.Helper()
+	n := &atomic.Int32{}
+	s.intercept(t, path, func(w http.ResponseWriter, r *http.Request, broker http.Handler) {
+		n.Add(1)
+		broker.ServeHTTP(w, r)
+	})
+	return n
+}
+
+// intercept has handle answer the requests for a path of the management API, in front of the broker.
+func (s *site) intercept(t *testing.T, path string, handle func(http.ResponseWriter, *http.Request, http.Handler)) {
+	t.Helper()
 	address, err := url.Parse(s.broker.ManagementURL)
 	must(t, err)
-	before := s.Management
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = address.Scheme, address.Host, address.Host
 	}}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.TrimPrefix(r.URL.EscapedPath(), "/api/") == path {
-			_, _ = w.Write([]byte(body))
+			handle(w, r, forward)
 			return
 		}
 		forward.ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	if _, err := before(); err != nil {
-		t.Fatal(err)
-	}
 	there, err := url.Parse(proxy.URL)
 	must(t, err)
 	there.User = address.User

@@ -17,7 +17,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
-	"github.com/watershipmq/watership/internal/system"
 )
 
 // The operations on failures.
@@ -126,19 +125,13 @@ type Discarded struct {
 	Discarded int            `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
 	Unknown   []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
 	Missing   int            `json:"missing" doc:"Events that the store does not have yet"`
-	Parked    []Parked       `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
-}
-
-// Parked are the messages in the parking queue of a route.
-type Parked struct {
-	Queue    string `json:"queue"`
-	Messages int    `json:"messages"`
+	Parked    []ParkedCopies `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
 
 const maxFailedSample = 5
 
 func newDiscarded(failures []eventstore.EventSummary) Discarded {
-	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Parked: []Parked{}}
+	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Parked: []ParkedCopies{}}
 	for _, f := range failures {
 		d.Queues[f.Queue]++
 		d.UpTo = max(d.UpTo, f.Sequence)
@@ -156,7 +149,7 @@ func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*Dis
 		name = "discard (dry run)"
 	}
 	access.Describe(ctx, access.Action{Name: name, Object: d.object(), Reason: d.Reason})
-	if d.Query == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
 	}
 	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
@@ -185,7 +178,8 @@ func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*Dis
 		}
 	}
 	if d.DryRun || len(found) == 0 {
-		out.Body.Parked, err = FindParked(ctx, o.System, slices.Sorted(maps.Keys(out.Body.Queues)))
+		parked, err := previewParked(ctx, o.System, slices.Sorted(maps.Keys(out.Body.Queues)))
+		out.Body.Parked = append(out.Body.Parked, parked...)
 		return out, err
 	}
 	return out, o.discard(ctx, history.EventIDs(found), d.Reason, &out.Body)
@@ -197,21 +191,12 @@ func (o operations) discard(ctx context.Context, ids []string, why string, out *
 	if err != nil {
 		return err
 	}
-	if out.Parked, err = FindParked(ctx, o.System, done.Queues); err != nil {
+	parked, err := FindParkedCopies(ctx, o.System, done.Queues)
+	if out.Parked = append(out.Parked, parked...); err != nil {
 		return err
 	}
 	out.Missing, err = awaitDiscarded(ctx, o.System, ids)
 	return err
-}
-
-// FindParked returns FindParkedCopies as the API has them.
-func FindParked(ctx context.Context, sys *system.System, queues []string) ([]Parked, error) {
-	copies, err := FindParkedCopies(ctx, sys, queues)
-	parked := make([]Parked, len(copies))
-	for i, c := range copies {
-		parked[i] = Parked(c)
-	}
-	return parked, err
 }
 
 func (d Discard) object() string {

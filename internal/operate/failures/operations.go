@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -89,11 +88,9 @@ func (o operations) list(ctx context.Context, in *GroupsInput) (*GroupsOutput, e
 	if err != nil {
 		return nil, err
 	}
-	begin := 0
-	if in.Cursor != "" {
-		if begin, err = strconv.Atoi(in.Cursor); err != nil || begin < 0 {
-			return nil, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
-		}
+	begin, err := operation.ParseOffset(in.Cursor)
+	if err != nil {
+		return nil, err
 	}
 	may, err := visible(ctx)
 	if err != nil {
@@ -114,13 +111,11 @@ func (o operations) list(ctx context.Context, in *GroupsInput) (*GroupsOutput, e
 		page.Failures += g.Count
 		page.Queues[g.Queue] += g.Count
 	}
-	rest := found.Groups[min(begin, len(found.Groups)):]
-	for _, g := range rest[:min(in.Limit, len(rest))] {
+	shown, next := operation.PageAt(found.Groups, begin, in.Limit)
+	for _, g := range shown {
 		page.Groups = append(page.Groups, *g)
 	}
-	if len(rest) > in.Limit {
-		page.Cursor = strconv.Itoa(begin + in.Limit)
-	}
+	page.Cursor = next
 	return &GroupsOutput{page}, nil
 }
 
@@ -180,7 +175,7 @@ func (o operations) triage(ctx context.Context, in *TriageInput) (*TriageOutput,
 		return nil, err
 	}
 	if !caller.MayQueue(g.Queue) {
-		return nil, problem.Forbidden(caller.Name+" may not use the queue "+g.Queue, "Ask for a token for it.")
+		return nil, problem.NotAllowed(caller, "queue", g.Queue)
 	}
 	decided, err := o.Decide(ctx, g, change, caller.Name)
 	return &TriageOutput{decided}, err

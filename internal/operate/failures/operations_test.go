@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -373,6 +374,31 @@ func TestParkedCopiesAreNamed(t *testing.T) {
 	must(t, err)
 	if diff := cmp.Diff([]ParkedCopies{{"orders.poison", 1}}, got.Parked); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A preview needs the store alone. Without RabbitMQ, it names no queues with parked copies.
+func TestPreviewsWithoutABroker(t *testing.T) {
+	path := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
+	sys := systemtest.New(t, routesOfTests, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "WATERSHIP_STORE_URL="+path)
+	store, err := sys.Store(t.Context())
+	must(t, err)
+	must(t, store.Install(t.Context()))
+	systemtest.Record(t, sys, failed("orders", "a", "x"), failed("mail", "b", "x"))
+	o := operations{Service{sys}}
+	discard := DiscardInput{Body: Discard{DryRun: true}}
+	discard.Body.Query = "*"
+	if out, err := o.discardFailures(as(t), &discard); err != nil || out.Body.Matched != 2 || out.Body.Parked == nil || len(out.Body.Parked) > 0 {
+		t.Errorf("a discard: %+v, %v", out, err)
+	}
+	resolve := ResolveInput{Body: Resolve{DryRun: true}}
+	resolve.Body.Query = "*"
+	if out, err := o.resolve(as(t), &resolve); err != nil || out.Body.Matched != 2 || out.Body.Parked == nil || len(out.Body.Parked) > 0 {
+		t.Errorf("a resolution: %+v, %v", out, err)
+	}
+	discard.Body.DryRun, discard.Body.Reason = false, "x"
+	if _, err := o.discardFailures(as(t), &discard); problem.New(t.Context(), err).Status != http.StatusServiceUnavailable {
+		t.Errorf("a discard that acts: %v", err)
 	}
 }
 

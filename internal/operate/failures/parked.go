@@ -40,3 +40,17 @@ func FindParkedCopies(ctx context.Context, sys *system.System, queues []string) 
 	}
 	return parked, nil
 }
+
+// previewParked returns FindParkedCopies for a preview, which needs the store alone: without RabbitMQ
+// there are none.
+func previewParked(ctx context.Context, sys *system.System, queues []string) ([]ParkedCopies, error) {
+	if sys.NoBroker() != nil {
+		return nil, nil
+	}
+	parked, err := FindParkedCopies(ctx, sys, queues)
+	var away *system.BrokerError
+	if errors.As(err, &away) && ctx.Err() == nil {
+		return nil, nil
+	}
+	return parked, err
+}

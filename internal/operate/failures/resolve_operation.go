@@ -87,16 +87,18 @@ func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutp
 			return &ResolveOutput{body}, err
 		}
 	}
-	copies, err := FindParkedCopies(ctx, o.System, slices.Sorted(maps.Keys(queues)))
-	for _, c := range copies {
-		body.Parked = append(body.Parked, ParkedCopies(c))
+	find := FindParkedCopies
+	if r.DryRun {
+		find = previewParked
 	}
+	parked, err := find(ctx, o.System, slices.Sorted(maps.Keys(queues)))
+	body.Parked = append(body.Parked, parked...)
 	return &ResolveOutput{body}, err
 }
 
 // resolvable finds the failures of a request that the caller may see.
 func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, error) {
-	if strings.TrimSpace(r.Query) == "" && len(r.Groups) == 0 && len(r.DSL) == 0 {
+	if !r.HasQuery() && len(r.Groups) == 0 && len(r.DSL) == 0 {
 		return Resolvable{}, problem.BadRequest("expected query, dsl or groups", `Give the query "*" to resolve every failure there is.`)
 	}
 	node, err := r.Node(ctx, o.System, eventfilter.TextOfDSL(r.DSL))

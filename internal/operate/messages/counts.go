@@ -66,7 +66,7 @@ type ValuesInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of values"`
 }
 
-// ValuesOutput is the output of CountValues.
+// ValuesOutput is the output of CountValues and CountOverTime.
 type ValuesOutput struct{ Body Values }
 
 // Values counts the events of a selection by the values of a field.
@@ -138,12 +138,9 @@ type HistogramInput struct {
 }
 
 func (o operations) countOverTime(ctx context.Context, in *HistogramInput) (*ValuesOutput, error) {
-	zone := time.UTC
-	if in.Zone != "" {
-		var err error
-		if zone, err = eventfilter.ParseZone(in.Zone); err != nil {
-			return nil, err
-		}
+	zone, err := eventfilter.ParseZone("zone", in.Zone)
+	if err != nil {
+		return nil, err
 	}
 	sel, err := in.Selection(ctx, o.System)
 	if err != nil {

@@ -47,7 +47,7 @@ func (o operations) explain(ctx context.Context, in *ExplainInput) (*ExplainOutp
 		return nil, problem.BadRequest(err.Error(), "")
 	}
 	if caller := access.FromContext(ctx); in.Queue != "" && !caller.MayQueue(in.Queue) {
-		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
+		return nil, problem.NotAllowed(caller, "queue", in.Queue)
 	}
 	list, err := Of(o.handlers()).Explain(ctx, request, o.livesOf, time.Now())
 	var none *NoFailureError

@@ -40,7 +40,7 @@ type ExportInput struct {
 const UnreadableTrailer = "Watership-Unreadable"
 
 func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.StreamResponse, error) {
-	if in.Query == "" && in.DSL == "" {
+	if !in.HasQuery() {
 		return nil, problem.BadRequest("expected query or dsl", `Give the query "*" to export everything there is.`)
 	}
 	sel, err := in.Selection(ctx, o.System)

@@ -8,11 +8,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// NotAllowed is the problem of an exchange or a queue that the caller may not use.
-func NotAllowed(caller access.Identity, kind, name string) *problem.Problem {
-	return problem.Forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token with this "+kind+".")
-}
-
 // IsCopyHeader reports whether a header names further routing keys of a message.
 func IsCopyHeader(name string) bool {
 	return strings.EqualFold(name, "CC") || strings.EqualFold(name, "BCC")
@@ -23,9 +18,9 @@ func IsCopyHeader(name string) bool {
 func CheckRoute(caller access.Identity, exchange, key string) error {
 	switch {
 	case !caller.MayExchange(exchange):
-		return NotAllowed(caller, "exchange", fmt.Sprintf("%q", exchange))
+		return problem.NotAllowed(caller, "exchange", fmt.Sprintf("%q", exchange))
 	case exchange == "" && caller.Limited() && !caller.MayQueue(key):
-		return NotAllowed(caller, "queue", key)
+		return problem.NotAllowed(caller, "queue", key)
 	}
 	return nil
 }

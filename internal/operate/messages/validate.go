@@ -42,7 +42,7 @@ type Validation struct {
 
 func (o operations) validateEvents(ctx context.Context, in *ValidateInput) (*huma.StreamResponse, error) {
 	if caller := access.FromContext(ctx); !caller.MayQueue(in.Queue) {
-		return nil, problem.Forbidden(caller.Name+" may not use the queue "+in.Queue, "Ask for a token for it.")
+		return nil, problem.NotAllowed(caller, "queue", in.Queue)
 	}
 	sel, err := in.Selection(ctx, o.System)
 	if err != nil {

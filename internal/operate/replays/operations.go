@@ -89,7 +89,7 @@ type StartInput struct {
 	Body Replay
 }
 
-// JobOutput is the output of StartReplay.
+// JobOutput is the output of the operations on one job.
 type JobOutput struct{ Body Job }
 
 func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput, error) {
@@ -158,22 +158,23 @@ func (o operations) listReplays(ctx context.Context, in *JobsInput) (*JobsOutput
 	if err != nil {
 		return nil, err
 	}
-	page := JobPage{Jobs: []Job{}}
+	page, isPast := JobPage{Jobs: []Job{}}, in.Cursor == "" // jobs that cannot be read have no id to compare
 	for job, err := range jobs.Jobs(ctx) {
 		var failed *eventstore.Error
+		isPast = isPast || err == nil && job.ID <= in.Cursor
 		switch {
 		case errors.As(err, &failed):
 			return nil, err
-		case err != nil:
-			page.Unreadable = append(page.Unreadable, err.Error())
-			continue
-		case in.Cursor != "" && job.ID >= in.Cursor, !maySee(ctx, job):
+		case !isPast, err == nil && (job.ID == in.Cursor || !maySee(ctx, job)):
 			continue
 		case len(page.Jobs) == in.Limit:
 			page.Cursor = page.Jobs[len(page.Jobs)-1].ID
 			return &JobsOutput{page}, nil
+		case err != nil:
+			page.Unreadable = append(page.Unreadable, err.Error())
+		default:
+			page.Jobs = append(page.Jobs, NewJob(job))
 		}
-		page.Jobs = append(page.Jobs, NewJob(job))
 	}
 	return &JobsOutput{page}, ctx.Err()
 }
@@ -184,7 +185,7 @@ func maySee(ctx context.Context, job replayer.Job) bool {
 	return access.FromContext(ctx).Within(job.Query)
 }
 
-// JobInput is the input of GetReplay.
+// JobInput names a job.
 type JobInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
 }

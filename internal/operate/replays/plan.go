@@ -45,27 +45,27 @@ type Replay struct {
 
 // Plan describes a replay before it sends anything.
 type Plan struct {
-	Total          int                  `json:"total" doc:"Messages to send"`
-	Problem        string               `json:"problem,omitempty" doc:"Why the replay would be refused"`
-	Warnings       []string             `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
-	First          *time.Time           `json:"first,omitempty" doc:"Time of the first event"`
-	Last           *time.Time           `json:"last,omitempty" doc:"Time of the last event"`
-	Routes         []PlanRoute          `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
-	LeftOut        map[string]int       `json:"left_out" doc:"Events that are left out, by reason"`
-	Quarantined    int                  `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
-	Bodiless       int                  `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
-	Untransformed  int                  `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
-	Examples       []PlanExample        `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
-	Replies        int                  `json:"replies" doc:"Requests whose clients would get another reply"`
-	RepliesDropped int                  `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
-	Sample         []eventjson.Document `json:"sample" nullable:"false" doc:"The first few events"`
-	Unknown        []string             `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
-	Parked         []failures.Parked    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
-	LogEvents      int                  `json:"log_events" doc:"Events that the store does not have yet"`
-	LogConsumers   int                  `json:"log_consumers" doc:"Processes that store them"`
-	Rivals         []Rival              `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
-	Unreadable     int                  `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
-	UpTo           int64                `json:"up_to" doc:"Highest sequence of the events that were read"`
+	Total          int                     `json:"total" doc:"Messages to send"`
+	Problem        string                  `json:"problem,omitempty" doc:"Why the replay would be refused"`
+	Warnings       []string                `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
+	First          *time.Time              `json:"first,omitempty" doc:"Time of the first event"`
+	Last           *time.Time              `json:"last,omitempty" doc:"Time of the last event"`
+	Routes         []PlanRoute             `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
+	LeftOut        map[string]int          `json:"left_out" doc:"Events that are left out, by reason"`
+	Quarantined    int                     `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
+	Bodiless       int                     `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
+	Untransformed  int                     `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
+	Examples       []PlanExample           `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
+	Replies        int                     `json:"replies" doc:"Requests whose clients would get another reply"`
+	RepliesDropped int                     `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
+	Sample         []eventjson.Document    `json:"sample" nullable:"false" doc:"The first few events"`
+	Unknown        []string                `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
+	Parked         []failures.ParkedCopies `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+	LogEvents      int                     `json:"log_events" doc:"Events that the store does not have yet"`
+	LogConsumers   int                     `json:"log_consumers" doc:"Processes that store them"`
+	Rivals         []Rival                 `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
+	Unreadable     int                     `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
+	UpTo           int64                   `json:"up_to" doc:"Highest sequence of the events that were read"`
 }
 
 // PlanExample is a message before and after the program of transform.
@@ -177,7 +177,7 @@ func (o operations) replayJob(ctx context.Context, r Replay) (replayer.Job, erro
 func (o operations) checkReplay(caller access.Identity, r Replay) error {
 	topology := o.System.Topology()
 	switch t := r.Target; {
-	case r.Query == "" && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
+	case !r.HasQuery() && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
 		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
 	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
 		return problem.BadRequest("target.queue is for the kind queue, which needs it", "")
@@ -186,7 +186,7 @@ func (o operations) checkReplay(caller access.Identity, r Replay) error {
 	case topology.Owns(t.Queue), topology.Owns(t.Exchange):
 		return problem.BadRequest(cmp.Or(t.Queue, t.Exchange)+" is one of Watership's own", "Choose a queue or an exchange of your system.")
 	case t.Queue != "" && !caller.MayQueue(t.Queue):
-		return messages.NotAllowed(caller, "queue", t.Queue)
+		return problem.NotAllowed(caller, "queue", t.Queue)
 	case t.Kind == string(replayer.ToExchange):
 		key := ""
 		if t.Key != nil {
@@ -247,7 +247,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 	plan := Plan{
 		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
 		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []eventjson.Document{},
-		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
+		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Parked: []failures.ParkedCopies{}, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
 	}
 	p.Rivals = slices.Clone(p.Rivals)
 	for i := range p.Rivals {
@@ -282,6 +282,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 	if plan.Unknown, err = eventfilter.Unknown(ctx, o.System, r.IDs); err != nil {
 		return plan, err
 	}
-	plan.Parked, err = failures.FindParked(ctx, o.System, p.FailedAt)
+	parked, err := failures.FindParkedCopies(ctx, o.System, p.FailedAt)
+	plan.Parked = append(plan.Parked, parked...)
 	return plan, err
 }

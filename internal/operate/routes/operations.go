@@ -211,7 +211,7 @@ func decisionAbout(ctx context.Context, action, queue, why string) (reason.Decis
 	caller := access.FromContext(ctx)
 	access.Describe(ctx, access.Action{Name: action, Object: "route " + queue, Reason: why})
 	if !caller.MayQueue(queue) {
-		return reason.Decision{}, problem.Forbidden(caller.Name+" may not use the queue "+queue, "Ask for a token for it.")
+		return reason.Decision{}, problem.NotAllowed(caller, "queue", queue)
 	}
 	return reason.Decision{Operator: caller.Name, Reason: why}, nil
 }

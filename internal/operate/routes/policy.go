@@ -163,15 +163,16 @@ func (o operations) changePolicy(ctx context.Context, in *PolicyInput, action Po
 	return &PolicyOutput{change}, nil
 }
 
-// policyProblem returns the problem of a change. An error of RabbitMQ that does not concern the
-// connection concerns the login.
+// policyProblem returns the problem of a change. An error of the management API other than that it does
+// not answer concerns its login.
 func policyProblem(ctx context.Context, err error) error {
 	var refused *queuepolicy.RefusedError
 	var mistake system.InputError
+	var away *system.BrokerError
 	switch {
 	case errors.As(err, &refused):
 		return &problem.Problem{Status: http.StatusConflict, Detail: refused.Reason, Remedy: refused.Remedy}
-	case errors.As(err, &mistake), ctx.Err() != nil:
+	case errors.As(err, &mistake), errors.As(err, &away), ctx.Err() != nil:
 		return err
 	case errors.Is(err, rabbit.ErrNoAnswer):
 		return &system.BrokerError{Err: err}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/subscription"
@@ -114,9 +115,10 @@ type ParkedOutput struct{ Body ParkedMessages }
 // CountOutput has the number of parked messages.
 type CountOutput struct{ Body ParkedCount }
 
-// maySee reports whether the caller may see a subscription, and change it.
-func maySee(caller access.Identity, v Subscription) bool {
-	return caller.Within(v.Query) && (v.Target.Queue == "" || caller.MayQueue(v.Target.Queue))
+// maySee reports whether the caller may see a subscription with a query and the queue of its target,
+// and change it.
+func maySee(caller access.Identity, query, queue string) bool {
+	return caller.Within(query) && (queue == "" || caller.MayQueue(queue))
 }
 
 func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) {
@@ -126,24 +128,35 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) 
 	}
 	caller, out := access.FromContext(ctx), &ListOutput{Subscriptions{[]Subscription{}}}
 	for _, v := range views {
-		if maySee(caller, v) {
+		if maySee(caller, v.Query, v.Target.Queue) {
 			out.Body.Subscriptions = append(out.Body.Subscriptions, v)
 		}
 	}
 	return out, nil
 }
 
-// visible returns a subscription if the caller may see it.
-func (o operations) visible(ctx context.Context, name string) (Subscription, error) {
-	v, err := o.Show(ctx, name)
-	if err == nil && !maySee(access.FromContext(ctx), v) {
-		err = &subscription.NotFoundError{Name: name}
+// checkVisible returns an error unless there is a subscription that the caller may see. It reads the
+// record alone: to count what is not delivered yet can take long.
+func (o operations) checkVisible(ctx context.Context, name string) error {
+	all, err := o.System.Subscriptions(ctx)
+	if err != nil {
+		return err
 	}
-	return v, err
+	sub, err := all.Get(ctx, name)
+	if err != nil {
+		return inputError(err)
+	}
+	if !maySee(access.FromContext(ctx), sub.Query, sub.Target.Queue) {
+		return &subscription.NotFoundError{Name: name}
+	}
+	return nil
 }
 
 func (o operations) get(ctx context.Context, in *NameInput) (*SubscriptionOutput, error) {
-	v, err := o.visible(ctx, in.Name)
+	if err := o.checkVisible(ctx, in.Name); err != nil {
+		return nil, err
+	}
+	v, err := o.Show(ctx, in.Name)
 	return &SubscriptionOutput{v}, err
 }
 
@@ -170,22 +183,14 @@ func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionO
 	case target.Kind == subscription.ToURL && !caller.May(access.Admin):
 		return nil, problem.Forbidden(caller.Name+" has the role "+caller.Role.String()+", and a subscription to a URL needs admin", "Use a queue, or ask an admin.")
 	case target.Kind == subscription.ToQueue && !caller.MayQueue(target.Queue):
-		return nil, problem.Forbidden(caller.Name+" may not use the queue "+target.Queue, "Ask for a token for it.")
+		return nil, problem.NotAllowed(caller, "queue", target.Queue)
 	}
-	zone, err := zoneOf(in.Body.Zone)
+	zone, err := eventfilter.ParseZone("time_zone", in.Body.Zone)
 	if err != nil {
-		return nil, problem.BadRequest("time_zone "+in.Body.Zone+" is unknown", "Use a name such as Europe/Berlin, or an offset such as +02:00.")
+		return nil, err
 	}
 	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
 	return &SubscriptionOutput{v}, err
-}
-
-// zoneOf returns the zone of a name or an offset.
-func zoneOf(name string) (*time.Location, error) {
-	if t, err := time.Parse("-07:00", name); err == nil {
-		return t.Location(), nil
-	}
-	return time.LoadLocation(name)
 }
 
 // PauseInput names a subscription to pause.
@@ -235,7 +240,7 @@ func (o operations) delete(ctx context.Context, in *ActInput) (*struct{}, error)
 
 func (o operations) change(ctx context.Context, name string, c Change, reason string) (*SubscriptionOutput, error) {
 	access.Describe(ctx, access.Action{Name: string(c.Action), Object: "subscription " + name, Reason: reason})
-	if _, err := o.visible(ctx, name); err != nil {
+	if err := o.checkVisible(ctx, name); err != nil {
 		return nil, err
 	}
 	v, err := o.Change(ctx, name, c, Caller{Name: access.FromContext(ctx).Name, Zone: time.UTC})
@@ -243,7 +248,7 @@ func (o operations) change(ctx context.Context, name string, c Change, reason st
 }
 
 func (o operations) parked(ctx context.Context, in *NameInput) (*ParkedOutput, error) {
-	if _, err := o.visible(ctx, in.Name); err != nil {
+	if err := o.checkVisible(ctx, in.Name); err != nil {
 		return nil, err
 	}
 	list, err := o.Parked(ctx, in.Name)
@@ -269,7 +274,7 @@ func (o operations) dropParked(ctx context.Context, in *PositionsInput) (*CountO
 
 func (o operations) changeParked(ctx context.Context, action string, in *PositionsInput, drop bool) (*CountOutput, error) {
 	access.Describe(ctx, access.Action{Name: action, Object: "subscription " + in.Name})
-	if _, err := o.visible(ctx, in.Name); err != nil {
+	if err := o.checkVisible(ctx, in.Name); err != nil {
 		return nil, err
 	}
 	n, err := o.ChangeParked(ctx, in.Name, drop, in.Body.Positions, Caller{Name: access.FromContext(ctx).Name})

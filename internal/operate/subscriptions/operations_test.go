@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"testing"
@@ -122,6 +123,32 @@ func TestOperationsChangeASubscription(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if _, err := o.delete(admin, &ActInput{NameInput: NameInput{"all"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// An action reads the record of a subscription. What it has not delivered is counted for those who ask,
+// since that can take long, and fails where a query cannot be read any more.
+func TestActionsCountNoEvents(t *testing.T) {
+	o, admin := operations{newService(t)}, as(t, access.Admin)
+	store, err := o.System.Store(t.Context())
+	must(t, err)
+	document, err := json.Marshal(subscription.Subscription{Name: "old", Source: "test", Query: "queue:", State: subscription.Active, Target: subscription.Target{Kind: subscription.ToQueue, Queue: "q"}})
+	must(t, err)
+	_, err = store.CreateRecord(t.Context(), "subscription", "old", document)
+	must(t, err)
+	o.park(t, "old", 1)
+	name := NameInput{"old"}
+	if _, err := o.get(admin, &name); err == nil {
+		t.Error("its events are counted")
+	}
+	if out, err := o.parked(admin, &name); err != nil || len(out.Body.Parked) != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if out, err := o.dropParked(admin, &PositionsInput{NameInput: name}); err != nil || out.Body.Changed != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := o.delete(admin, &ActInput{NameInput: name}); err != nil {
 		t.Error(err)
 	}
 }

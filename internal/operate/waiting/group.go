@@ -18,7 +18,7 @@ type Kind struct {
 	Group string `json:"error_group"`
 }
 
-// Group has the waiting messages of a kind.
+// WaitingGroup has the waiting messages of a kind.
 type WaitingGroup struct {
 	Kind
 	Count   int       `json:"count"`

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -54,18 +52,6 @@ type PageInput struct {
 	Cursor string `query:"cursor" maxLength:"20" doc:"Cursor of the page before, for the same query"`
 }
 
-// begin returns the place of the page, as its cursor says.
-func (in *PageInput) begin() (int, error) {
-	if in.Cursor == "" {
-		return 0, nil
-	}
-	begin, err := strconv.Atoi(in.Cursor)
-	if err != nil || begin < 0 {
-		return 0, problem.BadRequest("the cursor cannot be read", "Use the cursor of the page before unchanged.")
-	}
-	return begin, nil
-}
-
 // PageOutput has a page of waiting messages.
 type PageOutput struct{ Body WaitingPage }
 
@@ -81,7 +67,7 @@ func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	begin, err := in.begin()
+	begin, err := operation.ParseOffset(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -93,13 +79,8 @@ func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error
 	if err == nil && len(messages) == 0 {
 		err = o.system.CheckStore(ctx)
 	}
-	page := WaitingPage{Messages: []WaitingMessage{}, Total: len(messages)}
-	rest := messages[min(begin, len(messages)):]
-	page.Messages = append(page.Messages, rest[:min(in.Limit, len(rest))]...)
-	if len(rest) > in.Limit {
-		page.Cursor = strconv.Itoa(begin + in.Limit)
-	}
-	return &PageOutput{page}, err
+	shown, next := operation.PageAt(messages, begin, in.Limit)
+	return &PageOutput{WaitingPage{Messages: append([]WaitingMessage{}, shown...), Total: len(messages), Cursor: next}}, err
 }
 
 // GroupsOutput has a page of groups.
@@ -117,7 +98,7 @@ func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, er
 	if err != nil {
 		return nil, err
 	}
-	begin, err := in.begin()
+	begin, err := operation.ParseOffset(in.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +114,11 @@ func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, er
 	for _, g := range groups {
 		page.Messages += g.Count
 	}
-	rest := groups[min(begin, len(groups)):]
-	for _, g := range rest[:min(in.Limit, len(rest))] {
+	shown, next := operation.PageAt(groups, begin, in.Limit)
+	for _, g := range shown {
 		page.Groups = append(page.Groups, *g)
 	}
-	if len(rest) > in.Limit {
-		page.Cursor = strconv.Itoa(begin + in.Limit)
-	}
+	page.Cursor = next
 	return &GroupsOutput{page}, err
 }
 
@@ -187,7 +166,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 		object = wording.Plural(len(d.IDs), "id")
 	}
 	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: d.Reason})
-	if strings.TrimSpace(d.Query) == "" && len(d.IDs) == 0 && len(d.DSL) == 0 {
+	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
 		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
 	}
 	decision := Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}

@@ -39,6 +39,13 @@ func (f Filter) Text() string {
 	return f.Query
 }
 
+// HasQuery reports whether a filter has a query. A blank one finds all events, so that operations which
+// act on what they find want the query "*" instead.
+func (f Filter) HasQuery() bool { return strings.TrimSpace(f.Query) != "" }
+
+// HasQuery reports whether a filter has a query in one of the languages.
+func (f QueryFilter) HasQuery() bool { return f.Filter.HasQuery() || strings.TrimSpace(f.DSL) != "" }
+
 // Period returns the period of a filter.
 func (f Filter) Period(zone *time.Location) system.Period {
 	return system.Period{Since: f.Since, From: f.From, To: f.To, Zone: zone}
@@ -49,17 +56,17 @@ func (f Filter) Location() (*time.Location, error) {
 	if f.Zone == "" {
 		return time.Local, nil
 	}
-	return ParseZone(f.Zone)
+	return ParseZone("zone", f.Zone)
 }
 
-// ParseZone returns the zone with a name or an offset from UTC.
-func ParseZone(text string) (*time.Location, error) {
+// ParseZone returns the zone with a name or an offset from UTC, as a member of a request has it; "" is UTC.
+func ParseZone(member, text string) (*time.Location, error) {
 	if at, err := time.Parse("-07:00", text); err == nil {
 		return at.Location(), nil
 	}
 	zone, err := time.LoadLocation(text)
 	if err != nil {
-		return nil, problem.BadRequest("zone: "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin, or an offset such as +02:00.")
+		return nil, problem.BadRequest(member+": "+err.Error(), "Give a name of the IANA time zone database, such as Europe/Berlin, or an offset such as +02:00.")
 	}
 	return zone, nil
 }

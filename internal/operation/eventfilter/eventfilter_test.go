@@ -145,10 +145,10 @@ func TestVisibleEvents(t *testing.T) {
 			t.Errorf("%s, %v", e.Queue, err)
 		}
 	}
-	if _, err := eventfilter.ParseZone("+02:00"); err != nil {
+	if _, err := eventfilter.ParseZone("zone", "+02:00"); err != nil {
 		t.Error(err)
 	}
-	if _, err := eventfilter.ParseZone("nowhere"); !errors.As(err, new(*problem.Problem)) {
+	if _, err := eventfilter.ParseZone("zone", "nowhere"); !errors.As(err, new(*problem.Problem)) {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -36,11 +37,11 @@ func New(age time.Duration, other http.Handler) *Responses {
 
 // repeat is the first request with a key. done is closed when its response is known.
 type repeat struct {
-	digest   string
-	began    time.Time
-	done     chan struct{}
-	response bufferedResponse // only if kept
-	kept     bool             // after done
+	digest string
+	began  time.Time
+	done   chan struct{}
+	result any  // after done
+	kept   bool // likewise
 }
 
 // Digest returns a digest of some texts. None of them can be read from it.
@@ -57,20 +58,36 @@ func Digest(texts ...string) string {
 // request that failed is not remembered: it can be repeated. digest is the digest
 // of the request's content.
 func (r *Responses) Serve(w http.ResponseWriter, request *http.Request, key, digest string, next http.Handler) {
+	response, err := r.Do(request.Context(), key, digest, func() (any, bool) {
+		made := &bufferedResponse{header: http.Header{}}
+		next.ServeHTTP(made, request)
+		return made, made.status < http.StatusMultipleChoices
+	})
+	switch {
+	case errors.Is(err, ErrOther):
+		r.other.ServeHTTP(w, request)
+	case err == nil:
+		response.(*bufferedResponse).writeTo(w)
+	}
+}
+
+// ErrOther is returned for a request with the key of another one.
+var ErrOther = errors.New("the key is of another request")
+
+// Do acts for the first request with a key, and returns its result to repeated ones, unless it
+// has failed.
+func (r *Responses) Do(ctx context.Context, key, digest string, act func() (result any, done bool)) (any, error) {
 	for {
 		first, mine := r.begin(key, digest)
 		switch {
 		case first.digest != digest:
-			r.other.ServeHTTP(w, request)
-			return
+			return nil, ErrOther
 		case mine:
-			r.pass(w, request, next, key, first)
-			return
-		case !wait(request.Context(), first.done):
-			return
+			return r.act(act, key, first), nil
+		case !wait(ctx, first.done):
+			return nil, ctx.Err()
 		case first.kept:
-			first.response.writeTo(w)
-			return
+			return first.result, nil
 		}
 	}
 }
@@ -101,17 +118,15 @@ func (r *Responses) begin(key, digest string) (first *repeat, mine bool) {
 	return first, true
 }
 
-func (r *Responses) pass(w http.ResponseWriter, request *http.Request, next http.Handler, key string, first *repeat) {
+func (r *Responses) act(act func() (any, bool), key string, first *repeat) any {
 	defer close(first.done)
-	first.response.header = http.Header{}
 	defer func() {
 		if !first.kept {
 			r.forget(key, first)
 		}
 	}()
-	next.ServeHTTP(&first.response, request)
-	first.kept = first.response.status < http.StatusMultipleChoices
-	first.response.writeTo(w)
+	first.result, first.kept = act()
+	return first.result
 }
 
 func (r *Responses) forget(key string, first *repeat) {

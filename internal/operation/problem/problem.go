@@ -211,6 +211,11 @@ func Forbidden(detail, remedy string) *Problem {
 	return &Problem{Status: http.StatusForbidden, Detail: detail, Remedy: remedy}
 }
 
+// NotAllowed returns the problem of a queue or an exchange that the caller may not use.
+func NotAllowed(caller access.Identity, kind, name string) *Problem {
+	return Forbidden(fmt.Sprintf("%s may not use the %s %s", caller.Name, kind, name), "Ask for a token for it.")
+}
+
 // NotFound returns the problem of a request for something that does not exist.
 func NotFound(detail string) *Problem {
 	return &Problem{Status: http.StatusNotFound, Detail: detail}

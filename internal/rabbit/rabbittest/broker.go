@@ -5,6 +5,7 @@ package rabbittest
 import (
 	"context"
 	"crypto/rand"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"strings"
@@ -29,8 +30,29 @@ type Broker struct {
 // Address is where a broker is, or another server that tests reach through a Proxy.
 type Address struct{ URL string }
 
-// Each runs a test on the embedded broker and on the same RabbitMQ as EachServer.
+// Each runs a test on the embedded broker and on one RabbitMQ, or on every one if
+// WATERSHIP_TEST_SOAK is set. The RabbitMQ is the oldest or the newest of
+// WATERSHIP_TEST_AMQP_URLS: the name of the test chooses, so that each version has half of the
+// tests, and a test always has the same one. What depends on the version of RabbitMQ has
+// EachVersion.
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
+	switch {
+	case noServers():
+		t.Run("servers", func(t *testing.T) { needServers(t) })
+	case soak():
+		EachServer(t, test)
+	default:
+		all := servers(t)
+		b := all[crc32.ChecksumIEEE([]byte(t.Name()))%2*uint32(len(all)-1)]
+		b.Version = version(t, b.URL)
+		t.Run(b.Version, func(t *testing.T) { test(t, b) })
+	}
+}
+
+// EachVersion runs a test on the embedded broker and on the same RabbitMQs as EachServer.
+func EachVersion(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
 	if noServers() {
@@ -47,18 +69,18 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	all := servers(t)
 	for i, b := range all {
-		if i == 0 || i == len(all)-1 || os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+		if i == 0 || i == len(all)-1 || soak() {
 			b.Version = version(t, b.URL)
 			t.Run(b.Version, func(t *testing.T) { test(t, b) })
 		}
 	}
 }
 
-// EachUnkind is Each, with the embedded broker and the newest RabbitMQ as operators have them: see
-// WithPolicies.
+// EachUnkind runs a test on the embedded broker and on the newest RabbitMQ as operators have them
+// (see WithPolicies), and on the oldest RabbitMQ if WATERSHIP_TEST_SOAK is set.
 func EachUnkind(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	if !noServers() {
+	if !noServers() && soak() {
 		oldest := servers(t)[0]
 		oldest.Version = version(t, oldest.URL)
 		t.Run(oldest.Version, func(t *testing.T) { test(t, oldest) })
@@ -77,7 +99,7 @@ func EachKind(t *testing.T, test func(t *testing.T, b Broker)) {
 // NewestOrEachServer is EachKind without the embedded broker.
 func NewestOrEachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+	if soak() {
 		EachServer(t, test)
 		return
 	}
@@ -103,6 +125,9 @@ func NewestServer(t testing.TB) Broker {
 	newest.Version = version(t, newest.URL)
 	return newest
 }
+
+// soak reports whether tests run in their long forms.
+func soak() bool { return os.Getenv("WATERSHIP_TEST_SOAK") != "" }
 
 func noServers() bool { return os.Getenv("WATERSHIP_TEST_AMQP_URLS") == "" }
 

@@ -117,15 +117,12 @@ func Content(key, file string) ([]byte, error) {
 	return content, err
 }
 
-// addPassword adds the password to the login of amqp.url, and to the login of the management
-// API if it is the same.
+// addPassword adds the password to the login of amqp.url, which the configuration has checked, and
+// to the login of the management API if it is the same.
 func addPassword(amqp *config.AMQP, password string) error {
 	broker, err := url.Parse(amqp.URL.Reveal())
 	if err != nil {
 		return fmt.Errorf("amqp.url %s cannot be read", amqp.URL)
-	}
-	if _, has := broker.User.Password(); has || broker.User.Username() == "" {
-		return fmt.Errorf("amqp.password_file: amqp.url %s must name a user and no password", amqp.URL)
 	}
 	login := broker.User.Username()
 	amqp.URL = withLogin(broker, login, password)

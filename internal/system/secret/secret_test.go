@@ -26,14 +26,12 @@ func TestSecretsThatCannotBeRead(t *testing.T) {
 		cfg  config.Config
 		want string
 	}{
-		"no file":            {config.Config{AMQP: config.AMQP{URL: broker, PasswordFile: "/nowhere/pw"}}, "amqp.password_file: /nowhere/pw: no such file or directory"},
-		"an empty one":       {config.Config{Store: config.Store{PasswordFile: empty}}, "store.password_file: " + empty + " is empty: write the secret into it"},
-		"a password in both": {config.Config{AMQP: config.AMQP{URL: config.NewURL("amqp://user:s3cret@host/"), PasswordFile: text}}, "amqp.password_file: amqp.url amqp://user:xxxxx@host/ must name a user and no password"},
-		"no user":            {config.Config{AMQP: config.AMQP{URL: config.NewURL("amqp://host/"), PasswordFile: text}}, "amqp.password_file: amqp.url amqp://host/ must name a user"},
-		"no key file":        {config.Config{Store: config.Store{APIKeyFile: "/nowhere/key"}}, "store.api_key_file: /nowhere/key: no such file or directory"},
-		"no authority":       {config.Config{AMQP: config.AMQP{TLS: config.TLS{CA: text}}}, "amqp.tls.ca: " + text + ": expected certificates in PEM"},
-		"half of a pair":     {config.Config{Store: config.Store{TLS: config.TLS{Cert: text}}}, "store.tls.cert and store.tls.key: expected both or neither"},
-		"no pair":            {config.Config{Store: config.Store{TLS: config.TLS{Cert: text, Key: text}}}, "store.tls.cert " + text + " with store.tls.key " + text + ": tls: failed"},
+		"no file":        {config.Config{AMQP: config.AMQP{URL: broker, PasswordFile: "/nowhere/pw"}}, "amqp.password_file: /nowhere/pw: no such file or directory"},
+		"an empty one":   {config.Config{Store: config.Store{PasswordFile: empty}}, "store.password_file: " + empty + " is empty: write the secret into it"},
+		"no key file":    {config.Config{Store: config.Store{APIKeyFile: "/nowhere/key"}}, "store.api_key_file: /nowhere/key: no such file or directory"},
+		"no authority":   {config.Config{AMQP: config.AMQP{TLS: config.TLS{CA: text}}}, "amqp.tls.ca: " + text + ": expected certificates in PEM"},
+		"half of a pair": {config.Config{Store: config.Store{TLS: config.TLS{Cert: text}}}, "store.tls.cert and store.tls.key: expected both or neither"},
+		"no pair":        {config.Config{Store: config.Store{TLS: config.TLS{Cert: text, Key: text}}}, "store.tls.cert " + text + " with store.tls.key " + text + ": tls: failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(&test.cfg)

@@ -69,7 +69,7 @@ func (r rig) resume(t *testing.T, queue string) {
 }
 
 func TestPauseAndResume(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, kind := range []topology.QueueType{topology.Quorum, topology.Classic} {
 			t.Run(string(kind), func(t *testing.T) {
 				r := newRig(t, b, kind)
@@ -99,7 +99,7 @@ func TestPauseAndResume(t *testing.T) {
 
 // An alternate exchange of a former release's exchange would route every question.
 func TestAlternateExchange(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b, topology.Quorum)
 		ch := r.broker.Channel(t)
 		if err := ch.ExchangeDelete(r.Pauses(), false, false); err != nil {
@@ -136,7 +136,7 @@ func TestAlternateExchange(t *testing.T) {
 }
 
 func TestWatcher(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b, topology.Quorum)
 		log := &rabbittest.Log{}
 		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: log.Logger()}
@@ -248,7 +248,7 @@ func (r rig) as(t *testing.T, login rabbittest.Broker) rig {
 // A pause of all routes is apart from the pauses of single ones, and concerns routes of which a
 // process learns later.
 func TestAllRoutes(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b, topology.Quorum)
 		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: slog.New(slog.DiscardHandler)}
 		want := func(queue string, paused bool) {

@@ -78,6 +78,7 @@ type Diagnosis struct {
 // NewDiagnosis sorts the findings of doctor.
 func NewDiagnosis(of doctor.Diagnosis) Diagnosis {
 	d := Diagnosis{Diagnosis: of}
+	d.Findings = slices.Clone(of.Findings) // which others read
 	slices.SortStableFunc(d.Findings, func(a, b doctor.Finding) int { return cmp.Compare(severity(b), severity(a)) })
 	for _, f := range d.Findings {
 		switch f.Verdict {

@@ -178,9 +178,8 @@ func (e Editor) change(queue rabbit.Queue, base rabbit.Policy) (Change, error) {
 		return Change{}, err
 	}
 	c.Notes = append(c.Notes, dropped(queue, definition)...)
-	definition[deadLetterExchange] = e.Topology.Retry()
-	if queue.Type == "quorum" {
-		c.Notes = append(c.Notes, strategy(queue, definition))
+	if note := SetDeadLetters(queue, definition, e.Topology.Retry()); note != "" {
+		c.Notes = append(c.Notes, note)
 	}
 	priority := 0
 	if base.Name != "" {
@@ -245,10 +244,15 @@ func dropped(queue rabbit.Queue, definition map[string]any) []string {
 	return notes
 }
 
-// strategy adds dead-lettering at least once where it changes nothing else: it needs
+// SetDeadLetters adds a dead-letter exchange to the definition of a policy for a queue, and
+// dead-lettering at least once to a quorum queue where that changes nothing else: it needs
 // overflow reject-publish, which only matters for a queue with a limit
 // (https://www.rabbitmq.com/docs/quorum-queues#activating-at-least-once-dead-lettering).
-func strategy(queue rabbit.Queue, definition map[string]any) (note string) {
+func SetDeadLetters(queue rabbit.Queue, definition map[string]any, exchange string) (note string) {
+	definition[deadLetterExchange] = exchange
+	if queue.Type != "quorum" {
+		return ""
+	}
 	for _, key := range []string{"max-length", "max-length-bytes", "overflow", "dead-letter-strategy"} {
 		if value, has := setting(queue, definition, key); has {
 			return fmt.Sprintf("the queue has %s %s, so its dead letters move at most once: a crash of RabbitMQ can lose one", key, rabbit.SettingText(value))
@@ -310,10 +314,13 @@ func (e Editor) Apply(ctx context.Context, c Change) error {
 
 var errNotApplied = errors.New("RabbitMQ has not applied the policy to the queue yet: look again later")
 
-// confirm returns when RabbitMQ says that a queue has a policy, and refuses a policy that it does
-// not apply, since dead letters would be lost.
+// confirm returns when RabbitMQ says that a queue has the dead-letter exchange of a policy, by it or
+// by another one. It refuses a policy that RabbitMQ does not apply, since dead letters would be lost.
 func (e Editor) confirm(ctx context.Context, queue string, p rabbit.Policy) error {
-	err := e.awaitQueue(ctx, queue, func(q rabbit.Queue) bool { return q.Policy == p.Name })
+	err := e.awaitQueue(ctx, queue, func(q rabbit.Queue) bool {
+		exchange, _ := q.DeadLetterExchange()
+		return exchange == e.Topology.Retry()
+	})
 	if errors.Is(err, errNotApplied) {
 		return refusef(fmt.Sprintf("take out of policy %q what queues of this type do not support, or compare its priority with other policies, and try again", p.Name),
 			"policy %q is for queue %s, but RabbitMQ does not apply it, so rejected messages are lost", p.Name, queue)

@@ -25,7 +25,7 @@ type rig struct {
 // each runs a test on every broker, with an exchange for dead letters.
 func each(t *testing.T, test func(t *testing.T, r rig)) {
 	t.Parallel() // most of it is waiting: RabbitMQ tells the policy of a queue every 5 s
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		b = b.VHost(t)
 		management, err := rabbit.NewManagement(b.ManagementURL, nil)
@@ -133,6 +133,21 @@ func TestPoliciesAreMerged(t *testing.T) {
 		change, found = r.apply(t, r.Remove, queue)
 		if change.Merged != high.Name || found.Policy != high.Name || found.Effective["dead-letter-exchange"] != nil {
 			t.Errorf("after the removal: %q, %v; %s", found.Policy, found.Effective, change.Text())
+		}
+	})
+}
+
+// The owner of another policy may choose the same exchange later. It has its effect, although RabbitMQ
+// applies the policy of Add.
+func TestAnotherPolicyGetsTheExchange(t *testing.T) {
+	each(t, func(t *testing.T, r rig) {
+		queue := r.Queue(t, nil)
+		r.apply(t, r.Add, queue)
+		r.policy(t, rabbit.Policy{
+			Name: queue + "-other", Pattern: "^" + queue, ApplyTo: "queues", Priority: -1, Definition: map[string]any{"dead-letter-exchange": r.Topology.Retry()},
+		})
+		if change, err := r.Add(t.Context(), queue); err != nil || change.Save != nil || !strings.Contains(change.Text(), "to Watership already") {
+			t.Errorf("%s, %v", change.Text(), err)
 		}
 	})
 }

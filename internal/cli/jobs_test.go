@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// Jobs that cannot be read take no place of others, and each is named once.
+func TestJobsListWithUnreadableJobs(t *testing.T) {
+	t.Parallel()
+	a := newSeededFile(t)
+	const n = 230 // more than two pages
+	for i := range n {
+		document, err := json.Marshal(replayer.Job{ID: fmt.Sprintf("job-%03d", i), State: replayer.Done, Query: "*"})
+		if i%50 == 49 {
+			document = fmt.Appendf(nil, `["no job %d"]`, i)
+		}
+		if err == nil {
+			_, err = a.CreateJob(t.Context(), fmt.Sprintf("job-%03d", i), document)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const unreadable = n / 50
+	s := serveAPI(t, config.Sources{Environ: a.environ[:2]})
+	for name, environ := range map[string][]string{"directly": a.environ, "through a server": s.environ(t, access.Token{Name: "ada", Role: access.Viewer})} {
+		for limit, want := range map[int]struct{ jobs, unreadable int }{
+			0: {n - unreadable, unreadable}, 20: {20, 0}, 30: {30, 0}, 31: {31, 1}, 100: {100, 2}, 1000: {n - unreadable, unreadable},
+		} {
+			got := call(t.Context(), strings.NewReader(""), environ, "jobs", "list", "-o", "ndjson", "--limit", fmt.Sprint(limit))
+			jobs, problems := strings.Count(got.Out, "\n"), strings.Count(got.Err, "cannot be read")
+			if jobs != want.jobs || problems != want.unreadable || (got.Code == exitOK) != (problems == 0) {
+				t.Errorf("%s, --limit %d: %d jobs, %d problems, exit code %d; want %+v\n%s", name, limit, jobs, problems, got.Code, want, got.Err)
+			}
+		}
+	}
+}
