@@ -16,7 +16,7 @@ import (
 // message is handled alone. Every handler publishes its messages.
 func TestMaxBytes(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
-		const limit, messages, small, large = 4 << 20, 20, 1 << 20, 6 << 20
+		const limit, messages, small, large = 512 << 10, 20, 128 << 10, 768 << 10
 		var handled, most atomic.Int64
 		exchange, queue := topicExchange(t, b), rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {

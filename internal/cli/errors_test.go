@@ -127,7 +127,8 @@ func TestQueriesBeyondLimits(t *testing.T) {
 		words[i] = fmt.Sprint("w", i)
 	}
 	long := strings.Repeat("x", 40_000)
-	for _, test := range []struct{ query, want string }{
+	commands := [][]string{{"search"}, {"search", "--count"}, {"search", "--by", "queue"}, {"failed"}, {"export"}}
+	for n, test := range []struct{ query, want string }{
 		{"message.id: " + long, "at most 32,766 bytes"},
 		{"message.id > " + long, "at most 32,766 bytes"},
 		{"headers.tenant: " + long, "at most 32,766 bytes"},
@@ -138,7 +139,11 @@ func TestQueriesBeyondLimits(t *testing.T) {
 		{"*: " + strings.Join(words, " or *: "), "name the field of each word"},
 		{strings.Repeat("queue: a and (queue: b or ", 25) + "queue: c" + strings.Repeat(")", 25), "within one another"},
 	} {
-		for _, args := range [][]string{{"search"}, {"search", "--count"}, {"search", "--by", "queue"}, {"failed"}, {"export"}} {
+		asked := commands
+		if n > 0 { // what the store refuses for one command, it refuses for all
+			asked = commands[n%len(commands):][:1]
+		}
+		for _, args := range asked {
 			got := call(t.Context(), strings.NewReader(""), a.environ, append(args, test.query)...)
 			oneLine := strings.Count(got.Err, "\n") == 1 && len(got.Err) < 300 && !strings.Contains(got.Err, "exception")
 			if got.Code != 1 || !oneLine || !strings.Contains(got.Err, test.want) {
