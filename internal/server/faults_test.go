@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	faultMessages = 20_000
-	faultPace     = 400 // messages a second, so that faults fall among them
+	faultMessages = 8_000
+	faultPace     = 160 // messages a second, so that all faults fall among them
 	faultRounds   = 2
 )
 
