@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 // Do implements operation.Via: it sends the request of an operation, and reads its response.
 func (c *Client) Do(ctx context.Context, op *operation.Operation, in, out any) error {
-	r := request{method: op.Method, path: op.Path, query: url.Values{}}
-	if err := r.add(reflect.ValueOf(in).Elem()); err != nil {
+	r, err := newRequest(op, in)
+	if err != nil {
 		return err
 	}
 	var into any
@@ -26,6 +27,13 @@ func (c *Client) Do(ctx context.Context, op *operation.Operation, in, out any) e
 	return c.do(ctx, op.Limit()+margin, r, into)
 }
 
+// newRequest returns the request of an operation with the input to which in points.
+func newRequest(op *operation.Operation, in any) (request, error) {
+	r := request{method: op.Method, path: op.Path, query: url.Values{}, header: http.Header{}}
+	err := r.add(reflect.ValueOf(in).Elem())
+	return r, err
+}
+
 // add adds the values of an input, each where its tag says. The server knows the defaults of
 // values that are zero.
 func (r *request) add(input reflect.Value) error {
@@ -33,16 +41,20 @@ func (r *request) add(input reflect.Value) error {
 		field, value := input.Type().Field(i), input.Field(i)
 		query, isQuery := field.Tag.Lookup("query")
 		path, isPath := field.Tag.Lookup("path")
+		header, isHeader := field.Tag.Lookup("header")
 		switch {
 		case isPath:
 			r.path = strings.ReplaceAll(r.path, "{"+path+"}", operation.Segment(value.String()))
 		case isQuery && !value.IsZero():
 			r.setQuery(query, value)
 		case isQuery:
-		case field.Tag.Get("header") == idempotency.Header:
-			r.key = cmp.Or(value.String(), newKey())
+		case header == idempotency.Header:
+			r.header.Set(header, cmp.Or(value.String(), newKey()))
+		case isHeader && !value.IsZero():
+			r.header.Set(header, value.String())
+		case isHeader:
 		case field.Name == "RawBody":
-			r.body, r.contentType = value.Bytes(), field.Tag.Get("contentType")
+			r.setContent(field.Tag.Get("contentType"), value.Bytes())
 		case field.Name == "Body":
 			if err := r.setBody(value); err != nil {
 				return err
@@ -71,11 +83,16 @@ func (r *request) setQuery(tag string, value reflect.Value) {
 	}
 }
 
-func (r *request) setBody(value reflect.Value) (err error) {
+func (r *request) setBody(value reflect.Value) error {
 	if value.Kind() == reflect.Pointer && value.IsNil() {
 		return nil
 	}
-	r.contentType = "application/json"
-	r.body, err = json.Marshal(value.Interface())
+	body, err := json.Marshal(value.Interface())
+	r.setContent("application/json", body)
 	return err
+}
+
+func (r *request) setContent(kind string, body []byte) {
+	r.header.Set("Content-Type", kind)
+	r.body = body
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/httpapi"
-	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -157,10 +157,8 @@ func newKey() string { return rand.Text() }
 type request struct {
 	method, path string
 	query        url.Values
+	header       http.Header
 	body         []byte
-	contentType  string
-	key          string // Idempotency-Key; "": none
-	lastEventID  string
 }
 
 func (c connection) do(ctx context.Context, timeout time.Duration, r request, into any) error {
@@ -227,12 +225,8 @@ func (c connection) sendOnce(ctx context.Context, r request) (*http.Response, er
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(sent.Header, r.header)
 	sent.Header.Set("User-Agent", "watership/"+system.Version())
-	for name, value := range map[string]string{"Content-Type": r.contentType, idempotency.Header: r.key, "Last-Event-ID": r.lastEventID} {
-		if value != "" {
-			sent.Header.Set(name, value)
-		}
-	}
 	if c.token != "" {
 		sent.Header.Set("Authorization", "Bearer "+c.token)
 	}

@@ -9,12 +9,12 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,15 +40,11 @@ func (c *Client) Export(ctx context.Context, sel eventstore.Selection) iter.Seq2
 var errStopped = errors.New("stopped")
 
 func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
-	query, dsl, err := c.Texts(sel.Query)
+	filter, err := c.filter(sel.Query)
 	if err != nil {
 		return err
 	}
-	values := url.Values{}
-	set(values, "query", everything(query, dsl))
-	set(values, "dsl", dsl)
-	setInt(values, "limit", sel.Limit)
-	s, err := c.stream(ctx, request{method: http.MethodGet, path: "/events/export", query: values}, "application/x-ndjson", 2*idleTimeout)
+	s, err := openStream(ctx, c.connection, messages.ExportEvents, messages.ExportInput{QueryFilter: filter, Limit: sel.Limit}, "application/x-ndjson", 2*idleTimeout)
 	if err != nil {
 		return err
 	}
@@ -90,8 +86,12 @@ type stream struct {
 	timeout  time.Duration
 }
 
-// stream opens a stream with a content type.
-func (c connection) stream(ctx context.Context, r request, contentType string, timeout time.Duration) (*stream, error) {
+// openStream sends the request of an operation whose response is a stream with a content type.
+func openStream[I, O any](ctx context.Context, c connection, d operation.Declared[I, O], in I, contentType string, timeout time.Duration) (*stream, error) {
+	r, err := newRequest(&d.Operation, &in)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(context.Canceled) }
 	idle := time.AfterFunc(readTimeout, func() { cancel(fmt.Errorf("nothing came for %s", timeout)) })

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/schemas"
@@ -50,22 +50,18 @@ func (s *stream) next() (m message, err error) {
 // Follow passes the newest matching events, at most last, and then each new one, until
 // ctx ends. After a lost connection it continues with the event after the last one.
 func (c *Client) Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error {
-	query, err := c.parameters(sel)
+	query, _, err := c.Texts(sel.Query)
 	if err != nil {
 		return err
 	}
-	if !sel.WithoutBody && c.server.Caller.Bodies {
-		query.Set("body", "true")
-	}
-	setInt(query, "last", last)
-	f := &follower{client: c, to: to, request: request{method: http.MethodGet, path: "/events/tail", query: query}}
+	f := &follower{client: c, to: to, in: messages.TailInput{Query: query, WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Last: last}}
 	for failures := 0; ; {
 		err := f.connect(ctx)
 		var lost *Error
 		switch {
 		case ctx.Err() != nil:
 			return to.Flush()
-		case !errors.As(err, &lost) || !lost.away() || f.request.lastEventID == "":
+		case !errors.As(err, &lost) || !lost.away() || f.in.LastEventID == "":
 			return err
 		case f.received:
 			failures = 0
@@ -87,14 +83,14 @@ const lasting = 5 * time.Second
 type follower struct {
 	client   *Client
 	to       history.Receiver
-	request  request
+	in       messages.TailInput
 	received bool // something came by the newest connection, or it lasted
 }
 
 // connect passes events until the connection ends.
 func (f *follower) connect(ctx context.Context) error {
 	f.received = false
-	s, err := f.client.stream(ctx, f.request, sse.ContentType, idleTimeout)
+	s, err := openStream(ctx, f.client.connection, messages.TailEvents, f.in, sse.ContentType, idleTimeout)
 	if err != nil {
 		return err
 	}
@@ -114,7 +110,7 @@ func (f *follower) connect(ctx context.Context) error {
 			return err
 		}
 		if m.id != "" {
-			f.request.lastEventID = m.id
+			f.in.LastEventID = m.id
 		}
 		if s.lines.Buffered() == 0 {
 			if err := f.to.Flush(); err != nil {

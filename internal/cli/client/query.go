@@ -3,15 +3,14 @@ package client
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -87,31 +86,14 @@ func checkLength(query, dsl string) error {
 	return nil
 }
 
-// parameters returns the query of a URL for a selection.
-func (c *Client) parameters(sel eventstore.Selection) (url.Values, error) {
-	query, dsl, err := c.Texts(sel.Query)
-	values := url.Values{}
-	set(values, "query", query)
-	set(values, "dsl", dsl)
-	return values, err
-}
-
-// everything is the query for all events where the API wants one.
-func everything(query, dsl string) string {
-	if query == "" && dsl == "" {
-		return "*"
+// filter returns a query as operations on events take it. Where all events are meant, they want the
+// query "*".
+func (c *Client) filter(node kql.Node) (f eventfilter.QueryFilter, err error) {
+	if f.Query, f.DSL, err = c.Texts(node); !f.HasQuery() {
+		f.Query = "*"
 	}
-	return query
+	return f, err
 }
-
-// set sets a parameter that is not empty.
-func set(values url.Values, name, text string) {
-	if text != "" {
-		values.Set(name, text)
-	}
-}
-
-func setInt(values url.Values, name string, n int) { values.Set(name, strconv.Itoa(n)) }
 
 // ObjectOf returns a query in Elasticsearch's language as an object; nil for none.
 func ObjectOf(dsl string) (object map[string]any, err error) {

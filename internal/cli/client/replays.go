@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -203,8 +202,8 @@ type watcher struct {
 // follow reports the states of the job until the server ends the stream, and then reads
 // the job.
 func (w *watcher) follow(ctx context.Context) error {
-	path := "/replays/" + operation.Segment(w.now.Record.ID)
-	s, err := w.client.stream(ctx, request{method: http.MethodGet, path: path + "/watch"}, sse.ContentType, idleTimeout)
+	named := replays.JobInput{ID: w.now.Record.ID}
+	s, err := openStream(ctx, w.client.connection, replays.WatchReplay, named, sse.ContentType, idleTimeout)
 	if err != nil {
 		return err
 	}
@@ -213,7 +212,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		m, err := s.next()
 		switch {
 		case err == io.EOF:
-			now, err := replays.GetReplay.Call(ctx, w.client, replays.JobInput{ID: w.now.Record.ID})
+			now, err := replays.GetReplay.Call(ctx, w.client, named)
 			if err == nil {
 				w.report(now.Body)
 			}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
-	"net/http"
-	"net/url"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/messages"
@@ -39,14 +37,11 @@ func (e exported) Events(ctx context.Context, sel eventstore.Selection) iter.Seq
 
 // Validate checks the bodies of the messages of a selection with the schema of a queue's route.
 func (c *Client) Validate(ctx context.Context, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error) {
-	query, dsl, err := c.Texts(sel.Query)
+	filter, err := c.filter(sel.Query)
 	if err != nil {
 		return messages.Summary{}, err
 	}
-	values := url.Values{"queue": {queue}}
-	set(values, "query", everything(query, dsl))
-	set(values, "dsl", dsl)
-	s, err := c.stream(ctx, request{method: http.MethodGet, path: "/events/validate", query: values}, "application/x-ndjson", 2*idleTimeout)
+	s, err := openStream(ctx, c.connection, messages.ValidateEvents, messages.ValidateInput{QueryFilter: filter, Queue: queue}, "application/x-ndjson", 2*idleTimeout)
 	if err != nil {
 		return messages.Summary{}, err
 	}
