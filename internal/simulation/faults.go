@@ -55,6 +55,7 @@ func NewPlan(seed uint64) Plan {
 		at += time.Duration(random.IntN(40_000)) * time.Millisecond
 		plan.Faults = append(plan.Faults, newFault(random, at, plan.Processes))
 	}
+	plan.Profile, plan.Actions = newProfile(seed), newActions(seed)
 	return plan
 }
 

@@ -12,6 +12,7 @@ import (
 	watermill "github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -57,11 +58,67 @@ type oracle struct {
 	messages map[string]*message
 	sent     []string // ids, in the order of publishing
 	calls    []*call
-	finished map[string]bool // by id: an attempt had a final outcome in a process that lived on
+	finished map[string]time.Time // by id: an attempt had a final outcome in a process that lived on
+	paused   []span
+	hastened []span
+	replayed map[string]map[string]bool // by job, ids of the messages
+	plan     Plan
 }
 
-func newOracle(w *world) *oracle {
-	return &oracle{world: w, messages: map[string]*message{}, finished: map[string]bool{}}
+// span is a time in which something holds for a queue.
+type span struct {
+	queue    string
+	from, to time.Time
+}
+
+func (s span) has(queue string, at time.Time) bool {
+	return s.queue == queue && !at.Before(s.from) && !at.After(s.to)
+}
+
+func newOracle(w *world, plan Plan) *oracle {
+	return &oracle{world: w, plan: plan, messages: map[string]*message{}, finished: map[string]time.Time{}, replayed: map[string]map[string]bool{}}
+}
+
+// pausedBetween says that processes without a fault must not begin messages of a queue.
+func (o *oracle) pausedBetween(queue string, from, to time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.paused = append(o.paused, span{queue, from.Add(pauseDelay), to})
+}
+
+// pauseDelay is the time in which all processes know of a pause.
+const pauseDelay = 5 * time.Second
+
+// hastenedBetween says that messages of a queue may be early.
+func (o *oracle) hastenedBetween(queue string, from, to time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hastened = append(o.hastened, span{queue, from, to.Add(5 * time.Second)})
+}
+
+// finishedBefore returns ids of messages of a queue with an outcome, the newest ones.
+func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range slices.Backward(o.sent) {
+		if at, finished := o.finished[id]; len(ids) < n && finished && at.Before(end) && o.messages[id].queue == queue {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// replayedBy says what a job that is done had to send.
+func (o *oracle) replayedBy(job replays.Job, ids []string) {
+	if job.Sent != len(ids) {
+		o.world.fail("job %s of %d messages has sent %d: %s", job.ID, len(ids), job.Sent, job.Problem)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.replayed[job.ID] = map[string]bool{}
+	for _, id := range ids {
+		o.replayed[job.ID][id] = true
+	}
 }
 
 func (o *oracle) publishes(m message) {
@@ -160,7 +217,7 @@ func (o *oracle) checkOrder(c *call, m *message) {
 		if id == c.id {
 			return
 		}
-		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && !o.finished[id] {
+		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && o.finished[id].IsZero() {
 			o.world.fail("order: %s begins %s before %s has an outcome", c.life.name, c.id, id)
 			return
 		}
@@ -173,7 +230,7 @@ func (o *oracle) end(c *call) {
 	defer o.mu.Unlock()
 	c.ended = time.Now()
 	if c.outcome != fails || c.attempt >= attempts {
-		o.finished[c.id] = true
+		o.finished[c.id] = time.Now()
 	}
 }
 
@@ -187,7 +244,7 @@ func (o *oracle) unfinished() (texts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.sent {
-		if o.messages[id].confirmed && !o.finished[id] {
+		if o.messages[id].confirmed && o.finished[id].IsZero() {
 			texts = append(texts, fmt.Sprintf("%s has no outcome", id))
 		}
 	}
@@ -196,7 +253,11 @@ func (o *oracle) unfinished() (texts []string) {
 }
 
 // record is what the store has of a message.
-type record struct{ published, handled, poisoned int }
+type record struct {
+	published         map[string]int // by job of a replay; "": the message as it was published first
+	handled, poisoned int
+	replayed          map[string]int // by job
+}
 
 // check compares the store and the calls with the truth.
 func (o *oracle) check(ctx context.Context) {
@@ -208,16 +269,18 @@ func (o *oracle) check(ctx context.Context) {
 		}
 		r := records[e.Envelope.Properties.MessageID]
 		if r == nil {
-			r = &record{}
+			r = &record{published: map[string]int{}, replayed: map[string]int{}}
 			records[e.Envelope.Properties.MessageID] = r
 		}
 		switch e.Action {
 		case schemas.Published:
-			r.published++
+			r.published[e.State.Replay]++
 		case schemas.Handled:
 			r.handled++
 		case schemas.Poisoned:
 			r.poisoned++
+		case schemas.Replayed:
+			r.replayed[e.State.Replay]++
 		}
 	}
 	o.mu.Lock()
@@ -230,15 +293,59 @@ func (o *oracle) check(ctx context.Context) {
 		o.checkRecord(id, *r)
 	}
 	o.checkAttempts()
+	o.checkReplays(records)
+	o.checkPauses()
+}
+
+// checkReplays reports messages that a job has not sent, or more than once, and those that no
+// handler got as often as they were sent.
+func (o *oracle) checkReplays(records map[string]*record) {
+	begun := map[string]int{}
+	for _, c := range o.calls {
+		if c.attempt == 1 {
+			begun[c.id]++
+		}
+	}
+	sent := map[string]int{}
+	for _, job := range slices.Sorted(maps.Keys(o.replayed)) {
+		for _, id := range slices.Sorted(maps.Keys(o.replayed[job])) {
+			sent[id]++
+			if replayed, published := records[id].replayed[job], records[id].published[job]; replayed != 1 || published != 1 {
+				o.world.fail("%s has %d replayed and %d published events of job %s", id, replayed, published, job)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(sent)) {
+		if begun[id] < 1+sent[id] {
+			o.world.fail("%s was replayed %d times, and a handler has got it %d times", id, sent[id], begun[id])
+		}
+	}
+}
+
+// checkPauses reports messages that began in a pause while no process had a fault.
+func (o *oracle) checkPauses() {
+	for _, p := range o.paused {
+		if slices.ContainsFunc(o.plan.Faults, func(f Fault) bool {
+			at := o.world.began.Add(settling + f.At)
+			return at.Before(p.to) && at.Add(f.For+time.Minute).After(p.from)
+		}) {
+			continue
+		}
+		for _, c := range o.calls {
+			if p.has(o.messages[c.id].queue, c.begun) {
+				o.world.fail("%s begins attempt %d of %s in a pause", c.life.name, c.attempt, c.id)
+			}
+		}
+	}
 }
 
 func (o *oracle) checkRecord(id string, r record) {
 	m := o.messages[id]
-	if !m.confirmed && r.published == 0 && r.handled+r.poisoned == 0 {
+	if !m.confirmed && r.published[""] == 0 && r.handled+r.poisoned == 0 {
 		return // it never arrived
 	}
-	if r.published != 1 {
-		o.world.fail("%s has %d published events", id, r.published)
+	if n := r.published[""]; n != 1 {
+		o.world.fail("%s has %d published events", id, n)
 	}
 	switch handled, _ := o.expected(id); {
 	case handled && (r.handled == 0 || r.poisoned > 0), !handled && (r.poisoned == 0 || r.handled > 0):
@@ -259,7 +366,8 @@ func (o *oracle) checkAttempts() {
 			if c.attempt > last {
 				o.world.fail("%s has attempt %d, and ends with attempt %d", id, c.attempt, last)
 			}
-			if c.attempt > 1 && !slices.ContainsFunc(byID[id], func(before *call) bool {
+			hastened := slices.ContainsFunc(o.hastened, func(s span) bool { return s.has(o.messages[id].queue, c.begun) })
+			if c.attempt > 1 && !hastened && !slices.ContainsFunc(byID[id], func(before *call) bool {
 				return before.attempt == c.attempt-1 && !before.ended.IsZero() && !c.begun.Before(before.ended.Add(policy().Delays[before.attempt-1]))
 			}) {
 				o.world.fail("attempt %d of %s is early", c.attempt, id)

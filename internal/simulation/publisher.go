@@ -63,7 +63,7 @@ func (p *publisher) publish(until time.Time) {
 		for try := 0; time.Now().Before(until); try++ {
 			id := fmt.Sprintf("%s-%d-%d", p.name, n, try)
 			p.world.oracle.publishes(message{id: id, queue: queue, key: p.key})
-			err := p.send(queue, id)
+			err := p.send(queue, id, p.priority(queue))
 			if err == nil {
 				p.world.oracle.confirms(id)
 				break
@@ -78,7 +78,15 @@ func (p *publisher) publish(until time.Time) {
 
 func (p *publisher) pause(d time.Duration) { time.Sleep(d.Truncate(time.Microsecond) + p.offset) }
 
-func (p *publisher) send(queue, id string) error {
+// priority returns the priority of the next message; messages with an order have the same.
+func (p *publisher) priority(queue string) uint8 {
+	if !p.world.profile.Priorities || queue == orderedQueue {
+		return 0
+	}
+	return uint8(p.random.IntN(10))
+}
+
+func (p *publisher) send(queue, id string, priority uint8) error {
 	if p.conn == nil {
 		if err := p.connect(); err != nil {
 			return err
@@ -87,7 +95,7 @@ func (p *publisher) send(queue, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	confirmation, err := p.channel.PublishWithDeferredConfirmWithContext(ctx, exchange, queue+".created", false, false, amqp.Publishing{
-		DeliveryMode: amqp.Persistent, MessageId: id, Body: []byte(id), Headers: amqp.Table{keyHeader: p.key},
+		DeliveryMode: amqp.Persistent, MessageId: id, Priority: priority, Body: []byte(id), Headers: amqp.Table{keyHeader: p.key},
 	})
 	if err != nil {
 		return err
@@ -100,7 +108,7 @@ func (p *publisher) send(queue, id string) error {
 }
 
 func (p *publisher) connect() (err error) {
-	p.conn, err = amqp.DialConfig("amqp://guest:guest@broker/", amqp.Config{
+	p.conn, err = amqp.DialConfig(brokerURL, amqp.Config{
 		Heartbeat: 10 * time.Second, Dial: func(_, address string) (net.Conn, error) { return p.world.network.dial(p.name, address) },
 	})
 	if err != nil {

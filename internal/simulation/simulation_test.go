@@ -115,6 +115,10 @@ func check(t *testing.T, seed uint64) Result {
 	})
 	var text strings.Builder
 	fmt.Fprintf(&text, "seed %d: %d violations with %d faults, %d with these:", seed, len(result.Violations), len(plan.Faults), len(shown.Violations))
+	fmt.Fprintf(&text, "\n  %s", least.Profile)
+	for _, a := range least.Actions {
+		fmt.Fprintf(&text, "\n  %s", a)
+	}
 	for _, f := range least.Faults {
 		fmt.Fprintf(&text, "\n  %s", f)
 	}

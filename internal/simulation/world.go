@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -33,7 +34,9 @@ const (
 type Plan struct {
 	Seed      uint64
 	Processes int
+	Profile   Profile
 	Faults    []Fault
+	Actions   []Action // of an operator
 }
 
 // Result is what a run has shown.
@@ -48,6 +51,7 @@ type Result struct {
 // world is a running simulation.
 type world struct {
 	seed    uint64
+	profile Profile
 	environ []string
 	network *network
 	broker  *broker.Broker
@@ -67,7 +71,7 @@ type world struct {
 
 // Run runs a plan in a bubble of its own.
 func Run(t *testing.T, plan Plan) (result Result) {
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := filepath.Join(folder(t), "store.db")
 	t.Run(fmt.Sprintf("seed=%d", plan.Seed), func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, plan.Seed)
 		rand.Reader = &reader{ids: rand.Reader, seed: plan.Seed}
@@ -76,12 +80,26 @@ func Run(t *testing.T, plan Plan) (result Result) {
 	return result
 }
 
+// folder returns a folder for the time of the test, in memory where the system has such folders:
+// a store writes much, and what a power failure leaves of it is not simulated.
+func folder(t *testing.T) string {
+	path, err := os.MkdirTemp("/dev/shm", "watership")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(path) })
+	return path
+}
+
 func run(t *testing.T, plan Plan, path string) Result {
-	w := &world{seed: plan.Seed, trace: sha256.New(), began: time.Now(), broker: broker.New(broker.Config{LoopbackUsers: []string{}})}
+	w := &world{
+		seed: plan.Seed, profile: plan.Profile, trace: sha256.New(), began: time.Now(),
+		broker: broker.New(broker.Config{LoopbackUsers: []string{}, Release: plan.Profile.Release}),
+	}
 	network, closeHTTP := newNetwork(plan.Seed, w.broker, w.noteFrames)
 	w.network = network
 	w.environ = []string{
-		"WATERSHIP_AMQP_URL=amqp://guest:guest@broker/", "WATERSHIP_AMQP_MANAGEMENT_URL=http://guest:guest@broker:15672",
+		"WATERSHIP_AMQP_URL=" + brokerURL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + managementURL, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=" + plan.Profile.QueueType,
 		"WATERSHIP_STORE_URL=sqlite:" + path, "WATERSHIP_SOURCE=simulation", "WATERSHIP_HTTP_LISTEN=",
 	}
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
@@ -91,7 +109,10 @@ func run(t *testing.T, plan Plan, path string) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.store, w.oracle = store, newOracle(w)
+	w.store, w.oracle = store, newOracle(w, plan)
+	if err := w.declareUsers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 
 	for i := range plan.Processes {
 		w.processes = append(w.processes, &process{name: fmt.Sprintf("serve%d", i), world: w, routes: w.routes})
@@ -101,8 +122,20 @@ func run(t *testing.T, plan Plan, path string) Result {
 		time.Sleep(time.Second)
 	}
 	time.Sleep(settling)
+	working, endWork := context.WithCancel(t.Context())
+	defer endWork()
+	operator, err := newOperator(working, w)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	var faults sync.WaitGroup
+	for _, a := range plan.Actions {
+		faults.Go(func() {
+			time.Sleep(a.At)
+			operator.act(working, a)
+		})
+	}
 	for _, f := range plan.Faults {
 		faults.Go(func() {
 			time.Sleep(f.At)
@@ -126,6 +159,8 @@ func run(t *testing.T, plan Plan, path string) Result {
 	for _, ended := range w.after {
 		<-ended
 	}
+	endWork()
+	operator.close()
 	w.oracle.check(context.Background())
 	closeHTTP()
 	_ = w.broker.Close()

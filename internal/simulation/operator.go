@@ -1,0 +1,209 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// Action is what an operator does in a run.
+type Action struct {
+	At     time.Duration // after the first message
+	For    time.Duration
+	Kind   ActionKind
+	Queue  string
+	Number int // of messages
+}
+
+// String describes the action.
+func (a Action) String() string {
+	return fmt.Sprintf("%s %s of %s (for %s, %d messages)", a.At, a.Kind, a.Queue, a.For, a.Number)
+}
+
+// ActionKind is the kind of an action.
+type ActionKind string
+
+// The kinds of actions.
+const (
+	PauseRoute ActionKind = "a pause"
+	Hasten     ActionKind = "the next attempts at once"
+	Discard    ActionKind = "a discard of failures"
+	Replay     ActionKind = "a replay"
+)
+
+func newActions(seed uint64) (actions []Action) {
+	random := randomness(seed, "actions")
+	at := 20 * time.Second
+	for range random.IntN(5) {
+		at += time.Duration(random.IntN(50_000)) * time.Millisecond
+		actions = append(actions, newAction(random, at))
+	}
+	return actions
+}
+
+func newAction(random *rand.Rand, at time.Duration) Action {
+	return Action{
+		At: at, For: time.Duration(1000+random.IntN(30_000)) * time.Millisecond,
+		Kind:  []ActionKind{PauseRoute, Hasten, Discard, Replay, Replay}[random.IntN(5)],
+		Queue: []string{plainQueue, orderedQueue}[random.IntN(2)], Number: 1 + random.IntN(20),
+	}
+}
+
+// operator is a person who runs commands, each of them again until it succeeds.
+type operator struct {
+	world *world
+	sys   *system.System
+	set   *operation.Set
+	ended chan struct{} // closed when no job runs any more
+}
+
+func newOperator(ctx context.Context, w *world) (*operator, error) {
+	settings, err := config.Load(config.Sources{Environ: w.environ})
+	if err != nil {
+		return nil, err
+	}
+	l := &life{name: "operator", world: w, link: &storeLink{world: w, name: "operator"}}
+	sys, err := system.Start(ctx, system.Config{
+		Settings: settings, Name: "operator", Logger: slog.New(logOf{l}), Dial: l.dial,
+		OpenStore: func(context.Context) (system.ClosableStore, error) { return newProcessStore(w.store, l.link), nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{world: w, sys: sys, set: operation.NewLocal(), ended: make(chan struct{})}
+	routes.Implement(o.set, routes.Service{System: sys, Handlers: func() pipeline.Config { return routes.Handlers(sys) }})
+	failures.Implement(o.set, sys)
+	waiting.Implement(o.set, sys)
+	jobs := replays.NewRunner(sys)
+	replays.Implement(o.set, sys, jobs)
+	go func() {
+		defer close(o.ended)
+		jobs.Run(ctx, slog.New(logOf{l}))
+	}()
+	return o, nil
+}
+
+// close returns after the jobs of the operator, whose context has ended.
+func (o *operator) close() {
+	<-o.ended
+	_ = o.sys.Close()
+}
+
+// act carries out an action, and returns when it is complete.
+func (o *operator) act(ctx context.Context, a Action) {
+	o.world.note("operator", a.String())
+	ctx = access.NewContext(ctx, access.AsOperator("operator"))
+	switch a.Kind {
+	case PauseRoute:
+		o.pause(ctx, a)
+	case Hasten:
+		o.hasten(ctx, a)
+	case Discard:
+		in := failures.DiscardInput{}
+		in.Body.Query, in.Body.Reason = "watership.attempt >= 1", "the simulation"
+		o.until(a, func() error {
+			_, err := failures.DiscardFailures.Call(ctx, o.set, in)
+			return err
+		})
+	case Replay:
+		o.replay(ctx, a)
+	}
+}
+
+// until does something again and again until it has no error, and returns false if it never does.
+func (o *operator) until(a Action, do func() error) bool {
+	for n := 0; ; n++ {
+		err := do()
+		if err == nil {
+			return true
+		}
+		o.world.note("operator", fmt.Sprintf("%s: %v", a.Kind, err))
+		if n == 50 {
+			o.world.fail("operator: %s does not succeed: %v", a, err)
+			return false
+		}
+		time.Sleep(5 * time.Second)
+	}
+}
+
+func (o *operator) pause(ctx context.Context, a Action) {
+	in := routes.PauseInput{Queue: a.Queue}
+	in.Body.Reason = "the simulation"
+	o.until(a, func() error {
+		_, err := routes.PauseRoute.Call(ctx, o.set, in)
+		return err
+	})
+	paused := time.Now()
+	time.Sleep(a.For)
+	o.world.oracle.pausedBetween(a.Queue, paused, time.Now())
+	o.until(a, func() error {
+		_, err := routes.ResumeRoute.Call(ctx, o.set, routes.ResumeRouteInput{Queue: a.Queue})
+		return err
+	})
+	o.world.note("operator", "has resumed "+a.Queue)
+}
+
+func (o *operator) hasten(ctx context.Context, a Action) {
+	in := waiting.DecideInput{}
+	in.Body.Query, in.Body.Action, in.Body.Reason = "queue: "+a.Queue, waiting.Now, "the simulation"
+	from := time.Now()
+	o.until(a, func() error {
+		_, err := waiting.DecideWaiting.Call(ctx, o.set, in)
+		return err
+	})
+	o.world.oracle.hastenedBetween(a.Queue, from, time.Now())
+}
+
+// replay replays messages that have an outcome, to where they came from, and resumes the job until
+// it is done.
+func (o *operator) replay(ctx context.Context, a Action) {
+	ids := o.world.oracle.finishedBefore(a.Queue, time.Now().Add(-time.Minute), a.Number)
+	if len(ids) == 0 {
+		return
+	}
+	in := replays.StartInput{}
+	in.Key = fmt.Sprint("replay at ", a.At)
+	in.Body.IDs, in.Body.Target, in.Body.Reason = ids, replays.Target{Kind: string(replayer.ToOrigin)}, "the simulation"
+	in.Body.Again, in.Body.UncheckedRoutes, in.Body.Rate = true, true, float64(a.Number%7)
+	var job replays.Job
+	if !o.until(a, func() error {
+		out, err := replays.StartReplay.Call(ctx, o.set, in)
+		job = out.Body
+		return err
+	}) {
+		return
+	}
+	for n := 0; job.State != replayer.Done; n++ {
+		if n == 300 {
+			o.world.fail("operator: job %s is %s (running: %t, it may be resumed: %t): %s", job.ID, job.State, job.Running, job.CanResume, job.Problem)
+			return
+		}
+		time.Sleep(2 * time.Second)
+		if !o.until(a, func() error {
+			out, err := replays.GetReplay.Call(ctx, o.set, replays.JobInput{ID: job.ID})
+			if err == nil && out.Body.CanResume && !out.Body.Running {
+				o.world.note("operator", fmt.Sprintf("resumes job %s: %s", job.ID, out.Body.Problem))
+				out, err = replays.ResumeReplay.Call(ctx, o.set, replays.ResumeInput{ID: job.ID})
+			}
+			job = out.Body
+			return err
+		}) {
+			return
+		}
+	}
+	o.world.note("operator", fmt.Sprintf("job %s has sent %d of %d messages, and failed for %d", job.ID, job.Sent, job.Total, job.Failed))
+	o.world.oracle.replayedBy(job, ids)
+}

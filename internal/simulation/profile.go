@@ -1,0 +1,91 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/internal/rabbit"
+)
+
+// Profile says what kind of RabbitMQ a run has, and what its users do with it.
+type Profile struct {
+	Release    broker.Release
+	QueueType  string // of Watership's queues and of the routes
+	Policies   bool   // for all exchanges and queues, as operators have them
+	Priorities bool   // of messages without an order
+}
+
+// String describes the profile.
+func (p Profile) String() string {
+	return fmt.Sprintf("RabbitMQ %s, %s queues, policies: %t, priorities: %t", p.Release.Version(), p.QueueType, p.Policies, p.Priorities)
+}
+
+// newProfile draws a profile from a seed.
+func newProfile(seed uint64) Profile {
+	random := randomness(seed, "profile")
+	return Profile{
+		Release:   []broker.Release{broker.RabbitMQ43, broker.RabbitMQ40}[random.IntN(2)],
+		QueueType: []string{"quorum", "quorum", "classic"}[random.IntN(3)],
+		Policies:  random.IntN(2) == 0, Priorities: random.IntN(2) == 0,
+	}
+}
+
+const (
+	brokerURL     = "amqp://guest:guest@broker/"
+	managementURL = "http://guest:guest@broker:15672"
+
+	unrouted = "unrouted" // exchange and queue of what no other queue gets
+)
+
+// declareUsers declares what users have: the exchange of their messages, and policies for all that
+// is not of RabbitMQ.
+func (w *world) declareUsers(ctx context.Context) error {
+	conn, err := amqp.DialConfig(brokerURL, amqp.Config{Dial: func(_, address string) (net.Conn, error) { return w.network.dial("users", address) }})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	channel, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := channel.ExchangeDeclare(exchange, "topic", true, false, false, false, nil); err != nil || !w.profile.Policies {
+		return err
+	}
+	if err := channel.ExchangeDeclare(unrouted, "fanout", true, false, false, false, nil); err != nil {
+		return err
+	}
+	if _, err := channel.QueueDeclare(unrouted, true, false, false, false, nil); err != nil {
+		return err
+	}
+	if err := channel.QueueBind(unrouted, "", unrouted, false, nil); err != nil {
+		return err
+	}
+	return w.savePolicies(ctx)
+}
+
+func (w *world) savePolicies(ctx context.Context) error {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
+		return w.network.dial("users", address)
+	}}
+	management, err := rabbit.NewManagement(managementURL, &http.Client{Transport: transport})
+	if err != nil {
+		return err
+	}
+	for _, p := range []rabbit.Policy{
+		{Name: "exchanges", ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": unrouted}},
+		{Name: "classic", ApplyTo: "classic_queues", Definition: map[string]any{"message-ttl": 3_600_000, "max-length": 1_000_000}},
+		{Name: "quorum", ApplyTo: "quorum_queues", Definition: map[string]any{"message-ttl": 3_600_000, "max-length": 1_000_000, "delivery-limit": 20}},
+	} {
+		p.Pattern = `^(?!amq\.).*`
+		if err := management.SavePolicy(ctx, "/", p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
