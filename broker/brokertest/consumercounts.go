@@ -25,12 +25,9 @@ func consumerCounts() []behaviour {
 func (p *probe) awaitConsumers(queue string, n int) {
 	p.Helper()
 	got := -1
-	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if got = p.consumers(queue); got == n {
-			return
-		}
+	if !eventually(pollTime, func() bool { got = p.consumers(queue); return got == n }) {
+		p.Fatalf("%s counts %d consumers, want %d", queue, got, n)
 	}
-	p.Fatalf("%s counts %d consumers, want %d", queue, got, n)
 }
 
 func (p *probe) consumers(queue string) int {

@@ -94,11 +94,10 @@ func (m *management) expectEventually(path, want string) {
 	m.Helper()
 	want = strings.ReplaceAll(want, "NAME", m.object)
 	var answer string
-	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if _, _, answer = m.request(http.MethodGet, path, ""); includes(m.parse(answer), m.parse(want)) {
-			return
-		}
-	}
+	eventually(100*time.Millisecond, func() bool {
+		_, _, answer = m.request(http.MethodGet, path, "")
+		return includes(m.parse(answer), m.parse(want))
+	})
 	m.includes(answer, want)
 }
 

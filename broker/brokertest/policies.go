@@ -91,13 +91,11 @@ func (m *management) taken(queue string) int {
 	return len(messages)
 }
 
-// eventually waits for a policy, which RabbitMQ applies late to existing objects.
-func (m *management) eventually(what string, is func() bool) {
+// awaitPolicy waits for a policy, which RabbitMQ applies late to existing objects.
+func (m *management) awaitPolicy(what string, is func() bool) {
 	m.Helper()
-	for deadline := time.Now().Add(eventTimeout); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			m.Fatalf("not after %v: %s", eventTimeout, what)
-		}
+	if !eventually(20*time.Millisecond, is) {
+		m.Fatalf("not after %v: %s", eventTimeout, what)
 	}
 }
 
@@ -115,7 +113,7 @@ func (m *management) kept(queue string) int {
 func policiesOfQueues(m *management) {
 	plain := m.queue("plain", "{}")
 	m.policy("", "queues", "0", `{"max-length":3}`)
-	m.eventually("the policy applies to an existing queue", func() bool { return m.kept(plain) == 3 })
+	m.awaitPolicy("the policy applies to an existing queue", func() bool { return m.kept(plain) == 3 })
 	m.wantEqual("a queue with a lower limit keeps", m.kept(m.queue("lower", `{"x-max-length":2}`)), 2)
 	m.wantEqual("a queue with a higher limit keeps", m.kept(m.queue("higher", `{"x-max-length":4,"x-queue-type":"quorum"}`)), 3)
 
@@ -127,7 +125,7 @@ func policiesOfQueues(m *management) {
 		`{"policy":"NAME.-1","effective_policy_definition":{"max-length":1,"delivery-limit":5}}`)
 
 	m.expectResponse("DELETE", "/policies/%2F/NAME.-0", "", 204, "")
-	m.eventually("the policy no longer applies", func() bool { return m.kept(plain) == 6 })
+	m.awaitPolicy("the policy no longer applies", func() bool { return m.kept(plain) == 6 })
 }
 
 // deathsByPolicy: an argument precedes the text of a policy.
@@ -143,7 +141,7 @@ func deathsByPolicy(m *management) {
 		{"NAME.dying", "NAME.dead"}, {"NAME.dying.quorum", "NAME.dead"}, {"NAME.dying.elsewhere", "NAME.other"},
 	} {
 		m.publishTo("amq.default", c.from)
-		m.eventually(c.from+" dead-letters to "+c.to, func() bool { return m.taken(c.to) == 1 })
+		m.awaitPolicy(c.from+" dead-letters to "+c.to, func() bool { return m.taken(c.to) == 1 })
 	}
 }
 
@@ -159,10 +157,10 @@ func policiesOfExchanges(m *management) {
 	m.wantEqual("routed", m.publishTo(plain, ""), false)
 	m.policy("with", "exchanges", "0", `{"alternate-exchange":"NAME.unrouted"}`)
 	m.policy("with", "queues", "1", `{"max-length":1}`)
-	m.eventually("the policy applies to an existing exchange", func() bool { return m.publishTo(plain, "") })
+	m.awaitPolicy("the policy applies to an existing exchange", func() bool { return m.publishTo(plain, "") })
 	m.wantEqual("routed by the policy", m.publishTo(exchange("with.new", "{}"), ""), true)
 	m.wantEqual("routed by the argument", m.publishTo(exchange("with.argument", `{"alternate-exchange":"`+nowhere+`"}`), ""), false)
 	m.expectResponse("GET", "/exchanges/%2F/NAME.with.new", "", 200, `{"policy":"NAME.with-0"}`)
 	m.expectResponse("DELETE", "/policies/%2F/NAME.with-0", "", 204, "")
-	m.eventually("the policy no longer applies", func() bool { return !m.publishTo(plain, "") })
+	m.awaitPolicy("the policy no longer applies", func() bool { return !m.publishTo(plain, "") })
 }

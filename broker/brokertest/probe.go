@@ -17,6 +17,7 @@ import (
 const (
 	eventTimeout = 20 * time.Second       // for events that must happen
 	quietTime    = 150 * time.Millisecond // for events that must not
+	pollTime     = 5 * time.Millisecond   // between two looks for an event
 )
 
 // probe is a connection to the tested broker, with the steps of a case. A failure ends
@@ -154,15 +155,16 @@ func (p *probe) get(queue string) amqp.Delivery {
 
 func (p *probe) getWith(ch *amqp.Channel, queue string, autoAck bool) amqp.Delivery {
 	p.Helper()
-	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		d, ok, err := ch.Get(queue, autoAck)
+	var d amqp.Delivery
+	if !eventually(pollTime, func() (ok bool) {
+		var err error
+		d, ok, err = ch.Get(queue, autoAck)
 		p.must(err)
-		if ok {
-			return d
-		}
+		return ok
+	}) {
+		p.Fatalf("nothing came to %s", queue)
 	}
-	p.Fatalf("nothing came to %s", queue)
-	return amqp.Delivery{}
+	return d
 }
 
 // bodies gets n messages and returns their bodies.
@@ -198,14 +200,24 @@ func (p *probe) expectEmpty(queue string) {
 func (p *probe) awaitReady(queue string, n int) {
 	p.Helper()
 	got := -1
-	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	if !eventually(pollTime, func() bool {
 		q, err := p.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		p.must(err)
-		if got = q.Messages; got == n {
-			return
+		got = q.Messages
+		return got == n
+	}) {
+		p.Fatalf("%d messages in %s, want %d", got, queue, n)
+	}
+}
+
+// eventually calls is with pauses until it reports true, which it returns, or no longer may take so long.
+func eventually(pause time.Duration, is func() bool) bool {
+	for deadline := time.Now().Add(eventTimeout); !is(); time.Sleep(pause) {
+		if time.Now().After(deadline) {
+			return false
 		}
 	}
-	p.Fatalf("%d messages in %s, want %d", got, queue, n)
+	return true
 }
 
 func (p *probe) consume(ch *amqp.Channel, queue string) <-chan amqp.Delivery {

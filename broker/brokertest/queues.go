@@ -318,12 +318,10 @@ func deleteQuorumIfUnusedOrEmpty(p *probe) {
 func (p *probe) awaitDeleted(name string) {
 	p.Helper()
 	var err error
-	for deadline := time.Now().Add(eventTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if _, err = p.channel().QueueDeclarePassive(name, true, true, false, false, nil); err != nil {
-			break
-		}
-		time.Sleep(1500 * time.Millisecond) // a declaration would restart x-expires
-	}
+	eventually(1500*time.Millisecond, func() bool { // each declaration starts x-expires again
+		_, err = p.channel().QueueDeclarePassive(name, true, true, false, false, nil)
+		return err != nil
+	})
 	p.expectError(err, 404, "NOT_FOUND - no "+p.queueDescription(name))
 }
 
