@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/internal/render/typo"
 )
 
 // near returns up to three names similar to a wrong one: with a typing error in the
@@ -18,7 +20,7 @@ func (f Fields) near(name string) []string {
 	var candidates []candidate
 	farthest := max(1, utf8.RuneCountInString(name)/3)
 	for _, full := range f.names() {
-		d := min(distance(name, full), distance(name, full[strings.LastIndexByte(full, '.')+1:]))
+		d := min(typo.Distance(name, full), typo.Distance(name, full[strings.LastIndexByte(full, '.')+1:]))
 		if strings.HasPrefix(full, name+".") {
 			d = 0
 		}
@@ -100,27 +102,4 @@ func (f Fields) names() []string {
 		}
 	}
 	return append(names, f.Labels...)
-}
-
-// distance returns the number of characters to insert, delete or replace to turn
-// one name into the other (Levenshtein), without regard to case.
-func distance(a, b string) int {
-	from, to := []rune(strings.ToLower(a)), []rune(strings.ToLower(b))
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i, r := range from {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j, s := range to {
-			change := diagonal
-			if r != s {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(to)]
 }

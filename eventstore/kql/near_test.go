@@ -2,51 +2,10 @@ package kql
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 )
-
-// The distance of two names is that of the definition by Levenshtein, without regard to
-// case.
-func TestDistance(t *testing.T) {
-	random := rand.New(rand.NewPCG(21, 0))
-	for range 3000 {
-		a, b, c := randomName(random), randomName(random), randomName(random)
-		got := distance(a, b)
-		if want := levenshtein([]rune(strings.ToLower(a)), []rune(strings.ToLower(b))); got != want {
-			t.Fatalf("%q and %q: %d, want %d", a, b, got, want)
-		}
-		if distance(b, a) != got || distance(a, a) != 0 || distance(strings.ToUpper(a), strings.ToUpper(b)) != got {
-			t.Fatalf("%q and %q: the distance depends on the order or on the case", a, b)
-		}
-		if distance(a, c) > got+distance(b, c) {
-			t.Fatalf("from %q to %q is farther than by way of %q", a, c, b)
-		}
-	}
-}
-
-func randomName(random *rand.Rand) string {
-	letters := []rune("abAé.")
-	name := make([]rune, random.IntN(6))
-	for i := range name {
-		name[i] = letters[random.IntN(len(letters))]
-	}
-	return string(name)
-}
-
-// levenshtein is the recursive definition.
-func levenshtein(a, b []rune) int {
-	if len(a) == 0 || len(b) == 0 {
-		return len(a) + len(b)
-	}
-	change := levenshtein(a[1:], b[1:])
-	if a[0] != b[0] {
-		change++
-	}
-	return min(change, levenshtein(a[1:], b)+1, levenshtein(a, b[1:])+1)
-}
 
 // Any field with one letter wrong, missing or too many is suggested, in its whole name
 // and in its last segment.

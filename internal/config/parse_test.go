@@ -175,28 +175,3 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"", "abc", 3},
-		{"abc", "", 3},
-		{"abc", "abc", 0},
-		{"abc", "abd", 1},
-		{"abc", "ab", 1},
-		{"abc", "xabc", 1},
-		{"kitten", "sitting", 3},
-		{"flaw", "lawn", 2},
-		{"ab", "ba", 2},
-	} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("%q and %q: %d edits, want %d", test.a, test.b, got, test.want)
-		}
-		if got := distance(test.b, test.a); got != test.want {
-			t.Errorf("%q and %q: %d edits, want %d", test.b, test.a, got, test.want)
-		}
-	}
-}
