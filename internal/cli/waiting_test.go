@@ -15,6 +15,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -155,9 +156,9 @@ func TestDecisionThatChangesNothing(t *testing.T) {
 func TestKeysThatStand(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 0, 0, 0, time.Local)
 	groups := []waiting.WaitingGroup{
-		{Kind: waiting.Kind{Queue: "mails"}, Count: 1},
+		{Kind: history.Kind{Queue: "mails"}, Count: 1},
 		{
-			Kind: waiting.Kind{Queue: "orders"}, Count: 3, HeldKeys: 3,
+			Kind: history.Kind{Queue: "orders"}, Count: 3, HeldKeys: 3,
 			Keys: []waiting.HeldKey{{Key: "acme", MessageID: "order-7", FirstFailed: at, Due: at.Add(time.Hour)}, {Key: "other", MessageID: "order-9", FirstFailed: at, Due: at}},
 		},
 	}

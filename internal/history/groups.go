@@ -114,6 +114,12 @@ func (k Kind) Query() kql.Node {
 	if k.Type == string(schemas.Quarantined) {
 		all = kql.And{GivenUp()}
 	}
+	return append(all, k.Events()...)
+}
+
+// Events returns a query for all events of a kind.
+func (k Kind) Events() kql.And {
+	var all kql.And
 	for _, part := range []struct{ field, value string }{
 		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
 	} {

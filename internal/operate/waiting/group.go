@@ -8,19 +8,12 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 )
-
-// Kind has the values that the messages of a group share.
-type Kind struct {
-	Queue string `json:"queue"`
-	Class string `json:"class,omitempty"`
-	Type  string `json:"type,omitempty"`
-	Group string `json:"error_group"`
-}
 
 // WaitingGroup has the waiting messages of a kind.
 type WaitingGroup struct {
-	Kind
+	history.Kind
 	Count   int       `json:"count"`
 	First   time.Time `json:"first" doc:"When the first of them is due"`
 	Last    time.Time `json:"last" doc:"When the last of them is due"`
@@ -34,35 +27,20 @@ type WaitingGroup struct {
 // Groups returns the messages that wait at a time and match a query by their kinds, the
 // most frequent first.
 func Groups(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) ([]*WaitingGroup, error) {
-	groups := map[Kind]*WaitingGroup{}
+	groups := map[history.Kind]*WaitingGroup{}
 	for m, err := range List(ctx, store, orders, query, now) {
 		if err != nil {
 			return nil, err
 		}
-		kind := Kind{m.Queue, m.Class, m.Type, m.Group}
+		kind := history.Kind{Queue: m.Queue, Class: m.Class, Type: m.Type, Group: m.Group}
 		if groups[kind] == nil {
-			groups[kind] = &WaitingGroup{Kind: kind, Query: kind.query().String()}
+			groups[kind] = &WaitingGroup{Kind: kind, Query: kind.Events().String()}
 		}
 		groups[kind].add(m)
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *WaitingGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), a.First.Compare(b.First), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type))
 	}), nil
-}
-
-// query returns a query for the events of a kind.
-func (k Kind) query() kql.Node {
-	var all kql.And
-	for _, part := range []struct{ field, value string }{
-		{"watership.queue", k.Queue}, {"watership.class", k.Class}, {"error.type", k.Type}, {"watership.error_group", k.Group},
-	} {
-		if part.value == "" {
-			all = append(all, kql.Not{Node: kql.Exists{Field: kql.Pattern{part.field}}})
-		} else {
-			all = append(all, kql.FieldIs(part.field, part.value))
-		}
-	}
-	return all
 }
 
 func (g *WaitingGroup) add(m WaitingMessage) {
