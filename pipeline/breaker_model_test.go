@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/pipeline/internal/admission"
@@ -147,7 +148,7 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	rh := &routeHandler{
 		messageFlow: &messageFlow{
 			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: output.Sleep, heldMessages: output.NewHeld(metrics.Held), goroutines: goroutines,
+			frameMax: func() schemas.FrameMax { return 0 }, sleep: backoff.Sleep, heldMessages: output.NewHeld(metrics.Held), goroutines: goroutines,
 			queueLimiter: output.NewLimiter[publisher](m, nil, time.Hour, queueShare), delayLimiter: output.NewLimiter[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},

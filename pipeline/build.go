@@ -18,7 +18,6 @@ import (
 	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
 	"github.com/watershipmq/watership/pipeline/internal/call"
-	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/internal/throttle"
 	"github.com/watershipmq/watership/pipeline/transport"
 )
@@ -172,7 +171,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 	return &messageFlow{
 		queue: queue, topology: p.cfg.Topology, verifier: p.verifier, publisher: signingPublisher{p.ownPublisher, p.verifier}, frameMax: p.connections.frameMax, taps: p.reconciler.Config.Tap,
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
-		now: time.Now, sleep: output.Sleep, newID: watermill.NewULID, random: backoff.Random().Float64, logger: p.cfg.Logger,
+		now: time.Now, sleep: backoff.Sleep, newID: watermill.NewULID, random: backoff.Random().Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
 		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
 	}

@@ -63,7 +63,7 @@ func isNacked(msg *message.Message) bool {
 func (h queueHandler) handleOrPoison(msg *message.Message) error {
 	ctx := msg.Context()
 	err := h.try(msg)
-	for tries := 1; usercode.Aborted(err) && tries < h.tries && h.sleep(ctx, faultPause); tries++ {
+	for tries := 1; usercode.Aborted(err) && tries < h.tries && h.sleep(ctx, faultPause) == nil; tries++ {
 		err = h.try(msg)
 	}
 	if !usercode.Aborted(err) {

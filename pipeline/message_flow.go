@@ -49,7 +49,7 @@ type messageFlow struct {
 	permanent    []time.Duration // delays of policies, the shortest first
 	taps         []topology.Tap
 	now          func() time.Time
-	sleep        func(ctx context.Context, d time.Duration) bool // false when ctx ends before
+	sleep        func(ctx context.Context, d time.Duration) error // of ctx, if that has ended then
 	newID        func() string
 	random       func() float64 // for jitter, from 0 up to 1
 	logger       *slog.Logger

@@ -158,7 +158,12 @@ func (m *model) flow() *messageFlow {
 }
 
 // sleep lets a held message wait, or ends its delivery.
-func (m *model) sleep(context.Context, time.Duration) bool { return m.random.IntN(3) > 0 }
+func (m *model) sleep(context.Context, time.Duration) error {
+	if m.random.IntN(3) > 0 {
+		return nil
+	}
+	return context.Canceled
+}
 
 // handle is the handler of the route, with any result.
 func (m *model) handle(msg *message.Message) ([]*message.Message, error) {

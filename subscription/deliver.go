@@ -85,7 +85,7 @@ func (s *session) awaitRoom() error {
 	}
 	for s.room <= 0 {
 		pause := lookInterval - time.Since(s.looked)
-		if err := sleep(s.sending, pause); err != nil {
+		if err := backoff.Sleep(s.sending, pause); err != nil {
 			return err
 		}
 		unconfirmed := int(s.unconfirmed.Load()) // before the queue is looked at, which they may have reached
@@ -106,27 +106,13 @@ func (s *session) awaitRoom() error {
 		}
 		if state.Messages >= limit {
 			s.wait(fmt.Sprintf("queue %s has %d messages, of at most %d", s.settings.Target.Queue, state.Messages, limit))
-			if err := sleep(s.sending, fullInterval); err != nil {
+			if err := backoff.Sleep(s.sending, fullInterval); err != nil {
 				return err
 			}
 		}
 	}
 	s.room--
 	return nil
-}
-
-func sleep(ctx context.Context, pause time.Duration) error {
-	if pause <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // unavailablePauses are the pauses between calls of a service that is unavailable.
@@ -162,7 +148,7 @@ func (r *runner) deliverByCall(ctx context.Context, d Delivery) error {
 			attempt.Number++
 		}
 		r.wait(err.Error())
-		if err := sleep(ctx, atLeast); err != nil {
+		if err := backoff.Sleep(ctx, atLeast); err != nil {
 			return err
 		}
 	}

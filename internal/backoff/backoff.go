@@ -55,14 +55,13 @@ func (b Backoff) Wait(ctx context.Context, failures int, atLeast time.Duration) 
 	return Sleep(ctx, max(b.Pause(failures), atLeast))
 }
 
-// Sleep waits for d. Its error is the cause of ctx if that ends first.
+// Sleep waits for d. Its error is the cause of ctx if that has ended then.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return context.Cause(ctx)
 }

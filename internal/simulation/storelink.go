@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // storeFault is a fault of the store that a process meets for a time.
@@ -71,10 +72,8 @@ func (l *storeLink) reach(ctx context.Context) (answered func() error, err error
 	if fault == answersLate {
 		latency += 3 * time.Second
 	}
-	select {
-	case <-time.After(latency):
-	case <-ctx.Done():
-		return nil, unavailable(context.Cause(ctx).Error())
+	if err := backoff.Sleep(ctx, latency); err != nil {
+		return nil, unavailable(err.Error())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,11 +17,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-const (
-	maxPage      = 1000
-	maxPageBytes = 8 << 20 // of documents; a single one can be larger
-	maxFields    = 100
-)
+const maxPageBytes = 8 << 20 // of documents of a page; a single one can be larger
 
 // The operations of this file.
 var (

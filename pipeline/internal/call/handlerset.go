@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // Set has the handlers of a router, by name.
@@ -105,9 +107,6 @@ func (s *Set) Start(ctx context.Context) {
 			logged = err.Error()
 			s.logger.Error("a handler cannot start; trying again", "error", err)
 		}
-		select {
-		case <-time.After(startPause):
-		case <-ctx.Done():
-		}
+		_ = backoff.Sleep(ctx, startPause)
 	}
 }

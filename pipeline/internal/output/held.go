@@ -80,7 +80,7 @@ type Operation struct {
 	Name   string // such as "publishing a message to the poison queue"
 	Queue  string // that delivered the message
 	Now    func() time.Time
-	Sleep  func(ctx context.Context, d time.Duration) bool // false when ctx ends before
+	Sleep  func(ctx context.Context, d time.Duration) error // of ctx, if that has ended then
 	Logger *slog.Logger
 }
 
@@ -98,7 +98,7 @@ func (h *HeldMessages) Publish(ctx context.Context, o Operation, publish func() 
 		if !CannotRetry(ctx, err) {
 			one.recordError(err)
 		}
-		if CannotRetry(ctx, err) || !o.Sleep(ctx, pause) {
+		if CannotRetry(ctx, err) || o.Sleep(ctx, pause) != nil {
 			return fmt.Errorf("%s: %w", o.Name, err)
 		}
 	}
@@ -154,14 +154,4 @@ func (h *heldPublish) end() {
 	}
 	h.release()
 	h.Logger.Info("a message is no longer held", "queue", h.Queue, "doing", h.Name)
-}
-
-// Sleep returns false if ctx ends before d is over.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

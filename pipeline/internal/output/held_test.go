@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
@@ -17,7 +18,7 @@ func TestSlowConfirmIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &rabbittest.Log{}
 		messages := NewHeld(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "held"}, []string{"queue"}))
-		o := Operation{Name: "publishing", Queue: "orders", Now: time.Now, Sleep: Sleep, Logger: log.Logger()}
+		o := Operation{Name: "publishing", Queue: "orders", Now: time.Now, Sleep: backoff.Sleep, Logger: log.Logger()}
 		for _, confirmed := range []time.Duration{time.Second, 2 * shortHold} {
 			if err := messages.Publish(t.Context(), o, func() error { time.Sleep(confirmed); return nil }); err != nil {
 				t.Error(err)
@@ -33,7 +34,7 @@ func TestSlowConfirmIsLogged(t *testing.T) {
 func TestUnconfirmedMessageIsHeldSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		messages := NewHeld(prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "held"}, []string{"queue"}))
-		o := Operation{Name: "publishing", Queue: "orders", Now: time.Now, Sleep: Sleep, Logger: slog.New(slog.DiscardHandler)}
+		o := Operation{Name: "publishing", Queue: "orders", Now: time.Now, Sleep: backoff.Sleep, Logger: slog.New(slog.DiscardHandler)}
 		confirm, done := make(chan struct{}), make(chan error)
 		go func() { done <- messages.Publish(t.Context(), o, func() error { <-confirm; return nil }) }()
 		time.Sleep(shortHold - time.Millisecond)

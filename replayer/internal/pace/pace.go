@@ -4,6 +4,8 @@ package pace
 import (
 	"context"
 	"time"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 // Pacer waits between messages. The zero value does not wait. It is for one goroutine.
@@ -36,14 +38,7 @@ func (p *Pacer) Wait(ctx context.Context, at time.Time) error {
 	if !p.due.After(now) {
 		return nil
 	}
-	timer := time.NewTimer(p.due.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return backoff.Sleep(ctx, p.due.Sub(now))
 }
 
 func (p *Pacer) gap(at time.Time) time.Duration {

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -160,7 +161,7 @@ func (s *Subscriber) resume(ctx context.Context) *consumption {
 	}
 	c, err := s.consume(ctx, s.route.Concurrent)
 	if err != nil {
-		_ = sleep(ctx, s.breaker.cfg.First)
+		_ = backoff.Sleep(ctx, s.breaker.cfg.First)
 		return nil
 	}
 	return c
@@ -290,14 +291,14 @@ func (s *Subscriber) probeRounds(ctx context.Context, since time.Time, closed <-
 		}
 	})
 	s.running.Go(func() { s.repeatPaused(ctx, since) })
-	for sleep(ctx, s.breaker.Pause()) && s.probeRound(ctx) {
+	for backoff.Sleep(ctx, s.breaker.Pause()) == nil && s.probeRound(ctx) {
 		s.breaker.RoundFailed()
 	}
 }
 
 // repeatPaused records that the route is still paused, until ctx ends.
 func (s *Subscriber) repeatPaused(ctx context.Context, since time.Time) {
-	for sleep(ctx, PausedEvery) {
+	for backoff.Sleep(ctx, PausedEvery) == nil {
 		if opened, why := s.breaker.Outage(); !opened.IsZero() {
 			s.record(ctx, schemas.Paused, since, why)
 		}
@@ -432,15 +433,5 @@ func (c *consumption) next(ctx context.Context) (*message.Message, bool) {
 func (c *consumption) end() {
 	if c != nil {
 		c.stop()
-	}
-}
-
-// sleep returns false if ctx ends before d is over.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/backoff"
 )
 
 const (
@@ -217,7 +219,7 @@ func (l *Log) waitForOther(ctx context.Context) error {
 		l.cfg.Logger.Info("another process handles the messages of the route in order; waiting for its end", "queue", l.cfg.Route, "lock", l.cfg.Lock)
 		l.setStandby(time.Now())
 	}
-	return pause(ctx, retryPause)
+	return backoff.Sleep(ctx, retryPause)
 }
 
 func (l *Log) setStandby(since time.Time) {
@@ -306,7 +308,7 @@ func (l *Log) awaitUnconsumed(ctx context.Context, on *amqp.Connection, queue st
 		case n > 0 && !told:
 			l.cfg.Logger.Info("waiting for the end of other consumers, to handle messages in order", "queue", queue, "consumers", n)
 		}
-		if err := pause(ctx, deadPause); err != nil {
+		if err := backoff.Sleep(ctx, deadPause); err != nil {
 			return err
 		}
 	}
@@ -340,15 +342,6 @@ func ignoreClosed(err error) error {
 func refusedWith(err error, code int) bool {
 	var refused *amqp.Error
 	return errors.As(err, &refused) && refused.Code == code
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // readAll reads until a message that it has published itself, which follows all others.
