@@ -63,7 +63,7 @@ var keyCases = map[string]keyCase{
 	"store.stream":             {good: "shop-messages", bad: "metrics-shop", want: `"metrics-shop": expected a name that does not begin with metrics-, which Elasticsearch keeps for its own data streams`},
 	"store.retention.traffic":  {good: "12h", bad: "59m", want: `"59m": ` + retentionExpected},
 	"store.retention.failures": {good: "0", bad: "36501d", want: `"36501d": ` + retentionExpected},
-	"topology.prefix":          {good: "shop.messages", bad: ".shop", want: `".shop": expected up to 200 letters, digits, dots, dashes and underscores, without amq. in front`},
+	"topology.prefix":          {good: "shop.messages", bad: ".shop", want: `".shop": expected up to 200 letters, digits, dots, dashes and underscores, without amq. in front, and not amq`},
 	"topology.queue_type":      {good: "classic", bad: "stream", want: `"stream": expected quorum or classic`},
 
 	"tap.when_full":           {good: "drop_oldest", bad: "drop", want: `"drop": expected keep or drop_oldest`},

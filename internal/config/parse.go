@@ -128,8 +128,8 @@ func queueName(s string) (string, error) {
 }
 
 func topologyPrefix(s string) (string, error) {
-	if len(s) > 200 || strings.HasPrefix(s, "amq.") || !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(s) {
-		return "", errors.New("expected up to 200 letters, digits, dots, dashes and underscores, without amq. in front")
+	if len(s) > 200 || strings.HasPrefix(s+".", "amq.") || !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(s) {
+		return "", errors.New("expected up to 200 letters, digits, dots, dashes and underscores, without amq. in front, and not amq")
 	}
 	return s, nil
 }

@@ -35,6 +35,7 @@ func TestValues(t *testing.T) {
 		{"store.retention.traffic", "30m", "at least 1h"},
 		{"store.retention.traffic", "99999999999d", "at least 1h"},
 		{"topology.prefix", "amq.x", "without amq."},
+		{"topology.prefix", "amq", "and not amq"},
 		{"topology.prefix", "a b", "letters"},
 		{"index.batch.events", "0", "from 1 to 100000"},
 		{"index.batch.events", "1.5", "whole number"},

@@ -3,8 +3,6 @@ package config
 import (
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/template/requestheader"
@@ -134,34 +132,6 @@ func readFairness(into *Fairness) read {
 			l.failAt(path+".concurrency", "expected none beside ordered, which handles one message of a key at a time")
 		}
 	}
-}
-
-// readArguments reads the arguments of a queue. RabbitMQ distinguishes their types: true and
-// false are booleans, whole numbers are numbers, everything else is text.
-func readArguments(into *map[string]any) read {
-	return readEach("expected values by the names of arguments, such as {x-max-priority: 5}", into, func(l *loader, at string, f field) {
-		if !strings.HasPrefix(f.Name, "x-") || f.Value.Kind != text {
-			l.fail(at, node{Origin: f.Value.Origin}, "expected the name of an argument, such as x-max-priority, and its value")
-			return
-		}
-		if f.Name == "x-queue-type" && f.Value.Text == "stream" {
-			l.fail(at, f.Value, "expected quorum or classic: a route would skip the messages of a stream that are published while it does not run")
-			return
-		}
-		l.record(at, f.Value)
-		(*into)[f.Name] = argument(f.Value.Text)
-	})
-}
-
-func argument(value string) any {
-	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-		return n
-	}
-	switch value {
-	case "true", "false":
-		return value == "true"
-	}
-	return value
 }
 
 func readBind(l *loader, path string, n node) Bind {
