@@ -2,15 +2,15 @@ package cli
 
 import (
 	"errors"
-	"fmt"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/routeconfig"
-	"github.com/watershipmq/watership/pipeline/bodyschema"
 )
 
 func newConfig(from *settings) *cobra.Command {
@@ -25,18 +25,22 @@ func newConfig(from *settings) *cobra.Command {
 }
 
 func newConfigCheck(from *settings) *cobra.Command {
-	return &cobra.Command{
+	var noFiles bool
+	cmd := &cobra.Command{
 		Use:     "check",
 		Short:   "Check the configuration and list every mistake",
-		Long:    "Check the configuration file, the environment and the flags. The schemas of\nroutes are read. Files with passwords, keys or certificates are not opened, and no\nserver is contacted: doctor does both.",
-		Example: "  watership config check --config watership.yaml",
+		Long:    "Check the configuration file, the environment and the flags, and the files that they\nname: what serve refuses at its start is a mistake here as well. No server is\ncontacted: doctor does that.",
+		Example: "  watership config check --config watership.yaml\n  watership config check --config watership.yaml --no-files",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := from.load()
 			if err != nil {
 				return err
 			}
-			if err := checkSchemas(cfg.Routes); err != nil {
+			if !noFiles {
+				err = checkServer(cfg)
+			}
+			if err != nil {
 				return err
 			}
 			to := printer{Streams: streamsOf(cmd)}
@@ -48,20 +52,18 @@ func newConfigCheck(from *settings) *cobra.Command {
 			return to.printf("the configuration is in order")
 		},
 	}
+	cmd.Flags().BoolVar(&noFiles, "no-files", false, "check the settings alone, on a machine without the files that they name")
+	return cmd
 }
 
-// checkSchemas returns the mistakes in the schemas of all routes.
-func checkSchemas(routes []config.Route) error {
-	var mistakes []error
-	for i, r := range routes {
-		if r.Schema == "" {
-			continue
-		}
-		if _, err := bodyschema.Load(r.Schema); err != nil {
-			mistakes = append(mistakes, system.InputError{Err: fmt.Errorf("routes[%d].schema: %w", i, err)})
-		}
+// checkServer returns the mistakes for which serve would not start, before it asks another server.
+func checkServer(cfg config.Config) (err error) {
+	sys, err := system.New(system.Config{Settings: cfg, Name: "config check", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
 	}
-	return errors.Join(mistakes...)
+	defer func() { err = errors.Join(err, sys.Close()) }()
+	return server.Check(sys)
 }
 
 func newConfigShow(from *settings) *cobra.Command {

@@ -84,6 +84,78 @@ func TestConfigShowHasTheServersOfTheDataFolder(t *testing.T) {
 	})
 }
 
+// What serve refuses before it asks a server, config check refuses with the same words.
+func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
+	bad := servertest.WriteFile(t, "bad", "{{ if }}")
+	route := func(text string) string {
+		return "WATERSHIP_ROUTES=[{queue: orders, " + text + "}]"
+	}
+	const handler = `handler: {http: {url: "http://localhost:1"}}`
+	alert := func(text string) []string {
+		return []string{
+			"WATERSHIP_ALERTS_RULES=[{name: a, kind: poisoned, query: " + text + "}]",
+			"WATERSHIP_ALERTS_RECEIVERS=[{name: a, webhook: {url: 'http://localhost:1'}}]",
+		}
+	}
+	for name, test := range map[string]struct {
+		environ []string
+		want    string
+	}{
+		"a type of queues":           {[]string{route(handler + ", arguments: {x-queue-type: quorun}")}, `routes[0].arguments.x-queue-type: "quorun": expected quorum or classic`},
+		"an argument of other types": {[]string{route(handler + ", arguments: {x-max-priority: 5}")}, `routes[0].arguments.x-max-priority: "5": expected a queue of type classic, by x-queue-type beside it`},
+		"another one":                {[]string{route(handler + ", arguments: {x-queue-type: classic, x-delivery-limit: 5}")}, `routes[0].arguments.x-delivery-limit: "5": expected a queue of type quorum`},
+		"the argument of a stream":   {[]string{route(handler + ", arguments: {x-max-age: 1D}")}, `routes[0].arguments.x-max-age: "1D": expected none, as only streams have it`},
+		"the type of a value":        {[]string{route(handler + ", arguments: {x-max-length: many}")}, `routes[0].arguments.x-max-length: "many": expected a whole number from 0 to `},
+		"a dead-letter key alone":    {[]string{route(handler + ", arguments: {x-dead-letter-routing-key: k}")}, `routes[0].arguments.x-dead-letter-routing-key: "k": expected x-dead-letter-exchange beside it`},
+		"a reserved prefix":          {[]string{"WATERSHIP_TOPOLOGY_PREFIX=amq"}, `topology.prefix: "amq": expected`},
+		"the query of an alert":      {alert("'nothing: x'"), "alerts.rules[0].query: "},
+		"a template":                 {[]string{"WATERSHIP_ALERTS_RECEIVERS=[{name: a, webhook: {url: 'http://localhost:1', template_file: '" + bad + "'}}]"}, "alerts.receivers[0].webhook.template_file: template"},
+		"a schema":                   {[]string{route(handler + ", schema: " + bad)}, "routes[0].schema: "},
+		"a secret of a route":        {[]string{route(`handler: {http: {url: "http://localhost:1", secret_file: /nowhere/s}}`)}, "routes[0].handler.http.secret_file: /nowhere/s: no such file"},
+		"a password of the broker":   {[]string{"WATERSHIP_AMQP_URL=amqp://user@127.0.0.1:1/", "WATERSHIP_AMQP_PASSWORD_FILE=/nowhere/p"}, "amqp.password_file: /nowhere/p: no such file"},
+		"keys of states":             {[]string{"WATERSHIP_AMQP_STATE_KEY_FILE=" + bad}, "amqp.state_key_file: " + bad},
+		"a password of the store":    {[]string{"WATERSHIP_STORE_USERNAME=u", "WATERSHIP_STORE_PASSWORD_FILE=/nowhere/p"}, "store.password_file: /nowhere/p: no such file"},
+		"tokens":                     {[]string{"WATERSHIP_HTTP_AUTH_TOKENS_FILE=" + bad}, bad},
+		"keys of sessions":           {[]string{"WATERSHIP_HTTP_AUTH_SESSION_KEY_FILE=" + bad}, "http.auth.session_key_file: " + bad},
+		"a certificate":              {[]string{"WATERSHIP_HTTP_TLS_CERT=" + bad, "WATERSHIP_HTTP_TLS_KEY=" + bad}, "http.tls.cert"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environ := append([]string{"WATERSHIP_DATA=" + t.TempDir(), "WATERSHIP_AMQP_URL=amqp://guest:guest@127.0.0.1:1/", "WATERSHIP_HTTP_LISTEN=127.0.0.1:0"}, test.environ...)
+			checked := call(t.Context(), strings.NewReader(""), environ, "config", "check")
+			if checked.Code != exitUsage || !strings.Contains(checked.Err, test.want) {
+				t.Fatalf("config check: %+v", checked)
+			}
+			if served := call(t.Context(), strings.NewReader(""), environ, "serve"); served.Code != exitUsage || served.Err != checked.Err {
+				t.Errorf("serve: %+v\nconfig check: %s", served, checked.Err)
+			}
+		})
+	}
+}
+
+// A configuration is checked on another machine than that of serve, too.
+func TestConfigCheckWithoutFiles(t *testing.T) {
+	check := func(policy string) servertest.Result {
+		return call(t.Context(), strings.NewReader(""), []string{
+			"WATERSHIP_AMQP_STATE_KEY_FILE=/nowhere/a",
+			`WATERSHIP_ROUTES=[{queue: orders, retry: ` + policy + `, handler: {http: {url: "http://localhost:1", secret_file: /nowhere/c}}}]`,
+		}, "config", "check", "--no-files")
+	}
+	servertest.WantRun(t, check("default"), 0, "in order")
+	servertest.WantRun(t, check("other"), exitUsage, "routes[0].retry")
+}
+
+// Each mistake is said, also where several files are wrong.
+func TestConfigCheckListsEveryMistake(t *testing.T) {
+	got := call(t.Context(), strings.NewReader(""), []string{
+		"WATERSHIP_AMQP_STATE_KEY_FILE=/nowhere/a", "WATERSHIP_STORE_API_KEY_FILE=/nowhere/b",
+	}, "config", "check")
+	servertest.WantRun(t, got, exitUsage, "amqp.state_key_file: /nowhere/a", "store.api_key_file: /nowhere/b")
+	got = call(t.Context(), strings.NewReader(""), []string{
+		`WATERSHIP_ROUTES=[{queue: orders, handler: {http: {url: "http://localhost:1", secret_file: /nowhere/c}}}]`, "WATERSHIP_HTTP_AUTH_SESSION_KEY_FILE=/nowhere/d",
+	}, "config", "check")
+	servertest.WantRun(t, got, exitUsage, "routes[0].handler.http.secret_file: /nowhere/c", "/nowhere/d")
+}
+
 // A schema that serve would refuse is a mistake of the configuration.
 func TestConfigCheckReadsSchemas(t *testing.T) {
 	check := func(schema string) servertest.Result {

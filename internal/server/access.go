@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,33 +18,38 @@ import (
 
 // newGuard makes the guard of http.listen.
 func (s *Server) newGuard(faces Faces) (*access.Guard, error) {
-	h := s.settings.HTTP
-	cfg := access.Config{Logger: s.Logger(), Recorder: s.audit, TLS: h.TLS.Cert != "", TrustedProxies: h.TrustedProxies, Needs: faces.API}
+	cfg, err := guardConfig(s.settings.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Logger, cfg.Recorder, cfg.Needs = s.Logger(), s.audit, faces.API
 	if faces.Pages != nil {
 		cfg.Stylesheet = faces.Pages.Stylesheet()
 	}
-	var err error
+	warnOfListener(s.Logger(), s.settings.HTTP)
+	return access.New(cfg)
+}
+
+// guardConfig returns the settings of the guard, and every mistake in them as an InputError.
+func guardConfig(h config.HTTP) (access.Config, error) {
+	cfg := access.Config{TLS: h.TLS.Cert != "", TrustedProxies: h.TrustedProxies}
+	var address, tokens, keys, provider error
 	if !h.URL.IsZero() {
-		if cfg.URL, err = url.Parse(h.URL.Reveal()); err != nil {
-			return nil, system.InputErrorf("http.url %s: %w", h.URL, err)
+		if cfg.URL, address = url.Parse(h.URL.Reveal()); address != nil {
+			address = system.InputErrorf("http.url %s: %w", h.URL, address)
 		}
 	}
 	if file := h.Auth.TokensFile; file != "" {
 		cfg.Tokens = access.OpenTokenFile(file)
-		if _, err := cfg.Tokens.List(); err != nil {
-			return nil, system.InputError{Err: err}
+		if _, tokens = cfg.Tokens.List(); tokens != nil {
+			tokens = system.InputError{Err: tokens}
 		}
 	}
-	if cfg.SessionKeys, err = sessionKeys(h.Auth.SessionKeyFile); err != nil {
-		return nil, err
-	}
+	cfg.SessionKeys, keys = sessionKeys(h.Auth.SessionKeyFile)
 	if !h.Auth.OIDC.Issuer.IsZero() {
-		if cfg.OIDC, err = oidcOf(h.Auth.OIDC); err != nil {
-			return nil, err
-		}
+		cfg.OIDC, provider = oidcOf(h.Auth.OIDC)
 	}
-	warnOfListener(s.Logger(), h)
-	return access.New(cfg)
+	return cfg, errors.Join(address, tokens, keys, provider)
 }
 
 // warnOfListener logs what an operator should know about who can use http.listen.

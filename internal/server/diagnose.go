@@ -33,7 +33,7 @@ func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
 	return doctor.Config{
 		Settings: settings, Topology: sys.Topology(), Pipeline: handlers, Login: sys.Login(), VHost: sys.VHost(),
 		StateKeys: secrets.StateKeys, Client: sys.ManagementClient(), StoreKind: storeKind, Timeout: system.RequestTimeout,
-		Files:         func() error { return CheckFiles(sys) },
+		Files:         func() error { return Check(sys) },
 		Embedded:      sys.Broker("").Instance != "" || settings.AMQP.URL.IsEmbedded(),
 		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return sys.Dial(ctx) },
 		Management:    sys.Management,

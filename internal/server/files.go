@@ -3,26 +3,22 @@ package server
 import (
 	"errors"
 
-	"github.com/watershipmq/watership/internal/operate/alerts/receiver"
-	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 )
 
-// CheckFiles opens the files that serve opens at its start, and returns every mistake in them.
-// The files of RabbitMQ and the store were read before.
-func CheckFiles(sys *system.System) error {
+// Check returns every mistake, as InputErrors, for which a server with the settings of a System does not
+// start, and which is found without asking another server: in files that the settings name, and in the
+// queries and templates of alerts. The files of RabbitMQ and the store were read with the System.
+func Check(sys *system.System) error {
 	settings := sys.Settings()
 	_, routes := routeconfig.Read(settings.Routes, settings.Roles)
-	_, receivers := receiver.New(settings.Alerts.Receivers)
-	_, keys := sessionKeys(settings.HTTP.Auth.SessionKeyFile)
+	if routes != nil {
+		routes = system.InputError{Err: routes}
+	}
+	_, rules := (alerts.Service{System: sys}).Role()
+	_, guard := guardConfig(settings.HTTP)
 	_, certificate := serverTLS(settings.HTTP.TLS, sys.Logger())
-	var tokens, provider error
-	if file := settings.HTTP.Auth.TokensFile; file != "" {
-		_, tokens = access.OpenTokenFile(file).List()
-	}
-	if !settings.HTTP.Auth.OIDC.Issuer.IsZero() {
-		_, provider = oidcOf(settings.HTTP.Auth.OIDC)
-	}
-	return errors.Join(routes, receivers, tokens, keys, provider, certificate)
+	return errors.Join(routes, rules, guard, certificate)
 }

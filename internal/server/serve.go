@@ -75,6 +75,9 @@ func New(ctx context.Context, sys *system.System, cfg Config) (*Server, error) {
 		System: sys, settings: sys.Settings(), more: routesAndTaps{cfg.Routes, cfg.Taps}, freePort: cfg.FreePort,
 		registry: prometheus.NewRegistry(), audit: &auditor{System: sys}, started: time.Now(),
 	}
+	if err := Check(sys); err != nil {
+		return nil, err
+	}
 	files, err := routeconfig.Read(s.settings.Routes, s.settings.Roles)
 	if err != nil {
 		return nil, system.InputError{Err: err}

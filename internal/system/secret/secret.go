@@ -28,31 +28,25 @@ type Secrets struct {
 }
 
 // Read reads the files for RabbitMQ and the store, and puts RabbitMQ's password into the
-// URLs that need it.
+// URLs that need it. It returns every mistake.
 func Read(cfg *config.Config) (s Secrets, err error) {
-	password, err := Text("amqp.password_file", cfg.AMQP.PasswordFile)
-	if err != nil {
-		return s, err
-	}
+	password, broker := Text("amqp.password_file", cfg.AMQP.PasswordFile)
 	if password != "" {
-		if err := addPassword(&cfg.AMQP, password); err != nil {
-			return s, err
-		}
+		broker = addPassword(&cfg.AMQP, password)
 	}
-	if s.AMQPTLS, err = TLS("amqp.tls", cfg.AMQP.TLS); err != nil {
-		return s, err
-	}
-	if s.StoreTLS, err = TLS("store.tls", cfg.Store.TLS); err != nil {
-		return s, err
-	}
-	if s.StorePassword, err = Text("store.password_file", cfg.Store.PasswordFile); err != nil {
-		return s, err
-	}
-	if s.StoreAPIKey, err = Text("store.api_key_file", cfg.Store.APIKeyFile); err != nil {
-		return s, err
-	}
+	mistakes := []error{broker}
+	read := func(err error) { mistakes = append(mistakes, err) }
+	s.AMQPTLS, err = TLS("amqp.tls", cfg.AMQP.TLS)
+	read(err)
+	s.StoreTLS, err = TLS("store.tls", cfg.Store.TLS)
+	read(err)
+	s.StorePassword, err = Text("store.password_file", cfg.Store.PasswordFile)
+	read(err)
+	s.StoreAPIKey, err = Text("store.api_key_file", cfg.Store.APIKeyFile)
+	read(err)
 	s.StateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
-	return s, err
+	read(err)
+	return s, errors.Join(mistakes...)
 }
 
 // stateKeys reads the keys; none if no file is named.
