@@ -32,7 +32,7 @@ and notifies the receivers of alerts.receivers.`,
 					return err
 				}
 				v := found.Body
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := alertPrinter{from.printer(cmd)}
 				to.omitted(v)
 				return writeItems(to.Out, format, v.Alerts, func() error { return to.alerts(v, time.Now()) })
 			})
@@ -65,13 +65,16 @@ from this machine.`,
 				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.answers(tested.Body.Answers)
+				return alertPrinter{from.printer(cmd)}.answers(tested.Body.Answers)
 			})
 		},
 	}
 }
 
-func (p printer) answers(answers []alerts.Answer) error {
+// alertPrinter prints alerts.
+type alertPrinter struct{ printer }
+
+func (p alertPrinter) answers(answers []alerts.Answer) error {
 	refused := 0
 	for _, a := range answers {
 		mark := p.screen.Paint("taken  ", terminal.Green)
@@ -92,7 +95,7 @@ func (p printer) answers(answers []alerts.Answer) error {
 // staleAlerts is the age from which no process seems to save the state of the alerts.
 const staleAlerts = time.Minute
 
-func (p printer) alerts(v alerts.Alerts, now time.Time) error {
+func (p alertPrinter) alerts(v alerts.Alerts, now time.Time) error {
 	if err := p.alertTable(v.Alerts); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (p printer) alerts(v alerts.Alerts, now time.Time) error {
 }
 
 // omitted reports the alerts that are not listed, in every format.
-func (p printer) omitted(v alerts.Alerts) {
+func (p alertPrinter) omitted(v alerts.Alerts) {
 	for _, r := range v.Rules {
 		if r.Omitted > 0 {
 			p.Warn("%s of rule %s not listed: a rule has at most %d at a time", wording.Plural(r.Omitted, "further alert"), r.Name, notice.MaxOfRule)
@@ -124,7 +127,7 @@ func (p printer) omitted(v alerts.Alerts) {
 	}
 }
 
-func (p printer) alertTable(items []notice.Item) error {
+func (p alertPrinter) alertTable(items []notice.Item) error {
 	if len(items) == 0 {
 		return p.printf("no alert fires")
 	}

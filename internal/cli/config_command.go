@@ -84,7 +84,7 @@ all commands except serve use. Passwords are masked.`,
 			if cfg, err = system.WithRunning(cfg); err != nil {
 				return err
 			}
-			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := from.printer(cmd)
 			rows := settingRows(cfg.Describe())
 			return writeItems(to.Out, format, rows, func() error { return to.settings(rows) })
 		},

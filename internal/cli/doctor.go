@@ -28,13 +28,13 @@ disk space and shards.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				if plan {
-					return reportSizing(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+					return reportSizing(ctx, sys, from.printer(cmd), format)
 				}
 				diagnosis, err := doctor.RunDoctor.Call(ctx, sys, doctor.DoctorInput{})
 				if err != nil {
 					return err
 				}
-				return reportFindings(diagnosis.Body.Findings, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, format)
+				return reportFindings(diagnosis.Body.Findings, from.printer(cmd), format)
 			})
 		},
 	}

@@ -47,7 +47,7 @@ uses no attempts, and jitter are left out.`,
 					return err
 				}
 				list := explained.Body.Explanations
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				return writeItems(to.Out, format, list, func() error { return to.explanations(list, request.ID) })
 			})
 		},

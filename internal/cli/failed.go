@@ -52,7 +52,7 @@ counted with --by.`,
 				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.failed(ctx, sys, sel.Query, list, format)
+				return failurePrinter{from.printer(cmd)}.failed(ctx, sys, sel.Query, list, format)
 			})
 		},
 	}
@@ -71,7 +71,10 @@ type failedList struct {
 	muted bool     // list groups that are muted, too
 }
 
-func (p printer) failed(ctx context.Context, sys backend, node kql.Node, list failedList, format outputFormat) error {
+// failurePrinter prints groups of failures.
+type failurePrinter struct{ printer }
+
+func (p failurePrinter) failed(ctx context.Context, sys backend, node kql.Node, list failedList, format outputFormat) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
@@ -106,7 +109,7 @@ func failureGroups(ctx context.Context, sys backend, node kql.Node, withMuted bo
 	})
 }
 
-func (p printer) groups(found failures.GroupPage) error {
+func (p failurePrinter) groups(found failures.GroupPage) error {
 	columns := failedColumns(found.Groups)
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	total := 0
@@ -129,7 +132,7 @@ func (p printer) groups(found failures.GroupPage) error {
 	return p.mutedGroups(found.Muted)
 }
 
-func (p printer) mutedGroups(n int) error {
+func (p failurePrinter) mutedGroups(n int) error {
 	if n == 1 {
 		return p.printf("1 group is muted: --muted shows it")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // failedBy lists failures by the values of fields.
-func (p printer) failedBy(ctx context.Context, sys backend, node kql.Node, fields []string, format outputFormat) error {
+func (p failurePrinter) failedBy(ctx context.Context, sys backend, node kql.Node, fields []string, format outputFormat) error {
 	filter, err := queryFilter(sys, node)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func namedValues(by failures.FailuresBy) []namedGroup {
 	return groups
 }
 
-func (p printer) fieldGroups(by failures.FailuresBy) error {
+func (p failurePrinter) fieldGroups(by failures.FailuresBy) error {
 	columns := []terminal.Column{{Title: "COUNT", Fixed: true, Right: true}}
 	for _, name := range by.Fields {
 		columns = append(columns, terminal.Column{Title: name})

@@ -28,7 +28,7 @@ func newFailedShow(from *settings) *cobra.Command {
 					return err
 				}
 				g := found.Body
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := failurePrinter{from.printer(cmd)}
 				if format.is("json") {
 					return terminal.WriteIndentedJSON(to.Out, g)
 				}
@@ -40,7 +40,7 @@ func newFailedShow(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) group(g failures.FailureGroup) error {
+func (p failurePrinter) group(g failures.FailureGroup) error {
 	pair := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(p.Out, "%-9s  %s\n", name, terminal.Cell(value, 0))

@@ -41,7 +41,7 @@ func newJobsList(from *settings) *cobra.Command {
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := from.printer(cmd)
 			return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
 				return format.jobs(to, func() error { return sys.Check(ctx) }, listJobs(ctx, sys, limit))
 			})

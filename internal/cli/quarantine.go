@@ -56,7 +56,7 @@ the store. Messages in the log that are no events are in quarantine, too.`,
 				if err != nil {
 					return err
 				}
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				return to.quarantined(ctx, a, eventstore.Selection{Query: quarantine.Query(node), Limit: limit, WithoutBody: true}, format)
 			})
 		},

@@ -61,7 +61,7 @@ Each process of a system reads its own configuration: reload each.`,
 					return err
 				}
 				r := reloaded.Body
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				if format.is("json") {
 					return terminal.WriteJSON(to.Out, r)
 				}

@@ -36,7 +36,7 @@ route, too: until it is resumed it handles nothing.`,
 				if err != nil {
 					return err
 				}
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				return writeItems(to.Out, format, states, func() error { return to.routes(states) })
 			})
 		},

@@ -73,7 +73,7 @@ the exit code is 1, and the route stays paused.`,
 				if err := pauseRoute(ctx, sys, queue, choice.reason); err != nil {
 					return err
 				}
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				if err := to.printf("%s paused", subjectOf(queue)); err != nil || !drain {
 					return err
 				}
@@ -139,7 +139,7 @@ paused by themselves stay so.`,
 				case resumed.WithAll:
 					text = "still paused, with all routes: resume all"
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("%s %s", subjectOf(queue), text)
+				return from.printer(cmd).printf("%s %s", subjectOf(queue), text)
 			})
 		},
 	}

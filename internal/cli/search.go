@@ -51,7 +51,7 @@ See docs/query.md for the whole language and its differences from Kibana.
 					return err
 				}
 				sel.Limit = asked.limit
-				return asked.run(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
+				return asked.run(ctx, sys, from.printer(cmd), sel)
 			})
 		},
 	}

@@ -140,6 +140,11 @@ func streamsOf(cmd *cobra.Command) terminal.Streams {
 // screen returns the width and the colours of the command's output.
 func (s *settings) screen(out io.Writer) terminal.Screen { return terminal.NewScreen(out, s.environ) }
 
+// printer returns a printer to the streams of a command.
+func (s *settings) printer(cmd *cobra.Command) printer {
+	return printer{streamsOf(cmd), s.screen(cmd.OutOrStdout())}
+}
+
 // newLogger returns a logger that writes to the command's standard error.
 func newLogger(t terminal.Streams, cfg config.Log) *slog.Logger {
 	options := &slog.HandlerOptions{Level: cfg.Level}

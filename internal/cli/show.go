@@ -29,7 +29,7 @@ failure.`,
 				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				if raw {
 					return to.raw(ctx, sys, args[0])
 				}

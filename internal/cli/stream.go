@@ -43,7 +43,7 @@ version. To list streams: watership search --by stream.id`,
 				if err != nil {
 					return err
 				}
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				if err := to.stream(found, format); err != nil || !check {
 					return err
 				}

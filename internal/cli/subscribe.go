@@ -60,7 +60,7 @@ message that cannot be delivered is parked, and the rest goes on.`,
 					return err
 				}
 				view := created.Body
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("subscription %s delivers to %s while watership serve runs", view.Name, view.Target)
+				return from.printer(cmd).printf("subscription %s delivers to %s while watership serve runs", view.Name, view.Target)
 			})
 		},
 	}

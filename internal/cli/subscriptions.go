@@ -46,7 +46,7 @@ func newSubscriptionsList(from *settings) *cobra.Command {
 					return err
 				}
 				list := found.Body.Subscriptions
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := subscriptionPrinter{from.printer(cmd)}
 				return writeItems(to.Out, format, list, func() error { return to.subscriptions(list) })
 			})
 		},
@@ -55,7 +55,10 @@ func newSubscriptionsList(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) subscriptions(list []subscriptions.Subscription) error {
+// subscriptionPrinter prints subscriptions.
+type subscriptionPrinter struct{ printer }
+
+func (p subscriptionPrinter) subscriptions(list []subscriptions.Subscription) error {
 	if len(list) == 0 {
 		return p.printf("there are no subscriptions")
 	}
@@ -101,7 +104,7 @@ func newSubscriptionsShow(from *settings) *cobra.Command {
 				if format.name == "json" {
 					return terminal.WriteIndentedJSON(cmd.OutOrStdout(), found.Body)
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.subscription(found.Body)
+				return subscriptionPrinter{from.printer(cmd)}.subscription(found.Body)
 			})
 		},
 	}
@@ -109,7 +112,7 @@ func newSubscriptionsShow(from *settings) *cobra.Command {
 	return cmd
 }
 
-func (p printer) subscription(v subscriptions.Subscription) error {
+func (p subscriptionPrinter) subscription(v subscriptions.Subscription) error {
 	line := func(name, text string) string {
 		if text == "" {
 			return ""
@@ -210,7 +213,7 @@ func changeSubscription[I, O any](cmd *cobra.Command, from *settings, name strin
 		if _, err := change.Call(ctx, sys, in); err != nil {
 			return err
 		}
-		return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.printf("subscription %s is %s", terminal.Cell(name, 100), done)
+		return from.printer(cmd).printf("subscription %s is %s", terminal.Cell(name, 100), done)
 	})
 }
 
@@ -233,7 +236,7 @@ positions, or all. The messages themselves stay in the store: see them with
 				return usagef("expected --retry or --drop")
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := subscriptionPrinter{from.printer(cmd)}
 				named := subscriptions.NameInput{Name: args[0]}
 				if again || drop {
 					change, text := subscriptions.RetryParked, "%s will be delivered again"
@@ -263,7 +266,7 @@ positions, or all. The messages themselves stay in the store: see them with
 	return cmd
 }
 
-func (p printer) parked(list []subscriptions.ParkedMessage) error {
+func (p subscriptionPrinter) parked(list []subscriptions.ParkedMessage) error {
 	if len(list) == 0 {
 		return p.printf("nothing is parked")
 	}

@@ -42,7 +42,7 @@ visible. Events that become visible together are printed in order.`,
 				if err := sys.OpenStore(ctx); err != nil {
 					return err
 				}
-				to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+				to := from.printer(cmd)
 				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
 				if err := to.checkBodies(sys, columns, sel); err != nil {
 					return err

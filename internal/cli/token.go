@@ -99,7 +99,7 @@ func newTokenList(from *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			to := printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}
+			to := from.printer(cmd)
 			return writeItems(to.Out, format, tokens, func() error { return to.tokens(tokens, time.Now()) })
 		},
 	}

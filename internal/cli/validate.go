@@ -49,7 +49,7 @@ The exit code is 0 if all fit, and 3 if some do not.`,
 				if err != nil {
 					return err
 				}
-				return v.run(ctx, sys, printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}, sel)
+				return v.run(ctx, sys, from.printer(cmd), sel)
 			})
 		},
 	}

@@ -42,7 +42,7 @@ A query matches the latest event of a message, which says since when it waits.`,
 				if err != nil {
 					return err
 				}
-				return printer{streamsOf(cmd), from.screen(cmd.OutOrStdout())}.waiting(ctx, sys, sel.Query, each, format)
+				return waitingPrinter{from.printer(cmd)}.waiting(ctx, sys, sel.Query, each, format)
 			})
 		},
 	}
@@ -53,7 +53,10 @@ A query matches the latest event of a message, which says since when it waits.`,
 	return cmd
 }
 
-func (p printer) waiting(ctx context.Context, sys backend, node kql.Node, each bool, format outputFormat) error {
+// waitingPrinter prints waiting messages.
+type waitingPrinter struct{ printer }
+
+func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node, each bool, format outputFormat) error {
 	if err := sys.OpenStore(ctx); err != nil {
 		return err
 	}
@@ -88,14 +91,14 @@ func (p printer) waiting(ctx context.Context, sys backend, node kql.Node, each b
 	return printWaiting(ctx, p, sys, format, groups, p.waitingGroups)
 }
 
-func printWaiting[T any](ctx context.Context, p printer, sys backend, format outputFormat, items []T, table func([]T) error) error {
+func printWaiting[T any](ctx context.Context, p waitingPrinter, sys backend, format outputFormat, items []T, table func([]T) error) error {
 	if len(items) == 0 && format.is("table") {
 		return p.printNothingFound(ctx, sys.Check, format, "[]")
 	}
 	return writeItems(p.Out, format, items, func() error { return table(items) })
 }
 
-func (p printer) waitingGroups(groups []waiting.WaitingGroup) error {
+func (p waitingPrinter) waitingGroups(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "COUNT", Fixed: true, Right: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "CLASS", DropOrder: 3}, terminal.Column{Title: "TYPE", DropOrder: 1},
@@ -118,7 +121,7 @@ func (p printer) waitingGroups(groups []waiting.WaitingGroup) error {
 }
 
 // heldKeys prints the keys whose later messages wait for one of the messages.
-func (p printer) heldKeys(groups []waiting.WaitingGroup) error {
+func (p waitingPrinter) heldKeys(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "KEY"}, terminal.Column{Title: "WAITS FOR"},
@@ -148,7 +151,7 @@ func (p printer) heldKeys(groups []waiting.WaitingGroup) error {
 	return p.printf("and %d more: add --each to list every message", all-named)
 }
 
-func (p printer) waitingMessages(messages []waiting.WaitingMessage) error {
+func (p waitingPrinter) waitingMessages(messages []waiting.WaitingMessage) error {
 	columns := []terminal.Column{
 		{Title: "DUE", Fixed: true},
 		{Title: "QUEUE"},

@@ -163,7 +163,7 @@ func TestKeysThatStand(t *testing.T) {
 		},
 	}
 	var out strings.Builder
-	if err := (printer{Streams: terminal.Streams{Out: &out}}).waitingGroups(groups); err != nil {
+	if err := (waitingPrinter{printer{Streams: terminal.Streams{Out: &out}}}).waitingGroups(groups); err != nil {
 		t.Fatal(err)
 	}
 	_, below, _ := strings.Cut(out.String(), "4 messages in 2 groups\n")
@@ -178,7 +178,7 @@ and 1 more: add --each to list every message
 		t.Errorf("%s", out.String())
 	}
 	out.Reset()
-	if err := (printer{Streams: terminal.Streams{Out: &out}}).waitingMessages([]waiting.WaitingMessage{{MessageID: "order-7", Key: "acme", Order: waiting.First}, {MessageID: "m"}}); err != nil {
+	if err := (waitingPrinter{printer{Streams: terminal.Streams{Out: &out}}}).waitingMessages([]waiting.WaitingMessage{{MessageID: "order-7", Key: "acme", Order: waiting.First}, {MessageID: "m"}}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "KEY   ORDER") || !strings.Contains(out.String(), "acme  first") {
