@@ -44,7 +44,7 @@ func newGauges(s *Server, watching *rabbit.Connection) *gauges {
 func (g *gauges) update(ctx context.Context) {
 	var requests sync.WaitGroup
 	if g.has(role.Index) {
-		requests.Go(func() { g.set("store", g.events.Check(ctx)) })
+		requests.Go(func() { g.set("store", g.index.events.Check(ctx)) })
 	}
 	g.set("broker", g.brokerError())
 	g.messages.Reset()
@@ -63,7 +63,7 @@ func (g *gauges) updateQueues(ctx context.Context) {
 		}
 		g.messages.WithLabelValues(queue).Set(float64(state.Messages))
 		if slices.Contains(g.Topology().Indexed(), queue) {
-			g.lag.WithLabelValues(queue).Set(g.indexLag(queue, state.Messages).Seconds())
+			g.lag.WithLabelValues(queue).Set(g.index.lag(queue, state.Messages).Seconds())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,13 +25,15 @@ type Reloaded struct {
 	Problem string                   `json:"problem,omitempty" doc:"Why nothing was changed"`
 }
 
-// reloading are the parts of a Server that Reload replaces.
-type reloading struct {
+// reloads replace parts of a Server.
+type reloads struct {
+	server   *Server
 	load     func() (config.Config, error) // nil: the configuration is fixed
 	started  config.Config                 // as written at the start
 	loaded   config.Config                 // as written at the latest reload
 	routes   routeconfig.State
 	requests chan chan<- reloadResult
+	latest   atomic.Pointer[Reloaded] // nil: it was not reloaded
 }
 
 type reloadResult struct {
@@ -46,13 +49,13 @@ func reloadable(key string) bool {
 // Reload reads the configuration of the running server again, with the files that its routes
 // name: routes, policies and alerts take effect, with no message lost. If anything is wrong, everything
 // stays as it is.
-func (s *Server) Reload(ctx context.Context) (Reloaded, error) {
-	if s.reloading.load == nil {
+func (x *reloads) Reload(ctx context.Context) (Reloaded, error) {
+	if x.load == nil {
 		return Reloaded{}, system.InputErrorf("the program that runs this server reads its configuration only when it starts: restart it")
 	}
 	result := make(chan reloadResult, 1)
 	select {
-	case s.reloading.requests <- result:
+	case x.requests <- result:
 	case <-ctx.Done():
 		return Reloaded{}, context.Cause(ctx)
 	}
@@ -64,16 +67,16 @@ func (s *Server) Reload(ctx context.Context) (Reloaded, error) {
 	}
 }
 
-// serveReloads reloads one time after the other until ctx ends.
-func (s *Server) serveReloads(ctx context.Context) error {
-	succeeded := promauto.With(s.registry).NewGauge(prometheus.GaugeOpts{
+// serve reloads one time after the other until ctx ends.
+func (x *reloads) serve(ctx context.Context) error {
+	succeeded := promauto.With(x.server.registry).NewGauge(prometheus.GaugeOpts{
 		Namespace: "watership", Name: "config_last_reload_successful", Help: "0 if the latest reload of the configuration has failed.",
 	})
 	succeeded.Set(1)
 	for {
 		select {
-		case result := <-s.reloading.requests:
-			r, err := s.reload(ctx)
+		case result := <-x.requests:
+			r, err := x.reload(ctx)
 			succeeded.Set(1)
 			if err != nil {
 				succeeded.Set(0)
@@ -85,36 +88,36 @@ func (s *Server) serveReloads(ctx context.Context) error {
 	}
 }
 
-func (s *Server) reload(ctx context.Context) (Reloaded, error) {
-	r, err := s.replaceSettings(ctx)
+func (x *reloads) reload(ctx context.Context) (Reloaded, error) {
+	r, err := x.replaceSettings(ctx)
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
 	}
 	r.Time = time.Now()
 	if err != nil {
 		r.Problem = err.Error()
-		s.Logger().Error("the configuration was not reloaded, and the running one stays", "error", err)
+		x.server.Logger().Error("the configuration was not reloaded, and the running one stays", "error", err)
 	} else {
-		s.Logger().Info("configuration reloaded", "changed", r.Changed,
+		x.server.Logger().Info("configuration reloaded", "changed", r.Changed,
 			slog.Group("routes", "added", r.Routes.Added, "changed", r.Routes.Changed, "removed", r.Routes.Removed))
 	}
 	if len(r.Restart) > 0 {
-		s.Logger().Warn("changed settings need a restart to take effect", "settings", strings.Join(r.Restart, ", "))
+		x.server.Logger().Warn("changed settings need a restart to take effect", "settings", strings.Join(r.Restart, ", "))
 	}
-	s.reloaded.Store(&r)
+	x.latest.Store(&r)
 	return r, err
 }
 
-func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
-	r := Reloaded{Changed: []string{}, Restart: []string{}, Routes: routeconfig.NoChanges()}
-	loaded, err := s.reloading.load()
+func (x *reloads) replaceSettings(ctx context.Context) (Reloaded, error) {
+	s, r := x.server, Reloaded{Changed: []string{}, Restart: []string{}, Routes: routeconfig.NoChanges()}
+	loaded, err := x.load()
 	if err != nil {
 		return r, system.InputError{Err: err}
 	}
-	if usesFile(s.reloading.loaded) && !usesFile(loaded) {
+	if usesFile(x.loaded) && !usesFile(loaded) {
 		return r, system.InputErrorf("the configuration file has no settings: it may be half written")
 	}
-	r.Restart = slices.AppendSeq(r.Restart, keysOf(s.reloading.started.Differences(loaded), func(key string) bool { return !reloadable(key) }))
+	r.Restart = slices.AppendSeq(r.Restart, keysOf(x.started.Differences(loaded), func(key string) bool { return !reloadable(key) }))
 	settings := s.Settings()
 	unchanged := settings.Retry.Return
 	settings.Routes, settings.Retry, settings.Alerts = loaded.Routes, loaded.Retry, loaded.Alerts
@@ -124,8 +127,8 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 		return r, system.InputError{Err: err}
 	}
 	next := routeconfig.State{Settings: settings, Files: files}
-	same := func(queue string) bool { return s.extends(queue) || s.reloading.routes.Same(next, queue) }
-	handlers := s.handlersWith(settings, files)
+	same := func(queue string) bool { return s.more.have(queue) || x.routes.Same(next, queue) }
+	handlers := s.more.handlers(s.System, settings, files)
 	if s.alerts != nil {
 		if err := s.alerts.Check(settings.Alerts); err != nil {
 			return r, err
@@ -139,9 +142,9 @@ func (s *Server) replaceSettings(ctx context.Context) (Reloaded, error) {
 			return r, err
 		}
 	}
-	r.Changed = slices.AppendSeq(r.Changed, keysOf(s.reloading.loaded.Differences(loaded), reloadable))
-	r.Routes = s.reloading.routes.Changes(next)
-	s.reloading.loaded, s.reloading.routes = loaded, next
+	r.Changed = slices.AppendSeq(r.Changed, keysOf(x.loaded.Differences(loaded), reloadable))
+	r.Routes = x.routes.Changes(next)
+	x.loaded, x.routes = loaded, next
 	s.Replace(settings)
 	s.config.Store(&handlers)
 	return r, nil

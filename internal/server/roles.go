@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/pipeline"
 )
@@ -57,8 +58,8 @@ func (s *Server) watchPolicies(ctx context.Context) error {
 	}, []string{"role"})
 	ticker := time.NewTicker(policiesInterval)
 	defer ticker.Stop()
-	for known := map[role.Role]string{}; ; {
-		s.checkPolicies(ctx, management, gauge, known)
+	for watch := (policyWatch{s.System, management, gauge, map[role.Role]string{}}); ; {
+		watch.check(ctx)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -67,10 +68,18 @@ func (s *Server) watchPolicies(ctx context.Context) error {
 	}
 }
 
-func (s *Server) checkPolicies(ctx context.Context, management *rabbit.Management, gauge *prometheus.GaugeVec, known map[role.Role]string) {
+// policyWatch looks for processes with different policies.
+type policyWatch struct {
+	*system.System
+	management *rabbit.Management
+	gauge      *prometheus.GaugeVec
+	known      map[role.Role]string // the text that was logged last
+}
+
+func (w policyWatch) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	roles, err := doctor.Roles(ctx, management, s.VHost(), s.Topology())
+	roles, err := doctor.Roles(ctx, w.management, w.VHost(), w.Topology())
 	if err != nil {
 		return // doctor reports it
 	}
@@ -78,14 +87,14 @@ func (s *Server) checkPolicies(ctx context.Context, management *rabbit.Managemen
 		if p.Role != role.Retry && p.Role != role.Due {
 			continue
 		}
-		gauge.WithLabelValues(string(p.Role)).Set(float64(len(p.Policies())))
+		w.gauge.WithLabelValues(string(p.Role)).Set(float64(len(p.Policies())))
 		text := ""
 		if len(p.Policies()) > 1 {
 			text = doctor.PoliciesText(p)
 		}
-		if known[p.Role] != text && text != "" {
-			s.Logger().Error(text, "remedy", doctor.PoliciesRemedy)
+		if w.known[p.Role] != text && text != "" {
+			w.Logger().Error(text, "remedy", doctor.PoliciesRemedy)
 		}
-		known[p.Role] = text
+		w.known[p.Role] = text
 	}
 }

@@ -13,21 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/indexer"
-	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation/access"
-	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/server/overflow"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/gctuning"
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/pipeline"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Config adds to the configuration of a System.
@@ -82,22 +76,26 @@ func New(ctx context.Context, sys *system.System, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, system.InputError{Err: err}
 	}
-	s.reloading = reloading{
-		load: cfg.Reload, started: s.settings, loaded: s.settings, routes: routeconfig.State{Settings: s.settings, Files: files}, requests: make(chan chan<- reloadResult),
+	s.reloads = &reloads{
+		server: s, load: cfg.Reload, started: s.settings, loaded: s.settings, routes: routeconfig.State{Settings: s.settings, Files: files}, requests: make(chan chan<- reloadResult),
 	}
 	if s.alerts, err = (alerts.Service{System: sys}).Role(); err != nil {
 		return nil, err
 	}
-	handlers := s.handlersWith(s.settings, files)
+	handlers := s.more.handlers(sys, s.settings, files)
+	s.index.System, s.index.settings, s.index.registry, s.index.started = sys, s.settings, s.registry, s.started
 	if s.has(role.Index) {
-		if s.events, err = sys.Store(ctx); err != nil {
+		if s.index.events, err = sys.Store(ctx); err != nil {
 			return nil, err
 		}
 	}
 	handlers.Registerer = s.registry
 	s.config.Store(&handlers)
-	s.handlers, err = pipeline.New(handlers)
-	return s, err
+	if s.handlers, err = pipeline.New(handlers); err != nil {
+		return nil, err
+	}
+	s.index.declared = s.handlers.Running()
+	return s, nil
 }
 
 // Handlers returns the configuration of the handlers that run.
@@ -151,14 +149,16 @@ func (s *Server) listen(faces Faces) (guard *access.Guard, err error) {
 // parts returns the functions that run until the context of Run ends.
 func (s *Server) parts(faces Faces) []func(context.Context) error {
 	parts := []func(context.Context) error{
-		s.tuneGC, s.handle, s.reportLimits, s.watchPolicies, s.serveReloads, s.measureSubscriptions, s.Embedded().WatchFolder, s.Embedded().WatchListeners,
+		s.tuneGC, s.handle, s.reportLimits, s.watchPolicies, s.reloads.serve, s.measureSubscriptions, s.Embedded().WatchFolder, s.Embedded().WatchListeners,
 	}
 	if s.has(role.Index) {
 		looked := make(chan struct{}) // at the queues of copies, before they are consumed
 		parts = append(parts,
-			func(ctx context.Context) error { return s.index(ctx, looked) },
-			func(ctx context.Context) error { return s.watchOverflow(ctx, sync.OnceFunc(func() { close(looked) })) },
-			s.applyRetention)
+			func(ctx context.Context) error { return s.index.run(ctx, looked) },
+			func(ctx context.Context) error {
+				return s.index.watchOverflow(ctx, sync.OnceFunc(func() { close(looked) }))
+			},
+			s.index.applyRetention)
 	}
 	if s.has(role.Subscriptions) {
 		parts = append(parts, s.runSubscriptions)
@@ -191,17 +191,17 @@ type routesAndTaps struct {
 	taps   []pipeline.Tap
 }
 
-// handlersWith returns the pipeline of the roles, with the additional taps and routes.
-func (s *Server) handlersWith(settings config.Config, files routeconfig.Files) pipeline.Config {
-	handlers := routes.HandlersWith(s.System, settings, files)
-	handlers.Tap = append(handlers.Tap, s.more.taps...)
-	handlers.Routes = append(handlers.Routes, s.more.routes...)
+// handlers returns the pipeline of the roles, with the additional taps and routes.
+func (m routesAndTaps) handlers(sys *system.System, settings config.Config, files routeconfig.Files) pipeline.Config {
+	handlers := routes.HandlersWith(sys, settings, files)
+	handlers.Tap = append(handlers.Tap, m.taps...)
+	handlers.Routes = append(handlers.Routes, m.routes...)
 	return withRoles(handlers, settings.Roles)
 }
 
-// extends reports whether the route of a queue is an additional one.
-func (s *Server) extends(queue string) bool {
-	return slices.ContainsFunc(s.more.routes, func(r pipeline.Route) bool { return r.Queue == queue })
+// have reports whether the route of a queue is an additional one.
+func (m routesAndTaps) have(queue string) bool {
+	return slices.ContainsFunc(m.routes, func(r pipeline.Route) bool { return r.Queue == queue })
 }
 
 // handle runs the handlers, unless setup has to run first.
@@ -217,126 +217,6 @@ func (s *Server) closeHandlers(ctx context.Context) error {
 	ended, end := context.WithCancel(ctx)
 	end()
 	return s.handlers.Run(ended) // which closes them
-}
-
-// watchOverflow records dropped copies until ctx ends, if copies may be dropped at all. It calls
-// looked when it knows whether copies were dropped before the queues are consumed.
-func (s *Server) watchOverflow(ctx context.Context, looked func()) (err error) {
-	defer looked()
-	if s.Topology().IndexLimit == 0 {
-		return nil
-	}
-	conn, err := s.Open("recording gaps", false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
-	defer func() { err = errors.Join(err, publisher.Close()) }()
-	queues, err := droppingQueues(s.System, s.Topology(), conn, publisher)
-	if err != nil {
-		return err
-	}
-	watcher := overflow.Watcher{Queues: queues, Logger: s.Logger(), Lag: s.indexLag, Registerer: s.registry}
-	return watcher.Run(ctx, s.handlers.Running(), looked)
-}
-
-// droppingQueues returns the queues of copies of a topology.
-func droppingQueues(sys *system.System, of schemas.Topology, conn *rabbit.Connection, publisher *rabbit.Publisher) (overflow.Queues, error) {
-	management, err := sys.Management()
-	return overflow.Queues{
-		Topology: of, Events: sys.Topology().Events(), VHost: sys.VHost(),
-		Connection: conn, Publisher: publisher, Management: management, Sign: sys.Sign,
-	}, err
-}
-
-// index runs the indexer once the topology is declared and the queues were looked at.
-func (s *Server) index(ctx context.Context, looked <-chan struct{}) (err error) {
-	for _, ready := range []<-chan struct{}{s.handlers.Running(), looked} {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	if err := s.installTemplates(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
-	consuming, err := s.Open("indexing", true)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, consuming.Close()) }()
-	sending, err := s.Open("setting aside", false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, sending.Close()) }()
-	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
-	defer func() { err = errors.Join(err, publisher.Close()) }()
-	source, err := s.SourceOf(ctx, consuming)
-	if err != nil {
-		return ignoreEnd(ctx, err)
-	}
-	cfg := indexerConfig(s.System, source)
-	cfg.Broker = rabbit.Consumer{Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag()}
-	cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
-	x := indexer.New(cfg)
-	s.indexing.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
-	return x.Run(ctx)
-}
-
-func indexerConfig(sys *system.System, source string) indexer.Config {
-	settings := sys.Settings()
-	return indexer.Config{
-		Classic: settings.Topology.QueueType == "classic" || sys.Topology().ClassicIndex,
-		Logger:  sys.StoreLogger(), Format: sys.DocumentFormat(), Memory: settings.Index.Memory, Retention: sys.Retention(),
-		Decoder: schemas.Decoder{
-			Source: source, VHost: sys.VHost(), Topology: sys.Topology(), Keys: sys.Secrets().StateKeys,
-			Fingerprints: settings.Fingerprint, TimeHeaders: settings.Index.TimeHeaders, Streams: sys.Streams(),
-		},
-		Batch: indexer.Batch{
-			Events: settings.Index.Batch.Events, Bytes: settings.Index.Batch.Bytes, Wait: settings.Index.Batch.Wait,
-		},
-	}
-}
-
-const installInterval = 2 * time.Second
-
-// installTemplates waits for a store that is unavailable.
-func (s *Server) installTemplates(ctx context.Context) error {
-	for warned := false; ; warned = true {
-		err := s.events.Install(ctx)
-		var failed *eventstore.Error
-		if err == nil || !errors.As(err, &failed) || failed.Kind == eventstore.BadRequest {
-			return ignoreEnd(ctx, err)
-		}
-		if !warned {
-			s.StoreLogger().Warn("waiting for the store; messages stay in their queues", "store", s.settings.Store.URL, "error", err)
-		}
-		if backoff.Sleep(ctx, installInterval) != nil {
-			return nil
-		}
-	}
-}
-
-const retainInterval = time.Minute
-
-// applyRetention removes events older than the retention until ctx ends, or notes which ones the store
-// has removed by itself.
-func (s *Server) applyRetention(ctx context.Context) error {
-	ticker := time.NewTicker(retainInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-		if _, err := s.events.Retain(ctx); err != nil && ctx.Err() == nil {
-			s.Logger().Warn("removing old events failed; trying again", "error", err)
-		}
-	}
 }
 
 // ignoreEnd drops an error after the end of ctx: being stopped is no failure.

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/doctor"
@@ -37,19 +36,15 @@ type Server struct {
 	freePort bool
 	config   atomic.Pointer[pipeline.Config]
 	registry *prometheus.Registry
-	events   system.EventStore // nil without the role that indexes
 	handlers *pipeline.Pipeline
-	indexing atomic.Pointer[indexing] // nil until it begins
-	alerts   *alerts.Role             // nil: another process has it
-	http     net.Listener             // nil: http.listen is off
-	tls      *tls.Config              // of http.listen; nil: none
-	audit    *auditor                 // records for the guard of http.listen
+	index    indexRole
+	alerts   *alerts.Role // nil: another process has it
+	http     net.Listener // nil: http.listen is off
+	tls      *tls.Config  // of http.listen; nil: none
+	audit    *auditor     // records for the guard of http.listen
 	started  time.Time
 
-	standstill standstill // of indexing
-
-	reloading reloading
-	reloaded  atomic.Pointer[Reloaded] // nil: it was not reloaded
+	*reloads
 }
 
 // Address returns the address of http.listen; nil if it is off.
@@ -62,12 +57,6 @@ func (s *Server) Address() net.Addr {
 
 // Registerer returns the registry of the metrics that http.listen serves.
 func (s *Server) Registerer() prometheus.Registerer { return s.registry }
-
-// indexing is a running indexer and the connections that it uses.
-type indexing struct {
-	*indexer.Indexer
-	connections []*rabbit.Connection
-}
 
 // serverTimeout bounds the requests to the servers for one HTTP request.
 const serverTimeout = 3 * time.Second
@@ -139,7 +128,7 @@ func (s *Server) routes(live *gauges, faces Faces, guard *access.Guard) http.Han
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout})
 	var updates singleflight.Group // several scrapes at once ask the servers once
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthHandler(s.stalled, nil))
+	mux.HandleFunc("GET /healthz", healthHandler(s.index.stalled, nil))
 	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describe))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		_, _, _ = updates.Do("", func() (any, error) {
@@ -188,7 +177,7 @@ func healthHandler(check func(context.Context) error, more func() []string) http
 // describe describes routes that are paused or stand by, and a reload that failed.
 func (s *Server) describe() []string {
 	var lines []string
-	if r := s.reloaded.Load(); r != nil && r.Problem != "" {
+	if r := s.latest.Load(); r != nil && r.Problem != "" {
 		lines = append(lines, doctor.NotReloaded+r.Problem)
 	}
 	for _, route := range s.handlers.Routes() {
@@ -205,15 +194,6 @@ func (s *Server) describe() []string {
 	return lines
 }
 
-// stalled returns an error that only a new process can end. An unavailable RabbitMQ or
-// store causes no such error.
-func (s *Server) stalled(context.Context) error {
-	if running := s.indexing.Load(); running != nil {
-		return running.Stalled()
-	}
-	return nil
-}
-
 // Ready returns an error unless all parts consume and the store takes documents.
 func (s *Server) Ready(ctx context.Context) error {
 	if err := s.brokerError(); err != nil {
@@ -228,27 +208,14 @@ func (s *Server) Ready(ctx context.Context) error {
 	if !s.has(role.Index) {
 		return nil
 	}
-	if err := s.events.Check(ctx); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	if err := doctor.IndexHealth(ctx, s.events); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	running := s.indexing.Load()
-	if running == nil {
-		return errors.New("the indexer does not consume yet")
-	}
-	if err := running.StoreError(); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	return s.indexingError(ctx, running)
+	return s.index.ready(ctx)
 }
 
 // brokerError returns an error unless every connection is open and the handlers
 // consume.
 func (s *Server) brokerError() error {
 	lost := s.handlers.Err()
-	if running := s.indexing.Load(); running != nil {
+	if running := s.index.running.Load(); running != nil {
 		for _, conn := range running.connections {
 			if err := conn.Err(); err != nil && lost == nil {
 				lost = err
@@ -264,16 +231,4 @@ func (s *Server) brokerError() error {
 	default:
 		return errors.New("the handlers do not consume yet")
 	}
-}
-
-// indexLag returns the indexer's lag, or the time since the start if the indexer could
-// not begin yet.
-func (s *Server) indexLag(queue string, waiting int) time.Duration {
-	if running := s.indexing.Load(); running != nil {
-		return running.Lag(queue, waiting)
-	}
-	if waiting == 0 {
-		return 0
-	}
-	return time.Since(s.started)
 }

@@ -96,7 +96,7 @@ func TestScrapesAtOnce(t *testing.T) {
 		end()
 		_ = handlers.Run(ended) // which closes its connections
 	})
-	s := &Server{System: a, settings: a.Settings(), registry: prometheus.NewRegistry(), events: store, handlers: handlers, audit: &auditor{System: a}}
+	s := &Server{System: a, settings: a.Settings(), registry: prometheus.NewRegistry(), index: indexRole{System: a, events: store}, handlers: handlers, audit: &auditor{System: a}}
 	guard, err := s.newGuard(Faces{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -30,28 +28,4 @@ func (s *standstill) look(now time.Time, complete int64, hasToMove bool) time.Ti
 	}
 	s.complete, s.looked = complete, now
 	return s.since
-}
-
-// indexingError returns an error if messages wait and no process indexes them for long.
-func (s *Server) indexingError(ctx context.Context, running *indexing) error {
-	conn, err := s.Connection()
-	if err != nil {
-		return err
-	}
-	waiting, of := 0, ""
-	for _, queue := range s.Topology().Indexed() {
-		state, err := readyState(ctx, conn, queue)
-		if err != nil {
-			return err
-		}
-		if state.Messages > waiting {
-			waiting, of = state.Messages, queue
-		}
-	}
-	now := time.Now()
-	since := s.standstill.look(now, running.CompleteUpTo(), waiting > 0)
-	if now.Sub(since) < standstillAfter {
-		return nil
-	}
-	return fmt.Errorf("%d messages wait in queue %s, and no process has indexed any for %s", waiting, of, now.Sub(since).Round(time.Second))
 }

@@ -39,11 +39,11 @@ type IndexQueue struct {
 func (s *Server) Status(ctx context.Context) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	status := Status{Version: system.Version(), Started: s.started, Roles: s.settings.Roles, Ready: true, Index: []IndexQueue{}, Reload: s.reloaded.Load()}
+	status := Status{Version: system.Version(), Started: s.started, Roles: s.settings.Roles, Ready: true, Index: []IndexQueue{}, Reload: s.latest.Load()}
 	if err := s.Ready(ctx); err != nil {
 		status.Ready, status.Problem = false, err.Error()
 	}
-	if running := s.indexing.Load(); running != nil && running.CompleteUpTo() > 0 {
+	if running := s.index.running.Load(); running != nil && running.CompleteUpTo() > 0 {
 		status.Watermark = &Watermark{running.CompleteUpTo(), running.WatermarkAge().Seconds()}
 	}
 	conn, err := s.Connection()
@@ -57,7 +57,7 @@ func (s *Server) Status(ctx context.Context) (Status, error) {
 		}
 		queue := IndexQueue{Queue: name, Messages: state.Messages}
 		if s.has(role.Index) {
-			lag := s.indexLag(name, state.Messages).Seconds()
+			lag := s.index.lag(name, state.Messages).Seconds()
 			queue.Lag = &lag
 		}
 		status.Index = append(status.Index, queue)
