@@ -17,7 +17,7 @@ import (
 
 // Connection returns the System's connection, which is closed with the System. It connects in
 // the background and reconnects.
-func (s *System) Connection() (*rabbit.Connection, error) {
+func (s *connections) Connection() (*rabbit.Connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connection(s.logger)
@@ -25,7 +25,7 @@ func (s *System) Connection() (*rabbit.Connection, error) {
 
 // connection opens the connection if it is not open. It uses amqp.url, so that the
 // embedded broker limits it like any client.
-func (s *System) connection(logger *slog.Logger) (*rabbit.Connection, error) {
+func (s *connections) connection(logger *slog.Logger) (*rabbit.Connection, error) {
 	if s.conn != nil {
 		return s.conn, nil
 	}
@@ -46,7 +46,7 @@ func (s *System) connection(logger *slog.Logger) (*rabbit.Connection, error) {
 // Dial returns the System's connection once it is open. It returns the first failure to
 // connect, while the connection goes on trying for later callers. Callers wait without
 // the lock, each for its own ctx.
-func (s *System) Dial(ctx context.Context) (*rabbit.Connection, error) {
+func (s *connections) Dial(ctx context.Context) (*rabbit.Connection, error) {
 	s.mu.Lock()
 	conn, err := s.connection(nil)
 	s.mu.Unlock()
@@ -71,7 +71,7 @@ func (e *BrokerError) Unwrap() error { return e.Err }
 // dialPoll is how often awaitOpen checks whether the broker has answered.
 const dialPoll = 10 * time.Millisecond
 
-func (s *System) awaitOpen(ctx context.Context, conn *rabbit.Connection) error {
+func (s *connections) awaitOpen(ctx context.Context, conn *rabbit.Connection) error {
 	ctx, cancel := WithTimeout(ctx)
 	defer cancel()
 	first := conn.Err()
@@ -97,7 +97,7 @@ func hasCause(err error) bool {
 }
 
 // Publisher returns the publisher on the System's connection, which is closed with the System.
-func (s *System) Publisher(ctx context.Context) (*rabbit.Publisher, error) {
+func (s *connections) Publisher(ctx context.Context) (*rabbit.Publisher, error) {
 	conn, err := s.Dial(ctx)
 	if err != nil {
 		return nil, err
@@ -113,19 +113,19 @@ func (s *System) Publisher(ctx context.Context) (*rabbit.Publisher, error) {
 
 // Open opens a connection for a part of a running server, past the limits of the
 // embedded broker.
-func (s *System) Open(purpose string, consuming bool) (*rabbit.Connection, error) {
+func (s *connections) Open(purpose string, consuming bool) (*rabbit.Connection, error) {
 	cfg := s.Broker(purpose)
 	cfg.URL, cfg.Logger, cfg.LargeFrames = s.ServerURL(), s.logger, consuming
 	return rabbit.Open(cfg)
 }
 
 // Broker returns the configuration of a connection to amqp.url.
-func (s *System) Broker(name string) rabbit.Config {
+func (s *connections) Broker(name string) rabbit.Config {
 	return rabbit.Config{URL: s.settings.AMQP.URL.Reveal(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Name: "watership " + name, Instance: s.running.instance}
 }
 
 // ServerURL returns the URL at which a running server reaches the broker.
-func (s *System) ServerURL() string {
+func (s *connections) ServerURL() string {
 	if url := s.embedded.URL(); url != "" {
 		return url
 	}
@@ -133,7 +133,7 @@ func (s *System) ServerURL() string {
 }
 
 // Management returns a client of RabbitMQ's HTTP API.
-func (s *System) Management() (*rabbit.Management, error) {
+func (s *connections) Management() (*rabbit.Management, error) {
 	if s.running.noBroker != nil {
 		return nil, s.running.noBroker
 	}
@@ -153,12 +153,12 @@ func CheckCluster(ctx context.Context, management *rabbit.Management, conn *rabb
 
 // ManagementClient returns the HTTP client for the management API, which trusts the same
 // certificates as for AMQP.
-func (s *System) ManagementClient() *http.Client {
+func (s *connections) ManagementClient() *http.Client {
 	return rabbit.ManagementClient(s.secrets.AMQPTLS, s.dial)
 }
 
 // Source returns the name of the RabbitMQ system, which every event has.
-func (s *System) Source(ctx context.Context) (string, error) {
+func (s *connections) Source(ctx context.Context) (string, error) {
 	conn, err := s.Connection()
 	if err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func (s *System) Source(ctx context.Context) (string, error) {
 }
 
 // SourceOf is Source by another connection.
-func (s *System) SourceOf(ctx context.Context, conn *rabbit.Connection) (string, error) {
+func (s *connections) SourceOf(ctx context.Context, conn *rabbit.Connection) (string, error) {
 	if s.settings.Source != "" {
 		return s.settings.Source, nil
 	}

@@ -86,7 +86,7 @@ func (s *System) CheckStore(ctx context.Context) error {
 
 // Retention returns the retention of each stream, without streams that are kept for
 // ever.
-func (s *System) Retention() map[schemas.Stream]time.Duration {
+func (s *configuration) Retention() map[schemas.Stream]time.Duration {
 	retention := map[schemas.Stream]time.Duration{}
 	for stream, kept := range map[schemas.Stream]time.Duration{
 		schemas.Traffic: s.settings.Store.Retention.Traffic, schemas.Failures: s.settings.Store.Retention.Failures,

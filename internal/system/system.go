@@ -57,8 +57,17 @@ type Config struct {
 // second caller gets the same connection.
 type System struct {
 	Language
-	settings    config.Config
-	name        string
+	connections
+	open func(ctx context.Context) (ClosableStore, error)
+
+	events        EventStore // guarded by mu, as the one below
+	subscriptions *subscription.Subscriptions
+}
+
+// configuration has the settings, and what follows from them.
+type configuration struct {
+	settings    config.Config                 // of the start
+	current     atomic.Pointer[config.Config] // settings with the latest routes and policies; nil: they are as at the start
 	logger      *slog.Logger
 	storeLogger *slog.Logger
 	topology    schemas.Topology
@@ -66,21 +75,20 @@ type System struct {
 	vhost       string
 	secrets     secret.Secrets
 	programs    *transform.Processes
-	dial        func(network, address string) (net.Conn, error) // nil: TCP
-	open        func(ctx context.Context) (ClosableStore, error)
-	embedded    *embedded.Broker // broker of this process; nil: none
-	running     running          // broker of another process
+}
 
-	current atomic.Pointer[config.Config] // settings with the latest routes and policies; nil: they are as at the start
+// connections opens the connections to RabbitMQ.
+type connections struct {
+	*configuration
+	name     string
+	dial     func(network, address string) (net.Conn, error) // nil: TCP
+	embedded *embedded.Broker                                // broker of this process; nil: none
+	running  running                                         // broker of another process
 
-	mu        sync.Mutex // guards the fields below
-	events    EventStore
+	mu        sync.Mutex // guards what was opened
 	conn      *rabbit.Connection
 	publisher *rabbit.Publisher
-
-	subscriptions *subscription.Subscriptions
-
-	closers []func() error // in the order of opening
+	closers   []func() error // of everything that was opened, in that order
 }
 
 // New makes a System that uses the servers of the configuration, or the embedded broker
@@ -132,9 +140,13 @@ func newSystem(cfg Config) (*System, error) {
 			return nil, InputErrorf("amqp.management_url: %w", err)
 		}
 	}
+	configured := &configuration{
+		settings: settings, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
+		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs,
+	}
 	s := &System{
-		Language: Language{formatOf(settings.Clone().Index)}, settings: settings, name: cfg.Name, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
-		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs, dial: cfg.Dial, open: cfg.OpenStore,
+		Language:    Language{formatOf(settings.Clone().Index)},
+		connections: connections{configuration: configured, name: cfg.Name, dial: cfg.Dial}, open: cfg.OpenStore,
 	}
 	if s.open == nil {
 		s.open = s.openStore
@@ -162,14 +174,14 @@ func topologyOf(settings config.Config) schemas.Topology {
 }
 
 // Settings returns the configuration with the addresses in use.
-func (s *System) Settings() config.Config { return s.configured().Clone() }
+func (s *configuration) Settings() config.Config { return s.configured().Clone() }
 
 // Replace replaces the settings after a reload. The settings of servers stay as they are.
-func (s *System) Replace(settings config.Config) { s.current.Store(&settings) }
+func (s *configuration) Replace(settings config.Config) { s.current.Store(&settings) }
 
 // configured returns the settings with the latest routes and policies. The others are the settings of
 // the start.
-func (s *System) configured() *config.Config {
+func (s *configuration) configured() *config.Config {
 	if latest := s.current.Load(); latest != nil {
 		return latest
 	}
@@ -177,42 +189,42 @@ func (s *System) configured() *config.Config {
 }
 
 // Topology returns the names of Watership's exchanges and queues.
-func (s *System) Topology() schemas.Topology { return s.topology }
+func (s *configuration) Topology() schemas.Topology { return s.topology }
 
 // VHost returns the virtual host of amqp.url.
-func (s *System) VHost() string { return s.vhost }
+func (s *configuration) VHost() string { return s.vhost }
 
 // Login returns the user of amqp.url.
-func (s *System) Login() string { return s.login }
+func (s *configuration) Login() string { return s.login }
 
 // Logger returns the logger of the running parts.
-func (s *System) Logger() *slog.Logger { return s.logger }
+func (s *configuration) Logger() *slog.Logger { return s.logger }
 
 // StoreLogger returns the logger of problems that keep events out of the store.
-func (s *System) StoreLogger() *slog.Logger { return s.storeLogger }
+func (s *configuration) StoreLogger() *slog.Logger { return s.storeLogger }
 
 // Secrets returns the passwords, keys and certificates from the files of the configuration.
-func (s *System) Secrets() secret.Secrets { return s.secrets }
+func (s *configuration) Secrets() secret.Secrets { return s.secrets }
 
 // Programs returns the processes that run the programs of replays; nil: this process runs them.
-func (s *System) Programs() *transform.Processes { return s.programs }
+func (s *configuration) Programs() *transform.Processes { return s.programs }
 
 // Embedded returns the embedded broker of this process; nil: none.
-func (s *System) Embedded() *embedded.Broker { return s.embedded }
+func (s *connections) Embedded() *embedded.Broker { return s.embedded }
 
 // NoBroker returns why the folder of amqp.url embedded:// has no running broker; nil if it has
 // one, or if amqp.url names a broker.
-func (s *System) NoBroker() error { return s.running.noBroker }
+func (s *connections) NoBroker() error { return s.running.noBroker }
 
 // Sign signs the state of a message, if there are keys.
-func (s *System) Sign(m rabbit.Message) rabbit.Message {
+func (s *configuration) Sign(m rabbit.Message) rabbit.Message {
 	verifier := schemas.Verifier{Topology: s.topology, Keys: s.secrets.StateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return m
 }
 
 // Streams returns the function that finds the streams of messages.
-func (s *System) Streams() func(schemas.Envelope) schemas.MessageStream {
+func (s *configuration) Streams() func(schemas.Envelope) schemas.MessageStream {
 	streams, _ := streamid.New(s.settings.Streams...) // the configuration has checked them
 	return streams
 }
