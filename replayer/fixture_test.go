@@ -88,7 +88,7 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	return newFixtureOn(t, rabbittest.Newest(t))
+	return newFixtureOn(t, rabbittest.Either(t))
 }
 
 func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {

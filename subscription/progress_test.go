@@ -31,7 +31,7 @@ func TestUnattended(t *testing.T) {
 
 // A subscription that had caught up and that no process runs shows the events since then.
 func TestProgressWithoutARunner(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, hours(1, 3)...)
 	s := subscription.New(r.cfg)
 	r.create(t, s, toHandler("orders"))

@@ -197,7 +197,7 @@ func TestReadersOfRemovedEvents(t *testing.T) {
 // events when its operator says so.
 func TestASubscriptionThatRetentionOvertakes(t *testing.T) {
 	eachAging(t, func(t *testing.T, store aging) {
-		r := newRig(t, rabbittest.Newest(t))
+		r := newRig(t, rabbittest.Either(t))
 		r.cfg.Store = store
 		s := subscription.New(r.cfg)
 		store.create(t, hours(1, 3)...)

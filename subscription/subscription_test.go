@@ -67,7 +67,7 @@ func TestToAQueue(t *testing.T) {
 
 // Another process continues after the checkpoint, and repeats nothing after an orderly stop.
 func TestAnotherProcessContinues(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, numbers(1, 300)...)
 	queue := r.broker.Queue(t, nil)
 	first := subscription.New(r.cfg)
@@ -126,7 +126,7 @@ func TestOneRunnerAtATime(t *testing.T) {
 
 // A poison message is parked, the rest goes on, and it can be tried again or dropped.
 func TestPark(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, numbers(1, 5)...)
 	s := subscription.New(r.cfg)
 	sub := toHandler("orders")
@@ -171,7 +171,7 @@ func TestPark(t *testing.T) {
 
 // An operator's retry of a parked message outlives an outage of the store.
 func TestParkedRetryDuringAnOutage(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, numbers(1, 3)...)
 	store := &unavailable{records: r.cfg.Store}
 	r.cfg.Store = store
@@ -215,7 +215,7 @@ func (u *unavailable) Events(ctx context.Context, sel eventstore.Selection) iter
 
 // A poison message stops the subscription, if told so.
 func TestStop(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, numbers(1, 4)...)
 	s := subscription.New(r.cfg)
 	sub := toHandler("orders")
@@ -244,7 +244,7 @@ func TestStop(t *testing.T) {
 
 // A change by an operator wins over the checkpoints of the runner.
 func TestChangesWin(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	s := subscription.New(r.cfg)
 	r.create(t, s, toHandler("orders"))
 	var got positions
@@ -284,7 +284,7 @@ func TestChangesWin(t *testing.T) {
 
 // A pause keeps the progress that is not saved yet: nothing is repeated.
 func TestPauseKeepsTheProgress(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	s := subscription.New(r.cfg)
 	r.create(t, s, toHandler("orders"))
 	var got positions
@@ -311,7 +311,7 @@ func TestPauseKeepsTheProgress(t *testing.T) {
 
 // The operators' changes are never lost, however many checkpoints are saved meanwhile.
 func TestChangesRaceWithCheckpoints(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	s, queue := subscription.New(r.cfg), r.broker.Queue(t, nil)
 	storeEvents(t, r.store, source, numbers(1, 3000)...)
 	sub := toQueue("orders", queue)
@@ -381,7 +381,7 @@ func TestBacklog(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	s := subscription.New(r.cfg)
 	r.create(t, s, toQueue("orders", "q"))
 	for text, sub := range map[string]subscription.Subscription{
@@ -413,7 +413,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestFrom(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	base := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC).UnixMicro()
 	storeEvents(t, r.store, source, base, base+1_000_000, base+2_000_000)
 	s := subscription.New(r.cfg)
@@ -438,7 +438,7 @@ func TestFrom(t *testing.T) {
 
 // A channel gets one delivery after another, each after Done.
 func TestToAChannel(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, numbers(1, 3)...)
 	s := subscription.New(r.cfg)
 	r.create(t, s, toHandler("orders"))
@@ -462,7 +462,7 @@ func TestToAChannel(t *testing.T) {
 
 // Deliveries without a record go on over a lost connection.
 func TestFollow(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	storeEvents(t, r.store, source, numbers(1, 50)...)
 	queue, proxy := r.broker.Queue(t, nil), r.broker.Proxy(t)
 	r.cfg.URL = proxy.URL
@@ -522,7 +522,7 @@ func TestQueueThatComesBack(t *testing.T) {
 
 // The time to live of a message is over in history: its delivery has none.
 func TestDeliveriesDoNotExpire(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	e := schemas.Event{Action: schemas.Published, Sequence: 1, Source: source, VHost: "/"}
 	e.Time, e.EventID = time.UnixMicro(1).UTC(), "shop-1"
 	e.Envelope.Properties.Expiration, e.Envelope.Body = "1", []byte("{}")
@@ -541,7 +541,7 @@ func TestDeliveriesDoNotExpire(t *testing.T) {
 // Deliveries to a queue without a consumer stop at its backlog, and take no more memory the
 // more events are stored.
 func TestAbsentConsumerTakesNoMemory(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	const events, size, limit = 6_000, 8 << 10, 32 << 20
 	body := bytes.Repeat([]byte("x"), size) // 48 MB in all
 	for first := int64(1); first <= events; first += 500 {
@@ -584,7 +584,7 @@ func TestAbsentConsumerTakesNoMemory(t *testing.T) {
 
 // RabbitMQ closes the connection of a binding that it cannot make in time. Deliveries have another one.
 func TestBindingsHaveAConnection(t *testing.T) {
-	r := newRig(t, rabbittest.Newest(t))
+	r := newRig(t, rabbittest.Either(t))
 	url, bindings := r.broker.CountBindings(t)
 	r.cfg.URL = url
 	storeEvents(t, r.store, source, numbers(1, 3)...)

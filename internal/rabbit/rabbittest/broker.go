@@ -45,7 +45,7 @@ func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 		EachServer(t, test)
 	default:
 		all := servers(t)
-		b := all[crc32.ChecksumIEEE([]byte(t.Name()))%2*uint32(len(all)-1)]
+		b := all[oneOfTwo(t)*(len(all)-1)]
 		b.Version = version(t, b.URL)
 		t.Run(b.Version, func(t *testing.T) { test(t, b) })
 	}
@@ -128,6 +128,20 @@ func NewestServer(t testing.TB) Broker {
 
 // soak reports whether tests run in their long forms.
 func soak() bool { return os.Getenv("WATERSHIP_TEST_SOAK") != "" }
+
+// Either returns the embedded broker or the newest RabbitMQ, as the name of the test chooses, and
+// always the newest RabbitMQ if WATERSHIP_TEST_SOAK is set: for many tests of behaviour that no
+// broker and no store shapes, since one without servers costs a fraction.
+func Either(t testing.TB) Broker {
+	t.Helper()
+	if !soak() && (noServers() || oneOfTwo(t) == 0) {
+		return Embedded(t)
+	}
+	return NewestServer(t)
+}
+
+// oneOfTwo returns 0 or 1, always the same for a test.
+func oneOfTwo(t testing.TB) int { return int(crc32.ChecksumIEEE([]byte(t.Name())) % 2) }
 
 func noServers() bool { return os.Getenv("WATERSHIP_TEST_AMQP_URLS") == "" }
 
