@@ -13,20 +13,24 @@ import (
 
 // WithBuilds runs the tests of a package, and removes the binary after them: it has 50 MB.
 func WithBuilds(m *testing.M) int {
-	var err error
-	if builds, err = os.MkdirTemp("", "watership"); err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(builds)
+	defer func() {
+		if folder, err := builds(); err == nil {
+			_ = os.RemoveAll(folder)
+		}
+	}()
 	return m.Run()
 }
 
-// builds is the folder of the binary.
-var builds string
+// builds returns the folder of the binary.
+var builds = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "watership") })
 
 // Binary is the command under test, built once.
 var Binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(builds, "watership")
+	folder, err := builds()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(folder, "watership")
 	out, err := exec.Command("go", "build", "-o", path, "../../cmd/watership").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the command: %w\n%s", err, out)
