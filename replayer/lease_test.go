@@ -54,7 +54,7 @@ func TestSecondRunner(t *testing.T) {
 
 // TestConnectionLost: the run continues by itself, and sends at most one window twice.
 func TestConnectionLost(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Newest(t)) // many messages: the race detector makes broker and store slow in this process
 	const messages = 6000
 	f.storePublished(messages)
 	proxy := f.broker.Proxy(t)
