@@ -102,7 +102,7 @@ func (c *Connection) awaitChange(ctx context.Context, changed <-chan struct{}) e
 		return ErrClosed
 	case <-ctx.Done():
 		if err := c.Err(); err != nil {
-			return fmt.Errorf("no connection to the broker: %w (%w)", context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w (%w)", ErrNoConnection, context.Cause(ctx), err)
 		}
 		return context.Cause(ctx)
 	}

@@ -337,3 +337,15 @@ func TestDoDoesNotRepeatWhatEndsTheConnection(t *testing.T) {
 		}
 	})
 }
+
+// A caller that has waited for a connection learns that there was none, and why.
+func TestNoConnectionInTime(t *testing.T) {
+	c := open(t, "amqp://127.0.0.1:1/", nil)
+	rabbittest.Eventually(t, "an attempt", func() bool { return strings.Contains(c.Err().Error(), "refused") })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errors.New("no answer within 20s"))
+	defer cancel()
+	_, err := c.AwaitConnection(ctx, 0)
+	if !errors.Is(err, ErrNoConnection) || !strings.Contains(err.Error(), "no connection to the broker: no answer within 20s (") || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("%v", err)
+	}
+}

@@ -12,6 +12,9 @@ var (
 	// ErrClosed is returned by a connection or publisher after its Close.
 	ErrClosed = errors.New("rabbit: closed")
 
+	// ErrNoConnection means that there was no connection when the time for it had passed.
+	ErrNoConnection = errors.New("no connection to the broker")
+
 	// ErrSessionEnded means that an acknowledgement was dropped because the channel of
 	// the delivery is closed. The broker delivers the message again.
 	ErrSessionEnded = errors.New("rabbit: the session that delivered the message has ended")

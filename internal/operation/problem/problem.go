@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -160,7 +161,7 @@ func New(ctx context.Context, err error) *Problem {
 		p.Status = http.StatusConflict
 	case errors.As(err, &store):
 		p.Status, p.Remedy, p.RetryAfter = storeStatus(store)
-	case errors.As(err, &broker):
+	case errors.As(err, &broker), errors.Is(err, rabbit.ErrNoConnection):
 		p.Status, p.Remedy, p.RetryAfter = http.StatusServiceUnavailable, "Wait until RabbitMQ can be reached; see doctor.", RetryLater
 	case ctx.Err() != nil:
 		p.Status, p.Detail = http.StatusGatewayTimeout, context.Cause(ctx).Error()

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/subscription"
@@ -36,6 +37,7 @@ func TestStatusesOfErrors(t *testing.T) {
 		"a store that is away":     {&eventstore.Error{Kind: eventstore.Unavailable}, http.StatusServiceUnavailable},
 		"a store without rights":   {&eventstore.Error{Kind: eventstore.Unauthorized}, http.StatusBadGateway},
 		"a broker that is away":    {&system.BrokerError{Err: errors.New("refused")}, http.StatusServiceUnavailable},
+		"a lost connection":        {fmt.Errorf("%w: no answer within 20s", rabbit.ErrNoConnection), http.StatusServiceUnavailable},
 		"any other":                {errors.New("a disk is full"), http.StatusInternalServerError},
 	} {
 		got := problem.New(t.Context(), fmt.Errorf("doing it: %w", test.err))
