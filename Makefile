@@ -54,11 +54,11 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG)
 
 # The simulation runs in a Go runtime whose decisions repeat, with one processor for each process.
-sim: ## Simulate SEEDS systems with faults, from SEED on, or one of them RUNS times (docs/reliability.md)
+sim: ## Simulate SEEDS systems with faults, from SEED on, or one of them RUNS times, or MUTANTS=1 (docs/reliability.md)
 	overlay=$$($(GO) run ./internal/simulation/goruntime dist/goruntime) && \
 		GOEXPERIMENT=norandomizedheapbase64 $(GO) test -c -overlay $$overlay -o dist/simulation.test ./internal/simulation && \
-		cd internal/simulation && SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
-		../../dist/simulation.test -test.v -test.run '$(if $(RUNS),TestASeedGivesOneRun,TestSeeds)$$' -test.timeout 12h
+		cd internal/simulation && SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) OVERLAY=$(if $(MUTANTS),$$overlay) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
+		../../dist/simulation.test -test.v -test.run '$(if $(MUTANTS),TestMutantsAreFound,$(if $(RUNS),TestASeedGivesOneRun,TestSeeds))$$' -test.timeout 12h
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose

@@ -19,27 +19,23 @@ const (
 
 const longestRun = 10 * time.Minute // of the machine's time
 
-// runProcess runs a plan in a process, with the test that reads the plan from the environment: the
+// runProcess runs a plan in a process of a program, with the test that reads the plan from the environment: the
 // memory of a process, in which maps and pools are in some order, is the same at each start. A
 // process that ends without a result has violated something, too.
-func runProcess(ctx context.Context, plan Plan, folder string) (result Result) {
+func runProcess(ctx context.Context, program string, plan Plan, folder string) (result Result) {
 	answer := filepath.Join(folder, fmt.Sprintf("%d.json", plan.Seed))
 	defer func() { _ = os.Remove(answer) }()
 	ctx, cancel := context.WithTimeout(ctx, longestRun)
 	defer cancel()
-	printed, err := startProcess(ctx, plan, answer)
+	printed, err := startProcess(ctx, program, plan, answer)
 	if text, unread := os.ReadFile(answer); unread != nil || json.Unmarshal(text, &result) != nil {
 		result.Violations = append(result.Violations, fmt.Sprintf("the process ended with %v: %s", err, lastLines(printed)))
 	}
 	return result
 }
 
-func startProcess(ctx context.Context, plan Plan, answer string) (printed []byte, err error) {
+func startProcess(ctx context.Context, program string, plan Plan, answer string) (printed []byte, err error) {
 	text, err := json.Marshal(plan)
-	if err != nil {
-		return nil, err
-	}
-	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func drawn(seed uint64, name ...any) uint64 {
 	return h.Sum64() * 0x9e3779b97f4a7c15 >> 7
 }
 
-// network connects clients to the broker. It delivers what they write after latencies from the
+// network connects clients to the broker. It delivers their frames after latencies from the
 // seed, each stream in its order.
 type network struct {
 	seed   uint64
@@ -135,7 +135,7 @@ func (s *stream) nameOf(sent []byte) string {
 	return name
 }
 
-// cut ends the stream, and loses what it has not delivered yet.
+// cut ends the stream, and loses the frames that it has not delivered yet.
 func (s *stream) cut() {
 	s.once.Do(func() {
 		s.out.end()
@@ -149,7 +149,7 @@ func (s *stream) isClosed() bool { return s.out.ended() }
 
 // pump delivers the chunks of one direction after a latency. It reads at once, so that a writer
 // never waits for it while it has a lock. A latency depends on the seed, the connection and the
-// time alone, so that it does not matter how the client divides what it writes.
+// time alone, so that it does not matter how the client divides its frames.
 type pump struct {
 	stream    *stream
 	seed      uint64
@@ -174,7 +174,7 @@ func newPump(s *stream, n *network, direction string) *pump {
 	return &pump{stream: s, seed: n.seed, note: n.note, direction: direction, factor: 1, done: make(chan struct{}), more: make(chan struct{}, 1)}
 }
 
-// arrival returns when what is sent now arrives, after what was sent before. No two connections
+// arrival returns when frames that are sent now arrive, after those before them. No two connections
 // deliver at the same moment.
 func (p *pump) arrival(sent []byte) time.Time {
 	name := p.stream.nameOf(sent)

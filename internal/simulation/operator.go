@@ -19,7 +19,7 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// Action is what an operator does in a run.
+// Action is an action of the operator of a run.
 type Action struct {
 	At     time.Duration // after the first message
 	For    time.Duration

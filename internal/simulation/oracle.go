@@ -49,8 +49,8 @@ type call struct {
 	outcome outcome
 }
 
-// oracle knows the truth from outside: what was published and confirmed, and what handlers were
-// called with.
+// oracle knows the truth from outside: the messages that were published and confirmed, and the
+// calls of handlers.
 type oracle struct {
 	world *world
 
@@ -108,7 +108,7 @@ func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []strin
 	return ids
 }
 
-// replayedBy says what a job that is done had to send.
+// replayedBy adds a job that is done, and the ids that it had to send.
 func (o *oracle) replayedBy(job replays.Job, ids []string) {
 	if job.Sent != len(ids) {
 		o.world.fail("job %s of %d messages has sent %d: %s", job.ID, len(ids), job.Sent, job.Problem)
@@ -234,7 +234,7 @@ func (o *oracle) end(c *call) {
 	}
 }
 
-// unfinished returns what has not come to rest yet.
+// unfinished returns the messages and queues that have not come to rest yet.
 func (o *oracle) unfinished() (texts []string) {
 	for queue, n := range o.world.broker.QueueLengths("/") {
 		if n > 0 {
@@ -252,7 +252,7 @@ func (o *oracle) unfinished() (texts []string) {
 	return texts
 }
 
-// record is what the store has of a message.
+// record counts the events that the store has of a message.
 type record struct {
 	published         map[string]int // by job of a replay; "": the message as it was published first
 	handled, poisoned int

@@ -12,7 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// Profile says what kind of RabbitMQ a run has, and what its users do with it.
+// Profile has the kind of RabbitMQ of a run, and how its users use it.
 type Profile struct {
 	Release    broker.Release
 	QueueType  string // of Watership's queues and of the routes
@@ -39,11 +39,11 @@ const (
 	brokerURL     = "amqp://guest:guest@broker/"
 	managementURL = "http://guest:guest@broker:15672"
 
-	unrouted = "unrouted" // exchange and queue of what no other queue gets
+	unrouted = "unrouted" // exchange and queue of messages that no other queue gets
 )
 
-// declareUsers declares what users have: the exchange of their messages, and policies for all that
-// is not of RabbitMQ.
+// declareUsers declares the exchange of the messages, and policies for all exchanges and queues but
+// RabbitMQ's.
 func (w *world) declareUsers(ctx context.Context) error {
 	conn, err := amqp.DialConfig(brokerURL, amqp.Config{Dial: func(_, address string) (net.Conn, error) { return w.network.dial("users", address) }})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // reader is the crypto/rand.Reader of a run. A number, such as a jitter, depends on the seed and
-// the time alone, so that the order of goroutines that draw at one moment does not matter. What is
-// longer is an id, of which each must be another.
+// the time alone, so that the order of goroutines that draw at one moment does not matter. Longer
+// values are ids, of which each must be another.
 type reader struct {
 	ids  io.Reader
 	seed uint64

@@ -67,7 +67,11 @@ func TestPlanOfTheEnvironment(t *testing.T) {
 
 func runSeed(t *testing.T, plan Plan) Result {
 	t.Helper()
-	return runProcess(t.Context(), plan, t.TempDir())
+	program, err := os.Executable()
+	if err != nil {
+		return Result{Violations: []string{err.Error()}}
+	}
+	return runProcess(t.Context(), program, plan, t.TempDir())
 }
 
 // Nothing is lost, and everything comes to rest.

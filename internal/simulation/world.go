@@ -39,7 +39,7 @@ type Plan struct {
 	Actions   []Action // of an operator
 }
 
-// Result is what a run has shown.
+// Result has the outcome of a run.
 type Result struct {
 	Violations []string
 	Trace      string // digest of the timeline, and of the frames that the network has delivered
@@ -69,7 +69,7 @@ type world struct {
 	after    []<-chan struct{} // ends of killed processes
 }
 
-// Run runs a plan in a bubble of its own.
+// Run runs a plan in a new bubble.
 func Run(t *testing.T, plan Plan) (result Result) {
 	path := filepath.Join(folder(t), "store.db")
 	t.Run(fmt.Sprintf("seed=%d", plan.Seed), func(t *testing.T) {
@@ -81,7 +81,7 @@ func Run(t *testing.T, plan Plan) (result Result) {
 }
 
 // folder returns a folder for the time of the test, in memory where the system has such folders:
-// a store writes much, and what a power failure leaves of it is not simulated.
+// a store writes much, and power failures are not simulated.
 func folder(t *testing.T) string {
 	path, err := os.MkdirTemp("/dev/shm", "watership")
 	if err != nil {
@@ -214,7 +214,7 @@ func (w *world) note(who, text string) {
 	_, _ = io.WriteString(w.trace, line+"\n")
 }
 
-// noteFrames adds to the trace what a host sends or receives.
+// noteFrames adds to the trace the frames that a host sends or receives.
 func (w *world) noteFrames(host, direction string, frames []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

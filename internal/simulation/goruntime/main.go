@@ -1,7 +1,7 @@
 // Command goruntime writes an overlay for go build with a Go runtime whose decisions repeat: the
 // simulation runs in it, so that one seed gives one run. With one processor the scheduler takes
 // goroutines in a fixed order, unless it draws a random number or interrupts one that takes long.
-// In a bubble of synctest the numbers are drawn from a sequence that begins anew with each
+// In a bubble of synctest the numbers are drawn from a sequence that begins again with each
 // bubble, and nothing is interrupted. Nobody else should run a program with this runtime, since
 // a goroutine that never ends stops all others.
 package main
