@@ -199,13 +199,16 @@ func (d *Decisions) Find(ctx context.Context, waiting schemas.State) (pipeline.O
 // maxLoaded bounds the decisions in memory, of up to maxKeys waits each.
 const maxLoaded = 100
 
+// load returns a decision. Messages that need the same one at a time may read it twice, rather than
+// wait for each other's request.
 func (d *Decisions) load(ctx context.Context, store Records, id string) (loaded, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if found, ok := d.loaded[id]; ok {
+	found, known := d.loaded[id]
+	d.mu.Unlock()
+	if known {
 		return found, nil
 	}
-	found := loaded{keys: map[string]bool{}}
+	found.keys = map[string]bool{}
 	if _, err := eventstore.ReadRecord(ctx, store, recordKind, id, &found.recorded); err != nil {
 		return loaded{}, fmt.Errorf("reading decision %s about waiting messages: %w", id, err)
 	}
@@ -213,6 +216,8 @@ func (d *Decisions) load(ctx context.Context, store Records, id string) (loaded,
 		found.keys[key] = true
 	}
 	found.Keys = nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.loaded) >= maxLoaded {
 		clear(d.loaded)
 	}

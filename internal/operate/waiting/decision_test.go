@@ -1,0 +1,66 @@
+package waiting
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// silentOnce is a store that does not answer the first request for a decision.
+type silentOnce struct {
+	Records
+	asked chan struct{} // closed by that request
+	done  chan struct{} // closed at its end
+	once  atomic.Bool
+}
+
+// Record implements Records.
+func (s *silentOnce) Record(ctx context.Context, kind, id string) (document []byte, version string, err error) {
+	if id != indexID && s.once.CompareAndSwap(false, true) {
+		close(s.asked)
+		<-s.done
+	}
+	return s.Records.Record(ctx, kind, id)
+}
+
+// A message does not wait for the request of another one.
+func TestFindsDoNotWaitForEachOther(t *testing.T) {
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: t.TempDir() + "/store.db"})
+	if err == nil {
+		err = store.Install(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	state := schemas.State{Message: "m", Queue: "orders"}
+	if _, err := record(t.Context(), store, Decision{Action: Now, Operator: "ann", Reason: "it is mended"}, []string{waitOf(state)}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	silent := &silentOnce{Records: store, asked: make(chan struct{}), done: make(chan struct{})}
+	decisions := NewDecisions(func(context.Context) (Records, error) { return silent, nil })
+	found := make(chan bool, 2)
+	find := func() {
+		_, known, err := decisions.Find(t.Context(), state)
+		found <- known && err == nil
+	}
+	go find()
+	<-silent.asked
+	go find()
+	select {
+	case known := <-found:
+		if !known {
+			t.Error("the second message has not found the decision")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the second message waits for the request of the first")
+	}
+	close(silent.done)
+	if !<-found {
+		t.Error("a message has not found the decision")
+	}
+}
