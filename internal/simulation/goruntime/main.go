@@ -83,8 +83,8 @@ func (b *synctestBubble) draw() uint32 {
 		{"runtime/time.go", "t.rand = cheaprand()", "t.rand = 0"},
 		{"runtime/sema.go", "s.ticket = cheaprand() | 1", "s.ticket = cheaprand() | 1\n	if " + decided + " {\n		s.ticket = b.draw() | 1\n	}"},
 		{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if getg().bubble != nil {\n		return 0\n	}\n"},
-		// Goroutines and system calls that take long.
-		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n	if now != 0 {\n		return 0\n	}\n"},
+		// Goroutines and system calls that take long, once the process has had a bubble.
+		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n	if bubbleGen.Load() > 0 {\n		return 0\n	}\n"},
 		// Names of processes have a number, whose length decides how long frames are.
 		{"os/exec.go", "func Getpid() int { return syscall.Getpid() }", "func Getpid() int { return 4711 }"},
 	}
