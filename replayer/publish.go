@@ -89,6 +89,9 @@ func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inF
 		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
+		if job.Rate > 0 || job.Pace > 0 { // the program may ask for the time, so it runs when the message is sent
+			candidates = candidates[:1]
+		}
 		sent, keep, err := run.messages.convert(run.sending, candidates)
 		switch {
 		case err != nil && !concernsMessageOnly(err):

@@ -3,8 +3,11 @@ package replayer
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -144,6 +147,29 @@ func TestTransformInProcesses(t *testing.T) {
 	planned.ID = f.source + "-canary"
 	f.storeJob(planned)
 	wantJob(t, f.resume(planned, RunOptions{StopAfter: 69}), Paused, 69, 0)
+}
+
+// A program of a job with a rate sees the time at which its message is sent.
+func TestTransformAtTheTimeOfSending(t *testing.T) {
+	f := newFixture(t)
+	f.storePublished(6)
+	programs := transform.NewProcesses()
+	t.Cleanup(programs.Close)
+	f.cfg.Programs = programs
+	job := f.job("")
+	job.Rate, job.Transform = 10, ".body = now"
+	wantJob(t, f.run(job), Done, 6, 0)
+	arrived := f.drain(f.queue)
+	seconds := func(d amqp.Delivery) float64 {
+		n, err := strconv.ParseFloat(string(d.Body), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if took := seconds(arrived[5]) - seconds(arrived[0]); took < 0.3 {
+		t.Errorf("programs of 6 messages, of which one is sent each 0.1 s, saw times within %g s", took)
+	}
 }
 
 // A job with a program that is none is not planned, and not run if it is stored.

@@ -102,7 +102,7 @@ func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 		want    string
 	}{
 		"a type of queues":           {[]string{route(handler + ", arguments: {x-queue-type: quorun}")}, `routes[0].arguments.x-queue-type: "quorun": expected quorum or classic`},
-		"an argument of other types": {[]string{route(handler + ", arguments: {x-max-priority: 5}")}, `routes[0].arguments.x-max-priority: "5": expected a queue of type classic, by x-queue-type beside it`},
+		"an argument of other types": {[]string{route(handler + ", arguments: {x-queue-type: quorum, x-max-priority: 5}")}, `routes[0].arguments.x-max-priority: "5": expected a queue of type classic, by x-queue-type beside it`},
 		"another one":                {[]string{route(handler + ", arguments: {x-queue-type: classic, x-delivery-limit: 5}")}, `routes[0].arguments.x-delivery-limit: "5": expected a queue of type quorum`},
 		"the argument of a stream":   {[]string{route(handler + ", arguments: {x-max-age: 1D}")}, `routes[0].arguments.x-max-age: "1D": expected none, as only streams have it`},
 		"the type of a value":        {[]string{route(handler + ", arguments: {x-max-length: many}")}, `routes[0].arguments.x-max-length: "many": expected a whole number from 0 to `},

@@ -1,12 +1,13 @@
 package config
 
 import (
-	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -35,7 +36,7 @@ func readArguments(into *map[string]any) read {
 // argumentParser returns the parser for an argument. It refuses the values with which no release of
 // RabbitMQ declares a queue.
 func argumentParser(name string) func(string) (any, error) {
-	const longest = math.MaxUint32 // milliseconds
+	const longest = 10 * 365 * 24 * time.Hour / time.Millisecond // check_expiry of RabbitMQ
 	switch name {
 	case queueType:
 		return parsed(oneOf("quorum", "classic"))
@@ -50,11 +51,11 @@ func argumentParser(name string) func(string) (any, error) {
 	case "x-max-priority":
 		return parsed(longNumber(0, math.MaxUint8))
 	case "x-message-ttl":
-		return parsed(longNumber(0, longest))
+		return parsed(longNumber(0, int64(longest)))
 	case "x-expires":
-		return parsed(longNumber(1, longest))
+		return parsed(longNumber(1, int64(longest)))
 	case "x-max-length", "x-max-length-bytes":
-		return parsed(longNumber(0, math.MaxInt))
+		return parsed(longNumber(0, math.MaxInt64))
 	}
 	return anyArgument
 }
@@ -65,10 +66,13 @@ func parsed[T any](parse func(string) (T, error)) func(string) (any, error) {
 }
 
 // longNumber is wholeNumber with a value of 64 bits: RabbitMQ takes an int for one of 32.
-func longNumber(low, high int) func(string) (int64, error) {
+func longNumber(low, high int64) func(string) (int64, error) {
 	return func(s string) (int64, error) {
-		n, err := wholeNumber(low, high)(s)
-		return int64(n), err
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("expected a whole number from %d to %d", low, high)
+		}
+		return n, nil
 	}
 }
 
@@ -97,17 +101,17 @@ func typeWith(name string) string {
 	return ""
 }
 
-// checkArguments refuses arguments that RabbitMQ refuses for the type of the queue.
-func (k checker) checkArguments(path string, arguments map[string]any, defaultType string) {
+// checkArguments refuses arguments with which RabbitMQ declares no queue. Without x-queue-type the
+// queue may exist with another type than new ones have, and then it is declared with no arguments.
+func (k checker) checkArguments(path string, arguments map[string]any) {
 	if k.failed[join(path, queueType)] {
 		return
 	}
 	kind, _ := arguments[queueType].(string)
-	kind = cmp.Or(kind, defaultType)
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
 		at, needed := join(path, name), typeWith(name)
 		k.rejectIf(at, needed == "stream", "none, as only streams have it")
-		k.rejectIf(at, needed != "" && needed != "stream" && needed != kind, "a queue of type "+needed+", by "+queueType+" beside it")
+		k.rejectIf(at, kind != "" && needed != "" && needed != "stream" && needed != kind, "a queue of type "+needed+", by "+queueType+" beside it")
 	}
 	_, hasKey := arguments[deadLetterKey]
 	_, hasExchange := arguments[deadLetterExchange]

@@ -92,7 +92,7 @@ func (k checker) checkRoutes(c *Config, topology schemas.Topology) {
 		if route.HasHandler() {
 			k.checkHosts(at+".handler.http", route.Handler.HTTP)
 		}
-		k.checkArguments(at+".arguments", route.Arguments, c.Topology.QueueType)
+		k.checkArguments(at+".arguments", route.Arguments)
 		k.checkPolicy(at+".retry", route.Retry, c)
 		k.checkRules(at+".rules", route.Rules)
 		k.rejectIf(at+".ordering", route.Ordering.Class != "" && route.Fairness.Key != "", "none beside fairness, which keeps the order with ordered")

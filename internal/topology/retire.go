@@ -206,7 +206,7 @@ var errMoved = errors.New("the queue is empty")
 // move publishes the messages of a queue with the keys of to, each after its event, and
 // returns their number.
 func (r Retirement) move(ctx context.Context, queue string, to func(schemas.Envelope) (*rabbit.Message, string, error)) (moved int, err error) {
-	state, found, err := r.Conn.QueueState(ctx, queue)
+	state, found, err := r.Conn.CertainQueueState(ctx, queue)
 	if err != nil || !found || state.Messages == 0 {
 		return 0, err
 	}
@@ -214,7 +214,7 @@ func (r Retirement) move(ctx context.Context, queue string, to func(schemas.Enve
 		for {
 			batch := receiveBatch(ctx, s)
 			if len(batch) == 0 {
-				if state, _, err := r.Conn.QueueState(ctx, queue); err != nil || state.Messages == 0 {
+				if state, _, err := r.Conn.CertainQueueState(ctx, queue); err != nil || state.Messages == 0 {
 					return errors.Join(err, errMoved)
 				}
 				continue
