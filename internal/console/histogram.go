@@ -17,7 +17,7 @@ import (
 
 const (
 	maxBars       = 100
-	maxConcurrent = 4    // requests of a page to the API
+	maxConcurrent = 4    // calls of a page
 	maxSplitQuery = 3500 // bytes, so that a condition more fits
 
 	// countTimeout is how long a page waits for its counts, without which it is of use.

@@ -25,18 +25,22 @@ func (a *API) Do(ctx context.Context, op *operation.Operation, in, out any) erro
 	if refused := a.slots.take(caller, op.Stream); refused != nil {
 		return refused.Complete()
 	}
-	err := a.do(ctx, op, in, out)
-	if stream, is := out.(*huma.StreamResponse); is && err == nil {
+	written := false // by its caller, later
+	defer func() {
+		if !written {
+			a.slots.give(caller, op.Stream)
+		}
+	}()
+	if err := a.do(ctx, op, in, out); err != nil {
+		return problem.New(ctx, err)
+	}
+	if stream, is := out.(*huma.StreamResponse); is {
 		write := stream.Body
 		stream.Body = func(to huma.Context) {
 			defer a.slots.give(caller, op.Stream)
 			write(to)
 		}
-		return nil
-	}
-	a.slots.give(caller, op.Stream)
-	if err != nil {
-		return problem.New(ctx, err)
+		written = true
 	}
 	return nil
 }

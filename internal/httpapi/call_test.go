@@ -255,6 +255,26 @@ func TestStreamsOfCallsAreLimited(t *testing.T) {
 	}
 }
 
+// A call that panics counts no more as under way.
+func TestCallsThatPanic(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	ctx := access.NewContext(t.Context(), access.AsOperator("ada"))
+	for range 100 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a call with the input of another operation does not panic")
+				}
+			}()
+			_ = api.Do(ctx, &replays.ListReplays.Operation, &struct{}{}, &struct{}{})
+		}()
+	}
+	if _, err := replays.ListReplays.Call(ctx, api, replays.JobsInput{}); err != nil {
+		t.Errorf("after calls that have panicked: %v", err)
+	}
+}
+
 // deadlines is a response that can have deadlines.
 type deadlines struct{ *httptest.ResponseRecorder }
 

@@ -1,5 +1,5 @@
 // Package frame has the parts that all pages of the console share: templates in a layout,
-// styles and scripts, the filter in a URL, formats of values, and requests to the API in the
+// styles and scripts, the filter in a URL, formats of values, and calls of the API in the
 // same process.
 package frame
 

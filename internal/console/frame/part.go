@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// Part is a piece of a page that has its own request to the API.
+// Part is a piece of a page for which it calls an operation.
 type Part[T any] struct {
 	Value   T
 	Problem *problem.Problem // instead of Value

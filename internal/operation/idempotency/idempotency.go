@@ -1,4 +1,4 @@
-// Package idempotency gives repeated HTTP requests the response of the first one.
+// Package idempotency gives repeated requests and calls the response of the first one.
 package idempotency
 
 import (
