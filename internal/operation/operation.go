@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -109,7 +110,7 @@ func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (
 		Middlewares: huma.Middlewares{s.checkRole(op.Role)},
 	}
 	for status, response := range op.Responses {
-		described.Responses[status] = response
+		described.Responses[status] = copied(response)
 	}
 	huma.Register(s.huma, described, do)
 	path := s.huma.OpenAPI().Paths[op.Path]
@@ -120,6 +121,21 @@ func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (
 		}
 	}
 	s.operations[op.Method+" "+s.prefix+op.Path] = &op
+}
+
+// copied returns a copy of a response for one API: huma adds to it, and a declaration belongs to all.
+func copied(response *huma.Response) *huma.Response {
+	own := *response
+	own.Headers, own.Content = maps.Clone(response.Headers), maps.Clone(response.Content)
+	for name, header := range own.Headers {
+		h := *header
+		own.Headers[name] = &h
+	}
+	for name, content := range own.Content {
+		c := *content
+		own.Content[name] = &c
+	}
+	return &own
 }
 
 func (s *Set) checkRole(role access.Role) func(huma.Context, func(huma.Context)) {
