@@ -2,22 +2,39 @@ package doctor
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// applyPolicies gives each queue without a policy those that are for it: setup asks for them just after
-// it has declared queues, and RabbitMQ applies and tells them some seconds later.
+// applyPolicies gives each queue the policies that are for it, where RabbitMQ does not tell them yet: it
+// applies them to one queue after the other and tells of it some seconds later, while setup asks just
+// after queues are declared, or policies saved.
 func (b *broker) applyPolicies(operators []rabbit.Policy) {
 	for name, queue := range b.queues {
-		if queue.Effective != nil && (queue.Policy != "" || queue.OperatorPolicy != "") {
+		users, operator := policyFor(queue, b.policies), policyFor(queue, operators)
+		known := queue.Effective != nil && (queue.Policy != "" || queue.OperatorPolicy != "")
+		if known && !outdated(queue, queue.Policy, users, b.policies) && !outdated(queue, queue.OperatorPolicy, operator, operators) {
 			continue
 		}
-		users, operator := policyFor(queue, b.policies), policyFor(queue, operators)
 		queue.Policy, queue.OperatorPolicy = users.Name, operator.Name
 		queue.Effective = effective(users.Definition, operator.Definition)
 		b.queues[name] = queue
 	}
+}
+
+// outdated reports whether RabbitMQ tells a policy of a queue that is not the one for it any more. A
+// policy whose pattern only RabbitMQ can read, or that is not in the list, is never outdated.
+func outdated(queue rabbit.Queue, told string, best rabbit.Policy, policies []rabbit.Policy) bool {
+	if told == "" {
+		return best.Name != ""
+	}
+	at := slices.IndexFunc(policies, func(p rabbit.Policy) bool { return p.Name == told })
+	if at < 0 {
+		return false
+	}
+	applies, err := policies[at].AppliesTo(queue.Name, queue.Type)
+	return err == nil && (!applies || best.Priority > policies[at].Priority)
 }
 
 // policyFor returns the policy with the highest priority that is for a queue; the zero value for none. A
