@@ -210,7 +210,7 @@ func (c *crash) wantOrder(events []schemas.Event) {
 // There may be more redelivered messages than the first prefetch of a new indexer. Those
 // that it requeues for a larger prefetch would come after the rest of them.
 func TestRedeliveredMessagesStayInOrder(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		c := newCrash(t, b)
 		const count = 640

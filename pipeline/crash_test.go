@@ -289,7 +289,7 @@ func TestRequeuedMessagesAreNotCounted(t *testing.T) {
 // MaxDeliveries allows if the broker counts these apart. They wait for nothing.
 func TestMessagesThatAnotherProcessGaveBack(t *testing.T) {
 	const backlog = 20
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})
 		for i := range backlog {
 			publishTo(t, b, queue, fmt.Sprint("m", i))

@@ -90,7 +90,7 @@ func TestBrokenKeyDelaysNoOther(t *testing.T) {
 // Messages fail at random. Those of a key are handled in their order, one at a time.
 func TestOrderedKeys(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		const messages, keys = 60, 4
 		var mu sync.Mutex
 		tries, handled, running := map[string]int{}, map[string][]string{}, map[string]int{}
@@ -139,7 +139,7 @@ func TestOrderedKeys(t *testing.T) {
 func TestOrderAfterALostConnection(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const messages = 30
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		queue, proxy, registry := rabbittest.Name(t), b.Proxy(t), prometheus.NewRegistry()
 		var mu sync.Mutex
 		var handled []string
@@ -323,7 +323,7 @@ func TestFairnessNeedsAKey(t *testing.T) {
 func TestDeliveriesOfWaitingMessagesAreNotCounted(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const messages, concurrency = 60, 4
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})
 		for i := range messages {
 			publishTo(t, b, queue, fmt.Sprint("m", i))

@@ -335,7 +335,7 @@ func TestReloadKeepsOrder(t *testing.T) {
 func TestReloadGivesBackInOrder(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const messages, reloads = 100, 4
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		queue := rabbittest.Name(t)
 		free := make(chan struct{})

@@ -135,7 +135,7 @@ func TestForeignConsumer(t *testing.T) {
 // Deaths differ: rejected messages are tried again, the rest is final
 // with its reason, as long as the configuration says nothing else.
 func TestDeaths(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
 		dead := func(args amqp.Table) string {
 			args["x-dead-letter-exchange"] = r.topology.Retry()
@@ -407,7 +407,7 @@ func openRetry(t *testing.T, b rabbittest.Broker) func(*Config) {
 // Dead letters whose x-death header names no queue become poison, and delay no other
 // message. RabbitMQ passes on an x-death header that a client publishes.
 func TestMalformedDeaths(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, openRetry(t, b))
 		deathChecker := map[string]any{
 			"long":     []any{amqp.Table{"queue": strings.Repeat("q", 300), "reason": "rejected"}},

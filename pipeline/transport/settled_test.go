@@ -24,7 +24,7 @@ var settling = map[string]struct {
 // TestSettled: a message is acked or requeued as the first call says, and the function of
 // AfterSettled is called once the broker gets the ack, or gets the message back.
 func TestSettled(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for name, way := range settling {
 			for _, concurrency := range []int{1, 3} {
 				t.Run(name, func(t *testing.T) {

@@ -208,7 +208,7 @@ func TestNackWithoutRequeueDeadLetters(t *testing.T) {
 }
 
 func TestStopWaitsForHandlersAndRequeuesTheRest(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue, other := b.Queue(t, nil), b.Queue(t, nil)
 		cfg := queueConfig(b)
@@ -269,7 +269,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 // TestLostSession: at concurrency 1 the message comes again only when the handler
 // that had it has finished, and the late ack takes nothing.
 func TestLostSession(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		rabbittest.NoLeaks(t)
 		queue := b.Queue(t, nil)
 		publish(t, newTestPublisher(t, queueConfig(b)), queue, numbered(2)...)
@@ -502,7 +502,7 @@ func TestMaxBytes(t *testing.T) {
 // which come again: after a lost connection, also that of a subscription that is stopped, and
 // with handlers that have messages from before the prefetch grew.
 func TestOnRequeueCountsAllThatComeAgain(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		for _, stopped := range []bool{false, true} {
 			t.Run(fmt.Sprintf("stopped=%t", stopped), func(t *testing.T) {
 				const concurrency, total = 20, 100
