@@ -85,6 +85,8 @@ func (b *synctestBubble) draw() uint32 {
 		{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n	if getg().bubble != nil {\n		return 0\n	}\n"},
 		// Goroutines and system calls that take long, once the process has had a bubble.
 		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n	if bubbleGen.Load() > 0 {\n		return 0\n	}\n"},
+		// The queue of goroutines that gave way, which also depends on how often others ran.
+		{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if bubbleGen.Load() == 0 && pp.schedtick%61 == 0 && !sched.runq.empty() {"},
 		// Names of processes have a number, whose length decides how long frames are.
 		{"os/exec.go", "func Getpid() int { return syscall.Getpid() }", "func Getpid() int { return 4711 }"},
 	}
