@@ -33,6 +33,9 @@ func methodsByType(t *testing.T, root string) map[string]map[string]bool {
 	t.Helper()
 	counted := map[string]map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if generated(e) {
+			return filepath.SkipDir
+		}
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
