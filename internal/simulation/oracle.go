@@ -108,16 +108,20 @@ func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []strin
 	return ids
 }
 
-// replayedBy adds a job that is done, and the ids that it had to send.
+// replayedBy adds a job that is done, and the ids that it had to send: all but those for which it says
+// that the broker refused them.
 func (o *oracle) replayedBy(job replays.Job, ids []string) {
-	if job.Sent != len(ids) {
-		o.world.fail("job %s of %d messages has sent %d: %s", job.ID, len(ids), job.Sent, job.Problem)
+	if job.Sent+job.Failed != len(ids) || len(job.Failures) != job.Failed {
+		o.world.fail("job %s of %d messages has sent %d, and failed for %d: %s", job.ID, len(ids), job.Sent, job.Failed, job.Problem)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.replayed[job.ID] = map[string]bool{}
 	for _, id := range ids {
 		o.replayed[job.ID][id] = true
+	}
+	for _, failed := range job.Failures {
+		delete(o.replayed[job.ID], failed.MessageID)
 	}
 }
 
