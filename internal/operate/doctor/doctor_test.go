@@ -106,6 +106,7 @@ func TestLimitsAreTheErrorsAboutQueues(t *testing.T) {
 	if list := s.limits(t); len(list) != 0 {
 		t.Errorf("nothing is limited:\n%s", text(list))
 	}
+	s.answer(t, "policies/%2F", `[{"name":"all","pattern":"^watership.log$","apply-to":"queues","definition":{"max-length":5}}]`)
 	s.answer(t, "queues/%2F", `[{"name":"watership.log","type":"quorum","policy":"all","effective_policy_definition":{"max-length":5}},{"name":"orders","type":"quorum"}]`)
 	list := s.limits(t)
 	want(t, list, Error, `policy "all" limits what must not be dropped (max-length 5) in 1 queue: watership.log`, "set_policy")

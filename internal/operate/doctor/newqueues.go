@@ -7,34 +7,32 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// applyPolicies gives each queue the policies that are for it, where RabbitMQ does not tell them yet: it
-// applies them to one queue after the other and tells of it some seconds later, while setup asks just
-// after queues are declared, or policies saved.
+// applyPolicies gives each queue the policies that it has, or gets within seconds: RabbitMQ applies a
+// policy to one queue after the other and tells of it later, while setup asks just after queues are
+// declared, or policies changed. The policies were listed after the queues.
 func (b *broker) applyPolicies(operators []rabbit.Policy) {
 	for name, queue := range b.queues {
-		users, operator := policyFor(queue, b.policies), policyFor(queue, operators)
-		known := queue.Effective != nil && (queue.Policy != "" || queue.OperatorPolicy != "")
-		if known && !outdated(queue, queue.Policy, users, b.policies) && !outdated(queue, queue.OperatorPolicy, operator, operators) {
-			continue
-		}
+		users, operator := current(queue, queue.Policy, b.policies), current(queue, queue.OperatorPolicy, operators)
 		queue.Policy, queue.OperatorPolicy = users.Name, operator.Name
 		queue.Effective = effective(users.Definition, operator.Definition)
 		b.queues[name] = queue
 	}
 }
 
-// outdated reports whether RabbitMQ tells a policy of a queue that is not the one for it any more. A
-// policy whose pattern only RabbitMQ can read, or that is not in the list, is never outdated.
-func outdated(queue rabbit.Queue, told string, best rabbit.Policy, policies []rabbit.Policy) bool {
-	if told == "" {
-		return best.Name != ""
-	}
+// current returns the policy of a queue: the one that RabbitMQ tells, unless it is removed, is not for the
+// queue any more, or has a lower priority than another one that is. Of a pattern that only RabbitMQ can
+// read it is believed.
+func current(queue rabbit.Queue, told string, policies []rabbit.Policy) rabbit.Policy {
+	best := policyFor(queue, policies)
 	at := slices.IndexFunc(policies, func(p rabbit.Policy) bool { return p.Name == told })
 	if at < 0 {
-		return false
+		return best
 	}
 	applies, err := policies[at].AppliesTo(queue.Name, queue.Type)
-	return err == nil && (!applies || best.Priority > policies[at].Priority)
+	if err != nil || applies && policies[at].Priority >= best.Priority {
+		return policies[at]
+	}
+	return best
 }
 
 // policyFor returns the policy with the highest priority that is for a queue; the zero value for none. A

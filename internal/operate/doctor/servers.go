@@ -186,7 +186,9 @@ func (b *broker) readTopology(ctx context.Context, management *rabbit.Management
 		return err
 	}
 	operators, err := management.OperatorPolicies(ctx, b.VHost)
-	b.applyPolicies(operators)
+	if err == nil {
+		b.applyPolicies(operators)
+	}
 	return err
 }
 
