@@ -79,8 +79,8 @@ func (run *run) awaitCapacity(m *inFlight) error {
 	return run.limiter.Wait(run.sending)
 }
 
-// newInFlight prepares the message of the first of some candidates for sending. It starts as a new message: its state
-// has no attempt and no instance id.
+// newInFlight prepares the message of the first of some candidates for sending. It starts as a new
+// message: its state has no attempt and no instance id.
 func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inFlight, error) {
 	next := &candidates[0]
 	r, job, e := run.replayer, &run.initial, &next.event
@@ -89,7 +89,9 @@ func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inF
 		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
-		if job.Rate > 0 || job.Pace > 0 { // the program may ask for the time, so it runs when the message is sent
+		// A program may ask for the time. Of a job that sends slowly it runs once the message before
+		// is on its way, rather than with a page of messages.
+		if job.Rate > 0 || job.Pace > 0 {
 			candidates = candidates[:1]
 		}
 		sent, keep, err := run.messages.convert(run.sending, candidates)

@@ -149,8 +149,8 @@ func TestTransformInProcesses(t *testing.T) {
 	wantJob(t, f.resume(planned, RunOptions{StopAfter: 69}), Paused, 69, 0)
 }
 
-// A program of a job with a rate sees the time at which its message is sent.
-func TestTransformAtTheTimeOfSending(t *testing.T) {
+// A program of a job with a rate runs once the message before is sent, so that its time is not of a page.
+func TestTransformOfASlowJob(t *testing.T) {
 	f := newFixture(t)
 	f.storePublished(6)
 	programs := transform.NewProcesses()

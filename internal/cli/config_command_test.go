@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/system/runfile"
 )
 
@@ -104,6 +103,7 @@ func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 		"a type of queues":           {[]string{route(handler + ", arguments: {x-queue-type: quorun}")}, `routes[0].arguments.x-queue-type: "quorun": expected quorum or classic`},
 		"an argument of other types": {[]string{route(handler + ", arguments: {x-queue-type: quorum, x-max-priority: 5}")}, `routes[0].arguments.x-max-priority: "5": expected a queue of type classic, by x-queue-type beside it`},
 		"another one":                {[]string{route(handler + ", arguments: {x-queue-type: classic, x-delivery-limit: 5}")}, `routes[0].arguments.x-delivery-limit: "5": expected a queue of type quorum`},
+		"arguments of two types":     {[]string{route(handler + ", arguments: {x-max-priority: 5, x-delivery-limit: 5}")}, `routes[0].arguments.x-max-priority: "5": expected a queue of type classic`},
 		"the argument of a stream":   {[]string{route(handler + ", arguments: {x-max-age: 1D}")}, `routes[0].arguments.x-max-age: "1D": expected none, as only streams have it`},
 		"the type of a value":        {[]string{route(handler + ", arguments: {x-max-length: many}")}, `routes[0].arguments.x-max-length: "many": expected a whole number from 0 to `},
 		"a dead-letter key alone":    {[]string{route(handler + ", arguments: {x-dead-letter-routing-key: k}")}, `routes[0].arguments.x-dead-letter-routing-key: "k": expected x-dead-letter-exchange beside it`},

@@ -108,6 +108,11 @@ func (k checker) checkArguments(path string, arguments map[string]any) {
 		return
 	}
 	kind, _ := arguments[queueType].(string)
+	for _, name := range slices.Sorted(maps.Keys(arguments)) { // the first that only one type has decides for the others
+		if kind == "" && typeWith(name) != "stream" {
+			kind = typeWith(name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
 		at, needed := join(path, name), typeWith(name)
 		k.rejectIf(at, needed == "stream", "none, as only streams have it")

@@ -170,7 +170,7 @@ func NewDecisions(open func(ctx context.Context) (Records, error)) *Decisions {
 }
 
 // Find implements pipeline.FindDecision. It reads the index each time, since the newest
-// decision counts, and each decision once.
+// decision counts, and keeps the decisions.
 func (d *Decisions) Find(ctx context.Context, waiting schemas.State) (pipeline.OperatorDecision, bool, error) {
 	store, err := d.open(ctx)
 	if err != nil {
@@ -218,7 +218,7 @@ func (d *Decisions) load(ctx context.Context, store Records, id string) (loaded,
 	found.Keys = nil
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.loaded) >= maxLoaded {
+	if _, has := d.loaded[id]; !has && len(d.loaded) >= maxLoaded {
 		clear(d.loaded)
 	}
 	d.loaded[id] = found
