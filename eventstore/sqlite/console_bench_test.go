@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
-
 	"github.com/watershipmq/watership/internal/history"
 )
 

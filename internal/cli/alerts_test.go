@@ -11,12 +11,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // notices is a webhook that keeps what it gets.
@@ -87,7 +86,7 @@ func TestAlerts(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
 	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusBadRequest })
-	n, i := newNotices(t), servertest.Install(t, broker, failing.Url)
+	n, i := newNotices(t), servertest.Install(t, broker, failing.URL)
 	if err := broker.Channel(t).ExchangeDeclare(i.Exchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -20,7 +19,7 @@ func TestCanaryInATerminal(t *testing.T) {
 	for answer, goesOn := range map[string]bool{"y": true, "n": false} {
 		t.Run(answer, func(t *testing.T) {
 			service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-			i := servertest.Install(t, rabbittest.Newest(t), service.Url)
+			i := servertest.Install(t, rabbittest.Newest(t), service.URL)
 			i.Configure(t, "\nretry: {", "\nretry: {breaker: {messages: 0}, ") // or the route would pause, and none be given up
 			i.Serve(t)
 			for n := range failures {
@@ -67,7 +66,7 @@ func TestCanaryInATerminal(t *testing.T) {
 func TestRetryOfOneFailure(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-	i := servertest.Install(t, rabbittest.Embedded(t), service.Url)
+	i := servertest.Install(t, rabbittest.Embedded(t), service.URL)
 	i.Serve(t)
 	i.Must(t, "publish", "--exchange", i.Exchange, "--message-id", "m-1", servertest.WriteFile(t, "order.json", "{}"))
 	i.Eventually(t, "action: poisoned", 1)

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )

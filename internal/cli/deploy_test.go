@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // Each query of the rules and of the dashboard in deploy is one that Prometheus understands,
@@ -26,7 +25,7 @@ func TestDeployedQueries(t *testing.T) {
 		t.Skip(missing)
 	}
 	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusBadRequest })
-	n, i := newNotices(t), servertest.InstallEmbedded(t, failing.Url)
+	n, i := newNotices(t), servertest.InstallEmbedded(t, failing.URL)
 	i.Environ = append(os.Environ(), alertSettings(n.url)...)
 	i.Serve(t)
 	awaitAlerts(t, i)

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -20,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"

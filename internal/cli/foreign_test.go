@@ -8,13 +8,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -74,7 +73,7 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 func TestOtherLanguage(t *testing.T) {
 	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) {
 		service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-		i := install(t, service.Url)
+		i := install(t, service.URL)
 		serving := i.Serve(t)
 		queue := i.Prefix + "-python"
 		python := startRejecter(t, i.Broker, queue, schemas.Topology{Prefix: i.Prefix}.Retry())

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 const guides = "../../docs/guides/"

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -153,7 +152,7 @@ func testQuarantineRewrite(t *testing.T, seed seeder) {
 // refuses; after the mapping was mended, the event is as if it never had.
 func TestQuarantineAfterAMappingConflict(t *testing.T) {
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-	i := servertest.Newest(t).Install(t, service.Url)
+	i := servertest.Newest(t).Install(t, service.URL)
 	if strings.HasPrefix(i.Store, "sqlite:") {
 		t.Skip("a file has no mapping")
 	}

@@ -12,11 +12,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // command is one command of the README's story, with what it is said to print.

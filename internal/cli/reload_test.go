@@ -11,11 +11,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // At load the handler of a route moves from service to service and back. Each message is
@@ -27,7 +26,7 @@ func TestReloadOfServe(t *testing.T) {
 	for n := range services {
 		services[n] = servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
 	}
-	i := servertest.InstallEmbedded(t, services[0].Url)
+	i := servertest.InstallEmbedded(t, services[0].URL)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
 	w := withServe{i, nil, tokens}
@@ -46,7 +45,7 @@ func TestReloadOfServe(t *testing.T) {
 		}
 	})
 	for n := range reloads {
-		i.Rewrite(t, services[n%2].Url, services[(n+1)%2].Url)
+		i.Rewrite(t, services[n%2].URL, services[(n+1)%2].URL)
 		p.HangUp(t, `msg="configuration reloaded" changed=[routes] routes.added=[] routes.changed=[`+i.Queue+`] routes.removed=[]`)
 	}
 	publishing.Wait()
@@ -133,7 +132,7 @@ func (w withServe) status(t *testing.T, token access.Token) string {
 func TestReloadOfAlerts(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusBadRequest })
-	n, i := newNotices(t), servertest.InstallEmbedded(t, failing.Url)
+	n, i := newNotices(t), servertest.InstallEmbedded(t, failing.URL)
 	p := i.Serve(t)
 	const rules = "rules: [{name: fresh, on: new_group}]"
 	i.Rewrite(t, "\nretry:", "\nalerts: {interval: 1s, group_wait: 1s, group_interval: 1s, "+rules+", receivers: [{name: hook, webhook: {url: \""+n.url+"\"}}]}\nretry:")
@@ -147,7 +146,7 @@ func TestReloadOfAlerts(t *testing.T) {
 	failing.AnswerAll(http.StatusConflict) // another group of failures, for the rule that is still there
 	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-2"})
 	n.await(t, "fresh", "firing firing")
-	i.Rewrite(t, failing.Url, failing.Url+"other")
+	i.Rewrite(t, failing.URL, failing.URL+"other")
 	i.Rewrite(t, "{exchange: "+i.Exchange+"-none}", "{exchange: "+i.Exchange+`, key: "#"}`)
 	p.HangUp(t, `msg="configuration reloaded" changed="[alerts.rules routes]" routes.added=[] routes.changed=[`+i.Queue+`] routes.removed=[]`)
 }

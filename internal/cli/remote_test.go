@@ -19,12 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -38,7 +37,7 @@ type withServe struct {
 func newWithServe(t *testing.T, settings ...string) withServe {
 	t.Helper()
 	failing := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusUnprocessableEntity })
-	i := servertest.InstallEmbedded(t, failing.Url)
+	i := servertest.InstallEmbedded(t, failing.URL)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens, "WATERSHIP_STREAMS=[{id: 'order-{body.json.order}', version: '{headers.n}'}]")
 	i.Environ = append(i.Environ, settings...)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -72,7 +71,7 @@ func smallStore(t *testing.T, most int64) string {
 // TestReplayOfWhatTheStoreCannotTake records a message that is too large for the
 // store, and replays it from the queue where its body is.
 func TestReplayOfWhatTheStoreCannotTake(t *testing.T) {
-	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).Url)
+	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).URL)
 	i.Rewrite(t, servertest.StoreURL(t), smallStore(t, 100_000))
 	serving := i.Serve(t)
 	body := make([]byte, 200_000)

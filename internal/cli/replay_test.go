@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -37,14 +36,14 @@ func newPlayback(t *testing.T) *playback {
 }
 
 // playedOnce is for what takes long, and is the same through the API.
-func playedOnce(t *testing.T, story func(t *testing.T, a *playback)) {
+func playedOnce(t *testing.T, test func(t *testing.T, a *playback)) {
 	t.Parallel() // most of it is waiting
-	story(t, play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody)))
+	test(t, play(t, servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody)))
 }
 
-// played tells a story of what was recorded earlier: on the servers themselves and through the
-// API. What the replayer does on each broker and store is tested with it.
-func played(t *testing.T, story func(t *testing.T, a *playback)) {
+// played runs a test of messages that were recorded earlier: on the servers themselves and through
+// the API. What the replayer does on each broker and store is tested with it.
+func played(t *testing.T, test func(t *testing.T, a *playback)) {
 	t.Parallel() // most of it is waiting
 	for name, server := range map[string]bool{"direct": false, "api": true} {
 		t.Run(name, func(t *testing.T) {
@@ -54,23 +53,23 @@ func played(t *testing.T, story func(t *testing.T, a *playback)) {
 				s := serveAPI(t, config.Sources{File: a.Installation.Config})
 				a.Server = s.environ(t, access.Token{Name: "ann", Role: access.Operator, Bodies: true})
 			}
-			story(t, a)
+			test(t, a)
 		})
 	}
 }
 
 // playedEverywhere is played, and on RabbitMQ and Elasticsearch.
-func playedEverywhere(t *testing.T, story func(t *testing.T, a *playback)) {
-	played(t, story)
+func playedEverywhere(t *testing.T, test func(t *testing.T, a *playback)) {
+	played(t, test)
 	t.Run("servers", func(t *testing.T) {
 		t.Parallel()
-		story(t, newPlayback(t))
+		test(t, newPlayback(t))
 	})
 }
 
 // playedDirectly is played without the API, for what concerns the process that sends.
-func playedDirectly(t *testing.T, story func(t *testing.T, a *playback)) {
-	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) { story(t, play(t, p.Install(t, servertest.Nobody))) })
+func playedDirectly(t *testing.T, test func(t *testing.T, a *playback)) {
+	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) { test(t, play(t, p.Install(t, servertest.Nobody))) })
 }
 
 func play(t *testing.T, i *servertest.Installation) *playback {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )

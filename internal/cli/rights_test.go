@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/schemas"
 )

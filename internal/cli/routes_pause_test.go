@@ -8,11 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // All routes are paused at once, those that are added later among them. The drain waits for the

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 const orderSchema = `{"type": "object", "required": ["id"], "properties": {"total": {"minimum": 0}}}`
@@ -22,7 +21,7 @@ const orderSchema = `{"type": "object", "required": ["id"], "properties": {"tota
 func TestSchemaOfARoute(t *testing.T) {
 	t.Parallel()
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	i := servertest.InstallEmbedded(t, service.Url)
+	i := servertest.InstallEmbedded(t, service.URL)
 	broken := servertest.WriteFile(t, "broken.json", `{"type": "order"}`)
 	i.Rewrite(t, "concurrency: 32", "concurrency: 32\n    schema: "+broken)
 	servertest.WantRun(t, i.Run(t, "serve"), 2, "routes[0].schema: schema "+broken+": /type: ")
@@ -54,7 +53,7 @@ func TestSchemaOfARoute(t *testing.T) {
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	i := servertest.InstallEmbedded(t, service.Url)
+	i := servertest.InstallEmbedded(t, service.URL)
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
 	w := withServe{i, nil, tokens}

@@ -16,12 +16,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/internal/system/secret"
 )
 
@@ -127,19 +126,8 @@ func (s secured) secret(t *testing.T) string {
 func restricted(t *testing.T, broker rabbittest.Broker, i *servertest.Installation) (login string) {
 	t.Helper()
 	send := func(method, path, body string) {
-		request, err := http.NewRequest(method, broker.ManagementURL+"/api/"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if text, _ := io.ReadAll(response.Body); response.StatusCode >= 300 {
-			t.Fatalf("%s %s: %s %s", method, path, response.Status, text)
-		}
+		t.Helper()
+		broker.Manage(t, method, "/api/"+path, body)
 	}
 	login = i.Prefix
 	send(http.MethodPut, "vhosts/"+login, "{}")
@@ -162,7 +150,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 	store := newSecured(t)
 	broker := rabbittest.NewestServer(t)
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-	i := servertest.Install(t, broker, service.Url)
+	i := servertest.Install(t, broker, service.URL)
 	login := restricted(t, broker, i)
 	store.role(t, strings.ReplaceAll(documented(t), "watership-messages", i.Stream), i.Stream)
 	owner, err := url.Parse(broker.URL)
@@ -263,7 +251,7 @@ func TestAPIKey(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	authority := servertest.WriteFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})))
-	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return 200 }).URL)
 	i.Rewrite(t, fmt.Sprintf("store: {url: %q,", servertest.StoreURL(t)),
 		fmt.Sprintf("store: {url: %q, api_key_file: %q, tls: {ca: %q},", front.URL, servertest.WriteFile(t, "key", key+"\n"), authority))
 	i.Must(t, "setup")

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -14,11 +14,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // A subscription is created, shown, paused and deleted, directly and through the API.
@@ -124,7 +123,7 @@ func TestSubscriptionToAURL(t *testing.T) {
 		return strings.Join(got, ",")
 	}
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	i := servertest.InstallEmbedded(t, service.Url)
+	i := servertest.InstallEmbedded(t, service.URL)
 	i.Environ = append(i.Environ, "WATERSHIP_SUBSCRIPTIONS_PRIVATE_NETWORKS=127.0.0.0/8")
 	i.Serve(t)
 	if r := i.Run(t, "subscribe", "hooks", "--to-url", server.URL); r.Code != exitOK {
@@ -157,7 +156,7 @@ func TestSubscriptionToAURL(t *testing.T) {
 func TestReplayFollow(t *testing.T) {
 	t.Parallel()
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	i := servertest.InstallEmbedded(t, service.Url)
+	i := servertest.InstallEmbedded(t, service.URL)
 	i.Serve(t)
 	queue := i.Broker.Queue(t, nil)
 	publish := func(body string) {

@@ -14,9 +14,8 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -148,7 +147,7 @@ func TestTranscript(t *testing.T) { servertest.Everywhere(t, testTranscript) }
 
 func testTranscript(t *testing.T, install servertest.Installer) {
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-	i := install(t, service.Url)
+	i := install(t, service.URL)
 	i.Serve(t)
 	long := "order-" + strings.Repeat("4", 60)
 	body := servertest.WriteFile(t, "order.json", `{"order": 42, "note": "`+"\x1b"+`]0;evil"}`)

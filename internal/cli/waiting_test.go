@@ -11,14 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -32,7 +31,7 @@ func TestWaiting(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	i := servertest.InstallEmbedded(t, service.Url)
+	i := servertest.InstallEmbedded(t, service.URL)
 	i.Configure(t, "{delays: [100ms, 300ms]}", "{delays: [1h]}")
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
 	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)

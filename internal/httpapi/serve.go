@@ -10,12 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operation/sse"
-
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/operation/sse"
 )
 
 // Bounds of the transfer of a request and its response. Between them, the time of the

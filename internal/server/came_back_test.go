@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,7 +20,7 @@ func TestMessagesThatComeBack(t *testing.T) {
 				return http.StatusInternalServerError // so that it is retried
 			}
 			return http.StatusOK
-		}).Url)
+		}).URL)
 		back, work := i.Prefix+"-back", i.Prefix+"-work"
 		channel := p.Broker.Channel(t)
 		must := func(err error) {

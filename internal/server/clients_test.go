@@ -14,13 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -200,7 +199,7 @@ func startClient(t *testing.T, cmd *exec.Cmd, url, queue, exchange string) *runn
 // progress and histories.
 func TestClientsReport(t *testing.T) {
 	servertest.OnNewest(t, func(t *testing.T, p servertest.Parts) {
-		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).Url)
+		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).URL)
 		i.Rewrite(t, "retry: {policies: {default: {delays: [100ms, 300ms]}}}",
 			"retry: {policies: {default: {delays: [100ms, 300ms], classes: {ordering: {delays: [200ms]}}}}}\nfingerprint: {fold_types: true}")
 		serving := i.Serve(t)

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,12 +20,12 @@ import (
 func TestMessagesToTheDefaultExchange(t *testing.T) {
 	servertest.OnEvery(t, func(t *testing.T, p servertest.Parts) {
 		service := servertest.NewService(t, func(p servertest.Post, _ int) int {
-			if p.Id == "bad" {
+			if p.ID == "bad" {
 				return http.StatusInternalServerError
 			}
 			return http.StatusOK
 		})
-		i := p.Install(t, service.Url)
+		i := p.Install(t, service.URL)
 		i.Serve(t)
 		channel := p.Broker.Channel(t)
 		for _, message := range []struct{ exchange, key, id string }{
@@ -66,7 +65,7 @@ func TestDefaultExchangeTappedByAPolicy(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		t.Parallel()
 		service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-		i := servertest.Install(t, broker, service.Url)
+		i := servertest.Install(t, broker, service.URL)
 		inbox := i.Prefix + "-orders"
 		channel := broker.Channel(t)
 		if _, err := channel.QueueDeclare(inbox, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {

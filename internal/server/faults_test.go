@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -85,12 +84,12 @@ func newSite(t *testing.T, url, name string) *site {
 	t.Helper()
 	broker := rabbittest.Broker{Address: rabbittest.Address{URL: url}, Version: name, ManagementURL: managementOf(t, url)}
 	s := &site{name: name, service: servertest.NewService(t, func(p servertest.Post, before int) int {
-		if strings.HasSuffix(p.Id, "00") || strings.HasSuffix(p.Id, "5") && before == 0 {
+		if strings.HasSuffix(p.ID, "00") || strings.HasSuffix(p.ID, "5") && before == 0 {
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})}
-	s.Installation = servertest.Install(t, broker, s.service.Url)
+	s.Installation = servertest.Install(t, broker, s.service.URL)
 	s.process = s.Serve(t)
 	return s
 }

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operate/doctor"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -19,7 +18,7 @@ import (
 func TestDropOldest(t *testing.T) {
 	servertest.OnEvery(t, func(t *testing.T, p servertest.Parts) {
 		broker := p.Broker
-		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).URL)
 		storeAway, storeBack := p.Breakable(t, i)
 		channel := broker.Channel(t)
 		publish := func(from, to int) {
@@ -89,7 +88,7 @@ func TestDropOldest(t *testing.T) {
 // full once they are consumed.
 func TestGapWhileNoProcessRan(t *testing.T) {
 	servertest.OnEvery(t, func(t *testing.T, p servertest.Parts) {
-		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).URL)
 		i.Rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 20, ")
 		i.Must(t, "setup")
 		channel := p.Broker.Channel(t)
@@ -119,7 +118,7 @@ func TestGapWithoutManagement(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	p := servertest.Newest(t)
 	broker := p.Broker
-	i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+	i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).URL)
 	storeAway, storeBack := p.Breakable(t, i)
 	i.Rewrite(t, broker.ManagementURL, "http://guest:guest@127.0.0.1:1")
 	i.Rewrite(t, "tap: {", "tap: {when_full: drop_oldest, limit: 20, ")

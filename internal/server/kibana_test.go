@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/kibana"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // fakeKibana imports as Kibana does: a form with a file of objects, one a line,

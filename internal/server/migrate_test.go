@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,7 +19,7 @@ import (
 func TestSetupWaitsForTheFormerServe(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	broker := rabbittest.Newest(t)
-	i := servertest.Install(t, broker, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+	i := servertest.Install(t, broker, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).URL)
 	former, now := schemas.Topology{Prefix: i.Prefix}, schemas.Topology{Prefix: i.Prefix, IndexLimit: 1000}
 	channel := broker.Channel(t)
 	publish := func(kind string) {

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // After a restart a process learns from the store which earlier messages have failed: messages of
@@ -25,7 +25,7 @@ func TestOrderingKnowsFailuresOfEarlierProcesses(t *testing.T) {
 		}
 		return http.StatusTooEarly
 	})
-	i := servertest.InstallEmbedded(t, service.Url)
+	i := servertest.InstallEmbedded(t, service.URL)
 	i.Configure(t, "timeout: 10s}}", "timeout: 10s, statuses: {425: {class: early}}}}\n    ordering: {class: early, key: '{headers.account}'}")
 	publish := func(body, account string) {
 		t.Helper()

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,7 +19,7 @@ import (
 func TestPrioritiesOfPublishers(t *testing.T) {
 	t.Parallel()
 	broker := rabbittest.Newest(t)
-	i := servertest.Install(t, broker, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).Url)
+	i := servertest.Install(t, broker, servertest.NewService(t, func(servertest.Post, int) int { return 200 }).URL)
 	i.Rewrite(t, "tap: {", fmt.Sprintf("streams: [{exchange: %s, id: '{routing_key}'}]\ntap: {", i.Exchange))
 	quorum := schemas.Topology{Prefix: i.Prefix}
 	classic := schemas.Topology{Prefix: i.Prefix, ClassicIndex: true}

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // One route calls the receivers of its messages. Those that may not be called are poison,
@@ -19,7 +18,7 @@ func TestReceiversOfMessages(t *testing.T) {
 		first, second := servertest.NewService(t, servertest.Success), servertest.NewService(t, servertest.Success)
 		i := p.Install(t, "{headers.callback_url}")
 		i.Rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], method: "{headers.verb}", set_headers: {Authorization: "Bearer {body.json.token}"}, private_networks: [127.0.0.1/32]`,
-			strings.TrimSuffix(first.Url, "/"), strings.TrimSuffix(second.Url, "/")))
+			strings.TrimSuffix(first.URL, "/"), strings.TrimSuffix(second.URL, "/")))
 		i.Serve(t)
 		channel := p.Broker.Channel(t)
 		publish := func(id string, url any) {
@@ -35,8 +34,8 @@ func TestReceiversOfMessages(t *testing.T) {
 			publish(fmt.Sprint("none-", n), nil)
 			publish(fmt.Sprint("other-", n), "http://evil.example/?s3cret")
 		}
-		publish("first", first.Url+"hook?a=b")
-		publish("second", second.Url+"other")
+		publish("first", first.URL+"hook?a=b")
+		publish("second", second.URL+"other")
 		i.Eventually(t, "action: handled", 2)
 		for id, service := range map[string]*servertest.Service{"first": first, "second": second} {
 			posts := service.Got()
@@ -69,7 +68,7 @@ func TestFairnessAmongReceivers(t *testing.T) {
 		works, down := servertest.NewService(t, servertest.Success), "http://"+servertest.FreeAddress(t)+"/"
 		i := p.Install(t, "{headers.callback_url}")
 		i.Rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], private_networks: [127.0.0.1/32]`,
-			strings.TrimSuffix(works.Url, "/"), strings.TrimSuffix(down, "/")))
+			strings.TrimSuffix(works.URL, "/"), strings.TrimSuffix(down, "/")))
 		i.Rewrite(t, "    handler:", "    fairness: {key: \"{headers.callback_url}\", concurrency: 2}\n    arguments: {x-queue-type: classic}\n    handler:")
 		i.Serve(t)
 		channel := p.Broker.Channel(t)
@@ -84,7 +83,7 @@ func TestFairnessAmongReceivers(t *testing.T) {
 			publish(fmt.Sprint("down-", n), down)
 		}
 		for n := range 5 {
-			publish(fmt.Sprint("works-", n), works.Url)
+			publish(fmt.Sprint("works-", n), works.URL)
 		}
 		i.Eventually(t, "action: handled", 5)
 		const waits = `action: retry_scheduled and error.message: "waits for key"`

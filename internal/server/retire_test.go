@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -27,7 +26,7 @@ func TestRetiredPrefix(t *testing.T) {
 			return http.StatusOK
 		})
 		p.Broker = p.Broker.VHost(t)
-		i := p.Install(t, service.Url)
+		i := p.Install(t, service.URL)
 		i.Configure(t, "{delays: [100ms, 300ms]}", "{delays: [1h]}")
 		serve := i.Serve(t)
 		former := schemas.Topology{Prefix: i.Prefix}

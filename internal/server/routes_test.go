@@ -10,16 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
-	"github.com/watershipmq/watership/internal/operate/routes"
-
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/schemas"
 )

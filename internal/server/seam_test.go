@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -56,7 +55,7 @@ func TestSoakSeam(t *testing.T) {
 
 func newSeam(t *testing.T, p servertest.Parts) *seam {
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	s := &seam{Installation: p.Install(t, service.Url), target: rabbittest.Name(t), positions: map[int]string{}}
+	s := &seam{Installation: p.Install(t, service.URL), target: rabbittest.Name(t), positions: map[int]string{}}
 	s.Rewrite(t, `key: "#"`, "key: handled")
 	s.Must(t, "setup")
 	s.away, s.back = p.Breakable(t, s.Installation)

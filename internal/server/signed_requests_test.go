@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // A receiver verifies the requests of serve with its secret, and both attempts have the
@@ -22,7 +22,7 @@ func TestSignedRequestsOfServe(t *testing.T) {
 			}
 			return http.StatusOK
 		})
-		i := p.Install(t, service.Url)
+		i := p.Install(t, service.URL)
 		file := servertest.WriteFile(t, "secrets", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
 		i.Rewrite(t, "timeout: 10s", "timeout: 10s, secret_file: "+file)
 		i.Serve(t)

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -19,7 +18,7 @@ import (
 func TestSignedStates(t *testing.T) {
 	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) {
 		service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
-		i := install(t, service.Url)
+		i := install(t, service.URL)
 		keys := servertest.WriteFile(t, "keys", strings.Repeat("k", 64)+"\n")
 		i.Environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+keys)
 		i.Serve(t)

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,14 +22,14 @@ func TestStreamsOfASystem(t *testing.T) { servertest.OnBoth(t, testStreamsOfASys
 func testStreamsOfASystem(t *testing.T, p servertest.Parts) {
 	service := servertest.NewService(t, func(p servertest.Post, before int) int {
 		switch {
-		case p.Id == "m-1", p.Id == "m-9":
+		case p.ID == "m-1", p.ID == "m-9":
 			return http.StatusUnprocessableEntity
-		case p.Id == "m-2" && before == 0:
+		case p.ID == "m-2" && before == 0:
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})
-	i := p.Install(t, service.Url)
+	i := p.Install(t, service.URL)
 	withStreams(t, i)
 	i.Must(t, "setup")
 	i.Serve(t)

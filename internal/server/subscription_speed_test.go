@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -93,7 +92,7 @@ type speed struct{ *servertest.Installation }
 
 func newSpeed(t *testing.T, p servertest.Parts) speed {
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	s := speed{p.Install(t, service.Url)}
+	s := speed{p.Install(t, service.URL)}
 	s.Rewrite(t, `key: "#"`, "key: handled")
 	s.Serve(t)
 	return s

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,7 +16,7 @@ import (
 // property, in whatever unit, and in the headers that the setting names.
 func TestTimesOfPublishers(t *testing.T) {
 	servertest.OnNewest(t, func(t *testing.T, p servertest.Parts) {
-		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).Url)
+		i := p.Install(t, servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).URL)
 		i.Rewrite(t, "index: {", "index: {time_headers: [sent_at, x-time], ")
 		i.Serve(t)
 		sent := time.Now().Add(-2 * time.Hour).Truncate(time.Second)

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -63,18 +62,7 @@ func (p *precinct) setDocumentedPolicy(t *testing.T, names map[string]string) {
 	}
 	replace := strings.NewReplacer("watership", names["watership"], "invoices", names["invoices"])
 	body := `{"pattern":"` + replace.Replace(string(found[1])) + `","definition":` + replace.Replace(string(found[2])) + `,"apply-to":"queues"}`
-	request, err := http.NewRequest(http.MethodPut, p.admin.ManagementURL+"/api/policies/"+url.PathEscape(p.admin.VHostName(t))+"/invoices", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		t.Fatalf("setting the policy %s: %s", body, answer.Status)
-	}
+	p.admin.Manage(t, http.MethodPut, "/api/policies/"+url.PathEscape(p.admin.VHostName(t))+"/invoices", body)
 }
 
 // TestDocumentedRights: with them alone Watership does all that it does, and others
@@ -83,12 +71,12 @@ func TestDocumentedRights(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		service := servertest.NewService(t, func(p servertest.Post, _ int) int {
-			if strings.HasPrefix(p.Id, "bad") {
+			if strings.HasPrefix(p.ID, "bad") {
 				return http.StatusInternalServerError
 			}
 			return http.StatusOK
 		})
-		p := newPrecinct(t, broker.VHost(t), service.Url)
+		p := newPrecinct(t, broker.VHost(t), service.URL)
 		p.Must(t, "setup")
 		p.Serve(t)
 		p.serveInvoices(t)

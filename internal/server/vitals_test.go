@@ -10,12 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,12 +25,12 @@ func TestVitals(t *testing.T) { servertest.OnBoth(t, testVitals) }
 func testVitals(t *testing.T, p servertest.Parts) {
 	broker := p.Broker
 	service := servertest.NewService(t, func(p servertest.Post, _ int) int {
-		if strings.HasSuffix(p.Id, "7") {
+		if strings.HasSuffix(p.ID, "7") {
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})
-	i := p.Install(t, service.Url)
+	i := p.Install(t, service.URL)
 	toBroker := broker.Proxy(t)
 	i.Rewrite(t, fmt.Sprintf("{url: %q, management", broker.URL), fmt.Sprintf("{url: %q, management", toBroker.URL))
 	storeAway, storeBack := p.Breakable(t, i)

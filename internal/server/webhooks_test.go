@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/server/servertest"
-
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -32,22 +31,21 @@ func kind(n int) string {
 
 func hookID(n int) string { return fmt.Sprintf("hook-%s-%d", kind(n), n) }
 
-// TestRealWebhooks is the whole story on the bodies of real webhooks: some are
-// handled at once, some at the second attempt, some are given up, found, and
-// replayed once the service is mended.
+// Of real webhooks some are handled at once, some at the second attempt, and some are given up, found,
+// and replayed once the service is mended.
 func TestRealWebhooks(t *testing.T) {
 	hooks := webhooks(t)
-	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) { webhookStory(t, hooks, install) })
+	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) { testWebhooks(t, hooks, install) })
 }
 
-func webhookStory(t *testing.T, hooks []githubEvent, install servertest.Installer) {
+func testWebhooks(t *testing.T, hooks []githubEvent, install servertest.Installer) {
 	service := servertest.NewService(t, func(p servertest.Post, before int) int {
-		if strings.Contains(p.Id, "never") || strings.Contains(p.Id, "second") && before == 0 {
+		if strings.Contains(p.ID, "never") || strings.Contains(p.ID, "second") && before == 0 {
 			return http.StatusInternalServerError
 		}
 		return http.StatusOK
 	})
-	i := install(t, service.Url)
+	i := install(t, service.URL)
 	i.Rewrite(t, "retry: {", "retry: {breaker: {messages: 0}, ") // five failures in a row would lose no attempt
 	serving := i.Serve(t)
 	published := publishHooks(t, i, hooks)

@@ -3,6 +3,7 @@ package rabbittest
 import (
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -76,7 +77,8 @@ func manage(managementURL, method, path, body string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s", method, path, response.Status)
+		text, _ := io.ReadAll(response.Body)
+		return fmt.Errorf("%s %s: %s %s", method, path, response.Status, text)
 	}
 	return nil
 }

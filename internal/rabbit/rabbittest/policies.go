@@ -50,6 +50,6 @@ func (b Broker) withPolicies(t testing.TB) Broker {
 // definition is JSON.
 func (b Broker) Policy(t testing.TB, pattern, applyTo, definition string) {
 	t.Helper()
-	b.manage(t, http.MethodPut, "/api/policies/"+url.PathEscape(b.VHostName(t))+"/"+strings.ToLower(rand.Text()[:10]),
+	b.Manage(t, http.MethodPut, "/api/policies/"+url.PathEscape(b.VHostName(t))+"/"+strings.ToLower(rand.Text()[:10]),
 		fmt.Sprintf(`{"pattern":%q,"apply-to":%q,"definition":%s}`, pattern, applyTo, definition))
 }

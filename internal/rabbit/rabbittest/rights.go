@@ -51,8 +51,8 @@ func (b Broker) Login(t testing.TB, rights Rights, tags ...string) Broker {
 		return b
 	}
 	user := "test-" + strings.ToLower(rand.Text()[:10])
-	b.manage(t, http.MethodPut, "/api/users/"+user, fmt.Sprintf(`{"password":"p@ss/word","tags":%q}`, strings.Join(tags, ",")))
-	t.Cleanup(func() { b.manage(t, http.MethodDelete, "/api/users/"+user, "") })
+	b.Manage(t, http.MethodPut, "/api/users/"+user, fmt.Sprintf(`{"password":"p@ss/word","tags":%q}`, strings.Join(tags, ",")))
+	t.Cleanup(func() { b.Manage(t, http.MethodDelete, "/api/users/"+user, "") })
 	as := b
 	as.URL, as.ManagementURL = withUser(t, b.URL, user), withUser(t, b.ManagementURL, user)
 	b.Grant(t, as, rights)
@@ -70,7 +70,7 @@ func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(), string(body))
+	b.Manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(), string(body))
 }
 
 // GrantTopic lets a Login's user publish to a topic exchange with routing keys that match a
@@ -81,7 +81,7 @@ func (b Broker) GrantTopic(t testing.TB, as Broker, exchange, write string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.manage(t, http.MethodPut, "/api/topic-permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(),
+	b.Manage(t, http.MethodPut, "/api/topic-permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(),
 		fmt.Sprintf(`{"exchange":%q,"write":%q,"read":""}`, exchange, write))
 }
 
@@ -98,7 +98,9 @@ func (a Address) VHostName(t testing.TB) string {
 	return "/"
 }
 
-func (b Broker) manage(t testing.TB, method, path, body string) {
+// Manage sends a request to the management API, whose answer has to be a success. The path begins with
+// /api/.
+func (b Broker) Manage(t testing.TB, method, path, body string) {
 	t.Helper()
 	if err := manage(b.ManagementURL, method, path, body); err != nil {
 		t.Fatal(err)

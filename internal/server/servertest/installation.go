@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -206,21 +205,7 @@ func Bind(t *testing.T, broker rabbittest.Broker, queue, exchange, key string) {
 // Policy sets a policy for names of this test alone, until it ends.
 func Policy(t *testing.T, broker rabbittest.Broker, name, definition string) {
 	t.Helper()
-	send := func(method, body string) {
-		request, err := http.NewRequest(method, broker.ManagementURL+"/api/policies/"+url.PathEscape(broker.VHostName(t))+"/"+name, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if text, _ := io.ReadAll(response.Body); response.StatusCode >= 300 {
-			t.Fatalf("%s policy %s: %s %s", method, name, response.Status, text)
-		}
-	}
-	send(http.MethodPut, definition)
-	t.Cleanup(func() { send(http.MethodDelete, "") })
+	path := "/api/policies/" + url.PathEscape(broker.VHostName(t)) + "/" + name
+	broker.Manage(t, http.MethodPut, path, definition)
+	t.Cleanup(func() { broker.Manage(t, http.MethodDelete, path, "") })
 }

@@ -34,8 +34,7 @@ func Missing(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// Parts are a broker and a store, with all in which those that stories are told
-// on differ.
+// Parts are a broker and a store of a test, with their differences from those of others.
 type Parts struct {
 	Broker   rabbittest.Broker // runs while no serve does
 	StoreURL string
@@ -43,8 +42,8 @@ type Parts struct {
 	Unmade   string // the check of doctor that says that the store was not made yet
 	Policies bool   // the broker has policies, and so queues may be other than declared
 
-	// breakable puts something before the store of an installation that takes it
-	// away and gives it back.
+	// Breakable puts a proxy or a lock before the store of an installation, with which away and back
+	// take the store away and give it back.
 	Breakable func(t *testing.T, i *Installation) (away, back func())
 }
 
@@ -65,44 +64,43 @@ func Newest(t *testing.T) Parts {
 	return Around(t, rabbittest.Newest(t))
 }
 
-// OnEvery tells a story on the embedded parts, which are always there, and on
-// the newest RabbitMQ, or each one in make soak, with their store.
-func OnEvery(t *testing.T, story func(t *testing.T, p Parts)) {
+// OnEvery runs a test on the embedded parts, which are always there, and on the newest RabbitMQ, or
+// each one in make soak, with their store.
+func OnEvery(t *testing.T, test func(t *testing.T, p Parts)) {
 	t.Parallel() // most of it is waiting
 	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
 		t.Parallel()
-		story(t, Around(t, broker))
+		test(t, Around(t, broker))
 	})
 }
 
-// OnBoth is for what does not depend on the version of RabbitMQ.
-func OnBoth(t *testing.T, story func(t *testing.T, p Parts)) {
-	SideBySide(t, func(t *testing.T) { story(t, Around(t, rabbittest.Embedded(t))) },
-		func(t *testing.T) { story(t, Around(t, rabbittest.NewestServer(t))) })
+// OnBoth runs a test that does not depend on the version of RabbitMQ.
+func OnBoth(t *testing.T, test func(t *testing.T, p Parts)) {
+	SideBySide(t, func(t *testing.T) { test(t, Around(t, rabbittest.Embedded(t))) },
+		func(t *testing.T) { test(t, Around(t, rabbittest.NewestServer(t))) })
 }
 
-// Everywhere is for what has the broker as people have it: the embedded one is in
-// the serve of an installation.
-func Everywhere(t *testing.T, story func(t *testing.T, install Installer)) {
-	SideBySide(t, func(t *testing.T) { story(t, InstallEmbedded) }, func(t *testing.T) {
-		rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) { story(t, Around(t, broker).Install) })
+// Everywhere runs a test of whole installations: the embedded broker is in the serve of one.
+func Everywhere(t *testing.T, test func(t *testing.T, install Installer)) {
+	SideBySide(t, func(t *testing.T) { test(t, InstallEmbedded) }, func(t *testing.T) {
+		rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) { test(t, Around(t, broker).Install) })
 	})
 }
 
-// OnNewest is for what does not depend on the kind of broker, and takes long.
-func OnNewest(t *testing.T, story func(t *testing.T, p Parts)) {
+// OnNewest runs a long test that does not depend on the kind of broker.
+func OnNewest(t *testing.T, test func(t *testing.T, p Parts)) {
 	t.Helper()
 	t.Parallel() // most of it is waiting
-	story(t, Newest(t))
+	test(t, Newest(t))
 }
 
 // SideBySide runs two forms of a test at the same time.
 func SideBySide(t *testing.T, embedded, servers func(t *testing.T)) {
 	t.Parallel() // most of it is waiting
-	for name, tell := range map[string]func(t *testing.T){"embedded": embedded, "servers": servers} {
+	for name, form := range map[string]func(t *testing.T){"embedded": embedded, "servers": servers} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tell(t)
+			form(t)
 		})
 	}
 }

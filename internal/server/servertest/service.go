@@ -13,7 +13,7 @@ import (
 
 // Post is one request that the service of a test got.
 type Post struct {
-	Id      string
+	ID      string
 	Attempt string
 	Body    []byte
 	Header  http.Header
@@ -21,7 +21,7 @@ type Post struct {
 
 // Service is the HTTP service behind a route.
 type Service struct {
-	Url string
+	URL string
 
 	mu     sync.Mutex // guards what follows
 	posts  map[string][]Post
@@ -37,7 +37,7 @@ func NewService(t *testing.T, answer func(p Post, before int) int) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Url = (&url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/"}).String()
+	s.URL = (&url.URL{Scheme: "http", Host: listener.Addr().String(), Path: "/"}).String()
 	server := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
@@ -52,8 +52,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p := Post{r.Header.Get("Watership-Message-Id"), r.Header.Get("Watership-Attempt"), body.Bytes(), r.Header}
 	s.mu.Lock()
-	status := s.answer(p, len(s.posts[p.Id]))
-	s.posts[p.Id] = append(s.posts[p.Id], p)
+	status := s.answer(p, len(s.posts[p.ID]))
+	s.posts[p.ID] = append(s.posts[p.ID], p)
 	s.mu.Unlock()
 	w.WriteHeader(status)
 	if status != http.StatusOK {
