@@ -27,9 +27,9 @@ func mutants() []mutant {
 			"		_ = f.publishDelayed(ctx, e, state, delay)\n		var err error\n",
 		},
 		{
-			"the indexer acknowledges what the store has not written", "indexer/session.go",
-			"		if err := <-b.writeResult; err != nil {\n			return err\n		}\n",
-			"		if err := <-b.writeResult; ctx.Err() != nil {\n			return err\n		}\n",
+			"the indexer acknowledges what the store has not written", "indexer/write.go",
+			"			if pending, err = s.handleFailure(ctx, budget, pending, err); err != nil {\n				return err\n			}\n			continue\n",
+			"			return nil\n",
 		},
 		{
 			"a message that is delivered again is taken for a new one", "pipeline/internal/admission/fairness/gate.go",
