@@ -4,6 +4,7 @@ package rule
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/url"
 	"time"
@@ -58,9 +59,13 @@ func New(settings config.Alerts, system System, queries func(text string) (kql.N
 		if err != nil {
 			return nil, err
 		}
+		holds := system.evaluate(cfg, query)
+		if holds == nil {
+			return nil, fmt.Errorf("rule %s: no condition of alerts is named %q", cfg.Name, cfg.On)
+		}
 		rule := notice.Rule{
 			Name: cfg.Name, On: cfg.On, Severity: cfg.Severity, Labels: cfg.Labels, For: cfg.For, Every: settings.Interval,
-			Receivers: cfg.Receivers, Evaluate: system.linked(system.evaluate(cfg, query)),
+			Receivers: cfg.Receivers, Evaluate: system.linked(holds),
 		}
 		if len(rule.Receivers) == 0 {
 			rule.Receivers = all
@@ -75,6 +80,7 @@ func New(settings config.Alerts, system System, queries func(text string) (kql.N
 
 type evaluate = func(ctx context.Context, memory json.RawMessage) ([]notice.Alert, json.RawMessage, error)
 
+// evaluate returns the condition of a rule, or nil if there is none of its name.
 func (s System) evaluate(cfg config.AlertRule, query kql.Node) evaluate {
 	switch cfg.On {
 	case notice.OnNewGroup:
@@ -89,9 +95,10 @@ func (s System) evaluate(cfg config.AlertRule, query kql.Node) evaluate {
 		return lagRule{s, cfg.Behind}.evaluate
 	case notice.OnGap:
 		return gapRule{s, cfg.Within}.evaluate
-	default:
+	case notice.OnDoctor:
 		return s.evaluateDoctor
 	}
+	return nil
 }
 
 // ofSource limits a query to the events of the source.

@@ -461,3 +461,12 @@ func TestGap(t *testing.T) {
 	now := r.rule("on: gap, within: 10m")
 	r.expect(now(), "a gap in the record: about 12 messages are not recorded", "copies of messages are being dropped, so that the record gets a gap")
 }
+
+// A condition that configurations have and no rule evaluates is refused.
+func TestUnknownCondition(t *testing.T) {
+	t.Parallel()
+	rules, err := rule.New(config.Alerts{Rules: []config.AlertRule{{Name: "r", On: "slow"}}}, rule.System{}, kql.Parse)
+	if want := `rule r: no condition of alerts is named "slow"`; err == nil || err.Error() != want {
+		t.Errorf("%d rules, %v, want %s", len(rules), err, want)
+	}
+}
