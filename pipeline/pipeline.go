@@ -112,10 +112,12 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, errors.Join(err, p.close())
 	}
 	p.reconciler = topology.Reconciler{Conn: p.connections.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Turns: make(chan struct{}, 1), Logger: cfg.Logger, Every: cfg.TopologyEvery}
-	p.ownPublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.sending), p.reconciler)
+	sending := p.connections.publisherOn(p.connections.sending)
+	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
+	p.reconciler.Lost = lostQueues{cfg.Topology, p.verifier, sending, p.connections.frameMax}.record
+	p.ownPublisher = topology.NewSelfHealingPublisher(sending, p.reconciler)
 	p.queuePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.returning), p.reconciler)
 	p.exchangePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.outgoing), p.reconciler)
-	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
 	p.queueLimiter = output.NewLimiter[publisher](signingPublisher{p.queuePublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
 	p.delayLimiter = output.NewLimiter[publisher](signingPublisher{p.ownPublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}

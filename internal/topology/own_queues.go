@@ -22,6 +22,22 @@ const (
 // An exclusive queue is the lock. A process that does not get it in time goes on: the other one has
 // declared its queues by then, or waits for the broker.
 func (d declarer) queues(c Config, all ...queue) error {
+	declare := func() error {
+		for _, q := range all {
+			if err := d.queue(q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if c.queueType() == Quorum {
+		return d.alone(c, declare)
+	}
+	return declare()
+}
+
+// alone calls f while no other process declares queues.
+func (d declarer) alone(c Config, f func() error) error {
 	if d.turns != nil {
 		select {
 		case d.turns <- struct{}{}:
@@ -30,16 +46,9 @@ func (d declarer) queues(c Config, all ...queue) error {
 			return context.Cause(d.ctx)
 		}
 	}
-	if c.queueType() == Quorum {
-		unlock := d.lockCreation(c.Name(".creation"))
-		defer unlock()
-	}
-	for _, q := range all {
-		if err := d.queue(q); err != nil {
-			return err
-		}
-	}
-	return nil
+	unlock := d.lockCreation(c.Name(".creation"))
+	defer unlock()
+	return f()
 }
 
 // lockCreation declares the exclusive queue, which unlock deletes. An error is left to the

@@ -34,6 +34,10 @@ type Reconciler struct {
 	// other. Nil: there is one that does.
 	Turns chan struct{}
 
+	// Lost records that a queue of Watership was deleted since Declare, with its messages. It may not
+	// repair the topology. Nil: nothing is recorded.
+	Lost func(ctx context.Context, queue string) error
+
 	Logger *slog.Logger  // logs repairs; nil: no log
 	Every  time.Duration // about how often Reconcile checks; zero: 30 s
 
@@ -54,6 +58,7 @@ func (r Reconciler) config() Config {
 const (
 	rebuildTimeout   = 30 * time.Second
 	defaultRouteWait = 10 * time.Second
+	lostTimeout      = 3 * time.Second // which delays the declaration of the queue
 )
 
 // Declare declares the topology. If the management API does not answer, the keys of
@@ -122,7 +127,7 @@ func (r Reconciler) PrepareQueue(ctx context.Context, name string) error {
 	defer cancel()
 	route, found := r.routeOf(name)
 	if !found {
-		return r.DeclareQueue(ctx, name)
+		return r.prepareOwn(ctx, name)
 	}
 	there, err := r.awaitQueue(ctx, name)
 	switch {
@@ -135,15 +140,16 @@ func (r Reconciler) PrepareQueue(ctx context.Context, name string) error {
 	return r.declareRoute(ctx, route)
 }
 
-// DeclareQueue declares one queue of the topology with its bindings.
-func (r Reconciler) DeclareQueue(ctx context.Context, name string) error {
-	if route, found := r.routeOf(name); found {
-		return r.declareRoute(ctx, route)
-	}
+// prepareOwn declares one of Watership's queues if it was deleted, with its bindings.
+func (r Reconciler) prepareOwn(ctx context.Context, name string) error {
 	for _, q := range r.config().queues() {
-		if q.name == name {
-			return r.declareOwn(ctx, q)
+		if q.name != name {
+			continue
 		}
+		if err := (repair{r}).queue(ctx, q); err != nil {
+			return err
+		}
+		return repair{r}.bind(ctx, q)
 	}
 	return fmt.Errorf("queue %q is not of this topology", name)
 }
@@ -200,22 +206,6 @@ func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
 func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
 	for _, b := range r.config().bindingsOf(route) {
 		if err := r.declarer(ctx).bind(b); err != nil && !isNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// declareOwn declares one of Watership's queues with its bindings.
-func (r Reconciler) declareOwn(ctx context.Context, q queue) error {
-	if err := r.declarer(ctx).queues(r.config(), q); err != nil {
-		return err
-	}
-	for _, b := range r.config().bindings() {
-		if b.queue != q.name {
-			continue
-		}
-		if err := r.declarer(ctx).bind(b); err != nil {
 			return err
 		}
 	}

@@ -109,16 +109,57 @@ func (r repair) exchange(ctx context.Context, e exchange) error {
 	return nil
 }
 
+// queue declares a queue of Watership that was deleted, and records the loss first, so that it is not
+// forgotten if the connection is lost here. The queue of events has to be there before.
 func (r repair) queue(ctx context.Context, q queue) error {
-	there, err := r.by.declarer(ctx).queueExists(q.name)
-	if err != nil || there {
+	c, d := r.by.config(), r.by.declarer(ctx)
+	if there, err := d.queueExists(q.name); err != nil || there {
 		return err
 	}
-	if err := r.by.declarer(ctx).queues(r.by.config(), q); err != nil {
-		return err
+	return d.alone(c, func() error { // so that one process records the loss
+		if there, err := d.queueExists(q.name); err != nil || there {
+			return err
+		}
+		r.by.logger().Warn("a queue of Watership was deleted; declaring it again, its messages are lost", "queue", q.name)
+		if q.name != c.Log() {
+			r.lost(ctx, q.name)
+		}
+		if err := d.queue(q); err != nil {
+			return err
+		}
+		if err := r.bind(ctx, q); err != nil {
+			return err
+		}
+		if q.name == c.Log() {
+			r.lost(ctx, q.name)
+		}
+		return nil
+	})
+}
+
+// bind binds a queue of Watership.
+func (r repair) bind(ctx context.Context, q queue) error {
+	for _, b := range r.by.config().bindings() {
+		if b.queue != q.name {
+			continue
+		}
+		if err := r.by.declarer(ctx).bind(b); err != nil {
+			return err
+		}
 	}
-	r.by.logger().Warn("declared a missing queue of Watership again; its messages are lost", "queue", q.name)
 	return nil
+}
+
+// lost records the loss of a queue. The queue is needed even if that fails.
+func (r repair) lost(ctx context.Context, queue string) {
+	if r.by.Lost == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lostTimeout)
+	defer cancel()
+	if err := r.by.Lost(ctx, queue); err != nil {
+		r.by.logger().Error("the loss of a queue of Watership has no event", "queue", queue, "error", err)
+	}
 }
 
 func ignoreNotFound(err error) error {

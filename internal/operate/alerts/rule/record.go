@@ -103,8 +103,12 @@ func (r gapRule) evaluate(ctx context.Context, _ json.RawMessage) ([]notice.Aler
 		if err != nil {
 			return nil, nil, err
 		}
+		summary := firstRunes(event.Failure.Message, maxText)
+		if event.Failure.Type == "gap" { // else a queue was deleted whose messages are recorded
+			summary = "a gap in the record: " + summary
+		}
 		found = append(found, notice.Alert{
-			Labels: map[string]string{"gap": event.EventID}, Summary: "a gap in the record: " + firstRunes(event.Failure.Message, maxText),
+			Labels: map[string]string{"gap": event.EventID}, Summary: summary,
 			Page: "/",
 		})
 	}
