@@ -2,36 +2,61 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/system"
 )
 
-func (p printer) count(ctx context.Context, events reader, sel eventstore.Selection, format outputFormat) error {
-	n, err := events.Count(ctx, sel)
+func (p printer) count(ctx context.Context, sys backend, node kql.Node, format outputFormat) error {
+	filter, err := queryFilter(sys, node)
 	if err != nil {
 		return err
 	}
-	if n == 0 {
-		if err := events.Check(ctx); err != nil {
-			return err
-		}
+	counted, err := messages.CountEvents.Call(ctx, sys, messages.CountInput{QueryFilter: filter})
+	if err != nil {
+		return err
 	}
 	if format.is("json", "ndjson") {
-		return p.printf(`{"count":%d}`, n)
+		return p.printf(`{"count":%d}`, counted.Body.Count)
 	}
-	return p.printf("%d", n)
+	return p.printf("%d", counted.Body.Count)
+}
+
+// mostValues is the maximum number of values by which events are counted.
+const mostValues = 10_000
+
+// countBy counts events by the values of a field, or by the steps of a time.
+func countBy(ctx context.Context, sys backend, node kql.Node, name string, limit int) (kql.Field, messages.Values, error) {
+	field, err := sys.Field(name)
+	if err != nil {
+		return field, messages.Values{}, err
+	}
+	filter, err := queryFilter(sys, node)
+	if err != nil {
+		return field, messages.Values{}, err
+	}
+	if field.Type == kql.Date {
+		filter.Zone = client.ZoneName(time.Local)
+		counted, err := messages.CountOverTime.Call(ctx, sys, messages.HistogramInput{QueryFilter: filter, Field: field.Name})
+		return field, counted.Body, err
+	}
+	if limit == 0 || limit > mostValues {
+		limit = mostValues
+	}
+	counted, err := messages.CountValues.Call(ctx, sys, messages.ValuesInput{QueryFilter: filter, Field: field.Name, Limit: limit})
+	return field, counted.Body, err
 }
 
 // aggregate counts events by the values of a field.
-func (q search) aggregate(ctx context.Context, sys backend, to printer, sel eventstore.Selection) error {
-	field, counts, err := sys.Aggregate(ctx, sys, sel, q.by, q.limit)
+func (q search) aggregate(ctx context.Context, sys backend, to printer, node kql.Node) error {
+	field, counts, err := countBy(ctx, sys, node, q.by, q.limit)
 	var mistake system.InputError
 	switch {
 	case errors.As(err, &mistake):
@@ -39,18 +64,22 @@ func (q search) aggregate(ctx context.Context, sys backend, to printer, sel even
 	case err != nil:
 		return err
 	case len(counts.Values) == 0 && counts.Without == 0:
-		return to.printNothingFound(ctx, sys.Check, q.format, `{"values":[],"others":0,"without":0}`)
+		return to.printNothingFound(q.format, `{"values":[],"others":0,"without":0}`)
 	}
 	return to.aggregation(field, counts, q.format)
 }
 
-func (p printer) aggregation(f kql.Field, counts eventstore.Aggregation, format outputFormat) error {
+func (p printer) aggregation(f kql.Field, counts messages.Values, format outputFormat) error {
 	switch format.name {
 	case "json":
-		return p.aggregationJSON(counts)
+		return terminal.WriteJSON(p.Out, struct {
+			Values  []messages.Value `json:"values"`
+			Others  int64            `json:"others"`
+			Without int64            `json:"without"`
+		}{counts.Values, counts.Others, counts.Without})
 	case "ndjson":
 		for _, value := range counts.Values {
-			if err := terminal.WriteJSON(p.Out, valueJSON(value)); err != nil {
+			if err := terminal.WriteJSON(p.Out, value); err != nil {
 				return err
 			}
 		}
@@ -59,7 +88,7 @@ func (p printer) aggregation(f kql.Field, counts eventstore.Aggregation, format 
 		w := newCSV(p.Out)
 		rows := [][]string{{f.Name, "count"}}
 		for _, value := range counts.Values {
-			text := value.Text
+			text := value.Value
 			if f.Type != kql.Long && f.Type != kql.Double {
 				text = w.Escape(text)
 			}
@@ -70,30 +99,10 @@ func (p printer) aggregation(f kql.Field, counts eventstore.Aggregation, format 
 	return p.bars(f, counts)
 }
 
-func (p printer) aggregationJSON(counts eventstore.Aggregation) error {
-	values := make([]json.RawMessage, len(counts.Values))
-	for i, value := range counts.Values {
-		values[i] = valueJSON(value)
-	}
-	return terminal.WriteJSON(p.Out, struct {
-		Values  []json.RawMessage `json:"values"`
-		Others  int64             `json:"others"`
-		Without int64             `json:"without"`
-	}{values, counts.Others, counts.Without})
-}
-
-func valueJSON(value eventstore.Bucket) json.RawMessage {
-	text, _ := json.Marshal(struct { // a text and a number
-		Value string `json:"value"`
-		Count int64  `json:"count"`
-	}{value.Text, value.Count})
-	return text
-}
-
 const longestBar = 40 // characters
 
 // bars draws a histogram.
-func (p printer) bars(f kql.Field, counts eventstore.Aggregation) error {
+func (p printer) bars(f kql.Field, counts messages.Values) error {
 	t := terminal.NewTable(p.Out, p.screen, barColumns(f.Name)...)
 	most := int64(1)
 	for _, value := range counts.Values {
@@ -104,7 +113,7 @@ func (p printer) bars(f kql.Field, counts eventstore.Aggregation) error {
 		if value.Count > 0 {
 			bar = max(bar, 1)
 		}
-		text := value.Text
+		text := value.Value
 		if f.Type == kql.Date {
 			text = localTime(text)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -187,13 +188,14 @@ func values(ctx context.Context, sys backend, field string) []string {
 
 // topValues returns the most frequent values of a field among some events; none of a text.
 func topValues(ctx context.Context, sys backend, among kql.Node, field string) []string {
-	if sys.OpenStore(ctx) != nil {
+	filter, err := queryFilter(sys, among)
+	if err != nil {
 		return nil
 	}
-	aggregation, _ := sys.TopValues(ctx, eventstore.Selection{Query: among}, field, 20)
+	counted, _ := messages.CountValues.Call(ctx, sys, messages.ValuesInput{QueryFilter: filter, Field: field, Limit: 20})
 	var found []string
-	for _, value := range aggregation.Values {
-		found = append(found, value.Text)
+	for _, value := range counted.Body.Values {
+		found = append(found, value.Value)
 	}
 	return found
 }
@@ -233,9 +235,6 @@ func streamIDs(ctx context.Context, sys backend, typed string) []string {
 
 // messageIDs returns the ids of the newest messages.
 func messageIDs(ctx context.Context, sys backend, typed string) []string {
-	if sys.OpenStore(ctx) != nil {
-		return nil
-	}
 	begins := kql.Is{
 		Field: kql.Pattern{"messaging.message.id"}, Value: kql.Value{Pattern: kql.Pattern{typed, ""}},
 	}

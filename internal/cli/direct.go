@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -34,33 +32,34 @@ import (
 // direct is a system by its RabbitMQ and its store.
 type direct struct {
 	*system.System
-	system.EventStore // nil before OpenStore
-	set               *operation.Set
+	set *operation.Set
 }
 
 func newDirect(sys *system.System) *direct {
-	return &direct{System: sys, set: httpapi.Local(sys)}
+	return &direct{sys, httpapi.Local(sys)}
 }
 
 // Do implements operations. Actions have the operator of this process.
 func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
 	err := d.set.Do(access.NewContext(ctx, access.AsOperator(operator())), op, in, out)
 	var p *problem.Problem
-	if !errors.As(err, &p) {
+	switch {
+	case !errors.As(err, &p):
 		return err
+	case p.IsMistake():
+		return system.InputError{Err: refusal{p}}
 	}
-	err = errors.New(p.Text(p.Remedy))
-	if p.IsMistake() {
-		return system.InputError{Err: err}
-	}
-	return err
+	return refusal{p}
 }
 
-// OpenStore implements reader.
-func (d *direct) OpenStore(ctx context.Context) (err error) {
-	d.EventStore, err = d.Store(ctx)
-	return err
-}
+// refusal is a problem with its remedy.
+type refusal struct{ *problem.Problem }
+
+// Error implements error.
+func (r refusal) Error() string { return r.Text(r.Remedy) }
+
+// Unwrap returns the problem.
+func (r refusal) Unwrap() error { return r.Problem }
 
 // Texts implements operations.
 func (d *direct) Texts(node kql.Node) (query, dsl string, err error) {
@@ -69,18 +68,50 @@ func (d *direct) Texts(node kql.Node) (query, dsl string, err error) {
 }
 
 // PageSize implements operations: a page has everything.
-func (d *direct) PageSize() int { return math.MaxInt }
+func (d *direct) PageSize(int) int { return math.MaxInt }
+
+// Server implements backend.
+func (d *direct) Server() httpapi.Version {
+	return httpapi.NewVersion(d.Settings(), access.AsOperator(operator()))
+}
 
 // Close implements backend.
 func (d *direct) Close() error { return d.System.Close() }
 
-// Export implements reader.
-func (d *direct) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
-	sel, err := transfer.ExportSelection(ctx, d.EventStore, sel)
-	return d.Events(ctx, sel), err
+// Events implements streams.
+func (d *direct) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		store, err := d.Store(ctx)
+		if err == nil && sel.Order == eventstore.BySequence {
+			sel, err = transfer.ExportSelection(ctx, store, sel)
+		}
+		if err != nil {
+			yield(schemas.Event{}, endOfEvents{err})
+			return
+		}
+		found := false
+		for e, err := range store.Events(ctx, sel) {
+			if found = true; !yield(e, err) {
+				return
+			}
+		}
+		if !found {
+			if err := store.Check(ctx); err != nil {
+				yield(schemas.Event{}, endOfEvents{err})
+			}
+		}
+	}
 }
 
-// Validate implements reader.
+// endOfEvents is an error that concerns the store, and not one event.
+type endOfEvents struct{ error }
+
+// Unwrap returns the errors that it counts as.
+func (e endOfEvents) Unwrap() []error {
+	return []error{&eventstore.Error{Reason: e.Error()}, e.error}
+}
+
+// Validate implements streams.
 func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (_ messages.Summary, err error) {
 	if schema == nil {
 		if schema, err = messages.RouteSchema(d.System, queue); err != nil {
@@ -90,67 +121,22 @@ func (d *direct) Validate(ctx context.Context, schema *bodyschema.Schema, queue 
 	return messages.Stored(ctx, d.System, messages.ValidationConfig{Schema: schema}, sel, each)
 }
 
-// Follow implements reader.
+// Follow implements streams.
 func (d *direct) Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error {
-	return history.Follow(ctx, d.EventStore, sel, last, to)
-}
-
-// Messages implements reader.
-func (d *direct) Messages(ctx context.Context, id string) (list []foundMessage, more bool, err error) {
-	found, err := history.Find(ctx, d.EventStore, id)
+	store, err := d.Store(ctx)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	for _, life := range found.List {
-		whole, err := life.Whole(ctx, d.EventStore)
-		if err != nil {
-			return nil, false, err
-		}
-		list = append(list, foundMessage{Life: life, Event: whole})
-	}
-	return list, found.More, nil
+	return history.Follow(ctx, store, sel, last, to)
 }
-
-// Stream implements reader.
-func (d *direct) Stream(ctx context.Context, id string, limit int) (history.Stream, error) {
-	open, err := failures.Unresolved(ctx, d.System)
-	if err != nil {
-		return history.Stream{}, err
-	}
-	found, _, err := history.FindStream(ctx, d.EventStore, history.StreamPage{ID: id, Limit: limit, Kept: d.Retention()}, open.Reporters)
-	return found, err
-}
-
-// Whole implements reader.
-func (d *direct) Whole(ctx context.Context, of schemas.Event) (schemas.Event, error) {
-	return history.Whole(ctx, d.EventStore, of)
-}
-
-// Body implements reader.
-func (d *direct) Body(ctx context.Context, id string) ([]byte, error) {
-	found, err := history.Find(ctx, d.EventStore, id)
-	if err != nil {
-		return nil, err
-	}
-	if len(found.List) > 1 {
-		return nil, &severalError{id}
-	}
-	event, err := found.List[0].Whole(ctx, d.EventStore)
-	if err == nil && event.BodyIn != schemas.BodyHere {
-		err = fmt.Errorf("no event of message %s has its body", event.Fingerprint)
-	}
-	return event.Envelope.Body, err
-}
-
-// MayReadBodies implements reader.
-func (d *direct) MayReadBodies() bool { return true }
 
 // unknown returns the ids that name nothing in the store: mistakes in a list.
 func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
-	if len(ids) == 0 {
-		return nil, nil
+	store, err := d.Store(ctx)
+	if err != nil || len(ids) == 0 {
+		return nil, err
 	}
-	return history.UnknownIDs(ctx, d.EventStore, ids)
+	return history.UnknownIDs(ctx, store, ids)
 }
 
 // Plan implements replayJobs.
@@ -167,11 +153,8 @@ func (d *direct) Plan(ctx context.Context, request replays.Request, uncheckedRou
 	if plan.Plan, err = planner.Plan(ctx, job); err != nil {
 		return plan, err
 	}
-	if err = d.OpenStore(ctx); err != nil {
-		return plan, err
-	}
 	if plan.Total == 0 && len(plan.LeftOut) == 0 {
-		if err := d.Check(ctx); err != nil {
+		if err := d.CheckStore(ctx); err != nil {
 			return plan, err
 		}
 	}
@@ -214,7 +197,7 @@ func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(rep
 	return run(ctx, jobs, job, 0, progress)
 }
 
-// Publish implements backend.
+// Publish implements streams.
 func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error) {
 	publisher, err := d.Publisher(ctx)
 	if err != nil {
@@ -229,9 +212,6 @@ func (d *direct) Publish(ctx context.Context, messages iter.Seq2[schemas.Envelop
 	}
 	return transfer.Publish(ctx, publisher, toSend, perSecond, progress)
 }
-
-// Retention implements backend.
-func (d *direct) Retention() time.Duration { return d.Settings().Store.Retention.Traffic }
 
 // Exchanges returns the exchanges of the configuration and of the broker, without
 // Watership's.

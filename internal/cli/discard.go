@@ -83,9 +83,6 @@ func (d discard) validate(args []string) error {
 }
 
 func (d discard) run(ctx context.Context, sys backend, node kql.Node) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	found, act, err := previewDiscard(ctx, sys, node, d.ids, d.reason)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -37,7 +38,7 @@ Read the output with import (into another store) or publish --ndjson (as message
 				if err != nil {
 					return err
 				}
-				sel.Limit = limit
+				sel.Limit, sel.Order = limit, eventstore.BySequence
 				return export(ctx, sys, streamsOf(cmd), sel)
 			})
 		},
@@ -48,27 +49,17 @@ Read the output with import (into another store) or publish --ndjson (as message
 }
 
 func export(ctx context.Context, sys backend, t terminal.Streams, sel eventstore.Selection) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
-	events, err := sys.Export(ctx, sel)
-	if err != nil {
-		return err
-	}
 	bar, err := exportBar(ctx, t, sys, sel)
 	if err != nil {
 		return err
 	}
-	found, err := printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(events, bar))
+	_, err = printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(sys.Events(ctx, sel), bar))
 	bar.End()
-	if err == nil && found == 0 {
-		err = sys.Check(ctx)
-	}
 	return err
 }
 
 // exportBar returns no bar if the events themselves go to the terminal.
-func exportBar(ctx context.Context, t terminal.Streams, sys reader, sel eventstore.Selection) (*terminal.Bar, error) {
+func exportBar(ctx context.Context, t terminal.Streams, sys backend, sel eventstore.Selection) (*terminal.Bar, error) {
 	if terminal.IsTerminal(t.Out) {
 		return terminal.NewBar(io.Discard, 0), nil
 	}
@@ -76,8 +67,12 @@ func exportBar(ctx context.Context, t terminal.Streams, sys reader, sel eventsto
 	if !bar.IsShown() {
 		return bar, nil
 	}
-	count, err := sys.Count(ctx, sel)
-	total := int(count)
+	filter, err := queryFilter(sys, sel.Query)
+	if err != nil {
+		return bar, err
+	}
+	counted, err := messages.CountEvents.Call(ctx, sys, messages.CountInput{QueryFilter: filter})
+	total := int(counted.Body.Count)
 	if sel.Limit > 0 {
 		total = min(total, sel.Limit)
 	}

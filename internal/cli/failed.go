@@ -75,9 +75,6 @@ type failedList struct {
 type failurePrinter struct{ printer }
 
 func (p failurePrinter) failed(ctx context.Context, sys backend, node kql.Node, list failedList, format outputFormat) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	if len(list.by) > 0 {
 		return p.failedBy(ctx, sys, node, list.by, format)
 	}
@@ -89,14 +86,14 @@ func (p failurePrinter) failed(ctx context.Context, sys backend, node kql.Node, 
 		return writeItems(p.Out, format, found.Groups, func() error { return p.groups(found) })
 	}
 	if found.Muted == 0 {
-		return p.printNothingFound(ctx, sys.Check, format, "[]")
+		return p.printNothingFound(format, "[]")
 	}
 	return p.mutedGroups(found.Muted)
 }
 
 // failureGroups returns the groups of the unresolved failures that match a query.
 func failureGroups(ctx context.Context, sys backend, node kql.Node, withMuted bool) (found failures.GroupPage, err error) {
-	in := failures.GroupsInput{Muted: withMuted, Limit: sys.PageSize()}
+	in := failures.GroupsInput{Muted: withMuted, Limit: sys.PageSize(maxPage)}
 	if in.QueryFilter, err = queryFilter(sys, node); err != nil {
 		return found, err
 	}

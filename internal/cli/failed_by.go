@@ -22,7 +22,7 @@ func (p failurePrinter) failedBy(ctx context.Context, sys backend, node kql.Node
 	}
 	by := found.Body
 	if len(by.Groups) == 0 && format.is("table") {
-		return p.printNothingFound(ctx, sys.Check, format, "[]")
+		return p.printNothingFound(format, "[]")
 	}
 	return writeItems(p.Out, format, namedValues(by), func() error { return p.fieldGroups(by) })
 }

@@ -81,10 +81,7 @@ messages, use "failed retry --transform FILE".
 }
 
 func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
-	if !sys.MayReadBodies() {
+	if !sys.Server().Caller.Bodies {
 		return errors.New("the token may not read bodies, so no message can be edited: ask for a token with --bodies")
 	}
 	message, err := e.choose(ctx, sys, id)
@@ -147,7 +144,7 @@ func (e *failureEdit) discardFailure(ctx context.Context, sys backend) error {
 // choose selects the open failure of a message, and returns the message as it failed there: a
 // replay may have changed it. To print, a message without an open failure is enough.
 func (e *failureEdit) choose(ctx context.Context, sys backend, id string) (schemas.Envelope, error) {
-	found, _, err := sys.Messages(ctx, id)
+	found, _, err := findMessages(ctx, sys, id)
 	if err != nil {
 		return schemas.Envelope{}, err
 	}

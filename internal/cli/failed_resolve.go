@@ -77,9 +77,6 @@ func (r resolve) validate() error {
 }
 
 func (r resolve) run(ctx context.Context, sys backend, node kql.Node) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	found, act, err := previewResolve(ctx, sys, node, r.groups, r.reason)
 	if err != nil {
 		return err

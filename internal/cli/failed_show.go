@@ -20,9 +20,6 @@ func newFailedShow(from *settings) *cobra.Command {
 		Args:    exactArgs(1, "a group"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				if err := sys.OpenStore(ctx); err != nil {
-					return err
-				}
 				found, err := failures.GetFailureGroup.Call(ctx, sys, failures.GroupInput{Group: args[0]})
 				if err != nil {
 					return err

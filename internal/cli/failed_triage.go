@@ -132,9 +132,6 @@ func (s *settings) decides(cmd *cobra.Command, change func(args []string) (failu
 }
 
 func decideGroup(ctx context.Context, cmd *cobra.Command, sys backend, group string, change failures.Change) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	decided, err := failures.TriageFailureGroup.Call(ctx, sys, failures.TriageInput{Group: group, Body: failures.GroupDecision{
 		Decision: change.Decision, Assignee: change.Assignee, Until: change.Until, Count: change.Count, Reason: change.Reason,
 	}})

@@ -42,8 +42,8 @@ func newJobsList(from *settings) *cobra.Command {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
 			to := from.printer(cmd)
-			return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
-				return format.jobs(to, func() error { return sys.Check(ctx) }, listJobs(ctx, sys, limit))
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
+				return format.jobs(to, listJobs(ctx, sys, limit))
 			})
 		},
 	}
@@ -151,21 +151,11 @@ func newJobCommand(from *settings, offered func(replayer.Job) bool, cmd *cobra.C
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = exactArgs(1, "the id of one job"), completeJobs(from, offered)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withJobs(cmd, from, func(ctx context.Context, sys backend) error {
+		return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 			return do(ctx, streamsOf(cmd), sys, args[0])
 		})
 	}
 	return cmd
-}
-
-// withJobs calls do with the system whose store has the jobs.
-func withJobs(cmd *cobra.Command, from *settings, do func(context.Context, backend) error) error {
-	return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-		if err := sys.OpenStore(ctx); err != nil {
-			return err
-		}
-		return do(ctx, sys)
-	})
 }
 
 // completeJobs completes the ids of the newest jobs for which wanted is true.
@@ -175,7 +165,7 @@ func completeJobs(from *settings, wanted func(replayer.Job) bool) cobra.Completi
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var ids []cobra.Completion
-		err := withJobs(cmd, from, func(ctx context.Context, sys backend) (err error) {
+		err := from.withSystem(cmd, func(ctx context.Context, sys backend) (err error) {
 			ids, err = jobCompletions(ctx, sys, wanted)
 			return err
 		})

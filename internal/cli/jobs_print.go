@@ -15,9 +15,8 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// jobs writes the readable jobs. If none exists, it returns the error of check, which
-// may be the reason.
-func (o *outputFormat) jobs(to printer, check func() error, jobs iter.Seq2[replayer.Job, error]) error {
+// jobs writes the readable jobs.
+func (o *outputFormat) jobs(to printer, jobs iter.Seq2[replayer.Job, error]) error {
 	all := []replayer.Job{}
 	var unreadable []error
 	for job, err := range jobs {
@@ -29,11 +28,6 @@ func (o *outputFormat) jobs(to printer, check func() error, jobs iter.Seq2[repla
 			unreadable = append(unreadable, err)
 		default:
 			all = append(all, job)
-		}
-	}
-	if len(all) == 0 {
-		if err := check(); err != nil {
-			return err
 		}
 	}
 	return errors.Join(append([]error{writeItems(to.Out, *o, all, func() error { return to.jobs(all) })}, unreadable...)...)

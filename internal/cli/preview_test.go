@@ -22,8 +22,6 @@ type asked struct {
 	requests *[]any // bodies of requests
 }
 
-func (asked) OpenStore(context.Context) error { return nil }
-
 func (asked) Texts(node kql.Node) (query, dsl string, err error) {
 	query, dsl = client.Split(node)
 	return query, dsl, nil

@@ -74,10 +74,13 @@ func (p printer) quarantined(ctx context.Context, a *system.System, sel eventsto
 	}
 	w := newEventWriter(a, p, format, quarantineFields(), true)
 	found, err := p.write(w, store.Events(ctx, sel))
+	if err == nil && found == 0 {
+		err = store.Check(ctx) // may be the reason
+	}
 	if err != nil || found > 0 {
 		return err
 	}
-	return p.printNothingFound(ctx, store.Check, format, "[]")
+	return p.printNothingFound(format, "[]")
 }
 
 // quarantineFields returns the columns of `quarantine list`.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -48,15 +46,13 @@ func connect(ctx context.Context, cmd *cobra.Command, cfg config.Server) (remote
 	return remote{c}, err
 }
 
-// OpenStore implements reader.
-func (r remote) OpenStore(context.Context) error { return nil }
+// maxPage is the maximum number of items of most pages of the API.
+const maxPage = 1000
 
-// Export implements reader.
-func (r remote) Export(ctx context.Context, sel eventstore.Selection) (iter.Seq2[schemas.Event, error], error) {
-	return r.Client.Export(ctx, sel), nil
-}
+// PageSize implements operations.
+func (r remote) PageSize(most int) int { return most }
 
-// Validate implements reader.
+// Validate implements streams.
 func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error) {
 	if schema == nil {
 		return r.Client.Validate(ctx, queue, sel, each)

@@ -164,13 +164,14 @@ func (d *direct) compare(ctx context.Context, request replays.Request, cfg shado
 	if cfg.Handler, err = shadowhttp.New(candidate); err != nil {
 		return shadow.Report{}, usagef("--shadow: %w", err)
 	}
-	if err := d.OpenStore(ctx); err != nil {
+	store, err := d.Store(ctx)
+	if err != nil {
 		return shadow.Report{}, err
 	}
-	cfg.Store, cfg.Query, cfg.DSL, cfg.Fingerprints = d.EventStore, job.Query, job.DSL, settings.Fingerprint
+	cfg.Store, cfg.Query, cfg.DSL, cfg.Fingerprints = store, job.Query, job.DSL, settings.Fingerprint
 	report, err := shadow.Run(ctx, cfg)
 	if err == nil && report.Messages == 0 {
-		err = d.Check(ctx)
+		err = store.Check(ctx)
 	}
 	return report, err
 }

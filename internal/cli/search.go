@@ -78,14 +78,11 @@ func (q search) validate() error {
 }
 
 func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore.Selection) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	switch {
 	case q.count:
-		return to.count(ctx, sys, sel, q.format)
+		return to.count(ctx, sys, sel.Query, q.format)
 	case q.by != "":
-		return q.aggregate(ctx, sys, to, sel)
+		return q.aggregate(ctx, sys, to, sel.Query)
 	}
 	fields := usualFields()
 	if len(q.fields) > 0 {
@@ -104,7 +101,7 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 	if err != nil || found > 0 {
 		return err
 	}
-	err = to.printNothingFound(ctx, sys.Check, q.format, "[]")
+	err = to.printNothingFound(q.format, "[]")
 	if err == nil && q.format.is("csv") {
 		err = w.end() // writes the names of the fields
 	}
@@ -113,9 +110,9 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 
 // checkBodies warns that whole documents are printed without bodies, if the caller may not
 // read them. To name a field of bodies is a mistake then.
-func (p printer) checkBodies(sys reader, fields []field, sel eventstore.Selection) error {
+func (p printer) checkBodies(sys backend, fields []field, sel eventstore.Selection) error {
 	switch {
-	case sel.WithoutBody || sys.MayReadBodies():
+	case sel.WithoutBody || sys.Server().Caller.Bodies:
 		return nil
 	case needsBody(fields):
 		return errors.New("--fields: the token may not read bodies; ask an administrator for one that may (token create --bodies)")
@@ -124,12 +121,8 @@ func (p printer) checkBodies(sys reader, fields []field, sel eventstore.Selectio
 	return nil
 }
 
-// printNothingFound prints an empty result, or the text empty as JSON. It returns the
-// error of check, which may be the reason.
-func (p printer) printNothingFound(ctx context.Context, check func(context.Context) error, format outputFormat, empty string) error {
-	if err := check(ctx); err != nil {
-		return err
-	}
+// printNothingFound prints an empty result, or the text empty as JSON.
+func (p printer) printNothingFound(format outputFormat, empty string) error {
 	switch format.name {
 	case "table":
 		return p.printf("nothing found")

@@ -3,15 +3,18 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func newShow(from *settings) *cobra.Command {
@@ -26,9 +29,6 @@ failure.`,
 		Args:    exactArgs(1, "one id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				if err := sys.OpenStore(ctx); err != nil {
-					return err
-				}
 				to := from.printer(cmd)
 				if raw {
 					return to.raw(ctx, sys, args[0])
@@ -42,11 +42,11 @@ failure.`,
 }
 
 // raw writes a body as it was published.
-func (p printer) raw(ctx context.Context, sys reader, id string) error {
-	body, err := sys.Body(ctx, id)
-	var several *severalError
+func (p printer) raw(ctx context.Context, sys operation.Via, id string) error {
+	found, err := messages.GetBody.Call(ctx, sys, messages.BodyInput{ID: id})
+	body := found.Body
 	switch {
-	case errors.As(err, &several):
+	case isRefused(err, http.StatusConflict):
 		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", id)
 	case err != nil:
 		return err
@@ -57,9 +57,38 @@ func (p printer) raw(ctx context.Context, sys reader, id string) error {
 	return err
 }
 
+// foundMessage is a message with its history.
+type foundMessage struct {
+	history.Life
+	Event schemas.Event // with the whole message, if there is one
+}
+
+// findMessages returns the messages with an id, without their bodies if the caller may not read them.
+func findMessages(ctx context.Context, sys backend, id string) (list []foundMessage, more bool, err error) {
+	found, err := messages.GetMessages.Call(ctx, sys, messages.MessagesInput{ID: id, WithBody: sys.Server().Caller.Bodies})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range found.Body.Messages {
+		parsed := foundMessage{Life: history.Life{More: m.More}}
+		if parsed.Event, err = schemas.ParseDocument(m.Event); err != nil {
+			return nil, false, err
+		}
+		for _, document := range m.History {
+			e, err := schemas.ParseDocument(document)
+			if err != nil {
+				return nil, false, err
+			}
+			parsed.Events = append(parsed.Events, e)
+		}
+		list = append(list, parsed)
+	}
+	return list, found.Body.More, nil
+}
+
 // messages prints each message with an id separately.
-func (p printer) messages(ctx context.Context, sys reader, id string) error {
-	found, more, err := sys.Messages(ctx, id)
+func (p printer) messages(ctx context.Context, sys backend, id string) error {
+	found, more, err := findMessages(ctx, sys, id)
 	if err != nil {
 		return err
 	}
@@ -87,14 +116,14 @@ type page struct {
 	screen terminal.Screen
 }
 
-func (p *page) message(ctx context.Context, sys reader, m foundMessage) error {
+func (p *page) message(ctx context.Context, sys backend, m foundMessage) error {
 	p.properties(m.Event)
 	p.life(m.Life)
 	if err := p.failure(ctx, sys, m.Events); err != nil {
 		return err
 	}
 	p.headers(m.Event.Envelope.Headers)
-	p.body(m.Event, sys.MayReadBodies())
+	p.body(m.Event, sys.Server().Caller.Bodies)
 	p.changedCopies(m)
 	return nil
 }

@@ -3,11 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/render/columns"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -155,7 +158,7 @@ func replayedEventText(id string, life []schemas.Event) string {
 }
 
 // failure writes the newest failure in full.
-func (p *page) failure(ctx context.Context, sys reader, events []schemas.Event) error {
+func (p *page) failure(ctx context.Context, sys operation.Via, events []schemas.Event) error {
 	var last schemas.Event
 	for _, e := range events {
 		if e.Action != schemas.Discarded && e.Failure.Message != "" {
@@ -165,9 +168,15 @@ func (p *page) failure(ctx context.Context, sys reader, events []schemas.Event) 
 	if last.EventID == "" {
 		return nil
 	}
-	last, err := sys.Whole(ctx, last)
-	if err != nil {
+	whole, err := messages.GetEvent.Call(ctx, sys, messages.EventInput{ID: last.EventID})
+	switch {
+	case isRefused(err, http.StatusNotFound): // it is too old by now
+	case err != nil:
 		return err
+	default:
+		if last, err = schemas.ParseDocument(whole.Body); err != nil {
+			return err
+		}
 	}
 	failure := last.Failure
 	if failure.Type == "" && failure.Class == "" && failure.Stack == "" && !strings.Contains(failure.Message, "\n") && len(failure.Message) <= 120 {

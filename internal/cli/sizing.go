@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
+	"time"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/cli/sizing"
 	"github.com/watershipmq/watership/internal/cli/terminal"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // sizingRow is the plan for a multiple of the traffic.
@@ -34,19 +32,8 @@ func reportSizing(ctx context.Context, sys backend, to printer, format outputFor
 // readTraffic returns the traffic that the store has of the last 24 hours, and the settings to plan
 // for it.
 func readTraffic(ctx context.Context, sys backend) (sizing.Traffic, sizing.Settings, error) {
-	settings := sizing.Settings{Retention: sys.Retention(), Replicas: 1}
-	if err := sys.OpenStore(ctx); err != nil {
-		return sizing.Traffic{}, settings, err
-	}
-	var selections [2]eventstore.Selection
-	for i, action := range []schemas.Action{schemas.Published, schemas.Handled} {
-		text := fmt.Sprintf("event.action: %s and @timestamp >= now-%dh", action, int(sizing.Period.Hours()))
-		var err error
-		if selections[i].Query, err = sys.ParseQuery(text); err != nil {
-			return sizing.Traffic{}, settings, err
-		}
-	}
-	traffic, err := sizing.Read(ctx, sys, selections[0], selections[1])
+	settings := sizing.Settings{Retention: time.Duration(sys.Server().Settings.RetentionSeconds) * time.Second, Replicas: 1}
+	traffic, err := sizing.Read(ctx, sys)
 	return traffic, settings, err
 }
 

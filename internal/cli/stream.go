@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -36,10 +37,7 @@ version. To list streams: watership search --by stream.id`,
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				if err := sys.OpenStore(ctx); err != nil {
-					return err
-				}
-				found, err := sys.Stream(ctx, args[0], limit)
+				found, err := readStream(ctx, sys, args[0], limit)
 				if err != nil {
 					return err
 				}
@@ -84,10 +82,7 @@ func (r *replay) orderAsPublished(ctx context.Context, sys backend) error {
 	if r.stream == "" || r.toFailedQueue {
 		return nil
 	}
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
-	found, err := sys.Stream(ctx, r.stream, 1)
+	found, err := readStream(ctx, sys, r.stream, 1)
 	if err != nil {
 		return err
 	}
@@ -97,6 +92,27 @@ func (r *replay) orderAsPublished(ctx context.Context, sys backend) error {
 	}
 	r.query += " and event.action: published"
 	return nil
+}
+
+// readStream returns a stream with its first messages; limit 0: with all of them.
+func readStream(ctx context.Context, sys backend, id string, limit int) (whole history.Stream, err error) {
+	size, in := sys.PageSize(history.MaxStreamPage), messages.StreamInput{ID: id}
+	err = eachPage(func(cursor string) (string, error) {
+		in.Cursor, in.Limit = cursor, size
+		if limit > 0 {
+			in.Limit = min(size, limit-len(whole.Messages))
+		}
+		page, err := messages.GetStream.Call(ctx, sys, in)
+		if err != nil {
+			return "", err
+		}
+		page.Body.Messages = append(whole.Messages, page.Body.Messages...)
+		if whole = page.Body.Stream; limit > 0 && len(whole.Messages) >= limit {
+			return "", nil
+		}
+		return page.Body.Cursor, nil
+	})
+	return whole, err
 }
 
 // checkStream returns the problems of versions as an error.

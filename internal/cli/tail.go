@@ -39,9 +39,6 @@ visible. Events that become visible together are printed in order.`,
 						return err
 					}
 				}
-				if err := sys.OpenStore(ctx); err != nil {
-					return err
-				}
 				to := from.printer(cmd)
 				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
 				if err := to.checkBodies(sys, columns, sel); err != nil {

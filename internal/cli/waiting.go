@@ -57,14 +57,11 @@ A query matches the latest event of a message, which says since when it waits.`,
 type waitingPrinter struct{ printer }
 
 func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node, each bool, format outputFormat) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	filter, err := queryFilter(sys, node)
 	if err != nil {
 		return err
 	}
-	in := waiting.PageInput{QueryFilter: filter, Limit: sys.PageSize()}
+	in := waiting.PageInput{QueryFilter: filter, Limit: sys.PageSize(maxPage)}
 	if each {
 		var messages []waiting.WaitingMessage
 		err := eachPage(func(cursor string) (string, error) {
@@ -76,7 +73,7 @@ func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node,
 		if err != nil {
 			return err
 		}
-		return printWaiting(ctx, p, sys, format, messages, p.waitingMessages)
+		return printWaiting(p, format, messages, p.waitingMessages)
 	}
 	var groups []waiting.WaitingGroup
 	err = eachPage(func(cursor string) (string, error) {
@@ -88,12 +85,12 @@ func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node,
 	if err != nil {
 		return err
 	}
-	return printWaiting(ctx, p, sys, format, groups, p.waitingGroups)
+	return printWaiting(p, format, groups, p.waitingGroups)
 }
 
-func printWaiting[T any](ctx context.Context, p waitingPrinter, sys backend, format outputFormat, items []T, table func([]T) error) error {
+func printWaiting[T any](p waitingPrinter, format outputFormat, items []T, table func([]T) error) error {
 	if len(items) == 0 && format.is("table") {
-		return p.printNothingFound(ctx, sys.Check, format, "[]")
+		return p.printNothingFound(format, "[]")
 	}
 	return writeItems(p.Out, format, items, func() error { return table(items) })
 }

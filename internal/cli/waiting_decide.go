@@ -122,9 +122,6 @@ func (d *waitingDecision) validate(args []string) error {
 }
 
 func (d *waitingDecision) run(ctx context.Context, sys backend, node kql.Node, ids []string) error {
-	if err := sys.OpenStore(ctx); err != nil {
-		return err
-	}
 	node, err := client.AbsoluteTimes(node)
 	if err != nil {
 		return err

@@ -128,8 +128,6 @@ func (w withServe) messages(t *testing.T) (list []waiting.WaitingMessage) {
 // due is a system whose message is due before it is decided about.
 type due struct{ backend }
 
-func (due) OpenStore(context.Context) error { return nil }
-
 func (due) Texts(kql.Node) (query, dsl string, err error) { return "", "", nil }
 
 func (due) Do(_ context.Context, _ *operation.Operation, in, out any) error {

@@ -37,11 +37,15 @@ func (a *API) status(ctx context.Context, _ *struct{}) (*StatusOutput, error) {
 }
 
 func (a *API) version(ctx context.Context, _ *struct{}) (*VersionOutput, error) {
-	caller := access.FromContext(ctx)
-	return &VersionOutput{Version{
-		system.Version(), schemas.DocumentVersion, newSettings(a.System.Settings()),
+	return &VersionOutput{NewVersion(a.System.Settings(), access.FromContext(ctx))}, nil
+}
+
+// NewVersion returns the version of this process, its settings, and the permissions of a caller.
+func NewVersion(settings config.Config, caller access.Identity) Version {
+	return Version{
+		system.Version(), schemas.DocumentVersion, newSettings(settings),
 		Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
-	}}, nil
+	}
 }
 
 // StatusOutput is the output of GetStatus.

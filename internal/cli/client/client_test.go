@@ -212,7 +212,7 @@ func TestResponsesAreBounded(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	c := connected(t, func(w http.ResponseWriter, _ *http.Request) { endless(w, "application/x-ndjson") })
-	for _, err := range c.Export(t.Context(), eventstore.Selection{}) {
+	for _, err := range c.Events(t.Context(), eventstore.Selection{Order: eventstore.BySequence}) {
 		if err == nil || !strings.Contains(err.Error(), "it sent more than 256 MiB at once") {
 			t.Errorf("got %v", err)
 		}

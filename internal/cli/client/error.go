@@ -27,9 +27,9 @@ type Error struct {
 	Published int // messages that were published before the error
 
 	retryAfter time.Duration
-	answered   bool   // the API has answered, so that the result is known
-	text       string // with the remedy on its own lines
-	err        error  // the cause; nil: the server refused the request
+	refused    *problem.Problem // by the API, so that the result is known; nil: it has not answered
+	text       string           // with the remedy on its own lines
+	err        error            // the cause; nil: the server refused the request
 }
 
 // Error implements error.
@@ -44,6 +44,9 @@ func (e *Error) Unwrap() []error {
 	all := []error{store}
 	if e.err != nil {
 		all = append(all, e.err)
+	}
+	if e.refused != nil {
+		all = append(all, e.refused)
 	}
 	if e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity {
 		all = append(all, system.InputError{Err: errors.New(e.text)})
@@ -131,7 +134,7 @@ func (c connection) problem(p problem.Problem) *Error {
 	if c.token != "" { // a proxy may repeat the headers of a request
 		text = strings.ReplaceAll(text, c.token, "TOKEN")
 	}
-	return &Error{Status: p.Status, Published: p.Published, text: text, answered: true}
+	return &Error{Status: p.Status, Published: p.Published, text: text, refused: &p}
 }
 
 // notWatership returns the error of a response that the API did not write.

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,14 +27,60 @@ func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("the server left %d documents out, which it cannot read", e.Documents)
 }
 
-// Export yields the events of a selection with their bodies, in the order in which they
-// were recorded. An *UnreadableError comes last.
-func (c *Client) Export(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+// Events yields the events of a selection, without bodies if the caller may not read them. Those of
+// eventstore.BySequence end with an *UnreadableError.
+func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	read := c.search
+	if sel.Order == eventstore.BySequence {
+		read = c.export
+	}
 	return func(yield func(schemas.Event, error) bool) {
-		if err := c.export(ctx, sel, func(e schemas.Event, err error) bool { return yield(e, err) }); err != nil && !errors.Is(err, errStopped) {
+		if err := read(ctx, sel, yield); err != nil && !errors.Is(err, errStopped) {
 			yield(schemas.Event{}, err)
 		}
 	}
+}
+
+// maxPage is the number of events of a page.
+const maxPage = 1000
+
+func (c *Client) search(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
+	var filter eventfilter.QueryFilter
+	var err error
+	if filter.Query, filter.DSL, err = c.Texts(sel.Query); err != nil {
+		return err
+	}
+	in := messages.SearchInput{QueryFilter: filter, WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: maxPage}
+	for left := sel.Limit; ; {
+		if sel.Limit > 0 {
+			in.Limit = min(maxPage, left)
+		}
+		page, err := messages.SearchEvents.Call(ctx, c, in)
+		if err != nil {
+			return err
+		}
+		if !yieldPage(page.Body, yield) {
+			return errStopped
+		}
+		left -= len(page.Body.Events)
+		if in.Cursor = page.Body.Cursor; in.Cursor == "" || sel.Limit > 0 && left <= 0 {
+			return nil
+		}
+	}
+}
+
+func yieldPage(page messages.EventPage, yield func(schemas.Event, error) bool) bool {
+	for _, why := range page.Unreadable {
+		if !yield(schemas.Event{}, errors.New(why)) {
+			return false
+		}
+	}
+	for _, document := range page.Events {
+		if !yield(schemas.ParseDocument(document)) {
+			return false
+		}
+	}
+	return true
 }
 
 // errStopped is the error of a sequence whose consumer has stopped.

@@ -126,7 +126,7 @@ func (c *Client) Start(ctx context.Context, plan Plan, stopAfter int, progress f
 	for range 3 {
 		started, err = replays.StartReplay.Call(ctx, c, in)
 		var lost *Error
-		if !errors.As(err, &lost) || lost.answered || !lost.away() || ctx.Err() != nil {
+		if !errors.As(err, &lost) || lost.refused != nil || !lost.away() || ctx.Err() != nil {
 			break
 		}
 		err = fmt.Errorf("%w\nit is not known whether the job was started: see watership jobs list", err)

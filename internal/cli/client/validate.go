@@ -23,7 +23,8 @@ type exported struct{ client *Client }
 // Events implements bodies.Store. An error that ends the export is one of the store.
 func (e exported) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		for event, err := range e.client.Export(ctx, sel) {
+		sel.Order = eventstore.BySequence
+		for event, err := range e.client.Events(ctx, sel) {
 			var failed *Error
 			if errors.As(err, &failed) {
 				err = &eventstore.Error{Reason: "reading events through the server", Err: err}

@@ -156,7 +156,7 @@ func (o operations) wholeMessage(ctx context.Context, id string) (schemas.Event,
 
 func bodyOf(e schemas.Event) ([]byte, error) {
 	if e.BodyIn != schemas.BodyHere {
-		return nil, problem.NotFound("no event of the message has its body")
+		return nil, problem.NotFound(fmt.Sprintf("no event of message %s has its body", e.Fingerprint))
 	}
 	return e.Envelope.Body, nil
 }

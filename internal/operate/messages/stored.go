@@ -41,5 +41,9 @@ func Stored(ctx context.Context, sys *system.System, cfg ValidationConfig, sel e
 		return Summary{}, err
 	}
 	cfg.Store, cfg.Fingerprints = store, sys.Settings().Fingerprint
-	return Run(ctx, cfg, sel, each)
+	summary, err := Run(ctx, cfg, sel, each)
+	if err == nil && summary.Messages+summary.Unknown == 0 {
+		err = store.Check(ctx) // may be the reason
+	}
+	return summary, err
 }

@@ -176,6 +176,9 @@ func (o operations) listReplays(ctx context.Context, in *JobsInput) (*JobsOutput
 			page.Jobs = append(page.Jobs, NewJob(job))
 		}
 	}
+	if len(page.Jobs)+len(page.Unreadable) == 0 && in.Cursor == "" && ctx.Err() == nil {
+		return &JobsOutput{page}, o.System.CheckStore(ctx) // may be the reason
+	}
 	return &JobsOutput{page}, ctx.Err()
 }
 
