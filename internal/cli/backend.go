@@ -7,12 +7,10 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/messages"
-	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
@@ -27,7 +25,6 @@ type backend interface {
 	operations
 	language
 	streams
-	replayJobs
 
 	Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error)
 
@@ -64,6 +61,10 @@ type streams interface {
 	// FollowTo delivers the events of a query to a queue until ctx ends, without a record.
 	FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error
 
+	// Watch reports a job that was started or resumed until it stops, or has sent stopAfter messages
+	// (0: all). It runs a job of this process.
+	Watch(ctx context.Context, job replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error)
+
 	// Validate checks bodies with a schema; nil: with the schema of a queue's route.
 	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error)
 
@@ -72,20 +73,16 @@ type streams interface {
 	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
 }
 
-// replayJobs plans and runs jobs.
-type replayJobs interface {
-	Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error)
-
-	// Start creates the job of a plan and runs it to its end, or pauses it after so
-	// many messages (0: not). The job has no id if it could not be created.
-	Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error)
-
-	// Resume runs the rest of a job.
-	Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error)
-}
-
 // isRefused reports whether an operation was refused with the status of an HTTP response.
 func isRefused(err error, status int) bool {
 	var refused *problem.Problem
 	return errors.As(err, &refused) && refused.Status == status
+}
+
+// endOfList is an error that ends a list, as an *eventstore.Error does, and concerns no item of it.
+type endOfList struct{ error }
+
+// Unwrap returns the errors that it counts as.
+func (e endOfList) Unwrap() []error {
+	return []error{&eventstore.Error{Reason: e.Error()}, e.error}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -14,7 +13,6 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
-	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/transfer"
@@ -23,7 +21,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/internal/system/gctuning"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -39,9 +36,12 @@ func newDirect(sys *system.System) *direct {
 	return &direct{sys, httpapi.Local(sys)}
 }
 
-// Do implements operations. Actions have the operator of this process.
+// Do implements operations. Actions have the operator in the context, or else that of this process.
 func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
-	err := d.set.Do(access.NewContext(ctx, access.AsOperator(operator())), op, in, out)
+	if access.FromContext(ctx).Name == "" {
+		ctx = access.NewContext(ctx, access.AsOperator(operator()))
+	}
+	err := d.set.Do(ctx, op, in, out)
 	var p *problem.Problem
 	switch {
 	case !errors.As(err, &p):
@@ -86,7 +86,7 @@ func (d *direct) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 			sel, err = transfer.ExportSelection(ctx, store, sel)
 		}
 		if err != nil {
-			yield(schemas.Event{}, endOfEvents{err})
+			yield(schemas.Event{}, endOfList{err})
 			return
 		}
 		found := false
@@ -97,18 +97,10 @@ func (d *direct) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 		}
 		if !found {
 			if err := store.Check(ctx); err != nil {
-				yield(schemas.Event{}, endOfEvents{err})
+				yield(schemas.Event{}, endOfList{err})
 			}
 		}
 	}
-}
-
-// endOfEvents is an error that concerns the store, and not one event.
-type endOfEvents struct{ error }
-
-// Unwrap returns the errors that it counts as.
-func (e endOfEvents) Unwrap() []error {
-	return []error{&eventstore.Error{Reason: e.Error()}, e.error}
 }
 
 // Validate implements streams.
@@ -130,71 +122,9 @@ func (d *direct) Follow(ctx context.Context, sel eventstore.Selection, last int,
 	return history.Follow(ctx, store, sel, last, to)
 }
 
-// unknown returns the ids that name nothing in the store: mistakes in a list.
-func (d *direct) unknown(ctx context.Context, ids []string) ([]string, error) {
-	store, err := d.Store(ctx)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	return history.UnknownIDs(ctx, store, ids)
-}
-
-// Plan implements replayJobs.
-func (d *direct) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (plan client.Plan, err error) {
-	request.Job.Operator = cmp.Or(request.Job.Operator, operator())
-	job, err := replays.Prepare(d.Language, request)
-	if err != nil {
-		return plan, err
-	}
-	planner, err := replays.Planner(ctx, d.System, uncheckedRoutes)
-	if err != nil {
-		return plan, err
-	}
-	if plan.Plan, err = planner.Plan(ctx, job); err != nil {
-		return plan, err
-	}
-	if plan.Total == 0 && len(plan.LeftOut) == 0 {
-		if err := d.CheckStore(ctx); err != nil {
-			return plan, err
-		}
-	}
-	if plan.Parked, err = failures.FindParkedCopies(ctx, d.System, plan.FailedAt); err != nil {
-		return plan, err
-	}
-	plan.Unknown, err = d.unknown(ctx, request.IDs)
-	return plan, err
-}
-
-// Start implements replayJobs.
-func (d *direct) Start(ctx context.Context, plan client.Plan, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	jobs, err := replays.Replayer(ctx, d.System)
-	if err != nil {
-		return replayer.Job{}, err
-	}
-	job, err := jobs.Create(ctx, plan.Plan)
-	if err != nil {
-		return replayer.Job{}, err
-	}
-	return run(ctx, jobs, job, stopAfter, progress)
-}
-
-// run returns the job as it was before if it could not be read.
-func run(ctx context.Context, jobs *replayer.Replayer, job replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
-	gctuning.Apply(gctuning.ReplayLimit)
-	ran, err := jobs.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Expected: &job, Progress: progress})
-	if ran.ID == "" {
-		ran = job
-	}
-	return ran, err
-}
-
-// Resume implements replayJobs.
-func (d *direct) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
-	jobs, err := replays.Replayer(ctx, d.System)
-	if err != nil {
-		return job, err
-	}
-	return run(ctx, jobs, job, 0, progress)
+// Watch implements streams.
+func (d *direct) Watch(ctx context.Context, job replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	return replays.ByWatcher{}.Watch(ctx, d.System, job, stopAfter, progress)
 }
 
 // Publish implements streams.

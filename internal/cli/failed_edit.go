@@ -18,7 +18,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -213,7 +212,7 @@ func (e *failureEdit) findOpen(ctx context.Context, sys backend, id string, fail
 }
 
 // planOpen plans to send the message in place of its failure, which must be open.
-func (e *failureEdit) planOpen(ctx context.Context, sys backend, id string) (client.Plan, error) {
+func (e *failureEdit) planOpen(ctx context.Context, sys backend, id string) (replayPlan, error) {
 	plan, err := e.plan(ctx, sys)
 	if err != nil || plan.Total > 0 || plan.Bodiless > 0 {
 		return plan, err

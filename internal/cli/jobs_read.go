@@ -43,7 +43,7 @@ func listJobs(ctx context.Context, sys operation.Via, limit int) iter.Seq2[repla
 			return page.Body.Cursor, err
 		})
 		if err != nil && !errors.Is(err, errNoMore) {
-			yield(replayer.Job{}, err)
+			yield(replayer.Job{}, endOfList{err})
 		}
 	}
 }

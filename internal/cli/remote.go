@@ -13,13 +13,11 @@ import (
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/messages"
-	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/secret"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
-	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -58,19 +56,6 @@ func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue s
 		return r.Client.Validate(ctx, queue, sel, each)
 	}
 	return r.ValidateWith(ctx, schema, sel, each)
-}
-
-// Plan implements replayJobs.
-func (r remote) Plan(ctx context.Context, request replays.Request, uncheckedRoutes bool) (client.Plan, error) {
-	if request.Job.Operator != "" {
-		return client.Plan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
-	}
-	return r.PlanReplay(ctx, request, uncheckedRoutes)
-}
-
-// Resume implements replayJobs.
-func (r remote) Resume(ctx context.Context, job replayer.Job, progress func(replayer.Job)) (replayer.Job, error) {
-	return r.Client.Resume(ctx, job, 0, progress)
 }
 
 // FollowTo implements subscriber.

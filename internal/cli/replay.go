@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
@@ -153,16 +153,16 @@ func (r *replay) run(ctx context.Context, sys backend) error {
 	return err
 }
 
-func (r *replay) plan(ctx context.Context, sys backend) (client.Plan, error) {
+func (r *replay) plan(ctx context.Context, sys backend) (replayPlan, error) {
 	request, err := r.request()
 	if err != nil {
-		return client.Plan{}, err
+		return replayPlan{}, err
 	}
-	return sys.Plan(ctx, request, r.uncheckedRoutes)
+	return planReplay(ctx, sys, request, r.uncheckedRoutes)
 }
 
 // send shows a plan, asks, and runs its job. It returns no job if nothing was sent.
-func (r *replay) send(ctx context.Context, sys backend, plan client.Plan) (replayer.Job, error) {
+func (r *replay) send(ctx context.Context, sys backend, plan replayPlan) (replayer.Job, error) {
 	if err := r.preview(plan); err != nil {
 		return replayer.Job{}, err
 	}
@@ -175,7 +175,7 @@ func (r *replay) send(ctx context.Context, sys backend, plan client.Plan) (repla
 
 // warnOfPauses warns of queues whose routes are paused: the messages wait there, and the outcome of a
 // canary does not come. States that cannot be read are no reason to stop.
-func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan client.Plan) {
+func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan replayPlan) {
 	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Total == 0 {
 		return
 	}
@@ -193,7 +193,7 @@ func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan client.Plan
 
 // confirm reports whether to run a plan. If not, the error has the reason; --dry-run
 // and an empty plan have none, unless it is one of failures.
-func (r *replay) confirm(ctx context.Context, plan client.Plan) (bool, error) {
+func (r *replay) confirm(ctx context.Context, plan replayPlan) (bool, error) {
 	switch {
 	case r.expecting && plan.Total != r.expect:
 		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
@@ -215,13 +215,13 @@ func (r *replay) confirm(ctx context.Context, plan client.Plan) (bool, error) {
 
 // checkFound returns an error if no failure is sent again, or none of the ids names a message,
 // unless --expect says so. A query may find nothing.
-func (r *replay) checkFound(plan client.Plan) error {
+func (r *replay) checkFound(plan replayPlan) error {
 	switch {
 	case plan.Total > 0 || r.expecting:
 		return nil
 	case r.failuresAlone:
 		return errors.New("no unresolved failure matches")
-	case len(r.names) > 0 && len(plan.Unknown) == len(r.names):
+	case len(r.names) > 0 && len(plan.Unknown) == min(len(r.names), eventfilter.MaxUnknown):
 		return errors.New("no message of these ids was found: nothing was sent")
 	}
 	return nil
@@ -229,7 +229,7 @@ func (r *replay) checkFound(plan client.Plan) error {
 
 // preview shows a plan. A plan that could not be shown is not sent, so a closed pipe
 // is an error here, unlike in other commands: the user relies on the preview.
-func (r *replay) preview(plan client.Plan) error {
+func (r *replay) preview(plan replayPlan) error {
 	err := writePreview(r.Out, plan.Plan)
 	if err == nil {
 		printParkedCopies(r.Out, plan.Parked...)

@@ -14,13 +14,17 @@ import (
 )
 
 // execute runs the job of a plan, the canaries first. It returns the job up to them.
-func (r *replay) execute(ctx context.Context, jobs backend, plan client.Plan) (replayer.Job, error) {
+func (r *replay) execute(ctx context.Context, jobs backend, plan replayPlan) (replayer.Job, error) {
 	stopAfter := 0
 	if r.canary > 0 && r.canary < plan.Total {
 		stopAfter = r.canary
 	}
 	ran, err := runJob(r.Streams, replayer.Job{Total: plan.Total}, func(progress func(replayer.Job)) (replayer.Job, error) {
-		return jobs.Start(ctx, plan, stopAfter, progress)
+		job, err := startReplay(ctx, jobs, plan, stopAfter)
+		if err != nil {
+			return replayer.Job{}, err
+		}
+		return jobs.Watch(ctx, job, stopAfter, progress)
 	})
 	switch {
 	case ran.ID == "":
@@ -38,10 +42,13 @@ func (r *replay) execute(ctx context.Context, jobs backend, plan client.Plan) (r
 
 // resumeJob runs the rest of a job, and reports how it ended.
 func resumeJob(ctx context.Context, t terminal.Streams, jobs backend, job replayer.Job) error {
-	ran, err := runJob(t, job, func(progress func(replayer.Job)) (replayer.Job, error) { return jobs.Resume(ctx, job, progress) })
-	if ran.ID == "" { // it was not resumed
+	resumed, err := replays.ResumeReplay.Call(ctx, jobs, replays.ResumeInput{ID: job.ID})
+	if err != nil {
 		return err
 	}
+	ran, err := runJob(t, job, func(progress func(replayer.Job)) (replayer.Job, error) {
+		return jobs.Watch(ctx, replayer.Job(resumed.Body.Record), 0, progress)
+	})
 	return reportJob(t, ran, err)
 }
 

@@ -66,12 +66,13 @@ func New(sys *system.System, s *server.Server) *API {
 	return api
 }
 
-// Local returns the operations of a System for calls in this process, without an API.
+// Local returns the operations of a System for calls in this process, without an API. Jobs are run by
+// replays.ByWatcher.
 func Local(sys *system.System) *operation.Set {
 	set := operation.NewLocal()
 	implement(set, sys, func() pipeline.Config { return routes.Handlers(sys) })
 	adoptions.Implement(set, adoptions.NewRunner(sys))
-	replays.Implement(set, sys, replays.NewRunner(sys))
+	replays.Implement(set, sys, replays.ByWatcher{})
 	return set
 }
 

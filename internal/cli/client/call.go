@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 )
@@ -24,8 +27,21 @@ func (c *Client) Do(ctx context.Context, op *operation.Operation, in, out any) e
 	if body := reflect.ValueOf(out).Elem().FieldByName("Body"); body.IsValid() {
 		into = body.Addr().Interface()
 	}
-	return c.do(ctx, op.Limit()+margin, r, into)
+	repeatable, is := in.(operation.Repeatable)
+	isSafe := is && repeatable.RepeatKey() != ""
+	for tries := 1; ; tries++ {
+		err = c.do(ctx, op.Limit()+margin, r, into)
+		var lost *Error
+		if !isSafe || tries == maxTries || ctx.Err() != nil || !errors.As(err, &lost) || !lost.IsLost() {
+			return err
+		}
+		_ = backoff.Sleep(ctx, time.Second)
+	}
 }
+
+// maxTries is how often a request is sent to a server that does not answer, if its caller has given it
+// a key, with which the server acts once.
+const maxTries = 3
 
 // newRequest returns the request of an operation with the input to which in points.
 func newRequest(op *operation.Operation, in any) (request, error) {

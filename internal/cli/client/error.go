@@ -54,6 +54,9 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
+// IsLost reports whether it is not known what the server has done: it has not answered.
+func (e *Error) IsLost() bool { return e.refused == nil && e.away() }
+
 // away reports whether the server may answer later.
 func (e *Error) away() bool {
 	switch e.Status {

@@ -77,7 +77,7 @@ func (b *batch) send(ctx context.Context) error {
 	switch {
 	case err == nil:
 		b.confirmed += done.Body.Published
-	case errors.As(err, &refused) && (refused.refused != nil || !refused.away()):
+	case errors.As(err, &refused) && !refused.IsLost():
 		b.confirmed += refused.Published
 	default:
 		err = fmt.Errorf("%w\nit is not known whether %s published", err, wording.PluralVerb(b.count, "message", "was", "were"))

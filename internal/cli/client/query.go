@@ -100,7 +100,9 @@ func ObjectOf(dsl string) (object map[string]any, err error) {
 	if dsl == "" {
 		return nil, nil
 	}
-	if err := json.Unmarshal([]byte(dsl), &object); err != nil {
+	numbers := json.NewDecoder(strings.NewReader(dsl))
+	numbers.UseNumber() // which float64 would round
+	if err := numbers.Decode(&object); err != nil {
 		return nil, system.InputError{Err: fmt.Errorf("--dsl: %w", err)}
 	}
 	return object, nil

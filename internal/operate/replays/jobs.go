@@ -7,10 +7,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/gctuning"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -28,6 +30,9 @@ func NewRunner(sys *system.System) *Runner { return &Runner{operation.NewRunner(
 
 // Start asks for a run of a job. A job that another process runs is left to it.
 func (r *Runner) Start(ctx context.Context, job replayer.Job, stopAfter int) error {
+	if job.Running(time.Now()) {
+		return &replayer.BusyError{ID: job.ID}
+	}
 	err := r.Runner.Start(ctx, func(ctx context.Context, logger *slog.Logger) { r.runJob(ctx, logger, job, stopAfter) })
 	switch {
 	case errors.Is(err, operation.ErrStopping):
@@ -52,4 +57,25 @@ func (r *Runner) runJob(ctx context.Context, logger *slog.Logger, job replayer.J
 	if err != nil && ran.ID == "" && !errors.As(err, &busy) {
 		logger.Error("a job did not start: resume it", "job", job.ID, "error", err)
 	}
+}
+
+// ByWatcher is the Starter of a process without a Runner: who watches a job runs it.
+type ByWatcher struct{}
+
+// Start implements Starter.
+func (ByWatcher) Start(context.Context, replayer.Job, int) error { return nil }
+
+// Watch runs a job that was started or resumed, and reports its progress. It returns the job as it
+// was before if it could not be read.
+func (ByWatcher) Watch(ctx context.Context, sys *system.System, job replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
+	jobs, err := Replayer(ctx, sys)
+	if err != nil {
+		return job, err
+	}
+	gctuning.Apply(gctuning.ReplayLimit)
+	ran, err := jobs.Run(ctx, job.ID, replayer.RunOptions{StopAfter: stopAfter, Expected: &job, Progress: progress})
+	if ran.ID == "" {
+		ran = job
+	}
+	return ran, err
 }

@@ -67,11 +67,17 @@ var (
 // operations are the functions of the operations.
 type operations struct {
 	System *system.System
-	runs   *Runner
+	runs   Starter
 }
 
-// Implement adds the operations on replays, which a Runner runs, to a set.
-func Implement(set *operation.Set, sys *system.System, runs *Runner) {
+// Starter has a job run.
+type Starter interface {
+	// Start asks for a run of a job, which pauses after so many messages; 0: it does not.
+	Start(ctx context.Context, job replayer.Job, stopAfter int) error
+}
+
+// Implement adds the operations on replays, whose jobs a Starter has run, to a set.
+func Implement(set *operation.Set, sys *system.System, runs Starter) {
 	o := operations{sys, runs}
 	operation.Implement(set, PlanReplay, o.planReplay)
 	operation.Implement(set, StartReplay, o.startReplay)
@@ -87,6 +93,8 @@ func Implement(set *operation.Set, sys *system.System, runs *Runner) {
 type StartInput struct {
 	operation.IdempotencyKey
 	Body Replay
+
+	planned *replayer.Plan // in this process; nil: the replay is planned anew
 }
 
 // JobOutput is the output of the operations on one job.
@@ -103,7 +111,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	if err != nil || known.ID != "" {
 		return &JobOutput{NewJob(known)}, errors.Join(err, o.startPlanned(ctx, known, in.Body.StopAfter))
 	}
-	plan, err := o.plan(ctx, in.Body)
+	plan, err := o.planOf(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +121,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 			Remedy: "Look at the plan, and send its total.",
 		}
 	}
-	if err := CheckPlan(plan, in.Body.UncheckedRoutes, true); err != nil {
+	if err := CheckPlan(plan, in.Body.UncheckedRoutes, in.planned == nil); err != nil {
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
@@ -127,6 +135,14 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	}
 	access.Describe(ctx, access.Action{Object: "job " + job.ID})
 	return &JobOutput{NewJob(job)}, o.startPlanned(ctx, job, in.Body.StopAfter)
+}
+
+// planOf returns the plan of a replay to start.
+func (o operations) planOf(ctx context.Context, in *StartInput) (replayer.Plan, error) {
+	if in.planned != nil {
+		return *in.planned, nil
+	}
+	return o.plan(ctx, in.Body)
 }
 
 // startPlanned starts a job that no process has started.
@@ -317,8 +333,6 @@ func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutp
 		return nil, err
 	case job.Finished():
 		return nil, &problem.Problem{Status: http.StatusConflict, Detail: EndedText(job)}
-	case job.Running(time.Now()):
-		return nil, &replayer.BusyError{ID: job.ID}
 	}
 	target := NewJob(job).Target
 	if err := o.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {

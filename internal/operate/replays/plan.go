@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
@@ -102,15 +103,31 @@ const maxPlanRoutes = 1000
 type PlanInput struct{ Body Replay }
 
 // PlanOutput is the output of PlanReplay.
-type PlanOutput struct{ Body Plan }
+type PlanOutput struct {
+	Body Plan
+
+	planned *replayer.Plan // in this process
+}
+
+// Start returns the input that starts a replay as it was planned: with the messages that the plan
+// counts, or not at all. In this process its caller has checked the plan.
+func (p PlanOutput) Start(key string, r Replay) StartInput {
+	r.UpTo, r.Expect = p.Body.UpTo, &p.Body.Total
+	return StartInput{operation.IdempotencyKey{Key: key}, r, p.planned}
+}
 
 func (o operations) planReplay(ctx context.Context, in *PlanInput) (*PlanOutput, error) {
 	plan, err := o.plan(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
+	if plan.Total == 0 && len(plan.LeftOut) == 0 {
+		if err := o.System.CheckStore(ctx); err != nil { // may be the reason
+			return nil, err
+		}
+	}
 	out, err := o.describePlan(ctx, in.Body, plan)
-	return &PlanOutput{out}, err
+	return &PlanOutput{out, &plan}, err
 }
 
 // plan plans a replay, within the limits of the caller.

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// replayPlan is the plan of a replay, with the input that starts it.
+type replayPlan struct {
+	replayer.Plan
+	Unknown []string                // ids that name nothing
+	Parked  []failures.ParkedCopies // queues with parked copies
+
+	start replays.StartInput
+}
+
+// planReplay plans a replay. Times relative to now become absolute, so that its start finds the
+// same messages.
+func planReplay(ctx context.Context, sys backend, r replays.Request, uncheckedRoutes bool) (replayPlan, error) {
+	request, err := replayBody(sys, r)
+	if err != nil {
+		return replayPlan{}, err
+	}
+	request.UncheckedRoutes = uncheckedRoutes
+	if name := r.Job.Operator; name != "" {
+		if _, isLocal := sys.(*direct); !isLocal {
+			return replayPlan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
+		}
+		ctx = access.NewContext(ctx, access.AsOperator(name))
+	}
+	planned, err := replays.PlanReplay.Call(ctx, sys, replays.PlanInput{Body: request})
+	if err != nil {
+		return replayPlan{}, err
+	}
+	plan := replayPlan{planOf(planned.Body), planned.Body.Unknown, planned.Body.Parked, planned.Start(rand.Text(), request)}
+	plan.Job = r.Job
+	for _, document := range planned.Body.Sample {
+		e, err := schemas.ParseDocument(document)
+		if err != nil {
+			return plan, err
+		}
+		plan.Sample = append(plan.Sample, e)
+	}
+	return plan, nil
+}
+
+// replayBody returns a request as an operation takes it.
+func replayBody(sys backend, r replays.Request) (replays.Replay, error) {
+	query, err := replayQuery(sys, r)
+	if err != nil {
+		return replays.Replay{}, err
+	}
+	dsl, err := client.ObjectOf(string(r.DSL))
+	return replays.Replay{
+		Filter: eventfilter.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
+		Target:  replays.TargetOf(r.Job.Target),
+		Changes: replays.ChangesOf(r.Job),
+		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Schedule: replays.ScheduleOf(r.Job), Limit: r.Job.Limit, Reason: r.Job.Reason,
+	}, err
+}
+
+// replayQuery returns the query of a request with its period; "" if there are other
+// criteria alone.
+func replayQuery(sys backend, r replays.Request) (string, error) {
+	var node kql.Node = kql.All{}
+	var err error
+	if r.Query != "" {
+		if node, err = sys.ParseQuery(r.Query); err != nil {
+			return "", err
+		}
+	}
+	if node, err = r.Period.Limit(node); err != nil {
+		return "", err
+	}
+	if node, err = client.AbsoluteTimes(node); err != nil {
+		return "", err
+	}
+	query, _, err := sys.Texts(node)
+	if err == nil && query == "" && r.Query != "" {
+		query = "*"
+	}
+	return query, err
+}
+
+func planOf(p replays.Plan) replayer.Plan {
+	plan := replayer.Plan{
+		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
+		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
+	}
+	if p.First != nil && p.Last != nil {
+		plan.First, plan.Last = *p.First, *p.Last
+	}
+	for _, r := range p.Routes {
+		plan.Routes = append(plan.Routes, replayer.Route{
+			Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others, Messages: r.Messages, Unroutable: r.Unroutable, Unchecked: r.Unchecked,
+		})
+	}
+	for _, e := range p.Examples {
+		plan.Examples = append(plan.Examples, transform.Example(e))
+	}
+	for _, r := range p.Rivals {
+		plan.Rivals = append(plan.Rivals, replayer.Rival{
+			Job: replayer.Job{ID: r.Job, Operator: r.Operator}, Running: r.Running, Messages: r.Messages, Unrecorded: r.Unrecorded,
+		})
+	}
+	return plan
+}
+
+// startReplay starts the job of a plan, which pauses after so many messages; 0: it does not.
+func startReplay(ctx context.Context, sys backend, plan replayPlan, stopAfter int) (replayer.Job, error) {
+	plan.start.Body.StopAfter = stopAfter
+	started, err := replays.StartReplay.Call(ctx, sys, plan.start)
+	var lost *client.Error
+	if errors.As(err, &lost) && lost.IsLost() {
+		err = fmt.Errorf("%w\nit is not known whether the job was started: see watership jobs list", err)
+	}
+	return replayer.Job(started.Body.Record), err
+}
