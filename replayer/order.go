@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer/internal/inflight"
 )
@@ -111,10 +113,27 @@ func (run *run) newSender(ctx context.Context) (*inflight.Sender[*inFlight], err
 
 // admit sends a message, now or when the sender allows it.
 func (run *run) admit(m *inFlight) error {
-	if run.sender == nil || !m.needsSending() && m.err == nil {
+	if run.sender == nil {
+		return run.depart(m)
+	}
+	if !m.needsSending() && m.err == nil {
+		if err := run.sender.Pass(run.sending); err != nil {
+			return err
+		}
 		return run.depart(m)
 	}
 	return run.sender.Add(run.sending, inflight.Message{ID: m.event.EventID, Fingerprint: m.event.Fingerprint, Stream: m.event.Stream.ID, Bytes: m.bytes}, m)
+}
+
+// sleep pauses between two messages.
+func (run *run) sleep(d time.Duration) error {
+	switch {
+	case d <= 0:
+		return nil
+	case run.sender == nil:
+		return backoff.Sleep(run.sending, d)
+	}
+	return run.sender.Sleep(run.sending, d)
 }
 
 // sendAdmitted sends a message that the sender admits, or leaves it out after a failure in its

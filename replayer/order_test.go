@@ -304,6 +304,24 @@ func TestStreamsGoOn(t *testing.T) {
 	wantJob(t, f.run(job), Done, 5, 1)
 }
 
+// Many messages that the program leaves out pass a message that waits for its stream.
+func TestOrderOfStreamsWithManyLeftOut(t *testing.T) {
+	f := newFixture(t)
+	f.storeHandled(f.queue)
+	events := []schemas.Event{f.inStream("order-1", 1), f.inStream("order-1", 2)}
+	for n := range Window + 500 {
+		events = append(events, f.published(n+3))
+	}
+	f.storeEvents(events...)
+	consumer := newReporter(t, f, f.queue)
+	job := f.job("event.action: published")
+	job.Order, job.Transform = ByStream, `if .body.order > 2 then empty else . end`
+	ran := f.run(job)
+	if ran.State != Done || ran.Sent != 2 || ran.Filtered != Window+500 || strings.Join(consumer.ids(), " ") != "m-1 m-2" {
+		t.Errorf("%s, sent %d, filtered %d, arrived %v", ran.State, ran.Sent, ran.Filtered, consumer.ids())
+	}
+}
+
 // Without streams there is no order of streams.
 func TestOrderNeedsStreams(t *testing.T) {
 	f := newFixture(t)

@@ -44,7 +44,7 @@ func (run *run) sendFirst(candidates []candidate, late bool) error {
 		run.started++
 	}
 	if m.needsSending() {
-		if err := run.pacer.Wait(run.sending, m.event.Time); err != nil {
+		if err := run.sleep(run.pacer.Delay(m.event.Time)); err != nil {
 			return err
 		}
 	}

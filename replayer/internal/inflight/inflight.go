@@ -57,6 +57,7 @@ type Sender[T any] struct {
 	bytes    int64                // of held messages
 	added    int64
 	progress time.Time
+	lastRead time.Time // of outcomes
 
 	mu     sync.Mutex // guards unsent
 	unsent []string
@@ -88,8 +89,9 @@ const (
 
 // New returns a Sender without messages.
 func New[T any](cfg Config[T]) *Sender[T] {
+	now := time.Now()
 	return &Sender[T]{
-		cfg: cfg, inFlight: map[string]Message{}, busy: map[string]bool{}, stopped: map[string]bool{}, held: map[string][]item[T]{}, progress: time.Now(),
+		cfg: cfg, inFlight: map[string]Message{}, busy: map[string]bool{}, stopped: map[string]bool{}, held: map[string][]item[T]{}, progress: now, lastRead: now,
 	}
 }
 
@@ -116,19 +118,59 @@ func (s *Sender[T]) Unsent(id string) {
 // Add sends a message as soon as the limit allows, or holds it until the message before it in
 // its stream is handled. It waits while too many messages are held.
 func (s *Sender[T]) Add(ctx context.Context, m Message, value T) error {
-	s.added++
-	for !s.hasRoom() {
-		if err := s.await(ctx); err != nil {
+	if err := s.Pass(ctx); err != nil {
+		return err
+	}
+	if s.mustHold(m) || len(s.held) > 0 {
+		if err := s.poll(ctx); err != nil {
 			return err
 		}
 	}
-	if s.cfg.Ordered && m.Stream != "" && !s.stopped[m.Stream] && s.busy[m.Stream] {
+	if s.mustHold(m) {
 		at := &position{number: s.added}
 		s.held[m.Stream] = append(s.held[m.Stream], item[T]{m, value, at})
 		s.order, s.bytes = append(s.order, at), s.bytes+m.Bytes
 		return nil
 	}
 	return s.send(ctx, item[T]{Message: m, value: value})
+}
+
+// mustHold reports whether a message waits for the one before it in its stream.
+func (s *Sender[T]) mustHold(m Message) bool {
+	return s.cfg.Ordered && m.Stream != "" && !s.stopped[m.Stream] && s.busy[m.Stream]
+}
+
+// Pass counts a message that is not sent. It waits while the oldest held message is too far
+// behind.
+func (s *Sender[T]) Pass(ctx context.Context) error {
+	s.added++
+	for !s.hasRoom() {
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sleep pauses the caller for d. Held messages are sent meanwhile, which may take longer.
+func (s *Sender[T]) Sleep(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); ; {
+		if len(s.held) > 0 {
+			if err := s.poll(ctx); err != nil {
+				return err
+			}
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return nil
+		}
+		if len(s.held) > 0 {
+			left = min(left, longest)
+		}
+		if err := backoff.Sleep(ctx, left); err != nil {
+			return err
+		}
+	}
 }
 
 // Drain sends the messages that are held.
@@ -189,8 +231,23 @@ func (s *Sender[T]) await(ctx context.Context) error {
 	}
 }
 
+// poll sends the next messages of the streams whose message in flight has an outcome. It does
+// nothing if the outcomes were read in the last second.
+func (s *Sender[T]) poll(ctx context.Context) error {
+	if time.Since(s.lastRead) < longest {
+		return nil
+	}
+	outcomes, err := s.read(ctx)
+	if err != nil || len(outcomes) == 0 {
+		return err
+	}
+	s.progress = time.Now()
+	return s.finish(ctx, outcomes)
+}
+
 // read returns the outcomes of messages in flight that are known.
 func (s *Sender[T]) read(ctx context.Context) (map[string]Outcome, error) {
+	s.lastRead = time.Now()
 	outcomes, err := s.cfg.Outcomes(ctx, slices.Collect(maps.Values(s.inFlight)))
 	if err != nil {
 		return nil, err

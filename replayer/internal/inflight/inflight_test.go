@@ -225,3 +225,63 @@ func TestRandomStreams(t *testing.T) {
 		})
 	}
 }
+
+// A held message follows soon after the one before it is handled, also while messages are added
+// slowly, or nothing is added.
+func TestHeldMessagesFollowWhileOthersAreSlow(t *testing.T) {
+	const minute = time.Minute
+	for name, pause := range map[string]func(c *consumer, t *testing.T) error{
+		"slow adds": func(_ *consumer, t *testing.T) error { time.Sleep(10 * minute); return nil },
+		"sleep":     func(c *consumer, t *testing.T) error { return c.Sleep(t.Context(), 10*minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, began := newConsumer(Config[string]{Limit: 10, Ordered: true, Stop: true}), time.Now()
+				c.after["a1"] = minute
+				for _, id := range []string{"a1", "a2", "b1", "c1", "d1"} {
+					if err := c.Add(t.Context(), Message{ID: id, Stream: id[:1], Bytes: 1}, id); err != nil {
+						t.Fatal(err)
+					}
+					if id != "a1" {
+						if err := pause(c, t); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				within := 10 * minute
+				if name == "sleep" {
+					within = minute + longest
+				}
+				if at := c.sentAt["a2"].Sub(began); c.sentAt["a2"].IsZero() || at < minute || at > within {
+					t.Errorf("a2 was sent after %s: %v", at, c.sent)
+				}
+				if slept := time.Since(began); slept != 40*minute {
+					t.Errorf("it took %s", slept)
+				}
+			})
+		})
+	}
+}
+
+// Messages that are not sent keep within the lookahead of a held one, too.
+func TestPassedMessagesAreInTheLookahead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConsumer(Config[string]{Limit: 10, Ordered: true, Stop: true})
+		c.after["a1"] = time.Minute
+		for _, id := range []string{"a1", "a2"} {
+			if err := c.Add(t.Context(), Message{ID: id, Stream: "a", Bytes: 1}, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range Lookahead - 1 {
+			if err := c.Pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.wantSent(t, "a1")
+		if err := c.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.wantSent(t, "a1 a2")
+	})
+}

@@ -1,14 +1,9 @@
-// Package pace sends messages with the spacing in time that they had before.
+// Package pace computes when messages are due that keep the spacing in time that they had before.
 package pace
 
-import (
-	"context"
-	"time"
+import "time"
 
-	"github.com/watershipmq/watership/internal/backoff"
-)
-
-// Pacer waits between messages. The zero value does not wait. It is for one goroutine.
+// Pacer says when messages are due. With the zero value they are due at once. It is for one goroutine.
 type Pacer struct {
 	Factor float64       // 2: twice as fast; 0: no waiting
 	MaxGap time.Duration // the longest wait between two messages; 0: no limit
@@ -20,12 +15,12 @@ type Pacer struct {
 // maxDelay is the delay that is made up for by shorter waits.
 const maxDelay = time.Second
 
-// Wait waits until a message with a time is due: after the message before it as long as the
-// two were apart, divided by the factor. It does not wait before the first message, nor for
-// one that is earlier than the message before it.
-func (p *Pacer) Wait(ctx context.Context, at time.Time) error {
+// Delay returns how long a message with a time is not due yet: it is due after the message before
+// it as long as the two were apart, divided by the factor. The first message is due at once, and so
+// is one that is earlier than the message before it.
+func (p *Pacer) Delay(at time.Time) time.Duration {
 	if p.Factor <= 0 {
-		return nil
+		return 0
 	}
 	now := time.Now()
 	if !p.last.IsZero() {
@@ -35,10 +30,7 @@ func (p *Pacer) Wait(ctx context.Context, at time.Time) error {
 		p.due = now
 	}
 	p.last = at
-	if !p.due.After(now) {
-		return nil
-	}
-	return backoff.Sleep(ctx, p.due.Sub(now))
+	return max(0, p.due.Sub(now))
 }
 
 func (p *Pacer) gap(at time.Time) time.Duration {

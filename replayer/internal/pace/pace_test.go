@@ -1,8 +1,6 @@
 package pace
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +13,7 @@ func waits(t *testing.T, p *Pacer, busy time.Duration, times ...time.Duration) (
 	synctest.Test(t, func(t *testing.T) {
 		began, first := time.Now(), time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 		for _, at := range times {
-			if err := p.Wait(t.Context(), first.Add(at)); err != nil {
-				t.Fatal(err)
-			}
+			time.Sleep(p.Delay(first.Add(at)))
 			due = append(due, time.Since(began))
 			time.Sleep(busy)
 		}
@@ -25,7 +21,7 @@ func waits(t *testing.T, p *Pacer, busy time.Duration, times ...time.Duration) (
 	return due
 }
 
-func TestWait(t *testing.T) {
+func TestDelay(t *testing.T) {
 	const s = time.Second
 	for name, test := range map[string]struct {
 		p           Pacer
@@ -50,18 +46,4 @@ func TestWait(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		p, gone := Pacer{Factor: 1}, errors.New("gone")
-		if err := p.Wait(ctx, time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		go cancel(gone)
-		if err := p.Wait(ctx, time.Now().Add(time.Hour)); !errors.Is(err, gone) {
-			t.Errorf("%v", err)
-		}
-	})
 }
