@@ -143,7 +143,8 @@ func (i *Inbox) enter(ctx context.Context, tx *sql.Tx, dialect database.Dialect)
 	return nil
 }
 
-// prune deletes some rows that are older than the retention, now and then.
+// prune deletes rows that are older than the retention, now and then: after each message until none
+// is left, so that the inbox grows at no rate of messages.
 func (i *Inbox) prune(ctx context.Context, dialect database.Dialect) {
 	i.mu.Lock()
 	isDue := time.Since(i.pruned) >= pruneInterval
@@ -154,9 +155,16 @@ func (i *Inbox) prune(ctx context.Context, dialect database.Dialect) {
 	if !isDue {
 		return
 	}
-	// A failure leaves the rows to the next time.
-	_, _ = i.DB.ExecContext(ctx, fmt.Sprintf(`DELETE FROM watership_inbox WHERE handled < %s - $1 AND (queue, message) IN
+	deleted, err := i.DB.ExecContext(ctx, fmt.Sprintf(`DELETE FROM watership_inbox WHERE handled < %s - $1 AND (queue, message) IN
 		(SELECT queue, message FROM watership_inbox ORDER BY handled LIMIT %d)`, dialect.Now, pruneRows), cmp.Or(i.Retention, defaultRetention).Microseconds())
+	if err != nil {
+		return // the rows are left to the next time
+	}
+	if n, err := deleted.RowsAffected(); err == nil && n == pruneRows {
+		i.mu.Lock()
+		i.pruned = time.Time{}
+		i.mu.Unlock()
+	}
 }
 
 type txKey struct{}

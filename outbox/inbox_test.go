@@ -163,6 +163,27 @@ func TestRetentionOfTheInbox(t *testing.T) {
 	})
 }
 
+// Many old messages go as well, in a few steps.
+func TestRetentionOfAFullInbox(t *testing.T) {
+	db := databasetest.SQLite(t)
+	install(t, db.DB)
+	const old = 25_000 // more than are deleted at once
+	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < $1) INSERT INTO watership_inbox SELECT 'orders', n, 0 FROM n", old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inbox := &outbox.Inbox{DB: db.DB}
+	handler := inbox.Handler(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	for n := range 3 {
+		if _, err := handler(delivered(t, schemas.Envelope{Properties: schemas.Properties{MessageID: fmt.Sprint(n)}}, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := count(t, db.DB, "watership_inbox"); n != 3 {
+		t.Errorf("the inbox has %d messages", n)
+	}
+}
+
 // Without the database a message waits, and the handler's error stays its own.
 func TestErrorsOfTheInbox(t *testing.T) {
 	db := databasetest.SQLite(t)
