@@ -170,7 +170,7 @@ func (r *runner) retryParked(ctx context.Context) error {
 		return err
 	}
 	for _, p := range list {
-		if !p.Retry || p.EventID == "" {
+		if !p.Retry {
 			continue
 		}
 		failed := r.retryOne(ctx, p)

@@ -17,8 +17,8 @@ import (
 // event.
 type Parked struct {
 	Subscription string            `json:"subscription"`
-	Position     eventstore.Cursor `json:"position"` // of the event; of the one before for a document that cannot be read
-	EventID      string            `json:"event_id,omitempty"`
+	Position     eventstore.Cursor `json:"position"`           // of the event; of the one before for a document that cannot be read
+	EventID      string            `json:"event_id,omitempty"` // "": the document cannot be read
 	Action       schemas.Action    `json:"action,omitempty"`
 	MessageID    string            `json:"message_id,omitempty"`
 	Error        string            `json:"error"`
@@ -83,12 +83,21 @@ func (r parkedRecords) saveParked(ctx context.Context, p Parked, version string)
 
 // RetryParked lets the runner deliver parked messages again, which it does even if the
 // subscription is at a later position. Those that fail stay parked. Without positions it is
-// all of them.
+// all of them, but for documents that cannot be read, which have no message to deliver. It is an
+// Error if only such documents are at the positions.
 func (s *Subscriptions) RetryParked(ctx context.Context, name, by string, positions []string) (int, error) {
+	unreadable := 0
 	marked, err := s.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
+		if p.EventID == "" {
+			unreadable++
+			return false, nil
+		}
 		p.Retry = true
 		return s.saveParked(ctx, p, version)
 	})
+	if err == nil && marked == 0 && unreadable > 0 {
+		err = mistakef("subscription %s: a parked document that cannot be read has no message to deliver: drop it", name)
+	}
 	if err != nil || marked == 0 {
 		return marked, err
 	}

@@ -196,6 +196,53 @@ func TestParkedRetryDuringAnOutage(t *testing.T) {
 	}
 }
 
+// A document that cannot be read is parked, but has no message to deliver again.
+func TestParkedDocumentThatCannotBeRead(t *testing.T) {
+	r := newRig(t, rabbittest.Either(t))
+	storeEvents(t, r.store, source, numbers(1, 3)...)
+	r.cfg.Store = unreadable{r.cfg.Store}
+	s := subscription.New(r.cfg)
+	r.create(t, s, toHandler("orders"))
+	r.run(t, s, "orders", func(_ context.Context, d subscription.Delivery) error {
+		if d.Position.Sequence == 3 {
+			return retry.Permanent(errors.New("no such order"))
+		}
+		return nil
+	})
+	rabbittest.Eventually(t, "two are parked", func() bool { return get(t, s, "orders").Checkpoint.Parked == 2 })
+	list, err := s.Parked(t.Context(), "orders")
+	if err != nil || len(list) != 2 || list[0].EventID != "" {
+		t.Fatalf("parked %+v, %v", list, err)
+	}
+	var mistake *subscription.Error
+	if n, err := s.RetryParked(t.Context(), "orders", "ada", []string{subscription.FormatPosition(list[0].Position)}); n != 0 || !errors.As(err, &mistake) {
+		t.Errorf("%d are retried, %v", n, err)
+	}
+	if n, err := s.RetryParked(t.Context(), "orders", "ada", nil); n != 1 || err != nil {
+		t.Errorf("%d are retried, %v", n, err)
+	}
+	list, err = s.Parked(t.Context(), "orders")
+	if err != nil || len(list) != 2 || list[0].Retry {
+		t.Errorf("parked %+v, %v", list, err)
+	}
+}
+
+// unreadable is a store whose second event cannot be read.
+type unreadable struct{ records }
+
+func (u unreadable) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		for event, err := range u.records.Events(ctx, sel) {
+			if event.Sequence == 2 {
+				event, err = schemas.Event{}, errors.New("event shop-2: unexpected end of JSON input")
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
 type records = subscription.Records
 
 // unavailable is a store that is unavailable for some reads of one event.
