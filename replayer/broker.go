@@ -2,6 +2,7 @@ package replayer
 
 import (
 	"context"
+	"errors"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -25,8 +26,12 @@ func (c Config) login() string {
 
 // askBroker connects to the broker for a plan.
 func (c Config) askBroker(ctx context.Context, target Target) (planbroker.Broker, error) {
-	return planbroker.Open(ctx, planbroker.Config{
+	broker, err := planbroker.Open(ctx, planbroker.Config{
 		Broker: c.connection(), Topology: c.Topology, ManagementURL: c.ManagementURL, UncheckedRoutes: c.UncheckedRoutes,
 		ByExchange: target.Kind == ToOrigin || target.Kind == ToExchange,
 	})
+	if errors.Is(err, planbroker.ErrUnchecked) {
+		err = &UncheckedError{err}
+	}
+	return broker, err
 }

@@ -58,7 +58,7 @@ func (run *run) countOutcomes() {
 // stops the job.
 func (run *run) count(m *inFlight) bool {
 	switch {
-	case m.leftOut == filtered:
+	case m.leftOut == FilteredOut:
 		run.job.Filtered++
 	case m.leftOut == streamStopped:
 		run.job.Stopped++

@@ -154,7 +154,7 @@ func (k knownReplays) replayedBeforePlan(c *candidate) bool {
 	return k.resultsFromReplay(c) || k.anyReplay(c, func(r replay) bool { return r.sequence <= k.plannedUpTo })
 }
 
-// replayedSincePlan reports whether the message was replayed after the job was planned.
+// ReplayedSincePlan reports whether the message was replayed after the job was planned.
 func (k knownReplays) replayedSincePlan(c *candidate) bool {
 	return k.anyReplay(c, func(r replay) bool { return r.sequence > k.plannedUpTo })
 }

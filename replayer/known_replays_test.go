@@ -22,7 +22,7 @@ func TestAlreadyReplayed(t *testing.T) {
 	replayed := f.indexLog()
 
 	plan := f.plan(order)
-	if plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 2 {
+	if plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 2 {
 		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	again := order
@@ -68,7 +68,7 @@ func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 		f.storeEvents(decoder.Tapped(d, time.Now(), f.sequence))
 	}
 	f.indexLog()
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 6 {
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 6 {
 		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	order.Again = true
@@ -170,7 +170,7 @@ func TestReplayIsKnownByItsEvents(t *testing.T) {
 	f.consume(f.queue)
 	later := time.Now().Add(2 * recordLag)
 	f.now = func() time.Time { return later }
-	if plan := f.plan(f.job("event.action: handled")); plan.Total != 0 || plan.LeftOut[alreadyReplayed] != 1 {
+	if plan := f.plan(f.job("event.action: handled")); plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 1 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	elsewhere := f.job("event.action: handled")

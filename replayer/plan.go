@@ -22,7 +22,7 @@ type Plan struct {
 	First   time.Time // of the matched events
 	Last    time.Time
 	Sample  []schemas.Event // the first few, without their bodies
-	LeftOut map[string]int  // events, by reason
+	LeftOut map[Reason]int  // events
 
 	Streamless int // messages without a stream
 
@@ -166,7 +166,7 @@ func (r *Replayer) newPlan(ctx context.Context, job Job, broker planbroker.Broke
 	if job.ID == "" {
 		job.ID = r.cfg.NewID()
 	}
-	plan = Plan{Job: job, LeftOut: map[string]int{}}
+	plan = Plan{Job: job, LeftOut: map[Reason]int{}}
 	log, err := broker.Log(ctx)
 	if err != nil {
 		return Plan{}, nil, err
@@ -211,8 +211,8 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.LeftOut[c.leftOut]++
 		return nil
 	case p.Job.Limit > 0 && p.Total >= p.Job.Limit:
-		c.leftOut = beyondLimit
-		p.LeftOut[beyondLimit]++
+		c.leftOut = BeyondLimit
+		p.LeftOut[BeyondLimit]++
 		return nil
 	}
 	e := c.event
@@ -221,7 +221,7 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		return err
 	}
 	if !keep && failed == nil {
-		p.LeftOut[filtered]++
+		p.LeftOut[FilteredOut]++
 		return nil
 	}
 	p.Total++

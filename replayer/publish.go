@@ -40,7 +40,7 @@ func (run *run) sendFirst(candidates []candidate, late bool) error {
 	if err != nil {
 		return err
 	}
-	if m.leftOut != filtered {
+	if m.leftOut != FilteredOut {
 		run.started++
 	}
 	if m.needsSending() {
@@ -101,7 +101,7 @@ func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inF
 		case err != nil:
 			m.err = err
 		case !keep:
-			m.leftOut = filtered
+			m.leftOut = FilteredOut
 		}
 		m.sent = sent
 	}

@@ -10,10 +10,10 @@ import (
 
 // resolved says why a failure was resolved when the job was planned, and why it is now; "": it was
 // not, or is not.
-type resolved struct{ planned, now string }
+type resolved struct{ planned, now Reason }
 
 // sincePlan reports whether the failure was handled or discarded since the job was planned.
-func (r resolved) sincePlan() bool { return r.now == handledSince || r.now == discardedSince }
+func (r resolved) sincePlan() bool { return r.now == HandledSince || r.now == DiscardedSince }
 
 // resolvedReasons returns why the failure of each candidate on a page is resolved. Failures do
 // not matter to a job with another target, or with Again.
@@ -30,7 +30,7 @@ func resolvedReasons(ctx context.Context, store Store, job Job, page []candidate
 		case isFailure(c.summary):
 			failures, places = append(failures, c.summary), append(places, i)
 		case c.summary.Action == schemas.Discarded:
-			reasons[i].planned = discardedSince
+			reasons[i].planned = DiscardedSince
 		}
 	}
 	if len(failures) == 0 {
@@ -46,14 +46,14 @@ func resolvedReasons(ctx context.Context, store Store, job Job, page []candidate
 	return reasons, nil
 }
 
-func reasonFor(o history.Outcome) string {
+func reasonFor(o history.Outcome) Reason {
 	switch o {
 	case history.Handled:
-		return handledSince
+		return HandledSince
 	case history.Discarded:
-		return discardedSince
+		return DiscardedSince
 	case history.Waiting:
-		return retryScheduled
+		return RetryScheduled
 	}
 	return ""
 }

@@ -38,18 +38,18 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 	quarantined := func(e *schemas.Event) { *e = e.Quarantine("too many fields") }
 	for name, test := range map[string]struct {
 		then life
-		want string
+		want Reason
 	}{
-		"handled, the same instance":            {then(schemas.Handled, noReplay), handledSince},
+		"handled, the same instance":            {then(schemas.Handled, noReplay), HandledSince},
 		"handled before":                        {then(schemas.Handled, noReplay, earlier), ""},
 		"handled elsewhere":                     {then(schemas.Handled, at("another")), ""},
 		"handled, published again":              {then(schemas.Handled, another, noReplay), ""},
-		"handled, replayed":                     {then(schemas.Handled, another), handledSince},
-		"handled, replayed with other headers":  {then(schemas.Handled, another, changed), handledSince},
-		"handled, which could not be recorded":  {then(schemas.Handled, noReplay, quarantined), handledSince},
-		"discarded":                             {then(schemas.Discarded, another), discardedSince},
+		"handled, replayed":                     {then(schemas.Handled, another), HandledSince},
+		"handled, replayed with other headers":  {then(schemas.Handled, another, changed), HandledSince},
+		"handled, which could not be recorded":  {then(schemas.Handled, noReplay, quarantined), HandledSince},
+		"discarded":                             {then(schemas.Discarded, another), DiscardedSince},
 		"discarded, another failure of it":      {then(schemas.Discarded, another, ofAnother), ""},
-		"discarded, which could not be written": {then(schemas.Discarded, quarantined), discardedSince},
+		"discarded, which could not be written": {then(schemas.Discarded, quarantined), DiscardedSince},
 		"replayed, and no word of it since":     {then(schemas.Published, noReplay), ""},
 	} {
 		for _, action := range []schemas.Action{schemas.Poisoned, schemas.RetryScheduled} {
@@ -61,12 +61,12 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				f.storeEvents(failure, test.then(f, failure))
 				order := f.job("event.action: " + string(action))
 				order.Target.Kind = ToFailedQueue
-				want := map[string]int{}
+				want := map[Reason]int{}
 				switch {
 				case test.want != "":
 					want[test.want] = 1
 				case action == schemas.RetryScheduled: // the next attempt has not ended yet
-					want[retryScheduled] = 1
+					want[RetryScheduled] = 1
 				}
 				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Total != 1-len(want) {
 					t.Errorf("%d to send, left out %v, want %v", plan.Total, plan.LeftOut, want)
@@ -96,10 +96,10 @@ func TestResolvedFailuresOfReplays(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		then life
-		want string
+		want Reason
 	}{
-		"discarded":             {then(schemas.Discarded, true), discardedSince},
-		"replayed and handled":  {then(schemas.Handled, true), handledSince},
+		"discarded":             {then(schemas.Discarded, true), DiscardedSince},
+		"replayed and handled":  {then(schemas.Handled, true), HandledSince},
 		"published and handled": {then(schemas.Handled, false), ""},
 		"nothing":               {func(*fixture, schemas.Event) []schemas.Event { return nil }, ""},
 	} {
@@ -142,7 +142,7 @@ func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 			f.storeJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}, Created: time.Now()})
 			order := f.job("event.action: poisoned")
 			order.Target.Kind = ToFailedQueue
-			if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[handledSince] != 1 {
+			if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[HandledSince] != 1 {
 				t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 			}
 		})
@@ -161,7 +161,7 @@ func TestDiscardedIsLeftOut(t *testing.T) {
 		for _, kind := range []Kind{ToFailedQueue, ToOrigin} {
 			order := f.job(text)
 			order.Target.Kind = kind
-			if plan := f.plan(order); plan.Total != 0 || len(plan.LeftOut) != 1 || plan.LeftOut[discardedSince] == 0 {
+			if plan := f.plan(order); plan.Total != 0 || len(plan.LeftOut) != 1 || plan.LeftOut[DiscardedSince] == 0 {
 				t.Errorf("%q to %s: %d to send, left out %v", text, order.Target, plan.Total, plan.LeftOut)
 			}
 			order.Again = true
@@ -188,7 +188,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	f.storeEvents(first, second, other)
 	order := f.job("watership.queue: *")
 	order.Target.Kind = ToFailedQueue
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[retryScheduled] != 3 {
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[RetryScheduled] != 3 {
 		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	elsewhere := order
@@ -199,7 +199,7 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	poisoned := f.event(schemas.Poisoned, f.message(1))
 	poisoned.Message = first.Message
 	f.storeEvents(poisoned)
-	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[retryScheduled] != 1 || plan.LeftOut[sameMessage] != 2 {
+	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[RetryScheduled] != 1 || plan.LeftOut[SameMessage] != 2 {
 		t.Errorf("after one was poisoned: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	order.Again = true
@@ -261,11 +261,11 @@ func TestResolvedFailuresInAnArchive(t *testing.T) {
 	discarded := f.event(schemas.Discarded, failure.Envelope)
 	discarded.ReplayOf, discarded.Queue = failure.EventID, failure.Queue
 	f.storeEvents(published, failure, discarded)
-	if plan := f.plan(f.job("")); plan.Total != 1 || plan.LeftOut[sameMessage] != 2 {
+	if plan := f.plan(f.job("")); plan.Total != 1 || plan.LeftOut[SameMessage] != 2 {
 		t.Errorf("the archive: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	order := f.job("event.action: poisoned")
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[discardedSince] != 1 {
+	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[DiscardedSince] != 1 {
 		t.Errorf("the failures: %d to send, left out %v", plan.Total, plan.LeftOut)
 	}
 	order.Target = Target{Kind: ToExchange, Exchange: f.exchange}

@@ -28,11 +28,11 @@ type Rival struct {
 	planned   bool // the plan of this job leaves its messages out
 }
 
-func (r *Rival) reason() string {
+func (r *Rival) reason() Reason {
 	if r.Running {
-		return fmt.Sprintf("job %s is sending them now", r.Job.ID)
+		return OtherJobSending
 	}
-	return fmt.Sprintf("job %s has taken them, and the store does not know yet which it has sent", r.Job.ID)
+	return OtherJobUnknown
 }
 
 const (

@@ -10,6 +10,16 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
+// UncheckedError is returned if the broker cannot be asked whether routes lead to a queue. A
+// Config with UncheckedRoutes does not ask.
+type UncheckedError struct{ Err error }
+
+// Error implements error.
+func (e *UncheckedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UncheckedError) Unwrap() error { return e.Err }
+
 // Route is a destination of messages in a plan.
 type Route struct {
 	Exchange   string
@@ -88,7 +98,7 @@ func (r *routes) routable(ctx context.Context, to Route, e schemas.Envelope) (ro
 		return r.broker.QueueExists(ctx, to.Queue)
 	}
 	if routable, err = r.broker.Routable(ctx, e); err != nil && ctx.Err() == nil { // as during a partition of the cluster
-		err = fmt.Errorf("%w: try again, or go on with --unchecked-routes", err)
+		err = &UncheckedError{fmt.Errorf("%w: try again", err)}
 	}
 	return routable, err
 }

@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 	failed.Envelope = first.Envelope
 	f.storeEvents(third, first, second, failed)
 	plan := f.plan(f.job(""))
-	if plan.Total != 3 || plan.LeftOut[sameMessage] != 1 || len(plan.Sample) != 3 || !plan.First.Equal(first.Time) && !plan.First.Equal(third.Time) {
+	if plan.Total != 3 || plan.LeftOut[SameMessage] != 1 || len(plan.Sample) != 3 || !plan.First.Equal(first.Time) && !plan.First.Equal(third.Time) {
 		t.Errorf("the plan: %+v", plan)
 	}
 	if len(plan.Routes) != 1 || plan.Routes[0].Messages != 3 || !plan.Routes[0].Unchecked {
@@ -186,7 +186,7 @@ func TestLimitAndRate(t *testing.T) {
 	order := f.job("")
 	order.Limit, order.Rate = 6, 4
 	plan := f.plan(order)
-	if plan.Total != 6 || plan.LeftOut[beyondLimit] != 14 {
+	if plan.Total != 6 || plan.LeftOut[BeyondLimit] != 14 {
 		t.Errorf("the plan: %+v", plan)
 	}
 	began := time.Now()

@@ -25,7 +25,7 @@ type candidate struct {
 	messageKey        storeread.Key           // the message at the target
 	originFingerprint string                  // fingerprint of the original message, before changes by replays
 	rival             *Rival                  // another job that sends the message; nil: none
-	leftOut           string                  // why the message is not sent; "": it is sent
+	leftOut           Reason                  // why the message is not sent; "": it is sent
 	err               error                   // why the document cannot be read
 	scanned           int64                   // number of events up to this one
 	result            *transform.Result       // what the program of the job makes of the message, until it is used; nil: not known yet
@@ -157,11 +157,11 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 		c := &page[i]
 		switch {
 		case c.err != nil:
-			c.leftOut = unreadable
+			c.leftOut = Unreadable
 		case c.event.OriginClaimed && unproven[history.OriginOf(c.event)]:
-			c.leftOut = originClaimed
+			c.leftOut = OriginClaimed
 		case known.replayedBeforePlan(c):
-			c.leftOut = alreadyReplayed
+			c.leftOut = AlreadyReplayed
 		default:
 			c.leftOut = s.selector.selectMessage(c, resolved[i].planned)
 		}
@@ -170,7 +170,7 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 			c.leftOut = s.rivalReason(c, known)
 		}
 		if c.leftOut == "" && resolved[i].sincePlan() {
-			c.leftOut = resolvedSince
+			c.leftOut = ResolvedSincePlan
 		}
 	}
 	if s.withBodies {
@@ -181,17 +181,17 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 
 // leftOutSincePlan reports whether the message is counted as skipped: the plan has it.
 func (c *candidate) leftOutSincePlan() bool {
-	return c.leftOut == replayedSince || c.leftOut == resolvedSince
+	return c.leftOut == ReplayedSincePlan || c.leftOut == ResolvedSincePlan
 }
 
 // rivalReason returns why a selected message is not sent: another job has it, or has
 // sent it since this one was planned.
-func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut string) {
+func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut Reason) {
 	switch {
 	case c.rival != nil && !s.job.Again && c.rival.planned:
 		return c.rival.reason()
 	case c.rival != nil && !s.job.Again, known.replayedSincePlan(c):
-		return replayedSince
+		return ReplayedSincePlan
 	}
 	return ""
 }

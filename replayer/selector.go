@@ -21,44 +21,24 @@ func newSelector(target Target, isOwn func(name string) bool, folds func(schemas
 	return &selector{target: target, isOwn: isOwn, folds: folds}
 }
 
-// Reasons for leaving out an event.
-const (
-	sameMessage          = "another event of the same message"
-	noQueue              = "no queue failed: the event is not about a failure"
-	quarantinedNoMessage = "quarantined, and not about a message that can be sent"
-	notAboutMessage      = "about the record or a route, not about a message"
-	ownTarget            = "the place to send it to is Watership's own (--to-queue sends it elsewhere)"
-	originClaimed        = "published, as its consumer says, where no tap saw it (--to-failed-queue sends it)"
-	unreadable           = "the document cannot be read"
-	alreadyReplayed      = "already replayed (--again sends them too)"
-	handledSince         = "failed and handled since (--again sends them too)"
-	discardedSince       = "failed and discarded since (--again sends them too)"
-	retryScheduled       = "failed and tried again soon (--again sends them too)"
-	replayedSince        = "replayed by another job since"
-	resolvedSince        = "handled or discarded since"
-	filtered             = "left out by the transform"
-	streamStopped        = "an earlier message of its stream failed"
-	beyondLimit          = "beyond the limit"
-)
-
 // selectMessage selects the message of an event, or returns the reason for leaving it
 // out. A resolved failure is the last reason, so that another event can still select
 // the message.
-func (s *selector) selectMessage(c *candidate, resolved string) (leftOut string) {
+func (s *selector) selectMessage(c *candidate, resolved Reason) (leftOut Reason) {
 	e := c.event
 	switch {
 	case s.target.Kind == ToFailedQueue && !failedAtQueue(e):
-		return noQueue
+		return NoQueueFailed
 	case e.RecordedAction().OfNoMessage():
-		return notAboutMessage
+		return NotAboutMessage
 	case e.Action == schemas.Quarantined && s.isOwn(e.Envelope.Exchange):
-		return quarantinedNoMessage
+		return QuarantinedRecord
 	case s.target.route(e).leadsTo(s.isOwn):
-		return ownTarget
+		return OwnTarget
 	case s.copyWithoutID(e) && s.published.Has(storeread.Of(c.originFingerprint)):
-		return sameMessage
+		return SameMessage
 	case s.selected.Has(c.messageKey):
-		return sameMessage
+		return SameMessage
 	case resolved != "":
 		return resolved
 	}

@@ -25,7 +25,7 @@ func TestTransform(t *testing.T) {
 		job.Transform = `if .body.order == 2 then empty elif .body.order == 3 then error("no price") elif .body.order == 4 then
 			.routing_key = "order.vip" | .headers.vip = true | .body.points = 7 else . end`
 		plan := f.plan(job)
-		if plan.Total != 3 || plan.LeftOut[filtered] != 1 || plan.Untransformed != 1 || len(plan.Examples) != 2 || plan.Sample[0].Envelope.Body != nil {
+		if plan.Total != 3 || plan.LeftOut[FilteredOut] != 1 || plan.Untransformed != 1 || len(plan.Examples) != 2 || plan.Sample[0].Envelope.Body != nil {
 			t.Errorf("the plan: %d to send, %d fail, left out %v, %d examples", plan.Total, plan.Untransformed, plan.LeftOut, len(plan.Examples))
 		}
 		if len(plan.Routes) != 2 || plan.Routes[0].RoutingKey != "order.created" || plan.Routes[1].RoutingKey != "order.vip" {

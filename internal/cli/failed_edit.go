@@ -222,7 +222,7 @@ func (e *failureEdit) planOpen(ctx context.Context, sys backend, id string) (rep
 	}
 	why := "it is not in the store"
 	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
-		why, _, _ = strings.Cut(reason, " (") // flags of replay
+		why = replays.ReasonText(reason)
 	}
 	return plan, fmt.Errorf("message %s has no open failure: %s", id, why)
 }

@@ -38,7 +38,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  %6d  cannot be sent: the transform fails\n", plan.Untransformed)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
-		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], reason)
+		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], terminal.Cell(leftOutText(reason, plan), 200))
 	}
 	for _, change := range changesOf(plan.Job) {
 		fmt.Fprintf(&page, "  %s: %s\n", change.name, terminal.Cell(change.value, 120))

@@ -183,7 +183,7 @@ func (r *replay) printReport(report shadow.Report) error {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "%s, %s compared: %d the same, %d different\n", wording.Plural(report.Messages, "message"), wording.Plural(report.Compared, "outcome"), report.Same, report.Different())
 	for _, reason := range slices.Sorted(maps.Keys(report.LeftOut)) {
-		fmt.Fprintf(&page, "  %6d  left out: %s\n", report.LeftOut[reason], reason)
+		fmt.Fprintf(&page, "  %6d  left out: %s\n", report.LeftOut[reason], notComparedText(reason))
 	}
 	if report.Unlisted > 0 {
 		fmt.Fprintf(&page, "  %6d  handled as before; their outgoing messages could not be compared\n", report.Unlisted)

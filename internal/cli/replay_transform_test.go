@@ -19,7 +19,7 @@ func testReplayTransform(t *testing.T, a *playback) {
 elif .body.order == 2 then null elif .body.order == 3 then error("no price of " + .properties.message_id) else . end`)
 	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--transform", file, "--yes"}
 	preview := []string{
-		"3 messages to send", "1  cannot be sent: the transform fails", "1  left out: left out by the transform",
+		"3 messages to send", "1  cannot be sent: the transform fails", "1  left out: by the transform",
 		"is sent with\n    .body.currency: added \"EUR\"\n    .headers.fixed: added true\n", "the program failed: error: no price of m-3", "transform: if .body.order",
 	}
 	servertest.WantRun(t, a.Run(t, append(replay, "--dry-run")...), 0, preview...)

@@ -79,7 +79,7 @@ func errorText(err error) string {
 	if errors.As(err, &mistakes) {
 		return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\nwatership: ") + "\n"
 	}
-	return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
+	return "watership: " + strings.ReplaceAll(wordsOf(err), "\n", "\n  ") + "\n"
 }
 
 // newRoot returns the command with all its subcommands.

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
@@ -76,7 +75,7 @@ func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, erro
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(v.Plan.LeftOut)) {
-		v.LeftOut = append(v.LeftOut, leftOut{v.Plan.LeftOut[reason], namesOfForm(reason)})
+		v.LeftOut = append(v.LeftOut, leftOut{v.Plan.LeftOut[reason], replaypage.LeftOutText(reason)})
 	}
 	for _, document := range v.Sample {
 		event, err := schemas.ParseDocument(document)
@@ -85,7 +84,9 @@ func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, erro
 		}
 		v.Events = append(v.Events, event)
 	}
-	v.Plan.Problem = namesOfForm(v.Plan.Problem)
+	if remedy := v.refusal().Remedy("“Unchecked routes”"); remedy != "" {
+		v.Plan.Problem += ": " + remedy
+	}
 	v.Command, v.Typed, v.Key = v.Form.Command(v.Total), v.Total > frame.TypedAbove, rand.Text()
 	shown := frame.Page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}
 	if v.Problem != nil {
@@ -94,10 +95,13 @@ func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, erro
 	return shown, nil
 }
 
-// namesOfForm replaces the names of options in the texts of a plan by names of the form.
-func namesOfForm(text string) string {
-	return strings.NewReplacer("--again sends", "“Again” sends", "--to-queue sends", "“Another queue” sends",
-		"--to-failed-queue sends", "“Only the queue that failed” sends", "unchecked_routes", "“Unchecked routes”").Replace(text)
+// refusal returns why the replay would be refused.
+func (v planView) refusal() *replays.PlanError {
+	refused := replays.PlanError{Code: v.ProblemCode, Total: v.Total}
+	for _, route := range v.Routes {
+		refused.Count += route.Unroutable
+	}
+	return &refused
 }
 
 // RouteName returns the name of a destination.

@@ -1,13 +1,11 @@
 package system
 
 import (
-	"cmp"
 	"regexp"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // Period limits a query to a period. Since is a duration such as 7d; From and To are
@@ -29,7 +27,7 @@ func (p Period) now() time.Time {
 // Limit adds the period to a query. Its errors are InputErrors.
 func (p Period) Limit(node kql.Node) (kql.Node, error) {
 	if p.Since != "" && p.From != "" {
-		return nil, InputErrorf("--since and --from cannot be combined")
+		return nil, InputError{&FieldError{[]Field{SinceField, FromField}, "cannot be combined"}}
 	}
 	from := p.From
 	if p.Since != "" {
@@ -37,18 +35,19 @@ func (p Period) Limit(node kql.Node) (kql.Node, error) {
 	}
 	all := kql.And{node}
 	for _, bound := range []struct {
-		op                 kql.Op
-		text, flag, format string
+		op   kql.Op
+		text string
+		err  error
 	}{
-		{kql.GreaterOrEqual, from, cmp.Or(p.Since, p.From), p.beginErrorFormat()},
-		{kql.Less, p.To, p.To, "--to %q: " + expectedTime},
+		{kql.GreaterOrEqual, from, p.beginError()},
+		{kql.Less, p.To, fieldErrorf(ToField, "%q: %s", p.To, expectedTime)},
 	} {
 		if bound.text == "" {
 			continue
 		}
 		compared, err := timeBound(bound.op, bound.text, p.now())
 		if err != nil {
-			return nil, InputErrorf(bound.format, bound.flag)
+			return nil, bound.err
 		}
 		all = append(all, compared)
 	}
@@ -60,12 +59,12 @@ func (p Period) Limit(node kql.Node) (kql.Node, error) {
 
 const expectedTime = "expected a time such as 2026-05-04T03:00:00Z, 2026-05-04 or now-1d"
 
-// beginErrorFormat returns the format of the error for an invalid --since or --from.
-func (p Period) beginErrorFormat() string {
+// beginError returns the error of a begin that is invalid.
+func (p Period) beginError() error {
 	if p.Since != "" {
-		return "--since %q: expected a duration such as 15m, 1h30m or 7d"
+		return fieldErrorf(SinceField, "%q: expected a duration such as 15m, 1h30m or 7d", p.Since)
 	}
-	return "--from %q: " + expectedTime
+	return fieldErrorf(FromField, "%q: %s", p.From, expectedTime)
 }
 
 // Bounds returns the times at which the period begins and ends; zero: no limit.
@@ -92,7 +91,7 @@ func (p Period) Bounds() (begin, end time.Time, err error) {
 func (p Period) checkOrder() error {
 	begin, end, err := p.Bounds()
 	if err == nil && !begin.IsZero() && !end.IsZero() && !begin.Before(end) {
-		return InputErrorf("no event can match: the period begins at %s and ends at %s", wording.Time(begin), wording.Time(end))
+		return InputError{&EmptyPeriodError{begin, end}}
 	}
 	return err
 }

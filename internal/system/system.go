@@ -253,19 +253,6 @@ func (s *System) Loss() (messages, unrecorded int) {
 	return messages, unrecorded
 }
 
-// InputError is returned for a setting or an argument that cannot be used, which is a
-// mistake of the caller and no failure of a server.
-type InputError struct{ Err error }
-
-// Error implements error.
-func (e InputError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e InputError) Unwrap() error { return e.Err }
-
-// InputErrorf returns an InputError with a text as fmt.Errorf makes it.
-func InputErrorf(format string, args ...any) error { return InputError{fmt.Errorf(format, args...)} }
-
 // RequestTimeout bounds the requests that a caller waits for.
 const RequestTimeout = 15 * time.Second
 

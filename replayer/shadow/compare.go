@@ -42,9 +42,9 @@ func (r *run) compareChunk(ctx context.Context, events []schemas.Event) error {
 		report.Messages++
 		switch queues := reports[e.Fingerprint]; {
 		case len(queues) == 0:
-			report.LeftOut[noOutcome]++
+			report.LeftOut[NoOutcome]++
 		case e.BodyIn != schemas.BodyHere:
-			report.LeftOut[noBody]++
+			report.LeftOut[NoBody]++
 		default:
 			for _, queue := range slices.Sorted(maps.Keys(queues)) {
 				calls = append(calls, &call{Message: Message{e.Envelope, e.Fingerprint, e.EventID, queue, queues[queue].Replay}, recorded: queues[queue]})

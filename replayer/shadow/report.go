@@ -17,11 +17,14 @@ const (
 	Outgoing         Kind = "outgoing"          // other outgoing messages
 )
 
-// Reasons for which messages are left out.
+// Reason is the reason for which a message is left out. Its values are stable.
+type Reason string
+
+// The reasons in reports.
 const (
-	noOutcome  = "no queue has reported about it"
-	unreadable = "its document cannot be read"
-	noBody     = "its body is not in the store"
+	NoOutcome  Reason = "no_outcome" // no queue has reported about the message
+	Unreadable Reason = "unreadable" // its document cannot be read
+	NoBody     Reason = "no_body"    // its body is not in the store
 )
 
 // Report is the result of a run.
@@ -35,7 +38,7 @@ type Report struct {
 	// which queue has published them.
 	Unlisted int `json:"outgoing_not_compared"`
 
-	LeftOut map[string]int `json:"left_out"` // messages, by reason
+	LeftOut map[Reason]int `json:"left_out"` // messages
 	Groups  []Group        `json:"differences"`
 	Others  int            `json:"other_differences,omitempty"` // beyond the first groups
 }
@@ -101,7 +104,7 @@ func (r *Report) add(d difference, c *call) {
 func (r Report) clone() Report {
 	r.LeftOut = maps.Clone(r.LeftOut)
 	if r.LeftOut == nil {
-		r.LeftOut = map[string]int{}
+		r.LeftOut = map[Reason]int{}
 	}
 	r.Groups = append([]Group{}, r.Groups...)
 	for i := range r.Groups {

@@ -188,7 +188,7 @@ func (r *run) compareAll(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			r.state.Report.LeftOut[unreadable]++
+			r.state.Report.LeftOut[Unreadable]++
 			continue
 		}
 		if r.selects(e) {

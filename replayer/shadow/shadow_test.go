@@ -216,7 +216,7 @@ func TestOutcomes(t *testing.T) {
 			return shadow.Result{}, nil
 		}}
 		report := run(t, shadow.Config{Store: r.store, Query: r.query("*"), Handler: c.handle})
-		if report.Messages != 6 || report.Compared != 5 || report.Same != 2 || report.Different() != 3 || report.LeftOut["no queue has reported about it"] != 1 {
+		if report.Messages != 6 || report.Compared != 5 || report.Same != 2 || report.Different() != 3 || report.LeftOut[shadow.NoOutcome] != 1 {
 			t.Errorf("%+v", report)
 		}
 		wantGroups(t, report,

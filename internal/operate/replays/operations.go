@@ -1,11 +1,13 @@
 package replays
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -121,8 +123,9 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 			Remedy: "Look at the plan, and send its total.",
 		}
 	}
-	if err := CheckPlan(plan, in.Body.UncheckedRoutes, in.planned == nil); err != nil {
-		return nil, &problem.Problem{Status: http.StatusConflict, Detail: problem.NamesOfAPI(err.Error()), Remedy: "See the plan of the same request."}
+	if refused := (*PlanError)(nil); errors.As(CheckPlan(plan, in.Body.UncheckedRoutes, in.planned == nil), &refused) {
+		remedy := cmp.Or(refused.Remedy("unchecked_routes"), "see the plan of the same request")
+		return nil, &problem.Problem{Status: http.StatusConflict, Detail: refused.Error(), Remedy: strings.ToUpper(remedy[:1]) + remedy[1:] + "."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
 	created, err := jobs.Create(ctx, plan)

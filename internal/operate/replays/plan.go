@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,11 +50,12 @@ type Replay struct {
 type Plan struct {
 	Total          int                     `json:"total" doc:"Messages to send"`
 	Problem        string                  `json:"problem,omitempty" doc:"Why the replay would be refused"`
+	ProblemCode    PlanProblem             `json:"problem_code,omitempty" enum:"unroutable,maybe_sent,record_behind" doc:"Kind of the problem; unchecked_routes allows unroutable"`
 	Warnings       []string                `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
 	First          *time.Time              `json:"first,omitempty" doc:"Time of the first event"`
 	Last           *time.Time              `json:"last,omitempty" doc:"Time of the last event"`
 	Routes         []PlanRoute             `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
-	LeftOut        map[string]int          `json:"left_out" doc:"Events that are left out, by reason"`
+	LeftOut        LeftOut                 `json:"left_out" doc:"Numbers of events that are left out, by reason"`
 	Quarantined    int                     `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
 	Bodiless       int                     `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
 	Untransformed  int                     `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
@@ -262,7 +265,7 @@ func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
 
 func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
 	plan := Plan{
-		Total: p.Total, Routes: []PlanRoute{}, LeftOut: map[string]int{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
+		Total: p.Total, Routes: []PlanRoute{}, LeftOut: LeftOut{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
 		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []eventjson.Document{},
 		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Parked: []failures.ParkedCopies{}, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
 	}
@@ -278,17 +281,15 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 	if p.Total > 0 {
 		plan.First, plan.Last = &p.First, &p.Last
 	}
-	if err := CheckPlan(p, r.UncheckedRoutes, true); err != nil {
-		plan.Problem = problem.NamesOfAPI(err.Error())
+	if refused := (*PlanError)(nil); errors.As(CheckPlan(p, r.UncheckedRoutes, true), &refused) {
+		plan.Problem, plan.ProblemCode = refused.Error(), refused.Code
 	}
 	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
 		plan.Routes = append(plan.Routes, PlanRoute{
 			route.Exchange, route.RoutingKey, route.Queue, route.Others, route.Messages, route.Unroutable, route.Unchecked,
 		})
 	}
-	for reason, n := range p.LeftOut {
-		plan.LeftOut[reason] = n
-	}
+	maps.Copy(plan.LeftOut, p.LeftOut)
 	for _, e := range p.Examples {
 		plan.Examples = append(plan.Examples, PlanExample(e))
 	}

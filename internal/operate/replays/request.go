@@ -103,31 +103,9 @@ const relativeTime = `"now(["+/-]|\|\|)`
 
 func checkDSL(dsl json.RawMessage) error {
 	if found := regexp.MustCompile(relativeTime).FindString(string(dsl)); found != "" {
-		return system.InputErrorf("--dsl has %s, which is another time when the job is resumed: write the time itself", found)
-	}
-	return nil
-}
-
-// CheckPlan returns an error if a plan must not be run. An unattended plan has no reader
-// of its warnings, so that more of them are errors.
-func CheckPlan(plan replayer.Plan, uncheckedRoutes, unattended bool) error {
-	unroutable := plan.Unroutable()
-	switch {
-	case plan.Total == 0 && plan.Unrecorded() > 0:
-		return fmt.Errorf("nothing was sent: %s may have been sent before, which the store does not know yet; run watership serve, and repeat this",
-			wording.Plural(plan.Unrecorded(), "message"))
-	case plan.Total == 0:
-		return nil
-	case unroutable > 0 && !uncheckedRoutes:
-		narrow := ""
-		if unroutable < plan.Total {
-			narrow = "narrow the query, "
-		}
-		return fmt.Errorf("%s would reach no queue: bring the routes back, %sor go on with --unchecked-routes",
-			wording.Plural(unroutable, "message"), narrow)
-	case unattended && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !plan.Job.Again:
-		return fmt.Errorf("nothing was sent: failures may have been handled or discarded in %s that the store does not have; "+
-			"run watership serve, and repeat this", wording.Plural(plan.Log.Events, "event"))
+		return system.InputError{Err: &system.FieldError{
+			Fields: []system.Field{system.DSLField}, Problem: fmt.Sprintf("has %s, which is another time when the job is resumed: write the time itself", found),
+		}}
 	}
 	return nil
 }

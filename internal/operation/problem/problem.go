@@ -142,6 +142,7 @@ func New(ctx context.Context, err error) *Problem {
 	var noStream *history.NoStreamError
 	var broker *system.BrokerError
 	var noSubscription *subscription.NotFoundError
+	var unchecked *replayer.UncheckedError
 	switch {
 	case errors.As(err, &refused):
 		p.Status, p.Remedy = refused.Status, refused.Remedy
@@ -154,9 +155,11 @@ func New(ctx context.Context, err error) *Problem {
 		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, field.Problem, correction(field)
 		p.Position = newPosition(field.At.Query, field.At.Offset)
 	case errors.As(err, &mistake):
-		p.Status, p.Detail = http.StatusBadRequest, NamesOfAPI(err.Error())
+		p.Status = http.StatusBadRequest
 	case errors.As(err, &noJob), errors.As(err, &noMessage), errors.As(err, &noStream), errors.As(err, &noSubscription):
 		p.Status = http.StatusNotFound
+	case errors.As(err, &unchecked):
+		p.Status, p.Remedy, p.RetryAfter = http.StatusServiceUnavailable, "Try again, or send unchecked_routes; see doctor.", RetryLater
 	case isConflict(err):
 		p.Status = http.StatusConflict
 	case errors.As(err, &store):
@@ -168,12 +171,6 @@ func New(ctx context.Context, err error) *Problem {
 		p.Remedy = "Narrow the query or its period, or see doctor."
 	}
 	return p.Complete()
-}
-
-// NamesOfAPI replaces the flags of commands, which errors of the System name, by the members of
-// requests.
-func NamesOfAPI(text string) string {
-	return strings.NewReplacer("--since", "since", "--from", "from", "--to ", "to ", "--dsl", "dsl", "--unchecked-routes", "unchecked_routes").Replace(text)
 }
 
 func correction(err *kql.FieldError) string {

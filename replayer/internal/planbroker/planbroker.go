@@ -94,6 +94,9 @@ func LogState(ctx context.Context, ask queueStateFunc, queue string) (Log, error
 	return Log{Events: log.Messages, Consumers: log.Consumers, Unknown: log.Locked}, err
 }
 
+// ErrUnchecked is returned if the management API does not answer, and the plan needs it.
+var ErrUnchecked = errors.New("whether the routes lead to a queue cannot be checked")
+
 // checkRoutes returns a client of the management API, which knows the bindings of
 // exchanges. It fails if the plan needs the API, and the API does not answer.
 func (c Config) checkRoutes(ctx context.Context, conn *rabbit.Connection, client *http.Client) (RouteChecker, error) {
@@ -109,8 +112,7 @@ func (c Config) checkRoutes(ctx context.Context, conn *rabbit.Connection, client
 		ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 		defer cancel()
 		if _, err := management.WhoAmI(ctx); err != nil {
-			return nil, fmt.Errorf("whether the routes lead to a queue cannot be checked (%w): "+
-				"set amqp.management_url (now %s), or go on with --unchecked-routes", err, withoutPassword(address))
+			return nil, fmt.Errorf("%w (%w): set amqp.management_url (now %s)", ErrUnchecked, err, withoutPassword(address))
 		}
 	}
 	return topology.NewRouteChecker(management, conn, conn.VHost(), c.Topology), nil

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/replayer"
+)
+
+// wordsOf returns the text of an error, with the names of flags and the zone of this process.
+func wordsOf(err error) string {
+	const unchecked = "--unchecked-routes"
+	var field *system.FieldError
+	var empty *system.EmptyPeriodError
+	var refused *replays.PlanError
+	var unknown *replayer.UncheckedError
+	switch {
+	case errors.As(err, &field):
+		return field.Text(flagOf)
+	case errors.As(err, &empty):
+		return fmt.Sprintf("no event can match: the period begins at %s and ends at %s", wording.Time(empty.Begin), wording.Time(empty.End))
+	case errors.As(err, &refused) && refused.Code == replays.Unroutable:
+		return err.Error() + ": " + refused.Remedy(unchecked)
+	case errors.As(err, &unknown):
+		return err.Error() + ", or go on with " + unchecked
+	}
+	return err.Error()
+}
+
+func flagOf(field system.Field) string {
+	return "--" + strings.ReplaceAll(string(field), "_", "-")
+}
