@@ -36,7 +36,7 @@ const Prefix = "/api/v1"
 type API struct {
 	*system.System
 	server     *server.Server
-	mux        *http.ServeMux
+	mux        *operation.Mux
 	huma       huma.API
 	document   []byte // OpenAPI, as JSON
 	operations *operation.Set
@@ -50,7 +50,7 @@ type API struct {
 // API has no status, and cannot reload the configuration.
 func New(sys *system.System, s *server.Server) *API {
 	api := &API{
-		System: sys, server: s, mux: http.NewServeMux(),
+		System: sys, server: s, mux: &operation.Mux{},
 		runs: replays.NewRunner(sys), adoptions: adoptions.NewRunner(sys), responses: idempotency.New(replays.KeyAge, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { problem.Write(w, *replays.ErrOtherRequest()) })),
 		slots: slots{byCaller: map[string]int{}},
 	}

@@ -26,7 +26,7 @@ const (
 
 // Role returns the role that a request needs.
 func (a *API) Role(r *http.Request) access.Role {
-	_, pattern := a.mux.Handler(r)
+	pattern := a.mux.Pattern(r)
 	if op, known := a.operations.Find(pattern); known {
 		return op.Role
 	}
@@ -42,7 +42,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(a.document)
 		return
 	}
-	_, pattern := a.mux.Handler(r)
+	pattern := a.mux.Pattern(r)
 	op, known := a.operations.Find(pattern)
 	if !known {
 		a.writeNoOperation(w, r)
@@ -140,7 +140,7 @@ func (a *API) methodsOf(r *http.Request) (exact []string) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		other := r.Clone(r.Context())
 		other.Method = method
-		switch _, pattern := a.mux.Handler(other); pattern {
+		switch pattern := a.mux.Pattern(other); pattern {
 		case "":
 		case method + " " + r.URL.Path:
 			exact = append(exact, method)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
@@ -30,7 +31,7 @@ type Config struct {
 // Frame serves pages, and the files that they load.
 type Frame struct {
 	config    Config
-	mux       *http.ServeMux
+	mux       *operation.Mux
 	assets    assets
 	templates map[string]*template.Template // each with the layout
 	doneKey   []byte
@@ -38,7 +39,7 @@ type Frame struct {
 
 // New reads the files.
 func New(cfg Config) (*Frame, error) {
-	f := &Frame{config: cfg, mux: http.NewServeMux(), doneKey: []byte(rand.Text())}
+	f := &Frame{config: cfg, mux: &operation.Mux{}, doneKey: []byte(rand.Text())}
 	var err error
 	if f.assets, err = readAssets(cfg.Files); err != nil {
 		return nil, fmt.Errorf("reading the console's files: %w", err)
@@ -46,7 +47,7 @@ func New(cfg Config) (*Frame, error) {
 	if f.templates, err = parseTemplates(cfg.Files); err != nil {
 		return nil, fmt.Errorf("reading the console's pages: %w", err)
 	}
-	f.mux.Handle("GET "+f.assets.prefix, f.assets)
+	f.mux.HandleFunc("GET "+f.assets.prefix, f.assets.ServeHTTP)
 	return f, nil
 }
 

@@ -46,11 +46,10 @@ func MessageURL(id string) string {
 }
 
 // NamesPage reports whether the page of a message can have the id as its name. Browsers resolve
-// dots even if they are escaped, http.ServeMux takes an escaped slash for the end of a path, and
-// the others are pages below /messages.
+// dots even if they are escaped, and the others are pages below /messages.
 func NamesPage(id string) bool {
 	switch id {
-	case ".", "..", "/", "validate", "export.csv", "export.ndjson":
+	case ".", "..", "validate", "export.csv", "export.ndjson":
 		return false
 	}
 	return true
