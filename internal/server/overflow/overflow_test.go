@@ -139,3 +139,34 @@ func TestFullQueuesThatAnotherProcessConsumes(t *testing.T) {
 	r.run(t)
 	r.wantGap(t, " between ")
 }
+
+// setup may end while it empties full queues, and begin again.
+func TestGapOfFullQueuesIsRecordedOnce(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	r := newRig(t, b, b.URL)
+	for range 2 { // the second time with new queues
+		r.fill(t, b, 5)
+		for range 2 {
+			if full, err := r.RecordFull(t.Context()); err != nil || !full {
+				t.Fatalf("full: %v, %v", full, err)
+			}
+		}
+		r.wantGap(t, "while no process recorded them")
+		if _, err := r.channel.QueueDelete(limited.IndexLate(), false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := pipeline.Declare(t.Context(), pipeline.Config{URL: b.URL, Topology: limited}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if full, err := r.RecordFull(t.Context()); err != nil || full {
+		t.Errorf("full: %v, %v", full, err)
+	}
+	last := amqp.Publishing{MessageId: "last"}
+	if err := r.channel.Publish(limited.Events(), string(schemas.Dropped), false, false, last); err != nil {
+		t.Fatal(err)
+	}
+	if event := rabbittest.Receive(t, r.events); event.MessageId != "last" {
+		t.Error("a gap has another event")
+	}
+}

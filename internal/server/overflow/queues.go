@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -24,18 +27,45 @@ type Queues struct {
 }
 
 // RecordFull records a gap if the queues are full, while nothing consumes them. Call it before they are
-// emptied. It reports whether they are full.
+// emptied, which may end and begin again: the gap has one event. It reports whether they are full.
 func (q Queues) RecordFull(ctx context.Context) (full bool, err error) {
 	late, _, err := q.Connection.CertainQueueState(ctx, q.Topology.IndexLate())
 	if err != nil || !q.isFull(late) {
 		return false, err
+	}
+	if recorded, err := q.isRecorded(ctx); err == nil && recorded {
+		return true, nil
 	}
 	now := time.Now()
 	g := gap{since: now, until: now, earlier: true, messages: unknown}
 	if all, err := q.missing(ctx); err == nil {
 		g.messages = all
 	}
-	return true, q.publish(ctx, g)
+	if err := q.publish(ctx, g); err != nil {
+		return true, err
+	}
+	return true, q.setRecorded(ctx)
+}
+
+// keyRecorded is the key of a binding of the queue of late copies whose gap is recorded. It goes with
+// the queue, and no event has this key.
+const keyRecorded = "gap.recorded"
+
+func (q Queues) isRecorded(ctx context.Context) (bool, error) {
+	bindings, err := q.Management.Bindings(ctx, q.VHost, q.Topology.Events())
+	return slices.ContainsFunc(bindings, func(b rabbit.Binding) bool {
+		return b.Destination == q.Topology.IndexLate() && b.RoutingKey == keyRecorded
+	}), err
+}
+
+func (q Queues) setRecorded(ctx context.Context) error {
+	err := q.Connection.Do(ctx, func(ch *amqp.Channel) error {
+		return ch.QueueBind(q.Topology.IndexLate(), keyRecorded, q.Topology.Events(), false, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("binding queue %s, whose gap is recorded: %w", q.Topology.IndexLate(), err)
+	}
+	return nil
 }
 
 // late asks for the state of the queue of late copies.
