@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -163,7 +164,7 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes edit.Changes) {
 // TestReplayIsKnownByItsEvents: the events of a replayed message name the job, even if
 // the `replayed` event is no longer in the store.
 func TestReplayIsKnownByItsEvents(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Newest(t))
 	f.storeEvents(f.published(1))
 	wantJob(t, f.run(f.job("")), Done, 1, 0)
 	f.drain(f.cfg.Topology.Log()) // removes the `replayed` event

@@ -324,7 +324,7 @@ func TestOrderOfStreamsWithManyLeftOut(t *testing.T) {
 
 // Without streams there is no order of streams.
 func TestOrderNeedsStreams(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Embedded(t))
 	f.storeHandled(f.queue)
 	f.storePublished(2)
 	job := f.job("event.action: published")

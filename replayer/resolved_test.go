@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -234,7 +235,7 @@ func counted[T any](count *int, all iter.Seq2[T, error]) iter.Seq2[T, error] {
 // TestFailureAmongEqualMessages: the decision about a failure does not read all events
 // of equal messages.
 func TestFailureAmongEqualMessages(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Newest(t))
 	tick := anonymous(f.message(1))
 	failure := f.event(schemas.Poisoned, tick)
 	events := []schemas.Event{failure}

@@ -225,7 +225,7 @@ func TestTwoAtOnce(t *testing.T) {
 // TestRecordNotStoredYet: messages sent by another job are left out before its
 // `replayed` events are stored, too.
 func TestRecordNotStoredYet(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Newest(t))
 	f.storePublished(5)
 	order := f.job("")
 	first := f.run(order)

@@ -62,7 +62,7 @@ func TestReplay(t *testing.T) {
 // TestReplayOfTheLongestID: the derived id of the `replayed` event fits into its
 // header.
 func TestReplayOfTheLongestID(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Newest(t))
 	failed := f.poisoned(1)
 	failed.EventID += strings.Repeat("x", 512-len(failed.EventID))
 	f.storeEvents(failed, f.poisoned(2))
@@ -104,7 +104,7 @@ func TestReplayToFailedQueue(t *testing.T) {
 
 // TestBodies: an event without a body is sent with the body of another event.
 func TestBodies(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Newest(t))
 	published := f.published(1)
 	handled := f.event(schemas.Handled, f.message(1))
 	handled.BodyIn = schemas.BodyInPublished
@@ -419,7 +419,7 @@ func TestCancel(t *testing.T) {
 
 // The speed of a job is that of its last run: a pause between its runs does not count.
 func TestSpeedIsThatOfTheLastRun(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Embedded(t))
 	job := f.pausedJob()
 	if job.Processed() != 40 || job.Speed() <= 0 {
 		t.Errorf("first run: %d processed, speed %g", job.Processed(), job.Speed())
@@ -436,7 +436,7 @@ func TestSpeedIsThatOfTheLastRun(t *testing.T) {
 // The rate counts the messages that are sent: at one a day, those that the program leaves out do
 // not hold up the last.
 func TestRateCountsWhatIsSent(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Embedded(t))
 	f.storePublished(20)
 	order := f.job("")
 	order.Rate, order.Transform = 1.0/(24*60*60), `if .body.order == 19 then . else empty end`

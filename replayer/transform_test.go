@@ -88,7 +88,7 @@ func TestTransformOfRoutes(t *testing.T) {
 // A resumed job has the program with which it was planned, and leaves out and counts as if it
 // had not been interrupted. A limit counts the messages that are sent.
 func TestTransformIsResumed(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Embedded(t))
 	f.storePublished(10)
 	order := f.job("")
 	order.Transform, order.Limit = `select(.body.order % 2 == 0) | .body.changed = true`, 4
@@ -114,7 +114,7 @@ func TestTransformIsResumed(t *testing.T) {
 // Messages go through the program in pages, and each has its own result: a message for which it
 // fails costs no other one, and those before the one that needs too much memory are sent.
 func TestTransformInProcesses(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Embedded(t))
 	f.storePublished(130)
 	programs := transform.NewProcesses()
 	t.Cleanup(programs.Close)
@@ -151,7 +151,7 @@ func TestTransformInProcesses(t *testing.T) {
 
 // A program of a job with a rate runs once the message before is sent, so that its time is not of a page.
 func TestTransformOfASlowJob(t *testing.T) {
-	f := newFixture(t)
+	f := newFixtureOn(t, rabbittest.Embedded(t))
 	f.storePublished(6)
 	programs := transform.NewProcesses()
 	t.Cleanup(programs.Close)
