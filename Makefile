@@ -25,6 +25,11 @@ RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/li
 # first: an Elasticsearch with the indices of all other tests takes minutes to start.
 ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
+# The simulation takes what the tests that run alone leave of the processors, which mostly wait for servers. It runs
+# without the race detector, with which it takes ten times as long.
+SIMULATE ?= 60s
+FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
+
 # The packages whose tests take longest begin first, so that none of them is the last.
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/server ./internal/cli ./indexer ./pipeline ./internal/console ./replayer ./subscription ./broker ./projection)
 
@@ -32,7 +37,10 @@ LONGEST = $(if $(filter ./...,$(PKG)),./internal/server ./internal/cli ./indexer
 test: ## Run every test with the race detector, on real servers (stop them with scripts/services down)
 	@.ci/tools
 	$(GO) build $(RACE) $(PKG) & $(WITH_SERVERS) && wait && \
-		if [[ "$(PKG)" == "./..." ]]; then WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server; fi && \
+		if [[ "$(PKG)" == "./..." ]]; then \
+			$(FRESH_SEEDS) & seeds=$$!; \
+			WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server && wait $$seeds; \
+		fi && \
 		$(GO) test $(RACE) -vet=off -p 3 -parallel 3 -timeout $(TEST_TIMEOUT) $(LONGEST) $(PKG)
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
@@ -51,13 +59,14 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 	@.ci/tools
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
-		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG)
+		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG) && \
+		$(MAKE) sim DURATION=1h
 
 # The simulation runs in a Go runtime whose decisions repeat, with one processor for each process.
-sim: ## Simulate SEEDS systems with faults, from SEED on, or one of them RUNS times, or MUTANTS=1 (docs/reliability.md)
+sim: ## Simulate SEEDS systems with faults, from SEED on or for a DURATION, or one of them RUNS times, or MUTANTS=1 (docs/reliability.md)
 	overlay=$$($(GO) run ./internal/simulation/goruntime dist/goruntime) && \
 		GOEXPERIMENT=norandomizedheapbase64 $(GO) test -c -overlay $$overlay -o dist/simulation.test ./internal/simulation && \
-		cd internal/simulation && SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) OVERLAY=$(if $(MUTANTS),$$overlay) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
+		cd internal/simulation && SEED=$(or $(SEED),$(if $(DURATION),,1)) DURATION=$(DURATION) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) OVERLAY=$(if $(MUTANTS),$$overlay) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
 		../../dist/simulation.test -test.v -test.run '$(if $(MUTANTS),TestMutantsAreFound,$(if $(RUNS),TestASeedGivesOneRun,TestSeeds))$$' -test.timeout 12h
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it

@@ -51,11 +51,16 @@ func NewPlan(seed uint64) Plan {
 	random := randomness(seed, "plan")
 	plan := Plan{Seed: seed, Processes: 1 + random.IntN(3)}
 	at := 5 * time.Second
-	for range 2 + random.IntN(6) {
+	for range random.IntN(8) {
 		at += time.Duration(random.IntN(40_000)) * time.Millisecond
 		plan.Faults = append(plan.Faults, newFault(random, at, plan.Processes))
 	}
-	plan.Profile, plan.Actions = newProfile(seed), newActions(seed)
+	plan.Profile, plan.Actions, plan.Outages = newProfile(seed), newActions(seed), newOutages(seed)
+	for _, a := range plan.Actions {
+		if a.Kind == Replay && a.Number%3 == 0 { // while some messages are refused
+			plan.Faults = append(plan.Faults, Fault{At: a.At, For: 10 * time.Second, Kind: BrokerNacks, Choice: 1})
+		}
+	}
 	return plan
 }
 
@@ -63,7 +68,7 @@ func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
 	all := kinds()
 	return Fault{
 		At: at, For: time.Duration(500+random.IntN(20_000)) * time.Millisecond, Kind: all[random.IntN(len(all))],
-		Target: random.IntN(processes), Choice: random.IntN(16),
+		Target: random.IntN(processes), Choice: random.IntN(64),
 	}
 }
 
@@ -71,6 +76,9 @@ func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
 func (w *world) inflict(f Fault) {
 	p := w.processes[f.Target]
 	w.note("fault", f.String())
+	if f.isShort() {
+		p.awaitMoment(f.Choice)
+	}
 	switch f.Kind {
 	case Kill:
 		p.kill()
@@ -93,14 +101,21 @@ func (w *world) inflict(f Fault) {
 	case BrokerCloses:
 		w.broker.CloseConnections("the simulation closes the connection")
 	case BrokerNacks:
-		w.injectFor(f.For, broker.Nack())
+		w.injectFor(f.For, broker.Fault{Do: broker.Nack(), Match: func(r broker.Request) bool {
+			return f.Choice%2 == 0 || drawn(w.seed, time.Now().UnixNano(), r.Exchange, r.RoutingKey, string(r.Body))%2 == 0
+		}})
 	case ConfirmsAreLate:
-		w.injectFor(f.For, broker.DelayConfirm(7*time.Second))
+		w.injectFor(f.For, broker.Fault{Do: broker.DelayConfirm(7 * time.Second)})
 	}
 }
 
-func (w *world) injectFor(d time.Duration, do broker.Outcome) {
-	remove := w.broker.Inject(broker.Fault{Do: do})
+// isShort reports whether the moment of the fault matters.
+func (f Fault) isShort() bool {
+	return f.Kind == Kill || f.Kind == Stop || f.Kind == Cut || f.Kind == CutAll
+}
+
+func (w *world) injectFor(d time.Duration, f broker.Fault) {
+	remove := w.broker.Inject(f)
 	defer remove()
 	time.Sleep(d)
 }
@@ -116,7 +131,7 @@ func (w *world) disturb(p *process, f Fault) {
 		return
 	}
 	if f.Kind != CutAll && f.Kind != Slow {
-		streams = streams[f.Choice%len(streams):][:1]
+		streams = streams[f.Choice/2%len(streams):][:1]
 	}
 	for _, s := range streams {
 		switch f.Kind {

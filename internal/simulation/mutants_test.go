@@ -7,62 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// mutant is a fault that somebody could make.
-type mutant struct{ name, file, before, after string }
-
-func mutants() []mutant {
-	return []mutant{
-		{
-			"an event counts although the broker refused it", "pipeline/message_flow.go",
-			"		m.Publishing = f.wrapWithoutBody(e, state, body)\n		return f.publisher.Publish(ctx, m)\n",
-			"		m.Publishing = f.wrapWithoutBody(e, state, body)\n		_ = f.publisher.Publish(ctx, m)\n		return nil\n",
-		},
-		{
-			"a retry counts although it reached no delay queue", "pipeline/message_flow.go",
-			"		err := f.publishDelayed(ctx, e, state, delay)\n",
-			"		_ = f.publishDelayed(ctx, e, state, delay)\n		var err error\n",
-		},
-		{
-			"the indexer acknowledges what the store has not written", "indexer/write.go",
-			"			if pending, err = s.handleFailure(ctx, budget, pending, err); err != nil {\n				return err\n			}\n			continue\n",
-			"			return nil\n",
-		},
-		{
-			"a message that is delivered again is taken for a new one", "pipeline/internal/admission/fairness/gate.go",
-			"	if redelivered && t.key != nil && g.cfg.Ordered {\n",
-			"	if redelivered && t.key != nil && g.cfg.Ordered && g.position < 0 {\n",
-		},
-		{
-			"the place of a message that waits is forgotten", "pipeline/internal/admission/fairness/gate.go",
-			"	g.addPlace(t.id, t.position)\n	t.key.addQueued(t.position)\n",
-			"	g.addPlace(t.id, t.position)\n",
-		},
-		{
-			"a message waits half of its delay", "pipeline/message_flow.go",
-			"	return f.schedule(ctx, before.Envelope, state, topology.DelayWithQueue(f.permanent, decision.Delay))\n",
-			"	state.Delay /= 2\n	return f.schedule(ctx, before.Envelope, state, topology.DelayWithQueue(f.permanent, decision.Delay/2))\n",
-		},
-		{
-			"an attempt is not counted", "schemas/state.go",
-			"	s.Attempt++\n",
-			"	if s.Attempt == 0 {\n		s.Attempt++\n	}\n",
-		},
-		{
-			"processes do not ask whether another one has an ordered route", "pipeline/internal/admission/admission.go",
-			"	if cfg.Fairness.Places != nil {\n",
-			"	if cfg.Fairness.Places != nil && cfg.Concurrency < 0 {\n",
-		},
-		{
-			"a pause reaches no process", "internal/topology/pause/watcher.go",
-			"			problems[i] = w.set(switches[queue], queue, paused, err)\n",
-			"			problems[i] = w.set(switches[queue], queue, paused && err != nil, err)\n",
-		},
-	}
+// mutant is a fault that somebody could make, or that was made and mended.
+type mutant struct {
+	name  string
+	edits []edit
 }
+
+// edit replaces a text, which a file has once.
+type edit struct{ file, before, after string }
 
 const mostSeeds = 300 // until a mutant is found
 
@@ -72,18 +31,47 @@ func TestMutantsAreFound(t *testing.T) {
 	if base == "" {
 		t.Skip("make sim MUTANTS=1 builds and runs the mutants, which takes long")
 	}
-	for _, m := range mutants() {
+	for _, m := range slices.Concat(mutants(), formerFaults()) {
 		t.Run(m.name, func(t *testing.T) {
 			program := m.build(t, base)
-			for seed := uint64(1); seed <= mostSeeds; seed++ {
-				if result := runProcess(t.Context(), program, NewPlan(seed), t.TempDir()); len(result.Violations) > 0 {
-					t.Logf("seed %d: %s", seed, result.Violations[0])
-					return
-				}
+			seed, violations := firstFailing(t, program)
+			if len(violations) == 0 {
+				t.Fatalf("%d seeds have not found it", mostSeeds)
 			}
-			t.Errorf("%d seeds have not found it", mostSeeds)
+			t.Logf("seed %d: %s", seed, violations[0])
 		})
 	}
+}
+
+// firstFailing returns the first of mostSeeds seeds with which a program violates something. It runs a seed on
+// each processor.
+func firstFailing(t *testing.T, program string) (first uint64, violations []string) {
+	t.Helper()
+	folder := t.TempDir()
+	var mu sync.Mutex // guards next and the results
+	next := uint64(0)
+	var running sync.WaitGroup
+	for range runtime.NumCPU() {
+		running.Go(func() {
+			for {
+				mu.Lock()
+				next++
+				seed, found := next, first > 0
+				mu.Unlock()
+				if found || seed > mostSeeds {
+					return
+				}
+				result := runProcess(t.Context(), program, NewPlan(seed), folder)
+				mu.Lock()
+				if len(result.Violations) > 0 && (first == 0 || seed < first) {
+					first, violations = seed, result.Violations
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	return first, violations
 }
 
 // build builds the simulation with the mutant.
@@ -93,25 +81,32 @@ func (m mutant) build(t *testing.T, base string) (program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join(root, m.file)
-	text, err := os.ReadFile(source)
+	folder := t.TempDir()
+	text, err := os.ReadFile(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), m.before); n != 1 {
-		t.Fatalf("%s has %q %d times: the mutant is of another version", m.file, m.before, n)
+	var overlay struct{ Replace map[string]string }
+	if err := json.Unmarshal(text, &overlay); err != nil {
+		t.Fatalf("%s: %v", base, err)
 	}
-	folder := t.TempDir()
-	changed := filepath.Join(folder, "changed.txt")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), m.before, m.after, 1)), 0o600); err != nil {
+	for i, file := range slices.Sorted(maps.Keys(m.files(t, root))) {
+		changed := filepath.Join(folder, fmt.Sprint(i, ".txt"))
+		if err := os.WriteFile(changed, []byte(m.files(t, root)[file]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[file] = changed
+	}
+	joined, err := json.Marshal(overlay)
+	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := filepath.Join(folder, "overlay.json")
-	if err := os.WriteFile(overlay, withFile(t, base, source, changed), 0o600); err != nil {
+	described := filepath.Join(folder, "overlay.json")
+	if err := os.WriteFile(described, joined, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	program = filepath.Join(folder, "simulation.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", described, "-o", program, ".")
 	build.Env = append(os.Environ(), "GOMAXPROCS=", "GOGC=", "GOMEMLIMIT=", "GODEBUG=", "GOEXPERIMENT=norandomizedheapbase64")
 	if printed, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, printed)
@@ -119,22 +114,35 @@ func (m mutant) build(t *testing.T, base string) (program string) {
 	return program
 }
 
-// withFile returns an overlay with one more file.
-func withFile(t *testing.T, base, source, changed string) []byte {
+// files returns the files that the mutant changes, by their paths.
+func (m mutant) files(t *testing.T, root string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(base)
+	files := map[string]string{}
+	for _, e := range m.edits {
+		path := filepath.Join(root, e.file)
+		text, known := files[path]
+		if !known {
+			read, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(read)
+		}
+		if n := strings.Count(text, e.before); n != 1 {
+			t.Fatalf("%s has this text %d times, and must have it once: write the mutant for this version of the file:\n%s", e.file, n, e.before)
+		}
+		files[path] = strings.Replace(text, e.before, e.after, 1)
+	}
+	return files
+}
+
+// Each mutant is one of this version.
+func TestMutantsAreOfThisVersion(t *testing.T) {
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var overlay struct{ Replace map[string]string }
-	if err := json.Unmarshal(text, &overlay); err != nil {
-		t.Fatal(fmt.Errorf("%s: %w", base, err))
+	for _, m := range slices.Concat(mutants(), formerFaults()) {
+		t.Run(m.name, func(t *testing.T) { m.files(t, root) })
 	}
-	files := maps.Clone(overlay.Replace)
-	files[source] = changed
-	joined, err := json.Marshal(map[string]any{"Replace": files})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return joined
 }

@@ -200,12 +200,12 @@ func (p *pump) ended() bool {
 
 // read takes what from has until it ends.
 func (p *pump) read(from net.Conn) {
+	buffer := make([]byte, 64<<10)
 	for {
-		buffer := make([]byte, 64<<10)
 		n, err := from.Read(buffer)
 		p.mu.Lock()
 		if n > 0 {
-			p.chunks = append(p.chunks, chunk{buffer[:n], p.arrival(buffer[:n])})
+			p.chunks = append(p.chunks, chunk{bytes.Clone(buffer[:n]), p.arrival(buffer[:n])})
 		}
 		p.closing = err != nil
 		p.mu.Unlock()

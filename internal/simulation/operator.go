@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -70,16 +71,22 @@ type operator struct {
 	ended chan struct{} // closed when no job runs any more
 }
 
-func newOperator(ctx context.Context, w *world) (*operator, error) {
+// newCommand starts a process of an operator.
+func newCommand(ctx context.Context, w *world, name string) (*system.System, *life, error) {
+	l := &life{name: name, world: w, link: &storeLink{world: w, name: name}}
 	settings, err := config.Load(config.Sources{Environ: w.environ})
 	if err != nil {
-		return nil, err
+		return nil, l, err
 	}
-	l := &life{name: "operator", world: w, link: &storeLink{world: w, name: "operator"}}
 	sys, err := system.Start(ctx, system.Config{
-		Settings: settings, Name: "operator", Logger: slog.New(logOf{l}), Dial: l.dial,
+		Settings: settings, Name: name, Logger: slog.New(logOf{l}), Dial: l.dial,
 		OpenStore: func(context.Context) (system.ClosableStore, error) { return newProcessStore(w.store, l.link), nil },
 	})
+	return sys, l, err
+}
+
+func newOperator(ctx context.Context, w *world) (*operator, error) {
+	sys, l, err := newCommand(ctx, w, "operator")
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +154,37 @@ func (o *operator) pause(ctx context.Context, a Action) {
 		return err
 	})
 	paused := time.Now()
-	time.Sleep(a.For)
+	time.Sleep(a.For / 2)
+	if a.Number%2 == 0 {
+		o.world.reload()
+	}
+	time.Sleep(a.For / 2)
 	o.world.oracle.pausedBetween(a.Queue, paused, time.Now())
 	o.until(a, func() error {
 		_, err := routes.ResumeRoute.Call(ctx, o.set, routes.ResumeRouteInput{Queue: a.Queue})
 		return err
 	})
 	o.world.note("operator", "has resumed "+a.Queue)
+}
+
+// startRival lets another process run a job that may run already. wait returns when that process has ended.
+func (o *operator) startRival(ctx context.Context, job string, a Action) (wait func()) {
+	var running sync.WaitGroup
+	running.Go(func() {
+		time.Sleep(time.Duration(a.Number)*150*time.Millisecond + time.Duration(o.world.nextOffset()))
+		sys, l, err := newCommand(ctx, o.world, "rival")
+		if err != nil {
+			o.world.fail("a second operator: %v", err)
+			return
+		}
+		defer func() { _ = sys.Close() }()
+		runs, err := replays.Replayer(ctx, sys)
+		if err == nil {
+			_, err = runs.Run(ctx, job, replayer.RunOptions{})
+		}
+		o.world.note(l.name, fmt.Sprintf("has run job %s: %v", job, err))
+	})
+	return running.Wait
 }
 
 func (o *operator) hasten(ctx context.Context, a Action) {
@@ -178,6 +209,8 @@ func (o *operator) replay(ctx context.Context, a Action) {
 	in.Key = fmt.Sprint("replay at ", a.At)
 	in.Body.IDs, in.Body.Target, in.Body.Reason = ids, replays.Target{Kind: string(replayer.ToOrigin)}, "the simulation"
 	in.Body.Again, in.Body.UncheckedRoutes, in.Body.Rate = true, true, float64(a.Number%7)
+	in.Body.StopAfter = max(0, a.Number%5-2) // a canary
+	began := time.Now()
 	var job replays.Job
 	if !o.until(a, func() error {
 		out, err := replays.StartReplay.Call(ctx, o.set, in)
@@ -185,6 +218,9 @@ func (o *operator) replay(ctx context.Context, a Action) {
 		return err
 	}) {
 		return
+	}
+	if a.Number%2 == 0 {
+		defer o.startRival(ctx, job.ID, a)()
 	}
 	for n := 0; job.State != replayer.Done; n++ {
 		if n == 300 {
@@ -205,5 +241,5 @@ func (o *operator) replay(ctx context.Context, a Action) {
 		}
 	}
 	o.world.note("operator", fmt.Sprintf("job %s has sent %d of %d messages, and failed for %d", job.ID, job.Sent, job.Total, job.Failed))
-	o.world.oracle.replayedBy(job, ids)
+	o.world.oracle.replayedBy(job, ids, began)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -47,22 +48,27 @@ type call struct {
 	begun   time.Time
 	ended   time.Time // zero: it has not returned, or its process was killed before
 	outcome outcome
+	outage  bool // of the service, so that it fails
 }
 
 // oracle knows the truth from outside: the messages that were published and confirmed, and the
 // calls of handlers.
 type oracle struct {
-	world *world
+	world   *world
+	outages outages
+	faults  *faultTimes
 
-	mu       sync.Mutex // guards the fields below
-	messages map[string]*message
-	sent     []string // ids, in the order of publishing
-	calls    []*call
-	finished map[string]time.Time // by id: an attempt had a final outcome in a process that lived on
-	paused   []span
-	hastened []span
-	replayed map[string]map[string]bool // by job, ids of the messages
-	plan     Plan
+	mu        sync.Mutex // guards the fields below
+	messages  map[string]*message
+	sent      []string // ids, in the order of publishing
+	calls     []*call
+	finished  map[string]time.Time // by id: an attempt had a final outcome in a process that lived on
+	paused    []span
+	hastened  []span
+	replayed  map[string]map[string]bool // by job, ids of the messages
+	replays   []sending
+	hadOutage map[string]bool // messages with an attempt in an outage
+	plan      Plan
 }
 
 // span is a time in which something holds for a queue.
@@ -76,7 +82,7 @@ func (s span) has(queue string, at time.Time) bool {
 }
 
 func newOracle(w *world, plan Plan) *oracle {
-	return &oracle{world: w, plan: plan, messages: map[string]*message{}, finished: map[string]time.Time{}, replayed: map[string]map[string]bool{}}
+	return &oracle{world: w, outages: outagesOf(plan, w.began), faults: faultTimesOf(plan, w.began), plan: plan, messages: map[string]*message{}, finished: map[string]time.Time{}, replayed: map[string]map[string]bool{}, hadOutage: map[string]bool{}}
 }
 
 // pausedBetween says that processes without a fault must not begin messages of a queue.
@@ -110,12 +116,13 @@ func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []strin
 
 // replayedBy adds a job that is done, and the ids that it had to send: all but those for which it says
 // that the broker refused them.
-func (o *oracle) replayedBy(job replays.Job, ids []string) {
+func (o *oracle) replayedBy(job replays.Job, ids []string, began time.Time) {
 	if job.Sent+job.Failed != len(ids) || len(job.Failures) != job.Failed {
 		o.world.fail("job %s of %d messages has sent %d, and failed for %d: %s", job.ID, len(ids), job.Sent, job.Failed, job.Problem)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.replays = append(o.replays, sending{job.ID, ids, began, time.Now()})
 	o.replayed[job.ID] = map[string]bool{}
 	for _, id := range ids {
 		o.replayed[job.ID][id] = true
@@ -162,6 +169,12 @@ func (o *oracle) decided(id string, attempt int) outcome {
 
 // expected returns whether the message ends as handled, and after which attempt.
 func (o *oracle) expected(id string) (handled bool, last int) {
+	switch {
+	case o.world.endsProcess(id, o.messages[id].queue):
+		return false, 1
+	case o.hadOutage[id]:
+		return true, attempts // at most, and it may have none left
+	}
 	for attempt := 1; attempt <= attempts; attempt++ {
 		switch o.decided(id, attempt) {
 		case succeeds:
@@ -187,12 +200,21 @@ func (o *oracle) handler(l *life, queue string) watermill.HandlerFunc {
 		if l.isDead() {
 			return nil, errKilled
 		}
-		c.outcome = o.decided(id, attempt)
+		if o.world.endsProcess(id, queue) {
+			l.crash()
+			return nil, errKilled
+		}
+		c.outcome, c.outage = o.decided(id, attempt), o.outages.have(queue, time.Now())
+		if c.outage {
+			c.outcome = fails
+		}
 		o.end(c)
-		switch c.outcome {
-		case succeeds:
+		switch {
+		case c.outage:
+			return nil, errors.New("the service is down")
+		case c.outcome == succeeds:
 			return nil, nil
-		case failsForGood:
+		case c.outcome == failsForGood:
 			return nil, retry.Permanent(errors.New("the simulation fails it for good"))
 		}
 		return nil, errors.New("the simulation fails it")
@@ -233,8 +255,15 @@ func (o *oracle) end(c *call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.ended = time.Now()
+	if c.outage {
+		o.hadOutage[c.id] = true
+	}
 	if c.outcome != fails || c.attempt >= attempts {
 		o.finished[c.id] = time.Now()
+	}
+	select {
+	case c.life.returned <- struct{}{}:
+	default:
 	}
 }
 
@@ -265,7 +294,7 @@ type record struct {
 
 // check compares the store and the calls with the truth.
 func (o *oracle) check(ctx context.Context) {
-	records := map[string]*record{}
+	records, opened := map[string]*record{}, []span{}
 	for e, err := range o.world.store.Events(ctx, eventstore.Selection{WithoutBody: true}) {
 		if err != nil {
 			o.world.fail("reading the store: %v", err)
@@ -285,6 +314,10 @@ func (o *oracle) check(ctx context.Context) {
 			r.poisoned++
 		case schemas.Replayed:
 			r.replayed[e.State.Replay]++
+		case schemas.Paused:
+			if e.State.Failure.Type != pause.ByOperator {
+				opened = append(opened, span{e.Queue, e.FirstFailed, e.State.Time})
+			}
 		}
 	}
 	o.mu.Lock()
@@ -299,6 +332,8 @@ func (o *oracle) check(ctx context.Context) {
 	o.checkAttempts()
 	o.checkReplays(records)
 	o.checkPauses()
+	checkTwice(o)
+	checkRefunds(o, opened)
 }
 
 // checkReplays reports messages that a job has not sent, or more than once, and those that no
@@ -311,10 +346,11 @@ func (o *oracle) checkReplays(records map[string]*record) {
 		}
 	}
 	sent := map[string]int{}
-	for _, job := range slices.Sorted(maps.Keys(o.replayed)) {
+	for _, s := range o.replays {
+		job, once := s.job, o.faults.spare(s.began, s.ended) // a message of which the event was lost is sent again
 		for _, id := range slices.Sorted(maps.Keys(o.replayed[job])) {
 			sent[id]++
-			if replayed, published := records[id].replayed[job], records[id].published[job]; replayed != 1 || published != 1 {
+			if replayed, published := records[id].replayed[job], records[id].published[job]; replayed != 1 || published == 0 || published > 1 && once {
 				o.world.fail("%s has %d replayed and %d published events of job %s", id, replayed, published, job)
 			}
 		}
@@ -329,10 +365,7 @@ func (o *oracle) checkReplays(records map[string]*record) {
 // checkPauses reports messages that began in a pause while no process had a fault.
 func (o *oracle) checkPauses() {
 	for _, p := range o.paused {
-		if slices.ContainsFunc(o.plan.Faults, func(f Fault) bool {
-			at := o.world.began.Add(settling + f.At)
-			return at.Before(p.to) && at.Add(f.For+time.Minute).After(p.from)
-		}) {
+		if !o.faults.spare(p.from, p.to) {
 			continue
 		}
 		for _, c := range o.calls {
@@ -352,6 +385,7 @@ func (o *oracle) checkRecord(id string, r record) {
 		o.world.fail("%s has %d published events", id, n)
 	}
 	switch handled, _ := o.expected(id); {
+	case o.hadOutage[id] && r.handled+r.poisoned > 0: // the attempts of the outage may count
 	case handled && (r.handled == 0 || r.poisoned > 0), !handled && (r.poisoned == 0 || r.handled > 0):
 		o.world.fail("%s has %d handled and %d poisoned events, and must be handled: %t", id, r.handled, r.poisoned, handled)
 	}

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
@@ -27,11 +27,15 @@ type process struct {
 
 // life is the time between a start and an end of a process.
 type life struct {
-	name  string // of the process, and the number of the life
-	world *world
-	link  *storeLink
-	end   context.CancelFunc
-	ended chan struct{}
+	name    string // of the process, and the number of the life
+	process *process
+	world   *world
+	link    *storeLink
+	end     context.CancelFunc
+	ended   chan struct{}
+
+	server   atomic.Pointer[server.Server] // nil: it begins
+	returned chan struct{}                 // has an element after a handler has returned
 
 	mu     sync.Mutex // guards the fields below
 	dead   bool       // killed: nothing that it does counts
@@ -79,7 +83,7 @@ func (p *process) start() {
 	}
 	p.lives++
 	ctx, end := context.WithCancel(context.Background())
-	l := &life{name: fmt.Sprintf("%s.%d", p.name, p.lives), world: p.world, end: end, ended: make(chan struct{})}
+	l := &life{name: fmt.Sprintf("%s.%d", p.name, p.lives), process: p, world: p.world, end: end, ended: make(chan struct{}), returned: make(chan struct{}, 1)}
 	l.link = &storeLink{world: p.world, name: l.name}
 	p.life = l
 	p.world.note(l.name, "starts")
@@ -93,7 +97,7 @@ func (p *process) start() {
 }
 
 func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
-	settings, err := config.Load(config.Sources{Environ: l.world.environ})
+	settings, err := l.world.settings()
 	if err != nil {
 		return err
 	}
@@ -107,8 +111,9 @@ func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(ctx, sys, server.Config{Routes: routes, Taps: []pipeline.Tap{{Exchange: exchange, Type: "topic"}}})
+	s, err := server.New(ctx, sys, server.Config{Routes: routes, Taps: []pipeline.Tap{{Exchange: exchange, Type: "topic"}}, Reload: l.world.settings})
 	if err == nil {
+		l.server.Store(s)
 		err = s.Run(ctx, server.Faces{})
 	}
 	_ = sys.Close()
@@ -141,6 +146,24 @@ func (p *process) kill() {
 	}
 	l.end()
 	p.world.afterLife(l.ended)
+}
+
+// awaitMoment waits until a handler of the process has returned, and for up to 4 milliseconds of what follows:
+// most of what a fault can part happens then. For half of the choices it does not wait.
+func (p *process) awaitMoment(choice int) {
+	l := p.current()
+	if l == nil || choice%2 == 0 {
+		return
+	}
+	select {
+	case <-l.returned:
+	default:
+	}
+	select {
+	case <-l.returned:
+		time.Sleep(time.Duration(choice/2%16) * 250 * time.Microsecond)
+	case <-time.After(10 * time.Second):
+	}
 }
 
 // stop ends the process as SIGTERM does.

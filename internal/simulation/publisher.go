@@ -19,7 +19,9 @@ const (
 	plainQueue     = "plain"
 	orderedQueue   = "ordered"
 	publisherCount = 3
-	keyHeader      = "key"
+
+	firstPublishers = "publisher" // in the names of those that publish during the faults
+	keyHeader       = "key"
 )
 
 func keyOf(e schemas.Envelope) string {
@@ -43,6 +45,7 @@ type publisher struct {
 	name    string
 	key     string // of its messages
 	random  *rand.Rand
+	burst   int // messages that follow at once
 	offset  time.Duration
 	conn    *amqp.Connection
 	channel *amqp.Channel
@@ -55,7 +58,7 @@ func newPublisher(w *world, name string, number int) *publisher {
 
 func (p *publisher) publish(until time.Time) {
 	for n := 0; time.Now().Before(until); n++ {
-		p.pause(time.Duration(p.random.IntN(2000)) * time.Millisecond)
+		p.pause(p.nextPause())
 		queue := plainQueue
 		if p.random.IntN(2) == 0 {
 			queue = orderedQueue
@@ -74,6 +77,19 @@ func (p *publisher) publish(until time.Time) {
 		}
 	}
 	p.disconnect()
+}
+
+// nextPause returns the pause before the next message. Some messages follow each other at once, so that several of
+// a key wait for their handler.
+func (p *publisher) nextPause() time.Duration {
+	if p.burst == 0 {
+		if p.random.IntN(10) == 0 {
+			p.burst = 3 + p.random.IntN(13)
+		}
+		return time.Duration(p.random.IntN(4000)) * time.Millisecond
+	}
+	p.burst--
+	return time.Duration(p.random.IntN(5)) * time.Millisecond
 }
 
 func (p *publisher) pause(d time.Duration) { time.Sleep(d.Truncate(time.Microsecond) + p.offset) }

@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"runtime"
 	"slices"
@@ -29,21 +31,48 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // failed returns seeds that have failed, each with another cause.
 func failed() []uint64 {
 	return []uint64{
-		14, // places of ordered messages stayed whose publishing was refused
+		14,  // places of ordered messages stayed whose publishing was refused
+		250, // due messages waited for a decision that one of them read
 	}
 }
 
-// seeds returns SEEDS seeds from SEED on; without them those that have failed.
-func seeds(t *testing.T) (list []uint64) {
+// seeds yields SEEDS seeds from SEED on; or those that have failed, and then others for a DURATION; or
+// the first that has failed. The others are those of the day, so that a run can be repeated.
+func seeds(t *testing.T) iter.Seq[uint64] {
 	t.Helper()
-	if os.Getenv("SEED") == "" {
-		return failed()
+	duration, err := time.ParseDuration(cmp.Or(os.Getenv("DURATION"), "0s"))
+	if err != nil {
+		t.Fatalf("DURATION: %v", err)
 	}
-	first := number(t, "SEED", 1)
-	for i := range number(t, "SEEDS", 1) {
-		list = append(list, first+i)
+	first, n := number(t, "SEED", 0), number(t, "SEEDS", 1)
+	return func(yield func(uint64) bool) {
+		switch {
+		case first > 0:
+			for i := range n {
+				if !yield(first + i) {
+					return
+				}
+			}
+			return
+		case duration == 0:
+			yield(failed()[0])
+			return
+		}
+		for _, seed := range failed() {
+			if !yield(seed) {
+				return
+			}
+		}
+		end, ofDay := time.Now().Add(duration), firstOf(time.Now())
+		for i := uint64(0); time.Now().Before(end) && yield(ofDay+i); i++ {
+		}
 	}
-	return list
+}
+
+// firstOf returns the first seed of a day.
+func firstOf(day time.Time) uint64 {
+	year, month, number := day.UTC().Date()
+	return uint64(year)*1e10 + uint64(month)*1e8 + uint64(number)*1e6
 }
 
 // A process of runProcess runs this test, and no other one.
@@ -76,8 +105,9 @@ func runSeed(t *testing.T, plan Plan) Result {
 
 // Nothing is lost, and everything comes to rest.
 func TestSeeds(t *testing.T) {
-	began, list := time.Now(), seeds(t)
+	began := time.Now()
 	next, results := make(chan uint64), make(chan Result)
+	all, latest, runs := seeds(t), uint64(0), 0
 	var running sync.WaitGroup
 	for range runtime.NumCPU() {
 		running.Go(func() {
@@ -88,8 +118,9 @@ func TestSeeds(t *testing.T) {
 	}
 	go func() {
 		defer close(results)
-		for _, seed := range list {
-			next <- seed
+		for latest = range all {
+			next <- latest
+			runs++
 		}
 		close(next)
 		running.Wait()
@@ -98,7 +129,7 @@ func TestSeeds(t *testing.T) {
 	for result := range results {
 		messages += result.Messages
 	}
-	t.Logf("%d seeds, %d messages, %s", len(list), messages, time.Since(began))
+	t.Logf("%d seeds, the last one %d, %d messages, %s", runs, latest, messages, time.Since(began))
 }
 
 // check runs a seed, and reports its violations with the fewest faults that still violate
@@ -122,6 +153,9 @@ func check(t *testing.T, seed uint64) Result {
 	fmt.Fprintf(&text, "\n  %s", least.Profile)
 	for _, a := range least.Actions {
 		fmt.Fprintf(&text, "\n  %s", a)
+	}
+	for _, x := range least.Outages {
+		fmt.Fprintf(&text, "\n  %s", x)
 	}
 	for _, f := range least.Faults {
 		fmt.Fprintf(&text, "\n  %s", f)

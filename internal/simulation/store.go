@@ -32,7 +32,11 @@ type storedEvents struct {
 
 // Create implements system.EventStore.
 func (s storedEvents) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
-	return answer(ctx, s.link, func() ([]eventstore.Result, error) { return s.store.Create(ctx, documents) })
+	return answer(ctx, s.link, func() ([]eventstore.Result, error) {
+		results, err := s.store.Create(ctx, documents)
+		s.link.world.created(documents, results)
+		return results, err
+	})
 }
 
 // Replace implements system.EventStore.
@@ -103,12 +107,20 @@ type storedRecords struct {
 
 // CreateRecord implements system.EventStore.
 func (s storedRecords) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
-	return answer(ctx, s.link, func() (string, error) { return s.store.CreateRecord(ctx, kind, id, document) })
+	return answer(ctx, s.link, func() (string, error) {
+		version, err := s.store.CreateRecord(ctx, kind, id, document)
+		s.link.world.saved(kind, version, document)
+		return version, err
+	})
 }
 
 // SaveRecord implements system.EventStore.
 func (s storedRecords) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
-	return answer(ctx, s.link, func() (string, error) { return s.store.SaveRecord(ctx, kind, id, version, document) })
+	return answer(ctx, s.link, func() (string, error) {
+		next, err := s.store.SaveRecord(ctx, kind, id, version, document)
+		s.link.world.saved(kind, next, document)
+		return next, err
+	})
 }
 
 // DeleteRecord implements system.EventStore.

@@ -37,6 +37,7 @@ type Plan struct {
 	Profile   Profile
 	Faults    []Fault
 	Actions   []Action // of an operator
+	Outages   []Outage // of the service that handlers need
 }
 
 // Result has the outcome of a run.
@@ -59,13 +60,16 @@ type world struct {
 	began   time.Time
 
 	processes []*process
+	restarts  sync.WaitGroup // of processes that a handler has ended
 	oracle    *oracle
+	watch     storeWatch
 
 	mu       sync.Mutex // guards the fields below
 	timeline []string
 	trace    hash.Hash
 	failures []string
 	offsets  int
+	reloads  int
 	after    []<-chan struct{} // ends of killed processes
 }
 
@@ -142,13 +146,14 @@ func run(t *testing.T, plan Plan, path string) Result {
 			w.inflict(f)
 		})
 	}
-	w.publishAll("publisher", w.began.Add(settling+publishing))
+	w.publishAll(firstPublishers, w.began.Add(settling+publishing))
 	faults.Wait()
 	for _, p := range w.processes {
 		p.start()
 	}
 	w.awaitRest()
 
+	w.restarts.Wait()
 	for _, p := range w.processes {
 		p.stop()
 	}
