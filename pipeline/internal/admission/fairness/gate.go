@@ -198,15 +198,38 @@ func (g *Gate) Arrive(d Delivery) *Ticket {
 // message that is delivered once more, as after a lost connection.
 func (g *Gate) place(t *Ticket, redelivered bool) int64 {
 	if redelivered && t.key != nil && g.cfg.Ordered {
-		if at := slices.IndexFunc(t.key.tickets, func(other *Ticket) bool { return other.id == t.id }); at >= 0 {
-			return t.key.tickets[at].position
-		}
-		if positions := g.places[t.id]; len(positions) > 0 {
-			return positions[0]
+		if former, found := g.formerPlace(t); found {
+			return former
 		}
 	}
 	g.position = max(g.position+1, g.now().UnixNano())
 	return g.position
+}
+
+// formerPlace returns the position that a message had when it was delivered before. Equal messages cannot be
+// distinguished, so each takes the position with the fewest deliveries in the process: a position without a message would
+// hold up the next ones. An equal message in a delay queue returns with its own position.
+func (g *Gate) formerPlace(t *Ticket) (position int64, found bool) {
+	deliveries := map[int64]int{}
+	for _, queued := range g.places[t.id] {
+		if t.key.isQueued(queued) {
+			deliveries[queued] = 0
+		}
+	}
+	for _, other := range t.key.tickets {
+		if other.id == t.id {
+			deliveries[other.position]++
+		}
+	}
+	for p, n := range deliveries {
+		if fewest := deliveries[position]; !found || n < fewest || n == fewest && p < position {
+			position, found = p, true
+		}
+	}
+	if places := g.places[t.id]; !found && len(places) > 0 {
+		return places[0], true
+	}
+	return position, found
 }
 
 // keepPlace keeps the position of a message that left without an outcome. The next ones of
@@ -215,7 +238,7 @@ func (g *Gate) keepPlace(t *Ticket) {
 	if !g.cfg.Ordered || t.key == nil {
 		return
 	}
-	if slices.ContainsFunc(t.key.tickets, func(other *Ticket) bool { return other != t && other.id == t.id }) {
+	if slices.ContainsFunc(t.key.tickets, func(other *Ticket) bool { return other != t && other.position == t.position }) {
 		return
 	}
 	if len(g.places) >= maxKeys { // those that another process got

@@ -540,6 +540,46 @@ func (r *testRoute) count(key string, by int) {
 	r.most[key] = max(r.most[key], r.now[key])
 }
 
+// A message was sent twice: one of the two waits in a delay queue, and keeps its place although the other one is
+// delivered again. Without a place for the other one, only the first can be the one that is delivered: the process ended
+// before the broker had it in the delay queue.
+func TestPlaceOfOneOfTwoEqualMessages(t *testing.T) {
+	for name, places := range map[string][]Place{
+		"both":  {{Key: "k", ID: "twice", Position: 1, Due: time.Now().Add(time.Minute)}, {Key: "k", ID: "twice", Position: 2}},
+		"other": {{Key: "k", ID: "twice", Position: 2, Due: time.Now().Add(time.Minute)}},
+	} {
+		g := New(Config{Concurrency: 2, Ordered: true, Room: 8}, time.Now)
+		for _, place := range places {
+			g.Remember(place)
+		}
+		if again := g.Arrive(Delivery{Key: "k", ID: "twice", Redelivered: true}); again.Position() != 2 {
+			t.Errorf("%s: the position is %d", name, again.Position())
+		}
+	}
+}
+
+// Two equal messages keep their two places when they are delivered again, as after a lost connection, or since the
+// places could not be written: a place without a message would hold up the next process.
+func TestPlacesOfEqualMessages(t *testing.T) {
+	g := New(Config{Concurrency: 2, Ordered: true, Room: 8}, time.Now)
+	twice := Delivery{Key: "k", ID: "twice"}
+	first, second := g.Arrive(twice), g.Arrive(twice)
+	want := []int64{first.Position(), second.Position()}
+	twice.Redelivered = true
+	lost, lostToo := g.Arrive(twice), g.Arrive(twice) // while handlers have the former deliveries
+	first.Leave()
+	second.Leave()
+	lost.Leave()
+	requeued := g.Arrive(twice)
+	lostToo.Leave()
+	requeuedToo := g.Arrive(twice)
+	for _, got := range [][]int64{{lost.Position(), lostToo.Position()}, {requeued.Position(), requeuedToo.Position()}} {
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("the positions are %d, and were %d", got, want)
+		}
+	}
+}
+
 // The process starts while the queue has many messages, in front of one that has returned
 // since. Those of its key wait for it however long the others take; if it was lost, they
 // wait until the queue is empty, or a message that was due later returns.

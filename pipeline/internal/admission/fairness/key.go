@@ -184,6 +184,12 @@ func (k *key) addQueued(position int64) {
 	k.setAway(awayMessage{position: position, due: now, until: now.Add(lostGrace), queued: true})
 }
 
+// isQueued reports whether the message with a position is in the queue of the route.
+func (k *key) isQueued(position int64) bool {
+	at, found := k.findAway(position)
+	return found && k.away[at].queued
+}
+
 func (k *key) setAway(m awayMessage) {
 	at, found := k.findAway(m.position)
 	if !found {
