@@ -27,7 +27,7 @@ func Fields() (kql.Fields, error) {
 			"amqp":           "is stored and not indexed: search headers.NAME or messaging.*",
 			"body.raw":       "is stored and not indexed: search body.text or body.json",
 			"body.unindexed": "is stored and not indexed: search body.text or body.json",
-			LagField:         "is computed by Kibana and is in no event: search it in Kibana, or list @timestamp and event.ingested (--fields)",
+			LagField:         "is computed by Kibana and is in no event: search it in Kibana, or list the fields @timestamp and event.ingested",
 		},
 	}, nil
 }

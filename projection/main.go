@@ -2,6 +2,7 @@ package projection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -82,6 +83,9 @@ func (p *Projection) printRebuild(ctx context.Context, out io.Writer, rest []str
 	if ctx.Err() != nil {
 		fmt.Fprintln(out, "interrupted; the next rebuild continues this one")
 		return nil
+	}
+	if errors.Is(err, ErrFewer) {
+		err = fmt.Errorf("%w (rebuild --fewer does)", err)
 	}
 	if err == nil {
 		fmt.Fprintf(out, "generation %d is read now: %s, version %d\n", g.Number, wording.Plural(int(g.Events), "event"), g.Version)

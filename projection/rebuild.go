@@ -243,7 +243,7 @@ func (b *rebuild) compare(former, after Generation, oldest int64) error {
 	if b.fewer || former.Number == 0 {
 		return nil
 	}
-	const remedy = "the tables that are read stay; rebuild --fewer switches over all the same"
+	const remedy = "the tables that are read stay, unless Fewer switches over all the same"
 	switch {
 	case after.known() < former.known():
 		return fmt.Errorf("%w: generation %d has %d, and generation %d, which is read, has %d: %s",

@@ -17,7 +17,7 @@ type compiler struct {
 	now time.Time
 }
 
-var errRawQuery = errors.New("a query in Elasticsearch's own language (--dsl) is for a store in Elasticsearch: write it in KQL")
+var errRawQuery = errors.New("a query in Elasticsearch's own language is for a store in Elasticsearch: write it in KQL")
 
 func (c compiler) compile(node kql.Node) (condition, error) {
 	switch n := node.(type) {

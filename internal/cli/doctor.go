@@ -75,8 +75,8 @@ func (p printer) findings(findings []doctor.Finding, errors, warnings int) error
 		if err := p.printf("%s  %-12s  %s", mark, f.Check, detail); err != nil {
 			return err
 		}
-		if f.Remedy != "" {
-			if err := p.printf("%-7s  %-12s  → %s", "", "", terminal.Cell(f.Remedy, 0)); err != nil {
+		if remedy := f.Instruction(); remedy != "" {
+			if err := p.printf("%-7s  %-12s  → %s", "", "", terminal.Cell(remedy, 0)); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
@@ -18,6 +20,8 @@ func wordsOf(err error) string {
 	var empty *system.EmptyPeriodError
 	var refused *replays.PlanError
 	var unknown *replayer.UncheckedError
+	var noGroup *failures.NotFoundError
+	var noStream *history.NoStreamError
 	switch {
 	case errors.As(err, &field):
 		return field.Text(flagOf)
@@ -27,6 +31,10 @@ func wordsOf(err error) string {
 		return err.Error() + ": " + refused.Remedy(unchecked)
 	case errors.As(err, &unknown):
 		return err.Error() + ", or go on with " + unchecked
+	case errors.As(err, &noGroup):
+		return err.Error() + ": watership failed --muted lists them"
+	case errors.As(err, &noStream):
+		return err.Error() + "; watership search --by stream.id lists streams"
 	}
 	return err.Error()
 }

@@ -131,7 +131,7 @@ func testStreamMistakes(t *testing.T, seed seeder) {
 		{[]string{"stream", ""}, exitUsage, "expected one id of a stream, got an empty text"},
 		{[]string{"stream", "a", "b"}, exitUsage, "expected one id of a stream, got 2 arguments"},
 		{[]string{"stream", "a", "--limit", "-1"}, exitUsage, "--limit -1: expected 0 (no limit) or more"},
-		{[]string{"stream", "nobody"}, exitFailed, `no message is of the stream "nobody": search --by stream.id lists streams`},
+		{[]string{"stream", "nobody"}, exitFailed, `no message is of the stream "nobody": the setting streams`},
 		{[]string{"stream", "replay"}, exitUsage, "expected one id of a stream, got 0 arguments"},
 		{[]string{"stream", "replay", "a"}, exitUsage, "replay asks before it sends, and there is no terminal to ask"},
 	} {

@@ -69,7 +69,7 @@ func (c messagePages) messageEdit(r *http.Request) (v messageEdit, before []byte
 	case len(v.Open) == 0:
 		v.Problem = conflict("the message has no unresolved failure", "Look at its history, or send a copy of it.")
 	case !mayRead(r):
-		v.Problem = problem.Forbidden("you may not read the bodies of messages, so you cannot edit them", "Ask for a token with --bodies.")
+		v.Problem = problem.Forbidden("you may not read the bodies of messages, so you cannot edit them", "Ask for a token with the permission to read bodies.")
 	case found.Event.BodyIn != schemas.BodyHere:
 		v.Problem = conflict("the store does not have the body of the message", "Send a copy, and write its body.")
 	}

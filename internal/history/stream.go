@@ -74,7 +74,7 @@ type NoStreamError struct{ ID string }
 
 // Error implements error.
 func (e *NoStreamError) Error() string {
-	return fmt.Sprintf("no message is of the stream %q: search --by stream.id lists streams, and the setting streams says where messages have theirs", e.ID)
+	return fmt.Sprintf("no message is of the stream %q: the setting streams says where messages have theirs", e.ID)
 }
 
 // StreamPage selects a page of a stream.

@@ -53,7 +53,7 @@ func (s setup) checkLimits(ctx context.Context) error {
 	}
 	var limits []error
 	for _, f := range found {
-		limits = append(limits, errors.New(f.Detail+"\n  → "+f.Remedy))
+		limits = append(limits, errors.New(f.Detail+"\n  → "+f.Instruction()))
 	}
 	return errors.Join(limits...)
 }
@@ -71,13 +71,13 @@ func (s *Server) reportLimits(ctx context.Context) error {
 		s.Logger().Warn("the policies of RabbitMQ are not checked, so they may drop messages", "error", err)
 	}
 	for _, f := range found {
-		s.Logger().Error("the broker may drop messages: "+f.Detail, "remedy", f.Remedy)
+		s.Logger().Error("the broker may drop messages: "+f.Detail, "remedy", f.Instruction())
 	}
 	return nil
 }
 
 func (s *Server) logExposures() {
 	for _, e := range doctor.Exposures(s.settings) {
-		s.Logger().Warn("a secret is exposed: "+e.Detail, "remedy", e.Remedy)
+		s.Logger().Warn("a secret is exposed: "+e.Detail, "remedy", e.Instruction())
 	}
 }

@@ -33,7 +33,7 @@ func (s setup) untap(ctx context.Context, migration topology.Migration, exchange
 			return err
 		}
 		if removed == 0 {
-			return system.InputErrorf("--untap %s: the exchange is tapped with no key that tap.exchanges does not have", exchange)
+			return system.InputErrorf("exchange %s: it is tapped with no key that tap.exchanges does not have", exchange)
 		}
 		s.report("tap", fmt.Sprintf("%s is tapped no more by %s", exchange, wording.Plural(removed, "key")))
 	}
@@ -43,7 +43,7 @@ func (s setup) untap(ctx context.Context, migration topology.Migration, exchange
 // reportLeftovers reports what former configurations have left.
 func (s setup) reportLeftovers(ctx context.Context) {
 	for _, f := range doctor.Leftovers(ctx, diagnosis(s.System, routes.Handlers(s.System))) {
-		s.report("leftovers", f.Detail+"\n            → "+f.Remedy)
+		s.report("leftovers", f.Detail+"\n            → "+f.Instruction())
 	}
 }
 
@@ -105,7 +105,7 @@ func (s setup) retire(ctx context.Context, prefix string) (err error) {
 		return err
 	}
 	if len(deadLettered) > 0 {
-		s.report("retire", fmt.Sprintf("%s stays, with the queue of its name: it is the dead-letter exchange of %s. Give these queues %s, and run setup --retire %s again",
+		s.report("retire", fmt.Sprintf("%s stays, with the queue of its name: it is the dead-letter exchange of %s. Give these queues %s, and retire the prefix %s again",
 			r.Former.Retry(), strings.Join(deadLettered, ", "), s.Topology().Retry(), prefix))
 		return nil
 	}

@@ -37,7 +37,7 @@ func findRunning(settings config.Config) (config.Config, running, error) {
 	var unsafe *runfile.UnsafeError
 	switch {
 	case errors.As(err, &unsafe):
-		return settings, running{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder with --data", unsafe)
+		return settings, running{}, fmt.Errorf("%w; set amqp.url and store.url, or another folder for data", unsafe)
 	case nothingRuns(err) && !configured && !settings.AMQP.URL.IsEmbedded() && !hasStore(settings.Data):
 		return settings, running{}, nil
 	case err != nil:

@@ -45,7 +45,7 @@ func (d declarer) exchange(e exchange, args amqp.Table) error {
 		return ch.ExchangeDeclare(e.name, e.kind, true, false, e.internal, false, args)
 	})
 	return topologyError("exchange", e.name, err,
-		"delete it if nothing else uses it, or choose another topology.prefix: watership setup --retire then moves what waits in the queues of the former one")
+		"delete it if nothing else uses it, or choose another topology.prefix, and retire the former one with watership setup, which moves what waits in its queues")
 }
 
 func (d declarer) queue(q queue) error {
@@ -54,7 +54,7 @@ func (d declarer) queue(q queue) error {
 		return err
 	})
 	return topologyError("queue", q.name, err,
-		"a queue's arguments never change: let it run empty and delete it, or choose another topology.prefix: watership setup --retire then moves what waits in the queues of the former one")
+		"a queue's arguments never change: let it run empty and delete it, or choose another topology.prefix, and retire the former one with watership setup, which moves what waits in its queues")
 }
 
 func (d declarer) bind(b binding) error {

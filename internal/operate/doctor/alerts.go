@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
+	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -31,7 +32,7 @@ func (r recordChecks) checkAlerts(ctx context.Context) {
 		state, err = notice.Read(ctx, r.store, source)
 	}
 	if err != nil {
-		r.report("alerts", Warning, err.Error(), "")
+		r.report(AlertsCheck, Warning, err.Error(), "")
 		return
 	}
 	r.judgeAlerts(state, time.Now())
@@ -42,20 +43,20 @@ func (r recordChecks) judgeAlerts(state *notice.State, now time.Time) {
 	problems := len(r.findings)
 	switch age := now.Sub(state.Saved); {
 	case state.Holder == "" || age > maxAlertsAge:
-		r.report("alerts", Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
+		r.report(AlertsCheck, Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
 	case age < -maxAlertsAge:
-		r.report("alerts", Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
+		r.report(AlertsCheck, Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Rules)) {
 		if rule := state.Rules[name]; rule.Error != "" {
-			r.report("alerts", Warning, fmt.Sprintf("rule %s cannot be evaluated: %s", name, rule.Error), "")
+			r.report(AlertsCheck, Warning, fmt.Sprintf("rule %s cannot be evaluated: %s", name, rule.Error), "")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Receivers)) {
 		r.judgeReceiver(state, name, now)
 	}
 	if len(r.findings) == problems {
-		r.reportOK("alerts", "%s evaluates %s", state.Holder, wording.Plural(len(r.Settings.Alerts.Rules), "rule"))
+		r.reportOK(AlertsCheck, "%s evaluates %s", state.Holder, wording.Plural(len(r.Settings.Alerts.Rules), "rule"))
 	}
 }
 
@@ -73,7 +74,7 @@ func (r recordChecks) judgeReceiver(state *notice.State, name string, now time.T
 		problems = append(problems, fmt.Sprintf("did not take %s: %s", wording.Plural(to.Failures, "notice"), to.Error))
 	}
 	if len(problems) > 0 {
-		r.report("alerts", Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try watership alerts test "+wording.Quoted(name))
+		r.reportWith(commandline.New("alerts test", name), AlertsCheck, Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -63,21 +64,39 @@ const (
 
 // Finding is the result of one check.
 type Finding struct {
-	Check   string     `json:"check"`
+	Check   Check      `json:"check" enum:"alerts,bindings,broker,clock,configuration,dead letters,delays,files,indices,keys,lag,leftovers,management,order,paused,permissions,quarantine,returns,rights,roles,routes,secrets,serve,store,subscriptions,tap,templates,topology,trust,version,watermarks" doc:"Kind of the finding"`
 	Verdict Verdict    `json:"verdict" enum:"ok,warning,error"`
 	Detail  string     `json:"detail"`
 	Since   *time.Time `json:"since,omitempty" doc:"When it began, if that is known"`
 	Remedy  string     `json:"remedy,omitempty"`
+
+	Command *commandline.Command `json:"command,omitempty" doc:"Command of watership that does what the remedy says last"`
+}
+
+// Instruction returns the remedy with the line of its command.
+func (f Finding) Instruction() string {
+	switch {
+	case f.Command == nil:
+		return f.Remedy
+	case f.Remedy == "":
+		return "run " + f.Command.String()
+	}
+	return f.Remedy + ": " + f.Command.String()
 }
 
 // findingList collects findings.
 type findingList struct{ findings []Finding }
 
-func (l *findingList) report(check string, v Verdict, detail, remedy string) {
+func (l *findingList) report(check Check, v Verdict, detail, remedy string) {
 	l.findings = append(l.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy})
 }
 
-func (l *findingList) reportOK(check, format string, args ...any) {
+// reportWith reports a finding whose remedy ends with a command.
+func (l *findingList) reportWith(command *commandline.Command, check Check, v Verdict, detail, remedy string) {
+	l.findings = append(l.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy, Command: command})
+}
+
+func (l *findingList) reportOK(check Check, format string, args ...any) {
 	l.report(check, OK, fmt.Sprintf(format, args...), "")
 }
 
@@ -163,7 +182,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.findings = append(d.findings, Exposures(d.Settings)...)
 	d.checkFiles()
 	for _, warning := range routeconfig.Ineffective(d.Settings) {
-		d.report("routes", Warning, warning, "")
+		d.report(RoutesCheck, Warning, warning, "")
 	}
 	d.checkBroker(ctx)
 	d.checkManagement(ctx)

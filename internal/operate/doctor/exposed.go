@@ -16,7 +16,7 @@ import (
 func Exposures(cfg config.Config) []Finding {
 	var found []Finding
 	warn := func(detail, remedy string) {
-		found = append(found, Finding{Check: "secrets", Verdict: Warning, Detail: detail, Remedy: remedy})
+		found = append(found, Finding{Check: SecretsCheck, Verdict: Warning, Detail: detail, Remedy: remedy})
 	}
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,

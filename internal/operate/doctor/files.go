@@ -4,11 +4,11 @@ package doctor
 func (d *doctor) checkFiles() {
 	err := d.Files()
 	if err == nil {
-		d.reportOK("files", "serve can use the files that the configuration names")
+		d.reportOK(FilesCheck, "serve can use the files that the configuration names")
 		return
 	}
 	for _, mistake := range separate(err) {
-		d.report("files", Error, mistake.Error(), "correct the file or its setting: serve does not start without it")
+		d.report(FilesCheck, Error, mistake.Error(), "correct the file or its setting: serve does not start without it")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -34,7 +35,7 @@ func (d *doctor) checkKeys(ctx context.Context, most int) {
 	firsts, read, all := map[string][]waiting.WaitingMessage{}, 0, true
 	for m, err := range waiting.List(ctx, d.store, orders, ofQueues, time.Now()) {
 		if err != nil {
-			d.report("keys", Warning, err.Error(), "")
+			d.report(KeysCheck, Warning, err.Error(), "")
 			return
 		}
 		if all = read < most; !all {
@@ -51,10 +52,10 @@ func (d *doctor) checkKeys(ctx context.Context, most int) {
 	}
 	switch {
 	case !all:
-		d.report("keys", Warning, fmt.Sprintf("only the first %s, and keys of others may stand",
+		d.report(KeysCheck, Warning, fmt.Sprintf("only the first %s, and keys of others may stand",
 			wording.PluralVerb(read, "waiting message", "was read", "were read")), "list them with watership waiting")
 	case !stands:
-		d.reportOK("keys", "no key of an ordered route stands for more than %s", wording.Duration(keyStandsAfter))
+		d.reportOK(KeysCheck, "no key of an ordered route stands for more than %s", wording.Duration(keyStandsAfter))
 	}
 }
 
@@ -79,10 +80,11 @@ func (d *doctor) reportKeys(queue string, firsts []waiting.WaitingMessage) (repo
 	}
 	oldest := firsts[0]
 	d.findings = append(d.findings, Finding{
-		Check: "keys", Verdict: Warning, Since: &oldest.FirstFailed,
+		Check: KeysCheck, Verdict: Warning, Since: &oldest.FirstFailed,
 		Detail: fmt.Sprintf("later messages of %s at queue %s wait for one that failed more than %s ago: %s; error of the first: %s",
 			wording.Plural(len(firsts), "key"), queue, wording.Duration(keyStandsAfter), firstOf(maxNames, names), wording.OneLine(oldest.Error)),
-		Remedy: "mend the service, then watership waiting now " + wording.Quoted("queue: "+queue) + "; to go on without a message, watership waiting cancel",
+		Remedy:  "mend the service, or go on without a message by watership waiting cancel; then",
+		Command: commandline.New("waiting now", "queue: "+queue),
 	})
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/topology"
 )
@@ -22,7 +23,7 @@ func (t topologyChecks) checkLeftovers(ctx context.Context) {
 	t.checkUnconfiguredTaps(ctx)
 	t.checkUnusedQueues(ctx)
 	if len(t.findings) == problems {
-		t.reportOK("leftovers", "nothing of another configuration is left")
+		t.reportOK(LeftoversCheck, "nothing of another configuration is left")
 	}
 }
 
@@ -42,7 +43,7 @@ func Leftovers(ctx context.Context, cfg Config) []Finding {
 func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
 	exchanges, err := t.management.Exchanges(ctx, t.VHost)
 	if err != nil {
-		t.report("leftovers", Warning, err.Error(), "")
+		t.report(LeftoversCheck, Warning, err.Error(), "")
 		return
 	}
 	for _, other := range topology.OtherPrefixes(t.Topology, exchanges, slices.Collect(maps.Keys(t.queues))) {
@@ -52,10 +53,10 @@ func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
 		left, used, err := t.contents(ctx, other.Queues)
 		switch {
 		case err != nil:
-			t.report("leftovers", Warning, fmt.Sprintf("it is not known whether a process uses topology.prefix %s: %v", other.Prefix, err), "")
+			t.report(LeftoversCheck, Warning, fmt.Sprintf("it is not known whether a process uses topology.prefix %s: %v", other.Prefix, err), "")
 		case !used:
-			t.report("leftovers", Warning, fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, left),
-				"run watership setup --retire "+wording.Quoted(other.Prefix))
+			t.reportWith(commandline.New("setup").With("retire", other.Prefix), LeftoversCheck, Warning,
+				fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, left), "")
 		}
 	}
 }
@@ -96,8 +97,9 @@ func (t topologyChecks) checkUnconfiguredTaps(ctx context.Context) {
 		keys[b.Source] = append(keys[b.Source], b.RoutingKey)
 	}
 	for _, exchange := range slices.Sorted(maps.Keys(keys)) {
-		t.report("leftovers", Warning, fmt.Sprintf("exchange %s is tapped with the key %q, which tap.exchanges does not have: its messages are recorded", exchange, strings.Join(keys[exchange], `", "`)),
-			"run watership setup --untap "+wording.Quoted(exchange)+", unless another process of Watership taps it")
+		t.reportWith(commandline.New("setup").With("untap", exchange), LeftoversCheck, Warning,
+			fmt.Sprintf("exchange %s is tapped with the key %q, which tap.exchanges does not have: its messages are recorded", exchange, strings.Join(keys[exchange], `", "`)),
+			"unless another process of Watership taps it")
 	}
 }
 
@@ -117,9 +119,9 @@ func (t topologyChecks) checkUnusedQueues(ctx context.Context) {
 		state, _, err := t.conn.CertainQueueState(ctx, name)
 		switch {
 		case err != nil:
-			t.report("leftovers", Warning, fmt.Sprintf("it is not known whether queue %s, which nothing in the configuration uses, holds messages: %v", name, err), "")
+			t.report(LeftoversCheck, Warning, fmt.Sprintf("it is not known whether queue %s, which nothing in the configuration uses, holds messages: %v", name, err), "")
 		case state.Messages > 0 && state.Consumers == 0:
-			t.report("leftovers", Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", name, wording.Plural(state.Messages, "message")),
+			t.report(LeftoversCheck, Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", name, wording.Plural(state.Messages, "message")),
 				"delete it if no other process of Watership uses it")
 		}
 	}

@@ -31,7 +31,7 @@ func TestAnExchangeThatIsStillTapped(t *testing.T) {
 	s := newSetUpSite(t)
 	must(t, s.channel.ExchangeDeclare("shop", "topic", true, false, false, false, nil))
 	must(t, s.channel.ExchangeBind(names().Tap(), "paid", "shop", false, nil))
-	want(t, of("leftovers", Run(t.Context(), s.Config)), Warning, `exchange shop is tapped with the key "paid", which tap.exchanges does not have`, "run watership setup --untap shop")
+	want(t, of("leftovers", Run(t.Context(), s.Config)), Warning, `exchange shop is tapped with the key "paid", which tap.exchanges does not have`, "watership setup --untap shop")
 	s.Embedded = true // dev taps the exchanges of its example
 	want(t, of("leftovers", Run(t.Context(), s.Config)), OK, "nothing of another configuration is left", "")
 }

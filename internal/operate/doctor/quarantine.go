@@ -28,7 +28,7 @@ func (r recordChecks) checkQuarantine(ctx context.Context) {
 	refused, noEvents, reason := 0, 0, ""
 	for e, err := range r.store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
-			r.report("quarantine", Warning, err.Error(), "")
+			r.report(QuarantineCheck, Warning, err.Error(), "")
 			return
 		}
 		if _, ok := e.Refused(); !ok {
@@ -45,11 +45,11 @@ func (r recordChecks) checkQuarantine(ctx context.Context) {
 	}
 	switch {
 	case refused > 0:
-		r.report("quarantine", Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
+		r.report(QuarantineCheck, Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
 	case noEvents > 0:
-		r.reportOK("quarantine", "the store refused no document; %s in the log, and no event", wording.Plural(noEvents, "message"))
+		r.reportOK(QuarantineCheck, "the store refused no document; %s in the log, and no event", wording.Plural(noEvents, "message"))
 	default:
-		r.reportOK("quarantine", "the store refused no document")
+		r.reportOK(QuarantineCheck, "the store refused no document")
 	}
 }
 

@@ -330,7 +330,7 @@ func TestQueuesOfOtherPrograms(t *testing.T) {
 		detail, remedy string
 	}{
 		"missing":             {nil, "is missing, which the program that consumes it declares", "start that program"},
-		"without dead letter": {[]rabbit.Queue{{Name: "invoices"}}, "has no dead-letter exchange", "run watership routes add invoices, or take it out of routes"},
+		"without dead letter": {[]rabbit.Queue{{Name: "invoices"}}, "has no dead-letter exchange", "or add it: watership routes add invoices"},
 		"a stream":            {[]rabbit.Queue{{Name: "invoices", Type: "stream"}}, "is a stream, which has no dead letters", "name a queue of another type"},
 		"elsewhere": {
 			[]rabbit.Queue{{Name: "invoices", Arguments: map[string]any{"x-dead-letter-exchange": "dlx"}}},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -18,7 +19,7 @@ func (r recordChecks) checkRouteStates(ctx context.Context) {
 	defer cancel()
 	routes, err := r.Routes(ctx)
 	if err != nil {
-		r.report("paused", Warning, err.Error(), "")
+		r.report(PausedCheck, Warning, err.Error(), "")
 		return
 	}
 	paused := false
@@ -32,19 +33,22 @@ func (r recordChecks) checkRouteStates(ctx context.Context) {
 		}
 	}
 	if !paused {
-		r.reportOK("paused", "no route is paused")
+		r.reportOK(PausedCheck, "no route is paused")
 	}
 }
 
 func (r recordChecks) reportPaused(route routes.RouteState) {
-	remedy := "mend its service: the route resumes by itself when a message succeeds"
+	f := Finding{
+		Check: PausedCheck, Verdict: Warning, Detail: route.PauseText(), Since: route.Since,
+		Remedy: "mend its service: the route resumes by itself when a message succeeds",
+	}
 	switch {
 	case route.ByHand:
-		remedy = "when the reason is gone: watership routes resume " + wording.Quoted(route.Queue)
+		f.Remedy, f.Command = "when the reason is gone", commandline.New("routes resume", route.Queue)
 	case route.WithAll:
-		remedy = "when the reason is gone: watership routes resume --all"
+		f.Remedy, f.Command = "when the reason is gone", commandline.New("routes resume").With("all", "")
 	}
-	r.findings = append(r.findings, Finding{Check: "paused", Verdict: Warning, Detail: route.PauseText(), Since: route.Since, Remedy: remedy})
+	r.findings = append(r.findings, f)
 }
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one
@@ -62,5 +66,5 @@ func (r recordChecks) reportUnconsumed(route routes.RouteState) {
 	if route.Messages > 0 {
 		text += ", and " + wording.Plural(route.Messages, "message") + " in it"
 	}
-	r.report("routes", Warning, text, remedy)
+	r.report(RoutesCheck, Warning, text, remedy)
 }

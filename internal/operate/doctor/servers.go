@@ -21,11 +21,11 @@ import (
 func (d *doctor) checkBroker(ctx context.Context) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
-		d.report("broker", Error, err.Error(), d.brokerRemedy(err))
+		d.report(BrokerCheck, Error, err.Error(), d.brokerRemedy(err))
 		return
 	}
 	d.conn = conn
-	d.reportOK("broker", "answers at %s", d.Settings.AMQP.URL)
+	d.reportOK(BrokerCheck, "answers at %s", d.Settings.AMQP.URL)
 	d.checkPermissions(ctx)
 }
 
@@ -45,12 +45,12 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 	err := d.tryPermissions(ctx)
 	switch {
 	case err == nil:
-		d.reportOK("permissions", "user %s may configure, write and read %s.*", d.Login, prefixOf(d.Topology.Log()))
+		d.reportOK(PermissionsCheck, "user %s may configure, write and read %s.*", d.Login, prefixOf(d.Topology.Log()))
 	case errors.Is(context.Cause(ctx), errBlocked):
-		d.report("broker", Error, errBlocked.Error(),
+		d.report(BrokerCheck, Error, errBlocked.Error(),
 			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
 	default:
-		d.report("permissions", Error, fmt.Sprintf("user %s: %v", d.Login, err),
+		d.report(PermissionsCheck, Error, fmt.Sprintf("user %s: %v", d.Login, err),
 			d.permissionsCommand()+" (docs/security.md)")
 	}
 }
@@ -122,15 +122,15 @@ func (d *doctor) checkManagement(ctx context.Context) {
 		if isOtherCluster(err) {
 			verdict = Error // what it is told to change, such as a policy, does not apply
 		}
-		d.report("management", verdict, err.Error(), d.managementRemedy(err))
+		d.report(ManagementCheck, verdict, err.Error(), d.managementRemedy(err))
 		return
 	}
 	d.management = management
-	d.reportOK("management", "answers at %s", d.Settings.AMQP.ManagementURL)
+	d.reportOK(ManagementCheck, "answers at %s", d.Settings.AMQP.ManagementURL)
 	if isOlder(d.version, oldestBroker) {
-		d.report("version", Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
+		d.report(VersionCheck, Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
 	} else {
-		d.reportOK("version", "RabbitMQ %s", d.version)
+		d.reportOK(VersionCheck, "RabbitMQ %s", d.version)
 	}
 	if clock, err := httpClock(ctx, d.Client, d.Settings.AMQP.ManagementURL.Reveal()); err == nil {
 		d.checkClock("the broker", clock)
@@ -157,7 +157,7 @@ func (c Config) managementRemedy(err error) string {
 	case address == rabbit.ManagementURL(c.Settings.AMQP.URL.Reveal()):
 		remedy = "amqp.management_url is derived from amqp.url: set it, if the API is at another port; else rabbitmq-plugins enable rabbitmq_management, and give the user of amqp.url the tag monitoring"
 	}
-	return remedy + "; without it a replay to exchanges needs --unchecked-routes, and doctor cannot look at queues"
+	return remedy + "; without it the routes of a replay to exchanges cannot be checked, and doctor cannot look at queues"
 }
 
 // readTopology reads what the management API lists, which has to be of the broker of the connection, if
@@ -217,11 +217,11 @@ const clockTolerance = 5 * time.Second
 func (d *doctor) checkClock(server string, clock time.Time) {
 	difference := time.Until(clock).Round(time.Second)
 	if difference.Abs() > clockTolerance {
-		d.report("clock", Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", server, difference),
+		d.report(ClockCheck, Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", server, difference),
 			"run NTP on both: events are searched by time")
 		return
 	}
-	d.reportOK("clock", "the clock of %s agrees with this machine's", server)
+	d.reportOK(ClockCheck, "the clock of %s agrees with this machine's", server)
 }
 
 // checkServe asks /readyz of a serve with this configuration on this machine.
@@ -234,10 +234,10 @@ func (d *doctor) checkServe(ctx context.Context) {
 	answer, err := d.Ready(ctx)
 	switch {
 	case err == nil:
-		d.reportOK("serve", "is ready at %s", d.Settings.HTTP.Listen)
+		d.reportOK(ServeCheck, "is ready at %s", d.Settings.HTTP.Listen)
 		d.checkLines(answer)
 	case answer != "":
-		d.report("serve", Error, "is not ready: "+answer, "see in its log")
+		d.report(ServeCheck, Error, "is not ready: "+answer, "see in its log")
 	}
 }
 
@@ -255,9 +255,9 @@ func (d *doctor) checkLines(answer string) {
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, NotReloaded):
-			d.report("configuration", Warning, line, "correct it and reload: the earlier one is in effect")
+			d.report(ConfigurationCheck, Warning, line, "correct it and reload: the earlier one is in effect")
 		case strings.HasPrefix(line, StandsBy):
-			d.reportOK("routes", "%s", line)
+			d.reportOK(RoutesCheck, "%s", line)
 		}
 	}
 }

@@ -168,14 +168,14 @@ func (s *site) intercept(t *testing.T, path string, handle func(http.ResponseWri
 
 // of returns the findings of one check, in order.
 func of(check string, findings []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Check != check })
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return string(f.Check) != check })
 }
 
 // want checks that a finding has a verdict, a part of the detail and a part of the remedy.
 func want(t *testing.T, findings []Finding, v Verdict, detail, remedy string) {
 	t.Helper()
 	for _, f := range findings {
-		if f.Verdict == v && strings.Contains(f.Detail, detail) && strings.Contains(f.Remedy, remedy) {
+		if f.Verdict == v && strings.Contains(f.Detail, detail) && strings.Contains(f.Instruction(), remedy) {
 			return
 		}
 	}
@@ -195,7 +195,7 @@ func wantNone(t *testing.T, findings []Finding, detail string) {
 func text(findings []Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
-		b.WriteString(string(f.Verdict) + " " + f.Check + ": " + f.Detail + " -> " + f.Remedy + "\n")
+		b.WriteString(string(f.Verdict) + " " + string(f.Check) + ": " + f.Detail + " -> " + f.Instruction() + "\n")
 	}
 	return b.String()
 }

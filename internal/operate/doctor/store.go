@@ -18,7 +18,7 @@ func (d *doctor) checkStore(ctx context.Context) {
 	defer cancel()
 	store, err := d.OpenStore(ctx)
 	if err != nil {
-		d.report("store", Error, err.Error(), "set store.url")
+		d.report(StoreCheck, Error, err.Error(), "set store.url")
 		return
 	}
 	d.store = store
@@ -30,17 +30,17 @@ func (d *doctor) checkStore(ctx context.Context) {
 		d.reportNoStore(err)
 		return
 	}
-	d.reportOK("store", "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
+	d.reportOK(StoreCheck, "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
 	d.checkClock(d.StoreKind, clock)
 	if err := IndexHealth(ctx, store); err != nil {
-		d.report("indices", Error, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+		d.report(IndicesCheck, Error, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
 		return
 	}
 	if err := store.Check(ctx); err != nil {
-		d.report("templates", Error, err.Error(), "run watership setup")
+		d.report(TemplatesCheck, Error, err.Error(), "run watership setup")
 		return
 	}
-	d.reportOK("templates", "installed for %s-*", d.Settings.Store.Stream)
+	d.reportOK(TemplatesCheck, "installed for %s-*", d.Settings.Store.Stream)
 }
 
 // checkPrivileges checks the privileges of the login first: without some of them
@@ -58,10 +58,10 @@ func (d *doctor) checkPrivileges(ctx context.Context) bool {
 	case err != nil:
 		d.reportNoStore(err)
 	case len(login.Lacks) > 0:
-		d.report("rights", Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
+		d.report(RightsCheck, Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
 			"add it to the role in Elasticsearch: docs/security.md has the whole")
 	case login.User != "":
-		d.reportOK("rights", "user %s has those of docs/security.md", login.User)
+		d.reportOK(RightsCheck, "user %s has those of docs/security.md", login.User)
 	}
 	return err == nil && len(login.Lacks) == 0
 }
@@ -79,7 +79,7 @@ func IndexHealth(ctx context.Context, store any) error {
 
 // reportNoStore reports a store that does not answer, which no further check asks.
 func (d *doctor) reportNoStore(err error) {
-	d.report("store", Error, err.Error(), d.storeRemedy(err))
+	d.report(StoreCheck, Error, err.Error(), d.storeRemedy(err))
 	d.store = nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -25,7 +26,7 @@ func (r recordChecks) checkSubscriptions(ctx context.Context) {
 		list, err = subscriptions.List(ctx)
 	}
 	if err != nil {
-		r.report("subscriptions", Warning, err.Error(), "")
+		r.report(SubscriptionsCheck, Warning, err.Error(), "")
 		return
 	}
 	problems := len(r.findings)
@@ -33,31 +34,32 @@ func (r recordChecks) checkSubscriptions(ctx context.Context) {
 		r.checkSubscription(ctx, subscriptions, sub)
 	}
 	if len(list) > 0 && len(r.findings) == problems {
-		r.reportOK("subscriptions", "%s without a problem", wording.Plural(len(list), "subscription"))
+		r.reportOK(SubscriptionsCheck, "%s without a problem", wording.Plural(len(list), "subscription"))
 	}
 }
 
 // checkSubscription reports the first problem of a subscription.
 func (r recordChecks) checkSubscription(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) {
-	name := wording.Quoted(sub.Name)
+	do := func(action string) *commandline.Command { return commandline.New("subscriptions "+action, sub.Name) }
 	since, unattended := sub.Unattended(time.Now())
 	switch {
 	case sub.RemovedUpTo > 0:
-		r.report("subscriptions", Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
-			"keep events for longer (store.retention), and go on without them: watership subscriptions resume "+name+" --skip-removed")
+		r.reportWith(do("resume").With("skip-removed", ""), SubscriptionsCheck, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
+			"keep events for longer (store.retention), and go on without them")
 	case sub.State == subscription.Stopped:
-		r.report("subscriptions", Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
-			"mend its target, then: watership subscriptions resume "+name)
+		r.reportWith(do("resume"), SubscriptionsCheck, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason), "mend its target, then")
 	case r.isOvertaken(ctx, all, sub):
-	case unattended && sub.Target.Kind == subscription.ToHandler:
-		r.report("subscriptions", Warning, fmt.Sprintf("no process runs subscription %s: its last checkpoint is of %s", sub.Name, wording.Time(since)),
-			"start the program that handles its events, or: watership subscriptions pause "+name)
 	case unattended:
-		r.report("subscriptions", Warning, fmt.Sprintf("no process runs subscription %s: its last checkpoint is of %s", sub.Name, wording.Time(since)),
-			"start watership serve with the role subscriptions, or: watership subscriptions pause "+name)
+		remedy := "start watership serve with the role subscriptions, or"
+		if sub.Target.Kind == subscription.ToHandler {
+			remedy = "start the program that handles its events, or"
+		}
+		r.findings = append(r.findings, Finding{
+			Check: SubscriptionsCheck, Verdict: Warning, Detail: "no process runs subscription " + sub.Name + ", whose last checkpoint is old",
+			Since: &since, Remedy: remedy, Command: do("pause"),
+		})
 	case sub.State == subscription.Active && sub.Checkpoint.Waiting != "":
-		r.report("subscriptions", Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting),
-			"mend its target, or: watership subscriptions pause "+name)
+		r.reportWith(do("pause"), SubscriptionsCheck, Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting), "mend its target, or")
 	}
 }
 
@@ -79,8 +81,8 @@ func (r recordChecks) isOvertaken(ctx context.Context, all *subscription.Subscri
 	if err != nil || keep == 0 || progress.Lag < keep/5*4 {
 		return false
 	}
-	r.report("subscriptions", Warning,
+	r.reportWith(commandline.New("subscriptions show", sub.Name), SubscriptionsCheck, Warning,
 		fmt.Sprintf("retention removes events that subscription %s has not delivered: the oldest one is from %s ago, and %s are kept", sub.Name, wording.Duration(progress.Lag), wording.Duration(keep)),
-		"let it deliver (watership subscriptions show "+wording.Quoted(sub.Name)+"), or keep events for longer (store.retention)")
+		"keep events for longer (store.retention), or let it deliver")
 	return true
 }

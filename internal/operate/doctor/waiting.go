@@ -16,16 +16,16 @@ import (
 func (t topologyChecks) checkDelays(ctx context.Context) {
 	stuck, err := t.stuck(ctx)
 	if err != nil {
-		t.report("delays", Warning, err.Error(), "")
+		t.report(DelaysCheck, Warning, err.Error(), "")
 		return
 	}
 	if len(stuck) > 0 {
-		t.report("delays", Error, "messages have waited long enough and do not get to "+t.Topology.Delays().Due()+" from "+firstOf(maxNames, stuck),
+		t.report(DelaysCheck, Error, "messages have waited long enough and do not get to "+t.Topology.Delays().Due()+" from "+firstOf(maxNames, stuck),
 			"see whether "+t.Topology.Delays().Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
 		return
 	}
 	_, delays := t.ownQueues()
-	t.reportOK("delays", "%s, none of which is stuck", wording.Plural(len(delays), "delay queue"))
+	t.reportOK(DelaysCheck, "%s, none of which is stuck", wording.Plural(len(delays), "delay queue"))
 }
 
 const stuckPause = time.Second
@@ -79,13 +79,13 @@ func (t topologyChecks) checkLag(ctx context.Context) {
 		switch {
 		case !there:
 		case t.Topology.IndexLimit > 0 && found.Messages >= t.Topology.IndexLimit && slices.Contains([]string{t.Topology.Index(), t.Topology.IndexLate()}, queue.name):
-			t.report("lag", Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			t.report(LagCheck, Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > maxLag:
-			t.report("lag", Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			t.report(LagCheck, Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:
-			t.report("lag", Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			t.report(LagCheck, Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		default:
-			t.reportOK("lag", "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
+			t.reportOK(LagCheck, "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
 		}
 	}
 }

@@ -71,14 +71,14 @@ type NotFoundError struct{ ID string }
 
 // Error implements error.
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("no group of failures has the id %q: watership failed --muted lists them", e.ID)
+	return fmt.Sprintf("no group of failures has the id %q", e.ID)
 }
 
 // Problem is the answer of the API.
 func (e *NotFoundError) Problem() *problem.Problem {
 	return &problem.Problem{
-		Status: http.StatusNotFound, Detail: fmt.Sprintf("no group of failures has the id %q", e.ID),
-		Remedy: "GET /failures/groups?muted=true lists them (watership failed --muted).",
+		Status: http.StatusNotFound, Detail: e.Error(),
+		Remedy: "GET /failures/groups?muted=true lists them.",
 	}
 }
 

@@ -25,7 +25,7 @@ const ndjson = "application/x-ndjson"
 var ExportEvents = operation.Declare[ExportInput, huma.StreamResponse](operation.Operation{
 	Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true,
 	Summary: "Export events as NDJSON",
-	Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish --ndjson` read it. " +
+	Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish` read it. " +
 		"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
 	Responses: sse.Responses(ndjson, "One document per line"),
 })

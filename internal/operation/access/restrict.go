@@ -118,4 +118,4 @@ func (e *BodySearchError) Error() string {
 // Remedy returns a remedy for the caller.
 func (e *BodySearchError) Remedy() string { return bodiesRemedy }
 
-const bodiesRemedy = "Ask an administrator for a token of token create --bodies, or for bodies in http.auth.oidc.roles."
+const bodiesRemedy = "Ask an administrator for a token with the permission to read bodies, or for bodies in http.auth.oidc.roles."

@@ -118,7 +118,7 @@ func Saying(list []doctor.Finding, v doctor.Verdict, words ...string) *doctor.Fi
 	for _, f := range list {
 		all := f.Verdict == v
 		for _, word := range words {
-			all = all && strings.Contains(f.Check+": "+f.Detail, word)
+			all = all && strings.Contains(string(f.Check)+": "+f.Detail, word)
 		}
 		if all {
 			return &f
@@ -131,7 +131,7 @@ func Saying(list []doctor.Finding, v doctor.Verdict, words ...string) *doctor.Fi
 func WantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy string, words ...string) {
 	t.Helper()
 	found := Saying(list, v, words...)
-	if found == nil || !strings.Contains(found.Remedy, remedy) {
+	if found == nil || !strings.Contains(found.Instruction(), remedy) {
 		t.Errorf("no %s with %q and the remedy %q in %+v", v, words, remedy, list)
 	}
 }

@@ -39,7 +39,7 @@ func Start(ctx context.Context, settings *config.Config, cfg broker.Config) (*Br
 	folder, err := runfile.Acquire(ctx, settings.Data)
 	var held *runfile.LockedError
 	if errors.As(err, &held) {
-		return nil, fmt.Errorf("%w: end it, or give another folder with --data", held)
+		return nil, fmt.Errorf("%w: end it, or give another folder for data", held)
 	}
 	if err != nil {
 		return nil, err

@@ -100,14 +100,14 @@ func (d Diagnosis) Problems() []doctor.Finding { return d.Findings[:d.Errors+d.W
 
 // Check has the findings of one check.
 type Check struct {
-	Name     string
+	Name     doctor.Check
 	Findings []doctor.Finding
 }
 
 // Checks are the findings by their checks.
 func (d Diagnosis) Checks() []Check {
 	var checks []Check
-	at := map[string]int{}
+	at := map[doctor.Check]int{}
 	for _, f := range d.Findings {
 		i, known := at[f.Check]
 		if !known {

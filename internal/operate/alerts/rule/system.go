@@ -51,7 +51,7 @@ func (s System) evaluateDoctor(ctx context.Context, _ json.RawMessage) ([]notice
 	errors := map[string][]doctor.Finding{}
 	for _, f := range findings {
 		if f.Verdict == doctor.Error {
-			errors[f.Check] = append(errors[f.Check], f)
+			errors[string(f.Check)] = append(errors[string(f.Check)], f)
 		}
 	}
 	var found []notice.Alert
@@ -60,8 +60,8 @@ func (s System) evaluateDoctor(ctx context.Context, _ json.RawMessage) ([]notice
 		var details []string
 		for _, f := range list {
 			detail := wording.OneLine(f.Detail)
-			if f.Remedy != "" {
-				detail += " (" + wording.OneLine(f.Remedy) + ")"
+			if remedy := f.Instruction(); remedy != "" {
+				detail += " (" + wording.OneLine(remedy) + ")"
 			}
 			details = append(details, detail)
 		}

@@ -1,0 +1,79 @@
+package architecture
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// literals calls each with every string literal of the module's code outside tests.
+func literals(t *testing.T, each func(path string, at token.Position, text string)) {
+	t.Helper()
+	files := token.NewFileSet()
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if generated(entry) {
+			return filepath.SkipDir
+		}
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				text, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Error(err)
+				}
+				each(strings.TrimPrefix(filepath.ToSlash(path), "../../"), files.Position(literal.Pos()), text)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Only a command has flags. The API, the pages and packages for programs of others return errors
+// and findings as values, and each face has its own names for what a caller can give.
+func TestFlagsAreNamedByCommands(t *testing.T) {
+	flag := regexp.MustCompile(`(^|[\s"(])--[a-z][a-z-]*\b`)
+	ours := regexp.MustCompile("rabbitmqctl |curl |--data-urlencode ")
+	commands := []string{
+		"internal/cli/", "cmd/", "internal/server/servertest/",
+		"internal/operation/remedy/",   // renders command lines from values
+		"projection/main.go",           // the command of a projection
+		"internal/console/commands.go", // command lines to copy
+		"internal/console/view/replaypage/command.go",
+		"internal/console/validationpage/",
+		"internal/rabbit/rabbittest/", "scripts/",
+	}
+	named := 0
+	literals(t, func(path string, at token.Position, text string) {
+		if !flag.MatchString(text) {
+			return
+		}
+		for _, folder := range commands {
+			if strings.HasPrefix(path, folder) {
+				named++
+				return
+			}
+		}
+		if !ours.MatchString(text) {
+			t.Errorf("%s: %q names a flag: return a value, for which internal/cli has the words", at, text)
+		}
+	})
+	if named < 100 {
+		t.Errorf("commands name %d flags", named)
+	}
+}
