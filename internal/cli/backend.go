@@ -26,8 +26,6 @@ type backend interface {
 	language
 	streams
 
-	Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error)
-
 	Server() httpapi.Version                // its settings, and what the caller may do
 	Queues(ctx context.Context) []string    // for completion, without Watership's
 	Exchanges(ctx context.Context) []string // likewise
@@ -67,6 +65,9 @@ type streams interface {
 
 	// Validate checks bodies with a schema; nil: with the schema of a queue's route.
 	Validate(ctx context.Context, schema *bodyschema.Schema, queue string, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error)
+
+	// Adopt takes in the failed messages of an error queue or, to follow it, each new message until ctx ends.
+	Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error)
 
 	// Publish publishes messages in order, at most perSecond (0: no limit),
 	// and returns how many are confirmed.

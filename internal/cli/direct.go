@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/transfer"
@@ -24,6 +25,7 @@ import (
 	"github.com/watershipmq/watership/pipeline/bodyschema"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // direct is a system by its RabbitMQ and its store.
@@ -125,6 +127,21 @@ func (d *direct) Follow(ctx context.Context, sel eventstore.Selection, last int,
 // Watch implements streams.
 func (d *direct) Watch(ctx context.Context, job replayer.Job, stopAfter int, progress func(replayer.Job)) (replayer.Job, error) {
 	return replays.ByWatcher{}.Watch(ctx, d.System, job, stopAfter, progress)
+}
+
+// FollowTo implements streams.
+func (d *direct) FollowTo(ctx context.Context, query, queue string, progress func(subscription.Checkpoint)) error {
+	all, err := d.Subscriptions(ctx)
+	if err != nil {
+		return err
+	}
+	target := subscription.Target{Kind: subscription.ToQueue, Queue: queue}
+	return all.Follow(ctx, subscription.Subscription{Query: query, Target: target}, subscription.From{}, progress)
+}
+
+// Adopt implements streams.
+func (d *direct) Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error) {
+	return adoptions.Service{System: d.System}.Adopt(ctx, r, follow)
 }
 
 // Publish implements streams.

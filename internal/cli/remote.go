@@ -58,12 +58,12 @@ func (r remote) Validate(ctx context.Context, schema *bodyschema.Schema, queue s
 	return r.ValidateWith(ctx, schema, sel, each)
 }
 
-// FollowTo implements subscriber.
+// FollowTo implements streams.
 func (r remote) FollowTo(context.Context, string, string, func(subscription.Checkpoint)) error {
 	return usagef("--follow cannot go through --server, since it runs in the command: use watership subscribe")
 }
 
-// Adopt implements adopter.
+// Adopt implements streams.
 func (r remote) Adopt(ctx context.Context, request adoptions.Request, follow bool) (adoptions.Result, error) {
 	if follow {
 		return adoptions.Result{}, usagef("--follow cannot go through --server, since it runs in the command: run it where amqp.url is configured")

@@ -13,8 +13,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/replayer/transform"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // replayPlan is the plan of a replay, with the input that starts it.
@@ -44,16 +42,9 @@ func planReplay(ctx context.Context, sys backend, r replays.Request, uncheckedRo
 	if err != nil {
 		return replayPlan{}, err
 	}
-	plan := replayPlan{planOf(planned.Body), planned.Body.Unknown, planned.Body.Parked, planned.Start(rand.Text(), request)}
+	plan, err := planned.Body.Replayer()
 	plan.Job = r.Job
-	for _, document := range planned.Body.Sample {
-		e, err := schemas.ParseDocument(document)
-		if err != nil {
-			return plan, err
-		}
-		plan.Sample = append(plan.Sample, e)
-	}
-	return plan, nil
+	return replayPlan{plan, planned.Body.Unknown, planned.Body.Parked, planned.Start(rand.Text(), request)}, err
 }
 
 // replayBody returns a request as an operation takes it.
@@ -92,30 +83,6 @@ func replayQuery(sys backend, r replays.Request) (string, error) {
 		query = "*"
 	}
 	return query, err
-}
-
-func planOf(p replays.Plan) replayer.Plan {
-	plan := replayer.Plan{
-		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
-		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
-	}
-	if p.First != nil && p.Last != nil {
-		plan.First, plan.Last = *p.First, *p.Last
-	}
-	for _, r := range p.Routes {
-		plan.Routes = append(plan.Routes, replayer.Route{
-			Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others, Messages: r.Messages, Unroutable: r.Unroutable, Unchecked: r.Unchecked,
-		})
-	}
-	for _, e := range p.Examples {
-		plan.Examples = append(plan.Examples, transform.Example(e))
-	}
-	for _, r := range p.Rivals {
-		plan.Rivals = append(plan.Rivals, replayer.Rival{
-			Job: replayer.Job{ID: r.Job, Operator: r.Operator}, Running: r.Running, Messages: r.Messages, Unrecorded: r.Unrecorded,
-		})
-	}
-	return plan
 }
 
 // startReplay starts the job of a plan, which pauses after so many messages; 0: it does not.

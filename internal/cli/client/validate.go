@@ -4,36 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // ValidateWith checks the bodies of the messages of a selection with a schema of this machine.
 func (c *Client) ValidateWith(ctx context.Context, schema *bodyschema.Schema, sel eventstore.Selection, each func(messages.InvalidMessage) error) (messages.Summary, error) {
-	return messages.Run(ctx, messages.ValidationConfig{Store: exported{c}, Schema: schema}, sel, each)
-}
-
-// exported are the events of a server with their bodies.
-type exported struct{ client *Client }
-
-// Events implements bodies.Store. An error that ends the export is one of the store.
-func (e exported) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		sel.Order = eventstore.BySequence
-		for event, err := range e.client.Events(ctx, sel) {
-			var failed *Error
-			if errors.As(err, &failed) {
-				err = &eventstore.Error{Reason: "reading events through the server", Err: err}
-			}
-			if !yield(event, err) {
-				return
-			}
-		}
-	}
+	sel.Order = eventstore.BySequence
+	return messages.Run(ctx, messages.ValidationConfig{Store: c, Schema: schema}, sel, each)
 }
 
 // Validate checks the bodies of the messages of a selection with the schema of a queue's route.

@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Replay selects messages to send again, and their destination.
@@ -303,4 +304,36 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 	parked, err := failures.FindParkedCopies(ctx, o.System, p.FailedAt)
 	plan.Parked = append(plan.Parked, parked...)
 	return plan, err
+}
+
+// Replayer returns the plan as package replayer has it, with the first of its routes and without its job.
+func (p Plan) Replayer() (replayer.Plan, error) {
+	plan := replayer.Plan{
+		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
+		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
+	}
+	if p.First != nil && p.Last != nil {
+		plan.First, plan.Last = *p.First, *p.Last
+	}
+	for _, r := range p.Routes {
+		plan.Routes = append(plan.Routes, replayer.Route{
+			Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others, Messages: r.Messages, Unroutable: r.Unroutable, Unchecked: r.Unchecked,
+		})
+	}
+	for _, e := range p.Examples {
+		plan.Examples = append(plan.Examples, transform.Example(e))
+	}
+	for _, r := range p.Rivals {
+		plan.Rivals = append(plan.Rivals, replayer.Rival{
+			Job: replayer.Job{ID: r.Job, Operator: r.Operator}, Running: r.Running, Messages: r.Messages, Unrecorded: r.Unrecorded,
+		})
+	}
+	for _, document := range p.Sample {
+		e, err := schemas.ParseDocument(document)
+		if err != nil {
+			return plan, err
+		}
+		plan.Sample = append(plan.Sample, e)
+	}
+	return plan, nil
 }
