@@ -33,15 +33,19 @@ FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -
 # The packages whose tests take longest begin first, so that none of them is the last.
 LONGEST = $(if $(filter ./...,$(PKG)),./internal/server ./internal/cli ./indexer ./pipeline ./internal/console ./replayer ./subscription ./broker ./projection)
 
+# A server sets the limits of the garbage collector for its process. Tests run many in one, where the
+# collector would never stop.
+COLLECTOR = GOGC=200 GOMEMLIMIT=2GiB
+
 # The build runs while servers and test data are fetched. make lint runs vet.
 test: ## Run every test with the race detector, on real servers (stop them with scripts/services down)
 	@.ci/tools
 	$(GO) build $(RACE) $(PKG) & $(WITH_SERVERS) && wait && \
 		if [[ "$(PKG)" == "./..." ]]; then \
 			$(FRESH_SEEDS) & seeds=$$!; \
-			WATERSHIP_TEST_FAULTS=1 $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server && wait $$seeds; \
+			WATERSHIP_TEST_FAULTS=1 $(COLLECTOR) $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server && wait $$seeds; \
 		fi && \
-		$(GO) test $(RACE) -vet=off -p 3 -parallel 3 -timeout $(TEST_TIMEOUT) $(LONGEST) $(PKG)
+		$(COLLECTOR) $(GO) test $(RACE) -vet=off -p 3 -parallel 3 -timeout $(TEST_TIMEOUT) $(LONGEST) $(PKG)
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 	$(GO) vet ./...
