@@ -84,6 +84,15 @@ func (r *record) order(n int) schemas.Envelope {
 
 func (r *record) add(t *testing.T, action schemas.Action, queue string, e schemas.Envelope, change ...func(*schemas.Event)) schemas.Event {
 	t.Helper()
+	event := r.event(action, queue, e)
+	for _, f := range change {
+		f(&event)
+	}
+	r.keep(t, event)
+	return event
+}
+
+func (r *record) event(action schemas.Action, queue string, e schemas.Envelope) schemas.Event {
 	r.sequence++
 	event := schemas.Event{
 		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: r.sequence, Ingested: time.Now(), Source: r.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
@@ -93,12 +102,21 @@ func (r *record) add(t *testing.T, action schemas.Action, queue string, e schema
 		event.Queue, event.Attempt, event.Message = queue, 1, "instance of "+event.EventID
 		event.BodyIn, event.Envelope.Body = schemas.BodyInPublished, nil
 	}
-	for _, f := range change {
-		f(&event)
+	return event
+}
+
+// keep stores events.
+func (r *record) keep(t *testing.T, events ...schemas.Event) {
+	t.Helper()
+	var documents []schemas.Document
+	for _, event := range events {
+		documents = append(documents, schemas.DocumentFormat{}.Document(event))
 	}
-	results, err := r.store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(event)})
-	if err == nil && results[0].Status != eventstore.Created {
-		err = fmt.Errorf("%+v", results)
+	results, err := r.store.Create(t.Context(), documents)
+	for _, result := range results {
+		if err == nil && result.Status != eventstore.Created {
+			err = fmt.Errorf("%+v", result)
+		}
 	}
 	if err == nil {
 		err = r.store.Refresh(t.Context())
@@ -106,7 +124,6 @@ func (r *record) add(t *testing.T, action schemas.Action, queue string, e schema
 	if err != nil {
 		t.Fatal(err)
 	}
-	return event
 }
 
 func failedWith(kind, text string) func(*schemas.Event) {
@@ -121,6 +138,17 @@ func (r *record) handled(t *testing.T, n int, queue string, out ...schemas.Envel
 	r.add(t, schemas.Handled, queue, e)
 	r.published(t, e, queue, out...)
 	return e
+}
+
+// handledMany records messages that a queue has handled, numbered from 0.
+func (r *record) handledMany(t *testing.T, count int, queue string) {
+	t.Helper()
+	var events []schemas.Event
+	for n := range count {
+		e := r.order(n)
+		events = append(events, r.event(schemas.Published, "", e), r.event(schemas.Handled, queue, e))
+	}
+	r.keep(t, events...)
 }
 
 func (r *record) published(t *testing.T, parent schemas.Envelope, queue string, out ...schemas.Envelope) {
@@ -306,9 +334,7 @@ func TestOutgoingOfSeveralQueues(t *testing.T) {
 // A sample has the same messages each time, and about as many as were asked for.
 func TestSampleAndLimit(t *testing.T) {
 	inEachStore(t, func(t *testing.T, r *record) {
-		for n := range 100 {
-			r.handled(t, n, "orders")
-		}
+		r.handledMany(t, 100, "orders")
 		sample := func(part float64, limit int) []string {
 			c := &candidate{answer: func(int, shadow.Message) (shadow.Result, error) { return shadow.Result{}, nil }}
 			run(t, shadow.Config{Store: r.store, Query: r.query("event.action: published"), Handler: c.handle, Sample: part, Limit: limit, Concurrency: 1})
@@ -330,9 +356,7 @@ func TestSampleAndLimit(t *testing.T) {
 // An interrupted run goes on after its last checkpoint, and its report is of all messages.
 func TestResume(t *testing.T) {
 	inEachStore(t, func(t *testing.T, r *record) {
-		for n := range 250 {
-			r.handled(t, n, "orders")
-		}
+		r.handledMany(t, 250, "orders")
 		file := filepath.Join(t.TempDir(), "state.json")
 		ctx, cancel := context.WithCancel(t.Context())
 		c := &candidate{}
