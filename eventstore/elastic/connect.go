@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -21,6 +23,8 @@ import (
 const (
 	readRetries      = 6
 	firstReadBackoff = 25 * time.Millisecond // doubles: three seconds in all
+
+	noStatus = 0 // that a response could have: none is a reason to repeat the request
 )
 
 // client sends requests about the documents of one Watership, and returns errors that name
@@ -31,7 +35,8 @@ type client struct {
 	logger    *slog.Logger
 	addresses string // the nodes, for errors
 
-	// withoutRetries sends a request a single time: the indexer itself decides on retries.
+	// withoutRetries sends a request a single time: the indexer itself decides on retries. Only
+	// a node that refuses the connection, and so got nothing, is replaced by another.
 	// withRetries sends it again, to another node if there is one, after a 502, 503 or
 	// 504 or without a response.
 	withoutRetries, withRetries esapi.Transport
@@ -42,7 +47,11 @@ type client struct {
 // go-elasticsearch client itself, which would have every build compile the typed API
 // with its thousands of types.
 func (c *client) connect(a access) error {
-	withoutRetries, err := c.newClient(a, elastictransport.WithDisableRetry())
+	once := []elastictransport.Option{elastictransport.WithDisableRetry()}
+	if others := len(a.addresses) - 1; others > 0 {
+		once = []elastictransport.Option{elastictransport.WithRetry(others, noStatus), elastictransport.WithRetryOnError(notSent)}
+	}
+	withoutRetries, err := c.newClient(a, once...)
 	if err != nil {
 		return err
 	}
@@ -56,7 +65,8 @@ func (c *client) connect(a access) error {
 }
 
 func (c *client) newClient(a access, retryOptions ...elastictransport.Option) (*elastictransport.Client, error) {
-	options := append(retryOptions, elastictransport.WithTransport(c.httpTransport))
+	var transport http.RoundTripper = c.httpTransport
+	paths := map[string]string{}
 	var nodes []*url.URL
 	for _, address := range a.addresses {
 		node, err := url.Parse(address)
@@ -64,8 +74,13 @@ func (c *client) newClient(a access, retryOptions ...elastictransport.Option) (*
 			return nil, fmt.Errorf("reading the address of Elasticsearch: %w", err)
 		}
 		nodes = append(nodes, node)
+		paths[node.Scheme+"://"+node.Host] = node.Path
 	}
-	options = append(options, elastictransport.WithURLs(nodes...))
+	if len(nodes) > 1 {
+		transport = nodeTransport{c.httpTransport, paths}
+		rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] }) // processes begin with different nodes
+	}
+	options := append(retryOptions, elastictransport.WithTransport(transport), elastictransport.WithURLs(nodes...))
 	switch {
 	case a.apiKey != "":
 		options = append(options, elastictransport.WithAPIKey(a.apiKey))
@@ -105,7 +120,7 @@ var ErrNotElasticsearch = errors.New("the server is not Elasticsearch: its respo
 // does not know.
 func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
 	if bulk, ok := request.Body.(*bulkbody.Body); ok {
-		request.ContentLength = bulk.Size()
+		repeatable(request, bulk)
 	}
 	response, err := c.Client.Perform(request)
 	if err != nil || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
@@ -123,6 +138,7 @@ func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
 func newHTTPTransport(config *tls.Config) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 32
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	t.ReadBufferSize = 64 << 10 // bytes: fewer system calls for pages of messages
 	if config != nil {
 		t.TLSClientConfig = config.Clone()
