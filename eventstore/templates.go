@@ -22,6 +22,10 @@ var streamTemplate []byte
 // documents.
 func MappingsTemplate() []byte { return mappings }
 
+// customTemplate returns the name of the component template with an operator's settings for new
+// indices of a data stream. Watership does not write it.
+func customTemplate(stream string) string { return stream + "@custom" }
+
 // StreamTemplate returns the body of the index template of one data stream. With an
 // empty retention, documents are never deleted.
 func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
@@ -30,7 +34,8 @@ func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the embedded stream template: %w", err)
 	}
 	body["index_patterns"] = []string{stream}
-	body["composed_of"] = []string{mappings}
+	body["composed_of"] = []string{mappings, customTemplate(stream)} // the last takes precedence
+	body["ignore_missing_component_templates"] = []string{customTemplate(stream)}
 	if retention != "" {
 		template := body["template"].(map[string]any)
 		template["lifecycle"] = map[string]any{"enabled": true, "data_retention": retention}

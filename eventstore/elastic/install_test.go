@@ -35,6 +35,29 @@ func TestInstallTwice(t *testing.T) {
 	}
 }
 
+// The settings of an operator go before Watership's, and Install neither writes nor removes them.
+func TestCustomSettings(t *testing.T) {
+	s := open(t, Config{})
+	custom := "/_component_template/" + s.dataStream(schemas.Traffic) + "@custom"
+	mustDo(t, "PUT", custom, `{"template":{"settings":{"index.number_of_shards":2,"index.auto_expand_replicas":"0-2"}}}`)
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, eventDocuments(1, 1)...)
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settings := mustDo(t, "GET", "/"+s.dataStream(schemas.Traffic)+"/_settings?flat_settings=true", "")
+	for _, want := range []string{`"index.number_of_shards":"2"`, `"index.auto_expand_replicas":"0-2"`, `"index.codec":"best_compression"`} {
+		if !strings.Contains(settings, want) {
+			t.Errorf("the index lacks %s: %s", want, settings)
+		}
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // indices counts the backing indices of a stream.
 func indices(t *testing.T, s *Store, stream schemas.Stream) int {
 	t.Helper()
