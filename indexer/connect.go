@@ -14,7 +14,7 @@ func (x *Indexer) connect(ctx context.Context) (closing func() error, err error)
 	if x.cfg.Broker != nil {
 		return func() error { return nil }, nil
 	}
-	cfg := rabbit.Config{URL: x.cfg.URL, TLS: x.cfg.TLS, Name: "watership indexing", Logger: x.cfg.Logger}
+	cfg := rabbit.Config{URL: x.cfg.URL, Nodes: x.cfg.Nodes, TLS: x.cfg.TLS, Name: "watership indexing", Logger: x.cfg.Logger}
 	sending, err := rabbit.Open(cfg)
 	if err != nil {
 		return nil, err

@@ -103,6 +103,10 @@ type Config struct {
 	URL string
 	TLS *tls.Config // of amqps; nil: system roots, or the files named in the URL
 
+	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
+	// applies. Each attempt to connect tries all in random order.
+	Nodes []string
+
 	// Broker and Publisher replace URL for a program that has connections already.
 	Broker    Broker
 	Publisher Publisher

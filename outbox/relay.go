@@ -22,6 +22,10 @@ type RelayConfig struct {
 	URL string // amqp:// or amqps://
 	TLS *tls.Config
 
+	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
+	// applies. Each attempt to connect tries all in random order.
+	Nodes []string
+
 	// Interval is the time between two looks for messages while none exists. Zero: 100 ms.
 	Interval time.Duration
 
@@ -61,7 +65,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 // hold up the others, and neither does a row that is no message: it stays in the table with the
 // reason, and is tried again after growing pauses up to an hour.
 func (r *Relay) Run(ctx context.Context) error {
-	connection, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Name: "watership outbox", Logger: r.cfg.Logger})
+	connection, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, Nodes: r.cfg.Nodes, TLS: r.cfg.TLS, Name: "watership outbox", Logger: r.cfg.Logger})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,10 @@ type Config struct {
 	URL string      // amqp or amqps
 	TLS *tls.Config // nil: as the URL says
 
+	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
+	// applies. Each attempt to connect tries all in random order.
+	Nodes []string
+
 	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
 	Dial func(network, address string) (net.Conn, error)
 
@@ -59,7 +63,8 @@ type Config struct {
 	// tapped without, and within TopologyEvery those that are bound later. "": each needs
 	// its keys, and the x-death headers of dead letters are not checked.
 	ManagementURL    string
-	ManagementClient *http.Client // nil: http.DefaultClient
+	ManagementNodes  []string     // further nodes of it as host:port
+	ManagementClient *http.Client // nil: one that gives a request ten seconds
 
 	// TopologyEvery is about how often the topology is checked, and missing exchanges,
 	// queues and bindings are declared again. Zero: 30 s.

@@ -107,7 +107,7 @@ func New(cfg Config) (*Pipeline, error) {
 		admissions: map[string]*admission.Admission{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*admission.Running{},
 	}
 	p.heldMessages = output.NewHeld(p.metrics.Held)
-	p.connections = &connections{server: rabbit.Config{URL: cfg.URL, TLS: cfg.TLS, Dial: cfg.Dial, Logger: cfg.Logger}}
+	p.connections = &connections{server: rabbit.Config{URL: cfg.URL, Nodes: cfg.Nodes, TLS: cfg.TLS, Dial: cfg.Dial, Logger: cfg.Logger}}
 	if err := p.connections.open(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}

@@ -43,7 +43,7 @@ func Declare(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	conn, err := rabbit.Open(rabbit.Config{URL: cfg.URL, TLS: cfg.TLS, Dial: cfg.Dial, Name: "watership declaring", Logger: cfg.Logger})
+	conn, err := rabbit.Open(rabbit.Config{URL: cfg.URL, Nodes: cfg.Nodes, TLS: cfg.TLS, Dial: cfg.Dial, Name: "watership declaring", Logger: cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c Config) topology(vhost string) (topology.Config, error) {
 		return t, nil
 	}
 	var err error
-	if t.Discovery, err = topology.NewDiscovery(c.ManagementURL, vhost, c.ManagementClient); err != nil {
+	if t.Discovery, err = topology.NewDiscovery(c.ManagementURL, vhost, c.ManagementClient, c.ManagementNodes...); err != nil {
 		return t, fmt.Errorf("the URL of the management API: %w", err)
 	}
 	return t, nil

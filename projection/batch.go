@@ -91,7 +91,7 @@ const unstorableTimeout = 30 * time.Second // for RabbitMQ to be there and answe
 func (r *runner) findUnstorable(ctx context.Context, missing bodies.Missing) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, unstorableTimeout, fmt.Errorf("RabbitMQ did not answer within %s", unstorableTimeout))
 	defer cancel()
-	conn, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, TLS: r.cfg.TLS, Name: "watership projection", LargeFrames: true, Logger: r.cfg.Logger})
+	conn, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, Nodes: r.cfg.Nodes, TLS: r.cfg.TLS, Name: "watership projection", LargeFrames: true, Logger: r.cfg.Logger})
 	if err != nil {
 		return err
 	}

@@ -76,8 +76,9 @@ type Config struct {
 
 	// URL, amqp:// or amqps://, names RabbitMQ, whose queue of unstorable messages has the bodies
 	// that are too large for the store; TLS and Topology are as in the configuration of the indexer.
-	// Empty: an event with such a body fails.
+	// Empty: an event with such a body fails. Nodes are further nodes of the cluster as host:port.
 	URL      string
+	Nodes    []string
 	TLS      *tls.Config
 	Topology schemas.Topology
 

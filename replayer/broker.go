@@ -12,7 +12,7 @@ import (
 
 // connection configures a connection to the broker.
 func (c Config) connection() rabbit.Config {
-	return rabbit.Config{URL: c.URL, TLS: c.TLS, Dial: c.Dial, Name: "watership replay", Instance: c.Instance, Logger: c.Logger}
+	return rabbit.Config{URL: c.URL, Nodes: c.Nodes, TLS: c.TLS, Dial: c.Dial, Name: "watership replay", Instance: c.Instance, Logger: c.Logger}
 }
 
 // login returns the user_id that the broker accepts in messages.
@@ -27,7 +27,7 @@ func (c Config) login() string {
 // askBroker connects to the broker for a plan.
 func (c Config) askBroker(ctx context.Context, target Target) (planbroker.Broker, error) {
 	broker, err := planbroker.Open(ctx, planbroker.Config{
-		Broker: c.connection(), Topology: c.Topology, ManagementURL: c.ManagementURL, UncheckedRoutes: c.UncheckedRoutes,
+		Broker: c.connection(), Topology: c.Topology, ManagementURL: c.ManagementURL, ManagementNodes: c.ManagementNodes, UncheckedRoutes: c.UncheckedRoutes,
 		ByExchange: target.Kind == ToOrigin || target.Kind == ToExchange,
 	})
 	if errors.Is(err, planbroker.ErrUnchecked) {

@@ -96,12 +96,18 @@ type Config struct {
 	URL string
 	TLS *tls.Config // of amqps and https; nil: system roots, or the files named in the URL
 
+	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
+	// applies. Each attempt to connect tries all in random order.
+	Nodes []string
+
 	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
 	Dial func(network, address string) (net.Conn, error)
 
 	// ManagementURL is RabbitMQ's HTTP API with a login, which reports whether the messages
-	// of a plan would reach a queue. "": on the host of URL, with the same login.
-	ManagementURL string
+	// of a plan would reach a queue, and ManagementNodes are further nodes of it as host:port. "":
+	// on the host of URL and its Nodes, with the same login.
+	ManagementURL   string
+	ManagementNodes []string
 
 	UncheckedRoutes bool // plans do not find out whether messages would reach a queue
 

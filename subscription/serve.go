@@ -40,7 +40,7 @@ func (s *Subscriptions) Serve(ctx context.Context) error {
 
 // connect opens the connection that holds the queues of the subscriptions of this process.
 func (s *Subscriptions) connect(ctx context.Context) (*exclusive.Connection, error) {
-	cfg := rabbit.Config{URL: s.cfg.URL, TLS: s.cfg.TLS, Dial: s.cfg.Dial, Name: "watership subscriptions", Instance: s.cfg.Instance, Logger: s.cfg.Logger}
+	cfg := rabbit.Config{URL: s.cfg.URL, Nodes: s.cfg.Nodes, TLS: s.cfg.TLS, Dial: s.cfg.Dial, Name: "watership subscriptions", Instance: s.cfg.Instance, Logger: s.cfg.Logger}
 	conn, err := exclusive.Open(ctx, cfg, leaseQueue(s.cfg.Topology, "runner "+rand.Text()), connectTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("connecting for subscriptions: %w", err)

@@ -42,6 +42,10 @@ type Config struct {
 	TLS      *tls.Config // of amqps; nil: system roots, or the files named in the URL
 	Instance string      // value of "instance" in the broker's server-properties; "": any broker
 
+	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
+	// applies. Each attempt to connect tries all in random order.
+	Nodes []string
+
 	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
 	Dial func(network, address string) (net.Conn, error)
 

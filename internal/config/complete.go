@@ -9,7 +9,7 @@ import (
 func (l *loader) complete(c *Config) {
 	if c.AMQP.ManagementURL.IsZero() && !l.failed["amqp.management_url"] {
 		if c.AMQP.ManagementURL = managementURL(c.AMQP.URL); !c.AMQP.ManagementURL.IsZero() {
-			l.derive("amqp.management_url", c.AMQP.ManagementURL.full, "amqp.url")
+			l.record("amqp.management_url", c.AMQP.ManagementURL.node(Origin{Place: Derived, Name: "amqp.url"}))
 		}
 	}
 	l.completeRetry(&c.Retry)

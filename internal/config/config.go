@@ -79,7 +79,7 @@ type Server struct {
 
 // AMQP is the connection to RabbitMQ, or the embedded broker.
 type AMQP struct {
-	// URL holds login, host and vhost; amqp or amqps. Or it is Embedded: a broker
+	// URL holds login, host and vhost; amqp or amqps, with further nodes. Or it is Embedded: a broker
 	// in the process of serve, which other commands find through Config.Data.
 	// Default: amqp://guest:guest@localhost:5672/.
 	URL URL

@@ -81,7 +81,7 @@ func apiAddress(s string) (URL, error) {
 	if _, err := address("https", "http")(s); err != nil {
 		return URL{}, errors.New(expected)
 	}
-	return URL{strings.TrimSuffix(s, "/")}, nil
+	return NewURL(strings.TrimSuffix(s, "/")), nil
 }
 
 // issuer parses the URL of an OpenID Connect provider. Its keys decide who is an

@@ -14,11 +14,13 @@ import (
 // Form is the syntax of a key in the environment and in flags, which hold only text.
 type Form int
 
-// A key holds one value, a list written with commas, or a structure as YAML.
+// A key holds one value, a list written with commas, a structure as YAML, or one URL or a list
+// of URLs with commas between.
 const (
 	Scalar Form = iota
 	List
 	Structure
+	URLs
 )
 
 // Key is a setting.
@@ -68,15 +70,15 @@ func serverKeys(c *Config) []Key {
 		{Name: "source", Help: "name of the RabbitMQ system in every event (default: its cluster name and vhost)", read: scalar(boundedText(0, 200), &c.Source)},
 		{Name: "data", Default: ".watership", Help: "data folder of the embedded broker and store", read: scalar(boundedText(1, 4096), &c.Data)},
 		{Name: "roles", Form: List, Default: strings.Join(roleNames(), ","), Help: "parts of Watership that serve runs: " + strings.Join(roleNames(), ", "), read: scalars(roleName, &c.Roles)},
-		{Name: "amqp.url", Default: "amqp://guest:guest@localhost:5672/", Help: "URL of RabbitMQ, or embedded:// for an embedded broker", read: scalar(brokerAddress, &c.AMQP.URL)},
+		{Name: "amqp.url", Form: URLs, Default: "amqp://guest:guest@localhost:5672/", Help: "URL of RabbitMQ, or of each node of a cluster; or embedded:// for an embedded broker", read: server(brokerAddress, &c.AMQP.URL)},
 		{Name: "amqp.listen", Help: "listen address of the embedded broker, host:port (default: 127.0.0.1:5672, or a free port if that is in use)", read: scalar(listenAddress, &c.AMQP.Listen)},
-		{Name: "amqp.management_url", Help: "URL of RabbitMQ's management API (default: derived from amqp.url)", read: scalar(serverAddress("http", "https"), &c.AMQP.ManagementURL)},
+		{Name: "amqp.management_url", Form: URLs, Help: "URL of RabbitMQ's management API, or of each node's (default: derived from amqp.url)", read: server(serverAddress("http", "https"), &c.AMQP.ManagementURL)},
 		{Name: "amqp.password_file", Help: "file with the password of the login in amqp.url", read: scalar(path, &c.AMQP.PasswordFile)},
 		{Name: "amqp.state_key_file", Help: "file with the keys that sign the state of messages, one per line (default: not signed)", read: scalar(path, &c.AMQP.StateKeyFile)},
 		{Name: "amqp.tls.ca", Help: "PEM file with the certificate authorities to trust for RabbitMQ (default: the system's)", read: scalar(path, &c.AMQP.TLS.CA)},
 		{Name: "amqp.tls.cert", Help: "PEM file with the client certificate for RabbitMQ", read: scalar(path, &c.AMQP.TLS.Cert)},
 		{Name: "amqp.tls.key", Help: "PEM file with the key of the client certificate for RabbitMQ", read: scalar(path, &c.AMQP.TLS.Key)},
-		{Name: "store.url", Default: "http://localhost:9200", Help: "URL of Elasticsearch, or sqlite:PATH for a file", read: scalar(storeAddress, &c.Store.URL)},
+		{Name: "store.url", Form: URLs, Default: "http://localhost:9200", Help: "URL of Elasticsearch, or of each node of a cluster; or sqlite:PATH for a file", read: server(storeAddress, &c.Store.URL)},
 		{Name: "store.username", Help: "user of Elasticsearch", read: scalar(boundedText(0, 1000), &c.Store.Username)},
 		{Name: "store.password_file", Help: "file with the password of store.username", read: scalar(path, &c.Store.PasswordFile)},
 		{Name: "store.api_key_file", Help: "file with an encoded API key of Elasticsearch", read: scalar(path, &c.Store.APIKeyFile)},

@@ -120,10 +120,25 @@ func (l *loader) unknown(name string, origin Origin, known []string) {
 	l.fail(redact(name), node{Origin: origin}, "is not known; the nearest is "+nearest(name, known))
 }
 
+// isURL reports whether a key has a URL, or is a URL of such a key's list.
+func isURL(path string) bool {
+	if at := strings.LastIndex(path, "["); at > 0 && strings.HasSuffix(path, "]") {
+		path = path[:at]
+	}
+	return strings.HasSuffix(path, "url")
+}
+
 // show formats a value without passwords.
 func (l *loader) show(path string, n node) string {
-	if strings.HasSuffix(path, "url") && n.Kind == text {
+	if isURL(path) && n.Kind == text {
 		return redactURL(n.Text)
+	}
+	if isURL(path) && n.Kind == sequence {
+		shown := make([]string, len(n.Items))
+		for i, item := range n.Items {
+			shown[i] = l.show(element(path, i), item)
+		}
+		return strings.Join(shown, ", ")
 	}
 	if strings.Contains(path, ".set_headers.") && n.Kind == text {
 		return redactTemplate(n.Text)

@@ -166,14 +166,14 @@ func address(schemes ...string) func(string) (URL, error) {
 		case u.Fragment != "":
 			return URL{}, errors.New(expected + ", with # written as %23")
 		}
-		return URL{s}, nil
+		return NewURL(s), nil
 	}
 }
 
 // brokerAddress parses the URL of RabbitMQ, or Embedded.
 func brokerAddress(s string) (URL, error) {
 	if s == Embedded {
-		return URL{s}, nil
+		return NewURL(s), nil
 	}
 	if strings.HasPrefix(s, "embedded:") {
 		return URL{}, errors.New("expected " + Embedded + " and nothing behind it: amqp.listen says where it listens, data where it keeps what it has")
@@ -188,11 +188,11 @@ func brokerAddress(s string) (URL, error) {
 	return u, nil
 }
 
-// serverAddress parses the one URL of a server.
+// serverAddress parses one URL of a server.
 func serverAddress(schemes ...string) func(string) (URL, error) {
 	return func(s string) (URL, error) {
 		if rabbit.IsList(s) {
-			return URL{}, fmt.Errorf("expected one URL such as %s://user:password@host:port, %s (a comma in a path is written as %%2C)", schemes[0], rabbit.OneURL)
+			return URL{}, fmt.Errorf("expected one URL such as %s://user:password@host:port, or for a cluster the whole URL of each node: as a list in the file, with commas between in a variable or a flag (a comma in a path is written as %%2C)", schemes[0])
 		}
 		return address(schemes...)(s)
 	}
@@ -205,7 +205,7 @@ func storeAddress(s string) (URL, error) {
 	case isFile && (path == "" || strings.HasPrefix(path, "//") || strings.ContainsRune(path, 0)):
 		return URL{}, errors.New("expected sqlite: and the path of a file, such as sqlite:watership.db or sqlite:/var/lib/watership.db")
 	case isFile:
-		return URL{s}, nil
+		return NewURL(s), nil
 	}
 	u, err := serverAddress("http", "https")(s)
 	if err != nil {
@@ -247,7 +247,7 @@ func handlerURL(s string) (URL, error) {
 		return address("http", "https")(s)
 	}
 	_, err := target.ParseURL(s)
-	return URL{s}, err
+	return NewURL(s), err
 }
 
 // method parses the method of a request, or a template of it.

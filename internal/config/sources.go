@@ -134,6 +134,13 @@ func (l *loader) fromText(key Key, value string, origin Origin, into values) {
 		for item := range strings.SplitSeq(value, ",") {
 			n.Items = append(n.Items, textNode(strings.TrimSpace(item), origin))
 		}
+	case URLs:
+		if urls := splitURLs(value); len(urls) > 1 {
+			n = node{Kind: sequence, Origin: origin}
+			for _, each := range urls {
+				n.Items = append(n.Items, textNode(each, origin))
+			}
+		}
 	case Structure:
 		var err error
 		if n, err = parseYAML([]byte(value), origin); err != nil {

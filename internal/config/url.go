@@ -11,16 +11,36 @@ import (
 )
 
 // URL is a URL that may hold a password, which is hidden when the URL is printed,
-// logged or encoded; Reveal returns it for a connection.
+// logged or encoded; Reveal returns it for a connection. The URL of a server can have
+// further nodes, which differ in host and port only.
 type URL struct {
-	full string
+	full  string
+	nodes string // host:port of each further node, with spaces between; a text, so that URLs can be compared
 }
 
-// NewURL returns a URL, unchecked.
-func NewURL(full string) URL { return URL{full} }
+// NewURL returns a URL, unchecked, with the host:port of further nodes.
+func NewURL(full string, nodes ...string) URL { return URL{full, strings.Join(nodes, " ")} }
 
 // Reveal returns the URL with its password.
 func (u URL) Reveal() string { return u.full }
+
+// Nodes returns the host:port of each further node.
+func (u URL) Nodes() []string { return strings.Fields(u.nodes) }
+
+// RevealAll returns the URL of each node with its password.
+func (u URL) RevealAll() []string {
+	all := []string{u.full}
+	from, err := url.Parse(u.full)
+	if err != nil {
+		return all
+	}
+	for _, node := range u.Nodes() {
+		other := *from
+		other.Host = node
+		all = append(all, other.String())
+	}
+	return all
+}
 
 // IsZero reports whether the URL is empty.
 func (u URL) IsZero() bool { return u.full == "" }
@@ -59,8 +79,14 @@ func (u URL) namesUserOnly() bool {
 	return parsed.User.Username() != "" && !password
 }
 
-// String returns the URL without its password.
-func (u URL) String() string { return redactURL(u.full) }
+// String returns the URL without its password, and those of further nodes after commas.
+func (u URL) String() string {
+	all := u.RevealAll()
+	for i, each := range all {
+		all[i] = redactURL(each)
+	}
+	return strings.Join(all, ", ")
+}
 
 // Format writes String for every verb, so that no %d or %#v shows the password.
 func (u URL) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, u.String()) }

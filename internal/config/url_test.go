@@ -118,23 +118,25 @@ func TestDescribeTemplates(t *testing.T) {
 	}
 }
 
-// A list of brokers would be one URL, whose virtual host has the passwords of the others.
-func TestListsOfServersAreRefused(t *testing.T) {
+// Texts that hold several URLs or hosts in a form that is not read as a list.
+func TestWrongListsOfServersAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const form = "for a cluster the whole URL of each node: as a list in the file, with commas between in a variable or a flag"
 	for _, list := range []string{
-		"amqp://guest:s3cret@r1:5672/,amqp://guest:s3cret@r2:5672/", "amqp://guest:s3cret@r1:5672,r2:5672/",
-		"amqp://r1/ amqp://guest:s3cret@r2/",
+		"amqp://guest:s3cret@r1:5672,r2:5672/", "amqp://r1/ amqp://guest:s3cret@r2/", "amqp://guest:s3cret@r1:5672/;amqp://guest:s3cret@r2/",
 	} {
 		_, err := Load(Sources{Environ: []string{"WATERSHIP_AMQP_URL=" + list}})
 		rejectSecret(t, "s3cret", err)
-		if text := fmt.Sprint(err); strings.Count(text, "\n") > 0 || !strings.Contains(text, "amqp.url") || !strings.Contains(text, "expected one URL such as amqp://user:password@host:port, for a cluster with a host name that has the address of each node") {
+		if text := fmt.Sprint(err); strings.Count(text, "\n") > 0 || !strings.Contains(text, "amqp.url") || !strings.Contains(text, "expected one URL such as amqp://user:password@host:port, or "+form) {
 			t.Errorf("%s: %v", list, err)
 		}
 	}
-	for _, key := range []string{"STORE_URL", "AMQP_MANAGEMENT_URL"} {
-		_, err := Load(Sources{Environ: []string{"WATERSHIP_" + key + "=http://u:s3cret@e1:9200,http://u:s3cret@e2:9200"}})
+	for key, scheme := range map[string]string{"amqp.url": "amqp", "amqp.management_url": "http", "store.url": "https"} {
+		write(t, "w.yaml", fmt.Sprintf("%s: '%[2]s://u:s3cret@e1:9200,%[2]s://u:s3cret@e2:9200'", key, scheme))
+		_, err := Load(Sources{File: "w.yaml"})
 		rejectSecret(t, "s3cret", err)
-		if !strings.Contains(fmt.Sprint(err), "expected one URL such as http://") {
-			t.Error(err)
+		if !strings.Contains(fmt.Sprint(err), form) {
+			t.Error(key, err)
 		}
 	}
 	_, err := Load(Sources{Environ: []string{"WATERSHIP_AMQP_URL=amqp://guest:1/s3cret@host/"}})
@@ -144,5 +146,82 @@ func TestListsOfServersAreRefused(t *testing.T) {
 	}
 	if _, err := Load(Sources{Environ: []string{"WATERSHIP_AMQP_URL=amqp://guest:a,b@host/v%2Cw%40x", "WATERSHIP_STORE_URL=http://u:a,b@host"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Nodes of one cluster are reached with one login, in one virtual host, in one way.
+func TestNodesThatDifferAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for list, want := range map[string]string{
+		"[]": "expected at least one URL",
+		"['amqp://u:s3cret@r1/a', 'amqp://u:s3cret@r2/b']":                   "amqp.url[1]",
+		"['amqp://u:s3cret@r1', 'amqp://v:s3cret@r2']":                       "amqp.url[1]",
+		"['amqp://u:s3cret@r1', 'amqp://u:0s3cret@r2']":                      "differ in host and port only",
+		"['amqp://u:s3cret@r1', 'amqps://u:s3cret@r2']":                      "differ in host and port only",
+		"['amqp://u:s3cret@r1?heartbeat=5', 'amqp://u:s3cret@r2']":           "differ in host and port only",
+		"['amqp://u:s3cret@r1', 'amqp://u:s3cret@r2', 'amqp://u:s3cret@r1']": "amqp.url[2]",
+		"['amqp://u:s3cret@r1', 'amqp://u:s3cret@r1']":                       "expected each node once",
+		"['embedded://', 'amqp://u:s3cret@r1']":                              "expected one value, and no list",
+		"['amqp://u:s3cret@r1', 'amqp://u:s3cret@r2,amqp://u:s3cret@r3']":    "expected one URL such as",
+		"['u:s3cret', 'amqp://u:s3cret@r2']":                                 "amqp.url[0]",
+		"['amqp://u:s3cret@r1', {x: 'amqp://u:s3cret@r2'}]":                  "expected one value",
+	} {
+		write(t, "w.yaml", "amqp.url: "+list)
+		_, err := Load(Sources{File: "w.yaml"})
+		rejectSecret(t, "s3cret", err)
+		if !strings.Contains(fmt.Sprint(err), want) || strings.Count(fmt.Sprint(err), "\n") > 0 {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	write(t, "w.yaml", "store.url: [https://u:s3cret@e1:9200, 'sqlite:a.db']")
+	if _, err := Load(Sources{File: "w.yaml"}); !strings.Contains(fmt.Sprint(err), "expected one value, and no list") {
+		t.Error(err)
+	}
+}
+
+// A list is read from every source, and hides the password of each URL.
+func TestNodesOfServers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "w.yaml", `amqp:
+  url: ['amqps://u:s3,cret@r1/v', 'amqps://u:s3,cret@r2:5000/v']
+store: {url: ['https://u:s3cret@e1:9200/es', 'https://u:s3cret@e2:9200/es']}
+`)
+	var out bytes.Buffer
+	for place, sources := range map[string]Sources{
+		"file": {File: "w.yaml"},
+		"variables": {Environ: []string{
+			"WATERSHIP_AMQP_URL=amqps://u:s3,cret@r1/v, amqps://u:s3,cret@r2:5000/v",
+			"WATERSHIP_STORE_URL=https://u:s3cret@e1:9200/es,https://u:s3cret@e2:9200/es",
+		}},
+		"flags": {Flags: map[string]string{
+			"amqp.url":  "amqps://u:s3,cret@r1/v,amqps://u:s3,cret@r2:5000/v",
+			"store.url": "https://u:s3cret@e1:9200/es,https://u:s3cret@e2:9200/es",
+		}},
+	} {
+		c, err := Load(sources)
+		if err != nil {
+			t.Errorf("%s: %v", place, err)
+			continue
+		}
+		got := []any{c.AMQP.URL.Reveal(), c.AMQP.URL.Nodes(), c.AMQP.ManagementURL.RevealAll(), c.Store.URL.RevealAll()}
+		want := []any{
+			"amqps://u:s3,cret@r1/v",
+			[]string{"r2:5000"},
+			[]string{"https://u:s3,cret@r1:15671", "https://u:s3,cret@r2:15671"},
+			[]string{"https://u:s3cret@e1:9200/es", "https://u:s3cret@e2:9200/es"},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", place, diff)
+		}
+		fmt.Fprintf(&out, "%v %+v %#v %v\n", c.Describe(), c, c, c.AMQP.URL)
+		slog.New(slog.NewTextHandler(&out, nil)).Info("connecting", "url", c.AMQP.URL)
+	}
+	for _, want := range []string{"amqps://u:xxxxx@r1/v, amqps://u:xxxxx@r2:5000/v", "https://u:xxxxx@r1:15671, https://u:xxxxx@r2:15671"} {
+		if strings.Count(out.String(), want) < 3 {
+			t.Errorf("%s is not shown", want)
+		}
+	}
+	if strings.Contains(out.String(), "s3") {
+		t.Error("shows a password")
 	}
 }

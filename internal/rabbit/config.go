@@ -14,6 +14,7 @@
 package rabbit
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ type Config struct {
 	// with RabbitMQ's query parameters such as heartbeat and cacertfile.
 	URL string
 
+	// Nodes are further nodes of the cluster as host:port, to which the rest of URL applies. Each
+	// attempt to connect tries them and the host of URL in random order.
+	Nodes []string
+
 	// TLS configures amqps. Nil: system roots, or the files named in the URL.
 	TLS *tls.Config
 
@@ -50,7 +55,10 @@ type Config struct {
 	// Dial opens the byte stream to the broker. Nil: TCP.
 	Dial func(network, addr string) (net.Conn, error)
 
-	// DialTimeout bounds one connection attempt: TCP, TLS and AMQP handshake together.
+	// Lookup returns the addresses of a host name. Nil: as the system does. A Dial looks names up itself.
+	Lookup func(ctx context.Context, host string) ([]string, error)
+
+	// DialTimeout bounds one connection attempt at one node: TCP, TLS and AMQP handshake together.
 	// A broker that accepts and then sends nothing is disconnected. Zero: 10 s.
 	DialTimeout time.Duration
 
@@ -89,6 +97,9 @@ const (
 func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Lookup == nil {
+		c.Lookup = net.DefaultResolver.LookupHost
 	}
 	if c.DialTimeout <= 0 {
 		c.DialTimeout = defaultDialTimeout
@@ -132,13 +143,10 @@ func IsList(url string) bool {
 	return strings.Contains(rest, "://") || strings.Contains(rest[strings.LastIndex(rest, "@")+1:], ",")
 }
 
-// OneURL says what to do in place of a list.
-const OneURL = "for a cluster with a host name that has the address of each node, or of a load balancer"
-
 // parseURL parses the URL. Its error never quotes the URL, which holds a password.
 func parseURL(raw string) (amqp.URI, error) {
 	if IsList(raw) {
-		return amqp.URI{}, errors.New("AMQP URL is not valid: expected one URL, " + OneURL)
+		return amqp.URI{}, errors.New("AMQP URL is not valid: expected one URL; the other nodes of a cluster are named in Nodes, as host:port")
 	}
 	uri, err := amqp.ParseURI(raw)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Connection struct {
 type link struct {
 	*amqp.Connection
 	stream *amqpstream.Conn
+	node   string // host:port
 }
 
 // lost reports whether the connection is closed or about to be. When a write fails,
@@ -54,20 +56,31 @@ func (l *link) explains(err error) bool {
 // client's own Close would wait for them.
 func (l *link) abort() { _ = l.stream.Close() }
 
+// close ends the connection in the order of the protocol, if the broker answers in time.
+func (l *link) close() {
+	_ = l.CloseDeadline(time.Now().Add(closeTimeout))
+	l.abort()
+}
+
 // Open starts connecting and returns at once. It fails only for an invalid URL, and
 // its error never contains the password; an unreachable broker is dialled until
 // Close.
 func Open(cfg Config) (*Connection, error) {
-	uri, err := parseURL(cfg.URL)
+	uris, _, err := cfg.urls()
 	if err != nil {
 		return nil, err
 	}
+	hosts := make([]string, len(uris))
+	for i, uri := range uris {
+		hosts[i] = fmt.Sprintf("%s:%d", uri.Host, uri.Port)
+	}
+	vhost := uris[0].Vhost
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Connection{
 		cfg:    cfg,
-		vhost:  uri.Vhost,
-		log:    cfg.Logger.With("connection", cfg.Name, "broker", fmt.Sprintf("%s:%d%s", uri.Host, uri.Port, vhostPath(uri.Vhost))),
+		vhost:  vhost,
+		log:    cfg.Logger.With("connection", cfg.Name, "broker", strings.Join(hosts, ",")+vhostPath(vhost)),
 		ctx:    ctx,
 		stop:   stop,
 		status: changingStatus{now: status{changed: make(chan struct{})}},
@@ -104,7 +117,7 @@ func (c *Connection) run() {
 	defer c.status.set(nil, ErrClosed)
 	failures, reported := 0, false
 	for c.ctx.Err() == nil {
-		conn, err := dial(c.ctx, c.cfg)
+		conn, err := dial(c.ctx, c.cfg, &c.work)
 		if err != nil {
 			c.status.set(nil, err)
 			if failures++; !reported && c.ctx.Err() == nil {
@@ -114,7 +127,7 @@ func (c *Connection) run() {
 			_ = c.cfg.Backoff.Wait(c.ctx, failures, 0)
 			continue
 		}
-		c.log.Info("connected to the broker")
+		c.log.Info("connected to the broker", "node", conn.node)
 		since := time.Now()
 		reason := c.watch(conn)
 		if c.ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -16,16 +17,33 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 )
 
-// dial makes one connection attempt: TCP, TLS and AMQP handshake within
-// DialTimeout, or until ctx ends.
-func dial(ctx context.Context, cfg Config) (*link, error) {
-	uri, err := parseURL(cfg.URL)
+// dial connects to the first of the broker's nodes that answers. Goroutines of attempts that
+// came too late belong to work.
+func dial(ctx context.Context, cfg Config, work *sync.WaitGroup) (*link, error) {
+	nodes, err := cfg.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if len(nodes) == 1 {
+		return dialNode(ctx, cfg, nodes[0])
+	}
+	attempt := func(ctx context.Context, i int) (*link, error) {
+		l, err := dialNode(ctx, cfg, nodes[i])
+		if err != nil && len(cfg.Nodes) > 0 {
+			err = fmt.Errorf("%s: %w", nodes[i].uri.Host, err)
+		}
+		return l, err
+	}
+	return race(ctx, work, len(nodes), nextNodeAfter, attempt, (*link).close)
+}
+
+// dialNode makes one connection attempt: TCP, TLS and AMQP handshake within
+// DialTimeout, or until ctx ends.
+func dialNode(ctx context.Context, cfg Config, to node) (*link, error) {
+	uri := to.uri
 	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
 	defer cancel()
-	raw, err := openStream(ctx, cfg, uri)
+	raw, err := openStream(ctx, cfg, to.address)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +52,12 @@ func dial(ctx context.Context, cfg Config) (*link, error) {
 	stream, err := wrapStream(ctx, cfg, uri, raw)
 	if err == nil {
 		var conn *amqp.Connection
-		conn, err = amqp.DialConfig(withoutTLS(cfg.URL, uri), cfg.amqpConfig(stream))
+		conn, err = amqp.DialConfig(withoutTLS(to.url, uri), cfg.amqpConfig(stream))
 		if err == nil {
 			err = cfg.checkInstance(conn)
 		}
 		if err == nil && stop() {
-			return &link{conn, stream}, nil
+			return &link{conn, stream, to.address}, nil
 		}
 		if reason := stream.ReadError(); errors.Is(err, amqp.ErrClosed) && reason != nil {
 			err = reason // the client's error says only that the connection is closed
@@ -79,8 +97,7 @@ func dialError(ctx context.Context, cfg Config, err error) error {
 // returns it, as text.
 const certificateRequired = "tls: certificate required"
 
-func openStream(ctx context.Context, cfg Config, uri amqp.URI) (net.Conn, error) {
-	addr := net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
+func openStream(ctx context.Context, cfg Config, addr string) (net.Conn, error) {
 	if cfg.Dial != nil {
 		return cfg.Dial("tcp", addr)
 	}

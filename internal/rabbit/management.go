@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,10 +27,12 @@ var ErrNoAnswer = errors.New("no answer")
 // (https://www.rabbitmq.com/docs/http-api-reference), for data that AMQP does not
 // provide: bindings, arguments, policies.
 type Management struct {
-	base     string // without user and trailing slash
+	nodes    []managementNode // the first of a request is the last that answered
 	user     *url.Userinfo
 	client   *http.Client
 	maxBytes int64
+	lookup   func(ctx context.Context, host string) ([]string, error)
+	answered atomic.Int64 // index of the node that answered last
 }
 
 const (
@@ -36,27 +40,35 @@ const (
 	managementMaxBytes = 64 << 20 // of one response; a vhost with 100,000 bindings needs about 30 MiB
 )
 
-// NewManagement returns a client for a URL such as http://user:password@host:15672.
-// Client may be nil; redirects are not followed, since they would forward the
+// NewManagement returns a client for a URL such as http://user:password@host:15672, and for
+// further nodes of the cluster as host:port, to which the rest of the URL applies. A request goes to
+// a node that answers. Client may be nil; redirects are not followed, since they would forward the
 // password. Errors never contain the password.
-func NewManagement(rawURL string, client *http.Client) (*Management, error) {
+func NewManagement(rawURL string, client *http.Client, nodes ...string) (*Management, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("management URL is not valid: %w", withoutURL(err))
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || IsList(rawURL) {
 		return nil, errors.New("management URL is not valid, expected http://user:password@host:15672")
 	}
 	if client == nil {
-		client = &http.Client{Timeout: managementTimeout}
+		client = ManagementClient(nil, nil)
 	}
 	direct := *client
 	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	user := u.User
+	m := &Management{user: u.User, client: &direct, maxBytes: managementMaxBytes, lookup: net.DefaultResolver.LookupHost}
 	u.User = nil
-	return &Management{
-		base: strings.TrimRight(u.String(), "/"), user: user, client: &direct, maxBytes: managementMaxBytes,
-	}, nil
+	for _, host := range append([]string{u.Host}, nodes...) {
+		if err := CheckNode(host); err != nil {
+			return nil, err
+		}
+		other := *u
+		other.Host = host
+		m.nodes = append(m.nodes, managementNode{base: strings.TrimRight(other.String(), "/")})
+	}
+	m.answered.Store(rand.Int64N(int64(len(m.nodes)))) // requests of many processes spread over the nodes
+	return m, nil
 }
 
 // ManagementURL returns the usual URL of the management API: on the host of an AMQP URL,
@@ -74,16 +86,31 @@ func ManagementURL(amqpURL string) string {
 	return to.String()
 }
 
+// ManagementNodes returns the usual host:port of the management API on further nodes of a broker.
+func ManagementNodes(amqpURL string, nodes []string) []string {
+	first, err := url.Parse(ManagementURL(amqpURL))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, node := range nodes {
+		all = append(all, net.JoinHostPort((&url.URL{Host: node}).Hostname(), first.Port()))
+	}
+	return all
+}
+
 // ManagementClient returns an HTTP client that trusts the same certificates as an AMQP
 // connection. Nil: system roots.
 func ManagementClient(trust *tls.Config, dial func(network, address string) (net.Conn, error)) *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport := systemTransport{http.DefaultTransport.(*http.Transport).Clone()}
 	if trust != nil {
 		transport.TLSClientConfig = trust.Clone()
 	}
 	if dial != nil {
 		transport.DialContext = func(_ context.Context, network, address string) (net.Conn, error) { return dial(network, address) }
+		return &http.Client{Timeout: managementTimeout, Transport: transport.Transport}
 	}
+	transport.DialTLSContext = dialTLS(trust)
 	return &http.Client{Timeout: managementTimeout, Transport: transport}
 }
 
@@ -297,7 +324,7 @@ func (m *Management) inContext(err error, path []string) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("management API at %s: %s: %w", m.base, strings.Join(path, " "), answerError{err})
+	return fmt.Errorf("management API at %s: %s: %w", m.addresses(), strings.Join(path, " "), answerError{err})
 }
 
 // answerError truncates the text of an error, which may quote any part of a
@@ -308,18 +335,27 @@ func (e answerError) Error() string { return fmt.Sprintf("%.500s", e.cause.Error
 func (e answerError) Unwrap() error { return e.cause }
 
 func (m *Management) fetch(ctx context.Context, method string, sent []byte, path []string) ([]byte, error) {
-	address := m.base + "/api"
+	call := managementCall{method: method, sent: sent}
 	for _, name := range path {
 		if name == "." || name == ".." { // it takes them for steps of the path, escaped or not
 			return nil, fmt.Errorf("the management API cannot name %q", name)
 		}
-		address += "/" + url.PathEscape(name)
+		call.path += "/" + url.PathEscape(name)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(sent))
+	return m.fetchFromAny(ctx, call)
+}
+
+// fetchFrom returns the answer of one node.
+func (m *Management) fetchFrom(ctx context.Context, node managementNode, call managementCall) (answer managementAnswer, err error) {
+	request, err := http.NewRequestWithContext(ctx, call.method, node.base+"/api"+call.path, bytes.NewReader(call.sent))
 	if err != nil {
-		return nil, withoutURL(err)
+		return answer, withoutURL(err)
 	}
-	if sent != nil {
+	if node.address != "" {
+		request = request.WithContext(context.WithValue(ctx, certifiedName{}, request.URL.Hostname()))
+		request.Host, request.URL.Host = request.URL.Host, node.address
+	}
+	if call.sent != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if m.user != nil {
@@ -328,24 +364,34 @@ func (m *Management) fetch(ctx context.Context, method string, sent []byte, path
 	}
 	response, err := m.client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoAnswer, withoutURL(err))
+		return answer, fmt.Errorf("%w: %w", ErrNoAnswer, withoutURL(err))
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, m.maxBytes+1))
+	answer.body, err = io.ReadAll(io.LimitReader(response.Body, m.maxBytes+1))
+	if err != nil {
+		return answer, err
+	}
+	answer.err = m.refusal(response, answer.body)
+	if response.StatusCode/100 == 5 { // as of a node that starts, or that has lost the others
+		return answer, answer.err
+	}
+	return answer, nil
+}
+
+// refusal returns the error that an answer stands for; nil if it has what was asked for.
+func (m *Management) refusal(response *http.Response, body []byte) error {
 	switch {
-	case err != nil:
-		return nil, err
 	case int64(len(body)) > m.maxBytes:
-		return nil, fmt.Errorf("answer is larger than %d bytes", m.maxBytes)
+		return fmt.Errorf("answer is larger than %d bytes", m.maxBytes)
 	case response.StatusCode == http.StatusNotFound:
-		return nil, ErrNotFound
+		return ErrNotFound
 	case response.StatusCode == http.StatusUnauthorized:
-		return nil, errors.New("login refused (401)")
+		return errors.New("login refused (401)")
 	case response.StatusCode/100 == 3:
-		return nil, fmt.Errorf("%s to %.200q, which is not followed; give the address of the management API itself",
+		return fmt.Errorf("%s to %.200q, which is not followed; give the address of the management API itself",
 			response.Status, response.Header.Get("Location"))
 	case response.StatusCode/100 != 2:
-		return nil, fmt.Errorf("%s: %.200s", response.Status, body)
+		return fmt.Errorf("%s: %.200s", response.Status, body)
 	}
-	return body, nil
+	return nil
 }

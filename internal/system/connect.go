@@ -115,13 +115,14 @@ func (s *connections) Publisher(ctx context.Context) (*rabbit.Publisher, error) 
 // embedded broker.
 func (s *connections) Open(purpose string, consuming bool) (*rabbit.Connection, error) {
 	cfg := s.Broker(purpose)
-	cfg.URL, cfg.Logger, cfg.LargeFrames = s.ServerURL(), s.logger, consuming
+	cfg.Logger, cfg.LargeFrames = s.logger, consuming
+	cfg.URL, cfg.Nodes = s.ServerURL(), s.ServerNodes()
 	return rabbit.Open(cfg)
 }
 
 // Broker returns the configuration of a connection to amqp.url.
 func (s *connections) Broker(name string) rabbit.Config {
-	return rabbit.Config{URL: s.settings.AMQP.URL.Reveal(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Name: "watership " + name, Instance: s.running.instance}
+	return rabbit.Config{URL: s.settings.AMQP.URL.Reveal(), Nodes: s.settings.AMQP.URL.Nodes(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Name: "watership " + name, Instance: s.running.instance}
 }
 
 // ServerURL returns the URL at which a running server reaches the broker.
@@ -132,12 +133,21 @@ func (s *connections) ServerURL() string {
 	return s.settings.AMQP.URL.Reveal()
 }
 
+// ServerNodes returns the host:port of further nodes of the broker at ServerURL.
+func (s *connections) ServerNodes() []string {
+	if s.embedded.URL() != "" {
+		return nil
+	}
+	return s.settings.AMQP.URL.Nodes()
+}
+
 // Management returns a client of RabbitMQ's HTTP API.
 func (s *connections) Management() (*rabbit.Management, error) {
 	if s.running.noBroker != nil {
 		return nil, s.running.noBroker
 	}
-	return rabbit.NewManagement(s.settings.AMQP.ManagementURL.Reveal(), s.ManagementClient())
+	address := s.settings.AMQP.ManagementURL
+	return rabbit.NewManagement(address.Reveal(), s.ManagementClient(), address.Nodes()...)
 }
 
 // CheckCluster returns an InputError if the management API is of another cluster than the connection, and

@@ -70,7 +70,7 @@ func (s *System) openStore(ctx context.Context) (ClosableStore, error) {
 		retention[stream] = quantity.FormatDuration(kept)
 	}
 	return elastic.Open(elastic.Config{
-		URLs: []string{cfg.URL.Reveal()}, Stream: cfg.Stream, Retention: retention, Labels: labels, Logger: s.logger,
+		URLs: cfg.URL.RevealAll(), Stream: cfg.Stream, Retention: retention, Labels: labels, Logger: s.logger,
 		TLS: s.secrets.StoreTLS, Username: cfg.Username, Password: s.secrets.StorePassword, APIKey: s.secrets.StoreAPIKey,
 	})
 }

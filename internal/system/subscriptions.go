@@ -27,7 +27,7 @@ func (s *System) Subscriptions(ctx context.Context) (*subscription.Subscriptions
 			queues = append(queues, route.Queue)
 		}
 		s.subscriptions = subscription.New(subscription.Config{
-			Store: events, Source: source, URL: s.ServerURL(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Instance: s.running.instance,
+			Store: events, Source: source, URL: s.ServerURL(), Nodes: s.ServerNodes(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Instance: s.running.instance,
 			Topology: s.topology, RouteQueues: queues, StateKeys: s.secrets.StateKeys, Fingerprints: s.settings.Fingerprint,
 			Labels: s.DocumentFormat().LabelFields(), Post: posting.Post, Logger: s.logger,
 		})

@@ -136,7 +136,7 @@ func newSystem(cfg Config) (*System, error) {
 		if uri, err = amqp091.ParseURI(settings.AMQP.URL.Reveal()); err != nil {
 			return nil, InputErrorf("amqp.url %s cannot be read", settings.AMQP.URL)
 		}
-		if _, err := rabbit.NewManagement(settings.AMQP.ManagementURL.Reveal(), nil); err != nil {
+		if _, err := rabbit.NewManagement(settings.AMQP.ManagementURL.Reveal(), nil, settings.AMQP.ManagementURL.Nodes()...); err != nil {
 			return nil, InputErrorf("amqp.management_url: %w", err)
 		}
 	}

@@ -20,9 +20,9 @@ type Discovery struct {
 }
 
 // NewDiscovery returns a Discovery for the management API at a URL such as
-// http://user:password@host:15672. Client may be nil.
-func NewDiscovery(managementURL, vhost string, client *http.Client) (*Discovery, error) {
-	management, err := rabbit.NewManagement(managementURL, client)
+// http://user:password@host:15672, with further nodes as host:port. Client may be nil.
+func NewDiscovery(managementURL, vhost string, client *http.Client, nodes ...string) (*Discovery, error) {
+	management, err := rabbit.NewManagement(managementURL, client, nodes...)
 	if err != nil {
 		return nil, err
 	}

@@ -34,16 +34,21 @@ func Exposures(cfg config.Config) []Finding {
 			warn(fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 "+file)
 		}
 	}
-	broker, _ := url.Parse(cfg.AMQP.URL.Reveal())
-	if travels(broker, "amqp") && broker.User.Username() != "" {
+	for _, address := range cfg.AMQP.URL.RevealAll() {
+		broker, _ := url.Parse(address)
+		if !travels(broker, "amqp") || broker.User.Username() == "" {
+			continue
+		}
 		warn("amqp.url: the password travels in clear to "+broker.Host, "use amqps://")
 		if password, _ := broker.User.Password(); broker.User.Username() == "guest" && password == "guest" {
 			warn("amqp.url: "+broker.Host+" has the login guest with its default password", "rabbitmqctl change_password guest PASSWORD, or rabbitmqctl delete_user guest")
 		}
 	}
-	store, _ := url.Parse(cfg.Store.URL.Reveal())
-	if login := cfg.Store.Username != "" || cfg.Store.APIKeyFile != ""; travels(store, "http") && (login || store.User != nil) {
-		warn("store.url: the login travels in clear to "+store.Host, "use https://")
+	login := cfg.Store.Username != "" || cfg.Store.APIKeyFile != ""
+	for _, address := range cfg.Store.URL.RevealAll() {
+		if store, _ := url.Parse(address); travels(store, "http") && (login || store.User != nil) {
+			warn("store.url: the login travels in clear to "+store.Host, "use https://")
+		}
 	}
 	return found
 }

@@ -132,8 +132,11 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	} else {
 		d.reportOK(VersionCheck, "RabbitMQ %s", d.version)
 	}
-	if clock, err := httpClock(ctx, d.Client, d.Settings.AMQP.ManagementURL.Reveal()); err == nil {
-		d.checkClock("the broker", clock)
+	for _, address := range d.Settings.AMQP.ManagementURL.RevealAll() {
+		if clock, err := httpClock(ctx, d.Client, address); err == nil {
+			d.checkClock("the broker", clock)
+			return
+		}
 	}
 }
 

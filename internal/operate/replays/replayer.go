@@ -29,7 +29,7 @@ func newReplayer(ctx context.Context, sys *system.System, uncheckedRoutes bool) 
 	broker, settings := sys.Broker("replay"), sys.Settings()
 	return replayer.New(replayer.Config{
 		Store: events, Jobs: events, Topology: sys.Topology(), StateKeys: sys.Secrets().StateKeys, Fingerprints: settings.Fingerprint, Retention: settings.Store.Retention.Failures,
-		URL: broker.URL, TLS: broker.TLS, Dial: broker.Dial, Instance: broker.Instance, Logger: sys.Logger(),
-		ManagementURL: settings.AMQP.ManagementURL.Reveal(), UncheckedRoutes: uncheckedRoutes, Programs: sys.Programs(), RouteQueues: settings.HandledQueues(),
+		URL: broker.URL, Nodes: broker.Nodes, TLS: broker.TLS, Dial: broker.Dial, Instance: broker.Instance, Logger: sys.Logger(),
+		ManagementURL: settings.AMQP.ManagementURL.Reveal(), ManagementNodes: settings.AMQP.ManagementURL.Nodes(), UncheckedRoutes: uncheckedRoutes, Programs: sys.Programs(), RouteQueues: settings.HandledQueues(),
 	}), nil
 }

@@ -22,7 +22,7 @@ func HandlersWith(sys *system.System, settings config.Config, files routeconfig.
 	secrets := sys.Secrets()
 	cfg := pipeline.Config{
 		Standalone: true,
-		URL:        sys.ServerURL(), TLS: secrets.AMQPTLS, Dial: sys.Broker("").Dial, Topology: sys.Topology(), StateKeys: secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: sys.Streams(),
+		URL:        sys.ServerURL(), Nodes: sys.ServerNodes(), TLS: secrets.AMQPTLS, Dial: sys.Broker("").Dial, Topology: sys.Topology(), StateKeys: secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: sys.Streams(),
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: routeconfig.Taps(settings.Tap.Exchanges),
 		Default: routeconfig.Policy(settings.Retry, settings.Retry.Default), Rules: settings.Retry.Rules, RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
@@ -30,7 +30,8 @@ func HandlersWith(sys *system.System, settings config.Config, files routeconfig.
 		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: sys.Logger(),
 	}
 	if !settings.AMQP.URL.IsEmbedded() {
-		cfg.ManagementURL, cfg.ManagementClient = settings.AMQP.ManagementURL.Reveal(), sys.ManagementClient()
+		address := settings.AMQP.ManagementURL
+		cfg.ManagementURL, cfg.ManagementNodes, cfg.ManagementClient = address.Reveal(), address.Nodes(), sys.ManagementClient()
 	}
 	cfg.Routes = routeconfig.Routes(settings, files)
 	addOpenFailures(sys, settings.Routes, cfg.Routes)

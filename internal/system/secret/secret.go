@@ -119,20 +119,20 @@ func addPassword(amqp *config.AMQP, password string) error {
 		return fmt.Errorf("amqp.url %s cannot be read", amqp.URL)
 	}
 	login := broker.User.Username()
-	amqp.URL = withLogin(broker, login, password)
+	amqp.URL = withLogin(broker, login, password, amqp.URL.Nodes())
 	management, err := url.Parse(amqp.ManagementURL.Reveal())
 	if err != nil {
 		return fmt.Errorf("amqp.management_url %s cannot be read", amqp.ManagementURL)
 	}
 	if _, has := management.User.Password(); !has && (management.User == nil || management.User.Username() == login) {
-		amqp.ManagementURL = withLogin(management, login, password)
+		amqp.ManagementURL = withLogin(management, login, password, amqp.ManagementURL.Nodes())
 	}
 	return nil
 }
 
-func withLogin(u *url.URL, login, password string) config.URL {
+func withLogin(u *url.URL, login, password string, nodes []string) config.URL {
 	u.User = url.UserPassword(login, password)
-	return config.NewURL(u.String())
+	return config.NewURL(u.String(), nodes...)
 }
 
 // TLS reads the certificates of a setting, whose key its errors name; nil if no file

@@ -22,8 +22,9 @@ type Config struct {
 	Broker   rabbit.Config // without a URL a plan uses only the store
 	Topology schemas.Topology
 
-	// ManagementURL is the management API; "": on the host of the broker.
+	// ManagementURL is the management API, with further nodes; "": on the hosts of the broker.
 	ManagementURL   string
+	ManagementNodes []string
 	UncheckedRoutes bool // routes are not checked
 	ByExchange      bool // messages are sent to exchanges, so that only the management API knows their routes
 }
@@ -100,11 +101,11 @@ var ErrUnchecked = errors.New("whether the routes lead to a queue cannot be chec
 // checkRoutes returns a client of the management API, which knows the bindings of
 // exchanges. It fails if the plan needs the API, and the API does not answer.
 func (c Config) checkRoutes(ctx context.Context, conn *rabbit.Connection, client *http.Client) (RouteChecker, error) {
-	address := c.ManagementURL
+	address, nodes := c.ManagementURL, c.ManagementNodes
 	if address == "" {
-		address = rabbit.ManagementURL(c.Broker.URL)
+		address, nodes = rabbit.ManagementURL(c.Broker.URL), rabbit.ManagementNodes(c.Broker.URL, c.Broker.Nodes)
 	}
-	management, err := rabbit.NewManagement(address, client)
+	management, err := rabbit.NewManagement(address, client, nodes...)
 	if err != nil {
 		return nil, err
 	}

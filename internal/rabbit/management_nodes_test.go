@@ -1,0 +1,123 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// managementServers are servers by address, without a network. A request to any other address is refused.
+type managementServers map[string]http.HandlerFunc
+
+func (s managementServers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := s[r.URL.Host]
+	if answer == nil {
+		return nil, &net.OpError{Op: "dial", Err: fmt.Errorf("%s refused", r.URL.Host)}
+	}
+	recorded := httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() { defer close(done); answer(recorded, r) }()
+	select {
+	case <-done:
+		return recorded.Result(), nil
+	case <-r.Context().Done():
+		<-done
+		return nil, r.Context().Err()
+	}
+}
+
+func answering(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); _, _ = io.WriteString(w, body) }
+}
+
+// hanging accepts requests and answers none, as a node does that has lost the majority.
+func hanging(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// A node that does not answer costs a bounded pause, and each later request none.
+func TestManagementAsksAnotherNode(t *testing.T) {
+	whoami := answering(http.StatusOK, `{"name":"guest"}`)
+	for name, servers := range map[string]managementServers{
+		"refused":  {"r3:15672": whoami},
+		"hanging":  {"r1:15672": hanging, "r2:15672": hanging, "r3:15672": whoami},
+		"starting": {"r1:15672": answering(503, "starting"), "r2:15672": answering(500, "timeout"), "r3:15672": whoami},
+		"mixed":    {"r1:15672": hanging, "r3:15672": whoami},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 5 { // in random order
+				synctest.Test(t, func(t *testing.T) {
+					m, err := NewManagement("http://guest:s3cret@r1:15672", &http.Client{Transport: servers, Timeout: time.Hour}, "r2:15672", "r3:15672")
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range 3 {
+						since := time.Now()
+						if login, err := m.WhoAmI(t.Context()); err != nil || login.Name != "guest" {
+							t.Fatal(login, err)
+						}
+						if took := time.Since(since); took > 2*nextManagementAfter || i > 0 && took > 0 {
+							t.Errorf("request %d took %s", i, took)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// Nodes that all hang end a request at its time, and an answer that refuses it is an answer.
+func TestManagementOfNoNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := managementServers{"r1:15672": hanging}
+		m, err := NewManagement("http://guest:s3cret@r1:15672/", &http.Client{Transport: servers}, "r2:15672")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = m.WhoAmI(ctx)
+		if text := fmt.Sprint(err); err == nil || strings.Contains(text, "s3cret") || !strings.Contains(text, "http://r1:15672, http://r2:15672") {
+			t.Error(err)
+		}
+		servers["r2:15672"] = answering(http.StatusNotFound, "")
+		if _, err := m.Queue(t.Context(), "/", "none"); err == nil || !strings.Contains(err.Error(), ErrNotFound.Error()) {
+			t.Error(err)
+		}
+	})
+}
+
+// Each address of a name is a node, whose certificate is for the name.
+func TestManagementOfANameWithAddresses(t *testing.T) {
+	for scheme, start := range map[string]func(http.Handler) *httptest.Server{"http": httptest.NewServer, "https": httptest.NewTLSServer} {
+		t.Run(scheme, func(t *testing.T) {
+			var host string
+			server := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				host = r.Host
+				answering(http.StatusOK, `{"name":"guest"}`)(w, r)
+			}))
+			defer server.Close()
+			at, err := url.Parse(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trust := server.Client().Transport.(*http.Transport).TLSClientConfig
+			client := ManagementClient(trust, nil)
+			defer client.CloseIdleConnections()
+			m, err := NewManagement(scheme+"://example.com:"+at.Port(), client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.3", "127.0.0.1"}, nil }
+			if login, err := m.WhoAmI(t.Context()); err != nil || login.Name != "guest" || host != "example.com:"+at.Port() {
+				t.Error(login, host, err)
+			}
+		})
+	}
+}

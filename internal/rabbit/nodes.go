@@ -1,0 +1,171 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	// nextNodeAfter is how long one node may take before another is tried as well. A node that
+	// is paused, or cut off by a firewall, refuses nothing and answers nothing.
+	nextNodeAfter = time.Second
+
+	lookupTimeout = 2 * time.Second // for the addresses of a name
+)
+
+// node is one address of a broker.
+type node struct {
+	uri     amqp.URI
+	url     string // with the name of this node
+	address string // host:port for the network
+}
+
+// urls returns the URL of each node. Nodes share everything but host and port.
+func (c Config) urls() ([]amqp.URI, []string, error) {
+	all := []string{c.URL}
+	if len(c.Nodes) > 0 {
+		from, err := url.Parse(c.URL)
+		if err != nil {
+			return nil, nil, fmt.Errorf("AMQP URL is not valid: %w", withoutURL(err))
+		}
+		for _, host := range c.Nodes {
+			if err := CheckNode(host); err != nil {
+				return nil, nil, err
+			}
+			other := *from
+			other.Host = host
+			all = append(all, other.String())
+		}
+	}
+	uris := make([]amqp.URI, len(all))
+	for i, each := range all {
+		var err error
+		if uris[i], err = parseURL(each); err != nil {
+			return nil, nil, err
+		}
+	}
+	return uris, all, nil
+}
+
+// CheckNode returns an error if a text is not the host of a node, with a port or without. The error does
+// not repeat the text, which may be a URL with a password.
+func CheckNode(host string) error {
+	u, err := url.Parse("amqp://" + host + "/")
+	if err != nil || u.Hostname() == "" || u.Host != host || strings.Contains(host, ",") {
+		return errors.New("a further node of a cluster is not valid: expected host:port, which the login, the virtual host and the scheme of the URL apply to")
+	}
+	return nil
+}
+
+// nodes returns the addresses at which the broker may answer, in random order, so that the connections of
+// many processes spread over a cluster. A name counts with each of its addresses.
+func (c Config) nodes(ctx context.Context) ([]node, error) {
+	uris, urls, err := c.urls()
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([][]string, len(uris))
+	var lookups sync.WaitGroup
+	for i, uri := range uris {
+		lookups.Go(func() { hosts[i] = c.lookup(ctx, uri.Host) })
+	}
+	lookups.Wait()
+	var all []node
+	for i, uri := range uris {
+		for _, host := range hosts[i] {
+			all = append(all, node{uri, urls[i], net.JoinHostPort(host, fmt.Sprint(uri.Port))})
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all, nil
+}
+
+// lookup returns the addresses of a name, and the name itself if they are not known: the attempt to connect
+// reports why. A Dial of the configuration looks names up itself.
+func (c Config) lookup(ctx context.Context, host string) []string {
+	if c.Dial != nil || net.ParseIP(host) != nil {
+		return []string{host}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addresses, err := c.Lookup(ctx, host)
+	if err != nil || len(addresses) == 0 {
+		return []string{host}
+	}
+	return addresses
+}
+
+// race makes attempts one after the other until one succeeds. The next begins as soon as one has failed, or
+// after a pause, while the earlier go on: the first success counts, and ends the others. Their goroutines
+// belong to work; discard gets the results of those that succeeded too late.
+func race[T any](ctx context.Context, work *sync.WaitGroup, attempts int, pause time.Duration, attempt func(ctx context.Context, i int) (T, error), discard func(T)) (T, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result) // without a buffer: what nobody receives is discarded
+	run := func(i int) {
+		value, err := attempt(ctx, i)
+		select {
+		case results <- result{value, err}:
+		case <-ctx.Done():
+			if err == nil {
+				discard(value)
+			}
+		}
+	}
+	var none T
+	var failed nodesError
+	begin := time.NewTimer(0)
+	defer begin.Stop()
+	for begun := 0; ; {
+		select {
+		case <-begin.C:
+			i := begun
+			work.Go(func() { run(i) })
+			if begun++; begun < attempts {
+				begin.Reset(pause)
+			}
+		case r := <-results:
+			if r.err == nil {
+				return r.value, nil
+			}
+			if failed = append(failed, r.err); len(failed) == attempts {
+				return none, failed
+			}
+			if begun < attempts {
+				begin.Reset(0)
+			}
+		case <-ctx.Done():
+			return none, context.Cause(ctx)
+		}
+	}
+}
+
+// nodesError has the errors of the nodes of a cluster.
+type nodesError []error
+
+func (e nodesError) Error() string {
+	var texts []string
+	said := map[string]bool{}
+	for _, err := range e {
+		if text := err.Error(); !said[text] {
+			said[text] = true
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e nodesError) Unwrap() []error { return e }

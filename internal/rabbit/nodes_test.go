@@ -1,0 +1,143 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+)
+
+// silentNode listens, and answers nothing, as a paused node does.
+func silentNode(t *testing.T, address string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Skipf("no node listens at %s: %v", address, err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// awayNode refuses connections.
+func awayNode(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return l.Addr().String()
+}
+
+// hostOf returns the host:port of a URL.
+func hostOf(t *testing.T, address string) string {
+	t.Helper()
+	uri, err := amqp.ParseURI(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
+}
+
+// atNode returns the URL with another host.
+func atNode(t *testing.T, from, host string) string {
+	t.Helper()
+	return strings.Replace(from, hostOf(t, from), host, 1)
+}
+
+// Nodes that are away or paused hold no connection up, in whichever order they are tried.
+func TestANodeThatIsAwayCostsNoConnection(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := rabbittest.Embedded(t)
+	alive := hostOf(t, b.URL)
+	silent, away := silentNode(t, "127.0.0.1:0"), awayNode(t)
+	for range 5 { // in random order
+		c := open(t, atNode(t, b.URL, silent), func(cfg *Config) {
+			cfg.Nodes = []string{away, alive}
+			cfg.DialTimeout, cfg.Backoff.Min = time.Hour, time.Hour // a second attempt does not help
+		})
+		queue := b.Queue(t, nil)
+		waitAll(t, sendAll(t, publisher(t, c, 0), queue, 1))
+	}
+}
+
+// A name with several addresses is as good as several names.
+func TestAnAddressThatIsAwayCostsNoConnection(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := rabbittest.Embedded(t)
+	_, port, _ := net.SplitHostPort(hostOf(t, b.URL))
+	silentNode(t, "127.0.0.2:"+port)
+	for range 5 {
+		c := open(t, atNode(t, b.URL, "rabbit.test:"+port), func(cfg *Config) {
+			cfg.Lookup = func(context.Context, string) ([]string, error) {
+				return []string{"127.0.0.3", "127.0.0.2", "127.0.0.1"}, nil
+			}
+			cfg.DialTimeout, cfg.Backoff.Min = time.Hour, time.Hour
+		})
+		waitAll(t, sendAll(t, publisher(t, c, 0), b.Queue(t, nil), 1))
+	}
+}
+
+func TestConnectionsSpreadOverNodes(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := rabbittest.Embedded(t)
+	alive := hostOf(t, b.URL)
+	var hosts []string
+	arrived := make(chan int, 100)
+	for i := range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		hosts = append(hosts, l.Addr().String())
+		go func() {
+			for {
+				from, err := l.Accept()
+				if err != nil {
+					return
+				}
+				arrived <- i
+				to, err := net.Dial("tcp", alive)
+				if err != nil {
+					from.Close()
+					continue
+				}
+				go func() { _, _ = io.Copy(to, from); to.Close() }()
+				go func() { _, _ = io.Copy(from, to); from.Close() }()
+			}
+		}()
+	}
+	seen := map[int]bool{}
+	for range 60 { // the chance that one node gets none is 10^-10
+		open(t, atNode(t, b.URL, hosts[0]), func(cfg *Config) { cfg.Nodes = hosts[1:] })
+		seen[rabbittest.Receive(t, arrived)] = true
+		if len(seen) == 3 {
+			return
+		}
+	}
+	t.Errorf("60 connections went to the nodes %v of 3", seen)
+}
+
+func TestErrorsOfNodes(t *testing.T) {
+	first, second := awayNode(t), awayNode(t)
+	log := new(rabbittest.Log)
+	c := open(t, "amqp://guest:s3cret@"+first+"/", func(cfg *Config) { cfg.Nodes, cfg.Logger = []string{second}, log.Logger() })
+	rabbittest.Eventually(t, "both nodes are tried", func() bool { return log.Count("cannot connect") > 0 })
+	if err := c.Err(); !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), second) || strings.Contains(err.Error()+log.String(), "s3cret") {
+		t.Error(err, log)
+	}
+	for _, node := range []string{"", "r2:5672,r3:5672", "amqp://guest:s3cret@r2", "r2/v", "u:s3cret@r2", "r2:x"} {
+		_, err := Open(Config{URL: "amqp://guest:guest@r1/", Nodes: []string{node}})
+		if err == nil || !strings.Contains(err.Error(), "expected host:port") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", node, err)
+		}
+	}
+}
