@@ -67,7 +67,7 @@ func (run *run) count(m *inFlight) bool {
 	case m.err == nil:
 		run.job.Sent++
 	case concernsMessageOnly(m.err):
-		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, m.problem(), m.event.Stream.ID})
+		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, causeOf(m.err), m.problem(), m.event.Stream.ID})
 	default:
 		run.stopSending(m.err)
 		return false

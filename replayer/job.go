@@ -128,7 +128,8 @@ type Job struct {
 type Failure struct {
 	EventID string `json:"event_id"`
 	Message string `json:"message,omitempty"` // message id
-	Reason  string `json:"reason"`
+	Cause   Cause  `json:"cause,omitempty"`
+	Reason  string `json:"reason"`           // in words
 	Stream  string `json:"stream,omitempty"` // of the message
 }
 

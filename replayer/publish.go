@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -157,11 +156,4 @@ func (m *inFlight) problem() string {
 }
 
 // concernsMessageOnly reports whether the next message may still arrive.
-func concernsMessageOnly(err error) bool {
-	var unroutable *rabbit.UnroutableError
-	var nacked *rabbit.NackedError
-	var refused *rabbit.RefusedError
-	var noBody *NoBodyError
-	var failed *transform.Error
-	return errors.As(err, &unroutable) || errors.As(err, &nacked) || errors.As(err, &refused) || errors.As(err, &noBody) || errors.As(err, &failed)
-}
+func concernsMessageOnly(err error) bool { return causeOf(err) != "" }

@@ -94,7 +94,7 @@ func TestReplayToFailedQueue(t *testing.T) {
 	if err != nil || verified.Mismatch || verified.State.ReplayOf != failed.EventID || verified.State.Attempt != 0 || verified.Envelope.Exchange != f.exchange {
 		t.Errorf("what arrived has the state %+v (%v)", verified, err)
 	}
-	if f := job.Failures[0]; f.EventID != gone.EventID || f.Message != "m-2" || !strings.Contains(f.Reason, "does not exist") {
+	if f := job.Failures[0]; f.EventID != gone.EventID || f.Message != "m-2" || f.Cause == "" || !strings.Contains(f.Reason, "does not exist") {
 		t.Errorf("the failure is %+v", f)
 	}
 	if stored, err := f.Job(t.Context(), job.ID); err != nil || len(stored.Failures) != 1 || stored.State != Done || stored.Ended.IsZero() {
@@ -127,7 +127,7 @@ func TestBodies(t *testing.T) {
 	if len(d) != 1 || string(d[0].Body) != `{"order":1}` {
 		t.Errorf("arrived: %v", d)
 	}
-	if !strings.Contains(job.Failures[0].Reason, "no event of message "+lonely.Fingerprint) {
+	if job.Failures[0].Cause != BodyNotStored || !strings.Contains(job.Failures[0].Reason, "no event of message "+lonely.Fingerprint) {
 		t.Errorf("the failure is %+v", job.Failures[0])
 	}
 }

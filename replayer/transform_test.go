@@ -39,7 +39,7 @@ func TestTransform(t *testing.T) {
 		}
 		ran := f.run(job)
 		wantJob(t, ran, Done, 2, 1)
-		if ran.Filtered != 1 || ran.Total != 3 || ran.Failures[0].Message != "m-3" || !strings.Contains(ran.Failures[0].Reason, "no price") {
+		if ran.Filtered != 1 || ran.Total != 3 || ran.Failures[0].Message != "m-3" || ran.Failures[0].Cause != TransformFailed || !strings.Contains(ran.Failures[0].Reason, "no price") {
 			t.Errorf("the job: %+v", ran)
 		}
 		all := f.drain(f.queue)

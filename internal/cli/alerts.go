@@ -113,7 +113,7 @@ func (p alertPrinter) alerts(v alerts.Alerts, now time.Time) error {
 	case v.Saved == nil:
 		p.Warn("no process has evaluated rules yet: see alerts in the configuration of watership serve")
 	case v.Process == "" || now.Sub(*v.Saved) > staleAlerts:
-		p.Warn("no process evaluates the rules since %s", wording.Time(*v.Saved))
+		p.Warn("no process evaluates the rules since %s", terminal.Time(*v.Saved))
 	}
 	return nil
 }
@@ -133,10 +133,10 @@ func (p alertPrinter) alertTable(items []notice.Item) error {
 	}
 	t := terminal.NewTable(p.Out, p.screen,
 		terminal.Column{Title: "STATUS", Fixed: true, Colours: map[string]terminal.Colour{notice.Firing: terminal.Red, notice.Pending: terminal.Yellow}},
-		terminal.Column{Title: "SEVERITY", Fixed: true, DropOrder: 2}, terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "RULE", DropOrder: 1},
+		terminal.Column{Title: "SEVERITY", Fixed: true, DropOrder: 2}, terminal.Column{Title: "SINCE", Fixed: true, Times: true}, terminal.Column{Title: "RULE", DropOrder: 1},
 		terminal.Column{Title: "SUMMARY"})
 	for _, item := range items {
-		if err := t.Row(item.Status, item.Severity, wording.Time(item.Since), item.Rule, item.Summary); err != nil {
+		if err := t.Row(item.Status, item.Severity, terminal.Time(item.Since), item.Rule, item.Summary); err != nil {
 			return err
 		}
 	}

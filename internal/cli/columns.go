@@ -7,7 +7,6 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/render/columns"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,14 +20,14 @@ type field struct {
 // usualFields returns the columns without --fields.
 func usualFields() []field {
 	return []field{
-		{terminal.Column{Title: "TIME", Fixed: true}, "@timestamp", func(e schemas.Event) string { return wording.Time(e.Time) }},
+		{terminal.Column{Title: "TIME", Fixed: true, Times: true}, "@timestamp", func(e schemas.Event) string { return terminal.Time(e.Time) }},
 		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", actionText},
 		{terminal.Column{Title: "EXCHANGE", DropOrder: 4}, "messaging.destination.name", exchangeOf},
 		{terminal.Column{Title: "ROUTING KEY", DropOrder: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},
 		{terminal.Column{Title: "ATTEMPT", Fixed: true, DropOrder: 5}, "watership.attempt", attemptText},
 		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", columns.MessageID},
-		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", columns.ErrorText},
+		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", columns.Clock(terminal.Time).ErrorText},
 	}
 }
 

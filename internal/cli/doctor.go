@@ -70,7 +70,7 @@ func (p printer) findings(findings []doctor.Finding, errors, warnings int) error
 		mark := p.screen.Paint(fmt.Sprintf("%-7s", f.Verdict), colours[f.Verdict])
 		detail := terminal.Cell(f.Detail, 0)
 		if f.Since != nil {
-			detail += ", since " + wording.Time(*f.Since)
+			detail += ", since " + terminal.Time(*f.Since)
 		}
 		if err := p.printf("%s  %-12s  %s", mark, f.Check, detail); err != nil {
 			return err

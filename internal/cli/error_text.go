@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -26,7 +26,7 @@ func wordsOf(err error) string {
 	case errors.As(err, &field):
 		return field.Text(flagOf)
 	case errors.As(err, &empty):
-		return fmt.Sprintf("no event can match: the period begins at %s and ends at %s", wording.Time(empty.Begin), wording.Time(empty.End))
+		return fmt.Sprintf("no event can match: the period begins at %s and ends at %s", terminal.Time(empty.Begin), terminal.Time(empty.End))
 	case errors.As(err, &refused) && refused.Code == replays.Unroutable:
 		return err.Error() + ": " + refused.Remedy(unchecked)
 	case errors.As(err, &unknown):

@@ -96,17 +96,17 @@ func (p *page) explanation(ex messages.Explanation) {
 	if was := ex.Recorded; was != nil && (was.Class != ex.Class || was.Rule != ex.Rule) {
 		field("", "recorded as "+chosenBy(was.Class, was.Rule))
 	}
-	field("attempt", fmt.Sprintf("%d of %d failed at %s", ex.Attempt, ex.Attempts, wording.Time(ex.Failed)))
+	field("attempt", fmt.Sprintf("%d of %d failed at %s", ex.Attempt, ex.Attempts, terminal.Time(ex.Failed)))
 	field("then", nextStep(ex))
 	if len(ex.Schedule) == 0 {
 		return
 	}
 	p.title("schedule")
 	for _, attempt := range ex.Schedule {
-		fmt.Fprintf(p, "  attempt %-4d %s  after %s\n", attempt.Number, wording.Time(attempt.Time), wording.Duration(seconds(attempt.Delay)))
+		fmt.Fprintf(p, "  attempt %-4d %s  after %s\n", attempt.Number, terminal.Time(attempt.Time), wording.Duration(seconds(attempt.Delay)))
 	}
 	if !ex.GivenUp.IsZero() {
-		fmt.Fprintf(p, "  given up     %s\n", wording.Time(ex.GivenUp))
+		fmt.Fprintf(p, "  given up     %s\n", terminal.Time(ex.GivenUp))
 	}
 }
 

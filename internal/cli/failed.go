@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -112,7 +111,7 @@ func (p failurePrinter) groups(found failures.GroupPage) error {
 	total := 0
 	for _, g := range found.Groups {
 		total += g.Count
-		row := []string{strconv.Itoa(g.Count), g.ID, g.Queue, g.Class, g.Type, g.Group.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example}
+		row := []string{strconv.Itoa(g.Count), g.ID, g.Queue, g.Class, g.Type, g.Group.Group, terminal.Second(g.First), terminal.Second(g.Last), g.Example}
 		if len(columns) > len(row) {
 			row = append(row, groupState(g))
 		}
@@ -158,15 +157,13 @@ func groupState(g failures.FailureGroup) string {
 func muteEnd(m *failures.Mute) string {
 	text := ""
 	if m.Until != nil {
-		text = " until " + toTheSecond(*m.Until)
+		text = " until " + terminal.Second(*m.Until)
 	}
 	if m.Count > 0 {
 		text += fmt.Sprintf(" for %d more", m.Count-m.Failures)
 	}
 	return text
 }
-
-func toTheSecond(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // failedColumns returns the columns of groups; the state only if a group has one.
 func failedColumns(groups []failures.FailureGroup) []terminal.Column {
@@ -177,7 +174,7 @@ func failedColumns(groups []failures.FailureGroup) []terminal.Column {
 		{Title: "CLASS", DropOrder: 3},
 		{Title: "TYPE", DropOrder: 1},
 		{Title: "ERROR"},
-		{Title: "FIRST", Fixed: true, DropOrder: 4},
+		{Title: "FIRST", Fixed: true, Times: true, DropOrder: 4},
 		{Title: "LAST", Fixed: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}

@@ -49,11 +49,11 @@ func (p failurePrinter) fieldGroups(by failures.FailuresBy) error {
 	for _, name := range by.Fields {
 		columns = append(columns, terminal.Column{Title: name})
 	}
-	columns = append(columns, terminal.Column{Title: "FIRST", Fixed: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, DropOrder: 1}, terminal.Column{Title: "EXAMPLE"})
+	columns = append(columns, terminal.Column{Title: "FIRST", Fixed: true, Times: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, Times: true, DropOrder: 1}, terminal.Column{Title: "EXAMPLE"})
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	for _, g := range by.Groups {
 		row := append([]string{strconv.Itoa(g.Count)}, g.Values...)
-		if err := t.Row(append(row, toTheSecond(g.First), toTheSecond(g.Last), g.Example)...); err != nil {
+		if err := t.Row(append(row, terminal.Second(g.First), terminal.Second(g.Last), g.Example)...); err != nil {
 			return err
 		}
 	}

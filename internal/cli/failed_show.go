@@ -50,8 +50,8 @@ func (p failurePrinter) group(g failures.FailureGroup) error {
 	pair("error", g.Group.Group)
 	pair("failures", fmt.Sprint(g.Count))
 	if g.Count > 0 {
-		pair("first", toTheSecond(g.First))
-		pair("last", toTheSecond(g.Last))
+		pair("first", terminal.Second(g.First))
+		pair("last", terminal.Second(g.Last))
 		pair("example", g.Example)
 	}
 	if g.Regressed {
@@ -62,10 +62,10 @@ func (p failurePrinter) group(g failures.FailureGroup) error {
 		pair("muted", fmt.Sprintf("%s by %s: %s", (muteEnd(m) + ",")[1:], m.By, m.Reason))
 	}
 	if r := g.Resolved; r != nil {
-		pair("resolved", fmt.Sprintf("%s by %s: %s", toTheSecond(r.Time), r.By, r.Reason))
+		pair("resolved", fmt.Sprintf("%s by %s: %s", terminal.Second(r.Time), r.By, r.Reason))
 	}
 	for _, note := range g.Notes {
-		pair("note", fmt.Sprintf("%s %s: %s", toTheSecond(note.Time), note.By, note.Text))
+		pair("note", fmt.Sprintf("%s %s: %s", terminal.Second(note.Time), note.By, note.Text))
 	}
 	return p.printf("%-9s  %s", "query", g.Query)
 }

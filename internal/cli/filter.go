@@ -15,7 +15,6 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 
 	"github.com/spf13/pflag"
@@ -96,7 +95,7 @@ func localTime(text string) string {
 	if err != nil {
 		return text
 	}
-	return wording.Time(at)
+	return terminal.Time(at)
 }
 
 // readIDs reads the ids of --ids, one per line, without duplicates.

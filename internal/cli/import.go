@@ -54,7 +54,7 @@ func importFrom(ctx context.Context, a *system.System, t terminal.Streams, in io
 	}
 	i := transfer.Import{Store: store, Format: a.DocumentFormat(), Progress: bar.Show, Retention: a.Retention(), Expired: func(e schemas.Event, stream schemas.Stream) {
 		fmt.Fprintf(t.Err, "events are older than store.retention.%s, %s: the store will remove them, such as event %s from %s\n",
-			stream, wording.Duration(a.Retention()[stream]), terminal.Cell(e.EventID, 80), wording.Time(e.Time))
+			stream, wording.Duration(a.Retention()[stream]), terminal.Cell(e.EventID, 80), terminal.Time(e.Time))
 	}}
 	err = i.Run(ctx, in)
 	bar.End()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/cli/terminal"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -39,7 +38,7 @@ func (p printer) jobs(jobs []replayer.Job) error {
 	}
 	t := terminal.NewTable(p.Out, p.screen, jobColumns()...)
 	for _, job := range jobs {
-		if err := t.Row(job.ID, wording.Time(job.Created), jobState(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+		if err := t.Row(job.ID, terminal.Time(job.Created), jobState(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ func (p printer) jobs(jobs []replayer.Job) error {
 func jobColumns() []terminal.Column {
 	return []terminal.Column{
 		{Title: "JOB", Fixed: true},
-		{Title: "CREATED", Fixed: true, DropOrder: 4},
+		{Title: "CREATED", Fixed: true, Times: true, DropOrder: 4},
 		{Title: "STATE", Fixed: true},
 		{Title: "SENT", Fixed: true, Right: true},
 		{Title: "FAILED", Fixed: true, Right: true, DropOrder: 1},
@@ -85,7 +84,7 @@ func (o *outputFormat) job(out io.Writer, job replayer.Job) error {
 		time time.Time
 	}{{"created", job.Created}, {"started", job.Started}, {"updated", job.Updated}, {"ended", job.Ended}} {
 		if !at.time.IsZero() {
-			field(at.name, wording.Time(at.time))
+			field(at.name, terminal.Time(at.time))
 		}
 	}
 	writeFailures(&page, job)

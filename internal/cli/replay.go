@@ -184,7 +184,7 @@ func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan replayPlan)
 		if route.State == "paused" && slices.ContainsFunc(plan.Routes, func(to replayer.Route) bool { return to.Queue == route.Queue }) {
 			text := terminal.Cell(route.PauseText(), 0)
 			if route.Since != nil {
-				text += ", since " + wording.Time(*route.Since)
+				text += ", since " + terminal.Time(*route.Since)
 			}
 			fmt.Fprintf(r.Out, "WARNING: nothing is handled: %s\n", text)
 		}

@@ -24,7 +24,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "%s to send", wording.Plural(plan.Total, "message"))
 	if plan.Total > 0 {
-		fmt.Fprintf(&page, ", of events from %s to %s", wording.Time(plan.First), wording.Time(plan.Last))
+		fmt.Fprintf(&page, ", of events from %s to %s", terminal.Time(plan.First), terminal.Time(plan.Last))
 	}
 	page.WriteByte('\n')
 	writeRoutes(&page, plan.Routes)

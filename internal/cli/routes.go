@@ -10,7 +10,6 @@ import (
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newRoutes(from *settings) *cobra.Command {
@@ -62,11 +61,11 @@ func (p printer) routes(states []routes.RouteState) error {
 	t := terminal.NewTable(p.Out, p.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "STATE", Fixed: true, Colours: map[string]terminal.Colour{"paused": terminal.Red, "no consumer": terminal.Yellow, "no queue": terminal.Red, "running": terminal.Green}},
 		terminal.Column{Title: "MESSAGES", Fixed: true, Right: true}, terminal.Column{Title: "CONSUMERS", Fixed: true, Right: true, DropOrder: 1},
-		terminal.Column{Title: "SINCE", Fixed: true}, terminal.Column{Title: "ERROR", DropOrder: 2})
+		terminal.Column{Title: "SINCE", Fixed: true, Times: true}, terminal.Column{Title: "ERROR", DropOrder: 2})
 	for _, r := range states {
 		since := ""
 		if r.Since != nil {
-			since = wording.Time(*r.Since)
+			since = terminal.Time(*r.Since)
 		}
 		if err := t.Row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -138,7 +137,7 @@ func (p *page) changedCopies(m foundMessage) {
 		}
 		shown[e.Fingerprint] = true
 		title()
-		fmt.Fprintf(p, "  %s  watership show %s\n", wording.Time(e.Time), terminal.Cell(e.Fingerprint, 0))
+		fmt.Fprintf(p, "  %s  watership show %s\n", terminal.Time(e.Time), terminal.Cell(e.Fingerprint, 0))
 	}
 }
 

@@ -64,7 +64,7 @@ func (p *page) life(l history.Life) {
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", terminal.Cell(string(e.Action), 60)), actionColours()[string(e.Action)])
-		fmt.Fprintf(p, "  %s  %9s  %s %s\n", wording.Time(e.Time), since, action, stepText(e, l.Events))
+		fmt.Fprintf(p, "  %s  %9s  %s %s\n", terminal.Time(e.Time), since, action, stepText(e, l.Events))
 	}
 }
 
@@ -92,7 +92,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	case schemas.Audited:
 		text = terminal.Cell(columns.AuditText(e), 200)
 	case schemas.Triaged:
-		text = terminal.Cell(columns.TriageText(e), 200)
+		text = terminal.Cell(columns.Clock(terminal.Time).TriageText(e), 200)
 	case schemas.Quarantined:
 		text = quarantinedText(e)
 	}

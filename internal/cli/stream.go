@@ -136,14 +136,14 @@ func (p printer) stream(s history.Stream, format outputFormat) error {
 func (p printer) streamTable(s history.Stream) error {
 	t := terminal.NewTable(p.Out, p.screen,
 		terminal.Column{Title: "VERSION", Fixed: true, Right: true},
-		terminal.Column{Title: "TIME", Fixed: true, DropOrder: 2},
+		terminal.Column{Title: "TIME", Fixed: true, Times: true, DropOrder: 2},
 		terminal.Column{Title: "EXCHANGE", DropOrder: 3},
 		terminal.Column{Title: "ROUTING KEY", DropOrder: 1},
 		terminal.Column{Title: "MESSAGE"},
 		terminal.Column{Title: "STATE"},
 	)
 	for _, m := range s.Messages {
-		if err := t.Row(versionText(m), wording.Time(m.Time), exchangeName(m.Exchange), m.RoutingKey, cmp.Or(m.MessageID, m.Fingerprint), stateText(m)); err != nil {
+		if err := t.Row(versionText(m), terminal.Time(m.Time), exchangeName(m.Exchange), m.RoutingKey, cmp.Or(m.MessageID, m.Fingerprint), stateText(m)); err != nil {
 			return err
 		}
 	}

@@ -85,6 +85,14 @@ func problemText(v subscriptions.Subscription) string {
 	if v.Reason != "" {
 		return v.Reason
 	}
+	return waitingText(v)
+}
+
+// waitingText returns why nothing is delivered.
+func waitingText(v subscriptions.Subscription) string {
+	if v.UnattendedSince != nil {
+		return v.Waiting + ": the last sign of one is of " + terminal.Time(*v.UnattendedSince)
+	}
 	return v.Waiting
 }
 
@@ -127,9 +135,9 @@ func (p subscriptionPrinter) subscription(v subscriptions.Subscription) error {
 	if v.LagEvents != nil && *v.LagEvents > 0 {
 		lag += ", " + wording.Plural(int(*v.LagEvents), "event")
 	}
-	text := line("name", v.Name) + line("query", v.Query) + line("to", v.Target.String()) + line("state", state) + line("reason", v.Reason) + line("waiting", v.Waiting) +
+	text := line("name", v.Name) + line("query", v.Query) + line("to", v.Target.String()) + line("state", state) + line("reason", v.Reason) + line("waiting", waitingText(v)) +
 		line("position", v.Position) + line("lag", lag) + line("delivered", strconv.FormatInt(v.Delivered, 10)) + line("parked", strconv.FormatInt(v.Parked, 10)) +
-		line("on poison", v.OnPoison) + line("created", wording.Time(v.Created)+" by "+v.CreatedBy)
+		line("on poison", v.OnPoison) + line("created", terminal.Time(v.Created)+" by "+v.CreatedBy)
 	return p.printf("%s", strings.TrimSuffix(text, "\n"))
 }
 
@@ -270,10 +278,10 @@ func (p subscriptionPrinter) parked(list []subscriptions.ParkedMessage) error {
 	if len(list) == 0 {
 		return p.printf("nothing is parked")
 	}
-	t := terminal.NewTable(p.Out, p.screen, terminal.Column{Title: "TIME", Fixed: true}, terminal.Column{Title: "ACTION", DropOrder: 2},
+	t := terminal.NewTable(p.Out, p.screen, terminal.Column{Title: "TIME", Fixed: true, Times: true}, terminal.Column{Title: "ACTION", DropOrder: 2},
 		terminal.Column{Title: "MESSAGE", DropOrder: 1}, terminal.Column{Title: "ERROR"}, terminal.Column{Title: "POSITION", Fixed: true})
 	for _, m := range list {
-		if err := t.Row(wording.Time(m.Time), m.Action, m.MessageID, m.Error, m.Position); err != nil {
+		if err := t.Row(terminal.Time(m.Time), m.Action, m.MessageID, m.Error, m.Position); err != nil {
 			return err
 		}
 	}

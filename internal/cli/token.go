@@ -9,7 +9,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operation/access"
-	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 func newToken(from *settings) *cobra.Command {
@@ -114,13 +113,13 @@ func (p printer) tokens(tokens []access.Token, now time.Time) error {
 	t := terminal.NewTable(p.Out, p.screen,
 		terminal.Column{Title: "NAME"}, terminal.Column{Title: "ROLE", Fixed: true}, terminal.Column{Title: "BODIES", Fixed: true},
 		terminal.Column{Title: "EXPIRES", Fixed: true, Colours: map[string]terminal.Colour{"expired": terminal.Red}},
-		terminal.Column{Title: "CREATED", Fixed: true, DropOrder: 1}, terminal.Column{Title: "QUEUES"}, terminal.Column{Title: "EXCHANGES"})
+		terminal.Column{Title: "CREATED", Fixed: true, Times: true, DropOrder: 1}, terminal.Column{Title: "QUEUES"}, terminal.Column{Title: "EXCHANGES"})
 	for _, token := range tokens {
 		bodies := "no"
 		if token.Bodies {
 			bodies = "yes"
 		}
-		err := t.Row(token.Name, token.Role.String(), bodies, expiryText(token, now), wording.Time(token.Created),
+		err := t.Row(token.Name, token.Role.String(), bodies, expiryText(token, now), terminal.Time(token.Created),
 			limitText(token, token.Queues), limitText(token, token.Exchanges))
 		if err != nil {
 			return err
@@ -136,7 +135,7 @@ func expiryText(token access.Token, now time.Time) string {
 	case token.Expired(now):
 		return "expired"
 	}
-	return wording.Time(token.Expires)
+	return terminal.Time(token.Expires)
 }
 
 // limitText lists patterns. A token with limits on queues alone may use no exchange.

@@ -144,7 +144,7 @@ func (p printer) unfit(f messages.InvalidMessage) error {
 	if f.MessageID != "" {
 		id = "message " + terminal.Cell(f.MessageID, 100) + ", " + id
 	}
-	return p.printf("%s  %s  %s %s\n  %s", wording.Time(f.Time), id, terminal.Cell(f.Exchange, 255), terminal.Cell(f.RoutingKey, 255), terminal.Cell(f.Error, 2000))
+	return p.printf("%s  %s  %s %s\n  %s", terminal.Time(f.Time), id, terminal.Cell(f.Exchange, 255), terminal.Cell(f.RoutingKey, 255), terminal.Cell(f.Error, 2000))
 }
 
 // unfitError is the result of a validation with failures.

@@ -99,12 +99,12 @@ func (p waitingPrinter) waitingGroups(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "COUNT", Fixed: true, Right: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "CLASS", DropOrder: 3}, terminal.Column{Title: "TYPE", DropOrder: 1},
-		terminal.Column{Title: "ERROR"}, terminal.Column{Title: "NEXT", Fixed: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, DropOrder: 4}, terminal.Column{Title: "EXAMPLE"},
+		terminal.Column{Title: "ERROR"}, terminal.Column{Title: "NEXT", Fixed: true, Times: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, DropOrder: 4}, terminal.Column{Title: "EXAMPLE"},
 	)
 	total := 0
 	for _, g := range groups {
 		total += g.Count
-		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, toTheSecond(g.First), toTheSecond(g.Last), g.Example); err != nil {
+		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, terminal.Second(g.First), terminal.Second(g.Last), g.Example); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (p waitingPrinter) heldKeys(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "KEY"}, terminal.Column{Title: "WAITS FOR"},
-		terminal.Column{Title: "FAILED FIRST", Fixed: true, DropOrder: 1}, terminal.Column{Title: "NEXT", Fixed: true},
+		terminal.Column{Title: "FAILED FIRST", Fixed: true, Times: true, DropOrder: 1}, terminal.Column{Title: "NEXT", Fixed: true, Times: true},
 	)
 	all, named := 0, 0
 	for _, g := range groups {
@@ -137,7 +137,7 @@ func (p waitingPrinter) heldKeys(groups []waiting.WaitingGroup) error {
 	for _, g := range groups {
 		for _, k := range g.Keys {
 			named++
-			if err := t.Row(g.Queue, k.Key, k.MessageID, toTheSecond(k.FirstFailed), toTheSecond(k.Due)); err != nil {
+			if err := t.Row(g.Queue, k.Key, k.MessageID, terminal.Second(k.FirstFailed), terminal.Second(k.Due)); err != nil {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func (p waitingPrinter) heldKeys(groups []waiting.WaitingGroup) error {
 
 func (p waitingPrinter) waitingMessages(messages []waiting.WaitingMessage) error {
 	columns := []terminal.Column{
-		{Title: "DUE", Fixed: true},
+		{Title: "DUE", Fixed: true, Times: true},
 		{Title: "QUEUE"},
 		{Title: "ATTEMPTS", Fixed: true, Right: true, DropOrder: 3},
 		{Title: "CLASS", DropOrder: 2},
@@ -165,7 +165,7 @@ func (p waitingPrinter) waitingMessages(messages []waiting.WaitingMessage) error
 	}
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	for _, m := range messages {
-		row := []string{toTheSecond(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID}
+		row := []string{terminal.Second(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID}
 		if keyed {
 			row = append(row, m.Key, string(m.Order))
 		}

@@ -181,7 +181,7 @@ func (d *waitingDecision) confirm(ctx context.Context, messages int) (bool, erro
 		return true, nil
 	}
 	question := map[waiting.Action]string{
-		waiting.Now: "Retry %s now?", waiting.Postpone: "Postpone %s to " + toTheSecond(d.NotBefore) + "?", waiting.Cancel: "Cancel the attempts of %s?",
+		waiting.Now: "Retry %s now?", waiting.Postpone: "Postpone %s to " + terminal.Second(d.NotBefore) + "?", waiting.Cancel: "Cancel the attempts of %s?",
 	}[d.Action]
 	yes, err := d.Ask(ctx, fmt.Sprintf(question, wording.Plural(messages, "message")))
 	if err == nil && !yes {

@@ -174,7 +174,7 @@ func (c searchPages) list(ctx context.Context, m *messageList, cursor string) er
 	found := page.Body
 	m.Older, m.Skipped = found.Cursor, len(found.Unreadable)
 	for _, document := range found.Events {
-		row, err := newMessageRow(document, m.Columns)
+		row, err := newMessageRow(document, m.Columns, m.Filter.Zone)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (c searchPages) list(ctx context.Context, m *messageList, cursor string) er
 	return nil
 }
 
-func newMessageRow(document eventjson.Document, shown []columns.Column) (messageRow, error) {
+func newMessageRow(document eventjson.Document, shown []columns.Column, zone *time.Location) (messageRow, error) {
 	e, err := schemas.ParseDocument(document)
 	if err != nil {
 		return messageRow{}, err
@@ -195,7 +195,7 @@ func newMessageRow(document eventjson.Document, shown []columns.Column) (message
 	row := messageRow{ID: e.EventID}
 	link := max(slices.IndexFunc(shown, func(c columns.Column) bool { return c.Kind == columns.Message }), 0)
 	for i, column := range shown {
-		cell := newMessageCell(e, values, column)
+		cell := newMessageCell(e, values, column, zone)
 		if i == link {
 			cell.Href = messageLink(e)
 		}
@@ -204,7 +204,7 @@ func newMessageRow(document eventjson.Document, shown []columns.Column) (message
 	return row, nil
 }
 
-func newMessageCell(e schemas.Event, values columns.Document, column columns.Column) messageCell {
+func newMessageCell(e schemas.Event, values columns.Document, column columns.Column, zone *time.Location) messageCell {
 	cell := messageCell{Kind: column.Kind, Text: wording.OneLine(values.Text(column.Name))}
 	switch column.Kind {
 	case columns.Time:
@@ -223,7 +223,7 @@ func newMessageCell(e schemas.Event, values columns.Document, column columns.Col
 	case columns.Message:
 		cell.Text = wording.OneLine(columns.MessageID(e))
 	case columns.Failure:
-		cell.Text = wording.OneLine(columns.ErrorText(e))
+		cell.Text = wording.OneLine(frame.Clock(zone).ErrorText(e))
 	}
 	return cell
 }

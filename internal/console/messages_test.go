@@ -97,7 +97,7 @@ func TestMessagesListEvents(t *testing.T) {
 		}
 	}
 	list := rows(t, page)
-	poisoned := regexp.MustCompile(`^2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\|poisoned\|shop\|order\.placed\|orders\|1\|order-3\|no table for order order-3$`)
+	poisoned := regexp.MustCompile(`^2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC\|poisoned\|shop\|order\.placed\|orders\|1\|order-3\|no table for order order-3$`)
 	if len(list) != 6 || !slices.ContainsFunc(list, poisoned.MatchString) || !slices.IsSortedFunc(list, func(a, b string) int { return strings.Compare(b[:23], a[:23]) }) {
 		t.Errorf("got %q", list)
 	}

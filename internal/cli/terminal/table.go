@@ -3,6 +3,7 @@ package terminal
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -13,6 +14,7 @@ type Column struct {
 	Title     string
 	Fixed     bool // never made narrower
 	Right     bool // aligned to the right
+	Times     bool // shows times; in a terminal, the title of the first such column names their zone
 	DropOrder int  // columns with a higher order are left out first where there is no room; 0: never
 	Colours   map[string]Colour
 	dropped   bool // left out, by DropOrder
@@ -41,6 +43,10 @@ type Table struct {
 
 // NewTable returns a table that fits the screen.
 func NewTable(out io.Writer, screen Screen, columns ...Column) *Table {
+	columns = slices.Clone(columns)
+	if first := slices.IndexFunc(columns, func(c Column) bool { return c.Times }); first >= 0 && screen.Width > 0 {
+		columns[first].Title += " (" + Zone() + ")"
+	}
 	t := &Table{out: bufio.NewWriter(out), screen: screen, columns: columns, widths: make([]int, len(columns))}
 	for i, c := range columns {
 		t.widths[i] = kql.Width(c.Title)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/columns"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -164,13 +165,48 @@ func (v View) Moment(t any) (template.HTML, error) {
 	if at.IsZero() {
 		return "", nil
 	}
-	utc := at.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC, %s">%s</time>`,
-		utc.Format(time.RFC3339Nano), utc.Format("2006-01-02 15:04:05.000"), v.ago(at), at.In(v.Zone).Format("2006-01-02 15:04:05.000"))), nil
+	return v.element(at, layoutFull, v.ago(at)), nil
+}
+
+// Layouts of times; showTimes in console.js has the same.
+const (
+	layoutFull        = "2006-01-02 15:04:05.000"
+	layoutSecond      = "2006-01-02 15:04:05"
+	layoutClock       = "2 Jan 15:04"
+	layoutClockSecond = "2 Jan 15:04:05"
+)
+
+// element returns a time element in the browser's zone, with the time in UTC as its title. Before
+// the server knows the zone, the element is in UTC, says so, and has an attribute for the script,
+// which shows it in the zone of the browser.
+func (v View) element(at time.Time, layout, more string) template.HTML {
+	utc, asked := at.UTC(), ""
+	if v.inUTC() {
+		asked = ` data-utc="` + layout + `"`
+	}
+	title := utc.Format(layoutFull) + " UTC"
+	if more != "" {
+		title += ", " + more
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s"%s>%s</time>`, utc.Format(time.RFC3339Nano), title, asked, v.text(at, layout)))
+}
+
+// inUTC reports whether times are in UTC since the zone of the browser is not known here.
+func (v View) inUTC() bool { return v.Zone == time.UTC }
+
+// text returns a time in the browser's zone.
+func (v View) text(at time.Time, layout string) string {
+	if v.inUTC() {
+		layout += " UTC"
+	}
+	return at.In(v.Zone).Format(layout)
 }
 
 // Local returns a time in the browser's zone, where an element cannot be.
-func (v View) Local(at time.Time) string { return at.In(v.Zone).Format("2006-01-02 15:04:05") }
+func (v View) Local(at time.Time) string { return v.text(at, layoutSecond) }
+
+// Second returns a time element to the second.
+func (v View) Second(at time.Time) template.HTML { return v.element(at, layoutSecond, "") }
 
 // ago says how long before or after now a time is.
 func (v View) ago(t time.Time) string {
@@ -186,15 +222,27 @@ func (v View) ago(t time.Time) string {
 // Ago returns a time element with the time since then, and the times in its title.
 func (v View) Ago(at time.Time) template.HTML {
 	utc := at.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s (%s UTC)">%s</time>`,
-		utc.Format(time.RFC3339Nano), at.In(v.Zone).Format("2006-01-02 15:04:05.000"), utc.Format("2006-01-02 15:04:05.000"), v.ago(at)))
+	title := utc.Format(layoutFull) + " UTC"
+	if !v.inUTC() {
+		title = v.text(at, layoutFull) + " (" + title + ")"
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, utc.Format(time.RFC3339Nano), title, v.ago(at)))
 }
 
 // Clock returns a time as axes and tables show it.
-func (v View) Clock(at time.Time) string {
-	layout := "2 Jan 15:04"
+func (v View) Clock(at time.Time) template.HTML { return v.element(at, clockLayout(at), "") }
+
+// ClockText is Clock where an element cannot be.
+func (v View) ClockText(at time.Time) string { return v.text(at, clockLayout(at)) }
+
+func clockLayout(at time.Time) string {
 	if at.Second() != 0 {
-		layout += ":05"
+		return layoutClockSecond
 	}
-	return at.In(v.Zone).Format(layout)
+	return layoutClock
+}
+
+// Clock formats times in texts, in a zone.
+func Clock(zone *time.Location) columns.Clock {
+	return View{Zone: zone}.Local
 }

@@ -10,6 +10,34 @@ function tellZone() {
   if (document.cookie.includes("watership-zone=") && document.body.hasAttribute("data-need-zone")) location.reload();
 }
 
+// layouts are those of Go that the server uses for times.
+const layouts = {
+  "2006-01-02 15:04:05.000": (d) => `${localDay(d)} ${localClock(d)}.${two(d.getMilliseconds(), 3)}`,
+  "2006-01-02 15:04:05": (d) => `${localDay(d)} ${localClock(d)}`,
+  "2 Jan 15:04": (d) => `${d.getDate()} ${months[d.getMonth()]} ${two(d.getHours())}:${two(d.getMinutes())}`,
+  "2 Jan 15:04:05": (d) => `${d.getDate()} ${months[d.getMonth()]} ${localClock(d)}`,
+};
+const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const two = (number, length = 2) => String(number).padStart(length, "0");
+const localDay = (d) => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
+const localClock = (d) => `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+
+// timeText returns a time in the zone of the browser.
+export function timeText(at, layout = "2006-01-02 15:04:05.000") {
+  return layouts[layout](at);
+}
+
+// showTimes shows the times of an element in the zone of the browser, where the server did not know it.
+export function showTimes(element) {
+  const times = element.querySelectorAll("time[data-utc]");
+  for (const time of times) {
+    time.textContent = timeText(new Date(time.dateTime), time.dataset.utc);
+    time.removeAttribute("data-utc");
+  }
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  if (times.length > 0) document.querySelector("[data-zone]").textContent = `Times in ${timeZone}; those that you enter are in UTC`;
+}
+
 // announce tells something to screen readers.
 export function announce(text) {
   document.getElementById("announce").textContent = text;
@@ -97,6 +125,7 @@ export async function refresh(url = location.href) {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const now of document.querySelectorAll("[data-live][id]")) {
     const next = page.getElementById(now.id);
+    if (next) showTimes(next);
     if (!next || next.querySelector("[data-late]") || now.contains(document.activeElement) || now.innerHTML === next.innerHTML) continue;
     const opened = [...now.querySelectorAll("details")].map((details) => details.open);
     next.querySelectorAll("details").forEach((details, i) => (details.open ||= opened[i] ?? false));
@@ -139,6 +168,7 @@ function onSubmit(event) {
 }
 
 tellZone();
+showTimes(document);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 document.addEventListener("keydown", onKey);
 document.addEventListener("click", onClick);

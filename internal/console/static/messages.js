@@ -1,5 +1,5 @@
 // The page of messages: the live tail, and menus that close.
-import { announce } from "./console.js";
+import { announce, timeText } from "./console.js";
 
 const most = 500; // rows
 const bar = document.querySelector("[data-tail]");
@@ -31,8 +31,7 @@ function element(name, classes, content) {
 function time(value) {
   const at = new Date(value);
   if (Number.isNaN(at.getTime())) return plain(value);
-  const two = (number, length = 2) => String(number).padStart(length, "0");
-  const made = element("time", "", `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`);
+  const made = element("time", "", timeText(at));
   made.dateTime = at.toISOString();
   made.title = `${at.toISOString().replace("T", " ").replace("Z", "")} UTC`;
   return made;

@@ -53,6 +53,8 @@ type SendFailure struct {
 	EventID   string `json:"event_id"`
 	MessageID string `json:"message_id,omitempty"`
 	Reason    string `json:"reason"`
+
+	Cause replayer.Cause `json:"cause,omitempty" enum:"unroutable,nacked,refused,no_body,transform" doc:"Kind of the reason"`
 }
 
 // NewJob returns the JSON of a job.
@@ -69,7 +71,7 @@ func NewJob(j replayer.Job) Job {
 		job.DSL = j.DSL
 	}
 	for _, f := range j.Failures {
-		job.Failures = append(job.Failures, SendFailure{f.EventID, f.Message, f.Reason})
+		job.Failures = append(job.Failures, SendFailure{f.EventID, f.Message, f.Reason, f.Cause})
 	}
 	if !j.Started.IsZero() {
 		job.Started = &j.Started

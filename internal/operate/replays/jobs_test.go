@@ -68,13 +68,13 @@ func TestTheJSONOfAJob(t *testing.T) {
 	job := replayer.Job{
 		ID: "j", State: replayer.Paused, Query: "*", Operator: "ann", Reason: "fixed", Total: 5, Sent: 2, Failed: 1, Created: now, Updated: now,
 		Target: replayer.Target{Kind: replayer.ToQueue, Queue: "q"}, DropReplyTo: true,
-		Failures: []replayer.Failure{{EventID: "e", Message: "m", Reason: "no body"}},
+		Failures: []replayer.Failure{{EventID: "e", Message: "m", Cause: replayer.BodyNotStored, Reason: "no body"}},
 	}
 	got := NewJob(job)
 	if got.ID != "j" || got.State != replayer.Paused || got.Running || !got.CanResume || got.Target.Queue != "q" || got.Changes.KeepReplyTo {
 		t.Errorf("%+v", got)
 	}
-	if diff := cmp.Diff([]SendFailure{{"e", "m", "no body"}}, got.Failures); diff != "" {
+	if diff := cmp.Diff([]SendFailure{{"e", "m", "no body", replayer.BodyNotStored}}, got.Failures); diff != "" {
 		t.Error(diff)
 	}
 	if got.DSL != nil || got.Started != nil || got.Ended != nil {

@@ -19,7 +19,7 @@ import (
 // RouteState is the state of a route and its queue.
 type RouteState struct {
 	Queue     string     `json:"queue"`
-	State     string     `json:"state" doc:"running, paused, no consumer or no queue"`
+	State     string     `json:"state" enum:"running,paused,no consumer,no queue"`
 	Messages  int        `json:"messages" doc:"Messages that are ready"`
 	InFlight  *int64     `json:"in_flight,omitempty" doc:"Messages that consumers have not acknowledged; none: not known"`
 	Consumers int        `json:"consumers"`

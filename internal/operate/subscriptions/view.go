@@ -11,28 +11,29 @@ import (
 
 // Subscription is a subscription as commands and the HTTP API show it.
 type Subscription struct {
-	Name       string             `json:"name"`
-	Query      string             `json:"query" doc:"With full names and absolute times, and within the limits of its creator"`
-	Target     SubscriptionTarget `json:"target"`
-	OnPoison   string             `json:"on_poison" enum:"park,stop"`
-	Attempts   int                `json:"attempts" doc:"Calls of a URL until a message is poison; 0: no limit"`
-	Delays     []string           `json:"delays,omitempty" doc:"Before the next attempts; the last one repeats"`
-	State      string             `json:"state" enum:"active,paused,stopped"`
-	Reason     string             `json:"reason,omitempty" doc:"Of the state"`
-	ChangedBy  string             `json:"changed_by,omitempty" doc:"Who changed it last"`
-	Changed    *time.Time         `json:"changed,omitempty"`
-	Created    time.Time          `json:"created"`
-	CreatedBy  string             `json:"created_by"`
-	Position   string             `json:"position" doc:"Deliveries continue after it"`
-	Delivered  int64              `json:"delivered"`
-	Parked     int64              `json:"parked" doc:"Messages that are parked now"`
-	CaughtUp   bool               `json:"caught_up" doc:"All stored events are delivered"`
-	LagSeconds float64            `json:"lag_seconds" doc:"Age of the events that are not delivered yet"`
-	LagEvents  *int64             `json:"lag_events,omitempty" doc:"Number of events that are not delivered yet; none: the list leaves it out"`
-	Waiting    string             `json:"waiting,omitempty" doc:"Why nothing is delivered"`
-	Unattended bool               `json:"unattended,omitempty" doc:"No process has run it for a minute, although it is active"`
-	RemovedTo  string             `json:"removed_to,omitempty" doc:"Retention removed events up to this position before they were delivered, which stopped it: resume it with skip-removed"`
-	Checkpoint *time.Time         `json:"checkpoint,omitempty" doc:"When the numbers were saved"`
+	Name            string             `json:"name"`
+	Query           string             `json:"query" doc:"With full names and absolute times, and within the limits of its creator"`
+	Target          SubscriptionTarget `json:"target"`
+	OnPoison        string             `json:"on_poison" enum:"park,stop"`
+	Attempts        int                `json:"attempts" doc:"Calls of a URL until a message is poison; 0: no limit"`
+	Delays          []string           `json:"delays,omitempty" doc:"Before the next attempts; the last one repeats"`
+	State           string             `json:"state" enum:"active,paused,stopped"`
+	Reason          string             `json:"reason,omitempty" doc:"Of the state"`
+	ChangedBy       string             `json:"changed_by,omitempty" doc:"Who changed it last"`
+	Changed         *time.Time         `json:"changed,omitempty"`
+	Created         time.Time          `json:"created"`
+	CreatedBy       string             `json:"created_by"`
+	Position        string             `json:"position" doc:"Deliveries continue after it"`
+	Delivered       int64              `json:"delivered"`
+	Parked          int64              `json:"parked" doc:"Messages that are parked now"`
+	CaughtUp        bool               `json:"caught_up" doc:"All stored events are delivered"`
+	LagSeconds      float64            `json:"lag_seconds" doc:"Age of the events that are not delivered yet"`
+	LagEvents       *int64             `json:"lag_events,omitempty" doc:"Number of events that are not delivered yet; none: the list leaves it out"`
+	Waiting         string             `json:"waiting,omitempty" doc:"Why nothing is delivered"`
+	Unattended      bool               `json:"unattended,omitempty" doc:"No process has run it for a minute, although it is active"`
+	UnattendedSince *time.Time         `json:"unattended_since,omitempty" doc:"Last sign of a process that ran it"`
+	RemovedTo       string             `json:"removed_to,omitempty" doc:"Retention removed events up to this position before they were delivered, which stopped it: resume it with skip-removed"`
+	Checkpoint      *time.Time         `json:"checkpoint,omitempty" doc:"When the numbers were saved"`
 }
 
 // SubscriptionTarget is the target of a subscription.
@@ -71,7 +72,7 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 	}
 	var since time.Time
 	if since, v.Unattended = sub.Unattended(now); v.Unattended {
-		v.Waiting = "no process runs it: the last sign of one is of " + wording.Time(since)
+		v.Waiting, v.UnattendedSince = "no process runs it", timeOf(since)
 	}
 	switch sub.Target.Kind {
 	case subscription.ToURL:

@@ -3,6 +3,7 @@ package columns
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -19,26 +20,29 @@ func MessageID(e schemas.Event) string {
 	return e.EventID
 }
 
+// Clock formats a time for the reader of a face.
+type Clock func(time.Time) string
+
 // ErrorText returns the failure of an event; of `audited` and `triaged` events, who did what.
-func ErrorText(e schemas.Event) string {
+func (c Clock) ErrorText(e schemas.Event) string {
 	switch e.RecordedAction() {
 	case schemas.Audited:
 		return AuditText(e)
 	case schemas.Triaged:
-		return TriageText(e)
+		return c.TriageText(e)
 	}
 	return e.Failure.Message
 }
 
 // TriageText says what an operator decided about a group of failures, and why.
-func TriageText(e schemas.Event) string {
+func (c Clock) TriageText(e schemas.Event) string {
 	t := e.Triage
 	text := "group " + t.Group + " " + t.Decision
 	if t.Assignee != "" {
 		text += " to " + t.Assignee
 	}
 	if !t.Until.IsZero() {
-		text += " until " + wording.Time(t.Until)
+		text += " until " + c(t.Until)
 	}
 	if t.Count > 0 {
 		text += " for " + wording.Plural(t.Count, "failure")

@@ -1,4 +1,4 @@
-// Package wording formats numbers, times and arguments in sentences for people.
+// Package wording formats numbers, durations and arguments in sentences for people.
 package wording
 
 import (
@@ -8,9 +8,6 @@ import (
 	"time"
 	"unicode"
 )
-
-// Time formats a time in the zone of the machine, to the millisecond.
-func Time(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
 
 // Plural formats a number with the noun that it counts.
 func Plural(n int, what string) string {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operate/doctor"
@@ -35,7 +36,7 @@ func (s System) evaluatePaused(ctx context.Context, _ json.RawMessage) ([]notice
 			Detail: firstRunes(route.Error, maxText), Page: "/routes",
 		}
 		if route.Since != nil {
-			a.Detail = strings.TrimPrefix(a.Detail+", since "+route.Since.UTC().Format("2006-01-02T15:04:05Z"), ", ")
+			a.Detail = strings.TrimPrefix(a.Detail+", since "+route.Since.UTC().Format(time.RFC3339), ", ")
 		}
 		found = append(found, a)
 	}

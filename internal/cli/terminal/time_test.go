@@ -1,0 +1,31 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A time has its offset if that is another one than the zone's now.
+func TestTimesOfAnotherOffset(t *testing.T) {
+	now := time.Now()
+	if got := Second(now); got != now.Local().Format("2006-01-02 15:04:05") {
+		t.Errorf("now is %s", got)
+	}
+	for month := range 12 {
+		at := time.Date(2026, time.Month(month+1), 4, 3, 0, 0, 0, time.Local)
+		if same := at.Format("-07:00") == now.Local().Format("-07:00"); strings.HasSuffix(Time(at), at.Format(" -07:00")) == same {
+			t.Errorf("%s: %s", at.Format(time.RFC3339), Time(at))
+		}
+	}
+}
+
+func TestATableNamesTheZoneOnce(t *testing.T) {
+	columns := []Column{{Title: "COUNT"}, {Title: "FIRST", Times: true}, {Title: "LAST", Times: true}}
+	for width, want := range map[int]string{0: "COUNT  FIRST  LAST\n", 100: "COUNT  FIRST (" + Zone() + ")  LAST\n"} {
+		var out strings.Builder
+		if err := NewTable(&out, Screen{Width: width}, columns...).Flush(); err != nil || out.String() != want {
+			t.Errorf("%q, %v, want %q", out.String(), err, want)
+		}
+	}
+}
