@@ -118,3 +118,25 @@ func TestQueryOfRequest(t *testing.T) {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 }
+
+// A request that a proxy has lost is sent again if its caller has given it a key, with which the server
+// acts once. Without such a key nobody knows whether it would act twice.
+func TestLostRequests(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]int{"k-1": 2, "": 1} {
+		var keys []string
+		c := connected(t, func(w http.ResponseWriter, r *http.Request) {
+			if keys = append(keys, r.Header.Get("Idempotency-Key")); len(keys) == 1 {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{}`)
+		})
+		in := alerts.TestInput{IdempotencyKey: operation.IdempotencyKey{Key: given}}
+		_, err := alerts.TestAlerts.Call(t.Context(), c, in)
+		if len(keys) != want || (err == nil) != (want == 2) || given != "" && (keys[0] != given || keys[1] != given) {
+			t.Errorf("key %q: sent with %q, %v", given, keys, err)
+		}
+	}
+}
