@@ -211,7 +211,7 @@ func (o *oracle) handler(l *life, queue string) watermill.HandlerFunc {
 		o.end(c)
 		switch {
 		case c.outage:
-			return nil, errors.New("the service is down")
+			return nil, fmt.Errorf("the service does not answer: %w", context.DeadlineExceeded)
 		case c.outcome == succeeds:
 			return nil, nil
 		case c.outcome == failsForGood:
