@@ -195,6 +195,29 @@ func TestWatcherWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+// A check waits for no other one that waits for the broker, once its context has ended.
+func TestChecksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Watcher{Publisher: unanswered{}, Logger: slog.New(slog.DiscardHandler)}
+		orders, began := w.Switch("orders"), time.Now()
+		go w.Check(t.Context())
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w.Check(ctx)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the second check took %s", took)
+		}
+		if paused, _ := orders.State(); paused {
+			t.Error("the second check has asked")
+		}
+		time.Sleep(askTimeout)
+		if paused, _ := orders.State(); !paused {
+			t.Error("the first check has not ended")
+		}
+	})
+}
+
 // A pause is as durable as a queue.
 func TestPauseOutlivesTheBroker(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_FAULTS") == "" {

@@ -67,11 +67,11 @@ type Watcher struct {
 	Publisher Publisher
 	Logger    *slog.Logger
 
-	mu       sync.Mutex         // guards switches
+	mu       sync.Mutex         // guards the fields below
 	switches map[string]*Switch // by queue
+	checking chan struct{}      // has an element during a check
 
-	checking sync.Mutex // guards problem, and is held during a check
-	problem  string     // that was logged
+	problem string // that was logged; belongs to the check that runs
 }
 
 // Every is how often a Watcher asks.
@@ -114,8 +114,13 @@ func (w *Watcher) Watch(ctx context.Context) {
 // confirmed was routed to a queue that has lost its nodes. A login that may not ask handles
 // its routes.
 func (w *Watcher) Check(ctx context.Context) {
-	w.checking.Lock()
-	defer w.checking.Unlock()
+	turn := w.turn()
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-turn }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
@@ -142,6 +147,16 @@ func (w *Watcher) Check(ctx context.Context) {
 		w.problem = problem.Error()
 		w.Logger.Error("it is not known which routes are paused by hand; trying again", "error", problem)
 	}
+}
+
+// turn returns a channel to which a check sends before it begins, and from which it receives at its end.
+func (w *Watcher) turn() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.checking == nil {
+		w.checking = make(chan struct{}, 1)
+	}
+	return w.checking
 }
 
 // set sets a switch to the answer of RabbitMQ, and returns the error of the question.
