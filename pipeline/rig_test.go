@@ -71,15 +71,15 @@ type setting struct {
 	processes int
 }
 
-// eachSetting runs a test as systems of users are: under policies for all exchanges and queues,
-// with two processes and messages of mixed priorities. It also runs it with one process on every
+// eachSetting runs a test as systems of users are: with two processes, and under policies for all
+// exchanges and queues with messages of mixed priorities. It also runs it with one process on every
 // broker if WATERSHIP_TEST_SOAK is set, since most other tests have that.
 func eachSetting(t *testing.T, test func(t *testing.T, s setting)) {
 	t.Helper()
 	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
 		rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1}) })
 	}
-	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2}) })
+	rabbittest.EachUnkind(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2}) })
 }
 
 // start runs a pipeline in each process. The rig is of the first one.

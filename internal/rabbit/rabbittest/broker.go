@@ -77,10 +77,10 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 }
 
 // EachUnkind runs a test on the embedded broker and on the newest RabbitMQ as operators have them
-// (see WithPolicies), and on the oldest RabbitMQ if WATERSHIP_TEST_SOAK is set.
+// (see WithPolicies), and on the oldest RabbitMQ as it is.
 func EachUnkind(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	if !noServers() && soak() {
+	if !noServers() {
 		oldest := servers(t)[0]
 		oldest.Version = version(t, oldest.URL)
 		t.Run(oldest.Version, func(t *testing.T) { test(t, oldest) })
