@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/operation"
@@ -12,14 +13,14 @@ import (
 // Names that people choose may be slashes and dots: they are names in each path, and need the role
 // of the operation.
 func TestNamesOfSlashes(t *testing.T) {
-	inEachStore(t, func(t *testing.T, r rig) {
-		viewer := r.as(t, access.Token{Name: "eve", Role: access.Viewer})
-		for i, id := range []string{"/", "//", ".", ".."} {
-			r.keep(t, r.event(i+1, schemas.Published, func(e *schemas.Event) { e.Envelope.Properties.MessageID = id }))
-			if got, _ := r.get(t, "/messages/"+operation.Segment(id))["messages"].([]any); len(got) != 1 {
-				t.Errorf("%q: %v", id, got)
-			}
-			viewer.do(t, http.MethodPost, "/routes/"+operation.Segment(id)+"/pause", "").wantProblem(t, http.StatusForbidden, "")
+	t.Parallel()
+	r := newRig(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
+	viewer := r.as(t, access.Token{Name: "eve", Role: access.Viewer})
+	for i, id := range []string{"/", "//", ".", ".."} {
+		r.keep(t, r.event(i+1, schemas.Published, func(e *schemas.Event) { e.Envelope.Properties.MessageID = id }))
+		if got, _ := r.get(t, "/messages/"+operation.Segment(id))["messages"].([]any); len(got) != 1 {
+			t.Errorf("%q: %v", id, got)
 		}
-	})
+		viewer.do(t, http.MethodPost, "/routes/"+operation.Segment(id)+"/pause", "").wantProblem(t, http.StatusForbidden, "")
+	}
 }
