@@ -114,7 +114,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.reconciler = topology.Reconciler{Conn: p.connections.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Turns: make(chan struct{}, 1), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	sending := p.connections.publisherOn(p.connections.sending)
 	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
-	p.reconciler.Lost = lostQueues{cfg.Topology, p.verifier, sending, p.connections.frameMax}.record
+	p.reconciler.Lost = topology.Losses{Verifier: p.verifier, Publisher: sending}.Record
 	p.ownPublisher = topology.NewSelfHealingPublisher(sending, p.reconciler)
 	p.queuePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.returning), p.reconciler)
 	p.exchangePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.outgoing), p.reconciler)

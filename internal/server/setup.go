@@ -47,7 +47,12 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 	if err := checkRetired(ctx, migration, asked.Retire); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{migration.CheckUnused, s.declare, migration.Unbind} {
+	restored := func(ctx context.Context) error {
+		return restore(ctx, sys, migration, func(queue string) {
+			report("topology", fmt.Sprintf("%s was deleted, and is declared again: watership search 'action: dropped' says what is lost", queue))
+		})
+	}
+	for _, step := range []func(context.Context) error{migration.CheckUnused, restored, s.declare, migration.Unbind} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -60,6 +60,38 @@ func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
 	return former, nil
 }
 
+// Restore declares queues of Watership that were deleted while no process ran, by a Reconciler that
+// records them. The queues that a configuration adds are left to Declare. It does nothing without the
+// management API of this broker: a former index queue may stand for one that is missing.
+func (m Migration) Restore(ctx context.Context, by Reconciler) error {
+	by.Config.Delays, by.Config.Tap, by.Config.Routes = nil, nil, nil
+	missing, err := m.deleted(ctx, by)
+	if err != nil || !missing || m.Management.CheckCluster(ctx, m.Conn) != nil {
+		return err
+	}
+	former, err := m.FormerIndexes(ctx)
+	if err != nil || len(former) > 0 {
+		return err
+	}
+	return by.Repair(ctx)
+}
+
+// deleted reports whether a queue of a Reconciler is missing that has existed.
+func (m Migration) deleted(ctx context.Context, by Reconciler) (missing bool, err error) {
+	// Declare declares this one after the others.
+	last, err := by.declarer(ctx).queueExists(m.Topology.Paused())
+	if err != nil || !last {
+		return false, err
+	}
+	for _, q := range by.Config.queues() {
+		there, err := by.declarer(ctx).queueExists(q.name)
+		if err != nil || !there {
+			return !there, err
+		}
+	}
+	return false, nil
+}
+
 func (m Migration) formerUnlimited(ctx context.Context) ([]FormerIndex, error) {
 	var former []FormerIndex
 	for _, classic := range []bool{false, true} {

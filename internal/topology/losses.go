@@ -1,4 +1,4 @@
-package pipeline
+package topology
 
 import (
 	"context"
@@ -9,53 +9,50 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// lostQueues records queues of Watership that were deleted while messages flow. Its publisher may not
-// repair the topology, since the repair waits for it.
-type lostQueues struct {
-	topology  schemas.Topology
-	verifier  *schemas.Verifier
-	publisher topology.Publisher
-	frameMax  func() schemas.FrameMax
+// Losses records queues of Watership that were deleted. Its publisher may not repair the topology,
+// since the repair waits for it.
+type Losses struct {
+	Verifier  *schemas.Verifier // signs the events
+	Publisher Publisher
 }
 
-// record publishes the `dropped` event of a queue.
-func (l lostQueues) record(ctx context.Context, queue string) error {
+// Record publishes the `dropped` event of a queue.
+func (l Losses) Record(ctx context.Context, queue string) error {
 	none, now := schemas.Envelope{}, time.Now()
 	state := schemas.State{
 		Fingerprint: none.Fingerprint(), EventID: "lost:" + watermill.NewULID(), Queue: queue, Time: now,
 		Failure: schemas.Failure{Type: l.kind(queue), Message: fmt.Sprintf("queue %s was deleted: %s", queue, l.loss(queue, now))},
 	}
-	exchange, action := l.topology.Events(), string(schemas.Dropped)
-	message := l.verifier.Sign(exchange, action, l.frameMax().Wrap(none, state))
-	return l.publisher.Publish(ctx, rabbit.Message{Exchange: exchange, RoutingKey: action, Publishing: message})
+	exchange, action := l.Verifier.Topology.Events(), string(schemas.Dropped)
+	message := l.Verifier.Sign(exchange, action, schemas.DefaultFrameMax.Wrap(none, state))
+	return l.Publisher.Publish(ctx, rabbit.Message{Exchange: exchange, RoutingKey: action, Publishing: message})
 }
 
 // kind returns whether the record has a gap, or messages themselves are lost.
-func (l lostQueues) kind(queue string) string {
+func (l Losses) kind(queue string) string {
 	switch queue {
-	case l.topology.Index(), l.topology.IndexLate(), l.topology.Log():
+	case l.Verifier.Topology.Index(), l.Verifier.Topology.IndexLate(), l.Verifier.Topology.Log():
 		return "gap"
 	}
 	return "deleted_queue"
 }
 
 // loss says what is lost with a queue.
-func (l lostQueues) loss(queue string, now time.Time) string {
+func (l Losses) loss(queue string, now time.Time) string {
 	until := now.UTC().Format(time.RFC3339)
 	switch {
-	case queue == l.topology.Index(), queue == l.topology.IndexLate():
+	case queue == l.Verifier.Topology.Index(), queue == l.Verifier.Topology.IndexLate():
 		return "copies of messages that waited in it, or that it would have got until " + until + ", are not recorded"
-	case queue == l.topology.Log():
+	case queue == l.Verifier.Topology.Log():
 		return "events that waited in it are not recorded"
-	case queue == l.topology.Retry():
+	case queue == l.Verifier.Topology.Retry():
 		return "messages that failed in other consumers and waited in it, or that it would have got until " + until + ", are lost"
-	case queue == l.topology.Paused():
+	case queue == l.Verifier.Topology.Paused():
 		return "routes that were paused by hand go on"
-	case strings.HasPrefix(queue, l.topology.Places("")):
+	case strings.HasPrefix(queue, l.Verifier.Topology.Places("")):
 		return "messages of one key that wait for another attempt may be handled out of order"
 	}
 	return "messages that waited in it are lost"
