@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/schemas"
@@ -29,6 +31,8 @@ type Checker struct {
 	// Trusted is true if the broker wrote every death of a message, as RabbitMQ does
 	// since 4.0. It is set before the first message is delivered.
 	Trusted bool
+
+	requests singleflight.Group // to the management API, by queue
 
 	mu          sync.Mutex // guards the fields below
 	known       map[string]deadLetterExchange
@@ -66,33 +70,55 @@ func (d *Checker) Implausible(ctx context.Context, queue string) (reason string)
 }
 
 // exchangeOf returns the dead-letter exchange of a queue, "" if it has none. known is
-// false if the queue does not exist or the management API does not answer.
+// false if the queue does not exist or the management API does not answer. Only dead letters of
+// this queue wait for the answer, which all of them share.
 func (d *Checker) exchangeOf(ctx context.Context, queue string) (exchange string, known bool) {
 	if d.Discovery == nil {
 		return "", false
 	}
+	for {
+		if exchange, known, decided := d.remembered(queue); decided {
+			return exchange, known
+		}
+		answer, err, _ := d.requests.Do(queue, func() (any, error) { return d.ask(ctx, queue) })
+		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			continue // the dead letter that asked is no longer handled
+		}
+		exchange, _ = answer.(string)
+		return exchange, err == nil
+	}
+}
+
+// remembered returns what is known without a request: it is decided, or the management API is to be
+// asked.
+func (d *Checker) remembered(queue string) (exchange string, known, decided bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	if remembered, there := d.known[queue]; there && now.Before(remembered.until) {
-		return remembered.name, true
+		return remembered.name, true, true
 	}
-	if now.Before(d.silentUntil) {
-		return "", false
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	return "", false, now.Before(d.silentUntil)
+}
+
+// ask asks the management API, and remembers its answer.
+func (d *Checker) ask(ctx context.Context, queue string) (exchange string, err error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	exchange, err := d.Discovery.DeadLetterExchange(ctx, queue)
-	switch {
-	case errors.Is(err, rabbit.ErrNotFound):
-		return "", false
-	case err != nil:
-		d.silentUntil = time.Now().Add(retryAfter)
-		return "", false
+	exchange, err = d.Discovery.DeadLetterExchange(limited, queue)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch now := time.Now(); {
+	case err == nil:
+		if d.known == nil || len(d.known) >= maxCache {
+			d.known = map[string]deadLetterExchange{}
+		}
+		d.known[queue] = deadLetterExchange{exchange, now.Add(cacheTime)}
+	case ctx.Err() == nil && !errors.Is(err, rabbit.ErrNotFound):
+		d.silentUntil = now.Add(retryAfter)
 	}
-	if d.known == nil || len(d.known) >= maxCache {
-		d.known = map[string]deadLetterExchange{}
+	if err != nil && ctx.Err() != nil {
+		return "", context.Canceled
 	}
-	d.known[queue] = deadLetterExchange{exchange, now.Add(cacheTime)}
-	return exchange, true
+	return exchange, err
 }
