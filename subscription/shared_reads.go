@@ -2,7 +2,6 @@ package subscription
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -14,9 +13,25 @@ import (
 type sharedReads struct {
 	Store
 
-	mu        sync.Mutex // guards the fields below, and serializes the requests
+	// turn has an element while a reader reads or writes the fields below, or asks the store. A
+	// reader whose context ends waits no more.
+	turn      chan struct{}
 	records   map[string]sharedRecord
 	refreshed time.Time // beginning of the latest refresh
+}
+
+func newSharedReads(store Store) *sharedReads {
+	return &sharedReads{Store: store, turn: make(chan struct{}, 1)}
+}
+
+// await returns when it is the turn of a reader, which then calls done.
+func (s *sharedReads) await(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 type sharedRecord struct {
@@ -33,8 +48,11 @@ func (s *sharedReads) Record(ctx context.Context, kind, id string) ([]byte, stri
 	if kind != eventstore.WatermarkRecord {
 		return s.Store.Record(ctx, kind, id)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	done, err := s.await(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
 	if known, found := s.records[id]; found && time.Since(known.read) < sharedFor {
 		return known.document, known.version, nil
 	}
@@ -50,8 +68,11 @@ func (s *sharedReads) Record(ctx context.Context, kind, id string) ([]byte, stri
 
 // Refresh makes the events visible that were stored when the watermarks were read.
 func (s *sharedReads) Refresh(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	done, err := s.await(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	needed := false
 	for _, known := range s.records {
 		needed = needed || !s.refreshed.After(known.read)
@@ -60,18 +81,21 @@ func (s *sharedReads) Refresh(ctx context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	err := s.Store.Refresh(ctx)
-	if err == nil {
-		s.refreshed = began
+	if err := s.Store.Refresh(ctx); err != nil {
+		return err
 	}
-	return err
+	s.refreshed = began
+	return nil
 }
 
 // HighestSequence may tell of events that not every search finds yet, and of events of an indexer
 // that has begun since the watermarks were read.
 func (s *sharedReads) HighestSequence(ctx context.Context) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	done, err := s.await(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
 	highest, err := s.Store.HighestSequence(ctx)
 	s.refreshed, s.records = time.Time{}, nil
 	return highest, err

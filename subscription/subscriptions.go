@@ -83,7 +83,7 @@ func New(cfg Config) *Subscriptions {
 	s := &Subscriptions{
 		subscriptionRecords: subscriptionRecords{cfg.Store, cfg.Source}, parkedRecords: parkedRecords{cfg.Store},
 		runnerViews: runnerViews{running: map[string]*runnerView{}},
-		cfg:         cfg, events: &sharedReads{Store: cfg.Store}, runner: rand.Text(),
+		cfg:         cfg, events: newSharedReads(cfg.Store), runner: rand.Text(),
 	}
 	if uri, err := amqp.ParseURI(cfg.URL); err == nil { // a connection reports the error
 		s.login = rabbit.UserID(uri)
