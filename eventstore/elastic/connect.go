@@ -60,7 +60,8 @@ func (c *client) connect(a access) error {
 	if err != nil {
 		return err
 	}
-	c.withoutRetries, c.withRetries = productCheck{withoutRetries}, productCheck{withRetries}
+	several := len(a.addresses) > 1
+	c.withoutRetries, c.withRetries = productCheck{withoutRetries, several}, productCheck{withRetries, several}
 	return nil
 }
 
@@ -111,7 +112,10 @@ func (c *client) dataStreams() []string {
 
 // productCheck refuses responses of other servers. Elasticsearch sends the header since
 // 7.14. Other statuses than these may come from a proxy in front of it.
-type productCheck struct{ *elastictransport.Client }
+type productCheck struct {
+	*elastictransport.Client
+	several bool // nodes, by a nodeTransport
+}
 
 // ErrNotElasticsearch means that another server answers at the address.
 var ErrNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
@@ -120,7 +124,10 @@ var ErrNotElasticsearch = errors.New("the server is not Elasticsearch: its respo
 // does not know.
 func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
 	if bulk, ok := request.Body.(*bulkbody.Body); ok {
-		repeatable(request, bulk)
+		request.ContentLength = bulk.Size()
+		if c.several {
+			request.GetBody = unread(bulk)
+		}
 	}
 	response, err := c.Client.Perform(request)
 	if err != nil || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {

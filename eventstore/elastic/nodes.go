@@ -122,8 +122,8 @@ func notSent(_ *http.Request, err error) bool {
 	return errors.As(err, &network) && network.Op == "dial"
 }
 
-// repeatable lets a bulk request be sent to another node, if nothing of it was read for the first.
-func repeatable(request *http.Request, body *bulkbody.Body) {
-	request.ContentLength = body.Size()
-	request.GetBody = func() (io.ReadCloser, error) { return body, nil }
+// unread returns the body again, for a request of which nothing was read for the first node. Without
+// it elastictransport copies the body. Only a nodeTransport may get it, which hides it from net/http.
+func unread(body *bulkbody.Body) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return body, nil }
 }
