@@ -57,7 +57,10 @@ func mutants() []mutant {
 					"pipeline/route_handler.go",
 					`	return h.publishHandled(ctx, t.VerifiedState, h.route.Queue, took)
 }`,
-					`	go func() { _ = h.publishHandled(context.WithoutCancel(ctx), t.VerifiedState, h.route.Queue, took) }()
+					`	go func() {
+		time.Sleep(time.Millisecond)
+		_ = h.publishHandled(context.WithoutCancel(ctx), t.VerifiedState, h.route.Queue, took)
+	}()
 	return nil
 }`,
 				},
