@@ -193,9 +193,9 @@ func TestRawIsRefused(t *testing.T) {
 	s := installed(t, Config{})
 	sel := eventstore.Selection{Query: kql.And{kql.Raw{JSON: `{"match_all":{}}`}}}
 	_, err := s.Count(t.Context(), sel)
-	wantLine(t, err, "counting events", "--dsl", "write it in KQL")
+	wantLine(t, err, "counting events", "own language", "write it in KQL")
 	for _, err := range s.Events(t.Context(), sel) {
-		wantLine(t, err, "reading events", "--dsl")
+		wantLine(t, err, "reading events", "own language")
 	}
 	if _, err := s.TopValues(t.Context(), sel, "event.action", 1); err == nil {
 		t.Error("the values of it were counted")
