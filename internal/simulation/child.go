@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -17,7 +18,7 @@ const (
 	resultVariable = "SIMULATION_RESULT" // a file
 )
 
-const longestRun = 10 * time.Minute // of the machine's time
+const longestRun = 3 * time.Minute // of the machine's time
 
 // runProcess runs a plan in a process of a program, with the test that reads the plan from the environment: the
 // memory of a process, in which maps and pools are in some order, is the same at each start. A
@@ -29,7 +30,7 @@ func runProcess(ctx context.Context, program string, plan Plan, folder string) (
 	defer cancel()
 	printed, err := startProcess(ctx, program, plan, answer)
 	if text, unread := os.ReadFile(answer); unread != nil || json.Unmarshal(text, &result) != nil {
-		result.Violations = append(result.Violations, fmt.Sprintf("the process ended with %v: %s", err, lastLines(printed)))
+		result.Violations = append(result.Violations, fmt.Sprintf("the process ended with %v: %s", err, endOf(printed)))
 	}
 	return result
 }
@@ -41,10 +42,23 @@ func startProcess(ctx context.Context, program string, plan Plan, answer string)
 	}
 	child := exec.CommandContext(ctx, program, "-test.run=^TestPlanOfTheEnvironment$", "-test.timeout=0")
 	child.Env = append(os.Environ(), planVariable+"="+string(text), resultVariable+"="+answer)
+	child.Cancel = func() error { return child.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
+	child.WaitDelay = 10 * time.Second
 	return child.CombinedOutput()
 }
 
-func lastLines(printed []byte) []byte {
+// endOf returns the goroutines that wait for locks, which stop the time of a bubble; without one the last
+// lines.
+func endOf(printed []byte) []byte {
+	var waiting [][]byte
+	for goroutine := range bytes.SplitSeq(printed, []byte("\n\n")) {
+		if header, _, _ := bytes.Cut(goroutine, []byte("\n")); bytes.Contains(header, []byte("Mutex")) {
+			waiting = append(waiting, goroutine)
+		}
+	}
+	if len(waiting) > 0 {
+		return bytes.Join(waiting, []byte("\n\n"))
+	}
 	lines := bytes.Split(bytes.TrimSpace(printed), []byte("\n"))
 	return bytes.Join(lines[max(0, len(lines)-40):], []byte("\n"))
 }

@@ -19,7 +19,11 @@ type Fault struct {
 
 // String describes the fault.
 func (f Fault) String() string {
-	return fmt.Sprintf("%s %s of serve%d for %s (choice %d)", f.At, f.Kind, f.Target, f.For, f.Choice)
+	who := "serve"
+	if f.Kind == KillConsumer || f.Kind == CutConsumer {
+		who = "consumer"
+	}
+	return fmt.Sprintf("%s %s of %s%d for %s (choice %d)", f.At, f.Kind, who, f.Target, f.For, f.Choice)
 }
 
 // Kind is the kind of a fault.
@@ -40,6 +44,9 @@ const (
 	BrokerCloses    Kind = "a broker that closes all connections"
 	BrokerNacks     Kind = "a broker that refuses messages"
 	ConfirmsAreLate Kind = "late confirms"
+
+	KillConsumer Kind = "the end"
+	CutConsumer  Kind = "the lost connection"
 )
 
 func kinds() []Kind {
@@ -61,7 +68,26 @@ func NewPlan(seed uint64) Plan {
 			plan.Faults = append(plan.Faults, Fault{At: a.At, For: 10 * time.Second, Kind: BrokerNacks, Choice: 1})
 		}
 	}
+	plan.addConsumers(randomness(seed, "consumers"))
 	return plan
+}
+
+// addConsumers adds consumers of another program, with their faults and what the operator does with
+// their queue, to half of the plans.
+func (p *Plan) addConsumers(random *rand.Rand) {
+	if p.Consumers = max(0, random.IntN(4)-1); p.Consumers == 0 {
+		return
+	}
+	at := 5 * time.Second
+	for range random.IntN(4) {
+		at += time.Duration(random.IntN(60_000)) * time.Millisecond
+		p.Faults = append(p.Faults, Fault{At: at, Kind: []Kind{KillConsumer, CutConsumer}[random.IntN(2)], Target: random.IntN(p.Consumers), Choice: random.IntN(16)})
+	}
+	at = 20 * time.Second
+	for range random.IntN(3) {
+		at += time.Duration(random.IntN(90_000)) * time.Millisecond
+		p.Actions = append(p.Actions, Action{At: at, Kind: []ActionKind{Hasten, Replay, Replay}[random.IntN(3)], Queue: foreignQueue, Number: 1 + random.IntN(20)})
+	}
 }
 
 func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
@@ -74,8 +100,12 @@ func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
 
 // inflict lets the world meet a fault, and returns at its end.
 func (w *world) inflict(f Fault) {
-	p := w.processes[f.Target]
 	w.note("fault", f.String())
+	if f.Kind == KillConsumer || f.Kind == CutConsumer {
+		w.consumers[f.Target].meet(f)
+		return
+	}
+	p := w.processes[f.Target]
 	if f.isShort() {
 		p.awaitMoment(f.Choice)
 	}

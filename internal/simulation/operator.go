@@ -146,6 +146,15 @@ func (o *operator) until(a Action, do func() error) bool {
 	}
 }
 
+// add adds a queue whose consumers reject messages.
+func (o *operator) add(ctx context.Context, queue string) {
+	ctx = access.NewContext(ctx, access.AsOperator("operator"))
+	o.until(Action{Kind: "adding " + ActionKind(queue)}, func() error {
+		_, err := routes.AddRoute.Call(ctx, o.set, routes.PolicyInput{Queue: queue})
+		return err
+	})
+}
+
 func (o *operator) pause(ctx context.Context, a Action) {
 	in := routes.PauseInput{Queue: a.Queue}
 	in.Body.Reason = "the simulation"

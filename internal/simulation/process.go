@@ -68,6 +68,16 @@ func (l *life) stall(d time.Duration) {
 	}
 }
 
+// die ends what the process does: nothing of it reaches the broker after this moment.
+func (l *life) die() {
+	l.mu.Lock()
+	l.dead = true
+	l.mu.Unlock()
+	for _, s := range l.world.network.of(l.name) {
+		s.cut()
+	}
+}
+
 func (l *life) isDead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,13 +147,8 @@ func (p *process) kill() {
 	if l == nil {
 		return
 	}
-	l.mu.Lock()
-	l.dead = true
-	l.mu.Unlock()
+	l.die()
 	l.link.kill()
-	for _, s := range p.world.network.of(l.name) {
-		s.cut()
-	}
 	l.end()
 	p.world.afterLife(l.ended)
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,13 @@ func (w *world) publishAll(name string, until time.Time) {
 	for i := range publisherCount {
 		running.Go(func() { newPublisher(w, name, i).publish(until) })
 	}
+	if len(w.consumers) > 0 {
+		running.Go(func() {
+			p := newPublisher(w, foreignQueue+name, 0)
+			p.queue = foreignQueue
+			p.publish(until)
+		})
+	}
 	running.Wait()
 }
 
@@ -44,6 +52,7 @@ type publisher struct {
 	world   *world
 	name    string
 	key     string // of its messages
+	queue   string // of its messages; "": one of Watership's routes
 	random  *rand.Rand
 	burst   int // messages that follow at once
 	offset  time.Duration
@@ -63,6 +72,7 @@ func (p *publisher) publish(until time.Time) {
 		if p.random.IntN(2) == 0 {
 			queue = orderedQueue
 		}
+		queue = cmp.Or(p.queue, queue)
 		for try := 0; time.Now().Before(until); try++ {
 			id := fmt.Sprintf("%s-%d-%d", p.name, n, try)
 			p.world.oracle.publishes(message{id: id, queue: queue, key: p.key})

@@ -34,6 +34,7 @@ const (
 type Plan struct {
 	Seed      uint64
 	Processes int
+	Consumers int // of a queue of another program
 	Profile   Profile
 	Faults    []Fault
 	Actions   []Action // of an operator
@@ -60,6 +61,7 @@ type world struct {
 	began   time.Time
 
 	processes []*process
+	consumers []*consumer
 	restarts  sync.WaitGroup // of processes that a handler has ended
 	oracle    *oracle
 	watch     storeWatch
@@ -133,6 +135,8 @@ func run(t *testing.T, plan Plan, path string) Result {
 		t.Fatal(err)
 	}
 
+	endConsumers := w.startConsumers(working, plan.Consumers, operator)
+
 	var faults sync.WaitGroup
 	for _, a := range plan.Actions {
 		faults.Go(func() {
@@ -165,6 +169,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 		<-ended
 	}
 	endWork()
+	endConsumers()
 	operator.close()
 	w.oracle.check(context.Background())
 	closeHTTP()
@@ -175,6 +180,24 @@ func run(t *testing.T, plan Plan, path string) Result {
 	_ = store.Close()
 	time.Sleep(time.Minute) // connections end
 	return w.result()
+}
+
+// startConsumers starts consumers of another program's queue until ctx ends. wait returns when they have ended.
+func (w *world) startConsumers(ctx context.Context, n int, operator *operator) (wait func()) {
+	var running sync.WaitGroup
+	if n == 0 {
+		return running.Wait
+	}
+	if err := w.declareForeign(); err != nil {
+		w.fail("the queue of the consumers: %v", err)
+	}
+	operator.add(ctx, foreignQueue)
+	for i := range n {
+		c, offset := newConsumer(w, i), time.Duration(w.nextOffset())
+		w.consumers = append(w.consumers, c)
+		running.Go(func() { c.run(ctx, offset) })
+	}
+	return running.Wait
 }
 
 // awaitRest waits until nothing moves any more, or reports what does not.
@@ -207,6 +230,7 @@ func (w *world) routes(l *life) []pipeline.Route {
 			Policy: policy(), Handler: w.oracle.handler(l, orderedQueue),
 			Fairness: pipeline.Fairness{Key: keyOf, Ordered: true},
 		},
+		{Queue: foreignQueue, Policy: policy()}, // which another program declares
 	}
 }
 
