@@ -121,7 +121,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.queueLimiter = output.NewLimiter[publisher](signingPublisher{p.queuePublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
 	p.delayLimiter = output.NewLimiter[publisher](signingPublisher{p.ownPublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
 	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}
-	p.deathChecker = &deadletter.Checker{Topology: cfg.Topology, Discovery: declared.Discovery}
+	p.deathChecker = deadletter.NewChecker(cfg.Topology, declared.Discovery)
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}

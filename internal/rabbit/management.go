@@ -264,12 +264,17 @@ func (q Queue) Available() bool {
 // DeadLetterExchange returns the queue's dead-letter exchange, set by argument or
 // policy, and whether it has one; "" is the default exchange.
 func (q Queue) DeadLetterExchange() (name string, has bool) {
-	for _, value := range []any{q.Arguments["x-dead-letter-exchange"], q.Effective["dead-letter-exchange"]} {
-		if name, is := value.(string); is {
-			return name, true
-		}
+	if name, has = q.DeadLetterExchangeOfArgument(); !has {
+		name, has = q.Effective["dead-letter-exchange"].(string)
 	}
-	return "", false
+	return name, has
+}
+
+// DeadLetterExchangeOfArgument returns the dead-letter exchange that the arguments of the queue set, which
+// precedes the one of a policy.
+func (q Queue) DeadLetterExchangeOfArgument() (name string, has bool) {
+	name, has = q.Arguments["x-dead-letter-exchange"].(string)
+	return name, has
 }
 
 // policyDefinition is a JSON object, but some versions encode an empty one as [].

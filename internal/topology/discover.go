@@ -29,15 +29,33 @@ func NewDiscovery(managementURL, vhost string, client *http.Client, nodes ...str
 	return &Discovery{management, vhost}, nil
 }
 
-// DeadLetterExchange returns the dead-letter exchange of a queue, "" if it has none or
-// the default one. It fails with rabbit.ErrNotFound if the queue does not exist.
-func (d *Discovery) DeadLetterExchange(ctx context.Context, queue string) (string, error) {
+// DeadLetterExchanges returns the exchanges to which a queue may have sent a dead letter: the one of its
+// argument, or else the ones of the policy that RabbitMQ tells and of all policies that are for the queue.
+// RabbitMQ applies a policy within milliseconds, and tells up to ten seconds later which one a queue has.
+// It fails with rabbit.ErrNotFound if the queue does not exist.
+func (d *Discovery) DeadLetterExchanges(ctx context.Context, queue string) ([]string, error) {
 	q, err := d.management.Queue(ctx, d.vhost, queue)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	name, _ := q.DeadLetterExchange()
-	return name, nil
+	if name, has := q.DeadLetterExchangeOfArgument(); has {
+		return []string{name}, nil
+	}
+	policies, err := d.management.Policies(ctx, d.vhost)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	if name, has := q.DeadLetterExchange(); has {
+		names = append(names, name)
+	}
+	for _, p := range policies {
+		name, has := p.Definition["dead-letter-exchange"].(string)
+		if applies, err := p.AppliesTo(q.Name, q.Type); has && (applies || err != nil) { // a pattern that only RabbitMQ can read may be for it
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // keys returns the routing keys of an exchange's bindings: to the tap, and to others.

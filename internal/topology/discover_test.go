@@ -2,6 +2,9 @@ package topology
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,4 +158,52 @@ func TestKeysAreDiscoveredWhenTheAPIIsBack(t *testing.T) {
 		_, ours, err := there.keys(t.Context(), exchange, cfg.Topology.Tap())
 		return err == nil && len(ours) == 1 && ours[0] == "first"
 	})
+}
+
+// A queue that RabbitMQ says to have no policy may have one: it tells a new policy seconds after it applies.
+func TestDeadLetterExchangesOfAQueue(t *testing.T) {
+	const told, policies = "told", "policies"
+	for name, c := range map[string]struct {
+		answers map[string]string
+		want    []string
+	}{
+		"argument": {map[string]string{
+			told: `{"name":"q","type":"quorum","arguments":{"x-dead-letter-exchange":"of.argument"},"effective_policy_definition":{}}`,
+		}, []string{"of.argument"}},
+		"a policy that is not told": {map[string]string{
+			told:     `{"name":"q","type":"quorum","arguments":{},"effective_policy_definition":{}}`,
+			policies: `[{"name":"p","pattern":"^q","apply-to":"queues","definition":{"dead-letter-exchange":"new"}}]`,
+		}, []string{"new"}},
+		"a policy that was replaced": {map[string]string{
+			told:     `{"name":"q","type":"quorum","arguments":{},"effective_policy_definition":{"dead-letter-exchange":"old"}}`,
+			policies: `[{"name":"p","pattern":"^q","apply-to":"queues","definition":{"dead-letter-exchange":"new"}}]`,
+		}, []string{"old", "new"}},
+		"policies of others": {map[string]string{
+			told: `{"name":"q","type":"quorum","arguments":{}}`,
+			policies: `[{"name":"p","pattern":"^r","apply-to":"queues","definition":{"dead-letter-exchange":"of.r"}},
+				{"name":"c","pattern":"","apply-to":"classic_queues","definition":{"dead-letter-exchange":"of.classic"}}]`,
+		}, nil},
+		"a pattern that only RabbitMQ can read": {map[string]string{
+			told:     `{"name":"q","type":"quorum","arguments":{}}`,
+			policies: `[{"name":"p","pattern":"(?|q)","apply-to":"queues","definition":{"dead-letter-exchange":"new"}}]`,
+		}, []string{"new"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				answer := told
+				if strings.HasPrefix(r.URL.Path, "/api/policies/") {
+					answer = policies
+				}
+				_, _ = w.Write([]byte(c.answers[answer]))
+			}))
+			defer api.Close()
+			d, err := NewDiscovery(api.URL, "/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if names, err := d.DeadLetterExchanges(t.Context(), "q"); err != nil || !slices.Equal(names, c.want) {
+				t.Errorf("%q, %v", names, err)
+			}
+		})
+	}
 }

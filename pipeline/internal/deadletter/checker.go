@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
@@ -16,32 +15,55 @@ import (
 )
 
 const (
-	cacheTime  = time.Minute     // a queue's dead-letter exchange
-	retryAfter = 5 * time.Second // after the management API did not answer
-	timeout    = 3 * time.Second
-	maxCache   = 1000 // that are remembered
+	cacheTime        = time.Minute     // of exchanges
+	missingCacheTime = 5 * time.Second // of a queue that does not exist
+	retryAfter       = 5 * time.Second // after the management API did not answer
+	timeout          = 3 * time.Second
+	maxCache         = 1000 // queues that are remembered
+	maxRequests      = 4    // at the same time
 )
 
 // Checker checks the x-death header of dead letters against the queues that it
 // names. Without the management API it accepts every header.
 type Checker struct {
-	Topology  schemas.Topology
-	Discovery *topology.Discovery // nil: there is no management API
+	Topology schemas.Topology
 
 	// Trusted is true if the broker wrote every death of a message, as RabbitMQ does
 	// since 4.0. It is set before the first message is delivered.
 	Trusted bool
 
-	requests singleflight.Group // to the management API, by queue
+	exchanges func(ctx context.Context, queue string) ([]string, error) // nil: there is no management API
+	turns     chan struct{}                                             // of requests; it has room for maxRequests
 
 	mu          sync.Mutex // guards the fields below
-	known       map[string]deadLetterExchange
-	silentUntil time.Time // the management API is not asked until then
+	known       map[string]answer
+	requests    map[string]*request // by queue
+	silent      bool                // the management API did not answer the last time
+	silentUntil time.Time           // it is not asked until then
 }
 
-type deadLetterExchange struct {
-	name  string
-	until time.Time
+// answer is what the management API says of a queue.
+type answer struct {
+	exists    bool
+	exchanges []string // to which its dead letters may go
+	until     time.Time
+}
+
+// request is a request to the management API, with the messages that wait for it.
+type request struct {
+	done   chan struct{}
+	answer answer // may be read when done is closed
+}
+
+// NewChecker returns a Checker; discovery is nil if there is no management API.
+func NewChecker(names schemas.Topology, discovery *topology.Discovery) *Checker {
+	d := &Checker{
+		Topology: names, turns: make(chan struct{}, maxRequests), known: map[string]answer{}, requests: map[string]*request{},
+	}
+	if discovery != nil {
+		d.exchanges = discovery.DeadLetterExchanges
+	}
+	return d
 }
 
 // Follows returns a function that reports whether the older of two deaths published its
@@ -51,8 +73,8 @@ func (d *Checker) Follows(ctx context.Context) func(older, newer schemas.Death) 
 		if d.Trusted {
 			return true
 		}
-		exchange, known := d.exchangeOf(ctx, older.Queue)
-		return known && exchange == newer.Exchange
+		a := d.answerFor(ctx, older.Queue, newer.Exchange)
+		return a.exists && a.allows(newer.Exchange)
 	}
 }
 
@@ -63,62 +85,113 @@ func (d *Checker) Implausible(ctx context.Context, queue string) (reason string)
 	if d.Topology.Owns(queue) {
 		return fmt.Sprintf("its x-death header names queue %q, which is Watership's own", queue)
 	}
-	if exchange, known := d.exchangeOf(ctx, queue); known && exchange != d.Topology.Retry() {
+	if !d.answerFor(ctx, queue, d.Topology.Retry()).allows(d.Topology.Retry()) {
 		return fmt.Sprintf("its x-death header names queue %q, which has another dead-letter exchange than %q", queue, d.Topology.Retry())
 	}
 	return ""
 }
 
-// exchangeOf returns the dead-letter exchange of a queue, "" if it has none. known is
-// false if the queue does not exist or the management API does not answer. Only dead letters of
-// this queue wait for the answer, which all of them share.
-func (d *Checker) exchangeOf(ctx context.Context, queue string) (exchange string, known bool) {
-	if d.Discovery == nil {
-		return "", false
+// allows reports whether dead letters of the queue may go to an exchange, as far as is known.
+func (a answer) allows(exchange string) bool {
+	return !a.exists || slices.Contains(a.exchanges, exchange)
+}
+
+// answerFor returns the exchanges to which dead letters of a queue may go. The zero value means that the queue
+// does not exist, or that the management API does not answer. An answer without the exchange in question is
+// newer than the message, since the queue may just have got the exchange.
+func (d *Checker) answerFor(ctx context.Context, queue, exchange string) answer {
+	if d.exchanges == nil {
+		return answer{}
 	}
-	for {
-		if exchange, known, decided := d.remembered(queue); decided {
-			return exchange, known
-		}
-		answer, err, _ := d.requests.Do(queue, func() (any, error) { return d.ask(ctx, queue) })
-		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-			continue // the dead letter that asked is no longer handled
-		}
-		exchange, _ = answer.(string)
-		return exchange, err == nil
+	d.mu.Lock()
+	a, there := d.known[queue]
+	d.mu.Unlock()
+	if there && time.Now().Before(a.until) && a.allows(exchange) {
+		return a
+	}
+	a, isNewer := d.ask(ctx, queue)
+	if !isNewer && !a.allows(exchange) {
+		a, _ = d.ask(ctx, queue) // which begins after the end of the first request
+	}
+	return a
+}
+
+// ask returns the answer to the request about a queue that is under way, or else to a new one, and reports
+// whether it is a new one.
+func (d *Checker) ask(ctx context.Context, queue string) (a answer, isNew bool) {
+	d.mu.Lock()
+	r, underWay := d.requests[queue]
+	if !underWay {
+		r = &request{done: make(chan struct{})}
+		d.requests[queue] = r
+	}
+	d.mu.Unlock()
+	if !underWay {
+		d.send(ctx, queue, r)
+	}
+	select {
+	case <-r.done:
+		return r.answer, !underWay
+	case <-ctx.Done():
+		return answer{}, true
 	}
 }
 
-// remembered returns what is known without a request: it is decided, or the management API is to be
-// asked.
-func (d *Checker) remembered(queue string) (exchange string, known, decided bool) {
+// send sends a request when it has its turn. The requests of other queues go on. Others wait for its answer,
+// so the end of ctx does not end it.
+func (d *Checker) send(ctx context.Context, queue string, r *request) {
+	defer close(r.done)
+	defer d.remove(queue)
+	d.turns <- struct{}{}
+	defer func() { <-d.turns }()
+	if !d.mayAsk() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	names, err := d.exchanges(ctx, queue)
+	r.answer = d.note(queue, names, err)
+}
+
+func (d *Checker) remove(queue string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.requests, queue)
+}
+
+// mayAsk reports whether a request may be sent. While the management API is silent, one request tries it, and
+// other messages do not wait.
+func (d *Checker) mayAsk() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if remembered, there := d.known[queue]; there && now.Before(remembered.until) {
-		return remembered.name, true, true
+	if now.Before(d.silentUntil) {
+		return false
 	}
-	return "", false, now.Before(d.silentUntil)
+	if d.silent {
+		d.silentUntil = now.Add(timeout + retryAfter)
+	}
+	return true
 }
 
-// ask asks the management API, and remembers its answer.
-func (d *Checker) ask(ctx context.Context, queue string) (exchange string, err error) {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	exchange, err = d.Discovery.DeadLetterExchange(limited, queue)
+// note keeps the result of a request, and returns the answer for those that wait.
+func (d *Checker) note(queue string, exchanges []string, err error) answer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch now := time.Now(); {
-	case err == nil:
-		if d.known == nil || len(d.known) >= maxCache {
-			d.known = map[string]deadLetterExchange{}
-		}
-		d.known[queue] = deadLetterExchange{exchange, now.Add(cacheTime)}
-	case ctx.Err() == nil && !errors.Is(err, rabbit.ErrNotFound):
+	now := time.Now()
+	isMissing := errors.Is(err, rabbit.ErrNotFound)
+	if d.silent = err != nil && !isMissing; d.silent {
 		d.silentUntil = now.Add(retryAfter)
+		return answer{}
 	}
-	if err != nil && ctx.Err() != nil {
-		return "", context.Canceled
+	d.silentUntil = time.Time{}
+	a := answer{exists: !isMissing, exchanges: exchanges, until: now.Add(cacheTime)}
+	if isMissing {
+		a.until = now.Add(missingCacheTime)
 	}
-	return exchange, err
+	if len(d.known) >= maxCache {
+		clear(d.known)
+	}
+	d.known[queue] = a
+	return a
 }

@@ -3,101 +3,121 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"path"
-	"strings"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
-	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// managementAPI answers for each queue but "slow", about which nothing answers.
-type managementAPI struct{ requests atomic.Int32 }
+// managementAPI returns the exchanges of queues after some time.
+type managementAPI struct {
+	takes    map[string]time.Duration // by queue
+	err      error
+	requests atomic.Int32
+}
 
-// RoundTrip implements http.RoundTripper.
-func (m *managementAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *managementAPI) exchanges(ctx context.Context, queue string) ([]string, error) {
 	m.requests.Add(1)
-	queue := path.Base(r.URL.Path)
-	if queue == "slow" {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+	select {
+	case <-time.After(m.takes[queue]):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	body := `{"name": "` + queue + `", "arguments": {"x-dead-letter-exchange": "of ` + queue + `"}}`
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return []string{"w.retry"}, m.err
 }
 
-func newChecker(t *testing.T) (*Checker, *managementAPI) {
+func checkerOf(m *managementAPI) *Checker {
+	d := NewChecker(schemas.Topology{Prefix: "w"}, nil)
+	d.exchanges = m.exchanges
+	return d
+}
+
+// check checks n dead letters of a queue at the same time, and returns when all of them are checked.
+func check(t *testing.T, d *Checker, queue string, n int) {
 	t.Helper()
-	api := &managementAPI{}
-	discovery, err := topology.NewDiscovery("http://guest:guest@management", "/", &http.Client{Transport: api})
-	if err != nil {
-		t.Fatal(err)
+	done := make(chan string)
+	for range n {
+		go func() { done <- d.Implausible(t.Context(), queue) }()
 	}
-	return &Checker{Topology: schemas.Topology{}, Discovery: discovery}, api
+	for range n {
+		if reason := <-done; reason != "" {
+			t.Error(reason)
+		}
+	}
 }
 
-// Dead letters of a queue do not wait for what the management API says of another one.
-func TestASlowAnswerDelaysNoOtherQueue(t *testing.T) {
+// The dead letters of one queue wait for no request about another queue.
+func TestQueuesDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, _ := newChecker(t)
-		slow, others := make(chan struct{}), make(chan string, 2)
-		go func() {
-			defer close(slow)
-			d.exchangeOf(t.Context(), "slow")
-		}()
+		d := checkerOf(&managementAPI{takes: map[string]time.Duration{"slow": 2 * time.Second}})
+		slow := make(chan struct{})
+		go func() { defer close(slow); check(t, d, "slow", 100) }()
 		synctest.Wait()
-		for _, queue := range []string{"a", "b"} {
-			go func() {
-				exchange, _ := d.exchangeOf(t.Context(), queue)
-				others <- exchange
-			}()
-		}
-		synctest.Wait()
-		if len(others) != 2 {
-			t.Errorf("%d of 2 queues have an answer while another one waits for its own", len(others))
+		start := time.Now()
+		check(t, d, "fast", 100)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("the other queue waited %v", waited)
 		}
 		<-slow
-		synctest.Wait()
-		for range 2 {
-			if exchange := <-others; exchange != "of a" && exchange != "of b" {
-				t.Error(exchange)
-			}
-		}
-		if exchange, known := d.exchangeOf(t.Context(), "a"); !known || exchange != "of a" {
-			t.Errorf("an answer is forgotten while the management API is silent: %q", exchange)
-		}
-		if _, known := d.exchangeOf(t.Context(), "c"); known {
-			t.Error("the management API is asked right after it did not answer")
-		}
 	})
 }
 
-// Dead letters of one queue share a request. One that is no longer handled ends it for itself alone.
-func TestDeadLettersShareARequest(t *testing.T) {
+// A backlog of dead letters from a deleted queue is one request, and then one every few seconds.
+func TestOneRequestForAMissingQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, api := newChecker(t)
-		first, end := context.WithCancelCause(t.Context())
-		done := make(chan struct{}, 2)
-		for _, ctx := range []context.Context{first, t.Context()} {
-			go func() {
-				d.exchangeOf(ctx, "slow")
-				done <- struct{}{}
-			}()
-			synctest.Wait()
+		api := &managementAPI{err: fmt.Errorf("queue: %w", rabbit.ErrNotFound), takes: map[string]time.Duration{"gone": time.Millisecond}}
+		d := checkerOf(api)
+		for range 20 {
+			check(t, d, "gone", 50)
 		}
 		if n := api.requests.Load(); n != 1 {
 			t.Errorf("%d requests", n)
 		}
-		end(errors.New("the connection is lost"))
-		synctest.Wait()
-		if n := api.requests.Load(); n != 2 || len(done) != 1 {
-			t.Errorf("%d requests, and %d have ended, after the first one was no longer handled", n, len(done))
+		time.Sleep(missingCacheTime)
+		check(t, d, "gone", 1)
+		if n := api.requests.Load(); n != 2 {
+			t.Errorf("%d requests: a queue that is declared again is not noticed", n)
 		}
-		<-done
-		<-done
 	})
+}
+
+// While the management API does not answer, one message waits for it now and then, and the others do not.
+func TestSilentManagementAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hour := map[string]time.Duration{"a": time.Hour, "b": time.Hour}
+		d := checkerOf(&managementAPI{takes: hour})
+		check(t, d, "a", 10)
+		time.Sleep(retryAfter)
+		probe := make(chan struct{})
+		go func() { defer close(probe); check(t, d, "a", 1) }()
+		synctest.Wait()
+		start := time.Now()
+		check(t, d, "b", 100)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("another message waited %v", waited)
+		}
+		<-probe
+	})
+}
+
+// A queue that just got the exchange is not judged by an answer that is older than the message.
+func TestAMismatchIsAskedAgain(t *testing.T) {
+	d := checkerOf(&managementAPI{})
+	sent := []string{"other"}
+	d.exchanges = func(context.Context, string) ([]string, error) { return sent, nil }
+	if reason := d.Implausible(t.Context(), "q"); reason == "" {
+		t.Error("another exchange is plausible")
+	}
+	sent = []string{"other", "w.retry"}
+	if reason := d.Implausible(t.Context(), "q"); reason != "" {
+		t.Error(reason)
+	}
+	d.exchanges = func(context.Context, string) ([]string, error) { return nil, errors.New("it is not asked") }
+	if reason := d.Implausible(t.Context(), "q"); reason != "" || d.silent {
+		t.Error("a match is not remembered", reason)
+	}
 }
