@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 // A process that was killed leaves its entries in the watermarks. If messages are left in
@@ -106,8 +107,7 @@ func (x *Indexer) inspectQueue(ctx context.Context, queue string) (counts queueC
 		}
 		return err
 	})
-	var refused *amqp.Error
-	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+	if rabbit.IsMissing(err) {
 		return queueCounts{missing: true}, nil
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -218,6 +219,32 @@ func TestDeletedTarget(t *testing.T) {
 			t.Errorf("given up after %s", waited)
 		}
 	})
+}
+
+// A classic queue whose node is down is not gone, although RabbitMQ answers with the code of a queue that
+// does not exist: its messages wait for it, however long.
+func TestTargetOnANodeThatIsDown(t *testing.T) {
+	const down = "NOT_FOUND - home node 'rabbit@two' of durable queue 'q' in vhost '/' is down or inaccessible"
+	inside := broker.Start(t, broker.Config{})
+	b := rabbittest.Broker{Version: broker.RabbitMQ43.Version(), Own: true, Address: rabbittest.Address{URL: inside.URL() + "/"}}
+	r := start(t, b, func(c *Config) { c.ReturnGrace, c.ReturnPause = time.Millisecond, 20*time.Millisecond })
+	queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})
+	var asked atomic.Int32
+	isUp := inside.Inject(broker.Fault{
+		Method: "queue.bind", Match: func(r broker.Request) bool { return r.Queue == queue && asked.Add(1) > 0 }, Do: broker.CloseChannel(amqp.NotFound, down),
+	})
+	publishTo(t, b, queue, "x")
+	rejectOne(t, b, queue)
+	rabbittest.Eventually(t, "it was tried several times, or given up", func() bool {
+		return asked.Load() >= 5 || len(r.all(ofQueue(queue, schemas.Poisoned))) > 0
+	})
+	isUp()
+	rabbittest.Eventually(t, "the message is back", func() bool {
+		return b.Len(t, queue) == 1 || len(r.all(ofQueue(queue, schemas.Poisoned))) > 0
+	})
+	if len(r.all(ofQueue(queue, schemas.Poisoned))) > 0 {
+		t.Error(r.eventText())
+	}
 }
 
 // A delay whose queue cannot be declared, as where a right is missing: the message

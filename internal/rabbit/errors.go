@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -68,6 +70,24 @@ func (e *RefusedError) CausedByMessage() bool {
 		return false
 	}
 	return true
+}
+
+// IsMissing reports whether the broker answered that an exchange or a queue does not exist.
+func IsMissing(err error) bool {
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return saysMissing(refused.Code, refused.Reason)
+	}
+	var broker *amqp.Error
+	return errors.As(err, &broker) && broker != nil && broker.Server && saysMissing(broker.Code, broker.Reason)
+}
+
+// saysMissing reports whether a reply says that something does not exist. RabbitMQ also has code 404 for a
+// classic queue that exists and is away with its node.
+func saysMissing(code int, text string) bool {
+	what := strings.TrimPrefix(text, "NOT_FOUND - ")
+	return code == amqp.NotFound && !slices.ContainsFunc([]string{"home node '", "queue '", "failed to perform operation on "},
+		func(away string) bool { return strings.HasPrefix(what, away) })
 }
 
 // withoutURL removes the URL that errors of net/url quote; it holds a password.

@@ -39,7 +39,7 @@ func (c *Connection) QueueState(ctx context.Context, name string) (state QueueSt
 	})
 	broker, refused := reply(err)
 	switch {
-	case refused && broker.Code == amqp.NotFound:
+	case IsMissing(err):
 		return QueueState{}, false, nil
 	case refused && broker.Code == amqp.ResourceLocked:
 		return QueueState{Locked: true}, true, nil

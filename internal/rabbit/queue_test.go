@@ -102,3 +102,25 @@ func TestQueueThatStaysSilent(t *testing.T) {
 		t.Errorf("got %+v, %t: %v", state, found, err)
 	}
 }
+
+// RabbitMQ answers with the code of a missing queue for a classic queue that is away with its node.
+func TestIsMissing(t *testing.T) {
+	for text, want := range map[string]bool{
+		"NOT_FOUND - no queue 'q' in vhost '/'":                                                      true,
+		"NOT_FOUND - no queue 'home node ' in vhost '/'":                                             true,
+		"NOT_FOUND - no exchange 'x' in vhost '/'":                                                   true,
+		"NOT_FOUND - home node 'rabbit@a' of durable queue 'q' in vhost '/' is down or inaccessible": false,
+		"NOT_FOUND - queue 'q' in vhost '/' has crashed and failed to restart":                       false,
+		"NOT_FOUND - failed to perform operation on queue 'crashed' in vhost '/' due to timeout":     false,
+	} {
+		answer := &amqp.Error{Code: amqp.NotFound, Reason: text, Server: true}
+		for _, err := range []error{answer, &RefusedError{Code: answer.Code, Reason: text}} {
+			if got := IsMissing(fmt.Errorf("looking: %w", err)); got != want {
+				t.Errorf("%T %s: %v", err, text, got)
+			}
+		}
+	}
+	if IsMissing(nil) || IsMissing(&amqp.Error{Code: amqp.PreconditionFailed, Server: true}) {
+		t.Error("another answer")
+	}
+}

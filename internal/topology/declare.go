@@ -227,16 +227,13 @@ func (d declarer) exchangeExists(e exchange) (bool, error) {
 func (d declarer) exists(passive func(*amqp.Channel) error) (bool, error) {
 	err := d.do(passive)
 	switch {
-	case isNotFound(err):
+	case rabbit.IsMissing(err):
 		return false, nil
 	case refusedWith(err, amqp.ResourceLocked):
 		return true, nil
 	}
 	return err == nil, err
 }
-
-// isNotFound reports whether the broker answered that the exchange or queue does not exist.
-func isNotFound(err error) bool { return refusedWith(err, amqp.NotFound) }
 
 func refusedWith(err error, code int) bool {
 	var broker *amqp.Error

@@ -89,7 +89,7 @@ func (d DirectDelivery) bind(ctx context.Context, state schemas.State) error {
 	}
 	err := bind(ctx, queue)
 	var refused *rabbit.RefusedError
-	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+	if errors.As(err, &refused) && rabbit.IsMissing(err) {
 		return &rabbit.UnroutableError{RoutingKey: queue, Code: amqp.NoRoute, Reason: refused.Reason}
 	}
 	if err != nil {

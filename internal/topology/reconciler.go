@@ -205,7 +205,7 @@ func (r Reconciler) declareRoute(ctx context.Context, route Route) error {
 // consumed; Reconcile binds it when the exchange exists again.
 func (r Reconciler) bindRoute(ctx context.Context, route Route) error {
 	for _, b := range r.config().bindingsOf(route) {
-		if err := r.declarer(ctx).bind(b); err != nil && !isNotFound(err) {
+		if err := r.declarer(ctx).bind(b); err != nil && !rabbit.IsMissing(err) {
 			return err
 		}
 	}

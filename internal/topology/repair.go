@@ -163,7 +163,7 @@ func (r repair) lost(ctx context.Context, queue string) {
 }
 
 func ignoreNotFound(err error) error {
-	if isNotFound(err) {
+	if rabbit.IsMissing(err) {
 		return nil
 	}
 	return err

@@ -4,7 +4,6 @@ package bodies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -105,8 +105,7 @@ func (m Missing) FindUnstorable(ctx context.Context, channels Channels, queue st
 		}
 		return context.Cause(ctx)
 	})
-	var refused *amqp.Error
-	if errors.As(err, &refused) && refused.Code == amqp.NotFound {
+	if rabbit.IsMissing(err) {
 		return nil // without the queue no message is unstorable
 	}
 	if err != nil {
