@@ -182,6 +182,30 @@ func testCrashLoop(t *testing.T, b rabbittest.Broker, kind QueueType, concurrenc
 	t.Logf("%d processes", processes)
 }
 
+// A message that ends its process is poison after a few processes, also if its headers leave little or no
+// room for Watership's.
+func TestCrashLoopOfFullHeaders(t *testing.T) {
+	for name, filler := range map[string]int{"little room": 120 << 10, "no room": 130_500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			r := start(t, rabbittest.Newest(t), nil)
+			queue := r.broker.Queue(t, amqp.Table{"x-queue-type": "quorum"})
+			r.publish("", queue, amqp.Publishing{Body: []byte("crash"), Headers: amqp.Table{"filler": strings.Repeat("f", filler)}})
+			for processes := 0; r.outcomes(queue) == 0; processes++ {
+				if processes > 8 {
+					t.Fatalf("%d processes ended, and %s", processes, r.eventText())
+				}
+				if !r.crash(t, queue, 1, 1) {
+					return
+				}
+			}
+			if e := r.wait(schemas.Poisoned); e.Failure.Type != "*pipeline.DeliveriesError" {
+				t.Errorf("%+v", e.State)
+			}
+		})
+	}
+}
+
 // ofQueue matches events of a queue with one of the actions.
 func ofQueue(queue string, actions ...schemas.Action) func(event) bool {
 	return func(e event) bool {

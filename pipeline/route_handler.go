@@ -124,6 +124,9 @@ func (h *routeHandler) wait(ctx context.Context, waiting schemas.VerifiedState, 
 func (h *routeHandler) endDelivery(ctx context.Context, t *admission.Ticket, deliveries int, decision retry.Decision) error {
 	why := failure(&DeliveriesError{Queue: h.route.Queue, Deliveries: deliveries})
 	decision.Reason = why.Message
+	if t.State.Suspect && decision.Action == retry.Defer && !h.frameMax().CountsDeliveries(t.Envelope, t.State.Waited(h.now())) {
+		decision.Action = retry.Poison // it would come back as a new message, and end one process after the other
+	}
 	return h.handleFailure(ctx, t, 0, verdict{decision: decision, failure: breaker.Failure{Failure: why}})
 }
 

@@ -234,3 +234,15 @@ func ExampleFingerprints() {
 	fmt.Println(first.Fingerprint() == again.Fingerprint(), rule.Of(first) == rule.Of(again))
 	// Output: false true
 }
+
+// A message whose headers fill nearly a whole frame returns to its queue as a new one.
+func ExampleFrameMax_CountsDeliveries() {
+	full := order()
+	full.Headers = amqp.Table{"report": strings.Repeat("x", 130_900)}
+	for _, e := range []schemas.Envelope{order(), full} {
+		fmt.Println(schemas.DefaultFrameMax.CountsDeliveries(e, schemas.State{Queue: "stock", Fingerprint: e.Fingerprint(), Deliveries: 2}))
+	}
+	// Output:
+	// true
+	// false
+}

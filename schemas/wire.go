@@ -99,17 +99,11 @@ func (f FrameMax) WrapBody(e Envelope, s State) amqp.Publishing {
 // the properties of the first publish. It restores user_id only if it equals login,
 // since RabbitMQ refuses any other. It omits CC, which would route the message to
 // other queues. If the message's headers leave no room for Watership's, it adds
-// only the headers that identify the message, or, if even these do not fit, only
-// the name of the queue, and the message is new there.
+// only the headers that identify the message and count its deliveries, or, if even these
+// do not fit, only the name of the queue, and the message is new there.
 func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishing {
-	if !f.LeavesRoom(e) {
-		s = State{
-			Fingerprint: s.Fingerprint, Queue: s.Queue, Waits: s.Waits, WaitsSince: s.WaitsSince,
-			Replay: s.Replay, ReplayOf: s.ReplayOf, OriginClaimed: s.OriginClaimed, Untapped: s.Untapped, Subscription: s.Subscription,
-		}
-	}
-	p := f.shortened(wrapInHeaders(e, s))
-	if HeaderFrameSize(p)+signRoom > f.limit() {
+	p, fits := f.wrapForQueue(e, s)
+	if !fits {
 		p.Headers = withoutState(e.Headers)
 		delete(p.Headers, headerCC)
 		p.Headers[headerQueue] = s.Queue
@@ -121,6 +115,24 @@ func (f FrameMax) WrapForQueue(e Envelope, s State, login string) amqp.Publishin
 		p.UserId = login
 	}
 	return p
+}
+
+// CountsDeliveries reports whether a message has its number of deliveries when it returns to its queue: its
+// headers leave room for that.
+func (f FrameMax) CountsDeliveries(e Envelope, s State) bool {
+	_, fits := f.wrapForQueue(e, s)
+	return fits
+}
+
+func (f FrameMax) wrapForQueue(e Envelope, s State) (p amqp.Publishing, fits bool) {
+	if !f.LeavesRoom(e) {
+		s = State{
+			Fingerprint: s.Fingerprint, Queue: s.Queue, Waits: s.Waits, WaitsSince: s.WaitsSince, Deliveries: s.Deliveries, Suspect: s.Suspect,
+			Replay: s.Replay, ReplayOf: s.ReplayOf, OriginClaimed: s.OriginClaimed, Untapped: s.Untapped, Subscription: s.Subscription,
+		}
+	}
+	p = f.shortened(wrapInHeaders(e, s))
+	return p, HeaderFrameSize(p)+signRoom <= f.limit()
 }
 
 // shortened makes room for the headers that the broker adds. It shortens the stack
