@@ -112,58 +112,76 @@ func (r Retirement) Detach(ctx context.Context) error {
 
 // Move moves the messages that wait, that are due or poison, that are too large for the store,
 // and the places of messages. It returns the number of each.
-func (r Retirement) Move(ctx context.Context) (moved map[string]int, err error) {
+func (r Retirement) Move(ctx context.Context) (counts map[string]int, err error) {
 	queues, err := r.queues(ctx)
-	moved = map[string]int{}
+	counts = map[string]int{}
 	for _, q := range queues {
 		if err != nil {
 			break
 		}
-		var to func(schemas.Envelope) (event *rabbit.Message, key string, err error)
+		var to func(schemas.Envelope) (moved, error)
 		switch places := r.Former.Places(""); {
 		case r.Former.Delays().Has(q.Name):
 			to = r.waitOn(ctx, q.Name)
 		case q.Name == r.Former.Delays().Due():
 			to = r.waitOn(ctx, r.Former.Delays().Queue(0))
 		case q.Name == r.Former.Poison():
-			to = toQueue(r.Topology.Poison())
+			to = r.toQueue(r.Topology.Poison())
 		case q.Name == r.Former.Unstorable():
-			to = toQueue(r.Topology.Unstorable())
+			to = r.toQueue(r.Topology.Unstorable())
 		case strings.HasPrefix(q.Name, places):
 			key := r.Topology.Places(strings.TrimPrefix(q.Name, places))
 			there, existsErr := r.Reconciler.declarer(ctx).queueExists(key)
 			if err = existsErr; !there {
 				continue // no route is ordered so any more
 			}
-			to = toQueue(key)
+			to = r.toQueue(key)
 		default:
 			continue
 		}
 		if err == nil {
 			var n int
 			n, err = r.move(ctx, q.Name, to)
-			moved[q.Name] += n
+			counts[q.Name] += n
 		}
 	}
-	maps.DeleteFunc(moved, func(_ string, n int) bool { return n == 0 })
-	return moved, err
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
+	return counts, err
 }
 
-func toQueue(name string) func(schemas.Envelope) (*rabbit.Message, string, error) {
-	return func(schemas.Envelope) (*rabbit.Message, string, error) { return nil, name, nil }
+// moved is a message on its way to the present topology.
+type moved struct {
+	event   *rabbit.Message // that is published before it; nil: none
+	message rabbit.Message
 }
+
+func (r Retirement) toQueue(name string) func(schemas.Envelope) (moved, error) {
+	return func(e schemas.Envelope) (moved, error) {
+		return moved{message: rabbit.Message{Exchange: r.Topology.Direct(), RoutingKey: name, Publishing: e.Publishing()}}, nil
+	}
+}
+
+// rejected is the reason of the death of a message that an operator took out of its delay queue.
+const rejected = "rejected"
 
 // waitOn returns a function for the messages of a delay queue: each waits for the rest of its
 // delay in a standard delay queue, and is due or waits on from there. The event by which
-// operators find it says so. A message without a readable state waits as long again.
-func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envelope) (*rabbit.Message, string, error) {
+// operators find it says so. A message without a readable state waits as long again. A due message
+// that an operator took out of its delay queue is marked as such, since it loses the death that says so.
+func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envelope) (moved, error) {
 	verifier := schemas.Verifier{Topology: r.Former, Keys: r.StateKeys}
 	declared := map[time.Duration]bool{}
-	return func(e schemas.Envelope) (*rabbit.Message, string, error) {
+	return func(e schemas.Envelope) (moved, error) {
 		milliseconds, _ := strconv.ParseInt(queue[strings.LastIndexByte(queue, '.')+1:], 10, 64)
 		rest := time.Duration(milliseconds) * time.Millisecond
 		var event *rabbit.Message
-		if verified, found, err := verifier.VerifyWaiting(e); err == nil && found {
+		taken := false
+		_, death, _ := e.DeadLetter(nil)
+		verified, found, err := verifier.VerifyWaiting(e)
+		switch readable := err == nil && found; {
+		case readable && !verified.Mismatch && death.Reason == rejected:
+			rest, taken = 0, true
+		case readable:
 			state := verified.State
 			due := state.NotBefore
 			if due.IsZero() {
@@ -176,11 +194,17 @@ func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envel
 		step := retry.Step(rest)
 		if !declared[step] {
 			if err := r.Reconciler.DeclareDelay(ctx, step); err != nil {
-				return nil, "", err
+				return moved{}, err
 			}
 			declared[step] = true
 		}
-		return event, r.Topology.Delays().Queue(step), nil
+		m := rabbit.Message{Exchange: r.Topology.Direct(), RoutingKey: r.Topology.Delays().Queue(step), Publishing: e.Publishing()}
+		if taken {
+			verified.State.Undecided = true
+			present := schemas.Verifier{Topology: r.Topology, Keys: r.StateKeys}
+			m.Publishing = present.Sign(m.Exchange, m.RoutingKey, schemas.DefaultFrameMax.Wrap(verified.Envelope, verified.State))
+		}
+		return moved{event, m}, nil
 	}
 }
 
@@ -205,7 +229,7 @@ var errMoved = errors.New("the queue is empty")
 
 // move publishes the messages of a queue with the keys of to, each after its event, and
 // returns their number.
-func (r Retirement) move(ctx context.Context, queue string, to func(schemas.Envelope) (*rabbit.Message, string, error)) (moved int, err error) {
+func (r Retirement) move(ctx context.Context, queue string, to func(schemas.Envelope) (moved, error)) (n int, err error) {
 	state, found, err := r.Conn.CertainQueueState(ctx, queue)
 	if err != nil || !found || state.Messages == 0 {
 		return 0, err
@@ -225,13 +249,13 @@ func (r Retirement) move(ctx context.Context, queue string, to func(schemas.Enve
 			if err := s.Ack(batch[len(batch)-1].DeliveryTag, true); err != nil {
 				return err
 			}
-			moved += len(batch)
+			n += len(batch)
 		}
 	})
 	if err != nil && !errors.Is(err, errMoved) {
-		return moved, fmt.Errorf("moving the messages of queue %s: %w", queue, err)
+		return n, fmt.Errorf("moving the messages of queue %s: %w", queue, err)
 	}
-	return moved, nil
+	return n, nil
 }
 
 // receiveBatch returns messages until there are enough, or none comes.
@@ -253,20 +277,18 @@ func receiveBatch(ctx context.Context, s *rabbit.Session) (batch []amqp.Delivery
 }
 
 // publish publishes the events of messages, then the messages, and waits for the confirms.
-func (r Retirement) publish(ctx context.Context, batch []amqp.Delivery, to func(schemas.Envelope) (*rabbit.Message, string, error)) error {
+func (r Retirement) publish(ctx context.Context, batch []amqp.Delivery, to func(schemas.Envelope) (moved, error)) error {
 	var events, messages []rabbit.Message
 	for _, d := range batch {
-		e := schemas.FromDelivery(d)
-		event, key, err := to(e)
+		m, err := to(schemas.FromDelivery(d))
 		if err != nil {
 			return err
 		}
-		if event != nil {
-			events = append(events, *event)
+		if m.event != nil {
+			events = append(events, *m.event)
 		}
-		e.Headers = maps.Clone(e.Headers)
-		maps.DeleteFunc(e.Headers, func(name string, _ any) bool { return schemas.SetByBroker(name) })
-		messages = append(messages, rabbit.Message{Exchange: r.Topology.Direct(), RoutingKey: key, Publishing: e.Publishing()})
+		maps.DeleteFunc(m.message.Publishing.Headers, func(name string, _ any) bool { return schemas.SetByBroker(name) })
+		messages = append(messages, m.message)
 	}
 	for _, group := range [][]rabbit.Message{events, messages} {
 		var sent []*rabbit.Pending

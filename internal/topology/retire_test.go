@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -61,4 +62,67 @@ func TestSilentQueueOfARetiredPrefixIsInUse(t *testing.T) {
 	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), r.Former.Delays().Due()+" has a consumer") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A due message that an operator took out of its delay queue is dead-lettered as rejected, and retiring takes
+// that from it: the operator's decision about it is still looked up.
+func TestDecisionsOfARetiredPrefix(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		former, present, conn := named(t, b, Quorum), named(t, b, Quorum), connection(t, b)
+		present.Delays = nil
+		for _, cfg := range []Config{former, present} {
+			if err := Declare(t.Context(), conn, cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keys, err := schemas.ParseStateKeys([]byte(strings.Repeat("k", 64)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer := schemas.Verifier{Topology: former.Topology, Keys: keys}
+		wait := func(body string, delay time.Duration) {
+			e := schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte(body)}
+			state := schemas.State{Fingerprint: e.Fingerprint(), Message: body, Queue: "orders", Attempt: 1, Time: time.Now(), Delay: delay}
+			key := former.Topology.Delays().Queue(delay)
+			p := signer.Sign(former.Direct(), key, schemas.DefaultFrameMax.Wrap(e, state))
+			if err := b.Channel(t).Publish(former.Direct(), key, true, false, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait("expired", former.Delays[0])
+		wait("taken", former.Delays[1])
+		operator := b.Channel(t)
+		rabbittest.Eventually(t, "one is taken", func() bool {
+			d, there, err := operator.Get(former.Topology.Delays().Queue(former.Delays[1]), false)
+			return err == nil && there && d.Reject(false) == nil
+		})
+		due := former.Topology.Delays().Due()
+		rabbittest.Eventually(t, "both are due", func() bool { return b.Len(t, due) == 2 })
+
+		management := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `[{"name":%q,"type":"quorum"}]`, due)
+		}))
+		t.Cleanup(management.Close)
+		lists, err := rabbit.NewManagement(management.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		publisher := rabbit.NewPublisher(conn, rabbit.PublisherConfig{})
+		t.Cleanup(func() { _ = publisher.Close() })
+		b.DeleteQueue(t, present.Topology.Delays().Queue(time.Second))
+		r := Retirement{
+			Migration: Migration{Conn: conn, Management: lists, VHost: "/", Topology: present.Topology}, Former: former.Topology,
+			Reconciler: Reconciler{Conn: conn, Config: present}, Publisher: publisher, StateKeys: keys,
+		}
+		if counts, err := r.Move(t.Context()); err != nil || counts[due] != 2 {
+			t.Fatalf("%v, %v", counts, err)
+		}
+		reader := schemas.Verifier{Topology: present.Topology, Keys: keys}
+		for _, d := range b.Take(t, present.Topology.Delays().Due(), 2) {
+			verified, found, err := reader.VerifyDue(schemas.FromDelivery(d))
+			if body := string(verified.Envelope.Body); err != nil || !found || verified.Mismatch || verified.State.Undecided != (body == "taken") || verified.State.Message != body {
+				t.Errorf("%q: %+v, %v, %v", body, verified.State, found, err)
+			}
+		}
+	})
 }
