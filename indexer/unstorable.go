@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -39,11 +40,10 @@ func (e expiry) removePeriodically(ctx context.Context) {
 // remove removes messages from the queue of unstorable messages that are
 // older than the retention of their document, if the store has deleted the document. It
 // returns the number of removed messages. It reads the queue, which is in the order of
-// time, up to the first message that is younger than every retention. Other consumers do
-// not receive the messages that it has read until it returns.
+// time, up to the first message that is younger than every retention. Others wait until it returns.
 func (e expiry) remove(ctx context.Context) (removed int, err error) {
 	queue := e.Decoder.Topology.Unstorable()
-	err = e.Broker.Do(ctx, func(ch *amqp.Channel) error {
+	err = rabbit.DoAlone(ctx, e.Broker, queue, func(ch *amqp.Channel) error {
 		for kept := 0; kept < maxUnexpired; {
 			d, ok, err := ch.Get(queue, false)
 			if err != nil || !ok {

@@ -8,11 +8,13 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
@@ -21,11 +23,6 @@ import (
 // Store reads the events of messages.
 type Store interface {
 	Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error]
-}
-
-// Channels calls do with a channel of a connection, and closes the channel.
-type Channels interface {
-	Do(ctx context.Context, do func(*amqp.Channel) error) error
 }
 
 // Missing are events without bodies.
@@ -88,11 +85,34 @@ func (m Missing) FindStored(ctx context.Context, store Store) error {
 	return nil
 }
 
-// FindUnstorable searches the queue of unstorable messages. It gets one message at a time
-// and acknowledges none, so that the broker requeues all when the channel closes. Until
-// then other consumers do not see them.
-func (m Missing) FindUnstorable(ctx context.Context, channels Channels, queue string) error {
-	err := channels.Do(ctx, func(ch *amqp.Channel) error {
+const (
+	readings     = 4                      // of the queue of unstorable messages
+	readInterval = 250 * time.Millisecond // between two of them
+)
+
+// FindUnstorable searches the queue of unstorable messages, when no other process or goroutine does. It
+// searches some times for a message that was stored as unstorable, since the broker may still requeue what
+// the one before has read.
+func (m Missing) FindUnstorable(ctx context.Context, channels rabbit.Channels, queue string) error {
+	err := m.readUnstorable(ctx, channels, queue)
+	for again := 1; again < readings && err == nil && m.lackUnstorable(); again++ {
+		if err = backoff.Sleep(ctx, readInterval); err == nil {
+			err = m.readUnstorable(ctx, channels, queue)
+		}
+	}
+	if rabbit.IsMissing(err) {
+		return nil // without the queue no message is unstorable
+	}
+	if err != nil {
+		return fmt.Errorf("looking for bodies in the queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// readUnstorable gets one message at a time and acknowledges none, so that the broker requeues all when the
+// channel closes. Until then other consumers do not see them.
+func (m Missing) readUnstorable(ctx context.Context, channels rabbit.Channels, queue string) error {
+	return rabbit.DoAlone(ctx, channels, queue, func(ch *amqp.Channel) error {
 		for m.Len() > 0 && ctx.Err() == nil {
 			d, found, err := ch.Get(queue, false)
 			if err != nil || !found {
@@ -105,13 +125,16 @@ func (m Missing) FindUnstorable(ctx context.Context, channels Channels, queue st
 		}
 		return context.Cause(ctx)
 	})
-	if rabbit.IsMissing(err) {
-		return nil // without the queue no message is unstorable
+}
+
+// lackUnstorable reports whether the queue of unstorable messages should have one of the bodies.
+func (m Missing) lackUnstorable() bool {
+	for _, events := range m.byFingerprint {
+		if slices.ContainsFunc(events, func(e *schemas.Event) bool { return e.BodyIn == schemas.BodyInUnstorable }) {
+			return true
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("looking for bodies in the queue %s: %w", queue, err)
-	}
-	return nil
+	return false
 }
 
 // Summaries reads summaries of events.
