@@ -366,3 +366,40 @@ func TestRelayConfig(t *testing.T) {
 		t.Errorf("a relay to an HTTP server: %v", err)
 	}
 }
+
+// A queue that does not confirm holds up no other. Its messages wait with the reason, and arrive when it
+// confirms again.
+func TestAQueueThatDoesNotConfirm(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		install(t, db.DB)
+		b := broker.Start(t, broker.Config{})
+		slow, late := consume(t, b.URL(), "slow")
+		fast, deliveries := consume(t, b.URL(), "fast")
+		confirm := b.Inject(broker.Fault{Match: func(r broker.Request) bool { return r.RoutingKey == slow }, Do: broker.DelayConfirm(time.Hour)})
+		log := &rabbittest.Log{}
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL(), ConfirmTimeout: 300 * time.Millisecond, Logger: log.Logger()})
+		for n := range 50 {
+			publish(t, db.DB, schemas.Envelope{RoutingKey: slow, Body: []byte(strconv.Itoa(n))}, schemas.Envelope{RoutingKey: fast, Body: []byte(strconv.Itoa(n))})
+		}
+		seen := map[string]bool{}
+		for len(seen) < 50 {
+			seen[string(rabbittest.Receive(t, deliveries).Body)] = true
+		}
+		rabbittest.Eventually(t, "only those of the slow queue wait, with the reason", func() bool {
+			refused, err := r.Refused(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(refused) == 50 && count(t, db.DB, "watership_outbox") == 50 && refused[0].RoutingKey == slow && strings.Contains(refused[49].Failure, "not confirmed")
+		})
+		if n := log.Count("are not confirmed; they wait"); n != 1 {
+			t.Errorf("it is logged %d times:\n%s", n, log)
+		}
+		confirm()
+		awaitEmpty(t, db.DB)
+		clear(seen)
+		for len(seen) < 50 {
+			seen[string(rabbittest.Receive(t, late).Body)] = true
+		}
+	})
+}

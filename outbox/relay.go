@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/watershipmq/watership/internal/backoff"
@@ -33,13 +34,18 @@ type RelayConfig struct {
 	// Zero: 10 s.
 	Lease time.Duration
 
+	// ConfirmTimeout is the time within which the broker has to confirm a message. A quorum queue
+	// without a majority does not, for example. Zero: 10 s.
+	ConfirmTimeout time.Duration
+
 	Logger *slog.Logger // nil: none
 }
 
 const (
-	defaultInterval = 100 * time.Millisecond
-	pageMessages    = 500     // read at once
-	pageBytes       = 4 << 20 // of bodies; the last message may exceed it
+	defaultInterval       = 100 * time.Millisecond
+	defaultConfirmTimeout = 10 * time.Second
+	pageMessages          = 500     // read at once
+	pageBytes             = 4 << 20 // of bodies; the last message may exceed it
 )
 
 // Relay publishes the messages of the outbox of a database.
@@ -52,6 +58,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	cfg.Lease = cmp.Or(cfg.Lease, database.DefaultLease)
+	cfg.ConfirmTimeout = cmp.Or(cfg.ConfirmTimeout, defaultConfirmTimeout)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -61,23 +68,22 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 // Run publishes messages until ctx ends, and returns nil then. One process at a time does;
 // others wait. It waits while the database or the broker is unavailable. The messages are
 // published in the order of Publish, many unconfirmed at a time, and published again after
-// a lost connection. A message that the broker returns as unroutable, or refuses, does not
-// hold up the others, and neither does a row that is no message: it stays in the table with the
-// reason, and is tried again after growing pauses up to an hour.
+// a lost connection. A message that the broker returns as unroutable, refuses or does not confirm
+// in time does not hold up the others, and neither does a row that is no message: it stays in the table
+// with the reason, and is tried again after growing pauses up to an hour, or up to a minute if it was not
+// confirmed.
 func (r *Relay) Run(ctx context.Context) error {
-	connection, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, Nodes: r.cfg.Nodes, TLS: r.cfg.TLS, Name: "watership outbox", Logger: r.cfg.Logger})
-	if err != nil {
+	first := &sender{relay: r, name: "watership outbox"}
+	if _, err := first.publisher(); err != nil {
 		return err
 	}
-	publisher := rabbit.NewPublisher(connection, rabbit.PublisherConfig{})
-	err = r.run(ctx, publisher)
-	return errors.Join(err, publisher.Close(), connection.Close())
+	return errors.Join(r.run(ctx, first), first.close())
 }
 
-func (r *Relay) run(ctx context.Context, publisher *rabbit.Publisher) error {
+func (r *Relay) run(ctx context.Context, first *sender) error {
 	pauses := backoff.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	for failures := 0; ; {
-		progressed, err := r.hold(ctx, publisher)
+		progressed, err := r.hold(ctx, first)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -96,7 +102,7 @@ func (r *Relay) run(ctx context.Context, publisher *rabbit.Publisher) error {
 }
 
 // hold relays messages while this process has the lease.
-func (r *Relay) hold(ctx context.Context, publisher *rabbit.Publisher) (progressed bool, err error) {
+func (r *Relay) hold(ctx context.Context, first *sender) (progressed bool, err error) {
 	dialect, err := database.DialectOf(ctx, r.cfg.DB)
 	if err != nil {
 		return false, err
@@ -114,9 +120,14 @@ func (r *Relay) hold(ctx context.Context, publisher *rabbit.Publisher) (progress
 		}
 	}
 	defer lease.Release(ctx)
-	session := session{Relay: r, lease: lease, publisher: publisher, dialect: dialect}
+	session := &session{Relay: r, lease: lease, dialect: dialect, slow: map[destination]bool{}}
+	repeating, end := context.WithCancel(ctx)
+	var repeats sync.WaitGroup
+	repeats.Go(func() { session.repeat(repeating) })
+	defer repeats.Wait()
+	defer end()
 	for {
-		n, err := session.relay(ctx)
+		n, err := session.relay(ctx, first)
 		if err == nil && n == 0 {
 			err = r.pause(ctx)
 		}
@@ -134,9 +145,41 @@ func (r *Relay) pause(ctx context.Context) error {
 // session is a relay that holds the lease.
 type session struct {
 	*Relay
-	lease     *database.Lease
-	publisher *rabbit.Publisher
-	dialect   database.Dialect
+	lease   *database.Lease
+	dialect database.Dialect
+
+	mu   sync.Mutex // guards slow
+	slow map[destination]bool
+}
+
+// destination is the place to which messages go. If it does not confirm, as far as is known, its messages are
+// not sent with others: RabbitMQ stops reading a connection on which too much waits.
+type destination struct{ exchange, key string }
+
+func (r row) destination() destination {
+	return destination{r.envelope.Exchange, r.envelope.RoutingKey}
+}
+
+func (s *session) isSlow(d destination) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slow[d]
+}
+
+// note notes which destinations do not confirm, and which of the others of some rows do.
+func (s *session) note(rows []row, late map[destination]bool, confirmed func(row) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, row := range rows {
+		d := row.destination()
+		switch {
+		case late[d] && !s.slow[d]:
+			s.cfg.Logger.Warn("messages of the outbox are not confirmed; they wait", "exchange", d.exchange, "routing_key", d.key, "timeout", s.cfg.ConfirmTimeout)
+			s.slow[d] = true
+		case !late[d] && confirmed(row):
+			delete(s.slow, d)
+		}
+	}
 }
 
 // row is a message in the table.
@@ -147,31 +190,67 @@ type row struct {
 	failure  error // of a row that is no message, as another program may have written it
 }
 
-// relay publishes some messages, and returns their number.
-func (s *session) relay(ctx context.Context) (int, error) {
+// relay publishes some messages that were not published before, and returns their number.
+func (s *session) relay(ctx context.Context, by *sender) (int, error) {
 	rows, err := s.read(ctx, "attempts = 0 ORDER BY id")
-	if err == nil && len(rows) < pageMessages {
-		var again []row
-		again, err = s.read(ctx, "attempts > 0 AND due <= "+s.dialect.Now+" ORDER BY due")
-		rows = append(rows, again...)
-	}
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	refused, unknown := s.publish(ctx, rows)
+	return len(rows), s.send(ctx, by, rows, func(d destination) bool { return !s.isSlow(d) })
+}
+
+// send publishes the rows whose destinations may be sent to, and saves what became of all of them. If some
+// were not confirmed, the next ones have another connection: RabbitMQ drops what waits on this one.
+func (s *session) send(ctx context.Context, by *sender, rows []row, may func(destination) bool) error {
+	publisher, err := by.publisher()
+	if err != nil {
+		return err
+	}
+	limited, stop := s.limit(ctx, by)
+	failed, unknown := s.publish(limited, publisher, rows, may)
+	stop()
+	late := map[destination]bool{}
+	for _, row := range rows {
+		if errors.Is(unknown[row.id], errNotConfirmed) {
+			failed[row.id], late[row.destination()] = s.notConfirmed(), true
+			delete(unknown, row.id)
+		}
+	}
+	s.note(rows, late, func(row row) bool { return failed[row.id] == nil && unknown[row.id] == nil })
+	if len(late) > 0 {
+		defer by.close()
+	}
 	var confirmed []int64
 	for _, row := range rows {
-		if refused[row.id] == nil && unknown[row.id] == nil {
+		if failed[row.id] == nil && unknown[row.id] == nil {
 			confirmed = append(confirmed, row.id)
 		}
 	}
-	if err := s.record(ctx, rows, confirmed, refused); err != nil {
-		return 0, err
+	if err := s.record(ctx, rows, confirmed, failed); err != nil {
+		return err
 	}
 	for _, err := range unknown {
-		return 0, err
+		return err
 	}
-	return len(rows), nil
+	return nil
+}
+
+// limit returns a context that ends with errNotConfirmed after the time-out, at which the broker has to take
+// messages: nothing is sent twice because of an outage or an alarm.
+func (s *session) limit(ctx context.Context, by *sender) (limited context.Context, stop func()) {
+	limited, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for backoff.Sleep(limited, s.cfg.ConfirmTimeout) == nil {
+			if by.takes() {
+				end(errNotConfirmed)
+			}
+		}
+	})
+	return limited, func() {
+		end(nil)
+		watch.Wait()
+	}
 }
 
 // read returns the first messages that fulfil a condition.
@@ -196,18 +275,23 @@ func (s *session) read(ctx context.Context, condition string) (page []row, err e
 	return page, rows.Err()
 }
 
-// publish sends all messages, then waits for their confirms. It returns the errors of the
-// messages that the broker refused, of rows without a valid message, and of messages that may have been published.
-func (s *session) publish(ctx context.Context, rows []row) (refused, unknown map[int64]error) {
-	refused, unknown = map[int64]error{}, map[int64]error{}
+// publish sends all messages that may be sent, then waits for their confirms. It returns the errors of the
+// messages that failed: the broker refused them, their destination does not confirm, or they are not valid. It
+// also returns the errors of messages that may have been published.
+func (s *session) publish(ctx context.Context, by *rabbit.Publisher, rows []row, may func(destination) bool) (failed, unknown map[int64]error) {
+	failed, unknown = map[int64]error{}, map[int64]error{}
 	waits := make(map[int64]func() error, len(rows))
 	for _, row := range rows {
-		if row.failure != nil {
-			refused[row.id] = row.failure
+		switch {
+		case row.failure != nil:
+			failed[row.id] = row.failure
+			continue
+		case !may(row.destination()):
+			failed[row.id] = s.notConfirmed()
 			continue
 		}
 		e := row.envelope
-		pending, err := s.publisher.Send(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
+		pending, err := by.Send(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
 		waits[row.id] = func() error {
 			if err != nil {
 				return err
@@ -217,12 +301,18 @@ func (s *session) publish(ctx context.Context, rows []row) (refused, unknown map
 	}
 	for id, wait := range waits {
 		if err := wait(); err != nil && isRefusal(err) {
-			refused[id] = err
+			failed[id] = err
 		} else if err != nil {
 			unknown[id] = err
 		}
 	}
-	return refused, unknown
+	return failed, unknown
+}
+
+var errNotConfirmed = errors.New("not confirmed in time")
+
+func (s *session) notConfirmed() error {
+	return fmt.Errorf("%w (%s): a queue that gets it may have no majority of its nodes", errNotConfirmed, s.cfg.ConfirmTimeout)
 }
 
 // isRefusal reports whether an error concerns one message only.
@@ -236,7 +326,7 @@ func isRefusal(err error) bool {
 // record deletes the confirmed messages, and saves why others were refused. Another process
 // that has the lease by now publishes them again.
 func (s *session) record(ctx context.Context, rows []row, confirmed []int64, refused map[int64]error) error {
-	again := backoff.Backoff{Min: time.Second, Max: time.Hour}
+	refusals, delays := backoff.Backoff{Min: time.Second, Max: time.Hour}, backoff.Backoff{Min: time.Second, Max: time.Minute}
 	ctx = context.WithoutCancel(ctx) // confirmed messages would be published again
 	return database.InTx(ctx, s.cfg.DB, func(tx *sql.Tx) error {
 		if err := s.lease.Fence(ctx, tx); err != nil {
@@ -252,9 +342,13 @@ func (s *session) record(ctx context.Context, rows []row, confirmed []int64, ref
 			if failure == nil {
 				continue
 			}
-			s.cfg.Logger.Warn("a message of the outbox was refused", "row", row.id, "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", failure)
+			pause := delays
+			if !errors.Is(failure, errNotConfirmed) {
+				pause = refusals
+				s.cfg.Logger.Warn("a message of the outbox was refused", "row", row.id, "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", failure)
+			}
 			_, err := tx.ExecContext(ctx, "UPDATE watership_outbox SET attempts = attempts + 1, failure = $1, due = "+s.dialect.Now+" + $2 WHERE id = $3",
-				database.Text(failure), again.Pause(row.attempts+1).Microseconds(), row.id)
+				database.Text(failure), pause.Pause(row.attempts+1).Microseconds(), row.id)
 			if err != nil {
 				return fmt.Errorf("saving the failure of message %d of the outbox: %w", row.id, err)
 			}
@@ -263,7 +357,7 @@ func (s *session) record(ctx context.Context, rows []row, confirmed []int64, ref
 	})
 }
 
-// Waiting is a message in the outbox that the broker refused, or a row that is no message, which has
+// Waiting is a message in the outbox that the broker refused or did not confirm, or a row that is no message, which has
 // no MessageID.
 type Waiting struct {
 	MessageID, Exchange, RoutingKey string
@@ -271,7 +365,7 @@ type Waiting struct {
 	Failure                         string
 }
 
-// Refused returns the messages that the broker refused, the oldest first, at most 1,000.
+// Refused returns the messages that the broker refused or did not confirm, the oldest first, at most 1,000.
 func (r *Relay) Refused(ctx context.Context) (refused []Waiting, err error) {
 	if err := Install(ctx, r.cfg.DB); err != nil {
 		return nil, err

@@ -113,6 +113,9 @@ func (c *Connection) FrameMax() int { return c.status.get().frameMax }
 // Close, else the error of the last attempt.
 func (c *Connection) Err() error { return c.status.get().err() }
 
+// IsBlocked reports whether the broker has blocked a connection.
+func IsBlocked(c *Connection) bool { return c.status.get().blocked }
+
 func (c *Connection) run() {
 	defer c.status.set(nil, ErrClosed)
 	failures, reported := 0, false
