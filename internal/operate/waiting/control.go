@@ -20,6 +20,7 @@ type Control struct {
 	Topology schemas.Topology
 	Broker   rabbit.Config
 	Records  Records
+	Delays   []time.Duration // of policies; each has a queue
 }
 
 // Result reports which messages were taken out of their delay queues.
@@ -48,23 +49,11 @@ func (c Control) Decide(ctx context.Context, d Decision, messages []WaitingMessa
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	taken, events := map[string]bool{}, map[string]string{}
-	byQueue := c.queues(messages, time.Now())
-	for _, queue := range slices.Sorted(maps.Keys(byQueue)) {
-		_, found, existsErr := conn.QueueState(ctx, queue)
-		if existsErr != nil {
-			err = existsErr
-			break
-		}
-		if !found {
-			continue
-		}
-		mark := func(ctx context.Context, keys []string) error { return c.mark(ctx, d, keys, events) }
-		var some map[string]bool
-		some, err = taker{conn, queue, mark}.take(ctx, byQueue[queue])
-		maps.Copy(taken, some)
-		if err != nil {
-			break
-		}
+	take := func(byQueue map[string]map[string]bool) error {
+		return c.take(ctx, conn, byQueue, taken, func(ctx context.Context, keys []string) error { return c.mark(ctx, d, keys, events) })
+	}
+	if err = take(c.queues(messages, time.Now())); err == nil {
+		err = take(c.otherQueues(messages, taken, time.Now()))
 	}
 	for _, m := range messages {
 		if taken[m.wait] {
@@ -75,6 +64,25 @@ func (c Control) Decide(ctx context.Context, d Decision, messages []WaitingMessa
 		}
 	}
 	return result, err
+}
+
+// take takes messages out of the delay queues that exist, and adds their keys to taken.
+func (c Control) take(ctx context.Context, conn *exclusive.Connection, byQueue map[string]map[string]bool, taken map[string]bool, mark func(context.Context, []string) error) error {
+	for _, queue := range slices.Sorted(maps.Keys(byQueue)) {
+		_, found, err := conn.QueueState(ctx, queue)
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		some, err := taker{conn, queue, mark}.take(ctx, byQueue[queue])
+		maps.Copy(taken, some)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c Control) lock() string {
@@ -107,6 +115,26 @@ func (c Control) queues(messages []WaitingMessage, now time.Time) map[string]map
 				queues[name] = map[string]bool{}
 			}
 			queues[name][m.wait] = true
+		}
+	}
+	return queues
+}
+
+// otherQueues returns the keys of messages that still have to wait and were not taken, by all other delay
+// queues: where the queue of a delay cannot be declared, or does not confirm, its messages wait in another one.
+func (c Control) otherQueues(messages []WaitingMessage, taken map[string]bool, now time.Time) map[string]map[string]bool {
+	queues := map[string]map[string]bool{}
+	for _, m := range messages {
+		if taken[m.wait] || !m.Due.After(now.Add(drift)) {
+			continue
+		}
+		for _, delay := range slices.Concat(c.Delays, retry.StandardDelays()) {
+			if name := c.Topology.Delays().Queue(delay); !slices.Contains(m.delays(now), delay) {
+				if queues[name] == nil {
+					queues[name] = map[string]bool{}
+				}
+				queues[name][m.wait] = true
+			}
 		}
 	}
 	return queues

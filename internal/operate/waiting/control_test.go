@@ -100,6 +100,23 @@ func TestDecideUntilAnHour(t *testing.T) {
 	})
 }
 
+// A delay whose queue cannot be declared has another one in its place: an operator reaches its messages there.
+func TestDecideInAnotherQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rabbittest.Embedded(t), pipeline.Quorum, time.Hour)
+	r.control.Delays = []time.Duration{time.Hour}
+	if _, err := r.admin.QueueDeclare(r.topology.Delays().Queue(500*time.Second), true, false, false, false, nil); err != nil { // not as it is to be
+		t.Fatal(err)
+	}
+	ids := r.publish("later", 6)
+	r.waitLen(r.topology.Delays().Queue(time.Hour), len(ids))
+	if result := r.decide(Decision{Action: Cancel}, ids[:3]); len(result.Taken) != 3 || len(result.Gone) != 0 {
+		t.Errorf("cancelled %d, gone %d", len(result.Taken), len(result.Gone))
+	}
+	r.until("three are cancelled", func() bool { return len(r.events[schemas.Discarded]) == 3 })
+	r.waitLen(r.topology.Delays().Queue(time.Hour), 3)
+}
+
 // Messages become due while an operator decides about them. Each is retried once, or
 // cancelled, and none of them both.
 func TestDecideWhileMessagesBecomeDue(t *testing.T) {

@@ -27,6 +27,9 @@ func Decide(ctx context.Context, sys *system.System, d Decision, messages []Wait
 	broker := sys.Broker("deciding about waiting messages")
 	broker.Logger = sys.Logger()
 	control := Control{Topology: sys.Topology(), Broker: broker, Records: events}
+	for _, policy := range sys.Settings().Retry.Policies {
+		control.Delays = append(control.Delays, policy.AllDelays()...)
+	}
 	if result, err = control.Decide(ctx, d, messages); err != nil {
 		return result, 0, err
 	}

@@ -23,7 +23,8 @@ import (
 )
 
 // rig is a pipeline with a route whose handler fails at the first attempt, and the events
-// that it publishes. Messages whose ids begin with soon- wait 100 ms for the second one.
+// that it publishes. Messages whose ids begin with soon- wait 100 ms for the second one,
+// and those with later- 500 s.
 type rig struct {
 	t        *testing.T
 	broker   rabbittest.Broker
@@ -100,6 +101,8 @@ func (r *rig) handle(msg *message.Message) ([]*message.Message, error) {
 	switch first := retry.AttemptFrom(msg.Context()).Number == 1; {
 	case first && strings.HasPrefix(e.Properties.MessageID, "soon-"):
 		return nil, retry.After(100*time.Millisecond, errBroken)
+	case first && strings.HasPrefix(e.Properties.MessageID, "later-"):
+		return nil, retry.After(500*time.Second, errBroken)
 	case first:
 		return nil, errBroken
 	}
