@@ -126,15 +126,13 @@ func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 // own queue resolves it. There is nothing to discard if its queue got the message all the same,
 // and has handled it.
 func (e *failureEdit) discardFailure(ctx context.Context, sys backend) error {
-	reason := cmp.Or(e.reason, "edited, and sent elsewhere")
-	found, act, err := previewDiscard(ctx, sys, kql.All{}, e.names, reason)
-	if err == nil && found.Matched > 0 {
-		_, err = failures.DiscardFailures.Call(ctx, sys, act)
-	}
+	var in failures.DiscardInput
+	in.Body.IDs, in.Body.Reason = e.names, cmp.Or(e.reason, "edited, and sent elsewhere")
+	done, err := failures.DiscardFailures.Call(withOperator(ctx, e.operator), sys, in)
 	if err != nil {
 		return fmt.Errorf("the edited message was sent, and its failure is not resolved (watership failed discard does that): %w", err)
 	}
-	if found.Matched > 0 {
+	if done.Body.Done > 0 {
 		_, err = fmt.Fprintln(e.Out, "discarded the failure, since the message was sent elsewhere")
 	}
 	return err

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/server/servertest"
@@ -125,29 +125,34 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 		t.Fatal(err)
 	}
 	sys := remote{c}
-	_, resolve, err := previewResolve(t.Context(), sys, kql.All{}, []string{id}, "late")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.fail(t, "acme", "1", 5)
-	if done, err := failures.ResolveFailures.Call(t.Context(), sys, resolve); err != nil || done.Body.Failures != 1 || len(done.Body.Resolved) != 1 {
-		t.Fatalf("%+v, %v", done, err)
-	}
-	if g := w.groups(t); len(g) != 1 || g[0].Count != 1 || !g[0].Regressed {
-		t.Errorf("%+v", g)
-	}
-	_, discard, err := previewDiscard(t.Context(), sys, kql.All{}, nil, "late")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.fail(t, "acme", "1", 6)
-	if done, err := failures.DiscardFailures.Call(t.Context(), sys, discard); err != nil || done.Body.Discarded != 1 {
-		t.Fatalf("%+v, %v", done, err)
-	}
-	if g := w.groups(t); len(g) != 1 || g[0].Count != 1 {
-		t.Errorf("%+v", g)
+	for n, run := range []func(a action) error{
+		func(a action) error {
+			r := resolve{action: a, groups: []string{id}}
+			return r.run(t.Context(), sys)
+		},
+		func(a action) error { return a.discard(t.Context(), sys, "*") },
+	} {
+		var shown strings.Builder
+		preview := writerFunc(func(text []byte) (int, error) {
+			if shown.Len() == 0 {
+				w.fail(t, "acme", "1", 5+n)
+			}
+			return shown.Write(text)
+		})
+		if err := run(action{Streams: terminal.Streams{Out: preview}, yes: true, reason: "late", expect: unexpected}); err != nil || !strings.Contains(shown.String(), "discarded 1 failure") {
+			t.Fatalf("%s, %v", shown.String(), err)
+		}
+		if g := w.groups(t); len(g) != 1 || g[0].Count != 1 {
+			t.Errorf("%+v", g)
+		}
 	}
 }
+
+// writerFunc is a function that takes what is written.
+type writerFunc func(text []byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
 
 // resolves resolves some failures of a group, which leaves it open, then the others, and
 // lets it fail again.
@@ -186,7 +191,7 @@ func TestTriageMistakes(t *testing.T) {
 		"which has passed":            {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},
 		"a group and a name":          {"failed", "assign", "abc"},
 		"expected a group and a text": {"failed", "note", "abc"},
-		"expected groups or --query":  {"failed", "resolve", "--reason", "x"},
+		"expected groups, --query or": {"failed", "resolve", "--reason", "x"},
 		"there is no terminal to ask": {"failed", "resolve", "abc", "--reason", "x"},
 	} {
 		if got := call(t.Context(), strings.NewReader(""), nil, args...); got.Code != exitUsage || !strings.Contains(got.Err, want) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -115,25 +114,6 @@ func readIDs(file string, in io.Reader) ([]string, error) {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
-}
-
-const maxUnknown = 10
-
-// printUnknownIDs prints the ids that name nothing: mistakes in a list.
-func printUnknownIDs(out io.Writer, unknown []string) error {
-	if len(unknown) == 0 {
-		return nil
-	}
-	shown := make([]string, min(len(unknown), maxUnknown))
-	for i := range shown {
-		shown[i] = terminal.Cell(unknown[i], 80)
-	}
-	more := ""
-	if len(unknown) > maxUnknown {
-		more = ", …"
-	}
-	_, err := fmt.Fprintf(out, "  %6d  not found: %s%s\n", len(unknown), strings.Join(shown, ", "), more)
-	return err
 }
 
 // nonEmpty is the value of a flag that refuses an empty text. A script with --to-queue

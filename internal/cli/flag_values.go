@@ -119,3 +119,27 @@ func (i instant) String() string {
 
 // Type implements pflag.Value.
 func (i instant) Type() string { return "time" }
+
+// number is the value of --expect.
+type number struct{ to *int }
+
+// Set implements pflag.Value.
+func (n number) Set(text string) error {
+	value, err := strconv.Atoi(text)
+	if err != nil || value < 0 {
+		return errors.New("expected 0 or more")
+	}
+	*n.to = value
+	return nil
+}
+
+// String implements pflag.Value.
+func (n number) String() string {
+	if n.to == nil || *n.to == unexpected {
+		return ""
+	}
+	return strconv.Itoa(*n.to)
+}
+
+// Type implements pflag.Value.
+func (n number) Type() string { return "int" }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/quarantine"
 	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
@@ -62,20 +63,23 @@ func importFrom(ctx context.Context, a *system.System, t terminal.Streams, in io
 	if i.Refused == 0 {
 		return err
 	}
+	var reasons []quarantine.Refusal
+	for _, reason := range i.Reasons {
+		reasons = append(reasons, quarantine.Refusal(reason))
+	}
 	verb := "were"
 	if i.Refused == 1 {
 		verb = "was"
 	}
 	return errors.Join(err, fmt.Errorf("%s %s refused, the others are in the store:\n  %s",
-		wording.Plural(i.Refused, "event"), verb, refusalLines(i.Refused, i.Reasons)))
+		wording.Plural(i.Refused, "event"), verb, refusalLines(i.Refused, reasons)))
 }
 
 // refusalLines names the first refused events, one a line.
-func refusalLines[R ~struct{ EventID, Reason string }](refused int, reasons []R) string {
+func refusalLines(refused int, reasons []quarantine.Refusal) string {
 	var lines []string
 	for _, reason := range reasons {
-		refusal := struct{ EventID, Reason string }(reason)
-		lines = append(lines, fmt.Sprintf("event %s: %s", terminal.Cell(refusal.EventID, 80), terminal.Cell(refusal.Reason, 400)))
+		lines = append(lines, fmt.Sprintf("event %s: %s", terminal.Cell(reason.EventID, 80), terminal.Cell(reason.Reason, 400)))
 	}
 	if refused > len(lines) {
 		lines = append(lines, "…")

@@ -1,9 +1,21 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/user"
+
+	"github.com/watershipmq/watership/internal/operation/access"
 )
+
+// withOperator returns a context whose actions have an operator, as --operator names one; "": that of
+// the process.
+func withOperator(ctx context.Context, name string) context.Context {
+	if name == "" {
+		return ctx
+	}
+	return access.NewContext(ctx, access.AsOperator(name))
+}
 
 // operator returns USER@HOST of the process.
 func operator() string {

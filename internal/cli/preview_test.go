@@ -28,73 +28,73 @@ func (asked) Texts(node kql.Node) (query, dsl string, err error) {
 }
 
 func (a asked) Do(_ context.Context, _ *operation.Operation, in, out any) error {
+	done := operation.Outcome{Matched: 3, Done: 3, UpTo: 7}
 	switch in := in.(type) {
 	case *waiting.DecideInput:
 		*a.requests = append(*a.requests, in.Body)
-		out.(*waiting.DecideOutput).Body = waiting.WaitingDecided{Matched: 3, Decided: 3, UpTo: 7}
+		out.(*waiting.DecideOutput).Body = waiting.WaitingDecided{Outcome: done}
 	case *failures.DiscardInput:
 		*a.requests = append(*a.requests, in.Body)
-		out.(*failures.DiscardOutput).Body = failures.Discarded{Matched: 3, Discarded: 3, UpTo: 7}
+		out.(*failures.DiscardOutput).Body = failures.Discarded{Outcome: done}
 	case *failures.ResolveInput:
 		*a.requests = append(*a.requests, in.Body)
-		out.(*failures.ResolveOutput).Body = failures.GroupsResolved{Matched: 3, Failures: 3, UpTo: 7}
+		out.(*failures.ResolveOutput).Body = failures.GroupsResolved{Outcome: done}
 	}
 	return nil
 }
 
-// shownIn returns the filter and the limit of the body of a request.
-func shownIn(body any) (of eventfilter.Filter, upTo int64) {
+// ParseQuery implements language.
+func (asked) ParseQuery(text string) (kql.Node, error) {
+	fields, err := eventstore.Fields()
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := kql.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return kql.Resolve(parsed, fields)
+}
+
+// shownIn returns the choice and the bounds of the body of a request.
+func shownIn(body any) (of eventfilter.Choice, bounds operation.Bounds) {
 	switch body := body.(type) {
 	case waiting.WaitingDecision:
-		return body.Filter, body.UpTo
+		return body.Choice, body.Bounds
 	case failures.Resolve:
-		return body.Filter, body.UpTo
+		return body.Choice, body.Bounds
 	}
-	return body.(failures.Discard).Filter, 0
+	discard := body.(failures.Discard)
+	return discard.Choice, discard.Bounds
 }
 
 // What a command does is about what its preview showed: a period that ends or begins relative to
 // now stays where it was, and messages that came after the preview are left out.
 func TestActionsAreAboutTheirPreview(t *testing.T) {
 	t.Parallel()
-	fields, err := eventstore.Fields()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := kql.Parse("event.ingested < now-1m")
-	if err == nil {
-		parsed, err = kql.Resolve(parsed, fields)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := system.Period{Since: "1h"}.Limit(parsed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := terminal.Streams{Out: &strings.Builder{}}
-	for name, run := range map[string]func(sys backend) error{
-		"waiting": func(sys backend) error {
-			d := waitingDecision{Streams: to, yes: true, Decision: waiting.Decision{Action: waiting.Cancel}}
-			return d.run(t.Context(), sys, node, nil)
+	const query = "event.ingested < now-1m"
+	for name, run := range map[string]func(a action, sys backend) error{
+		"waiting": func(a action, sys backend) error {
+			d := waitingDecision{action: a, Decision: waiting.Decision{Action: waiting.Cancel}}
+			return d.run(t.Context(), sys, query)
 		},
-		"discard": func(sys backend) error {
-			return discard{Streams: to, yes: true, reason: "x"}.run(t.Context(), sys, node)
-		},
-		"resolve": func(sys backend) error {
-			return resolve{Streams: to, yes: true, reason: "x"}.run(t.Context(), sys, node)
+		"discard": func(a action, sys backend) error { return a.discard(t.Context(), sys, query) },
+		"resolve": func(a action, sys backend) error {
+			r := resolve{action: a, query: query}
+			return r.run(t.Context(), sys)
 		},
 	} {
 		var requests []any
-		if err := run(asked{requests: &requests}); err != nil || len(requests) != 2 {
+		a := action{Streams: terminal.Streams{Out: &strings.Builder{}}, yes: true, reason: "x", expect: unexpected}
+		a.filter.period = system.Period{Since: "1h"}
+		if err := run(a, asked{requests: &requests}); err != nil || len(requests) != 2 {
 			t.Errorf("%s: %d requests, %v", name, len(requests), err)
 			continue
 		}
-		shown, _ := shownIn(requests[0])
-		done, upTo := shownIn(requests[1])
-		query, limited := strings.CutSuffix(done.Query, ` and event.sequence <= "7"`)
-		if query != shown.Query || limited == (upTo == 7) || strings.Contains(shown.Query, "now") {
-			t.Errorf("%s: shown was\n%s and done is\n%s up to %d", name, shown.Query, done.Query, upTo)
+		shown, dry := shownIn(requests[0])
+		done, bounds := shownIn(requests[1])
+		if done.Filter != shown.Filter || strings.Contains(shown.Query, "now") || !dry.DryRun || bounds.DryRun || done.UpTo != 7 || bounds.Expect == nil || *bounds.Expect != 3 {
+			t.Errorf("%s: shown was\n%s and done is\n%s with %+v", name, shown.Query, done.Query, bounds)
 		}
 	}
 }

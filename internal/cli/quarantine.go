@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,11 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/quarantine"
 	"github.com/watershipmq/watership/internal/render/wording"
-	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,13 +47,13 @@ the store. Messages in the log that are no events are in quarantine, too.`,
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
-			return from.with(cmd, func(ctx context.Context, a *system.System) error {
-				node, err := filter.node(a, strings.Join(args, " "), cmd.InOrStdin())
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
+				node, err := filter.node(sys, strings.Join(args, " "), cmd.InOrStdin())
 				if err != nil {
 					return err
 				}
 				to := from.printer(cmd)
-				return to.quarantined(ctx, a, eventstore.Selection{Query: quarantine.Query(node), Limit: limit, WithoutBody: true}, format)
+				return to.quarantined(ctx, sys, eventstore.Selection{Query: quarantine.Query(node), Limit: limit, WithoutBody: true}, format)
 			})
 		},
 	}
@@ -67,16 +63,9 @@ the store. Messages in the log that are no events are in quarantine, too.`,
 	return cmd
 }
 
-func (p printer) quarantined(ctx context.Context, a *system.System, sel eventstore.Selection, format outputFormat) error {
-	store, err := a.Store(ctx)
-	if err != nil {
-		return err
-	}
-	w := newEventWriter(a, p, format, quarantineFields(), true)
-	found, err := p.write(w, store.Events(ctx, sel))
-	if err == nil && found == 0 {
-		err = store.Check(ctx) // may be the reason
-	}
+func (p printer) quarantined(ctx context.Context, sys backend, sel eventstore.Selection, format outputFormat) error {
+	w := newEventWriter(sys, p, format, quarantineFields(), true)
+	found, err := p.write(w, sys.Events(ctx, sel))
 	if err != nil || found > 0 {
 		return err
 	}
@@ -96,114 +85,76 @@ func quarantineFields() []field {
 	}
 }
 
-// rewrite holds the arguments of `quarantine rewrite`.
-type rewrite struct {
-	terminal.Streams
-	filter      filter
-	dryRun, yes bool
-}
-
 func newQuarantineRewrite(from *settings) *cobra.Command {
-	var r rewrite
+	var a action
 	cmd := &cobra.Command{
 		Use:   "rewrite [QUERY]",
 		Short: "Write events in quarantine again",
-		Long: `Write events in quarantine again, all of them or those that match a query, after the
-cause is mended: each gets its whole document, with the same id, time and sequence, in place
-of the quarantined one. Nothing is sent. What the store refuses again stays in quarantine
-with the new reason, and the command fails. It can be repeated.
+		Long: `Write events in quarantine again, all of them or those that match a query or are listed
+by id, after the cause is mended: each gets its whole document, with the same id, time and
+sequence, in place of the quarantined one. Nothing is sent. What the store refuses again
+stays in quarantine with the new reason, and the command fails. It can be repeated.
 
 In Elasticsearch a mapping applies to new indices: mend the template, then roll over the
-stream. The login needs the privileges 'index' and 'delete' for this command.
+stream. The login needs the privileges 'index' and 'delete' for this command: that of
+serve with --server, whose audit event has the operator and the reason. Without --server
+nothing records them.
 
 A preview is shown before anything is written. A terminal prompts for confirmation; a
 script needs --yes.`,
 		Example: `  watership quarantine rewrite --dry-run
-  watership quarantine rewrite 'action: poisoned' --since 7d --yes`,
+  watership quarantine rewrite 'action: poisoned' --since 7d --expect 12 --yes`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: from.completeQuery,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.Streams = streamsOf(cmd)
-			if !r.dryRun && !r.yes && (!terminal.IsTerminal(r.In) || r.filter.dsl == "-") {
-				return usagef("rewrite asks first, and there is no terminal to ask: give --yes, or --dry-run to look first")
+			if err := a.read(from, cmd, "rewrite"); err != nil {
+				return err
 			}
-			return from.with(cmd, func(ctx context.Context, a *system.System) error {
-				node, err := r.filter.node(a, strings.Join(args, " "), r.In)
-				if err != nil {
-					return err
-				}
-				return r.run(ctx, a, node)
-			})
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return a.rewrite(ctx, sys, strings.Join(args, " ")) })
 		},
 	}
-	r.filter.addFlags(cmd)
-	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "print the preview and stop")
-	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
+	a.addSelection(cmd)
+	a.addExpect(cmd)
+	a.addFlags(cmd, "why")
 	return cmd
 }
 
-func (r rewrite) run(ctx context.Context, a *system.System, node kql.Node) error {
-	store, err := a.Store(ctx)
-	if err != nil {
+func (a *action) rewrite(ctx context.Context, sys backend, query string) (err error) {
+	var in quarantine.RewriteInput
+	if in.Body.Choice, err = a.choice(sys, query, false); err != nil {
 		return err
 	}
-	finder := quarantine.Finder{Store: store, Owns: a.Topology().Owns}
-	plan, err := finder.Plan(ctx, node)
-	if err != nil {
-		return err
-	}
-	if plan.Total == 0 {
-		if err := store.Check(ctx); err != nil {
-			return err
+	var last quarantine.Rewritten
+	return a.operate(ctx, &in.Body.Choice, &in.Body.Bounds, actionTexts{
+		unit:     "event",
+		preview:  func(answer) string { return rewritePlan(last) },
+		question: func(answer) string { return fmt.Sprintf("Write %s again?", wording.Plural(last.Matched, "event")) },
+		result: func(done answer) string {
+			if done.Matched == 0 {
+				return ""
+			}
+			return fmt.Sprintf("wrote %s of %d\n", wording.Plural(done.Done, "event"), done.Matched)
+		},
+	}, func(ctx context.Context) (answer, error) {
+		out, err := quarantine.RewriteQuarantine.Call(ctx, sys, in)
+		if last = out.Body; last.Refused > 0 {
+			err = errors.Join(err, fmt.Errorf("the store refused %s again:\n  %s", wording.Plural(last.Refused, "event"), refusalLines(last.Refused, last.Reasons)))
 		}
-	}
-	err = writeRewritePlan(r.Out, plan)
-	if outputClosed(err) && !r.dryRun {
-		err = fmt.Errorf("cannot print the preview, so nothing was written: %v", err)
-	}
-	if err != nil {
-		return err
-	}
-	if agreed, err := r.confirm(ctx, plan); !agreed {
-		return err
-	}
-	bar := terminal.NewBar(r.Err, plan.Total)
-	rewriting := quarantine.Rewrite{Finder: finder, Format: a.DocumentFormat(), Progress: bar.Show}
-	err = rewriting.Run(ctx, node)
-	bar.End()
-	fmt.Fprintf(r.Out, "wrote %s of %d\n", wording.Plural(rewriting.Written, "event"), plan.Total)
-	if rewriting.Refused == 0 {
-		return err
-	}
-	return errors.Join(err, fmt.Errorf("the store refused %s again:\n  %s", wording.Plural(rewriting.Refused, "event"), refusalLines(rewriting.Refused, rewriting.Reasons)))
+		return answer{last.Outcome, nil, last}, err
+	})
 }
 
-func writeRewritePlan(out io.Writer, plan quarantine.Plan) error {
-	var page bytes.Buffer
-	fmt.Fprintf(&page, "%s to write again\n", wording.Plural(plan.Total, "event"))
+func rewritePlan(plan quarantine.Rewritten) string {
+	var page strings.Builder
+	fmt.Fprintf(&page, "%s to write again\n", wording.Plural(plan.Matched, "event"))
 	for _, action := range slices.Sorted(maps.Keys(plan.Actions)) {
 		fmt.Fprintf(&page, "  %6d  %s\n", plan.Actions[action], terminal.Cell(string(action), 60))
 	}
-	if plan.NoEvents > 0 {
-		fmt.Fprintf(&page, "  %6d  left out: in the log, and no event\n", plan.NoEvents)
+	if n := plan.LeftOut[quarantine.NoEvent]; n > 0 {
+		fmt.Fprintf(&page, "  %6d  left out: in the log, and no event\n", n)
 	}
-	if plan.Unreadable > 0 {
-		fmt.Fprintf(&page, "  %6d  left out: the document cannot be read\n", plan.Unreadable)
+	if n := plan.LeftOut[quarantine.Unreadable]; n > 0 {
+		fmt.Fprintf(&page, "  %6d  left out: the document cannot be read\n", n)
 	}
-	_, err := out.Write(page.Bytes())
-	return err
-}
-
-func (r rewrite) confirm(ctx context.Context, plan quarantine.Plan) (bool, error) {
-	if r.dryRun || plan.Total == 0 {
-		return false, nil
-	}
-	if r.yes {
-		return true, nil
-	}
-	yes, err := r.Ask(ctx, fmt.Sprintf("Write %s again?", wording.Plural(plan.Total, "event")))
-	if err == nil && !yes {
-		err = errors.New("nothing was written")
-	}
-	return yes, err
+	return page.String()
 }

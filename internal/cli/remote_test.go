@@ -142,7 +142,56 @@ func TestCommandsThroughServe(t *testing.T) {
 			}
 		}
 	}
+	testFlows(t, w, operator)
 	testActions(t, w, operator)
+}
+
+// testFlows compares the preview, the guard of the number and the JSON of each command that
+// changes what it finds. None of them changes anything.
+func testFlows(t *testing.T, w withServe, operator []string) {
+	ids := servertest.WriteFile(t, "flow.txt", w.Search(t, "action: poisoned")[0].EventID+"\nnobody\n")
+	group := regexp.MustCompile(`"id": "([a-z0-9]+)"`).FindStringSubmatch(w.Run(t, "failed", "resolve", "--query", "*", "--dry-run", "-o", "json").Out)
+	if group == nil {
+		t.Fatal("resolve shows no group")
+	}
+	for _, test := range []struct {
+		command string
+		code    int
+		text    string // in the output or in the error
+	}{
+		{"failed discard * --dry-run", exitOK, "6  failed at queue"},
+		{"failed discard * --dry-run -o json", exitOK, `"matched": 6`},
+		{"failed discard --ids IDS --dry-run", exitOK, "not found: nobody"},
+		{"failed discard * --reason x --yes --expect 7", exitFailed, "6 failures match, 7 expected: nothing was changed"},
+		{"failed discard * --reason x --yes --expect 7 -o json", exitFailed, `"matched": 6`},
+		{"failed discard * --reason x --expect 6", exitUsage, "there is no terminal to ask"},
+		{"failed discard message.id:nobody --dry-run --expect 0", exitOK, ""},
+		{"failed resolve GROUP --dry-run", exitOK, "6  GROUP  queue"},
+		{"failed resolve --ids IDS --dry-run -o json", exitOK, `"matched": 1`},
+		{"failed resolve GROUP --reason x --yes --expect 5", exitFailed, "6 failures match, 5 expected: nothing was changed"},
+		{"waiting now * --dry-run --expect 0 -o json", exitOK, `"matched": 0`},
+		{"waiting postpone * --for 1h --dry-run", exitFailed, "no waiting message matches"},
+		{"waiting cancel * --reason x --yes --expect 1", exitFailed, "0 messages match, 1 expected: nothing was changed"},
+		{"quarantine list", exitOK, "nothing found"},
+		{"quarantine rewrite --dry-run", exitOK, "0 events to write again"},
+		{"quarantine rewrite --dry-run -o json", exitOK, `"left_out": {}`},
+		{"quarantine rewrite --yes --expect 1", exitFailed, "0 events match, 1 expected: nothing was changed"},
+	} {
+		args := strings.Fields(strings.NewReplacer("IDS", ids, "GROUP", group[1]).Replace(test.command))
+		want, got := w.Run(t, args...), w.through(t, operator, args...)
+		if got != want {
+			t.Errorf("%s: %+v\nwant %+v", test.command, got, want)
+		}
+		if text := strings.ReplaceAll(test.text, "GROUP", group[1]); got.Code != test.code || !strings.Contains(got.Out+got.Err, text) {
+			t.Errorf("%s: %+v\nwant the exit code %d and %q", test.command, got, test.code, text)
+		}
+	}
+	for _, command := range []string{"failed discard *", "failed resolve GROUP", "waiting now *", "quarantine rewrite"} {
+		args := strings.Fields(command + " --dry-run --operator bob")
+		if got := w.through(t, operator, args...); got.Code != exitUsage || !strings.Contains(got.Err, "--operator cannot be combined with --server") {
+			t.Errorf("%s: %+v", command, got)
+		}
+	}
 }
 
 // testActions compares what changes something.
@@ -198,6 +247,10 @@ func testActions(t *testing.T, w withServe, operator []string) {
 			t.Errorf("%q: %+v\nwant %+v", args, got, want)
 		}
 	}
+	if got := w.Run(t, "failed", "discard", "headers.again: yes", "--reason", "tests", "--operator", "bob", "--yes"); !strings.Contains(got.Out, "discarded 2 failures\n") {
+		t.Errorf("%+v", got)
+	}
+	w.Eventually(t, `action: discarded and error.message: "tests (bob)"`, 2)
 	ids := servertest.WriteFile(t, "ids.txt", "nobody\n")
 	want := w.Run(t, "failed", "discard", "--ids", ids, "--reason", "x", "--yes")
 	if got := w.through(t, operator, "failed", "discard", "--ids", ids, "--reason", "x", "--yes"); got != want {
@@ -557,7 +610,7 @@ func TestActionsThroughServerAreThoseShown(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	discard := []string{"failed", "discard", "*", "--reason", "x", "--yes"}
-	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.Code != exitFailed || !strings.Contains(got.Err, "expected: nothing was discarded") {
+	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.Code != exitFailed || !strings.Contains(got.Err, "expected: nothing was changed") {
 		t.Errorf("%+v", got)
 	}
 	if got := call(t.Context(), strings.NewReader(""), environ, discard...); got.Code != exitOK || !strings.Contains(got.Out, "discarded 2 failures") {

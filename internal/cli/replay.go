@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -232,8 +233,7 @@ func (r *replay) checkFound(plan replayPlan) error {
 func (r *replay) preview(plan replayPlan) error {
 	err := writePreview(r.Out, plan.Plan)
 	if err == nil {
-		printParkedCopies(r.Out, plan.Parked...)
-		err = printUnknownIDs(r.Out, plan.Unknown)
+		_, err = io.WriteString(r.Out, parkedLines(plan.Parked...)+unknownLine(plan.Unknown))
 	}
 	if outputClosed(err) && !r.dryRun {
 		return fmt.Errorf("cannot print the preview, so nothing was sent: %v", err)

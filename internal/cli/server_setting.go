@@ -28,7 +28,7 @@ func withoutServer(cmd *cobra.Command) string {
 	switch cmd.Name() {
 	case "dev", "serve":
 		return "it runs a server itself"
-	case "setup", "import", "quarantine":
+	case "setup", "import":
 		return "it changes RabbitMQ and the store themselves: run it where they are configured (amqp.url, store.url)"
 	case "token":
 		return "it changes the tokens of the server: run it where the file http.auth.tokens_file is"

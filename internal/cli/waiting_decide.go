@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -18,12 +16,8 @@ import (
 
 // waitingDecision holds the arguments of `waiting now`, `waiting postpone` and `waiting cancel`.
 type waitingDecision struct {
-	terminal.Streams
+	action
 	waiting.Decision
-	filter filter
-	file   string // of ids; "": none
-	yes    bool
-
 	pause time.Duration // of postpone; 0: --until has the time
 }
 
@@ -70,41 +64,27 @@ replayed from the store.`,
 func (d *waitingDecision) command(from *settings, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		d.Streams = streamsOf(cmd)
-		if err := d.validate(args); err != nil {
+		query := strings.Join(args, " ")
+		if err := d.validate(query); err != nil {
 			return err
 		}
-		return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-			node, err := d.filter.node(sys, strings.Join(args, " "), d.In)
-			if err != nil {
-				return err
-			}
-			var ids []string
-			if d.file != "" {
-				if ids, err = readIDs(d.file, d.In); err != nil {
-					return err
-				}
-			}
-			return d.run(ctx, sys, node, ids)
-		})
+		if err := d.read(from, cmd, "waiting "+string(d.Action)); err != nil {
+			return err
+		}
+		return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return d.run(ctx, sys, query) })
 	}
-	d.filter.addFlags(cmd)
-	addNonEmpty(cmd.Flags(), &d.file, "ids", "file with message or event ids, one per line; - reads standard input")
-	cmd.Flags().StringVar(&d.Reason, "reason", "", "why (required)")
-	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
+	d.addSelection(cmd)
+	d.addExpect(cmd)
+	d.addFlags(cmd, "why (required)")
 	return cmd
 }
 
-func (d *waitingDecision) validate(args []string) error {
-	switch {
-	case strings.TrimSpace(d.Reason) == "":
-		return usagef("--reason is required")
-	case strings.TrimSpace(strings.Join(args, "")) == "" && d.file == "" && d.filter.dsl == "":
+func (d *waitingDecision) validate(query string) error {
+	if err := d.needReason(); err != nil {
+		return err
+	}
+	if !d.isSelective(query) {
 		return usagef("expected a query or --ids; '*' selects every message that waits")
-	case d.file == "-" && d.filter.dsl == "-":
-		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
-	case !d.yes && (!terminal.IsTerminal(d.In) || d.file == "-" || d.filter.dsl == "-"):
-		return usagef("waiting %s asks first, and there is no terminal to ask: give --yes", d.Action)
 	}
 	if d.Action != waiting.Postpone {
 		return nil
@@ -115,77 +95,48 @@ func (d *waitingDecision) validate(args []string) error {
 	if d.pause != 0 {
 		d.NotBefore = time.Now().Add(d.pause)
 	}
-	if err := d.Check(time.Now()); err != nil {
+	if err := d.CheckTime(time.Now()); err != nil {
 		return usagef("%w", err)
 	}
 	return nil
 }
 
-func (d *waitingDecision) run(ctx context.Context, sys backend, node kql.Node, ids []string) error {
-	node, err := client.AbsoluteTimes(node)
-	if err != nil {
+func (d *waitingDecision) run(ctx context.Context, sys backend, query string) (err error) {
+	in := waiting.DecideInput{Body: waiting.WaitingDecision{Action: d.Action, NotBefore: d.NotBefore}}
+	if in.Body.Choice, err = d.choice(sys, query, false); err != nil {
 		return err
 	}
-	in := waiting.DecideInput{Body: waiting.WaitingDecision{IDs: ids, Action: d.Action, NotBefore: d.NotBefore, Reason: d.Reason, DryRun: true}}
-	if in.Body.Filter, in.Body.DSL, err = bodyFilter(sys, node, len(ids) > 0); err != nil {
-		return err
-	}
-	preview, err := waiting.DecideWaiting.Call(ctx, sys, in)
-	if err != nil {
-		return err
-	}
-	found := preview.Body
-	if err := printUnknownIDs(d.Out, found.Unknown); err != nil {
-		return err
-	}
-	if found.Matched == 0 {
-		return errors.New("no waiting message matches")
-	}
-	if err := printQueues(d.Out, "wait for", found.Queues); err != nil {
-		return err
-	}
-	if agreed, err := d.confirm(ctx, found.Matched); !agreed {
-		return err
-	}
-	in.Body.DryRun, in.Body.AtMost, in.Body.UpTo = false, &found.Matched, found.UpTo
-	decided, err := waiting.DecideWaiting.Call(ctx, sys, in)
-	done := decided.Body
-	if done.Decided > 0 || err == nil {
-		fmt.Fprintf(d.Out, "%s %s\n", d.verb(), wording.Plural(done.Decided, "message"))
-	}
-	if done.Gone > 0 {
-		fmt.Fprintf(d.Out, "%s did not wait any more\n", wording.Plural(done.Gone, "message"))
-	}
-	if err == nil && done.Missing > 0 {
-		fmt.Fprintf(d.Out, "the store does not have %s of these yet: see watership waiting, and run watership serve\n", wording.Plural(done.Missing, "event"))
-	}
-	if err == nil && done.Decided == 0 {
-		return errors.New("no message was changed")
-	}
-	return err
+	verb, question := d.phrases()
+	gone := 0
+	return d.operate(ctx, &in.Body.Choice, &in.Body.Bounds, actionTexts{
+		unit: "message", nothing: "no waiting message matches", place: "wait for", missing: "see watership waiting, and run watership serve",
+		question: func(found answer) string { return fmt.Sprintf(question, wording.Plural(found.Matched, "message")) },
+		result: func(done answer) (text string) {
+			if done.Matched > 0 {
+				text = fmt.Sprintf("%s %s\n", verb, wording.Plural(done.Done, "message"))
+			}
+			if gone > 0 {
+				text += fmt.Sprintf("%s did not wait any more\n", wording.Plural(gone, "message"))
+			}
+			return text
+		},
+	}, func(ctx context.Context) (answer, error) {
+		out, err := waiting.DecideWaiting.Call(ctx, sys, in)
+		if err == nil && !in.Body.DryRun && out.Body.Done == 0 {
+			err = errors.New("no message was changed")
+		}
+		gone = out.Body.Gone
+		return answer{out.Body.Outcome, nil, out.Body}, err
+	})
 }
 
-// verb begins the result of a decision.
-func (d *waitingDecision) verb() string {
+// phrases returns the beginning of the result of a decision, and its question.
+func (d *waitingDecision) phrases() (verb, question string) {
 	switch d.Action {
 	case waiting.Now:
-		return "retried"
+		return "retried", "Retry %s now?"
 	case waiting.Postpone:
-		return "postponed"
+		return "postponed", "Postpone %s to " + terminal.Second(d.NotBefore) + "?"
 	}
-	return "cancelled"
-}
-
-func (d *waitingDecision) confirm(ctx context.Context, messages int) (bool, error) {
-	if d.yes {
-		return true, nil
-	}
-	question := map[waiting.Action]string{
-		waiting.Now: "Retry %s now?", waiting.Postpone: "Postpone %s to " + terminal.Second(d.NotBefore) + "?", waiting.Cancel: "Cancel the attempts of %s?",
-	}[d.Action]
-	yes, err := d.Ask(ctx, fmt.Sprintf(question, wording.Plural(messages, "message")))
-	if err == nil && !yes {
-		err = errors.New("nothing was changed")
-	}
-	return yes, err
+	return "cancelled", "Cancel the attempts of %s?"
 }

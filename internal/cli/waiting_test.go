@@ -128,6 +128,8 @@ func (w withServe) messages(t *testing.T) (list []waiting.WaitingMessage) {
 // due is a system whose message is due before it is decided about.
 type due struct{ backend }
 
+func (due) ParseQuery(string) (kql.Node, error) { return kql.All{}, nil }
+
 func (due) Texts(kql.Node) (query, dsl string, err error) { return "", "", nil }
 
 func (due) Do(_ context.Context, _ *operation.Operation, in, out any) error {
@@ -141,9 +143,9 @@ func (due) Do(_ context.Context, _ *operation.Operation, in, out any) error {
 // A decision that changes no message fails, as one that finds none.
 func TestDecisionThatChangesNothing(t *testing.T) {
 	var out strings.Builder
-	d := waitingDecision{yes: true, Decision: waiting.Decision{Action: waiting.Cancel}}
+	d := waitingDecision{action: action{yes: true, expect: unexpected}, Decision: waiting.Decision{Action: waiting.Cancel}}
 	d.Out = &out
-	err := d.run(t.Context(), due{}, nil, nil)
+	err := d.run(t.Context(), due{}, "*")
 	if err == nil || err.Error() != "no message was changed" || out.String() != "cancelled 0 messages\n1 message did not wait any more\n" {
 		t.Errorf("%v, %s", err, out.String())
 	}

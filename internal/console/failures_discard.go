@@ -13,6 +13,8 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -56,7 +58,7 @@ func (v discardView) Back() string {
 }
 
 func (v discardView) request() failures.Discard {
-	return failures.Discard{Filter: v.Filter.API().Filter, IDs: v.IDs, Reason: v.Reason}
+	return failures.Discard{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter, IDs: v.IDs}, Bounds: operation.Bounds{Reason: v.Reason}}
 }
 
 // showDiscard shows the preview, and the problem of a discard that was refused.
@@ -84,13 +86,16 @@ func (c failurePages) discard(r *http.Request) (frame.Response, error) {
 	if mistake == nil {
 		mistake = frame.CheckTyped(r.PostForm, count, "failure")
 	}
+	if mistake == nil {
+		request.UpTo, mistake = frame.ShownUpTo(r.PostForm)
+	}
 	if mistake == nil && v.Reason == "" {
 		mistake = frame.Unprocessable("a discard needs a reason", "Say why nothing more is to be done.")
 	}
 	if mistake != nil {
 		return c.showDiscard(r, v, mistake)
 	}
-	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
+	request.Expect = &count
 	done, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		refused := frame.ProblemOf(err)
@@ -98,7 +103,7 @@ func (c failurePages) discard(r *http.Request) (frame.Response, error) {
 		return c.showDiscard(r, v, refused)
 	}
 	return c.Done(v.Back(), url.Values{
-		"discarded": {strconv.Itoa(done.Body.Discarded)}, "missing": {strconv.Itoa(done.Body.Missing)}, "parked": {parkedText(done.Body.Parked)},
+		"discarded": {strconv.Itoa(done.Body.Done)}, "missing": {strconv.Itoa(done.Body.Missing)}, "parked": {parkedText(done.Body.Parked)},
 	}), nil
 }
 
@@ -132,14 +137,4 @@ func (c failurePages) discardDone(r *http.Request) *discardDone {
 		}
 	}
 	return done
-}
-
-// shownBefore returns a query without the events that were recorded after an operator was
-// shown the others: where failures go on, their number would change all the time.
-func shownBefore(form url.Values, query string) string {
-	last, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
-	if limited := frame.Within(query, fmt.Sprintf("event.sequence <= %d", last)); err == nil && frame.FitsQuery(limited) {
-		return limited
-	}
-	return query
 }

@@ -75,9 +75,9 @@ func (c messagePages) discardFailures(r *http.Request, events []string, reason, 
 	if reason = strings.TrimSpace(reason); reason == "" {
 		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
 	}
-	answer, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{
-		IdempotencyKey: operation.IdempotencyKey{Key: key}, Body: failures.Discard{IDs: events, Reason: reason},
-	})
+	in := failures.DiscardInput{IdempotencyKey: operation.IdempotencyKey{Key: key}}
+	in.Body.IDs, in.Body.Reason = events, reason
+	answer, err := failures.DiscardFailures.Call(r.Context(), c.api, in)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (c messagePages) discardFailures(r *http.Request, events []string, reason, 
 	for _, p := range done.Parked {
 		parked += p.Messages
 	}
-	return url.Values{"discarded": {strconv.Itoa(done.Discarded)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {strconv.Itoa(parked)}}, nil
+	return url.Values{"discarded": {strconv.Itoa(done.Done)}, "missing": {strconv.Itoa(done.Missing)}, "parked": {strconv.Itoa(parked)}}, nil
 }
 
 // addDone adds the result of a form.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"maps"
 	"net/http"
@@ -123,6 +124,8 @@ func (c replayPages) startReplay(r *http.Request) (frame.Response, error) {
 	case v.Form.Canary < 1:
 		v.Problem = frame.Unprocessable("a canary needs a number of messages", "")
 	}
+	upTo, unlimited := frame.ShownUpTo(r.PostForm)
+	v.Problem = cmp.Or(v.Problem, unlimited)
 	if v.Problem != nil {
 		return c.showPlan(r, v)
 	}
@@ -130,7 +133,7 @@ func (c replayPages) startReplay(r *http.Request) (frame.Response, error) {
 	if first {
 		request.StopAfter = v.Form.Canary
 	}
-	request.Query, request.Expect = shownBefore(r.PostForm, request.Query), &count
+	request.Expect, request.UpTo = &count, upTo
 	job, err := replays.StartReplay.Call(r.Context(), c.api, replays.StartInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		v.Problem = frame.ProblemOf(err)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/waiting"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -116,7 +118,7 @@ func (v decideView) Back() string { return "/waiting" }
 // showDecision shows the preview, and the problem of a decision that was refused.
 func (c failurePages) showDecision(r *http.Request, v decideView, refused *problem.Problem) (frame.Response, error) {
 	shown := frame.Page{Title: "Waiting messages", Section: "/waiting", Template: "waiting_decide.html", Styles: []string{"failures.css"}}
-	preview := waiting.WaitingDecision{Filter: v.Filter.API().Filter, Action: waiting.Now, Reason: "preview", DryRun: true}
+	preview := waiting.WaitingDecision{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter}, Action: waiting.Now, Bounds: operation.Bounds{DryRun: true}}
 	found, err := waiting.DecideWaiting.Call(r.Context(), c.api, waiting.DecideInput{Body: preview})
 	if v.Found = found.Body; err != nil {
 		v.Problem = frame.ProblemOf(err)
@@ -132,7 +134,7 @@ func (c failurePages) showDecision(r *http.Request, v decideView, refused *probl
 // decide decides about waiting messages after their preview.
 func (c failurePages) decide(r *http.Request) (frame.Response, error) {
 	v := readDecision(r, r.PostForm)
-	request := waiting.WaitingDecision{Filter: v.Filter.API().Filter, Action: waiting.Action(v.Action), Reason: v.Reason}
+	request := waiting.WaitingDecision{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter}, Action: waiting.Action(v.Action), Bounds: operation.Bounds{Reason: v.Reason}}
 	count, mistake := frame.ShownCount(r.PostForm, "message")
 	if mistake == nil {
 		mistake = frame.CheckTyped(r.PostForm, count, "message")
@@ -154,13 +156,13 @@ func (c failurePages) decide(r *http.Request) (frame.Response, error) {
 	if mistake != nil {
 		return c.showDecision(r, v, mistake)
 	}
-	request.AtMost = &count
+	request.Expect = &count
 	decided, err := waiting.DecideWaiting.Call(r.Context(), c.api, waiting.DecideInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		return c.showDecision(r, v, frame.ProblemOf(err))
 	}
 	done := decided.Body
 	return c.Done(v.Back(), url.Values{
-		"action": {v.Action}, "decided": {strconv.Itoa(done.Decided)}, "gone": {strconv.Itoa(done.Gone)}, "missing": {strconv.Itoa(done.Missing)},
+		"action": {v.Action}, "decided": {strconv.Itoa(done.Done)}, "gone": {strconv.Itoa(done.Gone)}, "missing": {strconv.Itoa(done.Missing)},
 	}), nil
 }

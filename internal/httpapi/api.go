@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/quarantine"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
@@ -83,6 +84,7 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	alerts.Implement(set, sys)
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)
+	quarantine.Implement(set, sys)
 	messages.Implement(set, sys, handlers)
 	doctor.Implement(set, func(ctx context.Context) []doctor.Finding { return server.Diagnose(ctx, sys, handlers()) })
 }

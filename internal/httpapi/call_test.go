@@ -61,6 +61,10 @@ func filtered(query string) eventfilter.QueryFilter {
 	return eventfilter.QueryFilter{Filter: eventfilter.Filter{Query: query}}
 }
 
+func chosen(query string) eventfilter.Choice {
+	return eventfilter.Choice{Filter: filtered(query).Filter}
+}
+
 // call returns the problem of a call, without its output.
 func call[I, O any](op operation.Declared[I, O], in I) func(ctx context.Context, api *httpapi.API) error {
 	return func(ctx context.Context, api *httpapi.API) error {
@@ -89,9 +93,9 @@ func TestCallsAreRefusedAsRequestsAre(t *testing.T) {
 		status           int
 	}{
 		"no identity":          {access.Identity{}, "GET", "/fields", "", call(messages.ListFields, struct{}{}), 403},
-		"role":                 {viewer, "POST", "/failures/discard", `{"query": "*", "reason": "x"}`, call(failures.DiscardFailures, failures.DiscardInput{Body: failures.Discard{Filter: filtered("*").Filter, Reason: "x"}}), 403},
+		"role":                 {viewer, "POST", "/failures/discard", `{"query": "*", "reason": "x"}`, call(failures.DiscardFailures, failures.DiscardInput{Body: failures.Discard{Choice: chosen("*"), Bounds: operation.Bounds{Reason: "x"}}}), 403},
 		"role of admins":       {operator, "POST", "/reload", "", call(httpapi.Reload, httpapi.ReloadInput{}), 403},
-		"role first":           {viewer, "POST", "/waiting/decide", `{"query": "*", "action": "none", "reason": ""}`, call(waiting.DecideWaiting, waiting.DecideInput{Body: waiting.WaitingDecision{Filter: filtered("*").Filter, Action: "none"}}), 403},
+		"role first":           {viewer, "POST", "/waiting/decide", `{"query": "*", "action": "none", "reason": ""}`, call(waiting.DecideWaiting, waiting.DecideInput{Body: waiting.WaitingDecision{Choice: chosen("*"), Action: "none"}}), 403},
 		"queue":                {limited, "POST", "/routes/orders/pause", `{"reason": "why"}`, call(routes.PauseRoute, pause), 403},
 		"doctor":               {limited, "GET", "/doctor", "", call(doctor.RunDoctor, doctor.DoctorInput{}), 403},
 		"error queue":          {limited, "POST", "/adoptions/preview", `{"queue": "errors", "format": "spring"}`, call(adoptions.PreviewAdoption, adoptions.PreviewInput{Body: adoptions.AdoptionRequest{Queue: "errors", Format: "spring"}}), 403},
@@ -110,7 +114,7 @@ func TestCallsAreRefusedAsRequestsAre(t *testing.T) {
 		"empty reason":         {operator, "POST", "/routes/orders/pause", `{"reason": ""}`, call(routes.PauseRoute, noReason), 422},
 		"several": {
 			operator, "POST", "/failures/discard", `{"query": "*", "ids": [], "expect": -1, "reason": "` + strings.Repeat("r", 1001) + `"}`,
-			call(failures.DiscardFailures, failures.DiscardInput{Body: failures.Discard{Filter: filtered("*").Filter, Expect: &none, Reason: strings.Repeat("r", 1001)}}), 422,
+			call(failures.DiscardFailures, failures.DiscardInput{Body: failures.Discard{Choice: chosen("*"), Bounds: operation.Bounds{Expect: &none, Reason: strings.Repeat("r", 1001)}}}), 422,
 		},
 		"size": {
 			operator, "POST", "/messages", `{"exchange": "x", "text": "` + strings.Repeat("x", 1<<20) + `"}`,

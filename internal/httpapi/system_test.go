@@ -192,7 +192,7 @@ func testReplays(t *testing.T, s served) {
 	if plan["total"] != 3.0 || plan["problem"] != nil || member(plan["routes"].([]any)[0], "queue") != "orders" {
 		t.Fatalf("%v", plan)
 	}
-	s.do(t, http.MethodPost, "/replays", strings.Replace(request, "{", `{"expect":2,`, 1)).wantProblem(t, http.StatusConflict, "3 messages would be sent, 2 expected")
+	s.do(t, http.MethodPost, "/replays", strings.Replace(request, "{", `{"expect":2,`, 1)).wantProblem(t, http.StatusConflict, "3 messages match, 2 expected: nothing was changed")
 	started := s.do(t, http.MethodPost, "/replays", request, "Idempotency-Key", "once")
 	again := s.do(t, http.MethodPost, "/replays", request, "Idempotency-Key", "once")
 	id, _ := started.json(t)["id"].(string)
@@ -340,15 +340,15 @@ func testDiscard(t *testing.T, s served) {
 	}
 	s.do(t, http.MethodPost, "/failures/discard", `{"reason":"x"}`).wantProblem(t, http.StatusBadRequest, "expected query")
 	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":" "}`).wantProblem(t, http.StatusUnprocessableEntity, "validation")
-	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","expect":5}`).wantProblem(t, http.StatusConflict, "nothing was discarded")
+	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","expect":5}`).wantProblem(t, http.StatusConflict, "nothing was changed")
 	dry := s.post(t, "/failures/discard", `{"query":"*","dry_run":true}`)
-	if sample, _ := dry["sample"].([]any); dry["matched"] != 2.0 || dry["discarded"] != 0.0 || member(dry["queues"], "orders") != 2.0 ||
+	if sample, _ := dry["sample"].([]any); dry["matched"] != 2.0 || dry["done"] != 0.0 || member(dry["queues"], "orders") != 2.0 ||
 		len(sample) != 2 || member(sample[0], "event_id") != member(list[0], "event_id") {
 		t.Errorf("%v", dry)
 	}
 	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*"}`).wantProblem(t, http.StatusUnprocessableEntity, "validation")
 	got := s.post(t, "/failures/discard", `{"ids":["m-1","nobody"],"reason":"test orders"}`)
-	if got["discarded"] != 1.0 || got["missing"] != 0.0 || len(got["unknown"].([]any)) != 1 {
+	if got["done"] != 1.0 || got["missing"] != 0.0 || len(got["unknown"].([]any)) != 1 {
 		t.Errorf("%v", got)
 	}
 	if groups := s.get(t, "/failures/groups"); groups["failures"] != 1.0 {

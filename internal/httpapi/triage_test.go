@@ -54,12 +54,12 @@ func testTriageOfGroups(t *testing.T, s served) {
 	s.triageOfLimitedCallers(t, path, id)
 	s.triageInSearches(t, group)
 	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":7}`).wantProblem(t, http.StatusConflict, "2 failures match, 7 expected")
-	if dry := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"dry_run":true}`); dry["matched"] != 2.0 || dry["failures"] != 0.0 {
+	if dry := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"dry_run":true}`); dry["matched"] != 2.0 || dry["done"] != 0.0 {
 		t.Errorf("%v", dry)
 	}
 	s.do(t, http.MethodPost, "/failures/resolve", `{"groups":["`+id+`"],"reason":" ","expect":2}`).wantProblem(t, http.StatusUnprocessableEntity, "validation failed")
 	done := s.post(t, "/failures/resolve", `{"groups":["`+id+`"],"reason":"fixed","expect":2,"up_to":9007199254740992}`)
-	if resolved, _ := done["resolved"].([]any); done["failures"] != 2.0 || len(resolved) != 1 || resolved[0] != id || done["missing"] != 0.0 {
+	if resolved, _ := done["resolved"].([]any); done["done"] != 2.0 || len(resolved) != 1 || resolved[0] != id || done["missing"] != 0.0 {
 		t.Errorf("%v", done)
 	}
 	if got := s.get(t, path); got["count"] != 0.0 || member(got, "resolved", "reason") != "fixed" || got["regressed"] != false || got["muted"] != nil {

@@ -83,7 +83,7 @@ func TestWaiting(t *testing.T) {
 				t.Errorf("%s: %v, want %v", body, got, want)
 			}
 		}
-		decide(r, `{"query":"*","action":"cancel","reason":"x","at_most":3}`).wantProblem(t, http.StatusConflict, "5 messages match, at most 3 expected")
+		decide(r, `{"query":"*","action":"cancel","reason":"x","expect":3}`).wantProblem(t, http.StatusConflict, "5 messages match, 3 expected: nothing was changed")
 		decide(r, `{"query":"*","action":"postpone","reason":"x"}`).wantProblem(t, http.StatusBadRequest, "must be in the future")
 		decide(r, `{"action":"cancel","reason":"x"}`).wantProblem(t, http.StatusBadRequest, "expected query, dsl or ids")
 		viewer := r.as(t, access.Token{Name: "vera", Role: access.Viewer})

@@ -163,7 +163,7 @@ func muteEnd(hours, until string, zone *time.Location, now time.Time) (end time.
 // back.
 func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 	form := r.PostForm
-	request := failures.Resolve{Groups: []string{r.PathValue("group")}, Reason: strings.TrimSpace(form.Get("reason"))}
+	request := failures.Resolve{Groups: []string{r.PathValue("group")}, Bounds: operation.Bounds{Reason: strings.TrimSpace(form.Get("reason"))}}
 	var mistake *problem.Problem
 	if request.Expect, request.UpTo, mistake = readShown(form); mistake != nil {
 		return p.show(r, form, mistake)
@@ -173,6 +173,6 @@ func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 		return p.show(r, form, frame.ProblemOf(err))
 	}
 	return p.Frame.Done(Path(r.PathValue("group")), url.Values{
-		"decision": {form.Get("do")}, "failures": {strconv.Itoa(resolved.Body.Failures)}, "missing": {strconv.Itoa(resolved.Body.Missing)},
+		"decision": {form.Get("do")}, "failures": {strconv.Itoa(resolved.Body.Done)}, "missing": {strconv.Itoa(resolved.Body.Missing)},
 	}), nil
 }

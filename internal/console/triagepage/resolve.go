@@ -10,6 +10,8 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -37,7 +39,7 @@ func (v resolveView) Back() string {
 func (resolveView) Path(id string) string { return Path(id) }
 
 func (v resolveView) request() failures.Resolve {
-	return failures.Resolve{Filter: v.Filter.API().Filter, Groups: v.IDs, Reason: v.Reason}
+	return failures.Resolve{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter}, Groups: v.IDs, Bounds: operation.Bounds{Reason: v.Reason}}
 }
 
 func readResolve(r *http.Request, values url.Values) (resolveView, error) {
@@ -100,7 +102,7 @@ func (p Pages) resolveSelected(r *http.Request) (frame.Response, error) {
 	done := resolved.Body
 	values := url.Values{
 		"groups": {strconv.Itoa(len(done.Resolved))}, "open": {strconv.Itoa(len(done.Open))},
-		"failures": {strconv.Itoa(done.Failures)}, "missing": {strconv.Itoa(done.Missing)},
+		"failures": {strconv.Itoa(done.Done)}, "missing": {strconv.Itoa(done.Missing)},
 	}
 	for _, parked := range done.Parked {
 		values.Add("parked", strconv.Itoa(parked.Messages)+" "+parked.Queue)

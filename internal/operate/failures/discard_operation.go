@@ -1,12 +1,11 @@
 package failures
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -14,9 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
-	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/reason"
-	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // The operations on failures.
@@ -105,12 +102,8 @@ type DiscardInput struct {
 
 // Discard selects failures to discard.
 type Discard struct {
-	eventfilter.Filter
-	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
-	IDs    []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
-	Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"Why nothing more is to be done; required unless dry_run is set"`
-	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Discard nothing unless exactly this many failures match"`
-	DryRun bool           `json:"dry_run,omitempty" doc:"Discard nothing"`
+	eventfilter.Choice
+	operation.Bounds
 }
 
 // DiscardOutput has the result.
@@ -118,23 +111,17 @@ type DiscardOutput struct{ Body Discarded }
 
 // Discarded is the result of a Discard.
 type Discarded struct {
-	Matched   int            `json:"matched" doc:"Unresolved failures that matched"`
-	Queues    map[string]int `json:"queues" doc:"The same, by queue"`
-	Sample    []Failure      `json:"sample" nullable:"false" doc:"The first few of them"`
-	UpTo      int64          `json:"up_to" doc:"Highest event.sequence of them"`
-	Discarded int            `json:"discarded" doc:"Failures whose events RabbitMQ has confirmed"`
-	Unknown   []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
-	Missing   int            `json:"missing" doc:"Events that the store does not have yet"`
-	Parked    []ParkedCopies `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
+	operation.Outcome
+	Sample []Failure      `json:"sample" nullable:"false" doc:"The first few of them"`
+	Parked []ParkedCopies `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
 
 const maxFailedSample = 5
 
 func newDiscarded(failures []eventstore.EventSummary) Discarded {
-	d := Discarded{Matched: len(failures), Queues: map[string]int{}, Sample: []Failure{}, Parked: []ParkedCopies{}}
+	d := Discarded{Outcome: operation.NewOutcome(), Sample: []Failure{}, Parked: []ParkedCopies{}}
 	for _, f := range failures {
-		d.Queues[f.Queue]++
-		d.UpTo = max(d.UpTo, f.Sequence)
+		d.Find(f.Queue, f.Sequence)
 		if len(d.Sample) < maxFailedSample {
 			d.Sample = append(d.Sample, newFailure(f))
 		}
@@ -144,18 +131,11 @@ func newDiscarded(failures []eventstore.EventSummary) Discarded {
 
 func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*DiscardOutput, error) {
 	d := in.Body
-	name := "discard"
-	if d.DryRun {
-		name = "discard (dry run)"
+	d.Describe(ctx, "discard", d.Object())
+	if err := cmp.Or(d.Need("query, dsl or ids"), d.NeedReason()); err != nil {
+		return nil, err
 	}
-	access.Describe(ctx, access.Action{Name: name, Object: d.object(), Reason: d.Reason})
-	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
-		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" to discard every failure there is.`)
-	}
-	if strings.TrimSpace(d.Reason) == "" && !d.DryRun {
-		return nil, problem.Invalid("body.reason", "expected a reason")
-	}
-	node, err := d.Node(ctx, o.System, eventfilter.TextOfDSL(d.DSL))
+	node, err := d.Chosen(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +151,8 @@ func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*Dis
 	if out.Body.Unknown, err = eventfilter.Unknown(ctx, o.System, d.IDs); err != nil {
 		return nil, err
 	}
-	if d.Expect != nil && *d.Expect != len(found) {
-		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was discarded", wording.PluralVerb(len(found), "failure", "matches", "match"), *d.Expect),
-			Remedy: "Look at the failures, and send their number.",
-		}
+	if err := d.Check(len(found), "failure"); err != nil {
+		return nil, err
 	}
 	if d.DryRun || len(found) == 0 {
 		parked, err := previewParked(ctx, o.System, slices.Sorted(maps.Keys(out.Body.Queues)))
@@ -187,7 +164,7 @@ func (o operations) discardFailures(ctx context.Context, in *DiscardInput) (*Dis
 
 func (o operations) discard(ctx context.Context, ids []string, why string, out *Discarded) error {
 	done, err := discardAll(ctx, o.System, ids, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: why})
-	out.Discarded = done.Failures
+	out.Done = done.Failures
 	if err != nil {
 		return err
 	}
@@ -197,11 +174,4 @@ func (o operations) discard(ctx context.Context, ids []string, why string, out *
 	}
 	out.Missing, err = awaitDiscarded(ctx, o.System, ids)
 	return err
-}
-
-func (d Discard) object() string {
-	if len(d.IDs) > 0 {
-		return wording.Plural(len(d.IDs), "id")
-	}
-	return d.Query
 }

@@ -61,7 +61,7 @@ func TestGroupsAreReadTogether(t *testing.T) {
 	count := func(ids []string) int32 {
 		t.Helper()
 		requests.Store(0)
-		found, err := service.Resolvable(t.Context(), kql.All{}, kql.All{}, ids, kinds)
+		found, err := service.Resolvable(t.Context(), failures.Selected{Query: kql.All{}, Visible: kql.All{}, Groups: ids, UpTo: kinds})
 		if err != nil || len(found.Groups) != len(ids) {
 			t.Fatalf("%d groups for %d ids, %v", len(found.Groups), len(ids), err)
 		}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/render/reason"
@@ -274,8 +276,8 @@ func TestResolveAGroup(t *testing.T) {
 	s, _ := newService(t)
 	systemtest.Record(t, s.System, failed("orders", "a", "x"), failed("orders", "b", "x"), failed("orders", "c", "y"))
 	group := groupOf("orders", "x")
-	got, err := s.resolve(as(t), Resolve{Groups: []string{group}, Reason: "fixed"})
-	if err != nil || got.Matched != 2 || got.Failures != 2 || got.Missing != 0 || !slices.Equal(got.Resolved, []string{group}) || len(got.Open) != 0 {
+	got, err := s.resolve(as(t), Resolve{Groups: []string{group}, Bounds: operation.Bounds{Reason: "fixed"}})
+	if err != nil || got.Matched != 2 || got.Done != 2 || got.Missing != 0 || !slices.Equal(got.Resolved, []string{group}) || len(got.Open) != 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if page := s.list(t, as(t), GroupsInput{}); !slices.Equal(page.ids(), []string{groupOf("orders", "y")}) {
@@ -291,7 +293,7 @@ func TestAFailureBringsItsGroupBack(t *testing.T) {
 	s, _ := newService(t)
 	systemtest.Record(t, s.System, failed("orders", "a", "x"))
 	group := groupOf("orders", "x")
-	_, err := s.resolve(as(t), Resolve{Groups: []string{group}, Reason: "fixed"})
+	_, err := s.resolve(as(t), Resolve{Groups: []string{group}, Bounds: operation.Bounds{Reason: "fixed"}})
 	must(t, err)
 	systemtest.Record(t, s.System, failed("orders", "b", "x"))
 	if page := s.list(t, as(t), GroupsInput{}); len(page.Groups) != 1 || page.Groups[0].Count != 1 || page.Groups[0].Resolved == nil {
@@ -303,10 +305,10 @@ func TestAFailureBringsItsGroupBack(t *testing.T) {
 func TestAGroupWithOtherFailuresStaysOpen(t *testing.T) {
 	s, _ := newService(t)
 	systemtest.Record(t, s.System, failed("orders", "a", "x"), failed("orders", "b", "x"))
-	r := Resolve{Reason: "fixed"}
+	r := Resolve{Bounds: operation.Bounds{Reason: "fixed"}}
 	r.Query = "message.id: a"
 	got, err := s.resolve(as(t), r)
-	if err != nil || got.Failures != 1 || len(got.Resolved) != 0 || !slices.Equal(got.Open, []string{groupOf("orders", "x")}) {
+	if err != nil || got.Done != 1 || len(got.Resolved) != 0 || !slices.Equal(got.Open, []string{groupOf("orders", "x")}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if page := s.list(t, as(t), GroupsInput{}); page.Failures != 1 {
@@ -316,8 +318,8 @@ func TestAGroupWithOtherFailuresStaysOpen(t *testing.T) {
 
 func TestADryRunResolvesNothing(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"), failed("orders", "b", "x"))
-	got, err := s.resolve(as(t), Resolve{Groups: []string{groupOf("orders", "x")}, DryRun: true})
-	if err != nil || got.Matched != 2 || got.Failures != 0 || got.UpTo == 0 || len(got.Groups) != 1 || got.Groups[0].Count != 2 {
+	got, err := s.resolve(as(t), Resolve{Groups: []string{groupOf("orders", "x")}, Bounds: operation.Bounds{DryRun: true}})
+	if err != nil || got.Matched != 2 || got.Done != 0 || got.UpTo == 0 || len(got.Groups) != 1 || got.Groups[0].Count != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if page := s.list(t, as(t), GroupsInput{}); page.Failures != 2 {
@@ -328,10 +330,10 @@ func TestADryRunResolvesNothing(t *testing.T) {
 // Failures that came after a dry run are not what its reader has seen.
 func TestLaterFailuresAreNotResolved(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"))
-	dry, err := s.resolve(as(t), Resolve{Groups: []string{groupOf("orders", "x")}, DryRun: true})
+	dry, err := s.resolve(as(t), Resolve{Groups: []string{groupOf("orders", "x")}, Bounds: operation.Bounds{DryRun: true}})
 	must(t, err)
 	systemtest.Record(t, s.System, failed("orders", "b", "x"))
-	got, err := s.resolve(as(t), Resolve{Groups: []string{groupOf("orders", "x")}, DryRun: true, UpTo: dry.UpTo})
+	got, err := s.resolve(as(t), Resolve{Groups: []string{groupOf("orders", "x")}, Choice: eventfilter.Choice{UpTo: dry.UpTo}, Bounds: operation.Bounds{DryRun: true}})
 	if err != nil || got.Matched != 1 || got.UpTo != dry.UpTo {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -346,11 +348,11 @@ func TestResolvesThatAreRefused(t *testing.T) {
 		status  int
 		detail  string
 	}{
-		"no selection":   {as(t), Resolve{Reason: "x"}, http.StatusBadRequest, "expected query, dsl or groups"},
+		"no selection":   {as(t), Resolve{Bounds: operation.Bounds{Reason: "x"}}, http.StatusBadRequest, "expected query, dsl, ids or groups"},
 		"no reason":      {as(t), Resolve{Groups: []string{group}}, http.StatusUnprocessableEntity, ""},
-		"another number": {as(t), Resolve{Groups: []string{group}, Reason: "x", Expect: &one}, http.StatusConflict, "1 failure matches, 2 expected: nothing was resolved"},
-		"an unknown id":  {as(t), Resolve{Groups: []string{"nobody"}, Reason: "x"}, http.StatusNotFound, "nobody"},
-		"of others":      {as(t, "mail"), Resolve{Groups: []string{group}, Reason: "x"}, http.StatusNotFound, group},
+		"another number": {as(t), Resolve{Groups: []string{group}, Bounds: operation.Bounds{Reason: "x", Expect: &one}}, http.StatusConflict, "1 failure matches, 2 expected: nothing was changed"},
+		"an unknown id":  {as(t), Resolve{Groups: []string{"nobody"}, Bounds: operation.Bounds{Reason: "x"}}, http.StatusNotFound, "nobody"},
+		"of others":      {as(t, "mail"), Resolve{Groups: []string{group}, Bounds: operation.Bounds{Reason: "x"}}, http.StatusNotFound, group},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.resolve(test.ctx, test.request)
@@ -368,7 +370,7 @@ func TestParkedCopiesAreNamed(t *testing.T) {
 	must(t, channel.Publish("", "orders.poison", false, false, amqp.Publishing{}))
 	rabbittest.Eventually(t, "the copy is parked", func() bool { return broker.Len(t, "orders.poison") == 1 })
 	systemtest.Record(t, s.System, failed("orders", "a", "x"), failed("mail", "b", "x"))
-	r := Resolve{DryRun: true}
+	r := Resolve{Bounds: operation.Bounds{DryRun: true}}
 	r.Query = "*"
 	got, err := s.resolve(as(t), r)
 	must(t, err)
@@ -386,12 +388,12 @@ func TestPreviewsWithoutABroker(t *testing.T) {
 	must(t, store.Install(t.Context()))
 	systemtest.Record(t, sys, failed("orders", "a", "x"), failed("mail", "b", "x"))
 	o := operations{Service{sys}}
-	discard := DiscardInput{Body: Discard{DryRun: true}}
+	discard := DiscardInput{Body: Discard{Bounds: operation.Bounds{DryRun: true}}}
 	discard.Body.Query = "*"
 	if out, err := o.discardFailures(as(t), &discard); err != nil || out.Body.Matched != 2 || out.Body.Parked == nil || len(out.Body.Parked) > 0 {
 		t.Errorf("a discard: %+v, %v", out, err)
 	}
-	resolve := ResolveInput{Body: Resolve{DryRun: true}}
+	resolve := ResolveInput{Body: Resolve{Bounds: operation.Bounds{DryRun: true}}}
 	resolve.Body.Query = "*"
 	if out, err := o.resolve(as(t), &resolve); err != nil || out.Body.Matched != 2 || out.Body.Parked == nil || len(out.Body.Parked) > 0 {
 		t.Errorf("a resolution: %+v, %v", out, err)

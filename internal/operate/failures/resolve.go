@@ -40,12 +40,18 @@ type ResolveResult struct {
 	Missing  int      // events that the store does not have yet
 }
 
-// Resolvable finds the unresolved failures that match a query and that are in one of some
-// groups; without groups, all that match. Failures after the sequence upTo have not come yet;
-// 0 is no limit.
-func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups []string, upTo int64) (Resolvable, error) {
-	if len(groups) > 0 {
-		wanted, err := s.FindAll(ctx, groups, visible)
+// Selected selects unresolved failures, to resolve their groups. All criteria must match.
+type Selected struct {
+	Query, Visible kql.Node
+	Groups, IDs    []string // empty: all
+	UpTo           int64    // failures after this sequence have not come yet; 0: no limit
+}
+
+// Resolvable finds the selected failures.
+func (s Service) Resolvable(ctx context.Context, sel Selected) (Resolvable, error) {
+	node := sel.Query
+	if len(sel.Groups) > 0 {
+		wanted, err := s.FindAll(ctx, sel.Groups, sel.Visible)
 		if err != nil {
 			return Resolvable{}, err
 		}
@@ -55,15 +61,15 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 		}
 		node = kql.And{node, kinds}
 	}
-	if upTo > 0 {
-		node = kql.And{node, history.UpTo(upTo)}
+	if sel.UpTo > 0 {
+		node = kql.And{node, history.UpTo(sel.UpTo)}
 	}
 	failures, err := Unresolved(ctx, s.System)
 	if err != nil {
 		return Resolvable{}, err
 	}
 	found := Resolvable{Groups: []ResolvableGroup{}}
-	if found.Failures, err = failures.OpenByID(ctx, node, nil); err != nil {
+	if found.Failures, err = failures.OpenByID(ctx, node, sel.IDs); err != nil {
 		return found, err
 	}
 	places := map[history.Kind]int{}
@@ -78,7 +84,7 @@ func (s Service) Resolvable(ctx context.Context, node, visible kql.Node, groups 
 		found.Groups[at].Count++
 	}
 	err = eachOpen(ctx, failures, found.Groups, func(g *ResolvableGroup, f eventstore.EventSummary) {
-		if upTo == 0 || f.Sequence <= upTo {
+		if sel.UpTo == 0 || f.Sequence <= sel.UpTo {
 			g.upTo = max(g.upTo, f.Sequence)
 			found.UpTo = max(found.UpTo, f.Sequence)
 		}

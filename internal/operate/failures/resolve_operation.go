@@ -2,18 +2,14 @@ package failures
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
-	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/reason"
-	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // ResolveInput asks to resolve groups.
@@ -24,20 +20,16 @@ type ResolveInput struct {
 
 // Resolve selects unresolved failures, to resolve their groups.
 type Resolve struct {
-	eventfilter.Filter
-	DSL    map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
-	Groups []string       `json:"groups,omitempty" maxItems:"100" nullable:"false" doc:"Ids of groups"`
-	Reason string         `json:"reason,omitempty" maxLength:"1000" doc:"Why nothing more is to be done; required unless dry_run is set"`
-	UpTo   int64          `json:"up_to,omitempty" minimum:"0" doc:"Highest event.sequence that the caller knows, such as up_to of a dry run; later failures stay unresolved and bring their groups back; 0: all failures"`
-	Expect *int           `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Change nothing unless exactly this many failures match"`
-	DryRun bool           `json:"dry_run,omitempty" doc:"Change nothing"`
+	eventfilter.Choice
+	Groups []string `json:"groups,omitempty" maxItems:"100" nullable:"false" doc:"Ids of groups"`
+	operation.Bounds
 }
 
 func (r Resolve) object() string {
 	if len(r.Groups) > 0 {
 		return "group " + strings.Join(r.Groups, ", ")
 	}
-	return r.Query
+	return r.Object()
 }
 
 // ResolveOutput has the result.
@@ -45,44 +37,34 @@ type ResolveOutput struct{ Body GroupsResolved }
 
 // GroupsResolved is the result of a Resolve.
 type GroupsResolved struct {
-	Matched  int               `json:"matched" doc:"Unresolved failures that matched"`
+	operation.Outcome
 	Groups   []ResolvableGroup `json:"groups" nullable:"false" doc:"The groups that have them"`
-	Failures int               `json:"failures" doc:"Failures whose events RabbitMQ has confirmed"`
 	Resolved []string          `json:"resolved" nullable:"false" doc:"Ids of the groups that are resolved"`
 	Open     []string          `json:"open" nullable:"false" doc:"Ids of the groups that have other failures"`
-	UpTo     int64             `json:"up_to" doc:"Highest event.sequence of the unresolved failures of the groups"`
-	Missing  int               `json:"missing" doc:"Events that the store does not have yet"`
 	Parked   []ParkedCopies    `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 }
 
 func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutput, error) {
 	r := in.Body
-	name := "resolve"
-	if r.DryRun {
-		name = "resolve (dry run)"
-	}
-	access.Describe(ctx, access.Action{Name: name, Object: r.object(), Reason: r.Reason})
-	if strings.TrimSpace(r.Reason) == "" && !r.DryRun {
-		return nil, problem.Invalid("body.reason", "expected a reason")
-	}
+	r.Describe(ctx, "resolve", r.object())
 	found, err := o.resolvable(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	body := GroupsResolved{Matched: len(found.Failures), Groups: found.Groups, UpTo: found.UpTo, Resolved: []string{}, Open: []string{}, Parked: []ParkedCopies{}}
-	if r.Expect != nil && *r.Expect != len(found.Failures) {
-		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was resolved", wording.PluralVerb(len(found.Failures), "failure", "matches", "match"), *r.Expect),
-			Remedy: "Look at the failures, and send their number.",
-		}
+	body := GroupsResolved{Outcome: operation.NewOutcome(), Groups: found.Groups, Resolved: []string{}, Open: []string{}, Parked: []ParkedCopies{}}
+	for _, f := range found.Failures {
+		body.Find(f.Queue, f.Sequence)
 	}
-	queues := map[string]int{}
-	for _, g := range found.Groups {
-		queues[g.Queue] += g.Count
+	body.UpTo = found.UpTo
+	if body.Unknown, err = eventfilter.Unknown(ctx, o.System, r.IDs); err != nil {
+		return nil, err
+	}
+	if err := r.Check(len(found.Failures), "failure"); err != nil {
+		return nil, err
 	}
 	if !r.DryRun && len(found.Failures) > 0 {
 		done, err := o.Resolve(ctx, found, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: r.Reason})
-		body.Failures, body.Resolved, body.Open, body.Missing = done.Failures, done.Resolved, done.Open, done.Missing
+		body.Done, body.Resolved, body.Open, body.Missing = done.Failures, done.Resolved, done.Open, done.Missing
 		if err != nil {
 			return &ResolveOutput{body}, err
 		}
@@ -91,17 +73,22 @@ func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutp
 	if r.DryRun {
 		find = previewParked
 	}
-	parked, err := find(ctx, o.System, slices.Sorted(maps.Keys(queues)))
+	parked, err := find(ctx, o.System, slices.Sorted(maps.Keys(body.Queues)))
 	body.Parked = append(body.Parked, parked...)
 	return &ResolveOutput{body}, err
 }
 
 // resolvable finds the failures of a request that the caller may see.
 func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, error) {
-	if !r.HasQuery() && len(r.Groups) == 0 && len(r.DSL) == 0 {
-		return Resolvable{}, problem.BadRequest("expected query, dsl or groups", `Give the query "*" to resolve every failure there is.`)
+	if err := r.NeedReason(); err != nil {
+		return Resolvable{}, err
 	}
-	node, err := r.Node(ctx, o.System, eventfilter.TextOfDSL(r.DSL))
+	if len(r.Groups) == 0 {
+		if err := r.Need("query, dsl, ids or groups"); err != nil {
+			return Resolvable{}, err
+		}
+	}
+	node, err := r.Chosen(ctx, o.System)
 	if err != nil {
 		return Resolvable{}, err
 	}
@@ -109,5 +96,5 @@ func (o operations) resolvable(ctx context.Context, r Resolve) (Resolvable, erro
 	if err != nil {
 		return Resolvable{}, err
 	}
-	return o.Resolvable(ctx, node, may, r.Groups, r.UpTo)
+	return o.Resolvable(ctx, Selected{Query: node, Visible: may, Groups: r.Groups, IDs: eventfilter.SortedIDs(r.IDs), UpTo: r.UpTo})
 }

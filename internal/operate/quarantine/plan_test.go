@@ -2,7 +2,6 @@ package quarantine
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -34,13 +33,13 @@ func TestAPlanCountsEventsByTheirActions(t *testing.T) {
 	handled := published(3)
 	handled.Action = schemas.Handled
 	f.keep(t, handled.Quarantine("too many fields"))
-	if got := f.plan(t, kql.All{}); got.Total != 3 || got.Actions[schemas.Published] != 2 || got.Actions[schemas.Handled] != 1 || got.NoEvents != 0 {
+	if got := f.plan(t, kql.All{}); got.Matched != 3 || got.Actions[schemas.Published] != 2 || got.Actions[schemas.Handled] != 1 || got.LeftOut[NoEvent] != 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestAPlanOfAQuery(t *testing.T) {
-	if got := quarantined(t, 3).plan(t, kql.FieldIs("event.id", "test:2")); got.Total != 1 {
+	if got := quarantined(t, 3).plan(t, kql.FieldIs("event.id", "test:2")); got.Matched != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -48,7 +47,7 @@ func TestAPlanOfAQuery(t *testing.T) {
 func TestEventsThatTheStoreTookAreInNoPlan(t *testing.T) {
 	f := quarantined(t, 0)
 	f.keep(t, published(1))
-	if got := f.plan(t, kql.All{}); got.Total != 0 || got.Actions == nil {
+	if got := f.plan(t, kql.All{}); got.Matched != 0 || got.Actions == nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -59,7 +58,7 @@ func TestMessagesThatAreNoEventsStay(t *testing.T) {
 	e := published(2)
 	e.Action, e.Failure.Message = schemas.Quarantined, "no state"
 	f.keep(t, e)
-	if got := f.plan(t, kql.All{}); got.Total != 1 || got.NoEvents != 1 {
+	if got := f.plan(t, kql.All{}); got.Matched != 1 || got.LeftOut[NoEvent] != 1 {
 		t.Errorf("%+v", got)
 	}
 	f.run(t, 1, 0, 1)
@@ -70,18 +69,18 @@ func TestMessagesOfWatershipsOwnExchangesAreNoEvents(t *testing.T) {
 	e := published(1)
 	e.Envelope.Exchange = schemas.Topology{}.Events()
 	f.keep(t, e.Quarantine("too many fields"))
-	if got := f.plan(t, kql.All{}); got.Total != 0 || got.NoEvents != 1 {
+	if got := f.plan(t, kql.All{}); got.Matched != 0 || got.LeftOut[NoEvent] != 1 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestARewriteOfAQueryLeavesTheOthers(t *testing.T) {
 	f := quarantined(t, 3)
-	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}, Progress: func(int) {}}
+	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}}
 	if err := r.Run(t.Context(), kql.FieldIs("event.id", "test:2")); err != nil || r.Written != 1 {
 		t.Errorf("%d are written, %v", r.Written, err)
 	}
-	if got := f.plan(t, kql.All{}); got.Total != 2 {
+	if got := f.plan(t, kql.All{}); got.Matched != 2 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -97,7 +96,7 @@ func TestReasonsOfARewriteAreThoseOfTheFirstEvents(t *testing.T) {
 		}
 		return results, nil
 	}
-	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}, Progress: func(int) {}}
+	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}}
 	if err := r.Run(t.Context(), kql.All{}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +105,10 @@ func TestReasonsOfARewriteAreThoseOfTheFirstEvents(t *testing.T) {
 	}
 }
 
-func TestProgressOfARewrite(t *testing.T) {
-	f, told := quarantined(t, batchEvents+1), ""
-	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}, Progress: func(n int) { told += fmt.Sprint(n, " ") }}
-	if err := r.Run(t.Context(), kql.All{}); err != nil || told != "500 501 " {
-		t.Errorf("%q, %v", told, err)
-	}
-}
-
 func TestAStoreWithoutRightsEndsARewrite(t *testing.T) {
 	f, refused := quarantined(t, 2), &eventstore.Error{Kind: eventstore.Unauthorized, Reason: "403"}
 	f.fault = func([]eventstore.Replacement) ([]eventstore.Result, error) { return nil, refused }
-	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}, Progress: func(int) {}}
+	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}}
 	if err := r.Run(t.Context(), kql.All{}); !errors.Is(err, refused) || r.Written != 0 {
 		t.Errorf("%d are written, %v", r.Written, err)
 	}

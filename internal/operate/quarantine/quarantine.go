@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -42,15 +43,20 @@ func (f Finder) refused(e schemas.Event) (schemas.Event, bool) {
 
 // Plan describes a rewrite before it happens.
 type Plan struct {
-	Total      int                    // events to write again
-	Actions    map[schemas.Action]int // of these
-	NoEvents   int                    // messages in the log that are no events, and stay
-	Unreadable int                    // documents that cannot be read, and stay
+	operation.Outcome
+	Actions map[schemas.Action]int // of the events to write again
+	LeftOut map[string]int         // documents that stay, by reason
 }
+
+// Reasons why documents stay.
+const (
+	NoEvent    = "no_event"   // messages in the log that are no events
+	Unreadable = "unreadable" // documents that cannot be read
+)
 
 // Plan counts the quarantined events that match a query.
 func (f Finder) Plan(ctx context.Context, node kql.Node) (Plan, error) {
-	plan := Plan{Actions: map[schemas.Action]int{}}
+	plan := Plan{operation.NewOutcome(), map[schemas.Action]int{}, map[string]int{}}
 	if err := f.Store.Refresh(ctx); err != nil {
 		return plan, err
 	}
@@ -61,11 +67,11 @@ func (f Finder) Plan(ctx context.Context, node kql.Node) (Plan, error) {
 		refused, ok := f.refused(event)
 		switch {
 		case err != nil:
-			plan.Unreadable++
+			plan.LeftOut[Unreadable]++
 		case !ok:
-			plan.NoEvents++
+			plan.LeftOut[NoEvent]++
 		default:
-			plan.Total++
+			plan.Find(event.Queue, event.Sequence)
 			plan.Actions[refused.Action]++
 		}
 	}

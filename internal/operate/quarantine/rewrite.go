@@ -19,8 +19,7 @@ import (
 // rewrite can be repeated.
 type Rewrite struct {
 	Finder
-	Format   schemas.DocumentFormat
-	Progress func(events int)
+	Format schemas.DocumentFormat
 
 	// Results of Run.
 	Written int
@@ -29,7 +28,10 @@ type Rewrite struct {
 }
 
 // Refusal is the reason why the store refused an event again.
-type Refusal struct{ EventID, Reason string }
+type Refusal struct {
+	EventID string `json:"event_id"`
+	Reason  string `json:"reason"`
+}
 
 const (
 	maxReasons  = 10
@@ -94,7 +96,6 @@ func (r *Rewrite) replaceAll(ctx context.Context, pending []rewriting) error {
 		if pending, err = r.replace(ctx, pending); err != nil {
 			return err
 		}
-		r.Progress(r.Written + r.Refused)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func quarantined(t *testing.T, events int) *faulty {
 // run rewrites everything, and wants these numbers of events afterwards.
 func (f *faulty) run(t *testing.T, written, refused, left int) *Rewrite {
 	t.Helper()
-	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}, Progress: func(int) {}}
+	r := &Rewrite{Finder: Finder{Store: f, Owns: schemas.Topology{}.Owns}}
 	if err := r.Run(t.Context(), kql.All{}); err != nil {
 		t.Fatal(err)
 	}

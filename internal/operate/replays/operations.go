@@ -18,7 +18,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/operation/sse"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -117,11 +116,8 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	if err != nil {
 		return nil, err
 	}
-	if n := in.Body.Expect; n != nil && *n != plan.Total {
-		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), *n),
-			Remedy: "Look at the plan, and send its total.",
-		}
+	if err := operation.CheckNumber(in.Body.Expect, plan.Total, "message"); err != nil {
+		return nil, err
 	}
 	if refused := (*PlanError)(nil); errors.As(CheckPlan(plan, in.Body.UncheckedRoutes, in.planned == nil), &refused) {
 		remedy := cmp.Or(refused.Remedy("unchecked_routes"), "see the plan of the same request")

@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -35,6 +36,11 @@ type Decision struct {
 
 // Check returns an error for a decision that cannot be carried out.
 func (d Decision) Check(now time.Time) error {
+	return cmp.Or(d.CheckTime(now), reason.Need(d.Reason))
+}
+
+// CheckTime is Check for a decision without a reason.
+func (d Decision) CheckTime(now time.Time) error {
 	postpones := d.Action == Postpone
 	switch {
 	case d.Action != Now && d.Action != Cancel && !postpones:
@@ -46,7 +52,7 @@ func (d Decision) Check(now time.Time) error {
 	case postpones && d.NotBefore.Sub(now) > MaxPostponement:
 		return fmt.Errorf("attempts can be postponed by up to %d days", int(MaxPostponement/(24*time.Hour)))
 	}
-	return reason.Need(d.Reason)
+	return nil
 }
 
 // event returns the action of the events that record a decision.

@@ -1,18 +1,14 @@
 package waiting
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
-	"github.com/watershipmq/watership/internal/operation/problem"
-	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -29,7 +25,7 @@ var (
 	DecideWaiting = operation.Declare[DecideInput, DecideOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/waiting/decide", ID: "decideWaiting", Tag: "waiting", Role: access.Operator, Timeout: 5 * time.Minute,
 		Summary: "Let the next attempt of waiting messages follow now or later, or cancel it",
-		Text: "A message that is due in the meantime is left out. A cancelled one gets a discarded event and can still be replayed. " +
+		Text: "A message that is due in the meantime is left out, so that fewer than expect may match. A cancelled one gets a discarded event and can still be replayed. " +
 			"Other messages that wait equally long may be late by the time that this takes.",
 	})
 )
@@ -130,15 +126,10 @@ type DecideInput struct {
 
 // WaitingDecision selects waiting messages, and has the action on them.
 type WaitingDecision struct {
-	eventfilter.Filter
-	DSL       map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL"`
-	IDs       []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
-	Action    Action         `json:"action" enum:"now,postpone,cancel" doc:"now: the next attempt follows at once; postpone: it follows at not_before; cancel: none follows"`
-	NotBefore time.Time      `json:"not_before,omitzero" doc:"Time of the next attempt, for postpone: up to 30 days from now, and the attempt follows up to a second later"`
-	Reason    string         `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why"`
-	AtMost    *int           `json:"at_most,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if more messages match"`
-	UpTo      int64          `json:"up_to,omitempty" minimum:"0" doc:"Highest event.sequence that the caller knows, such as up_to of a dry run; messages that began to wait later are left out; 0: all messages"`
-	DryRun    bool           `json:"dry_run,omitempty" doc:"Change nothing"`
+	eventfilter.Choice
+	Action    Action    `json:"action" enum:"now,postpone,cancel" doc:"now: the next attempt follows at once; postpone: it follows at not_before; cancel: none follows"`
+	NotBefore time.Time `json:"not_before,omitzero" doc:"Time of the next attempt, for postpone: up to 30 days from now, and the attempt follows up to a second later"`
+	operation.Bounds
 }
 
 // DecideOutput has the result.
@@ -146,69 +137,51 @@ type DecideOutput struct{ Body WaitingDecided }
 
 // WaitingDecided is the result of a WaitingDecision.
 type WaitingDecided struct {
-	Matched int            `json:"matched" doc:"Waiting messages that matched"`
-	Queues  map[string]int `json:"queues" doc:"The same, by queue"`
-	UpTo    int64          `json:"up_to" doc:"Highest event.sequence of the events since which they wait"`
-	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids of messages that do not wait, at most 1000 of them"`
-	Decided int            `json:"decided" doc:"Messages that were taken out of their delay queues"`
-	Gone    int            `json:"gone" doc:"Messages that had left them: their next attempt has begun"`
-	Missing int            `json:"missing" doc:"Events of decided messages that the store does not have yet"`
+	operation.Outcome
+	Gone int `json:"gone" doc:"Messages that had left their delay queues: their next attempt has begun"`
 }
 
 func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput, error) {
-	d, caller := in.Body, access.FromContext(ctx)
-	name := "waiting " + string(d.Action)
-	if d.DryRun {
-		name += " (dry run)"
+	d := in.Body
+	d.Describe(ctx, "waiting "+string(d.Action), d.Object())
+	if err := cmp.Or(d.Need("query, dsl or ids"), d.NeedReason()); err != nil {
+		return nil, err
 	}
-	object := d.Query
-	if len(d.IDs) > 0 {
-		object = wording.Plural(len(d.IDs), "id")
-	}
-	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: d.Reason})
-	if !d.HasQuery() && len(d.IDs) == 0 && len(d.DSL) == 0 {
-		return nil, problem.BadRequest("expected query, dsl or ids", `Give the query "*" for every message that waits.`)
-	}
-	decision := Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: caller.Name, Reason: d.Reason}
-	if err := decision.Check(time.Now()); err != nil {
+	decision := Decision{Action: d.Action, NotBefore: d.NotBefore, Operator: access.FromContext(ctx).Name, Reason: d.Reason}
+	if err := decision.CheckTime(time.Now()); err != nil {
 		return nil, system.InputError{Err: err}
 	}
 	messages, unknown, err := o.selected(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	out := &DecideOutput{WaitingDecided{Matched: len(messages), Queues: map[string]int{}, Unknown: append([]string{}, unknown[:min(len(unknown), eventfilter.MaxUnknown)]...)}}
+	out := &DecideOutput{WaitingDecided{Outcome: operation.NewOutcome()}}
+	out.Body.Unknown = append(out.Body.Unknown, unknown[:min(len(unknown), eventfilter.MaxUnknown)]...)
 	for _, m := range messages {
-		out.Body.Queues[m.Queue]++
-		out.Body.UpTo = max(out.Body.UpTo, m.sequence)
+		out.Body.Find(m.Queue, m.sequence)
 	}
-	if d.AtMost != nil && len(messages) > *d.AtMost {
-		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%s, at most %d expected: nothing was changed", wording.PluralVerb(len(messages), "message", "matches", "match"), *d.AtMost),
-			Remedy: "Look at the messages, and send their number.",
-		}
+	// Messages that became due do not wait any more.
+	if d.Expect == nil || d.DryRun || len(messages) > *d.Expect {
+		err = d.Check(len(messages), "message")
 	}
-	if d.DryRun {
-		return out, nil
+	if err != nil || d.DryRun {
+		return out, err
 	}
 	result, missing, err := Decide(ctx, o.system, decision, messages)
-	out.Body.Decided, out.Body.Gone, out.Body.Missing = len(result.Taken), len(result.Gone), missing
+	out.Body.Done, out.Body.Gone, out.Body.Missing = len(result.Taken), len(result.Gone), missing
 	return out, err
 }
 
 // selected returns the waiting messages of a decision that the caller may see, and
 // whose queue it may use.
 func (o operations) selected(ctx context.Context, d WaitingDecision) ([]WaitingMessage, []string, error) {
-	node, err := d.Node(ctx, o.system, eventfilter.TextOfDSL(d.DSL))
+	node, err := d.Chosen(ctx, o.system)
 	if err != nil {
 		return nil, nil, err
 	}
 	store, err := o.visible(ctx)
 	if err != nil {
 		return nil, nil, err
-	}
-	if d.UpTo > 0 {
-		node = kql.And{node, history.UpTo(d.UpTo)}
 	}
 	return Select(ctx, store, nil, node, eventfilter.SortedIDs(d.IDs), time.Now())
 }

@@ -1,0 +1,71 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/render/wording"
+)
+
+// Bounds are the part that is the same in the request for each action on many: why it is done, and
+// on how many.
+type Bounds struct {
+	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
+	Expect *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if another number matches, such as matched of a dry run"`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing, and say what would be changed"`
+}
+
+// Describe describes the action for its audit event.
+func (b Bounds) Describe(ctx context.Context, name, object string) {
+	if b.DryRun {
+		name += " (dry run)"
+	}
+	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: b.Reason})
+}
+
+// NeedReason returns a problem if an action has no reason, unless it is only tried.
+func (b Bounds) NeedReason() error {
+	if b.DryRun || strings.TrimSpace(b.Reason) != "" {
+		return nil
+	}
+	return problem.Invalid("body.reason", "expected a reason")
+}
+
+// Check returns a problem if another number matches than the caller expects. unit is the word for
+// one of them.
+func (b Bounds) Check(matched int, unit string) error { return CheckNumber(b.Expect, matched, unit) }
+
+// CheckNumber is Bounds.Check for a number that a caller expects; nil: any.
+func CheckNumber(expected *int, matched int, unit string) error {
+	if expected == nil || *expected == matched {
+		return nil
+	}
+	return &problem.Problem{
+		Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was changed", wording.PluralVerb(matched, unit, "matches", "match"), *expected),
+		Remedy: "Look at them again, and send their number.",
+	}
+}
+
+// Outcome is the part that is the same in the response to each action on many.
+type Outcome struct {
+	Matched int            `json:"matched" doc:"Number of all that match"`
+	Queues  map[string]int `json:"queues" doc:"The same, by queue"`
+	UpTo    int64          `json:"up_to" doc:"Highest event.sequence of them: a request with it and matched, as expect, is about these"`
+	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing which can be changed, at most 1000 of them"`
+	Done    int            `json:"done" doc:"Number of those that were changed"`
+	Missing int            `json:"missing" doc:"Events about the change that the store does not have yet"`
+}
+
+// NewOutcome returns the outcome of an action that has found nothing yet.
+func NewOutcome() Outcome { return Outcome{Queues: map[string]int{}, Unknown: []string{}} }
+
+// Find counts one that matches.
+func (o *Outcome) Find(queue string, sequence int64) {
+	o.Matched++
+	o.Queues[queue]++
+	o.UpTo = max(o.UpTo, sequence)
+}
