@@ -27,6 +27,7 @@ func faceless() map[string]map[string]string {
 			"GetVersion":         "pages know the process that serves them",
 			"ListWaiting":        "a page shows groups, and its query finds the messages of one",
 			"PublishMessages":    "a page publishes one message by PublishMessage",
+			"RewriteQuarantine":  "the store asks for a login with more rights than that of serve",
 			"WatchReplay":        "the page of a job is refreshed",
 		},
 	}

@@ -30,12 +30,9 @@ type action struct {
 
 	operator, reason string
 	dryRun, yes      bool
-	expect           int // unexpected: any number
+	expect           *int // nil: any number
 	format           outputFormat
 }
-
-// unexpected is the value of --expect when it is not given.
-const unexpected = -1
 
 // addSelection adds the flags that select what the command changes.
 func (a *action) addSelection(cmd *cobra.Command) {
@@ -46,33 +43,49 @@ func (a *action) addSelection(cmd *cobra.Command) {
 // addFlags adds the flags that all such commands have.
 func (a *action) addFlags(cmd *cobra.Command, why string) {
 	flags := cmd.Flags()
-	a.expect = unexpected
 	flags.BoolVar(&a.dryRun, "dry-run", false, "print the preview and stop")
-	flags.BoolVarP(&a.yes, "yes", "y", false, "skip the confirmation prompt")
 	flags.StringVar(&a.operator, "operator", "", "name of the operator in the record (default: USER@HOST)")
 	flags.StringVar(&a.reason, "reason", "", why)
 	a.format.addFlag(cmd, "text", "json")
 }
 
-// addExpect adds the flag that guards the number.
+// addGuard adds the flags of commands that ask, and that stop at another number.
+func (a *action) addGuard(cmd *cobra.Command) {
+	a.addExpect(cmd)
+	a.addYes(cmd)
+}
+
 func (a *action) addExpect(cmd *cobra.Command) {
 	cmd.Flags().Var(number{&a.expect}, "expect", "stop unless exactly this many match")
 }
 
+func (a *action) addYes(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "skip the confirmation prompt")
+}
+
 // read sets the streams, and returns an error for flags that exclude each other. name is the
-// command in messages.
+// command in messages; "": it does not ask.
 func (a *action) read(from *settings, cmd *cobra.Command, name string) error {
 	a.Streams = streamsOf(cmd)
+	if err := a.checkOperator(from); err != nil {
+		return err
+	}
 	switch {
-	case a.operator != "" && from.hasServer():
-		return usagef("--operator cannot be combined with --server, which records the name of the token")
 	case a.file == "-" && a.filter.dsl == "-":
 		return usagef("--ids and --dsl cannot both be standard input: give one of them a file")
-	case !a.yes && !a.dryRun && (!terminal.IsTerminal(a.In) || a.file == "-" || a.filter.dsl == "-"):
+	case name != "" && !a.yes && !a.dryRun && (!terminal.IsTerminal(a.In) || a.file == "-" || a.filter.dsl == "-"):
 		return usagef("%s asks first, and there is no terminal to ask: give --yes, or --dry-run to look first", name)
 	}
 	if err := reason.Check(a.reason); err != nil {
 		return usagef("--reason: %w", err)
+	}
+	return nil
+}
+
+// checkOperator returns an error for a name that a server would not record.
+func (a *action) checkOperator(from *settings) error {
+	if a.operator != "" && from.hasServer() {
+		return usagef("--operator cannot be combined with --server, which records the name of the token")
 	}
 	return nil
 }
@@ -149,11 +162,18 @@ func (a *action) run(ctx context.Context, f flow) error {
 	if agreed, err := a.agree(ctx, first.question); !agreed {
 		return err
 	}
-	text, body, err := f.change(ctx)
+	return a.finish(f.change(ctx))
+}
+
+// finish prints the result of a change.
+func (a *action) finish(text string, body any, err error) error {
 	if _, printErr := io.WriteString(a.readers(), text); err == nil {
 		err = printErr
 	}
-	return errors.Join(err, a.writeJSON(body))
+	if printErr := a.writeJSON(body); err == nil {
+		err = printErr
+	}
+	return err
 }
 
 // cannotPrint returns the error of a preview that cannot be printed. A closed pipe is no failure of
@@ -199,10 +219,10 @@ func (a *action) agree(ctx context.Context, question string) (bool, error) {
 // error for none; "": it is no error.
 func (a *action) check(number int, unit, nothing string) error {
 	switch {
-	case a.expect == number:
+	case a.expect != nil && *a.expect == number:
 		return nil
-	case a.expect != unexpected:
-		return fmt.Errorf("%s, %d expected: nothing was changed", wording.PluralVerb(number, unit, "matches", "match"), a.expect)
+	case a.expect != nil:
+		return fmt.Errorf("%s, %d expected: nothing was changed", wording.PluralVerb(number, unit, "matches", "match"), *a.expect)
 	case number == 0 && nothing != "":
 		return errors.New(nothing)
 	}

@@ -16,9 +16,9 @@ import (
 
 // adoptArgs holds the arguments of `adopt`.
 type adoptArgs struct {
-	terminal.Streams
+	action
 	adoptions.Request
-	follow, dryRun, yes bool
+	follow bool
 }
 
 func newAdopt(from *settings) *cobra.Command {
@@ -38,14 +38,18 @@ sends to them if the store knows that the message was published there, and
 "replay --to-failed-queue" sends to the queue.
 
 "watership serve" must run, or have run, with the role retry. With --server the server takes
-the messages in; Ctrl-C cancels that.`,
+the messages in, and its record has the operator and the reason; Ctrl-C cancels that.
+Without --server nothing records them.
+
+--dry-run shows the first 1,000 messages and returns them to the queue. --expect is about
+all that are ready in the queue, up to --limit.`,
 		Example: `  watership adopt orders_error --as masstransit --dry-run
   watership adopt orders.failed --as spring --queue orders --yes
   watership adopt error --as nservicebus --follow --yes`,
 		Args:              exactArgs(1, "a queue"),
 		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d.Streams, d.Queue = streamsOf(cmd), args[0]
+			d.Queue = args[0]
 			if _, err := adoptions.FormatNamed(d.Format); err != nil {
 				return usagef("--as: %w", err)
 			}
@@ -54,8 +58,11 @@ the messages in; Ctrl-C cancels that.`,
 				return usagef("--limit is %d: expected a number of messages, or 0 for all", d.Limit)
 			case d.dryRun && d.follow:
 				return usagef("--dry-run and --follow exclude each other")
-			case !d.dryRun && !d.yes && !terminal.IsTerminal(d.In):
-				return usagef("adopt asks first, and there is no terminal to ask: give --yes, or --dry-run to look first")
+			case d.follow && d.expect != nil:
+				return usagef("--expect and --follow exclude each other: new messages are taken in, too")
+			}
+			if err := d.read(from, cmd, "adopt"); err != nil {
+				return err
 			}
 			return from.withSystem(cmd, d.run)
 		},
@@ -64,8 +71,8 @@ the messages in; Ctrl-C cancels that.`,
 	addNonEmpty(cmd.Flags(), &d.FailedQueue, "queue", "queue in which the messages failed, if they do not say it")
 	cmd.Flags().IntVar(&d.Limit, "limit", 0, "maximum number of messages; 0: those that are in the queue")
 	cmd.Flags().BoolVar(&d.follow, "follow", false, "take in each new message until interrupted")
-	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "show the first 1,000 messages and return them to the queue")
-	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "skip the confirmation prompt")
+	d.addGuard(cmd)
+	d.addFlags(cmd, "why")
 	_ = cmd.MarkFlagRequired("as")
 	_ = cmd.RegisterFlagCompletionFunc("as", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
@@ -87,56 +94,66 @@ func formatList() string {
 	return b.String()
 }
 
-func (d adoptArgs) run(ctx context.Context, sys backend) error {
-	if !d.yes || d.dryRun {
-		first, err := adoptions.PreviewAdoption.Call(ctx, sys, adoptions.PreviewInput{Body: adoptions.AdoptionRequest(d.Request)})
-		if err != nil {
-			return err
-		}
-		found := adoptions.Result(first.Body)
-		d.print("found", found)
-		if d.dryRun {
-			return nil
-		}
-		if found.Failures == 0 {
-			return fmt.Errorf("queue %q has no message to take in", d.Queue)
-		}
-		switch yes, err := d.Ask(ctx, "Take them in?"); {
-		case err != nil:
-			return err
-		case !yes:
-			return errors.New("nothing was taken in")
-		}
+func (d *adoptArgs) run(ctx context.Context, sys backend) error {
+	d.Reason, d.Expect = d.reason, d.expect
+	if d.yes && !d.dryRun { // a quorum queue counts each delivery, so nothing is read before
+		text, body, err := d.adopt(withOperator(ctx, d.operator), sys)
+		return d.finish(text, body, err)
 	}
+	return d.action.run(ctx, flow{
+		preview: func(ctx context.Context) (found, error) {
+			in := d.Request
+			in.Expect = nil
+			first, err := adoptions.PreviewAdoption.Call(ctx, sys, adoptions.PreviewInput{Body: adoptions.AdoptionRequest(in)})
+			if err != nil {
+				return found{}, err
+			}
+			matched := first.Body.Matched
+			if !d.follow {
+				d.Expect, d.Limit = &matched, matched // those that come later stay
+			}
+			preview := found{matched, d.text("found", first.Body.Result), first.Body, d.check(matched, "message", ""), fmt.Sprintf("Take in %s?", wording.Plural(matched, "message"))}
+			if first.Body.Failures == 0 && !d.dryRun && preview.refused == nil {
+				preview.refused = fmt.Errorf("queue %q has no message to take in", d.Queue)
+			}
+			return preview, nil
+		},
+		change: func(ctx context.Context) (string, any, error) { return d.adopt(ctx, sys) },
+	})
+}
+
+func (d *adoptArgs) adopt(ctx context.Context, sys backend) (text string, body any, err error) {
 	done, err := sys.Adopt(ctx, d.Request, d.follow)
 	if d.follow && ctx.Err() != nil {
 		err = nil
 	}
 	if err == nil || done.Failures > 0 {
-		d.print("took in", done)
+		text, body = d.text("took in", done), done
 	}
 	if err == nil && done.Failures == 0 && done.Unreadable > 0 && !d.follow {
-		return errors.New("nothing was taken in")
+		err = errors.New("nothing was taken in")
 	}
-	return err
+	return text, body, err
 }
 
-func (d adoptArgs) print(verb string, r adoptions.Result) {
-	fmt.Fprintf(d.Out, "%s %s\n", verb, wording.Plural(r.Failures, "failure"))
+func (d *adoptArgs) text(verb string, r adoptions.Result) string {
+	var page strings.Builder
+	fmt.Fprintf(&page, "%s %s\n", verb, wording.Plural(r.Failures, "failure"))
 	if len(r.Groups) > 0 {
-		table := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
+		table := tabwriter.NewWriter(&page, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "  COUNT\tQUEUE\tEXCHANGE\tERROR TYPE")
 		for _, g := range r.Groups {
 			fmt.Fprintf(table, "  %d\t%s\t%s\t%s\n", g.Failures, terminal.Cell(g.Queue, 60), terminal.Cell(g.Exchange, 40), terminal.Cell(g.ErrorType, 80))
 		}
-		_ = table.Flush() // as any write to the output
+		_ = table.Flush() // a Builder does not fail
 	}
 	if r.Unreadable > 0 {
 		stay := "stay"
 		if r.Unreadable == 1 {
 			stay = "stays"
 		}
-		fmt.Fprintf(d.Out, "%s cannot be read as %s and %s in queue %s: %s\n",
-			wording.Plural(r.Unreadable, "message"), d.Format, stay, terminal.Cell(d.Queue, 120), terminal.Cell(r.Reason, 300))
+		fmt.Fprintf(&page, "%s cannot be read as %s and %s in queue %s: %s\n",
+			wording.Plural(r.Unreadable, "message"), d.Format, stay, terminal.Cell(d.Queue, 120), terminal.Cell(r.Cause, 300))
 	}
+	return page.String()
 }

@@ -43,7 +43,11 @@ func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) e
 	if access.FromContext(ctx).Name == "" {
 		ctx = access.NewContext(ctx, access.AsOperator(operator()))
 	}
-	err := d.set.Do(ctx, op, in, out)
+	return refused(d.set.Do(ctx, op, in, out))
+}
+
+// refused returns an error with the remedy of its problem.
+func refused(err error) error {
 	var p *problem.Problem
 	switch {
 	case !errors.As(err, &p):
@@ -141,7 +145,8 @@ func (d *direct) FollowTo(ctx context.Context, query, queue string, progress fun
 
 // Adopt implements streams.
 func (d *direct) Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error) {
-	return adoptions.Service{System: d.System}.Adopt(ctx, r, follow)
+	done, err := adoptions.Service{System: d.System}.Adopt(ctx, r, follow)
+	return done, refused(err)
 }
 
 // Publish implements streams.

@@ -39,7 +39,7 @@ time and the reason, and can still be replayed.`,
 		},
 	}
 	a.addSelection(cmd)
-	a.addExpect(cmd)
+	a.addGuard(cmd)
 	a.addFlags(cmd, "why (required)")
 	return cmd
 }

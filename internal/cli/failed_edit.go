@@ -56,6 +56,9 @@ messages, use "failed retry --transform FILE".
 		Args: exactArgs(1, "an id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Streams, e.environ = streamsOf(cmd), from.environ
+			if err := e.checkOperator(from); err != nil {
+				return err
+			}
 			switch {
 			case e.print && e.file != "":
 				return usagef("--print and --file cannot be combined")
@@ -80,6 +83,7 @@ messages, use "failed retry --transform FILE".
 }
 
 func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
+	ctx = withOperator(ctx, e.operator)
 	if !sys.Server().Caller.Bodies {
 		return errors.New("the token may not read bodies, so no message can be edited: ask for a token with --bodies")
 	}
@@ -128,7 +132,7 @@ func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 func (e *failureEdit) discardFailure(ctx context.Context, sys backend) error {
 	var in failures.DiscardInput
 	in.Body.IDs, in.Body.Reason = e.names, cmp.Or(e.reason, "edited, and sent elsewhere")
-	done, err := failures.DiscardFailures.Call(withOperator(ctx, e.operator), sys, in)
+	done, err := failures.DiscardFailures.Call(ctx, sys, in)
 	if err != nil {
 		return fmt.Errorf("the edited message was sent, and its failure is not resolved (watership failed discard does that): %w", err)
 	}

@@ -261,7 +261,7 @@ func (handled) Texts(node kql.Node) (query, dsl string, err error) {
 // The new routing key may lead to the queue that failed, which has handled the message already.
 func TestFailedEditOfTheRouteThatIsHandled(t *testing.T) {
 	var out strings.Builder
-	e := failureEdit{replay: replay{Streams: terminal.Streams{Out: &out}, names: []string{"test:1"}}}
+	e := failureEdit{replay: replay{action: action{Streams: terminal.Streams{Out: &out}}, names: []string{"test:1"}}}
 	if err := e.discardFailure(t.Context(), handled{}); err != nil || out.Len() > 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}

@@ -49,7 +49,7 @@ Nothing is deleted: each failure can still be replayed.`,
 	}
 	r.addSelection(cmd)
 	addNonEmpty(cmd.Flags(), &r.query, "query", "resolve the groups of the failures that match")
-	r.addExpect(cmd)
+	r.addGuard(cmd)
 	r.addFlags(cmd, "why (required)")
 	return cmd
 }

@@ -21,7 +21,7 @@ func (r *replay) selectFailures() error {
 		return usagef("failed retry sends failures to the queues where they failed: use 'watership replay' for another target, " +
 			"which also sends failures that are resolved")
 	}
-	if r.ids == "" && r.group == "" {
+	if r.file == "" && r.group == "" {
 		r.query = ofFailures(r.query)
 	}
 	return nil

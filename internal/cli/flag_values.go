@@ -121,7 +121,7 @@ func (i instant) String() string {
 func (i instant) Type() string { return "time" }
 
 // number is the value of --expect.
-type number struct{ to *int }
+type number struct{ to **int }
 
 // Set implements pflag.Value.
 func (n number) Set(text string) error {
@@ -129,16 +129,16 @@ func (n number) Set(text string) error {
 	if err != nil || value < 0 {
 		return errors.New("expected 0 or more")
 	}
-	*n.to = value
+	*n.to = &value
 	return nil
 }
 
 // String implements pflag.Value.
 func (n number) String() string {
-	if n.to == nil || *n.to == unexpected {
+	if n.to == nil || *n.to == nil {
 		return ""
 	}
-	return strconv.Itoa(*n.to)
+	return strconv.Itoa(**n.to)
 }
 
 // Type implements pflag.Value.

@@ -85,7 +85,7 @@ func TestActionsAreAboutTheirPreview(t *testing.T) {
 		},
 	} {
 		var requests []any
-		a := action{Streams: terminal.Streams{Out: &strings.Builder{}}, yes: true, reason: "x", expect: unexpected}
+		a := action{Streams: terminal.Streams{Out: &strings.Builder{}}, yes: true, reason: "x"}
 		a.filter.period = system.Period{Since: "1h"}
 		if err := run(a, asked{requests: &requests}); err != nil || len(requests) != 2 {
 			t.Errorf("%s: %d requests, %v", name, len(requests), err)

@@ -114,7 +114,7 @@ script needs --yes.`,
 		},
 	}
 	a.addSelection(cmd)
-	a.addExpect(cmd)
+	a.addGuard(cmd)
 	a.addFlags(cmd, "why")
 	return cmd
 }

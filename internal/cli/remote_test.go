@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -19,8 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
@@ -142,13 +146,13 @@ func TestCommandsThroughServe(t *testing.T) {
 			}
 		}
 	}
-	testFlows(t, w, operator)
+	testFlows(t, w, w.token(t, "ada", access.Admin, true))
 	testActions(t, w, operator)
 }
 
 // testFlows compares the preview, the guard of the number and the JSON of each command that
 // changes what it finds. None of them changes anything.
-func testFlows(t *testing.T, w withServe, operator []string) {
+func testFlows(t *testing.T, w withServe, admin []string) {
 	ids := servertest.WriteFile(t, "flow.txt", w.Search(t, "action: poisoned")[0].EventID+"\nnobody\n")
 	group := regexp.MustCompile(`"id": "([a-z0-9]+)"`).FindStringSubmatch(w.Run(t, "failed", "resolve", "--query", "*", "--dry-run", "-o", "json").Out)
 	if group == nil {
@@ -175,20 +179,35 @@ func testFlows(t *testing.T, w withServe, operator []string) {
 		{"quarantine list", exitOK, "nothing found"},
 		{"quarantine rewrite --dry-run", exitOK, "0 events to write again"},
 		{"quarantine rewrite --dry-run -o json", exitOK, `"left_out": {}`},
+		{"replay action:poisoned --dry-run -o json", exitOK, `"total": 6`},
+		{"replay action:poisoned --to-failed-queue --yes --expect 7 -o json", exitFailed, "6 messages would be sent, 7 expected"},
+		{"failed retry queue:nobody --dry-run --expect 0 -o json", exitOK, `"total": 0`},
+		{"routes pause --all --dry-run", exitOK, "1 route to pause"},
+		{"routes pause QUEUE --dry-run -o json", exitOK, `"matched": 1`},
+		{"routes pause --all --reason x --expect 2", exitFailed, "1 route matches, 2 expected: nothing was changed"},
+		{"routes resume QUEUE --dry-run", exitOK, "0 routes to resume"},
+		{"routes add QUEUE --dry-run -o json", exitOK, `"digest": "`},
+		{"routes add QUEUE --yes --expect another", exitFailed, "and another was expected: nothing was changed"},
+		{"adopt QUEUE --as spring --dry-run -o json", exitOK, `"matched": 0`},
+		{"adopt QUEUE --as spring --yes --expect 1", exitFailed, "0 messages match, 1 expected: nothing was changed"},
 		{"quarantine rewrite --yes --expect 1", exitFailed, "0 events match, 1 expected: nothing was changed"},
 	} {
-		args := strings.Fields(strings.NewReplacer("IDS", ids, "GROUP", group[1]).Replace(test.command))
-		want, got := w.Run(t, args...), w.through(t, operator, args...)
+		args := strings.Fields(strings.NewReplacer("IDS", ids, "GROUP", group[1], "QUEUE", w.Queue).Replace(test.command))
+		want, got := w.Run(t, args...), w.through(t, admin, args...)
+		for _, r := range []*servertest.Result{&want, &got} { // audit events came in between
+			r.Out = regexp.MustCompile(`"up_to": \d+`).ReplaceAllString(r.Out, `"up_to": 7`)
+		}
 		if got != want {
-			t.Errorf("%s: %+v\nwant %+v", test.command, got, want)
+			t.Errorf("%s (-directly +through the server):\n%s", test.command, cmp.Diff(want, got))
 		}
 		if text := strings.ReplaceAll(test.text, "GROUP", group[1]); got.Code != test.code || !strings.Contains(got.Out+got.Err, text) {
 			t.Errorf("%s: %+v\nwant the exit code %d and %q", test.command, got, test.code, text)
 		}
 	}
-	for _, command := range []string{"failed discard *", "failed resolve GROUP", "waiting now *", "quarantine rewrite"} {
+	for _, command := range []string{"failed discard *", "failed resolve GROUP", "waiting now *", "quarantine rewrite", "replay *", "failed retry *",
+		"routes pause a", "routes resume a", "routes add a", "routes remove a", "adopt a --as spring"} {
 		args := strings.Fields(command + " --dry-run --operator bob")
-		if got := w.through(t, operator, args...); got.Code != exitUsage || !strings.Contains(got.Err, "--operator cannot be combined with --server") {
+		if got := w.through(t, admin, args...); got.Code != exitUsage || !strings.Contains(got.Err, "--operator cannot be combined with --server") {
 			t.Errorf("%s: %+v", command, got)
 		}
 	}
@@ -251,6 +270,11 @@ func testActions(t *testing.T, w withServe, operator []string) {
 		t.Errorf("%+v", got)
 	}
 	w.Eventually(t, `action: discarded and error.message: "tests (bob)"`, 2)
+	again := w.Run(t, "failed", "retry", "routing_key: order.created", "--canary", "0", "--limit", "1", "--reason", "why", "--operator", "bob", "--yes", "-o", "json")
+	var started replays.Job
+	if err := json.Unmarshal([]byte(again.Out), &started); err != nil || started.Operator != "bob" || started.Record.Sent != 1 {
+		t.Errorf("%+v, %v", again, err)
+	}
 	ids := servertest.WriteFile(t, "ids.txt", "nobody\n")
 	want := w.Run(t, "failed", "discard", "--ids", ids, "--reason", "x", "--yes")
 	if got := w.through(t, operator, "failed", "discard", "--ids", ids, "--reason", "x", "--yes"); got != want {
@@ -465,7 +489,7 @@ func TestServersBesideAServer(t *testing.T) {
 // A command that only the servers themselves can serve refuses the setting.
 func TestCommandsWithoutServer(t *testing.T) {
 	for _, args := range [][]string{
-		{"dev"}, {"serve"}, {"setup"}, {"import"}, {"quarantine", "list"}, {"quarantine", "rewrite"}, {"token", "list"}, {"healthcheck"}, {"config", "show"}, {"config", "check"},
+		{"dev"}, {"serve"}, {"setup"}, {"import"}, {"token", "list"}, {"healthcheck"}, {"config", "show"}, {"config", "check"},
 	} {
 		name := strings.Join(args, " ")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // dev and serve would run

@@ -14,9 +14,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/render/wording"
-	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 )
@@ -84,11 +84,10 @@ failure that it replays, since it carries the id of the failure's event.`,
 				}
 			}
 			r.keyGiven = cmd.Flags().Changed("key")
-			r.expecting = cmd.Flags().Changed("expect")
 			if err := r.shadow.check(cmd); err != nil {
 				return err
 			}
-			if err := r.validate(); err != nil {
+			if err := cmp.Or(r.validate(), r.checkOperator(from)); err != nil {
 				return err
 			}
 			if r.shadow.url != "" {
@@ -106,38 +105,32 @@ failure that it replays, since it carries the id of the failure's event.`,
 
 // replay holds the arguments of `replay`.
 type replay struct {
-	terminal.Streams
-	query      string
-	stream     string // whose messages the query selects; "": none
-	ids, group string
-	names      []string // in the file ids
-	dsl        string
-	period     system.Period
+	action
+	query  string
+	stream string // whose messages the query selects; "": none
+	group  string
+	names  []string // in the file of --ids
 
-	toFailedQueue    bool
-	toQueue          string
-	toExchange, key  string
-	keyGiven         bool
-	changes          edit.Changes
-	transform        string // file
-	program          string // of transform; "": it is not read yet
-	failuresAlone    bool
-	dropReplyTo      bool
-	operator, reason string
+	toFailedQueue   bool
+	toQueue         string
+	toExchange, key string
+	keyGiven        bool
+	changes         edit.Changes
+	transform       string // file
+	program         string // of transform; "": it is not read yet
+	failuresAlone   bool
+	dropReplyTo     bool
 
-	dryRun, yes, again bool
-	follow             bool
-	uncheckedRoutes    bool
-	rate               float64
-	pace               pace
-	maxGap             time.Duration
-	inFlight           int
-	order, onFailure   string
-	limit              int
-	expect             int
-	expecting          bool
-	canary             int
-	canaryWait         time.Duration
+	again, follow    bool
+	uncheckedRoutes  bool
+	rate             float64
+	pace             pace
+	maxGap           time.Duration
+	inFlight         int
+	order, onFailure string
+	limit            int
+	canary           int
+	canaryWait       time.Duration
 
 	shadow shadowFlags
 }
@@ -146,12 +139,30 @@ func (r *replay) run(ctx context.Context, sys backend) error {
 	if err := r.orderAsPublished(ctx, sys); err != nil {
 		return err
 	}
+	ctx = withOperator(ctx, r.operator)
 	plan, err := r.plan(ctx, sys)
 	if err != nil {
 		return err
 	}
-	_, err = r.send(ctx, sys, plan)
-	return err
+	texts := *r
+	texts.Out = r.readers()
+	job, err := texts.send(ctx, sys, plan)
+	return r.printAnswer(ctx, sys, plan, job, err)
+}
+
+// printAnswer prints the plan as JSON, or the job of what was sent.
+func (r *replay) printAnswer(ctx context.Context, sys operation.Via, plan replayPlan, job replayer.Job, err error) error {
+	switch {
+	case !r.format.is("json"):
+		return err
+	case job.ID == "":
+		return errors.Join(r.writeJSON(plan.shown), err)
+	}
+	ran, readErr := replays.GetReplay.Call(context.WithoutCancel(ctx), sys, replays.JobInput{ID: job.ID})
+	if readErr != nil {
+		return cmp.Or(err, readErr)
+	}
+	return cmp.Or(err, r.writeJSON(ran.Body))
 }
 
 func (r *replay) plan(ctx context.Context, sys backend) (replayPlan, error) {
@@ -196,8 +207,8 @@ func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan replayPlan)
 // and an empty plan have none, unless it is one of failures.
 func (r *replay) confirm(ctx context.Context, plan replayPlan) (bool, error) {
 	switch {
-	case r.expecting && plan.Total != r.expect:
-		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), r.expect)
+	case r.expect != nil && plan.Total != *r.expect:
+		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), *r.expect)
 	case r.dryRun:
 		return false, r.checkFound(plan)
 	}
@@ -218,7 +229,7 @@ func (r *replay) confirm(ctx context.Context, plan replayPlan) (bool, error) {
 // unless --expect says so. A query may find nothing.
 func (r *replay) checkFound(plan replayPlan) error {
 	switch {
-	case plan.Total > 0 || r.expecting:
+	case plan.Total > 0 || r.expect != nil:
 		return nil
 	case r.failuresAlone:
 		return errors.New("no unresolved failure matches")

@@ -18,8 +18,9 @@ import (
 
 func (r *replay) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	addNonEmpty(flags, &r.ids, "ids", "file with message ids, fingerprints or event ids, one per line; - reads standard input")
-	addNonEmpty(flags, &r.dsl, "dsl", "file with a query in Elasticsearch's query DSL (JSON), combined with QUERY; - reads standard input")
+	r.addSelection(cmd)
+	r.addGuard(cmd)
+	r.action.addFlags(cmd, "reason in the job's record")
 	addNonEmpty(flags, &r.group, "group", "only failures of this error group (watership.error_group)")
 	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send only to the queue that failed")
 	addNonEmpty(flags, &r.toQueue, "to-queue", "send only to this queue")
@@ -33,9 +34,6 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.StringArrayVar(&r.changes.RemoveProperties, "remove-property", nil, "remove a property that --set-property can set")
 	addNonEmpty(flags, &r.transform, "transform", "file with a program in the language of jq that changes each message; - reads standard input")
 	flags.BoolVar(&r.dropReplyTo, "drop-reply-to", true, "remove reply_to, so that no client gets a second reply")
-	flags.BoolVar(&r.dryRun, "dry-run", false, "print the preview and stop")
-	flags.BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
-	flags.IntVar(&r.expect, "expect", 0, "stop unless exactly this many messages match")
 	flags.BoolVar(&r.again, "again", false, "also send messages that were replayed or resolved before")
 	flags.BoolVar(&r.uncheckedRoutes, "unchecked-routes", false, "send even if it cannot be checked that the messages reach a queue")
 	flags.Float64Var(&r.rate, "rate", 0, "maximum messages per second; 0: no limit")
@@ -48,9 +46,6 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&r.canary, "canary", 0, "send this many first, wait for their outcome, and ask; with --yes, go on only if all were handled")
 	addDuration(flags, &r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
 	flags.BoolVar(&r.follow, "follow", false, "send each match in order, then each new one until Ctrl-C; with --to-queue")
-	flags.StringVar(&r.operator, "operator", "", "name of the operator in the job's record (default: USER@HOST)")
-	flags.StringVar(&r.reason, "reason", "", "reason in the job's record")
-	addPeriod(cmd, &r.period)
 	r.shadow.add(cmd)
 }
 
@@ -62,7 +57,7 @@ func (r *replay) validate() error {
 		}
 	}
 	switch {
-	case r.query == "" && r.ids == "" && r.group == "" && r.dsl == "":
+	case r.query == "" && r.file == "" && r.group == "" && r.filter.dsl == "":
 		return usagef("expected a query, --ids, --dsl or --group; '*' replays everything there is")
 	case len(r.fromInput()) > 1:
 		return usagef("%s cannot both be standard input: give one of them a file", strings.Join(r.fromInput(), " and "))
@@ -82,8 +77,6 @@ func (r *replay) validate() error {
 		return usagef("--limit %d: expected 0 (no limit) or more", r.limit)
 	case r.canary < 0:
 		return usagef("--canary %d: expected 0 (none) or more", r.canary)
-	case r.expect < 0:
-		return usagef("--expect %d: expected 0 or more", r.expect)
 	case !r.dryRun && !r.yes && r.shadow.url == "" && (!terminal.IsTerminal(r.In) || len(r.fromInput()) > 0):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
@@ -96,15 +89,15 @@ func (r *replay) validate() error {
 
 // request reads the files of the flags.
 func (r *replay) request() (replays.Request, error) {
-	if r.ids != "" {
-		names, err := readIDs(r.ids, r.In)
+	if r.file != "" {
+		names, err := readIDs(r.file, r.In)
 		if err != nil {
 			return replays.Request{}, err
 		}
 		r.names = names
 	}
 	request := replays.Request{
-		Query: r.query, IDs: r.names, Group: r.group, Period: r.period,
+		Query: r.query, IDs: r.names, Group: r.group, Period: r.filter.period,
 		Job: replayer.Job{
 			Limit: r.limit, Rate: r.rate, Again: r.again, Changes: r.changes, DropReplyTo: r.dropReplyTo, Reason: r.reason,
 			Operator: r.operator, Target: r.target(),
@@ -120,17 +113,17 @@ func (r *replay) request() (replays.Request, error) {
 			return request, err
 		}
 	}
-	if r.dsl == "" {
+	if r.filter.dsl == "" {
 		return request, nil
 	}
-	raw, err := readDSL(r.dsl, r.In)
+	raw, err := readDSL(r.filter.dsl, r.In)
 	request.DSL = json.RawMessage(raw.JSON)
 	return request, err
 }
 
 // fromInput returns the flags whose file is standard input.
 func (r *replay) fromInput() (flags []string) {
-	for _, flag := range []struct{ name, file string }{{"--ids", r.ids}, {"--dsl", r.dsl}, {"--transform", r.transform}} {
+	for _, flag := range []struct{ name, file string }{{"--ids", r.file}, {"--dsl", r.filter.dsl}, {"--transform", r.transform}} {
 		if flag.file == "-" {
 			flags = append(flags, flag.name)
 		}

@@ -31,7 +31,7 @@ func (r *replay) runFollow(cmd *cobra.Command, from *settings) error {
 	return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 		node, err := sys.ParseQuery(r.query)
 		if err == nil {
-			node, err = r.period.Limit(node)
+			node, err = r.filter.period.Limit(node)
 		}
 		if err != nil {
 			return err

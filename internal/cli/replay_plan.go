@@ -10,7 +10,6 @@ import (
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
-	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/replayer"
 )
@@ -21,6 +20,7 @@ type replayPlan struct {
 	Unknown []string                // ids that name nothing
 	Parked  []failures.ParkedCopies // queues with parked copies
 
+	shown replays.Plan // as the operation has it
 	start replays.StartInput
 }
 
@@ -32,19 +32,13 @@ func planReplay(ctx context.Context, sys backend, r replays.Request, uncheckedRo
 		return replayPlan{}, err
 	}
 	request.UncheckedRoutes = uncheckedRoutes
-	if name := r.Job.Operator; name != "" {
-		if _, isLocal := sys.(*direct); !isLocal {
-			return replayPlan{}, usagef("--operator cannot be combined with --server, which records the name of the token")
-		}
-		ctx = access.NewContext(ctx, access.AsOperator(name))
-	}
 	planned, err := replays.PlanReplay.Call(ctx, sys, replays.PlanInput{Body: request})
 	if err != nil {
 		return replayPlan{}, err
 	}
 	plan, err := planned.Body.Replayer()
 	plan.Job = r.Job
-	return replayPlan{plan, planned.Body.Unknown, planned.Body.Parked, planned.Start(rand.Text(), request)}, err
+	return replayPlan{plan, planned.Body.Unknown, planned.Body.Parked, planned.Body, planned.Start(rand.Text(), request)}, err
 }
 
 // replayBody returns a request as an operation takes it.

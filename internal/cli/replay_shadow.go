@@ -36,7 +36,6 @@ type shadowFlags struct {
 	timeout     time.Duration
 	state       string
 	ignore      []string
-	output      outputFormat
 }
 
 func (s *shadowFlags) add(cmd *cobra.Command) {
@@ -48,17 +47,16 @@ func (s *shadowFlags) add(cmd *cobra.Command) {
 	addDuration(flags, &s.timeout, "timeout", 30*time.Second, "of --shadow: time of a request, with its response")
 	addNonEmpty(flags, &s.state, "state", "of --shadow: file by which an interrupted comparison is resumed")
 	flags.StringArrayVar(&s.ignore, "ignore", nil, "of --shadow: path of outgoing messages that always differs, such as .body.created_at")
-	s.output.addFlag(cmd, "text", "json")
 }
 
 // shadowOnly are the flags that have no meaning without --shadow, and shadowToo the others that
 // have one with it.
 func shadowOnly() []string {
-	return []string{"queue", "sample", "concurrency", "timeout", "state", "ignore", "output"}
+	return []string{"queue", "sample", "concurrency", "timeout", "state", "ignore"}
 }
 
 func shadowToo() []string {
-	return []string{"shadow", "ids", "dsl", "group", "rate", "limit", "since", "from", "to"}
+	return []string{"shadow", "ids", "dsl", "group", "rate", "limit", "since", "from", "to", "output"}
 }
 
 // check refuses flags that would have no effect.
@@ -177,7 +175,7 @@ func (d *direct) compare(ctx context.Context, request replays.Request, cfg shado
 }
 
 func (r *replay) printReport(report shadow.Report) error {
-	if r.shadow.output.is("json") {
+	if r.format.is("json") {
 		return terminal.WriteIndentedJSON(r.Out, report)
 	}
 	var page bytes.Buffer

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,13 +21,14 @@ const allRoutes = ""
 
 // routeChoice are the arguments that choose a route, or all.
 type routeChoice struct {
-	all    bool
-	reason string
+	action
+	all bool
 }
 
-func (c *routeChoice) addFlags(cmd *cobra.Command, reason string) {
+func (c *routeChoice) addRouteFlags(cmd *cobra.Command, reason string) {
 	cmd.Flags().BoolVar(&c.all, "all", false, "all routes, also those that are added later")
-	cmd.Flags().StringVar(&c.reason, "reason", "", reason)
+	c.addExpect(cmd)
+	c.addFlags(cmd, reason)
 }
 
 // queue returns the queue of the route, or allRoutes.
@@ -40,6 +42,25 @@ func (c *routeChoice) queue(args []string) (string, error) {
 		return allRoutes, nil
 	}
 	return args[0], nil
+}
+
+// bounds returns the flags as an operation takes them.
+func (c *routeChoice) bounds() operation.Bounds {
+	return operation.Bounds{Reason: c.reason, DryRun: c.dryRun, Expect: c.expect}
+}
+
+// print prints the result of a change, or the routes of a dry run.
+func (c *routeChoice) print(found routes.RoutesFound, text string, body any) error {
+	if c.dryRun {
+		text = wording.Plural(found.Matched, "route") + " to " + text
+		for _, queue := range found.Routes {
+			text += "\n  " + terminal.Cell(queue, 255)
+		}
+	}
+	if _, err := fmt.Fprintln(c.readers(), text); err != nil {
+		return err
+	}
+	return c.writeJSON(body)
 }
 
 func newPause(from *settings) *cobra.Command {
@@ -61,55 +82,85 @@ the exit code is 1, and the route stays paused.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			queue, err := choice.queue(args)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case strings.TrimSpace(choice.reason) == "":
-				return usagef("--reason is required")
+			}
+			if err := cmp.Or(choice.needReason(), choice.read(from, cmd, "")); err != nil {
+				return err
+			}
+			switch {
 			case !drain && cmd.Flags().Changed("timeout"):
 				return usagef("--timeout is for --drain")
+			case drain && choice.dryRun:
+				return usagef("--dry-run and --drain exclude each other")
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				if err := pauseRoute(ctx, sys, queue, choice.reason); err != nil {
-					return err
-				}
-				to := from.printer(cmd)
-				if err := to.printf("%s paused", subjectOf(queue)); err != nil || !drain {
+				if err := choice.pause(ctx, sys, queue); err != nil || !drain {
 					return err
 				}
 				if err := (drainer{sys, queue, statisticsAge, time.Second}).wait(ctx, timeout); err != nil {
 					return err
 				}
-				return to.printf("no message is in flight")
+				_, err := fmt.Fprintln(choice.readers(), "no message is in flight")
+				return err
 			})
 		},
 	}
-	choice.addFlags(cmd, "why (required)")
+	choice.addRouteFlags(cmd, "why (required)")
 	cmd.Flags().BoolVar(&drain, "drain", false, "wait until no message is in flight")
 	addDuration(cmd.Flags(), &timeout, "timeout", time.Minute, "of --drain: the longest wait")
 	return cmd
 }
 
-func pauseRoute(ctx context.Context, sys operation.Via, queue, reason string) (err error) {
-	in := routes.PauseInput{Queue: queue}
-	in.Body.Reason = reason
+func (c *routeChoice) pause(ctx context.Context, sys operation.Via, queue string) error {
+	ctx, in := withOperator(ctx, c.operator), routes.PauseInput{Queue: queue}
+	in.Body.Bounds = c.bounds()
+	text := "pause"
+	if !c.dryRun {
+		text = subjectOf(queue) + " paused"
+	}
 	if queue == allRoutes {
-		_, err = routes.PauseAllRoutes.Call(ctx, sys, in.PauseAllInput)
+		paused, err := routes.PauseAllRoutes.Call(ctx, sys, in.PauseAllInput)
+		if err != nil {
+			return err
+		}
+		return c.print(paused.Body.RoutesFound, text, paused.Body)
+	}
+	paused, err := routes.PauseRoute.Call(ctx, sys, in)
+	if err != nil {
 		return err
 	}
-	_, err = routes.PauseRoute.Call(ctx, sys, in)
-	return err
+	return c.print(paused.Body.RoutesFound, text, paused.Body)
 }
 
-func resumeRoute(ctx context.Context, sys operation.Via, queue, reason string) (routes.Resumed, error) {
-	in := routes.ResumeRouteInput{Queue: queue}
-	operation.Fill(&in.Body).Reason = reason
+func (c *routeChoice) resume(ctx context.Context, sys operation.Via, queue string) error {
+	ctx, in := withOperator(ctx, c.operator), routes.ResumeRouteInput{Queue: queue}
+	operation.Fill(&in.Body).Bounds = c.bounds()
 	if queue == allRoutes {
 		resumed, err := routes.ResumeAllRoutes.Call(ctx, sys, in.ResumeAllInput)
-		return resumed.Body, err
+		if err != nil {
+			return err
+		}
+		return c.print(resumed.Body.RoutesFound, c.resumed(queue, resumed.Body.Resumed), resumed.Body)
 	}
 	resumed, err := routes.ResumeRoute.Call(ctx, sys, in)
-	return resumed.Body.Resumed, err
+	if err != nil {
+		return err
+	}
+	return c.print(resumed.Body.RoutesFound, c.resumed(queue, resumed.Body.Resumed), resumed.Body)
+}
+
+// resumed describes what a resume has changed.
+func (c *routeChoice) resumed(queue string, r routes.Resumed) string {
+	switch {
+	case c.dryRun:
+		return "resume"
+	case !r.Changed:
+		return subjectOf(queue) + " not paused by hand: there is nothing to do"
+	case r.WithAll:
+		return subjectOf(queue) + " still paused, with all routes: resume all"
+	}
+	return subjectOf(queue) + " no longer paused by hand"
 }
 
 func newResume(from *settings) *cobra.Command {
@@ -127,23 +178,13 @@ paused by themselves stay so.`,
 			if err != nil {
 				return err
 			}
-			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				resumed, err := resumeRoute(ctx, sys, queue, choice.reason)
-				if err != nil {
-					return err
-				}
-				text := "no longer paused by hand"
-				switch {
-				case !resumed.Changed:
-					text = "not paused by hand: there is nothing to do"
-				case resumed.WithAll:
-					text = "still paused, with all routes: resume all"
-				}
-				return from.printer(cmd).printf("%s %s", subjectOf(queue), text)
-			})
+			if err := choice.read(from, cmd, ""); err != nil {
+				return err
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return choice.resume(ctx, sys, queue) })
 		},
 	}
-	choice.addFlags(cmd, "why")
+	choice.addRouteFlags(cmd, "why")
 	return cmd
 }
 

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,14 +13,14 @@ import (
 
 // policyChange holds the arguments of `routes add` and `routes remove`.
 type policyChange struct {
-	terminal.Streams
-	dryRun, yes bool
-	question    string
-	change      operation.Declared[routes.PolicyInput, routes.PolicyOutput]
+	action
+	digest   string // "": any
+	question string
+	change   operation.Declared[routes.PolicyInput, routes.PolicyOutput]
 }
 
 func newRouteAdd(from *settings) *cobra.Command {
-	p := policyChange{question: "Save this policy?", change: routes.AddRoute}
+	p := &policyChange{question: "Save this policy?", change: routes.AddRoute}
 	return p.command(from, &cobra.Command{
 		Use:   "add QUEUE",
 		Short: "Retry what the consumer of an existing queue rejects",
@@ -43,7 +41,7 @@ for --server the role admin.`,
 }
 
 func newRouteRemove(from *settings) *cobra.Command {
-	p := policyChange{question: "Delete the policy?", change: routes.RemoveRoute}
+	p := &policyChange{question: "Delete the policy?", change: routes.RemoveRoute}
 	return p.command(from, &cobra.Command{
 		Use:   "remove QUEUE",
 		Short: "Undo routes add",
@@ -53,44 +51,47 @@ that wait for their next attempt return to the queue, and are retried no more.`,
 	})
 }
 
-func (p policyChange) command(from *settings, cmd *cobra.Command) *cobra.Command {
+func (p *policyChange) command(from *settings, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = exactArgs(1, "a queue")
 	cmd.ValidArgsFunction = from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		p.Streams = streamsOf(cmd)
-		if !p.dryRun && !p.yes && !terminal.IsTerminal(p.In) {
-			return usagef("routes %s asks first, and there is no terminal to ask: give --yes, or --dry-run to look first", cmd.Name())
+		if err := p.read(from, cmd, "routes "+cmd.Name()); err != nil {
+			return err
 		}
-		return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return p.run(ctx, sys, args[0]) })
+		return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return p.run(ctx, p.flow(sys, args[0])) })
 	}
-	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "show the change without making it")
-	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "skip the confirmation prompt")
+	addNonEmpty(cmd.Flags(), &p.digest, "expect", "stop unless the change has this digest, as -o json prints it")
+	p.addYes(cmd)
+	p.addFlags(cmd, "why")
 	return cmd
 }
 
-func (p policyChange) run(ctx context.Context, sys backend, queue string) error {
-	planned, err := p.change.Call(ctx, sys, routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{DryRun: true}})
-	if err != nil {
-		return err
+func (p *policyChange) flow(sys operation.Via, queue string) flow {
+	in := routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{Reason: p.reason}}
+	return flow{
+		preview: func(ctx context.Context) (found, error) {
+			in.Body.DryRun = true
+			planned, err := p.change.Call(ctx, sys, in)
+			if err != nil {
+				return found{}, err
+			}
+			change := planned.Body
+			in.Body.DryRun, in.Body.Expect = false, change.Digest
+			first := found{1, terminal.SafeLines(change.Text()) + "\n", change, nil, p.question}
+			if change.IsEmpty() {
+				first.number = 0
+			}
+			if p.digest != "" && p.digest != change.Digest {
+				first.refused = fmt.Errorf("the change has the digest %s, and %s was expected: nothing was changed", change.Digest, p.digest)
+			}
+			return first, nil
+		},
+		change: func(ctx context.Context) (string, any, error) {
+			done, err := p.change.Call(ctx, sys, in)
+			if err != nil {
+				return "", nil, err
+			}
+			return "done: RabbitMQ has applied the change to the queue\n", done.Body, nil
+		},
 	}
-	change := planned.Body
-	if _, err := io.WriteString(p.Out, terminal.SafeLines(change.Text())+"\n"); err != nil {
-		return err
-	}
-	if p.dryRun || change.IsEmpty() {
-		return nil
-	}
-	if !p.yes {
-		switch yes, err := p.Ask(ctx, p.question); {
-		case err != nil:
-			return err
-		case !yes:
-			return errors.New("nothing was changed")
-		}
-	}
-	if _, err := p.change.Call(ctx, sys, routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{Expect: change.Digest}}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(p.Out, "done: RabbitMQ has applied the change to the queue")
-	return err
 }

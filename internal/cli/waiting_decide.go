@@ -74,7 +74,7 @@ func (d *waitingDecision) command(from *settings, cmd *cobra.Command) *cobra.Com
 		return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return d.run(ctx, sys, query) })
 	}
 	d.addSelection(cmd)
-	d.addExpect(cmd)
+	d.addGuard(cmd)
 	d.addFlags(cmd, "why (required)")
 	return cmd
 }

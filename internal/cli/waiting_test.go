@@ -143,7 +143,7 @@ func (due) Do(_ context.Context, _ *operation.Operation, in, out any) error {
 // A decision that changes no message fails, as one that finds none.
 func TestDecisionThatChangesNothing(t *testing.T) {
 	var out strings.Builder
-	d := waitingDecision{action: action{yes: true, expect: unexpected}, Decision: waiting.Decision{Action: waiting.Cancel}}
+	d := waitingDecision{action: action{yes: true}, Decision: waiting.Decision{Action: waiting.Cancel}}
 	d.Out = &out
 	err := d.run(t.Context(), due{}, "*")
 	if err == nil || err.Error() != "no message was changed" || out.String() != "cancelled 0 messages\n1 message did not wait any more\n" {

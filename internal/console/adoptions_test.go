@@ -59,7 +59,7 @@ func TestAdoptions(t *testing.T) {
 	awaitLen(t, broker, queue, 4)
 	s.post(t, "/adoptions/preview", url.Values{"queue": {"nobody"}, "format": {"spring"}}).want(t, http.StatusConflict, `there is no queue "nobody"`)
 
-	action, form := preview.form(t, "Take them in")
+	action, form := preview.form(t, "Take in 4 messages")
 	for range 2 { // as with a second click
 		s.post(t, action, form).want(t, http.StatusOK, "Queue "+queue, "spring")
 	}

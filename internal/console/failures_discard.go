@@ -82,20 +82,10 @@ func (c failurePages) showDiscard(r *http.Request, v discardView, refused *probl
 func (c failurePages) discard(r *http.Request) (frame.Response, error) {
 	v := readDiscard(r, r.PostForm)
 	request := v.request()
-	count, mistake := frame.ShownCount(r.PostForm, "failure")
-	if mistake == nil {
-		mistake = frame.CheckTyped(r.PostForm, count, "failure")
-	}
-	if mistake == nil {
-		request.UpTo, mistake = frame.ShownUpTo(r.PostForm)
-	}
-	if mistake == nil && v.Reason == "" {
-		mistake = frame.Unprocessable("a discard needs a reason", "Say why nothing more is to be done.")
-	}
-	if mistake != nil {
+	var mistake *problem.Problem
+	if request.Bounds, request.UpTo, mistake = frame.Shown(r.PostForm, "failure", "a discard", "Say why nothing more is to be done."); mistake != nil {
 		return c.showDiscard(r, v, mistake)
 	}
-	request.Expect = &count
 	done, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		refused := frame.ProblemOf(err)

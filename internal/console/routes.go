@@ -105,7 +105,7 @@ func (c systemPages) resumeRoute(r *http.Request) (frame.Response, error) {
 func (c systemPages) resume(ctx context.Context, in routes.ResumeRouteInput) (routes.Resumed, error) {
 	if in.Queue == pause.All {
 		all, err := routes.ResumeAllRoutes.Call(ctx, c.api, in.ResumeAllInput)
-		return all.Body, err
+		return all.Body.Resumed, err
 	}
 	one, err := routes.ResumeRoute.Call(ctx, c.api, in)
 	return one.Body.Resumed, err

@@ -134,17 +134,9 @@ func (c failurePages) showDecision(r *http.Request, v decideView, refused *probl
 // decide decides about waiting messages after their preview.
 func (c failurePages) decide(r *http.Request) (frame.Response, error) {
 	v := readDecision(r, r.PostForm)
-	request := waiting.WaitingDecision{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter}, Action: waiting.Action(v.Action), Bounds: operation.Bounds{Reason: v.Reason}}
-	count, mistake := frame.ShownCount(r.PostForm, "message")
-	if mistake == nil {
-		mistake = frame.CheckTyped(r.PostForm, count, "message")
-	}
-	if mistake == nil {
-		request.UpTo, mistake = frame.ShownUpTo(r.PostForm)
-	}
-	if mistake == nil && v.Reason == "" {
-		mistake = frame.Unprocessable("a decision needs a reason", "Say why: others see it at the messages.")
-	}
+	request := waiting.WaitingDecision{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter}, Action: waiting.Action(v.Action)}
+	var mistake *problem.Problem
+	request.Bounds, request.UpTo, mistake = frame.Shown(r.PostForm, "message", "a decision", "Say why: others see it at the messages.")
 	if mistake == nil && request.Action == waiting.Postpone {
 		minutes, err := strconv.ParseFloat(v.Minutes, 64)
 		if err != nil || minutes <= 0 || minutes > waiting.MaxPostponement.Minutes() {
@@ -156,7 +148,6 @@ func (c failurePages) decide(r *http.Request) (frame.Response, error) {
 	if mistake != nil {
 		return c.showDecision(r, v, mistake)
 	}
-	request.Expect = &count
 	decided, err := waiting.DecideWaiting.Call(r.Context(), c.api, waiting.DecideInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		return c.showDecision(r, v, frame.ProblemOf(err))

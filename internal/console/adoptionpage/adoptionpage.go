@@ -134,7 +134,10 @@ func (p pages) preview(r *http.Request) (frame.Response, error) {
 
 func readRequest(form url.Values) (v List, err error) {
 	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
-	v.Request = adoptions.Request{Queue: text("queue"), Format: text("format"), FailedQueue: text("failed_queue")}
+	v.Request = adoptions.Request{Queue: text("queue"), Format: text("format"), FailedQueue: text("failed_queue"), Reason: text("reason")}
+	if expect, err := strconv.Atoi(text("expect")); err == nil {
+		v.Expect = &expect
+	}
 	if limit := text("limit"); limit != "" {
 		if v.Limit, err = strconv.Atoi(limit); err != nil {
 			return v, problem.BadRequest(fmt.Sprintf("limit %q: expected a number", limit), "Open the page again.")

@@ -7,11 +7,31 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
 // TypedAbove is the number of messages above which an operator types the number.
 const TypedAbove = 100
+
+// Shown returns the bounds of an action about what an operator was shown: the number, which must be
+// typed if it is large, the sequence up to which, and the reason. what is the word for one of them,
+// and needs says that a reason is missing, with its remedy.
+func Shown(form url.Values, what, needs, remedy string) (b operation.Bounds, upTo int64, mistake *problem.Problem) {
+	b.Reason = strings.TrimSpace(form.Get("reason"))
+	count, mistake := ShownCount(form, what)
+	b.Expect = &count
+	if mistake == nil {
+		mistake = CheckTyped(form, count, what)
+	}
+	if mistake == nil && b.Reason == "" {
+		mistake = Unprocessable(needs+" needs a reason", remedy)
+	}
+	if mistake == nil {
+		upTo, mistake = ShownUpTo(form)
+	}
+	return b, upTo, mistake
+}
 
 // ShownCount returns the number of messages that an operator was shown.
 func ShownCount(form url.Values, what string) (int, *problem.Problem) {

@@ -119,7 +119,7 @@ func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) f
 // changePolicy makes the change that the page has shown.
 func (p pages) changePolicy(r *http.Request) (frame.Response, error) {
 	v := readPolicy(r.PostForm)
-	request := routes.PolicyRequest{Expect: r.PostForm.Get("expect")}
+	request := routes.PolicyRequest{Expect: r.PostForm.Get("expect"), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 	if request.Expect == "" || v.Queue == "" {
 		return nil, problem.BadRequest("the form has no change", "Open the page again.")
 	}

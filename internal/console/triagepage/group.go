@@ -163,9 +163,9 @@ func muteEnd(hours, until string, zone *time.Location, now time.Time) (end time.
 // back.
 func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 	form := r.PostForm
-	request := failures.Resolve{Groups: []string{r.PathValue("group")}, Bounds: operation.Bounds{Reason: strings.TrimSpace(form.Get("reason"))}}
+	request := failures.Resolve{Groups: []string{r.PathValue("group")}}
 	var mistake *problem.Problem
-	if request.Expect, request.UpTo, mistake = readShown(form); mistake != nil {
+	if request.Bounds, request.UpTo, mistake = shown(form); mistake != nil {
 		return p.show(r, form, mistake)
 	}
 	resolved, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{IdempotencyKey: frame.KeyOf(r), Body: request})

@@ -89,7 +89,7 @@ func (p Pages) resolveSelected(r *http.Request) (frame.Response, error) {
 		return nil, err
 	}
 	request, mistake := v.request(), (*problem.Problem)(nil)
-	request.Expect, request.UpTo, mistake = readShown(r.PostForm)
+	request.Bounds, request.UpTo, mistake = shown(r.PostForm)
 	if mistake != nil {
 		return p.showResolve(r, v, mistake)
 	}
@@ -110,20 +110,9 @@ func (p Pages) resolveSelected(r *http.Request) (frame.Response, error) {
 	return p.Frame.Done(v.Back(), values), nil
 }
 
-// readShown reads the number of failures that an operator was shown, and the sequence up to which,
-// from a form that resolves them.
-func readShown(form url.Values) (count *int, upTo int64, mistake *problem.Problem) {
-	n, mistake := frame.ShownCount(form, "failure")
-	if mistake == nil {
-		mistake = frame.CheckTyped(form, n, "failure")
-	}
-	if mistake == nil && strings.TrimSpace(form.Get("reason")) == "" {
-		mistake = frame.Unprocessable("a resolution needs a reason", "Say why nothing more is to be done.")
-	}
-	if mistake == nil {
-		upTo, mistake = frame.ShownUpTo(form)
-	}
-	return &n, upTo, mistake
+// shown returns the bounds of a resolution, from its form.
+func shown(form url.Values) (operation.Bounds, int64, *problem.Problem) {
+	return frame.Shown(form, "failure", "a resolution", "Say why nothing more is to be done.")
 }
 
 // Resolved is the result of the form that led to the page of failures.

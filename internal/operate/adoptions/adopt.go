@@ -35,10 +35,10 @@ type Result struct {
 	Failures int           `json:"failures" doc:"Messages that were taken in, or would be"`
 	Groups   []OriginGroup `json:"groups" nullable:"false" doc:"The failures by queue, exchange and error type, at most 1000 groups"`
 
-	// Unreadable counts messages that are of another form, which stay in the queue; Reason
+	// Unreadable counts messages that are of another form, which stay in the queue; Cause
 	// is the reason for the first of them.
 	Unreadable int    `json:"unreadable" doc:"Messages of another form, which stay in the queue"`
-	Reason     string `json:"reason,omitempty" doc:"Why the first of them cannot be read"`
+	Cause      string `json:"cause,omitempty" doc:"Why the first of them cannot be read"`
 }
 
 // OriginGroup counts the failures of one queue with one error type.
@@ -63,8 +63,8 @@ func (r *Result) add(f Failure) {
 }
 
 func (r *Result) unreadable(err error) {
-	if r.Unreadable++; r.Reason == "" {
-		r.Reason = err.Error()
+	if r.Unreadable++; r.Cause == "" {
+		r.Cause = err.Error()
 	}
 }
 
@@ -85,10 +85,10 @@ const (
 	confirmTimeout = 15 * time.Second
 )
 
-// Look reads the first messages of the queue, up to 1,000, and returns them to it. A quorum
+// Look reads the first messages of the queue, up to 1,000 or the limit, and returns them to it. A quorum
 // queue counts a delivery of each.
 func (a Adopter) Look(ctx context.Context) (result Result, err error) {
-	err = a.each(ctx, maxLook, maxLook, func(_ context.Context, _ *rabbit.Session, batch []amqp.Delivery) error {
+	err = a.each(ctx, min(maxLook, cmp.Or(a.Limit, maxLook)), maxLook, func(_ context.Context, _ *rabbit.Session, batch []amqp.Delivery) error {
 		for _, d := range batch {
 			if failure, err := a.read(d); err != nil {
 				result.unreadable(err)
@@ -116,7 +116,7 @@ func (a Adopter) Run(ctx context.Context, progress func(failures int)) (result R
 		progress(result.Failures)
 		if err == nil && result.Unreadable >= maxUnreadable {
 			err = fmt.Errorf("%d messages of queue %q cannot be read as those of format %s, and stay there: the first because %s",
-				result.Unreadable, a.Queue, a.Format.Name, result.Reason)
+				result.Unreadable, a.Queue, a.Format.Name, result.Cause)
 		}
 		return err
 	})

@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 		}
 		q.Limit = 0
 		done, err := q.Run(t.Context(), func(int) {})
-		if err != nil || done.Failures != 207 || done.Unreadable != 25 || !strings.Contains(done.Reason, "x-exception-message") {
+		if err != nil || done.Failures != 207 || done.Unreadable != 25 || !strings.Contains(done.Cause, "x-exception-message") {
 			t.Errorf("the rest: %+v, %v", done, err)
 		}
 		if ids := q.reported(t); len(ids) != 225 {

@@ -199,7 +199,7 @@ func TestTheFirstUnreadableMessageSaysWhy(t *testing.T) {
 	var r Result
 	r.unreadable(errors.New("first"))
 	r.unreadable(errors.New("second"))
-	if r.Unreadable != 2 || r.Reason != "first" {
+	if r.Unreadable != 2 || r.Cause != "first" {
 		t.Errorf("%+v", r)
 	}
 }

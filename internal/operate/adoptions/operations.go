@@ -63,7 +63,10 @@ type Adoptions struct {
 type AdoptionRequest Request
 
 // AdoptionPreview are the failures that an adoption would find first.
-type AdoptionPreview Result
+type AdoptionPreview struct {
+	Matched int `json:"matched" doc:"Number of messages that are ready in the queue, up to limit: an adoption with it as limit and expect takes in these"`
+	Result
+}
 
 // PreviewInput asks for the first failures of an adoption.
 type PreviewInput struct{ Body AdoptionRequest }
@@ -103,7 +106,7 @@ func mayUse(caller access.Identity, r Request) bool {
 // describe describes an action on an error queue, which the caller must be allowed to use.
 func describe(ctx context.Context, action string, r Request) error {
 	caller := access.FromContext(ctx)
-	access.Describe(ctx, access.Action{Name: action, Object: fmt.Sprintf("queue %s as %s", r.Queue, r.Format)})
+	access.Describe(ctx, access.Action{Name: action, Object: fmt.Sprintf("queue %s as %s", r.Queue, r.Format), Reason: r.Reason})
 	switch {
 	case !caller.MayQueue(r.Queue):
 		return problem.NotAllowed(caller, "queue", r.Queue)
@@ -121,7 +124,7 @@ func (r *Runner) previewAdoption(ctx context.Context, in *PreviewInput) (*Previe
 		return nil, err
 	}
 	found, err := r.service.Preview(ctx, request)
-	return &PreviewOutput{AdoptionPreview(found)}, queueProblem(err)
+	return &PreviewOutput{found}, queueProblem(err)
 }
 
 // queueProblem returns the problem of a queue that cannot be adopted.
@@ -138,16 +141,9 @@ func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOu
 	if err := describe(ctx, "adopt", request); err != nil {
 		return nil, err
 	}
-	adopter, err := r.service.adopter(ctx, request)
+	adopter, ready, err := r.service.ready(ctx, request)
 	if err != nil {
 		return nil, err
-	}
-	ready, err := adopter.Ready(ctx)
-	if err != nil {
-		return nil, queueProblem(err)
-	}
-	if request.Limit > 0 {
-		ready = min(ready, request.Limit)
 	}
 	source, err := r.service.System.Source(ctx)
 	if err != nil {

@@ -137,6 +137,27 @@ func TestAnAdoptionHasALimit(t *testing.T) {
 	}
 }
 
+// A preview says how many messages are ready, and an adoption that expects another number takes none.
+func TestAnAdoptionOfAnotherNumber(t *testing.T) {
+	s := newSite(t, 3)
+	s.run(t)
+	out, err := s.previewAdoption(as(t), &PreviewInput{request(2)})
+	if err != nil || out.Body.Matched != 2 || out.Body.Failures != 2 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	other := request(0)
+	other.Expect = new(int)
+	_, err = s.startAdoption(as(t), &StartInput{Body: other})
+	wantStatus(t, err, http.StatusConflict, "3 messages match, 0 expected: nothing was changed")
+	same := request(out.Body.Matched)
+	same.Expect, same.Reason = &out.Body.Matched, "moved"
+	begun, err := s.startAdoption(as(t), &StartInput{Body: same})
+	if err != nil || begun.Body.Total != 2 || begun.Body.Reason != "moved" {
+		t.Errorf("%+v, %v", begun, err)
+	}
+	rabbittest.Eventually(t, "the adoption ends", func() bool { return s.broker.Len(t, "errors") == 1 })
+}
+
 func TestCallersThatMayNotAdopt(t *testing.T) {
 	s := newSite(t, 0)
 	unnamed := request(0)

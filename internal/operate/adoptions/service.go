@@ -3,8 +3,12 @@
 package adoptions
 
 import (
+	"cmp"
 	"context"
+	"time"
 
+	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -14,24 +18,52 @@ type Request struct {
 	Format      string `json:"format" enum:"celery,dead-letter,kicks,masstransit,nservicebus,spring,watermill,wolverine" doc:"Format of its failures"`
 	FailedQueue string `json:"failed_queue,omitempty" maxLength:"255" doc:"Queue in which the messages failed, if they do not say it"`
 	Limit       int    `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: those that are in the queue"`
+	Expect      *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Take in nothing if another number of messages is ready in the queue, up to limit, such as matched of a preview"`
+	Reason      string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
 }
 
 // Service adopts by the servers of a System.
 type Service struct{ System *system.System }
 
 // Preview reads the first messages of the error queue, up to 1,000, and returns them to it.
-func (s Service) Preview(ctx context.Context, r Request) (Result, error) {
+func (s Service) Preview(ctx context.Context, r Request) (AdoptionPreview, error) {
+	adopter, ready, err := s.ready(ctx, r)
+	if err != nil {
+		return AdoptionPreview{}, err
+	}
+	found, err := adopter.Look(ctx)
+	return AdoptionPreview{ready, found}, err
+}
+
+// ready returns the adopter of a request and the number of messages that it finds in the queue, up to
+// the limit. Another number than the request expects is a problem.
+func (s Service) ready(ctx context.Context, r Request) (Adopter, int, error) {
 	adopter, err := s.adopter(ctx, r)
 	if err != nil {
-		return Result{}, err
+		return adopter, 0, err
 	}
-	return adopter.Look(ctx)
+	for wait := returnTime; ; wait -= returnTime / 10 {
+		ready, err := adopter.Ready(ctx)
+		if err != nil {
+			return adopter, 0, queueProblem(err)
+		}
+		ready = min(ready, cmp.Or(r.Limit, ready))
+		if err = operation.CheckNumber(r.Expect, ready, "message"); err == nil || wait <= 0 {
+			return adopter, ready, err
+		}
+		if err := backoff.Sleep(ctx, returnTime/10); err != nil {
+			return adopter, ready, err
+		}
+	}
 }
+
+// returnTime is how long the messages of a preview may need until they are ready again.
+const returnTime = 2 * time.Second
 
 // Adopt takes in the messages that are in the error queue or, to follow it, each new message
 // until ctx ends.
 func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, error) {
-	adopter, err := s.adopter(ctx, r)
+	adopter, _, err := s.ready(ctx, r)
 	if err != nil {
 		return Result{}, err
 	}

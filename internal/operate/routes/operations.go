@@ -107,10 +107,11 @@ type PauseInput struct {
 // PauseAllInput has the reason to pause all routes.
 type PauseAllInput struct {
 	operation.IdempotencyKey
-	Body struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"1000" pattern:"\\S" doc:"Why it is paused"`
-	}
+	Body RoutesRequest
 }
+
+// RoutesRequest says why routes are paused or resumed, and how many.
+type RoutesRequest struct{ operation.Bounds }
 
 // ResumeRouteInput names a route to resume.
 type ResumeRouteInput struct {
@@ -121,16 +122,20 @@ type ResumeRouteInput struct {
 // ResumeAllInput has the reason to resume all routes.
 type ResumeAllInput struct {
 	operation.IdempotencyKey
-	Body *struct {
-		Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why it is resumed"`
-	}
+	Body *RoutesRequest
 }
 
-func (in *ResumeAllInput) reason() string {
+func (in *ResumeAllInput) bounds() operation.Bounds {
 	if in.Body == nil {
-		return ""
+		return operation.Bounds{}
 	}
-	return in.Body.Reason
+	return in.Body.Bounds
+}
+
+// RoutesFound are the routes that a request concerns, if it is a dry run or expects a number.
+type RoutesFound struct {
+	Matched int      `json:"matched,omitempty" doc:"Number of routes, of a dry run and a request that expects one"`
+	Routes  []string `json:"routes,omitempty" nullable:"false" doc:"Their queues"`
 }
 
 // PauseOutput has the paused route.
@@ -140,14 +145,39 @@ type PauseOutput struct{ Body PausedRoute }
 type PausedRoute struct {
 	Queue  string `json:"queue"`
 	Paused bool   `json:"paused" doc:"An operator has paused it"`
+	RoutesFound
 }
 
 func (o operations) pauseRoute(ctx context.Context, in *PauseInput) (*PauseOutput, error) {
-	decision, err := decisionAbout(ctx, "pause", in.Queue, in.Body.Reason)
+	out := &PauseOutput{PausedRoute{Queue: in.Queue}}
+	decision, err := decisionAbout(ctx, "pause", in.Queue, in.Body.Bounds)
 	if err == nil {
-		err = o.service.Pause(ctx, in.Queue, decision)
+		err = in.Body.NeedReason()
 	}
-	return &PauseOutput{PausedRoute{in.Queue, true}}, err
+	if err == nil {
+		out.Body.RoutesFound, err = o.found(in.Body.Bounds, func() ([]string, error) {
+			_, err := o.service.routeState(ctx, in.Queue)
+			return []string{in.Queue}, err
+		})
+	}
+	if err == nil && !in.Body.DryRun {
+		err = o.service.Pause(ctx, in.Queue, decision)
+		out.Body.Paused = true
+	}
+	return out, err
+}
+
+// found returns the routes that a request concerns. One that neither is a dry run nor expects a number
+// needs no list, for which the store must be there.
+func (operations) found(b operation.Bounds, list func() ([]string, error)) (RoutesFound, error) {
+	if !b.DryRun && b.Expect == nil {
+		return RoutesFound{}, nil
+	}
+	queues, err := list()
+	if err != nil {
+		return RoutesFound{}, err
+	}
+	return RoutesFound{len(queues), queues}, b.Check(len(queues), "route")
 }
 
 // ResumeOutput has the resumed route.
@@ -157,12 +187,23 @@ type ResumeOutput struct{ Body ResumedRoute }
 type ResumedRoute struct {
 	Queue string `json:"queue"`
 	Resumed
+	RoutesFound
 }
 
 func (o operations) resumeRoute(ctx context.Context, in *ResumeRouteInput) (*ResumeOutput, error) {
-	decision, err := decisionAbout(ctx, "resume", in.Queue, in.reason())
+	bounds := in.bounds()
+	decision, err := decisionAbout(ctx, "resume", in.Queue, bounds)
 	out := &ResumeOutput{ResumedRoute{Queue: in.Queue}}
 	if err == nil {
+		out.Body.RoutesFound, err = o.found(bounds, func() ([]string, error) {
+			resumed, err := o.service.resumable(ctx, in.Queue)
+			if !resumed.Changed {
+				return nil, err
+			}
+			return []string{in.Queue}, err
+		})
+	}
+	if err == nil && !bounds.DryRun {
 		out.Body.Resumed, err = o.service.Resume(ctx, in.Queue, decision)
 	}
 	return out, err
@@ -174,46 +215,68 @@ type PauseAllOutput struct{ Body PausedRoutes }
 // PausedRoutes are all routes, which were paused.
 type PausedRoutes struct {
 	Paused bool `json:"paused" doc:"An operator has paused all routes"`
+	RoutesFound
 }
 
 func (o operations) pauseAll(ctx context.Context, in *PauseAllInput) (*PauseAllOutput, error) {
-	decision, err := decisionAboutAll(ctx, "pause", in.Body.Reason)
+	out := &PauseAllOutput{}
+	decision, err := decisionAboutAll(ctx, "pause", in.Body.Bounds)
 	if err == nil {
-		err = o.service.PauseAll(ctx, decision)
+		err = in.Body.NeedReason()
 	}
-	return &PauseAllOutput{PausedRoutes{true}}, err
+	if err == nil {
+		out.Body.RoutesFound, err = o.found(in.Body.Bounds, func() ([]string, error) {
+			return o.service.queues(ctx, func(s RouteState) bool { return !s.Foreign && !s.WithAll })
+		})
+	}
+	if err == nil && !in.Body.DryRun {
+		err = o.service.PauseAll(ctx, decision)
+		out.Body.Paused = true
+	}
+	return out, err
 }
 
 // ResumeAllOutput has the changes of a resume of all routes.
-type ResumeAllOutput struct{ Body Resumed }
+type ResumeAllOutput struct{ Body ResumedRoutes }
+
+// ResumedRoutes are all routes, which were resumed.
+type ResumedRoutes struct {
+	Resumed
+	RoutesFound
+}
 
 func (o operations) resumeAll(ctx context.Context, in *ResumeAllInput) (*ResumeAllOutput, error) {
-	out := &ResumeAllOutput{}
-	decision, err := decisionAboutAll(ctx, "resume", in.reason())
+	out, bounds := &ResumeAllOutput{}, in.bounds()
+	decision, err := decisionAboutAll(ctx, "resume", bounds)
 	if err == nil {
-		out.Body, err = o.service.ResumeAll(ctx, decision)
+		out.Body.RoutesFound, err = o.found(bounds, func() ([]string, error) {
+			return o.service.queues(ctx, func(s RouteState) bool { return !s.Foreign && s.WithAll })
+		})
+	}
+	if err == nil && !bounds.DryRun {
+		out.Body.Resumed, err = o.service.ResumeAll(ctx, decision)
 	}
 	return out, err
 }
 
 // decisionAboutAll describes an action on all routes, for which a caller needs all queues.
-func decisionAboutAll(ctx context.Context, action, why string) (reason.Decision, error) {
+func decisionAboutAll(ctx context.Context, action string, b operation.Bounds) (reason.Decision, error) {
 	caller := access.FromContext(ctx)
-	access.Describe(ctx, access.Action{Name: action, Object: "all routes", Reason: why})
+	b.Describe(ctx, action, "all routes")
 	if caller.Limited() {
 		return reason.Decision{}, problem.Forbidden(caller.Name+" may not use all queues", "Ask for a token without limits, or name a route.")
 	}
-	return reason.Decision{Operator: caller.Name, Reason: why}, nil
+	return reason.Decision{Operator: caller.Name, Reason: b.Reason}, nil
 }
 
 // decisionAbout describes an action on a route, which the caller must be allowed to use.
-func decisionAbout(ctx context.Context, action, queue, why string) (reason.Decision, error) {
+func decisionAbout(ctx context.Context, action, queue string, b operation.Bounds) (reason.Decision, error) {
 	caller := access.FromContext(ctx)
-	access.Describe(ctx, access.Action{Name: action, Object: "route " + queue, Reason: why})
+	b.Describe(ctx, action, "route "+queue)
 	if !caller.MayQueue(queue) {
 		return reason.Decision{}, problem.NotAllowed(caller, "queue", queue)
 	}
-	return reason.Decision{Operator: caller.Name, Reason: why}, nil
+	return reason.Decision{Operator: caller.Name, Reason: b.Reason}, nil
 }
 
 // QueuesInput asks for a page of queues.

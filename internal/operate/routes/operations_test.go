@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
@@ -74,11 +75,11 @@ func TestOperationsPauseAndResume(t *testing.T) {
 	pausing := &PauseInput{Queue: "orders"}
 	pausing.Body.Reason = "night"
 	paused, err := o.pauseRoute(as(t, "orders"), pausing)
-	if err != nil || paused.Body != (PausedRoute{"orders", true}) {
+	if err != nil || !paused.Body.Paused || paused.Body.Queue != "orders" {
 		t.Errorf("%+v, %v", paused, err)
 	}
 	resumed, err := o.resumeRoute(as(t, "orders"), &ResumeRouteInput{Queue: "orders"})
-	if err != nil || resumed.Body != (ResumedRoute{"orders", Resumed{Changed: true}}) {
+	if err != nil || resumed.Body.Resumed != (Resumed{Changed: true}) {
 		t.Errorf("%+v, %v", resumed, err)
 	}
 	pausing.Body.Reason = "all"
@@ -88,6 +89,50 @@ func TestOperationsPauseAndResume(t *testing.T) {
 	all, err := o.resumeAll(as(t), &ResumeAllInput{})
 	if err != nil || !all.Body.Changed {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A dry run names the routes that would be paused or resumed, and another number than expected
+// changes nothing.
+func TestRoutesThatWouldBePaused(t *testing.T) {
+	s := newSite(t, ordersAndInvoices)
+	o, dry, three := operations{s.Service}, operation.Bounds{DryRun: true}, 3
+	wants := func(name string, found RoutesFound, err error, queues ...string) {
+		t.Helper()
+		if err != nil || found.Matched != len(queues) || !slices.Equal(found.Routes, queues) {
+			t.Errorf("%s: %+v, %v, want %q", name, found, err, queues)
+		}
+	}
+	all, one := &PauseAllInput{}, &PauseInput{Queue: "orders"}
+	all.Body.Bounds, one.Body.Bounds = dry, dry
+	resumeAll, resumeOne := &ResumeAllInput{Body: &RoutesRequest{dry}}, &ResumeRouteInput{Queue: "orders"}
+	resumeOne.Body = &RoutesRequest{dry}
+	paused, err := o.pauseAll(as(t), all)
+	must(t, err)
+	wants("pause all", paused.Body.RoutesFound, err, "orders") // the other is that of another program
+	first, err := o.pauseRoute(as(t), one)
+	must(t, err)
+	wants("pause", first.Body.RoutesFound, err, "orders")
+	again, err := o.resumeRoute(as(t), resumeOne)
+	must(t, err)
+	wants("resume", again.Body.RoutesFound, err)
+	if got := s.all(t)["orders"]; got.State == "paused" || paused.Body.Paused || first.Body.Paused {
+		t.Errorf("a dry run has paused %+v", got)
+	}
+	all.Body.Bounds = operation.Bounds{Reason: "night", Expect: &three}
+	_, err = o.pauseAll(as(t), all)
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Detail != "1 route matches, 3 expected: nothing was changed" {
+		t.Errorf("%v", err)
+	}
+	*all.Body.Expect = 1
+	_, err = o.pauseAll(as(t), all)
+	must(t, err)
+	resumed, err := o.resumeAll(as(t), resumeAll)
+	must(t, err)
+	wants("resume all", resumed.Body.RoutesFound, err, "orders")
+	if resumed.Body.Changed || !s.all(t)["orders"].WithAll {
+		t.Errorf("a dry run has resumed all: %+v", resumed.Body)
 	}
 }
 

@@ -58,6 +58,15 @@ func (s Service) Resume(ctx context.Context, queue string, d reason.Decision) (R
 	if err != nil {
 		return Resumed{}, err
 	}
+	resumed, err := s.resumable(ctx, queue)
+	if err != nil || !resumed.Changed {
+		return Resumed{}, err
+	}
+	return resumed, control.Resume(ctx, queue, d.Text())
+}
+
+// resumable returns what a resume of the route of a queue would change.
+func (s Service) resumable(ctx context.Context, queue string) (Resumed, error) {
 	state, err := s.routeState(ctx, queue)
 	switch {
 	case err != nil:
@@ -69,7 +78,22 @@ func (s Service) Resume(ctx context.Context, queue string, d reason.Decision) (R
 	case !state.ByHand:
 		return Resumed{}, nil
 	}
-	return Resumed{true, state.WithAll}, control.Resume(ctx, queue, d.Text())
+	return Resumed{true, state.WithAll}, nil
+}
+
+// queues returns the queues of some routes.
+func (s Service) queues(ctx context.Context, of func(RouteState) bool) ([]string, error) {
+	states, err := s.States(ctx, false)
+	if states == nil && err != nil {
+		return nil, err
+	}
+	var queues []string
+	for _, state := range states {
+		if of(state) {
+			queues = append(queues, state.Queue)
+		}
+	}
+	return queues, nil // the store is not needed
 }
 
 // pauseControl returns what pauses and resumes routes, unless there is a mistake in the reason.

@@ -121,6 +121,7 @@ type PolicyInput struct {
 // PolicyRequest asks for a change of the policies of a queue.
 type PolicyRequest struct {
 	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing"`
+	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
 	Expect string `json:"expect,omitempty" maxLength:"100" doc:"Change nothing unless this is the digest of the change, as a dry run has it"`
 }
 
@@ -136,11 +137,7 @@ func (o operations) removeRoute(ctx context.Context, in *PolicyInput) (*PolicyOu
 }
 
 func (o operations) changePolicy(ctx context.Context, in *PolicyInput, action PolicyAction) (*PolicyOutput, error) {
-	name := string(action)
-	if in.Body.DryRun {
-		name += " (dry run)"
-	}
-	if _, err := decisionAbout(ctx, name, in.Queue, ""); err != nil {
+	if _, err := decisionAbout(ctx, string(action), in.Queue, operation.Bounds{Reason: in.Body.Reason, DryRun: in.Body.DryRun}); err != nil {
 		return nil, err
 	}
 	policies := Policies{o.service.System}

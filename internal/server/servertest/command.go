@@ -30,7 +30,7 @@ func (i *Installation) Run(t *testing.T, args ...string) Result {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, i.Binary, append(args, "--config", i.Config)...)
 	cmd.Env = i.Environ
-	if i.Server != nil && !slices.Contains([]string{"setup", "quarantine", "import"}, args[0]) {
+	if i.Server != nil && !slices.Contains([]string{"setup", "import"}, args[0]) {
 		cmd.Args, cmd.Env = append([]string{i.Binary}, args...), i.Server
 	}
 	var out, errs bytes.Buffer
