@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"crypto/rand"
 	"maps"
 	"net/http"
@@ -124,8 +123,6 @@ func (c replayPages) startReplay(r *http.Request) (frame.Response, error) {
 	case v.Form.Canary < 1:
 		v.Problem = frame.Unprocessable("a canary needs a number of messages", "")
 	}
-	upTo, unlimited := frame.ShownUpTo(r.PostForm)
-	v.Problem = cmp.Or(v.Problem, unlimited)
 	if v.Problem != nil {
 		return c.showPlan(r, v)
 	}
@@ -133,7 +130,8 @@ func (c replayPages) startReplay(r *http.Request) (frame.Response, error) {
 	if first {
 		request.StopAfter = v.Form.Canary
 	}
-	request.Expect, request.UpTo = &count, upTo
+	request.Expect = &count
+	request.UpTo, _ = strconv.ParseInt(r.PostForm.Get("up_to"), 10, 64) // none: all that are stored
 	job, err := replays.StartReplay.Call(r.Context(), c.api, replays.StartInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		v.Problem = frame.ProblemOf(err)
