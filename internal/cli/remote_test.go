@@ -204,8 +204,10 @@ func testFlows(t *testing.T, w withServe, admin []string) {
 			t.Errorf("%s: %+v\nwant the exit code %d and %q", test.command, got, test.code, text)
 		}
 	}
-	for _, command := range []string{"failed discard *", "failed resolve GROUP", "waiting now *", "quarantine rewrite", "replay *", "failed retry *",
-		"routes pause a", "routes resume a", "routes add a", "routes remove a", "adopt a --as spring"} {
+	for _, command := range []string{
+		"failed discard *", "failed resolve GROUP", "waiting now *", "quarantine rewrite", "replay *", "failed retry *",
+		"routes pause a", "routes resume a", "routes add a", "routes remove a", "adopt a --as spring",
+	} {
 		args := strings.Fields(command + " --dry-run --operator bob")
 		if got := w.through(t, admin, args...); got.Code != exitUsage || !strings.Contains(got.Err, "--operator cannot be combined with --server") {
 			t.Errorf("%s: %+v", command, got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/cli/client"
@@ -92,12 +93,12 @@ func (r *replay) awaitOutcomes(ctx context.Context, from backend, job replayer.J
 	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.canaryWait))
 	outcomes, err := replays.AwaitOutcomes(ctx, from, job, r.canaryWait)
 	if err == nil {
-		r.printOutcomes(outcomes, job)
+		printOutcomes(r.Out, outcomes, job)
 	}
 	return outcomes, err
 }
 
-func (r *replay) printOutcomes(outcomes replays.Outcomes, job replayer.Job) {
+func printOutcomes(out io.Writer, outcomes replays.Outcomes, job replayer.Job) {
 	unsent := ""
 	if n := job.Processed() - job.Sent; n > 0 {
 		unsent = fmt.Sprintf(", %d not sent", n)
@@ -106,13 +107,13 @@ func (r *replay) printOutcomes(outcomes replays.Outcomes, job replayer.Job) {
 	if job.Finished() {
 		first = ""
 	}
-	fmt.Fprintf(r.Out, "of %s%s: %d handled, %d failed, %d not reported%s\n", first, wording.Plural(job.Processed(), "message"),
+	fmt.Fprintf(out, "of %s%s: %d handled, %d failed, %d not reported%s\n", first, wording.Plural(job.Processed(), "message"),
 		outcomes.Handled, outcomes.Failed, job.Sent-outcomes.Handled-outcomes.Failed, unsent)
 	for _, problem := range outcomes.Problems {
-		fmt.Fprintf(r.Out, "  %s\n", terminal.Cell(problem, 120))
+		fmt.Fprintf(out, "  %s\n", terminal.Cell(problem, 120))
 	}
 	if len(outcomes.NotReported) > 0 {
-		fmt.Fprintf(r.Out, "  no report yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
+		fmt.Fprintf(out, "  no report yet from %s\n", terminal.Cell(strings.Join(outcomes.NotReported, ", "), 120))
 	}
 }
 
