@@ -21,7 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
-// action has the arguments of a command that changes what it finds. All such commands have the
+// action has the arguments of a command that finds and changes messages. All such commands have the
 // same flow: preview, guard of the number, question, change, and result.
 type action struct {
 	terminal.Streams
@@ -34,7 +34,7 @@ type action struct {
 	format           outputFormat
 }
 
-// addSelection adds the flags that select what the command changes.
+// addSelection adds the flags that select messages.
 func (a *action) addSelection(cmd *cobra.Command) {
 	a.filter.addFlags(cmd)
 	addNonEmpty(cmd.Flags(), &a.file, "ids", "file with message or event ids, one per line; - reads standard input")
@@ -104,7 +104,7 @@ func (a *action) isSelective(query string) bool {
 }
 
 // choice returns the query and the ids as an operation takes them. Times relative to now become
-// absolute, so that the change is about what the preview showed. isNamed is whether the request
+// absolute, so that the change is about the messages of the preview. isNamed is whether the request
 // names something else, too, and so needs no query.
 func (a *action) choice(sys backend, query string, isNamed bool) (c eventfilter.Choice, err error) {
 	node, err := a.filter.node(sys, query, a.In)
@@ -238,10 +238,10 @@ type answer struct {
 
 // actionTexts are the texts of an operation on many.
 type actionTexts struct {
-	unit     string              // what it is on
+	unit     string              // noun of the things to change
 	nothing  string              // the error if none matches
 	place    string              // before the name of a queue, such as "failed at"
-	preview  func(answer) string // lines in place of those of the queues; may be nil
+	preview  func(answer) string // replaces the lines of the queues; may be nil
 	question func(answer) string
 	result   func(answer) string // may be empty
 	missing  string              // what to do about events that the store does not have

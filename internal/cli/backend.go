@@ -26,7 +26,7 @@ type backend interface {
 	language
 	streams
 
-	Server() httpapi.Version                // its settings, and what the caller may do
+	Server() httpapi.Version                // its settings, and the rights of the caller
 	Queues(ctx context.Context) []string    // for completion, without Watership's
 	Exchanges(ctx context.Context) []string // likewise
 	Close() error

@@ -150,7 +150,7 @@ func (r *replay) run(ctx context.Context, sys backend) error {
 	return r.printAnswer(ctx, sys, plan, job, err)
 }
 
-// printAnswer prints the plan as JSON, or the job of what was sent.
+// printAnswer prints the plan as JSON, or the job once there is one.
 func (r *replay) printAnswer(ctx context.Context, sys operation.Via, plan replayPlan, job replayer.Job, err error) error {
 	switch {
 	case !r.format.is("json"):

@@ -150,7 +150,7 @@ func (c *routeChoice) resume(ctx context.Context, sys operation.Via, queue strin
 	return c.print(resumed.Body.RoutesFound, c.resumed(queue, resumed.Body.Resumed), resumed.Body)
 }
 
-// resumed describes what a resume has changed.
+// resumed describes the effects of a resume.
 func (c *routeChoice) resumed(queue string, r routes.Resumed) string {
 	switch {
 	case c.dryRun:

@@ -51,7 +51,7 @@ type Config struct {
 // Console is the handler of the pages.
 type Console struct{ *frame.Frame }
 
-// pages is what the pages of each subject have.
+// pages has the parts that all pages share.
 type pages struct {
 	*frame.Frame
 	config Config

@@ -383,7 +383,7 @@ func (m *Management) fetchFrom(ctx context.Context, node managementNode, call ma
 	return answer, nil
 }
 
-// refusal returns the error that an answer stands for; nil if it has what was asked for.
+// refusal returns the error of a response; nil if it has the requested data.
 func (m *Management) refusal(response *http.Response, body []byte) error {
 	switch {
 	case int64(len(body)) > m.maxBytes:

@@ -27,7 +27,7 @@ type managementCall struct {
 	sent         []byte
 }
 
-// managementAnswer is what a node has answered; err is its refusal.
+// managementAnswer is the response of a node; err is its refusal.
 type managementAnswer struct {
 	body []byte
 	err  error

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// storeWatch looks at what the store gets.
+// storeWatch reads the requests of the store.
 type storeWatch struct {
 	mu       sync.Mutex // guards the fields below
 	complete int64      // a reader may have read all events up to this sequence, and reads no earlier one again

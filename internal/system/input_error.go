@@ -31,7 +31,7 @@ const (
 	DSLField   Field = "dsl"
 )
 
-// FieldError says what is wrong with the values of fields.
+// FieldError reports wrong values of fields.
 type FieldError struct {
 	Fields  []Field
 	Problem string // follows the names of the fields

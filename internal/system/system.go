@@ -85,7 +85,7 @@ type connections struct {
 	embedded *embedded.Broker                                // broker of this process; nil: none
 	running  running                                         // broker of another process
 
-	mu        sync.Mutex // guards what was opened
+	mu        sync.Mutex // guards the opened connections
 	conn      *rabbit.Connection
 	publisher *rabbit.Publisher
 	closers   []func() error // of everything that was opened, in that order

@@ -40,7 +40,7 @@ func (l Losses) kind(queue string) string {
 	return "deleted_queue"
 }
 
-// loss says what is lost with a queue.
+// loss describes the loss of a queue.
 func (l Losses) loss(queue string, now time.Time) string {
 	until := now.UTC().Format(time.RFC3339)
 	switch {

@@ -113,7 +113,7 @@ func (p *process) apply(ctx context.Context, program string, messages []schemas.
 	return results
 }
 
-// result returns what a response or its absence says of a message.
+// result returns the result of a message by its response, or by the absence of one.
 func (p *process) result(ctx context.Context, e schemas.Envelope, r response, err error) Result {
 	switch {
 	case err != nil && ctx.Err() != nil:

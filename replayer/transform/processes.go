@@ -42,7 +42,7 @@ func NewProcesses() *Processes { return &Processes{places: make(chan struct{}, m
 
 var errClosed = errors.New("transform: the processes are closed")
 
-// Result is what a program makes of a message.
+// Result is the outcome of a program for a message.
 type Result struct {
 	Message schemas.Envelope // the original one, unless Keep
 	Keep    bool             // false: the program leaves the message out, or fails

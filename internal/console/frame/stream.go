@@ -17,7 +17,7 @@ func KeyOf(r *http.Request) operation.IdempotencyKey {
 	return operation.IdempotencyKey{Key: r.PostForm.Get("key")}
 }
 
-// Download is the response with what a stream of an operation writes, as a file.
+// Download is the response with the output of a stream of an operation, as a file.
 type Download struct {
 	Stream huma.StreamResponse
 	Name   string
@@ -33,7 +33,7 @@ func write(stream huma.StreamResponse, w http.ResponseWriter, r *http.Request) {
 	stream.Body(humago.NewContext(&huma.Operation{}, r, w))
 }
 
-// ReadStream returns what a stream of an operation writes, for a page that shows it.
+// ReadStream returns the output of a stream of an operation, for a page that shows it.
 func ReadStream(r *http.Request, stream huma.StreamResponse) (written []byte, err error) {
 	defer func() {
 		switch cause := recover(); {

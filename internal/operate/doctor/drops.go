@@ -11,7 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
-// dropSettings are the settings by which a queue drops messages that nobody has handled.
+// dropSettings are the settings by which a queue drops messages before they are handled.
 type dropSettings struct {
 	byPolicy   []string // of a policy or an operator policy
 	byArgument []string // which the queue was declared with

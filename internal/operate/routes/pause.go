@@ -65,7 +65,7 @@ func (s Service) Resume(ctx context.Context, queue string, d reason.Decision) (R
 	return resumed, control.Resume(ctx, queue, d.Text())
 }
 
-// resumable returns what a resume of the route of a queue would change.
+// resumable returns the routes that a resume of a queue would change.
 func (s Service) resumable(ctx context.Context, queue string) (Resumed, error) {
 	state, err := s.routeState(ctx, queue)
 	switch {

@@ -30,7 +30,7 @@ func (c Choice) Object() string {
 func (c Choice) IsEmpty() bool { return !c.HasQuery() && len(c.IDs) == 0 && len(c.DSL) == 0 }
 
 // Need returns a problem if a choice is empty: an action on everything wants the query "*".
-// criteria names those of the request.
+// criteria names the criteria of the request.
 func (c Choice) Need(criteria string) error {
 	if !c.IsEmpty() {
 		return nil

@@ -13,7 +13,7 @@ import (
 // ContentType is the content type of server-sent events.
 const ContentType = "text/event-stream"
 
-// WriteTimeout is the longest time that a client may take to read what was written.
+// WriteTimeout is the longest time that a client may take to read the written bytes.
 const WriteTimeout = 30 * time.Second
 
 // Stream is a response that is written as it grows. A client that reads nothing ends it.

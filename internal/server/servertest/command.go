@@ -139,7 +139,7 @@ func WantFinding(t *testing.T, list []doctor.Finding, v doctor.Verdict, remedy s
 // Nobody is the address of a handler that refuses connections.
 const Nobody = "http://127.0.0.1:1/"
 
-// WantRun wants an exit code, and words in what a command printed.
+// WantRun wants an exit code, and words in the output of a command.
 func WantRun(t *testing.T, r Result, code int, words ...string) {
 	t.Helper()
 	all := r.Out + r.Err

@@ -121,7 +121,7 @@ func (i *Installation) WithRoles(t *testing.T, roles string, settings ...string)
 	return &process, process.Serve(t)
 }
 
-// Remove deletes what the installation declared.
+// Remove deletes the queues and exchanges of the installation.
 func (i *Installation) Remove(t *testing.T) {
 	conn, err := amqp.Dial(i.Broker.URL)
 	if err != nil {

@@ -19,7 +19,7 @@ type Post struct {
 	Header  http.Header
 }
 
-// Service is the HTTP service behind a route.
+// Service is the HTTP service of a route.
 type Service struct {
 	URL string
 
@@ -61,10 +61,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Mend lets the service succeed from now on, and forgets what it got.
+// Mend lets the service succeed from now on, and forgets its requests.
 func (s *Service) Mend() { s.AnswerAll(http.StatusOK) }
 
-// AnswerAll lets the service answer with a status from now on, and forgets what it got.
+// AnswerAll lets the service answer with a status from now on, and forgets its requests.
 func (s *Service) AnswerAll(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

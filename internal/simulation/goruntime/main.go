@@ -2,7 +2,7 @@
 // simulation runs in it, so that one seed gives one run. With one processor the scheduler takes
 // goroutines in a fixed order, unless it draws a random number or interrupts one that takes long.
 // In a bubble of synctest the numbers are drawn from a sequence that begins again with each
-// bubble, and nothing is interrupted. Nobody else should run a program with this runtime, since
+// bubble, and nothing is interrupted. No other program should run with this runtime, since
 // a goroutine that never ends stops all others.
 package main
 

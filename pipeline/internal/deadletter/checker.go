@@ -42,7 +42,7 @@ type Checker struct {
 	silentUntil time.Time           // it is not asked until then
 }
 
-// answer is what the management API says of a queue.
+// answer is the response of the management API about a queue.
 type answer struct {
 	exists    bool
 	exchanges []string // to which its dead letters may go

@@ -152,7 +152,7 @@ func (s *Sender[T]) Pass(ctx context.Context) error {
 	return nil
 }
 
-// Sleep pauses the caller for d. Held messages are sent meanwhile, which may take longer.
+// Sleep pauses the caller for d. It sends held messages in that time, and may take longer for it.
 func (s *Sender[T]) Sleep(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
 		if len(s.held) > 0 {

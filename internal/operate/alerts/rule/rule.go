@@ -80,7 +80,7 @@ func New(settings config.Alerts, system System, queries func(text string) (kql.N
 
 type evaluate = func(ctx context.Context, memory json.RawMessage) ([]notice.Alert, json.RawMessage, error)
 
-// evaluate returns the condition of a rule, or nil if there is none of its name.
+// evaluate returns the condition of a rule, or nil for a name without a condition.
 func (s System) evaluate(cfg config.AlertRule, query kql.Node) evaluate {
 	switch cfg.On {
 	case notice.OnNewGroup:
