@@ -27,7 +27,7 @@ ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
 # The simulation takes what the tests that run alone leave of the processors, which mostly wait for servers. It runs
 # without the race detector, with which it takes ten times as long.
-SIMULATE ?= 60s
+SIMULATE ?= 0s
 FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
 
 # The packages whose tests take longest begin first, so that none of them is the last.

@@ -89,7 +89,7 @@ func newOracle(w *world, plan Plan) *oracle {
 func (o *oracle) pausedBetween(queue string, from, to time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.paused = append(o.paused, span{queue, from.Add(pauseDelay), to})
+	o.paused = append(o.paused, span{queue, from, to})
 }
 
 // pauseDelay is the time in which all processes know of a pause.
@@ -373,6 +373,12 @@ func (o *oracle) checkReplays(records map[string]*record) {
 // checkPauses reports messages that began in a pause while no process had a fault.
 func (o *oracle) checkPauses() {
 	for _, p := range o.paused {
+		for _, other := range o.paused { // the first resume ends all pauses of a queue
+			if other.queue == p.queue && other.to.After(p.from) && other.to.Before(p.to) {
+				p.to = other.to
+			}
+		}
+		p.from = p.from.Add(pauseDelay)
 		if !o.faults.spare(p.from, p.to) {
 			continue
 		}

@@ -56,7 +56,7 @@ func seeds(t *testing.T) iter.Seq[uint64] {
 				}
 			}
 			return
-		case duration == 0:
+		case os.Getenv("DURATION") == "":
 			yield(failed()[0])
 			return
 		}
