@@ -74,3 +74,24 @@ func TestClaimedOriginsAreProven(t *testing.T) {
 		}
 	})
 }
+
+// A resumed job decides about a claim as before, also if the event that proves it is behind the
+// cursor: the message is not sent again, nor counted twice.
+func TestClaimProvenAfterTheCursor(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
+		f := newFixtureOn(t, broker)
+		claimed := f.poisoned(1)
+		claimed.OriginClaimed = true
+		f.storeEvents(claimed, f.published(1), f.published(2))
+		job := f.resume(f.create(f.job("")), RunOptions{StopAfter: 1})
+		if job.State != Paused || job.Sent != 1 {
+			t.Fatalf("%s, sent %d", job.State, job.Sent)
+		}
+		f.broker.Take(t, f.queue, 1)
+		f.indexLog()
+		wantJob(t, f.resume(job, RunOptions{}), Done, 2, 0)
+		if got := f.receivedIDs(f.queue); got != "m-2" {
+			t.Errorf("sent %s after the cursor", got)
+		}
+	})
+}

@@ -199,12 +199,9 @@ func (s *scan) rivalReason(c *candidate, known knownReplays) (leftOut Reason) {
 // restoreDecisions repeats the decisions up to the cursor without sending, and reports
 // whether the query still finds the same events there.
 func (s *scan) restoreDecisions(ctx context.Context, cursor eventstore.Cursor) (same bool, err error) {
-	upTo := s.selection.UpTo
-	s.selection.UpTo = min(upTo, cursor.Sequence)
-	defer func() { s.selection.UpTo = upTo }()
 	page := make([]candidate, 0, pageSize)
-	selection := s.selection
-	selection.WithoutBody = true
+	selection := s.selection // decisions are by all events up to the plan
+	selection.UpTo, selection.WithoutBody = min(selection.UpTo, cursor.Sequence), true
 	for event, err := range s.r.cfg.Store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
 			return false, fmt.Errorf("reading the events up to the cursor: %w", err)

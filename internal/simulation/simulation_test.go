@@ -35,6 +35,7 @@ func failed() []uint64 {
 		250, // due messages waited for a decision that one of them read
 		229, // of two equal messages in order, one took the place of the other, whose own stayed
 		280, // a reload waited under a lock
+		165, // a resumed job forgot that a claim was proven
 	}
 }
 
