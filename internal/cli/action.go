@@ -218,12 +218,10 @@ func (a *action) agree(ctx context.Context, question string) (bool, error) {
 // check returns an error for a number that --expect does not have, and for none. nothing is the
 // error for none; "": it is no error.
 func (a *action) check(number int, unit, nothing string) error {
-	switch {
-	case a.expect != nil && *a.expect == number:
-		return nil
-	case a.expect != nil:
-		return fmt.Errorf("%s, %d expected: nothing was changed", wording.PluralVerb(number, unit, "matches", "match"), *a.expect)
-	case number == 0 && nothing != "":
+	if err := operation.CheckNumber(a.expect, number, unit); err != nil {
+		return errors.New(err.Error())
+	}
+	if a.expect == nil && number == 0 && nothing != "" {
 		return errors.New(nothing)
 	}
 	return nil
@@ -272,7 +270,7 @@ func (a *action) operate(ctx context.Context, choice *eventfilter.Choice, bounds
 			if err == nil && done.Missing > 0 {
 				text += fmt.Sprintf("the store does not have %s of these yet: %s\n", wording.Plural(done.Missing, "event"), cmp.Or(w.missing, "run watership serve"))
 			}
-			if done.Matched == 0 { // there is no response
+			if done.Queues == nil { // there is no response
 				done.body = nil
 			}
 			return text, done.body, err
@@ -315,5 +313,9 @@ func unknownLine(unknown []string) string {
 	if len(unknown) > maxUnknown {
 		more = ", …"
 	}
-	return fmt.Sprintf("  %6d  not found: %s%s\n", len(unknown), strings.Join(shown, ", "), more)
+	atLeast := ""
+	if len(unknown) == eventfilter.MaxUnknown {
+		atLeast = " or more"
+	}
+	return fmt.Sprintf("  %6d%s  not found: %s%s\n", len(unknown), atLeast, strings.Join(shown, ", "), more)
 }

@@ -24,19 +24,24 @@ func wordsOf(err error) string {
 	var noStream *history.NoStreamError
 	switch {
 	case errors.As(err, &field):
-		return field.Text(flagOf)
+		return inText(err, field, field.Text(flagOf))
 	case errors.As(err, &empty):
-		return fmt.Sprintf("no event can match: the period begins at %s and ends at %s", terminal.Time(empty.Begin), terminal.Time(empty.End))
+		return inText(err, empty, fmt.Sprintf("no event can match: the period begins at %s and ends at %s", terminal.Time(empty.Begin), terminal.Time(empty.End)))
 	case errors.As(err, &refused) && refused.Code == replays.Unroutable:
-		return err.Error() + ": " + refused.Remedy(unchecked)
+		return inText(err, refused, refused.Error()+": "+refused.Remedy(unchecked))
 	case errors.As(err, &unknown):
-		return err.Error() + ", or go on with " + unchecked
+		return inText(err, unknown, unknown.Error()+", or go on with "+unchecked)
 	case errors.As(err, &noGroup):
-		return err.Error() + ": watership failed --muted lists them"
+		return inText(err, noGroup, noGroup.Error()+": watership failed --muted lists them")
 	case errors.As(err, &noStream):
-		return err.Error() + "; watership search --by stream.id lists streams"
+		return inText(err, noStream, noStream.Error()+"; watership search --by stream.id lists streams")
 	}
 	return err.Error()
+}
+
+// inText returns the text of an error, with another text of an error that it wraps.
+func inText(err, wrapped error, text string) string {
+	return strings.Replace(err.Error(), wrapped.Error(), text, 1)
 }
 
 func flagOf(field system.Field) string {

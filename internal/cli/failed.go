@@ -175,7 +175,7 @@ func failedColumns(groups []failures.FailureGroup) []terminal.Column {
 		{Title: "TYPE", DropOrder: 1},
 		{Title: "ERROR"},
 		{Title: "FIRST", Fixed: true, Times: true, DropOrder: 4},
-		{Title: "LAST", Fixed: true, DropOrder: 2},
+		{Title: "LAST", Fixed: true, Times: true, DropOrder: 2},
 		{Title: "EXAMPLE"},
 	}
 	if slices.ContainsFunc(groups, func(g failures.FailureGroup) bool { return groupState(g) != "" }) {

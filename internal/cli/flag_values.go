@@ -127,7 +127,7 @@ type number struct{ to **int }
 func (n number) Set(text string) error {
 	value, err := strconv.Atoi(text)
 	if err != nil || value < 0 {
-		return errors.New("expected 0 or more")
+		return errors.New("expected a number, 0 or more")
 	}
 	*n.to = &value
 	return nil

@@ -12,16 +12,18 @@ import (
 // leftOutText returns why a plan leaves events out, and the flag that includes them.
 func leftOutText(reason replayer.Reason, plan replayer.Plan) string {
 	text := replays.ReasonText(reason)
-	switch {
-	case reason == replayer.OtherJobSending:
+	switch reason {
+	case replayer.OtherJobSending:
 		return rivalText(plan, true, "is sending them now", "are sending them now")
-	case reason == replayer.OtherJobUnknown:
+	case replayer.OtherJobUnknown:
 		return rivalText(plan, false, "has taken them", "have taken them") + ", and the store does not know yet which were sent"
-	case replays.SentByAgain(reason):
+	}
+	switch replays.IncludedBy(reason) {
+	case replays.ByAgain:
 		return text + " (--again sends them too)"
-	case reason == replayer.OwnTarget:
+	case replays.ByQueue:
 		return text + " (--to-queue sends it elsewhere)"
-	case reason == replayer.OriginClaimed:
+	case replays.ByFailedQueue:
 		return text + " (--to-failed-queue sends it)"
 	}
 	return text

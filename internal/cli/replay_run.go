@@ -41,15 +41,15 @@ func (r *replay) execute(ctx context.Context, jobs backend, plan replayPlan) (re
 	return ran, resumeJob(ctx, r.Streams, jobs, ran)
 }
 
-// resumeJob runs the rest of a job, and reports how it ended.
+// resumeJob runs the rest of the job that was shown, and reports how it ended. In this process a job
+// that was changed since is refused.
 func resumeJob(ctx context.Context, t terminal.Streams, jobs backend, job replayer.Job) error {
 	resumed, err := replays.ResumeReplay.Call(ctx, jobs, replays.ResumeInput{ID: job.ID})
 	if err != nil {
 		return err
 	}
-	ran, err := runJob(t, job, func(progress func(replayer.Job)) (replayer.Job, error) {
-		return jobs.Watch(ctx, replayer.Job(resumed.Body.Record), 0, progress)
-	})
+	job.Updated, job.Failed = resumed.Body.Record.Updated, resumed.Body.Record.Failed
+	ran, err := runJob(t, job, func(progress func(replayer.Job)) (replayer.Job, error) { return jobs.Watch(ctx, job, 0, progress) })
 	return reportJob(t, ran, err)
 }
 

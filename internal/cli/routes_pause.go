@@ -52,7 +52,7 @@ func (c *routeChoice) bounds() operation.Bounds {
 // print prints the result of a change, or the routes of a dry run.
 func (c *routeChoice) print(found routes.RoutesFound, text string, body any) error {
 	if c.dryRun {
-		text = wording.Plural(found.Matched, "route") + " to " + text
+		text = wording.Plural(len(found.Routes), "route") + " to " + text
 		for _, queue := range found.Routes {
 			text += "\n  " + terminal.Cell(queue, 255)
 		}

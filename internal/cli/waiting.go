@@ -99,7 +99,7 @@ func (p waitingPrinter) waitingGroups(groups []waiting.WaitingGroup) error {
 	t := terminal.NewTable(
 		p.Out, p.screen,
 		terminal.Column{Title: "COUNT", Fixed: true, Right: true}, terminal.Column{Title: "QUEUE"}, terminal.Column{Title: "CLASS", DropOrder: 3}, terminal.Column{Title: "TYPE", DropOrder: 1},
-		terminal.Column{Title: "ERROR"}, terminal.Column{Title: "NEXT", Fixed: true, Times: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, DropOrder: 4}, terminal.Column{Title: "EXAMPLE"},
+		terminal.Column{Title: "ERROR"}, terminal.Column{Title: "NEXT", Fixed: true, Times: true, DropOrder: 2}, terminal.Column{Title: "LAST", Fixed: true, Times: true, DropOrder: 4}, terminal.Column{Title: "EXAMPLE"},
 	)
 	total := 0
 	for _, g := range groups {

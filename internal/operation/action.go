@@ -15,7 +15,7 @@ import (
 // on how many.
 type Bounds struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
-	Expect *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if another number matches, such as matched of a dry run"`
+	Expect *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Change nothing if another number matches than this one, such as matched of a dry run; for waiting messages if more match, since fewer are due by themselves"`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing, and say what would be changed"`
 }
 
@@ -46,7 +46,7 @@ func CheckNumber(expected *int, matched int, unit string) error {
 	}
 	return &problem.Problem{
 		Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was changed", wording.PluralVerb(matched, unit, "matches", "match"), *expected),
-		Remedy: "Look at them again, and send their number.",
+		Remedy: "Look at them again, and give their number.",
 	}
 }
 
@@ -54,8 +54,8 @@ func CheckNumber(expected *int, matched int, unit string) error {
 type Outcome struct {
 	Matched int            `json:"matched" doc:"Number of all that match"`
 	Queues  map[string]int `json:"queues" doc:"The same, by queue"`
-	UpTo    int64          `json:"up_to" doc:"Highest event.sequence of them: a request with it and matched, as expect, is about these"`
-	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing which can be changed, at most 1000 of them"`
+	UpTo    int64          `json:"up_to" doc:"Highest event.sequence of them, or of all unresolved failures of their groups: a request with it and matched, as expect, is about these"`
+	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, or of waiting messages none that waits; at most 1000 of them"`
 	Done    int            `json:"done" doc:"Number of those that were changed"`
 	Missing int            `json:"missing" doc:"Events about the change that the store does not have yet"`
 }

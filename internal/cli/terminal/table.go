@@ -43,11 +43,7 @@ type Table struct {
 
 // NewTable returns a table that fits the screen.
 func NewTable(out io.Writer, screen Screen, columns ...Column) *Table {
-	columns = slices.Clone(columns)
-	if first := slices.IndexFunc(columns, func(c Column) bool { return c.Times }); first >= 0 && screen.Width > 0 {
-		columns[first].Title += " (" + Zone() + ")"
-	}
-	t := &Table{out: bufio.NewWriter(out), screen: screen, columns: columns, widths: make([]int, len(columns))}
+	t := &Table{out: bufio.NewWriter(out), screen: screen, columns: slices.Clone(columns), widths: make([]int, len(columns))}
 	for i, c := range columns {
 		t.widths[i] = kql.Width(c.Title)
 	}
@@ -96,8 +92,17 @@ func (t *Table) measure() {
 	if t.screen.Width > 0 {
 		if !t.titlesWritten {
 			t.dropColumns()
+			t.nameZone()
 		}
 		shrinkToFit(t.widths, t.columns, t.screen.Width)
+	}
+}
+
+// nameZone adds the zone to the title of the first column with times.
+func (t *Table) nameZone() {
+	if i := slices.IndexFunc(t.columns, func(c Column) bool { return c.Times && !c.dropped }); i >= 0 {
+		t.columns[i].Title += " (" + Zone() + ")"
+		t.widths[i] = max(t.widths[i], kql.Width(t.columns[i].Title))
 	}
 }
 

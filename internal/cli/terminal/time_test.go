@@ -21,8 +21,8 @@ func TestTimesOfAnotherOffset(t *testing.T) {
 }
 
 func TestATableNamesTheZoneOnce(t *testing.T) {
-	columns := []Column{{Title: "COUNT"}, {Title: "FIRST", Times: true}, {Title: "LAST", Times: true}}
-	for width, want := range map[int]string{0: "COUNT  FIRST  LAST\n", 100: "COUNT  FIRST (" + Zone() + ")  LAST\n"} {
+	columns := []Column{{Title: "COUNT"}, {Title: "FIRST", Fixed: true, Times: true, DropOrder: 1}, {Title: "LAST", Fixed: true, Times: true}}
+	for width, want := range map[int]string{0: "COUNT  FIRST  LAST\n", 100: "COUNT  FIRST (" + Zone() + ")  LAST\n", 12: "COUNT  LAST (" + Zone() + ")\n"} {
 		var out strings.Builder
 		if err := NewTable(&out, Screen{Width: width}, columns...).Flush(); err != nil || out.String() != want {
 			t.Errorf("%q, %v, want %q", out.String(), err, want)

@@ -155,6 +155,7 @@ func (p pages) start(r *http.Request) (frame.Response, error) {
 	started, err := adoptions.StartAdoption.Call(r.Context(), p.api, adoptions.StartInput{IdempotencyKey: frame.KeyOf(r), Body: adoptions.AdoptionRequest(v.Request)})
 	if err != nil {
 		v.Problem = frame.ProblemOf(err)
+		v.Limit, _ = strconv.Atoi(r.PostForm.Get("asked_limit")) // the other one is of the preview
 		return p.showList(r.Context(), v), nil
 	}
 	return frame.Redirect(Adoption{started.Body}.Link()), nil

@@ -142,6 +142,9 @@ func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOu
 		return nil, err
 	}
 	adopter, ready, err := r.service.ready(ctx, request)
+	if err == nil && request.Expect != nil && ready == 0 {
+		err = nothingToTakeIn(request)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -149,6 +149,11 @@ func TestAnAdoptionOfAnotherNumber(t *testing.T) {
 	other.Expect = new(int)
 	_, err = s.startAdoption(as(t), &StartInput{Body: other})
 	wantStatus(t, err, http.StatusConflict, "3 messages match, 0 expected: nothing was changed")
+	three, all := 3, Request(request(0))
+	all.Expect = &three
+	if adopter, ready, err := s.service.ready(as(t), all); ready != 3 || adopter.Limit != 3 || err != nil {
+		t.Errorf("%d are ready, at most %d are taken in, %v", ready, adopter.Limit, err)
+	}
 	same := request(out.Body.Matched)
 	same.Expect, same.Reason = &out.Body.Matched, "moved"
 	begun, err := s.startAdoption(as(t), &StartInput{Body: same})
@@ -156,6 +161,15 @@ func TestAnAdoptionOfAnotherNumber(t *testing.T) {
 		t.Errorf("%+v, %v", begun, err)
 	}
 	rabbittest.Eventually(t, "the adoption ends", func() bool { return s.broker.Len(t, "errors") == 1 })
+}
+
+// Of an empty queue nothing is expected, and nothing that arrives later is taken in.
+func TestAnAdoptionThatExpectsNothing(t *testing.T) {
+	s := newSite(t, 0)
+	none := request(0)
+	none.Expect = new(int)
+	_, err := s.startAdoption(as(t), &StartInput{Body: none})
+	wantStatus(t, err, http.StatusConflict, `queue "errors" has no message to take in`)
 }
 
 func TestCallersThatMayNotAdopt(t *testing.T) {

@@ -5,10 +5,13 @@ package adoptions
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -36,7 +39,8 @@ func (s Service) Preview(ctx context.Context, r Request) (AdoptionPreview, error
 }
 
 // ready returns the adopter of a request and the number of messages that it finds in the queue, up to
-// the limit. Another number than the request expects is a problem.
+// the limit. Another number than the request expects is a problem, and a request that expects a number
+// takes in no later messages.
 func (s Service) ready(ctx context.Context, r Request) (Adopter, int, error) {
 	adopter, err := s.adopter(ctx, r)
 	if err != nil {
@@ -49,6 +53,9 @@ func (s Service) ready(ctx context.Context, r Request) (Adopter, int, error) {
 		}
 		ready = min(ready, cmp.Or(r.Limit, ready))
 		if err = operation.CheckNumber(r.Expect, ready, "message"); err == nil || wait <= 0 {
+			if r.Expect != nil {
+				adopter.Limit = ready
+			}
 			return adopter, ready, err
 		}
 		if err := backoff.Sleep(ctx, returnTime/10); err != nil {
@@ -63,12 +70,20 @@ const returnTime = 2 * time.Second
 // Adopt takes in the messages that are in the error queue or, to follow it, each new message
 // until ctx ends.
 func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, error) {
-	adopter, _, err := s.ready(ctx, r)
+	adopter, ready, err := s.ready(ctx, r)
+	if err == nil && r.Expect != nil && ready == 0 {
+		err = nothingToTakeIn(r)
+	}
 	if err != nil {
 		return Result{}, err
 	}
 	adopter.Follow = follow
 	return adopter.Run(ctx, func(int) {})
+}
+
+// nothingToTakeIn is the problem of a request that expects no message.
+func nothingToTakeIn(r Request) *problem.Problem {
+	return &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("queue %q has no message to take in", r.Queue)}
 }
 
 func (s Service) adopter(ctx context.Context, r Request) (a Adopter, err error) {

@@ -16,12 +16,12 @@ func (LeftOut) Schema(huma.Registry) *huma.Schema {
 	members := map[string]*huma.Schema{}
 	for _, reason := range replayer.Reasons() {
 		description := ReasonText(reason)
-		switch {
-		case SentByAgain(reason):
+		switch IncludedBy(reason) {
+		case ByAgain:
 			description += "; again sends them too"
-		case reason == replayer.OwnTarget:
+		case ByQueue:
 			description += "; the targets queue and exchange send them elsewhere"
-		case reason == replayer.OriginClaimed:
+		case ByFailedQueue:
 			description += "; the target failed_queue sends them"
 		}
 		members[string(reason)] = &huma.Schema{Type: huma.TypeInteger, Description: strings.ToUpper(description[:1]) + description[1:]}
@@ -29,13 +29,29 @@ func (LeftOut) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Properties: members}
 }
 
-// SentByAgain reports whether a replay with Again sends messages that are left out for a reason.
-func SentByAgain(reason replayer.Reason) bool {
+// Option is a choice of a replay that includes events which it leaves out otherwise. Each face has
+// its own name for it.
+type Option int
+
+// The options.
+const (
+	ByNone        Option = iota
+	ByAgain              // send messages again
+	ByQueue              // another target
+	ByFailedQueue        // the target is the queue that failed
+)
+
+// IncludedBy returns the option that includes events which are left out for a reason.
+func IncludedBy(reason replayer.Reason) Option {
 	switch reason {
 	case replayer.AlreadyReplayed, replayer.HandledSince, replayer.DiscardedSince, replayer.RetryScheduled, replayer.OtherJobSending, replayer.OtherJobUnknown:
-		return true
+		return ByAgain
+	case replayer.OwnTarget:
+		return ByQueue
+	case replayer.OriginClaimed:
+		return ByFailedQueue
 	}
-	return false
+	return ByNone
 }
 
 // ReasonText returns a reason in words, without the option that includes the events: that has

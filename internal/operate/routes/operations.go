@@ -134,7 +134,7 @@ func (in *ResumeAllInput) bounds() operation.Bounds {
 
 // RoutesFound are the routes that a request concerns, if it is a dry run or expects a number.
 type RoutesFound struct {
-	Matched int      `json:"matched,omitempty" doc:"Number of routes, of a dry run and a request that expects one"`
+	Matched *int     `json:"matched,omitempty" doc:"Number of routes, of a dry run and a request that expects one"`
 	Routes  []string `json:"routes,omitempty" nullable:"false" doc:"Their queues"`
 }
 
@@ -144,7 +144,7 @@ type PauseOutput struct{ Body PausedRoute }
 // PausedRoute is a route that was paused.
 type PausedRoute struct {
 	Queue  string `json:"queue"`
-	Paused bool   `json:"paused" doc:"An operator has paused it"`
+	Paused bool   `json:"paused" doc:"This request has paused it"`
 	RoutesFound
 }
 
@@ -177,7 +177,8 @@ func (operations) found(b operation.Bounds, list func() ([]string, error)) (Rout
 	if err != nil {
 		return RoutesFound{}, err
 	}
-	return RoutesFound{len(queues), queues}, b.Check(len(queues), "route")
+	matched := len(queues)
+	return RoutesFound{&matched, queues}, b.Check(matched, "route")
 }
 
 // ResumeOutput has the resumed route.
@@ -214,7 +215,7 @@ type PauseAllOutput struct{ Body PausedRoutes }
 
 // PausedRoutes are all routes, which were paused.
 type PausedRoutes struct {
-	Paused bool `json:"paused" doc:"An operator has paused all routes"`
+	Paused bool `json:"paused" doc:"This request has paused all routes"`
 	RoutesFound
 }
 

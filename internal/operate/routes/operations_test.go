@@ -99,7 +99,7 @@ func TestRoutesThatWouldBePaused(t *testing.T) {
 	o, dry, three := operations{s.Service}, operation.Bounds{DryRun: true}, 3
 	wants := func(name string, found RoutesFound, err error, queues ...string) {
 		t.Helper()
-		if err != nil || found.Matched != len(queues) || !slices.Equal(found.Routes, queues) {
+		if err != nil || *found.Matched != len(queues) || !slices.Equal(found.Routes, queues) {
 			t.Errorf("%s: %+v, %v, want %q", name, found, err, queues)
 		}
 	}

@@ -8,12 +8,12 @@ import (
 // LeftOutText returns why a plan leaves events out, and the choice of the form that includes them.
 func LeftOutText(reason replayer.Reason) string {
 	text := replays.ReasonText(reason)
-	switch {
-	case replays.SentByAgain(reason):
+	switch replays.IncludedBy(reason) {
+	case replays.ByAgain:
 		return text + " (“Again” sends them too)"
-	case reason == replayer.OwnTarget:
+	case replays.ByQueue:
 		return text + " (“Another queue” sends it elsewhere)"
-	case reason == replayer.OriginClaimed:
+	case replays.ByFailedQueue:
 		return text + " (“Only the queue that failed” sends it)"
 	}
 	return text
