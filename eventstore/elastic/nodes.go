@@ -117,9 +117,11 @@ func (t nodeTransport) probe(ctx context.Context, node, login string) error {
 }
 
 // notSent reports whether an error says that the node got nothing of a request, so that another may get it.
+// The error of a probe says nothing about the request.
 func notSent(_ *http.Request, err error) bool {
+	var unresponsive *unresponsiveError
 	var network *net.OpError
-	return errors.As(err, &network) && network.Op == "dial"
+	return !errors.As(err, &unresponsive) && errors.As(err, &network) && network.Op == "dial"
 }
 
 // unread returns the body again, for a request of which nothing was read for the first node. Without

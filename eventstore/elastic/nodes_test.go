@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -118,5 +119,30 @@ func TestANodeThatWorksForLong(t *testing.T) {
 	results, err := store.Create(t.Context(), []schemas.Document{document("a")})
 	if err != nil || results[0].Status != eventstore.Created || first.Load()+second.Load() != 1 {
 		t.Error(results, err, first, second)
+	}
+}
+
+// A node that stops works on a request, and refuses the connection of a probe: no other node gets the request.
+func TestANodeThatRefusesProbes(t *testing.T) {
+	var listeners sync.Map // by host
+	var saves atomic.Int64
+	answer := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		saves.Add(1)
+		listener, _ := listeners.Load(r.Host)
+		listener.(net.Listener).Close()
+		<-r.Context().Done()
+	}
+	var urls []string
+	for range 2 {
+		server := httptest.NewServer(http.HandlerFunc(answer))
+		t.Cleanup(server.Close)
+		listeners.Store(server.Listener.Addr().String(), server.Listener)
+		urls = append(urls, server.URL)
+	}
+	_, err := open(t, Config{URLs: urls}).SaveRecord(t.Context(), "lease", "a", "1.1", []byte(`{}`))
+	wantStoreError(t, err, eventstore.Unavailable)
+	if saves.Load() != 1 {
+		t.Errorf("%d nodes got the record, want 1", saves.Load())
 	}
 }
