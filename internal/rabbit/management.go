@@ -27,12 +27,12 @@ var ErrNoAnswer = errors.New("no answer")
 // (https://www.rabbitmq.com/docs/http-api-reference), for data that AMQP does not
 // provide: bindings, arguments, policies.
 type Management struct {
-	nodes    []managementNode // the first of a request is the last that answered
+	nodes    []managementNode
 	user     *url.Userinfo
 	client   *http.Client
 	maxBytes int64
 	lookup   func(ctx context.Context, host string) ([]string, error)
-	answered atomic.Int64 // index of the node that answered last
+	first    atomic.Pointer[managementNode] // of a request: the one that answered last
 }
 
 const (
@@ -67,7 +67,7 @@ func NewManagement(rawURL string, client *http.Client, nodes ...string) (*Manage
 		other.Host = host
 		m.nodes = append(m.nodes, managementNode{base: strings.TrimRight(other.String(), "/")})
 	}
-	m.answered.Store(rand.Int64N(int64(len(m.nodes)))) // requests of many processes spread over the nodes
+	m.first.Store(&m.nodes[rand.IntN(len(m.nodes))]) // requests of many processes spread over the nodes
 	return m, nil
 }
 

@@ -6,14 +6,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// nextManagementAfter is how long a node may take to answer before another is asked as well. A node
-// without a majority accepts requests and does not answer; one with many queues takes a second or two.
-const nextManagementAfter = 3 * time.Second
+// nextManagementAfter is how long a node may take to answer a question before another is asked as well. A node
+// without a majority accepts requests and does not answer. Requests of callers end after three seconds or more.
+const nextManagementAfter = time.Second
 
 // managementNode is one address of the management API.
 type managementNode struct {
@@ -62,32 +63,40 @@ func (m *Management) addresses() string {
 	return strings.Join(all, ", ")
 }
 
-// fetchFromAny returns the answer of the first node that answers.
+// fetchFromAny returns the answer of the first node that answers. A request that fails at all of them, or
+// whose time is over before, leaves another node to be the first that the next request goes to.
 func (m *Management) fetchFromAny(ctx context.Context, call managementCall) ([]byte, error) {
-	first := int(m.answered.Load())
-	var nodes []managementNode
-	var of []int // index in m.nodes
-	for i := range m.nodes {
-		at := (first + i) % len(m.nodes)
-		for _, node := range m.nodes[at].eachAddress(ctx, m) {
-			nodes, of = append(nodes, node), append(of, at)
-		}
-	}
+	first := m.first.Load()
+	nodes := m.startingWith(ctx, *first)
 	type numbered struct {
 		managementAnswer
-		from int
+		node int
 	}
 	var work sync.WaitGroup
 	answer, err := race(ctx, &work, len(nodes), nextManagementAfter, func(ctx context.Context, i int) (numbered, error) {
 		answer, err := m.fetchFrom(ctx, nodes[i], call)
-		return numbered{answer, of[i]}, err
+		return numbered{answer, i}, err
 	}, func(numbered) {})
 	work.Wait()
 	if err != nil {
+		m.first.CompareAndSwap(first, &nodes[1%len(nodes)])
 		return nil, err
 	}
-	m.answered.Store(int64(answer.from))
+	m.first.Store(&nodes[answer.node])
 	return answer.body, answer.err
+}
+
+// startingWith returns the addresses of all nodes, from one of them on.
+func (m *Management) startingWith(ctx context.Context, first managementNode) []managementNode {
+	var nodes []managementNode
+	for _, node := range m.nodes {
+		nodes = append(nodes, node.eachAddress(ctx, m)...)
+	}
+	at := slices.IndexFunc(nodes, func(n managementNode) bool {
+		return n.base == first.base && (n.address == first.address || first.address == "")
+	})
+	at = max(at, 0) // the name has other addresses now
+	return append(nodes[at:len(nodes):len(nodes)], nodes[:at]...)
 }
 
 // eachAddress returns a node for each address of the name, or the node itself if it has one address, or is

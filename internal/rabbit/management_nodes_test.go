@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,27 @@ func TestManagementAsksAnotherNode(t *testing.T) {
 	}
 }
 
+// Requests that end before a second node is asked find the one that answers: each begins with another node.
+func TestManagementOfHastyRequests(t *testing.T) {
+	for range 5 { // in random order
+		synctest.Test(t, func(t *testing.T) {
+			servers := managementServers{"r1:15672": hanging, "r2:15672": hanging, "r3:15672": answering(http.StatusOK, `{"name":"guest"}`)}
+			m, err := NewManagement("http://guest:s3cret@r1:15672", &http.Client{Transport: servers}, "r2:15672", "r3:15672")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), nextManagementAfter/2)
+				_, err = m.WhoAmI(ctx)
+				cancel()
+			}
+			if err != nil {
+				t.Error("the third request failed as well:", err)
+			}
+		})
+	}
+}
+
 // Nodes that all hang end a request at its time, and an answer that refuses it is an answer.
 func TestManagementOfNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,5 +141,34 @@ func TestManagementOfANameWithAddresses(t *testing.T) {
 				t.Error(login, host, err)
 			}
 		})
+	}
+}
+
+// The address of a name that answered last is asked first.
+func TestManagementRemembersAnAddress(t *testing.T) {
+	server := httptest.NewServer(answering(http.StatusOK, `{"name":"guest"}`))
+	defer server.Close()
+	var silent atomic.Int64
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if strings.HasPrefix(address, "127.0.0.3:") {
+			silent.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	}, Proxy: http.ProxyFromEnvironment}
+	defer transport.CloseIdleConnections()
+	m, err := NewManagement("http://example.com:15672", &http.Client{Transport: systemTransport{transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.3", "127.0.0.1"}, nil }
+	for range 2 {
+		if _, err := m.WhoAmI(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if silent.Load() != 1 {
+		t.Errorf("the address that does not answer was asked %d times, want once", silent.Load())
 	}
 }
