@@ -16,16 +16,15 @@ type Channels interface {
 	Do(ctx context.Context, do func(*amqp.Channel) error) error
 }
 
-const (
-	aloneInterval = 100 * time.Millisecond // between two attempts to be the only one
-	aloneSuffix   = ".reader"
-)
+const aloneSuffix = ".reader"
 
 // DoAlone is Do of channels for work that only one channel of all processes may do with a queue at a time,
 // such as reading it without an acknowledgement. It waits for the others until ctx ends. A login that may not
-// configure the queue with the suffix .reader, which keeps the others away, does not wait.
+// configure the queue with the suffix .reader, which keeps the others away, does not wait. Nobody waits while
+// that queue is away with its node.
 func DoAlone(ctx context.Context, channels Channels, queue string, do func(*amqp.Channel) error) error {
-	for {
+	pauses := backoff.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second} // RabbitMQ logs each attempt as an error
+	for attempt := 1; ; attempt++ {
 		err := channels.Do(ctx, func(ch *amqp.Channel) error {
 			if err := occupy(ch, queue+aloneSuffix); err != nil {
 				return &occupyError{err}
@@ -37,12 +36,12 @@ func DoAlone(ctx context.Context, channels Channels, queue string, do func(*amqp
 		case !errors.As(err, &failed):
 			return err
 		case failed.isOccupied() || IsMissing(err): // or was deleted with the consumer of another channel
-		case failed.isForbidden():
+		case failed.isForbidden(), failed.isAway():
 			return channels.Do(ctx, do)
 		default:
 			return err
 		}
-		if err := backoff.Sleep(ctx, aloneInterval); err != nil {
+		if err := pauses.Wait(ctx, attempt, 0); err != nil {
 			return err
 		}
 	}
@@ -66,6 +65,11 @@ func (e *occupyError) Unwrap() error { return e.error }
 func (e *occupyError) isOccupied() bool {
 	answer, refused := reply(e.error)
 	return refused && answer.Code == amqp.AccessRefused && strings.HasSuffix(answer.Reason, "in exclusive use")
+}
+
+func (e *occupyError) isAway() bool {
+	answer, refused := reply(e.error)
+	return refused && answer.Code == amqp.NotFound && !IsMissing(e.error)
 }
 
 func (e *occupyError) isForbidden() bool {

@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,32 @@ func TestDoAlone(t *testing.T) {
 		reader := open(t, b.VHost(t).Login(t, rabbittest.Rights{Read: ".*"}).URL, nil)
 		if err := DoAlone(t.Context(), reader, queue, func(*amqp.Channel) error { return nil }); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The lock is a classic queue. While it is away with its node, the work is done without it.
+func TestDoAloneWithoutTheNodeOfItsLock(t *testing.T) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
+		queue := rabbittest.Name(t)
+		b.DeleteQueue(t, queue+aloneSuffix)
+		if _, err := b.Channel(t).QueueDeclare(queue+aloneSuffix, true, false, false, false, nil); err != nil { // which differs
+			t.Fatal(err)
+		}
+		conn := open(t, b.Rewrite(t, func(frame []byte) []byte {
+			if !rabbittest.IsMethod(frame, 20, 40) {
+				return frame
+			}
+			const down = "NOT_FOUND - home node 'rabbit@two' of durable queue 'q' in vhost '/' is down or inaccessible"
+			arguments := append([]byte{0, 20, 0, 40, amqp.NotFound >> 8, amqp.NotFound & 0xff, byte(len(down))}, down...)
+			arguments = append(arguments, 0, 50, 0, 10)
+			closed := binary.BigEndian.AppendUint32(frame[:3:3], uint32(len(arguments)))
+			return append(append(closed, arguments...), 0xCE)
+		}), nil)
+		done := false
+		err := DoAlone(t.Context(), conn, queue, func(*amqp.Channel) error { done = true; return nil })
+		if err != nil || !done {
+			t.Error(done, err)
 		}
 	})
 }
