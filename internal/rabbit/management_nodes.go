@@ -3,6 +3,8 @@ package rabbit
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,7 +24,7 @@ type managementNode struct {
 	address string // ip:port in place of the host of base; "": the client looks it up
 }
 
-// managementCall is a request that any node can answer. Sent twice, it changes nothing more.
+// managementCall is a request that any node can answer.
 type managementCall struct {
 	method, path string
 	sent         []byte
@@ -68,22 +70,52 @@ func (m *Management) addresses() string {
 func (m *Management) fetchFromAny(ctx context.Context, call managementCall) ([]byte, error) {
 	first := m.first.Load()
 	nodes := m.startingWith(ctx, *first)
+	attempt, pause := fetch(m.fetchFrom), nextManagementAfter
+	if call.method != http.MethodGet {
+		attempt, pause = changeOnce(m.fetchFrom), math.MaxInt64
+	}
 	type numbered struct {
 		managementAnswer
 		node int
 	}
 	var work sync.WaitGroup
-	answer, err := race(ctx, &work, len(nodes), nextManagementAfter, func(ctx context.Context, i int) (numbered, error) {
-		answer, err := m.fetchFrom(ctx, nodes[i], call)
+	answer, err := race(ctx, &work, len(nodes), pause, func(ctx context.Context, i int) (numbered, error) {
+		answer, err := attempt(ctx, nodes[i], call)
 		return numbered{answer, i}, err
 	}, func(numbered) {})
 	work.Wait()
-	if err != nil {
+	switch {
+	case err != nil:
 		m.first.CompareAndSwap(first, &nodes[1%len(nodes)])
 		return nil, err
+	case errors.Is(answer.err, ErrNoAnswer): // to a change
+		m.first.CompareAndSwap(first, &nodes[(answer.node+1)%len(nodes)])
+	default:
+		m.first.Store(&nodes[answer.node])
 	}
-	m.first.Store(&nodes[answer.node])
 	return answer.body, answer.err
+}
+
+// fetch sends a call to a node. It returns an error if another node can be asked.
+type fetch func(ctx context.Context, node managementNode, call managementCall) (managementAnswer, error)
+
+// changeOnce returns a fetch for the attempts at one change. A node whose answer is missing may have made the
+// change: no other is asked. One that failed may have made it as well: what is to be deleted may be gone.
+func changeOnce(send fetch) fetch {
+	failed := false // of the attempts, which follow each other
+	return func(ctx context.Context, node managementNode, call managementCall) (managementAnswer, error) {
+		answer, err := send(ctx, node, call)
+		var network *net.OpError
+		switch {
+		case answer.err != nil && err != nil:
+			failed = true
+		case err != nil && !(errors.As(err, &network) && network.Op == "dial"):
+			return managementAnswer{err: err}, nil
+		case failed && call.method == http.MethodDelete && errors.Is(answer.err, ErrNotFound):
+			answer.err = nil
+		}
+		return answer, err
+	}
 }
 
 // startingWith returns the addresses of all nodes, from one of them on.

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -140,6 +141,42 @@ func TestManagementOfANameWithAddresses(t *testing.T) {
 			if login, err := m.WhoAmI(t.Context()); err != nil || login.Name != "guest" || host != "example.com:"+at.Port() {
 				t.Error(login, host, err)
 			}
+		})
+	}
+}
+
+// A change is sent to another node only if the first got nothing of it, or says that it failed.
+func TestManagementChangesOnce(t *testing.T) {
+	gone := answering(http.StatusNotFound, "")
+	slow := func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(3 * nextManagementAfter)
+		w.WriteHeader(http.StatusNoContent)
+	}
+	for name, c := range map[string]struct {
+		first  http.HandlerFunc // nil: it refuses the connection
+		second http.HandlerFunc
+		want   error
+		sent   int64 // to the second
+	}{
+		"slow":              {slow, gone, nil, 0},
+		"done in part":      {answering(http.StatusInternalServerError, "timeout"), gone, nil, 1},
+		"refused":           {nil, answering(http.StatusNoContent, ""), nil, 1},
+		"refused, and none": {nil, gone, ErrNotFound, 1},
+		"hanging":           {hanging, gone, ErrNoAnswer, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var sent atomic.Int64
+				servers := managementServers{"r1:15672": c.first, "r2:15672": func(w http.ResponseWriter, r *http.Request) { sent.Add(1); c.second(w, r) }}
+				m, err := NewManagement("http://guest:s3cret@r1:15672", &http.Client{Transport: servers, Timeout: managementTimeout}, "r2:15672")
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.first.Store(&m.nodes[0])
+				if err := m.DeletePolicy(t.Context(), "/", "p"); !errors.Is(err, c.want) || sent.Load() != c.sent {
+					t.Errorf("got %v, and the second node got %d requests; want %v and %d", err, sent.Load(), c.want, c.sent)
+				}
+			})
 		})
 	}
 }
