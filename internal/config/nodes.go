@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 // server reads the URL of a server, or a list with the URL of each node of a cluster.
@@ -47,13 +49,13 @@ func (u URL) nodeOf(others []URL) string {
 	case slices.ContainsFunc(others, func(o URL) bool { return o.host() == u.host() }):
 		return "expected each node once"
 	}
-	first, err := url.Parse(others[0].full)
-	parsed, otherErr := url.Parse(u.full)
+	host := others[0].host()
+	first, err := rabbit.NodeURL(others[0].full, host)
+	same, otherErr := rabbit.NodeURL(u.full, host)
 	if err != nil || otherErr != nil {
 		return "expected a URL"
 	}
-	parsed.Host = first.Host
-	if parsed.String() != first.String() {
+	if same != first {
 		return "expected the scheme, the login, the path and the parameters of the first URL: the nodes of a cluster differ in host and port only"
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/template/target"
 )
 
@@ -30,14 +31,10 @@ func (u URL) Nodes() []string { return strings.Fields(u.nodes) }
 // RevealAll returns the URL of each node with its password.
 func (u URL) RevealAll() []string {
 	all := []string{u.full}
-	from, err := url.Parse(u.full)
-	if err != nil {
-		return all
-	}
-	for _, node := range u.Nodes() {
-		other := *from
-		other.Host = node
-		all = append(all, other.String())
+	for _, host := range u.Nodes() {
+		if other, err := rabbit.NodeURL(u.full, host); err == nil {
+			all = append(all, other)
+		}
 	}
 	return all
 }

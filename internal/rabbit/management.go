@@ -63,9 +63,11 @@ func NewManagement(rawURL string, client *http.Client, nodes ...string) (*Manage
 		if err := CheckNode(host); err != nil {
 			return nil, err
 		}
-		other := *u
-		other.Host = host
-		m.nodes = append(m.nodes, managementNode{base: strings.TrimRight(other.String(), "/")})
+		base, err := NodeURL(u.String(), host)
+		if err != nil {
+			return nil, fmt.Errorf("management URL is not valid: %w", err)
+		}
+		m.nodes = append(m.nodes, managementNode{base: strings.TrimRight(base, "/")})
 	}
 	m.first.Store(&m.nodes[rand.IntN(len(m.nodes))]) // requests of many processes spread over the nodes
 	return m, nil

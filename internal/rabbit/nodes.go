@@ -32,19 +32,15 @@ type node struct {
 // urls returns the URL of each node. Nodes share everything but host and port.
 func (c Config) urls() ([]amqp.URI, []string, error) {
 	all := []string{c.URL}
-	if len(c.Nodes) > 0 {
-		from, err := url.Parse(c.URL)
+	for _, host := range c.Nodes {
+		if err := CheckNode(host); err != nil {
+			return nil, nil, err
+		}
+		other, err := NodeURL(c.URL, host)
 		if err != nil {
-			return nil, nil, fmt.Errorf("AMQP URL is not valid: %w", withoutURL(err))
+			return nil, nil, fmt.Errorf("AMQP URL is not valid: %w", err)
 		}
-		for _, host := range c.Nodes {
-			if err := CheckNode(host); err != nil {
-				return nil, nil, err
-			}
-			other := *from
-			other.Host = host
-			all = append(all, other.String())
-		}
+		all = append(all, other)
 	}
 	uris := make([]amqp.URI, len(all))
 	for i, each := range all {
@@ -54,6 +50,17 @@ func (c Config) urls() ([]amqp.URI, []string, error) {
 		}
 	}
 	return uris, all, nil
+}
+
+// NodeURL returns the URL of another node of a cluster: with another host, and maybe port. Its error has no
+// part of the URL, which may hold a password.
+func NodeURL(of, host string) (string, error) {
+	u, err := url.Parse(of)
+	if err != nil {
+		return "", withoutURL(err)
+	}
+	u.Host = host
+	return u.String(), nil
 }
 
 // CheckNode returns an error if a text is not the host of a node, with a port or without. The error does
