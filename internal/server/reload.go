@@ -76,10 +76,19 @@ func (x *reloads) serve(ctx context.Context) error {
 	for {
 		select {
 		case result := <-x.requests:
-			r, err := x.reload(ctx)
-			succeeded.Set(1)
-			if err != nil {
-				succeeded.Set(0)
+			r, err := x.replaceSettings(ctx)
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			} else {
+				// The state comes before the line of the log, since readers of the line may ask for it.
+				succeeded.Set(1)
+				r.Time = time.Now()
+				if err != nil {
+					succeeded.Set(0)
+					r.Problem = err.Error()
+				}
+				x.latest.Store(&r)
+				x.log(r, err)
 			}
 			result <- reloadResult{r, err}
 		case <-ctx.Done():
@@ -88,24 +97,17 @@ func (x *reloads) serve(ctx context.Context) error {
 	}
 }
 
-func (x *reloads) reload(ctx context.Context) (Reloaded, error) {
-	r, err := x.replaceSettings(ctx)
-	if ctx.Err() != nil {
-		return r, context.Cause(ctx)
-	}
-	r.Time = time.Now()
+func (x *reloads) log(r Reloaded, err error) {
+	logger := x.server.Logger()
 	if err != nil {
-		r.Problem = err.Error()
-		x.server.Logger().Error("the configuration was not reloaded, and the running one stays", "error", err)
+		logger.Error("the configuration was not reloaded, and the running one stays", "error", err)
 	} else {
-		x.server.Logger().Info("configuration reloaded", "changed", r.Changed,
+		logger.Info("configuration reloaded", "changed", r.Changed,
 			slog.Group("routes", "added", r.Routes.Added, "changed", r.Routes.Changed, "removed", r.Routes.Removed))
 	}
 	if len(r.Restart) > 0 {
-		x.server.Logger().Warn("changed settings need a restart to take effect", "settings", strings.Join(r.Restart, ", "))
+		logger.Warn("changed settings need a restart to take effect", "settings", strings.Join(r.Restart, ", "))
 	}
-	x.latest.Store(&r)
-	return r, err
 }
 
 func (x *reloads) replaceSettings(ctx context.Context) (Reloaded, error) {
