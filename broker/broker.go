@@ -29,6 +29,7 @@ type Broker struct {
 	externalClosed bool
 	listeners      map[net.Listener]bool // true: of ListenInternal
 	connections    map[*connection]struct{}
+	stopped        int              // by Restart, which may be called several times
 	accepted       int              // connections
 	admitted       int              // connections that logged in
 	address        net.Addr         // of the first Listen; nil before it
@@ -96,7 +97,7 @@ func (b *Broker) register(c *connection) bool {
 	b.accepted++
 	c.number = b.accepted
 	b.connections[c] = struct{}{}
-	if b.externalClosed && !c.internal {
+	if b.externalClosed && !c.internal || b.stopped > 0 {
 		c.shutDown()
 	}
 	return true
@@ -136,7 +137,7 @@ func (b *Broker) markClosedByClient(c *connection) bool {
 	defer b.mu.Unlock()
 	b.releaseSlot(c)
 	c.closedByClient = true
-	return !b.closed && (!b.externalClosed || c.internal)
+	return !b.closed && b.stopped == 0 && (!b.externalClosed || c.internal)
 }
 
 func (b *Broker) unregister(c *connection) {
@@ -144,6 +145,7 @@ func (b *Broker) unregister(c *connection) {
 	defer b.mu.Unlock()
 	delete(b.connections, c)
 	b.releaseSlot(c)
+	close(c.ended)
 }
 
 func (b *Broker) releaseSlot(c *connection) {

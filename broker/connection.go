@@ -17,6 +17,7 @@ type connection struct {
 	in                *frameReader
 	out               *outbox
 	writerDone        chan struct{} // closed when the writer has ended
+	ended             chan struct{} // closed when the reader has ended
 	heartbeatInterval chan time.Duration
 
 	number       int // of the connections that the broker has accepted
@@ -52,6 +53,7 @@ func newConnection(b *Broker, stream net.Conn) *connection {
 		out:               newOutbox(),
 		acceptedAt:        time.Now(),
 		writerDone:        make(chan struct{}),
+		ended:             make(chan struct{}),
 		heartbeatInterval: make(chan time.Duration, 1),
 		channels:          map[uint16]*channel{},
 	}

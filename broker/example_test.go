@@ -228,6 +228,20 @@ func ExampleBroker_CloseConnections() {
 	// Output: Exception (320) Reason: "CONNECTION_FORCED - maintenance"
 }
 
+func ExampleBroker_Restart() {
+	t := newExampleT()
+	defer t.end()
+	b := broker.Start(t, broker.Config{})
+	closed := openChannel(b.URL()).NotifyClose(make(chan *amqp.Error, 1))
+	b.Restart(100 * time.Millisecond)
+	fmt.Println(<-closed)
+	_, err := amqp.Dial(b.URL())
+	fmt.Println(err)
+	// Output:
+	// Exception (320) Reason: "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+	// <nil>
+}
+
 func ExampleBroker_SetMemoryAlarm() {
 	t := newExampleT()
 	defer t.end()

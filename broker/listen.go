@@ -120,7 +120,7 @@ func (b *Broker) isClosing(listener net.Listener) bool {
 }
 
 func (b *Broker) accept(stream net.Conn, internal bool) error {
-	if b.refuseNew.Load() && !internal {
+	if b.refuseNew.Load() && !internal || b.isStopped() {
 		return stream.Close()
 	}
 	c := newConnection(b, stream)

@@ -20,6 +20,9 @@ import (
 func (b *Broker) Management() http.Handler {
 	endpoints := managementEndpoints()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.isStopped() {
+			panic(http.ErrAbortHandler) // which closes the connection
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, managementBody)
 		status, body := b.manage(endpoints, &managementRequest{Request: r, broker: b, header: w.Header()})
 		if status == http.StatusNoContent || body == nil {

@@ -35,6 +35,7 @@ type vhost struct {
 	bindings      int
 	topologyBytes int64 // see Limits.Topology
 	deadlines     deadlines
+	stops         int          // calls of Restart in which it is stopped
 	deadLetters   []deadLetter // unlock publishes them
 	routings      uint64       // number of the routing; see queue.lastRouting
 	targets       []*queue
@@ -94,6 +95,9 @@ func (v *vhost) runTimer() {
 func (v *vhost) handleDue() time.Duration {
 	v.lock()
 	defer v.unlock()
+	if v.stops > 0 {
+		return time.Hour
+	}
 	for {
 		q, at := v.deadlines.first()
 		if q == nil {
