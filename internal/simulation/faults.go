@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/broker"
@@ -22,6 +23,9 @@ func (f Fault) String() string {
 	who := "serve"
 	if f.Kind == KillConsumer || f.Kind == CutConsumer {
 		who = "consumer"
+	}
+	if slices.Contains(brokerKinds(), f.Kind) {
+		return fmt.Sprintf("%s %s for %s (choice %d)", f.At, f.Kind, f.For, f.Choice)
 	}
 	return fmt.Sprintf("%s %s of %s%d for %s (choice %d)", f.At, f.Kind, who, f.Target, f.For, f.Choice)
 }
@@ -69,6 +73,7 @@ func NewPlan(seed uint64) Plan {
 		}
 	}
 	plan.addConsumers(randomness(seed, "consumers"))
+	plan.addBrokerFaults(randomness(seed, "broker"))
 	return plan
 }
 
@@ -103,6 +108,10 @@ func (w *world) inflict(f Fault) {
 	w.note("fault", f.String())
 	if f.Kind == KillConsumer || f.Kind == CutConsumer {
 		w.consumers[f.Target].meet(f)
+		return
+	}
+	if slices.Contains(brokerKinds(), f.Kind) {
+		w.inflictBroker(f)
 		return
 	}
 	p := w.processes[f.Target]
