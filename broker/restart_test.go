@@ -48,8 +48,10 @@ func survivors(t *testing.T, open func() *amqp.Connection, restart func()) (left
 	}
 	for _, queue := range []string{"classic", "quorum"} {
 		for i, m := range []amqp.Publishing{
-			{Body: []byte("taken"), DeliveryMode: amqp.Persistent}, {Body: []byte("transient"), DeliveryMode: amqp.Transient},
-			{Body: []byte("unmarked")}, {Body: []byte("persistent"), DeliveryMode: amqp.Persistent},
+			{Body: []byte("taken"), DeliveryMode: amqp.Persistent},
+			{Body: []byte("transient"), DeliveryMode: amqp.Transient},
+			{Body: []byte("unmarked")},
+			{Body: []byte("persistent"), DeliveryMode: amqp.Persistent},
 		} {
 			confirm, err := before.PublishWithDeferredConfirm("", name(queue), false, false, m)
 			if err != nil || !confirm.Wait() {
