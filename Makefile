@@ -9,7 +9,7 @@ TEST_TIMEOUT ?= 30m
 # Starts the servers for the tests, and exports their addresses to the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
 
-.PHONY: help build test lint bench soak sim compose clean
+.PHONY: help build test lint bench soak sim cluster compose clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ sim: ## Simulate SEEDS systems with faults, from SEED on or for a DURATION, or o
 		GOEXPERIMENT=norandomizedheapbase64 $(GO) test -c -overlay $$overlay -o dist/simulation.test ./internal/simulation && \
 		cd internal/simulation && SEED=$(or $(SEED),$(if $(DURATION),,1)) DURATION=$(DURATION) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) OVERLAY=$(if $(MUTANTS),$$overlay) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
 		../../dist/simulation.test -test.v -test.run '$(if $(MUTANTS),TestMutantsAreFound,$(if $(RUNS),TestASeedGivesOneRun,TestSeeds))$$' -test.timeout 12h
+
+cluster: ## Test three nodes of each server and three instances with faults, from SEED (root on Debian; scripts/cluster)
+	scripts/cluster
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose
