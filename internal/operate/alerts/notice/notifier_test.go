@@ -324,6 +324,56 @@ func TestOmitted(t *testing.T) {
 	})
 }
 
+// A receiver that is down does not know which alerts have ended. They take no room of new ones, of
+// which the other receivers are told, and the oldest are forgotten.
+func TestReceiverThatIsDownTakesNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.down["mail"] = true
+		p := w.start("a", "chat", "mail")
+		for round := range 3 {
+			for n := range notice.MaxOfRule / 2 {
+				w.hold(fmt.Sprint("q", round, "-", n))
+			}
+			time.Sleep(2 * time.Minute)
+			w.change(func(w *world) { clear(w.holding) })
+			time.Sleep(time.Minute)
+		}
+		w.hold("new")
+		time.Sleep(7 * time.Minute)
+		if told, _ := w.known("chat"); !told["new"] {
+			t.Error("chat does not know the new alert")
+		}
+		w.change(func(w *world) { w.down["mail"] = false })
+		time.Sleep(6 * time.Minute)
+		p.stop()
+		if told, ended := w.known("mail"); !told["new"] || ended == 0 || ended > notice.MaxOfRule {
+			t.Errorf("mail knows the new alert: %v, and %d that have ended", told["new"], ended)
+		}
+	})
+}
+
+// known returns the alerts that a receiver was told of last as firing, and the number of those that
+// it was told of as resolved.
+func (w *world) known(receiver string) (firing map[string]bool, ended int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	firing = map[string]bool{}
+	for _, n := range w.taken {
+		for _, item := range n.Alerts {
+			switch {
+			case n.Receiver != receiver:
+			case item.Status == notice.Firing:
+				firing[item.Labels["queue"]] = true
+			default:
+				delete(firing, item.Labels["queue"])
+				ended++
+			}
+		}
+	}
+	return firing, ended
+}
+
 // A clock that was ahead delays nothing once it is right: what its times say later than now counts
 // as now. That is so for what receivers were told, for their pauses and for the rule's `for`.
 func TestClockWasAhead(t *testing.T) {

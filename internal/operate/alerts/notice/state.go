@@ -91,6 +91,9 @@ func (s *State) correct(now time.Time) {
 
 func (t *tracked) fires() bool { return !t.Fired.IsZero() && t.Resolved.IsZero() }
 
+// isOver reports whether the alert is resolved and its condition does not hold again.
+func (t *tracked) isOver() bool { return !t.Resolved.IsZero() && t.Since.IsZero() }
+
 // isOfStore reports whether the alert says that the store is unavailable, which another process
 // cannot save either: its notice does not wait for a save.
 func (t *tracked) isOfStore() bool { return t.On == OnDoctor && t.Labels["check"] == "store" }
@@ -107,14 +110,15 @@ func (t *tracked) item() Item {
 	return item
 }
 
-// MaxOfRule bounds the alerts of a rule. Those beyond it are counted.
+// MaxOfRule bounds the alerts of a rule. Those beyond it are counted. It bounds the resolved ones as
+// well that some receiver does not know: a receiver that is away leaves the others theirs.
 const MaxOfRule = 500
 
 // observe applies the alerts that a rule has found: these, and no others, hold now.
 func (s *State) observe(now time.Time, rule Rule, found []Alert) {
 	holding, room := map[string]bool{}, MaxOfRule
 	for _, t := range s.Alerts {
-		if t.Rule == rule.Name {
+		if t.Rule == rule.Name && !t.isOver() {
 			room--
 		}
 	}
@@ -128,7 +132,7 @@ func (s *State) observe(now time.Time, rule Rule, found []Alert) {
 			}
 			continue
 		}
-		if s.Alerts[key] == nil && !holding[key] {
+		if t := s.Alerts[key]; (t == nil || t.isOver()) && !holding[key] {
 			if room--; room < 0 {
 				omitted++
 				continue
@@ -198,17 +202,29 @@ func (s *State) retain(now time.Time, rules []Rule, receivers []Receiver) {
 	s.forget()
 }
 
-// forget deletes the resolved alerts that every receiver knows.
+// forget deletes the resolved alerts that every receiver knows, and of the others the oldest ones
+// beyond MaxOfRule.
 func (s *State) forget() {
-	maps.DeleteFunc(s.Alerts, func(_ string, t *tracked) bool {
-		if t.Resolved.IsZero() || !t.Since.IsZero() {
+	over := map[string][]string{} // keys by rule
+	maps.DeleteFunc(s.Alerts, func(key string, t *tracked) bool {
+		if !t.isOver() {
 			return false
 		}
-		return !slices.ContainsFunc(t.Receivers, func(name string) bool {
+		isUnknown := slices.ContainsFunc(t.Receivers, func(name string) bool {
 			told, is := t.Told[name]
 			return !is || told.Firing
 		})
+		if isUnknown {
+			over[t.Rule] = append(over[t.Rule], key)
+		}
+		return !isUnknown
 	})
+	for _, keys := range over {
+		slices.SortFunc(keys, func(a, b string) int { return s.Alerts[b].Resolved.Compare(s.Alerts[a].Resolved) })
+		for _, key := range keys[min(len(keys), MaxOfRule):] {
+			delete(s.Alerts, key)
+		}
+	}
 }
 
 func (s *State) rule(name string) *RuleState {
