@@ -71,6 +71,32 @@ func TestLeaseExpires(t *testing.T) {
 	})
 }
 
+// A holder learns that it has lost the lease from its renewal, and from a check.
+func TestLeaseIsLost(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		lease, lost := newLease(t, db.DB, 300*time.Millisecond), make(chan error, 100)
+		lease.Lost = func(err error) { lost <- err }
+		acquire(t, lease, true)
+		defer lease.Release(t.Context())
+		if err := lease.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := db.ExecContext(t.Context(), "DELETE FROM watership_lease"); err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Check(t.Context()); !errors.Is(err, database.ErrLeaseLost) {
+			t.Errorf("the check says %v", err)
+		}
+		if err := <-lost; !errors.Is(err, database.ErrLeaseLost) {
+			t.Errorf("the renewal says %v", err)
+		}
+		acquire(t, newLease(t, db.DB, time.Minute), true)
+		if err := lease.Check(t.Context()); !errors.Is(err, database.ErrLeaseLost) {
+			t.Errorf("the check says %v", err)
+		}
+	})
+}
+
 func TestInTxRollsBack(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
 		failed := errors.New("no stock")

@@ -30,6 +30,9 @@ type Lease struct {
 	Name     string
 	Duration time.Duration
 
+	// Lost is called with ErrLeaseLost if the renewal notices it. Nil: nothing is.
+	Lost func(error)
+
 	holder string
 	stop   context.CancelFunc // ends the renewal
 	work   sync.WaitGroup     // the renewal
@@ -61,8 +64,9 @@ func (l *Lease) renew(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			_, _ = l.DB.ExecContext(ctx, "UPDATE watership_lease SET expires = "+l.Dialect.Now+" + $1 WHERE name = $2 AND holder = $3",
-				l.Duration.Microseconds(), l.Name, l.holder)
+			if err := l.prolong(ctx, l.DB); errors.Is(err, ErrLeaseLost) && l.Lost != nil {
+				l.Lost(err)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -72,17 +76,39 @@ func (l *Lease) renew(ctx context.Context) {
 // Fence fails with ErrLeaseLost unless the lease is held, and keeps others from taking it
 // over until the transaction ends. It is the first statement of a transaction: SQLite then
 // waits for other writers.
-func (l *Lease) Fence(ctx context.Context, tx *sql.Tx) error {
-	result, err := tx.ExecContext(ctx, "UPDATE watership_lease SET expires = "+l.Dialect.Now+" + $1 WHERE name = $2 AND holder = $3",
+func (l *Lease) Fence(ctx context.Context, tx *sql.Tx) error { return l.prolong(ctx, tx) }
+
+// executor is a database or a transaction.
+type executor interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+func (l *Lease) prolong(ctx context.Context, in executor) error {
+	result, err := in.ExecContext(ctx, "UPDATE watership_lease SET expires = "+l.Dialect.Now+" + $1 WHERE name = $2 AND holder = $3",
 		l.Duration.Microseconds(), l.Name, l.holder)
 	if err != nil {
 		return fmt.Errorf("checking the lease of %s: %w", l.Name, err)
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(fmt.Errorf("%s: %w", l.Name, ErrLeaseLost), err)
+		return errors.Join(l.lost(), err)
 	}
 	return nil
 }
+
+// Check fails with ErrLeaseLost unless the lease is held. Another process may take it over afterwards.
+func (l *Lease) Check(ctx context.Context) error {
+	var holder string
+	err := l.DB.QueryRowContext(ctx, "SELECT holder FROM watership_lease WHERE name = $1", l.Name).Scan(&holder)
+	switch {
+	case errors.Is(err, sql.ErrNoRows), err == nil && holder != l.holder:
+		return l.lost()
+	case err != nil:
+		return fmt.Errorf("checking the lease of %s: %w", l.Name, err)
+	}
+	return nil
+}
+
+func (l *Lease) lost() error { return fmt.Errorf("%s: %w", l.Name, ErrLeaseLost) }
 
 // releaseTimeout limits the last statement of a process whose context has ended.
 const releaseTimeout = 2 * time.Second
