@@ -58,11 +58,16 @@ func schema(dialect database.Dialect) []string {
 			due BIGINT NOT NULL DEFAULT 0, failure TEXT NOT NULL DEFAULT '')`,
 		`CREATE INDEX IF NOT EXISTS watership_outbox_new ON watership_outbox (id) WHERE attempts = 0`,
 		`CREATE INDEX IF NOT EXISTS watership_outbox_due ON watership_outbox (due) WHERE attempts > 0`,
+		// Keys of PostgreSQL are short. RabbitMQ takes names of up to 255 bytes.
+		`CREATE INDEX IF NOT EXISTS watership_outbox_destination ON watership_outbox (exchange, routing_key) WHERE ` + waits,
 		`CREATE TABLE IF NOT EXISTS watership_inbox (
 			queue TEXT NOT NULL, message TEXT NOT NULL, handled BIGINT NOT NULL, PRIMARY KEY (queue, message))`,
 		`CREATE INDEX IF NOT EXISTS watership_inbox_handled ON watership_inbox (handled)`,
 	}
 }
+
+// waits is the condition of the messages that were refused or not confirmed, by destination.
+const waits = "attempts > 0 AND length(exchange) < 256 AND length(routing_key) < 256"
 
 // Publish adds messages to the outbox. They are published in this order once tx commits, and
 // after messages of transactions that committed before tx began. A message without an id gets

@@ -70,8 +70,8 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 // published in the order of Publish, many unconfirmed at a time, and published again after
 // a lost connection. A message that the broker returns as unroutable, refuses or does not confirm
 // in time does not hold up the others, and neither does a row that is no message: it stays in the table
-// with the reason, and is tried again after growing pauses up to an hour, or up to a minute if it was not
-// confirmed.
+// with the reason, and is tried again after growing pauses up to an hour. If a message was not confirmed, those
+// with the same exchange and routing key wait for up to a minute, and one of them is tried first.
 func (r *Relay) Run(ctx context.Context) error {
 	first := &sender{relay: r, name: "watership outbox"}
 	if _, err := first.publisher(); err != nil {
@@ -110,9 +110,11 @@ func (r *Relay) hold(ctx context.Context, first *sender) (progressed bool, err e
 	if err := Install(ctx, r.cfg.DB); err != nil {
 		return false, err
 	}
-	lease := &database.Lease{DB: r.cfg.DB, Dialect: dialect, Name: "outbox", Duration: r.cfg.Lease}
-	for held := false; !held; {
-		if held, err = lease.TryAcquire(ctx); err == nil && !held {
+	held, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	lease := &database.Lease{DB: r.cfg.DB, Dialect: dialect, Name: "outbox", Duration: r.cfg.Lease, Lost: lose}
+	for isHeld := false; !isHeld; {
+		if isHeld, err = lease.TryAcquire(ctx); err == nil && !isHeld {
 			err = r.pause(ctx)
 		}
 		if err != nil {
@@ -120,18 +122,20 @@ func (r *Relay) hold(ctx context.Context, first *sender) (progressed bool, err e
 		}
 	}
 	defer lease.Release(ctx)
-	session := &session{Relay: r, lease: lease, dialect: dialect, slow: map[destination]bool{}}
-	repeating, end := context.WithCancel(ctx)
+	session := &session{Relay: r, lease: lease, dialect: dialect, slow: &slow{waits: map[destination]wait{}}}
 	var repeats sync.WaitGroup
-	repeats.Go(func() { session.repeat(repeating) })
+	repeats.Go(func() { session.repeat(held, lose) })
 	defer repeats.Wait()
-	defer end()
+	defer lose(nil)
 	for {
-		n, err := session.relay(ctx, first)
+		n, err := session.relay(held, first)
 		if err == nil && n == 0 {
-			err = r.pause(ctx)
+			err = r.pause(held)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(context.Cause(held), database.ErrLeaseLost):
+			return progressed, context.Cause(held)
+		case err != nil:
 			return progressed, err
 		}
 		progressed = true
@@ -147,39 +151,7 @@ type session struct {
 	*Relay
 	lease   *database.Lease
 	dialect database.Dialect
-
-	mu   sync.Mutex // guards slow
-	slow map[destination]bool
-}
-
-// destination is the place to which messages go. If it does not confirm, as far as is known, its messages are
-// not sent with others: RabbitMQ stops reading a connection on which too much waits.
-type destination struct{ exchange, key string }
-
-func (r row) destination() destination {
-	return destination{r.envelope.Exchange, r.envelope.RoutingKey}
-}
-
-func (s *session) isSlow(d destination) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.slow[d]
-}
-
-// note notes which destinations do not confirm, and which of the others of some rows do.
-func (s *session) note(rows []row, late map[destination]bool, confirmed func(row) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, row := range rows {
-		d := row.destination()
-		switch {
-		case late[d] && !s.slow[d]:
-			s.cfg.Logger.Warn("messages of the outbox are not confirmed; they wait", "exchange", d.exchange, "routing_key", d.key, "timeout", s.cfg.ConfirmTimeout)
-			s.slow[d] = true
-		case !late[d] && confirmed(row):
-			delete(s.slow, d)
-		}
-	}
+	slow    *slow
 }
 
 // row is a message in the table.
@@ -196,43 +168,26 @@ func (s *session) relay(ctx context.Context, by *sender) (int, error) {
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	return len(rows), s.send(ctx, by, rows, func(d destination) bool { return !s.isSlow(d) })
+	return len(rows), s.send(ctx, by, rows, func(d destination) bool { return !s.slow.has(d) })
 }
 
 // send publishes the rows whose destinations may be sent to, and saves what became of all of them. If some
 // were not confirmed, the next ones have another connection: RabbitMQ drops what waits on this one.
 func (s *session) send(ctx context.Context, by *sender, rows []row, may func(destination) bool) error {
+	if err := s.lease.Check(ctx); err != nil {
+		return err // another process sends them
+	}
 	publisher, err := by.publisher()
 	if err != nil {
 		return err
 	}
 	limited, stop := s.limit(ctx, by)
-	failed, unknown := s.publish(limited, publisher, rows, may)
+	page := s.publish(limited, publisher, rows, may)
 	stop()
-	late := map[destination]bool{}
-	for _, row := range rows {
-		if errors.Is(unknown[row.id], errNotConfirmed) {
-			failed[row.id], late[row.destination()] = s.notConfirmed(), true
-			delete(unknown, row.id)
-		}
-	}
-	s.note(rows, late, func(row row) bool { return failed[row.id] == nil && unknown[row.id] == nil })
-	if len(late) > 0 {
+	if len(page.late) > 0 {
 		defer by.close()
 	}
-	var confirmed []int64
-	for _, row := range rows {
-		if failed[row.id] == nil && unknown[row.id] == nil {
-			confirmed = append(confirmed, row.id)
-		}
-	}
-	if err := s.record(ctx, rows, confirmed, failed); err != nil {
-		return err
-	}
-	for _, err := range unknown {
-		return err
-	}
-	return nil
+	return errors.Join(s.record(ctx, page), page.unknown)
 }
 
 // limit returns a context that ends with errNotConfirmed after the time-out, at which the broker has to take
@@ -275,44 +230,67 @@ func (s *session) read(ctx context.Context, condition string) (page []row, err e
 	return page, rows.Err()
 }
 
-// publish sends all messages that may be sent, then waits for their confirms. It returns the errors of the
-// messages that failed: the broker refused them, their destination does not confirm, or they are not valid. It
-// also returns the errors of messages that may have been published.
-func (s *session) publish(ctx context.Context, by *rabbit.Publisher, rows []row, may func(destination) bool) (failed, unknown map[int64]error) {
-	failed, unknown = map[int64]error{}, map[int64]error{}
-	waits := make(map[int64]func() error, len(rows))
+// page has what became of rows. The unconfirmed and the unsent stay as they are, for the next attempt.
+type page struct {
+	confirmed []row
+	refused   []failedRow // by the broker, or they are not valid
+	late      []row       // not confirmed in time
+	unsent    []row       // since their destination is slow
+	unknown   error       // of messages that may have been published
+	answered  map[destination]bool
+}
+
+type failedRow struct {
+	row
+	failure error
+}
+
+// publish sends all messages that may be sent, then waits for their confirms.
+func (s *session) publish(ctx context.Context, by *rabbit.Publisher, rows []row, may func(destination) bool) *page {
+	page := &page{answered: map[destination]bool{}}
+	type sentRow struct {
+		row
+		pending *rabbit.Pending
+	}
+	var sent []sentRow
 	for _, row := range rows {
 		switch {
 		case row.failure != nil:
-			failed[row.id] = row.failure
+			page.refused = append(page.refused, failedRow{row, row.failure})
 			continue
 		case !may(row.destination()):
-			failed[row.id] = s.notConfirmed()
+			page.unsent = append(page.unsent, row)
 			continue
 		}
 		e := row.envelope
 		pending, err := by.Send(ctx, rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()})
-		waits[row.id] = func() error {
-			if err != nil {
-				return err
-			}
-			return pending.Wait(ctx)
+		if err != nil {
+			page.add(row, err)
+			continue
+		}
+		sent = append(sent, sentRow{row, pending})
+	}
+	for _, sent := range sent {
+		err := sent.pending.Wait(ctx)
+		page.add(sent.row, err)
+		if err == nil || isRefusal(err) {
+			page.answered[sent.destination()] = true
 		}
 	}
-	for id, wait := range waits {
-		if err := wait(); err != nil && isRefusal(err) {
-			failed[id] = err
-		} else if err != nil {
-			unknown[id] = err
-		}
-	}
-	return failed, unknown
+	return page
 }
 
-var errNotConfirmed = errors.New("not confirmed in time")
-
-func (s *session) notConfirmed() error {
-	return fmt.Errorf("%w (%s): a queue that gets it may have no majority of its nodes", errNotConfirmed, s.cfg.ConfirmTimeout)
+func (p *page) add(row row, err error) {
+	switch {
+	case err == nil:
+		p.confirmed = append(p.confirmed, row)
+	case isRefusal(err):
+		p.refused = append(p.refused, failedRow{row, err})
+	case errors.Is(err, errNotConfirmed):
+		p.late = append(p.late, row)
+	default:
+		p.unknown = err
+	}
 }
 
 // isRefusal reports whether an error concerns one message only.
@@ -323,38 +301,54 @@ func isRefusal(err error) bool {
 	return errors.As(err, &unroutable) || errors.As(err, &nacked) || errors.As(err, &refused)
 }
 
-// record deletes the confirmed messages, and saves why others were refused. Another process
-// that has the lease by now publishes them again.
-func (s *session) record(ctx context.Context, rows []row, confirmed []int64, refused map[int64]error) error {
-	refusals, delays := backoff.Backoff{Min: time.Second, Max: time.Hour}, backoff.Backoff{Min: time.Second, Max: time.Minute}
+// record deletes the confirmed messages, and saves why others wait. Another process that has the lease by now
+// publishes them again.
+func (s *session) record(ctx context.Context, page *page) error {
+	refusals := backoff.Backoff{Min: time.Second, Max: time.Hour}
+	for _, row := range page.refused {
+		s.cfg.Logger.Warn("a message of the outbox was refused", "row", row.id, "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", row.failure)
+	}
+	postponed, awake := s.note(page)
 	ctx = context.WithoutCancel(ctx) // confirmed messages would be published again
 	return database.InTx(ctx, s.cfg.DB, func(tx *sql.Tx) error {
 		if err := s.lease.Fence(ctx, tx); err != nil {
 			return err
 		}
-		for _, id := range confirmed {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM watership_outbox WHERE id = $1", id); err != nil {
-				return fmt.Errorf("deleting message %d of the outbox: %w", id, err)
+		for _, row := range page.confirmed {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM watership_outbox WHERE id = $1", row.id); err != nil {
+				return fmt.Errorf("deleting message %d of the outbox: %w", row.id, err)
 			}
 		}
-		for _, row := range rows {
-			failure := refused[row.id]
-			if failure == nil {
-				continue
-			}
-			pause := delays
-			if !errors.Is(failure, errNotConfirmed) {
-				pause = refusals
-				s.cfg.Logger.Warn("a message of the outbox was refused", "row", row.id, "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", failure)
-			}
-			_, err := tx.ExecContext(ctx, "UPDATE watership_outbox SET attempts = attempts + 1, failure = $1, due = "+s.dialect.Now+" + $2 WHERE id = $3",
-				database.Text(failure), pause.Pause(row.attempts+1).Microseconds(), row.id)
-			if err != nil {
-				return fmt.Errorf("saving the failure of message %d of the outbox: %w", row.id, err)
+		for _, row := range page.refused {
+			if err := s.keep(ctx, tx, row.row, row.failure, refusals.Pause(row.attempts+1)); err != nil {
+				return err
 			}
 		}
-		return nil
+		for _, row := range page.late {
+			if err := s.keep(ctx, tx, row, s.notConfirmed(), 0); err != nil {
+				return err
+			}
+		}
+		for _, row := range page.unsent {
+			if row.attempts > 0 {
+				continue // it waits already
+			}
+			if err := s.keep(ctx, tx, row, s.notSent(), s.slow.left(row.destination())); err != nil {
+				return err
+			}
+		}
+		return s.move(ctx, tx, postponed, awake)
 	})
+}
+
+// keep saves why a message waits, and for how long.
+func (s *session) keep(ctx context.Context, tx *sql.Tx, row row, failure error, pause time.Duration) error {
+	_, err := tx.ExecContext(ctx, "UPDATE watership_outbox SET attempts = attempts + 1, failure = $1, due = "+s.dialect.Now+" + $2 WHERE id = $3",
+		database.Text(failure), pause.Microseconds(), row.id)
+	if err != nil {
+		return fmt.Errorf("saving the failure of message %d of the outbox: %w", row.id, err)
+	}
+	return nil
 }
 
 // Waiting is a message in the outbox that the broker refused or did not confirm, or a row that is no message, which has

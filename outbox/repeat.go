@@ -43,15 +43,18 @@ func (s *sender) close() (err error) {
 func (s *sender) takes() bool { return s.connection.Err() == nil && !rabbit.IsBlocked(s.connection) }
 
 // repeat publishes the messages again that were refused or not confirmed, when they are due, until ctx ends. It
-// has its own connection, since those that are not confirmed hold up others.
-func (s *session) repeat(ctx context.Context) {
+// has its own connection, since those that are not confirmed hold up others. It calls lose if the lease is lost.
+func (s *session) repeat(ctx context.Context, lose func(error)) {
 	by := &sender{relay: s.Relay, name: "watership outbox, again"}
 	defer by.close()
 	pauses := backoff.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	for failures := 0; ctx.Err() == nil; {
 		n, err := s.repeatDue(ctx, by)
 		switch {
-		case ctx.Err() != nil || errors.Is(err, database.ErrLeaseLost):
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, database.ErrLeaseLost):
+			lose(err)
 			return
 		case err != nil:
 			failures++
@@ -66,15 +69,15 @@ func (s *session) repeat(ctx context.Context) {
 }
 
 // repeatDue publishes some messages that are due, and returns their number. Of a destination that does not
-// confirm it tries one message.
+// confirm it tries one message. PostgreSQL uses an index only for a time that is read once.
 func (s *session) repeatDue(ctx context.Context, by *sender) (int, error) {
-	rows, err := s.read(ctx, "attempts > 0 AND due <= "+s.dialect.Now+" ORDER BY due")
+	rows, err := s.read(ctx, "attempts > 0 AND due <= (SELECT "+s.dialect.Now+") ORDER BY due")
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
 	tried := map[destination]bool{}
 	return len(rows), s.send(ctx, by, rows, func(d destination) bool {
-		may := !s.isSlow(d) || !tried[d]
+		may := !s.slow.has(d) || !tried[d]
 		tried[d] = true
 		return may
 	})
