@@ -25,6 +25,14 @@ func (r *runner) apply(ctx context.Context, b *batch) error {
 	if err := r.findBodies(ctx, b); err != nil {
 		return err
 	}
+	if before, missing := r.splitAtBody(b); missing != nil {
+		if len(before.items) > 0 {
+			if err := r.apply(ctx, before); err != nil {
+				return err
+			}
+		}
+		return &storeError{missing}
+	}
 	if !b.hasUnreadable() {
 		if done, err := r.applyAtOnce(ctx, b); done || err != nil {
 			return err

@@ -102,6 +102,19 @@ func (r *runner) lacksBody(item subscription.Item) bool {
 	return !r.cfg.WithoutBodies && item.Err == nil && item.Event.BodyIn != schemas.BodyHere
 }
 
+// splitAtBody returns the events before the first one whose body may be stored later, and an error
+// that says so; nil: each has its body, or gets none.
+func (r *runner) splitAtBody(b *batch) (before *batch, missing error) {
+	before = newBatch(b.limits)
+	for _, item := range b.items {
+		if r.lacksBody(item) && bodies.MayCome(item.Event) {
+			return before, fmt.Errorf("the body of event %s is not stored yet", item.Event.EventID)
+		}
+		before.add(item)
+	}
+	return before, nil
+}
+
 // errNoBody is the reason why an event without a body fails.
 func errNoBody(event schemas.Event) error {
 	if event.BodyIn == schemas.BodyInUnstorable {

@@ -210,6 +210,53 @@ func TestBodiesOfHandledEvents(t *testing.T) {
 	})
 }
 
+// The body of a new event may be stored after the event: the event waits for it.
+func TestABodyThatComesLater(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		o := newOrders(t)
+		now := time.Now().UnixMicro()
+		published := schemas.Event{Action: schemas.Published, Sequence: now + 3, Source: source, VHost: "/"}
+		published.Time = time.UnixMicro(now).UTC()
+		published.Envelope = schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte(`{"Customer":"c2","Amount":2}`)}
+		published.EventID, published.Fingerprint = "published", published.Envelope.Fingerprint()
+		handled := published
+		handled.Action, handled.Sequence, handled.EventID = schemas.Handled, now+2, "handled"
+		handled.BodyIn, handled.BodySize, handled.Envelope.Body = schemas.BodyInPublished, len(published.Envelope.Body), nil
+		before := published
+		before.Action, before.Sequence, before.EventID = schemas.Poisoned, now+1, "before"
+		before.Envelope.Body = []byte(`{"Customer":"c1","Amount":1}`)
+		before.Fingerprint = before.Envelope.Fingerprint()
+		store := func(events ...schemas.Event) {
+			for _, e := range events {
+				if _, err := o.store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(e)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		store(before, handled)
+		cfg := o.config(db.DB)
+		cfg.Reader.Query, cfg.Park, cfg.Policy = kql.Or{kql.FieldIs("event.action", "handled"), kql.FieldIs("event.action", "poisoned")}, true, fast
+		p := newProjection(t, cfg)
+		start(t, p.Run)
+		eventually(t, func() error {
+			if g := generations(t, p); len(g) == 0 || g[0].Events != 1 || !strings.Contains(g[0].Failure, "the body of event handled is not stored yet") {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+		store(published)
+		eventually(t, func() error {
+			if g := generations(t, p); g[0].Events != 2 || g[0].Parked != 0 {
+				return fmt.Errorf("the generations are %+v", g)
+			}
+			return nil
+		})
+		if n := scalar[int](t, db.DB, "SELECT SUM(amount) FROM customer_totals"); n != 3 {
+			t.Errorf("the amount is %d", n)
+		}
+	})
+}
+
 // A body that is too large for the store is in a queue of RabbitMQ.
 func TestBodiesTooLargeForTheStore(t *testing.T) {
 	b := rabbittest.Newest(t).VHost(t)

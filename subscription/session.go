@@ -204,6 +204,9 @@ func (s *session) sendOne(one *sent) error {
 	case event.Queue == s.settings.Target.Queue && s.settings.Target.Kind == ToQueue && event.RecordedAction() != schemas.Published:
 		one.skipped = true // the consumer of the target causes it, which would never end
 		return nil
+	case event.BodyIn != schemas.BodyHere && bodies.MayCome(*event):
+		one.err = waitError{fmt.Errorf("the body of event %s is not stored yet", event.EventID)}
+		return nil
 	case event.BodyIn != schemas.BodyHere:
 		one.err = poisonError{fmt.Errorf("event %s has no body, and no other event of its message has it: it may be past its retention", event.EventID)}
 		return nil

@@ -137,6 +137,15 @@ func (m Missing) lackUnstorable() bool {
 	return false
 }
 
+// comesWithin is the time in which the body of a new event may come. The indexers of a source store
+// `published` events and those that refer to them each at its own pace, which differ after an outage.
+const comesWithin = 15 * time.Minute
+
+// MayCome returns whether the body of an event, which no stored event has, may be stored later.
+func MayCome(e schemas.Event) bool {
+	return e.BodyIn == schemas.BodyInPublished && time.Since(time.UnixMicro(e.Sequence)) < comesWithin
+}
+
 // Summaries reads summaries of events.
 type Summaries interface {
 	Summaries(ctx context.Context, selection eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]

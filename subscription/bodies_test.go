@@ -1,0 +1,61 @@
+package subscription_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
+)
+
+// The body of a new event may be stored after the event, since the indexer of `published` events is another
+// one: the event waits for it, and those behind it do, too. An old event does not.
+func TestABodyThatComesLater(t *testing.T) {
+	r := newRig(t, rabbittest.Either(t))
+	store := func(e schemas.Event) {
+		if _, err := r.store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(e)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, later := handledEvents("old", time.Now().Add(-time.Hour)), handledEvents("new", time.Now())
+	store(old.handled)
+	store(later.handled)
+	s := subscription.New(r.cfg)
+	sub := toHandler("orders")
+	sub.Query = "event.action: handled"
+	r.create(t, s, sub)
+	var got positions
+	r.run(t, s, "orders", func(_ context.Context, d subscription.Delivery) error {
+		if string(d.Event.Envelope.Body) != "new" {
+			t.Errorf("delivered %+v", d.Event)
+		}
+		got.add(d.Position.Sequence)
+		return nil
+	})
+	rabbittest.Eventually(t, "it waits for the body", func() bool {
+		return strings.Contains(get(t, s, "orders").Checkpoint.Waiting, "the body of event handled-new is not stored yet")
+	})
+	store(later.published)
+	rabbittest.Eventually(t, "it is delivered", func() bool { return len(got.list()) == 1 })
+	parked, err := s.Parked(t.Context(), "orders")
+	if err != nil || len(parked) != 1 || parked[0].EventID != "handled-old" {
+		t.Errorf("parked %+v, %v", parked, err)
+	}
+}
+
+type messageEvents struct{ published, handled schemas.Event }
+
+// handledEvents returns the events of a message, of which the handled one has a time and no body.
+func handledEvents(body string, at time.Time) messageEvents {
+	e := schemas.Event{Action: schemas.Published, Sequence: at.UnixMicro() + 1, Source: source, VHost: "/"}
+	e.Time = at.UTC()
+	e.Envelope.RoutingKey, e.Envelope.Body = "orders", []byte(body)
+	e.Fingerprint, e.EventID = e.Envelope.Fingerprint(), "published-"+body
+	handled := e
+	handled.Action, handled.Sequence, handled.EventID = schemas.Handled, at.UnixMicro(), "handled-"+body
+	handled.BodyIn, handled.BodySize, handled.Envelope.Body = schemas.BodyInPublished, len(body), nil
+	return messageEvents{e, handled}
+}
