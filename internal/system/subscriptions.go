@@ -20,7 +20,7 @@ func (s *System) Subscriptions(ctx context.Context) (*subscription.Subscriptions
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subscriptions == nil {
-		posting := poster.New(s.settings.Subscriptions.PrivateNetworks)
+		posting := poster.New(s.settings.Subscriptions.PrivateNetworks, s.dialTarget)
 		s.closers = append(s.closers, func() error { posting.Close(); return nil })
 		var queues []string
 		for _, route := range s.configured().Routes {

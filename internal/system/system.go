@@ -46,6 +46,10 @@ type Config struct {
 	// Dial opens the byte streams to RabbitMQ and its management API. Nil: TCP.
 	Dial func(network, address string) (net.Conn, error)
 
+	// DialTarget opens the connections to URLs of subscriptions. Nil: TCP, to the internet and
+	// the networks of subscriptions.private_networks.
+	DialTarget func(ctx context.Context, network, address string) (net.Conn, error)
+
 	// OpenStore opens the store. Nil: the store of store.url.
 	OpenStore func(ctx context.Context) (ClosableStore, error)
 
@@ -58,7 +62,8 @@ type Config struct {
 type System struct {
 	Language
 	connections
-	open func(ctx context.Context) (ClosableStore, error)
+	open       func(ctx context.Context) (ClosableStore, error)
+	dialTarget func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP
 
 	events        EventStore // guarded by mu, as the one below
 	subscriptions *subscription.Subscriptions
@@ -146,7 +151,7 @@ func newSystem(cfg Config) (*System, error) {
 	}
 	s := &System{
 		Language:    Language{formatOf(settings.Clone().Index)},
-		connections: connections{configuration: configured, name: cfg.Name, dial: cfg.Dial}, open: cfg.OpenStore,
+		connections: connections{configuration: configured, name: cfg.Name, dial: cfg.Dial}, open: cfg.OpenStore, dialTarget: cfg.DialTarget,
 	}
 	if s.open == nil {
 		s.open = s.openStore

@@ -34,12 +34,15 @@ type Poster struct {
 const idleConnections = 256
 
 // New returns a Poster that may connect to the networks in addition to the internet.
-func New(networks []netip.Prefix) *Poster {
+// dial opens the connections in place of TCP; nil: TCP.
+func New(networks []netip.Prefix, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Poster {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnections, idleConnections
 	transport.Proxy = nil // which would connect instead
-	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return target.Dial(ctx, network, address, networks)
+	if transport.DialContext = dial; dial == nil {
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return target.Dial(ctx, network, address, networks)
+		}
 	}
 	return &Poster{client: &http.Client{Transport: marked{transport}}, handlers: map[string]message.HandlerFunc{}}
 }

@@ -31,7 +31,7 @@ func TestPost(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	defer server.Close()
-	p := poster.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+	p := poster.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, nil)
 	defer p.Close()
 	post := func(d subscription.Delivery) error {
 		ctx := schemas.NewContext(t.Context(), d.Event.Envelope)
@@ -80,7 +80,7 @@ func TestPostToAPrivateAddress(t *testing.T) {
 	called := false
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
 	defer server.Close()
-	p := poster.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	p := poster.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, nil)
 	defer p.Close()
 	err := p.Post(schemas.NewContext(t.Context(), delivery("a").Event.Envelope), server.URL, delivery("a"))
 	if err == nil || !strings.Contains(err.Error(), "neither public nor in a private network") || called {
