@@ -74,6 +74,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	plan.addConsumers(randomness(seed, "consumers"))
 	plan.addBrokerFaults(randomness(seed, "broker"))
+	plan.addReceivers(randomness(seed, "receivers"))
 	return plan
 }
 
@@ -92,6 +93,20 @@ func (p *Plan) addConsumers(random *rand.Rand) {
 	for range random.IntN(3) {
 		at += time.Duration(random.IntN(90_000)) * time.Millisecond
 		p.Actions = append(p.Actions, Action{At: at, Kind: []ActionKind{Hasten, Replay, Replay}[random.IntN(3)], Queue: foreignQueue, Number: 1 + random.IntN(20)})
+	}
+}
+
+// addReceivers adds subscriptions, and what the operator does with them, to half of the plans.
+func (p *Plan) addReceivers(random *rand.Rand) {
+	if p.Receivers = random.IntN(2) == 0; !p.Receivers {
+		return
+	}
+	at := 20 * time.Second
+	for range random.IntN(3) {
+		at += time.Duration(random.IntN(90_000)) * time.Millisecond
+		p.Actions = append(p.Actions, Action{
+			At: at, For: time.Duration(1000+random.IntN(30_000)) * time.Millisecond, Kind: PauseSubscription, Queue: []string{slowQueue, refusingTarget}[random.IntN(2)],
+		})
 	}
 }
 

@@ -35,39 +35,48 @@ func drawn(seed uint64, name ...any) uint64 {
 type network struct {
 	seed   uint64
 	broker *broker.Broker
-	http   *pipeListener // of the management API
 	note   func(host, direction string, frames []byte)
 
-	mu      sync.Mutex           // guards the fields below
-	streams map[string][]*stream // by host
-	number  int                  // of streams
+	mu      sync.Mutex               // guards the fields below
+	hosts   map[string]*pipeListener // HTTP servers, by address
+	streams map[string][]*stream     // by host
+	number  int                      // of streams
 }
 
-func newNetwork(seed uint64, b *broker.Broker, note func(host, direction string, frames []byte)) (n *network, closeHTTP func()) {
-	n = &network{seed: seed, broker: b, note: note, http: newPipeListener(), streams: map[string][]*stream{}}
-	server := &http.Server{Handler: b.Management(), ReadHeaderTimeout: time.Minute}
+func newNetwork(seed uint64, b *broker.Broker, note func(host, direction string, frames []byte)) *network {
+	return &network{seed: seed, broker: b, note: note, hosts: map[string]*pipeListener{}, streams: map[string][]*stream{}}
+}
+
+// serve runs an HTTP server at an address until closeServer is called.
+func (n *network) serve(address string, handler http.Handler) (closeServer func()) {
+	listener := newPipeListener()
+	n.mu.Lock()
+	n.hosts[address] = listener
+	n.mu.Unlock()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(n.http)
+		_ = server.Serve(listener)
 	}()
-	return n, func() {
+	return func() {
 		_ = server.Close()
 		<-ended
 	}
 }
 
+func (n *network) listenerAt(address string) *pipeListener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.hosts[address]
+}
+
 var errUnreachable = errors.New("the network does not reach it")
 
-// dial connects a host to the broker, or to its management API.
-func (n *network) dial(host, address string) (net.Conn, error) {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	var far net.Conn
-	if port == "15672" {
-		far, err = n.http.dial()
+// dial connects a host to the HTTP server of an address, or else to the broker.
+func (n *network) dial(host, address string) (far net.Conn, err error) {
+	if listener := n.listenerAt(address); listener != nil {
+		far, err = listener.dial()
 	} else {
 		far, err = n.broker.Dial("tcp", address)
 	}

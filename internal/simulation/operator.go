@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -43,6 +44,8 @@ const (
 	Hasten     ActionKind = "the next attempts at once"
 	Discard    ActionKind = "a discard of failures"
 	Replay     ActionKind = "a replay"
+
+	PauseSubscription ActionKind = "a pause of the subscription"
 )
 
 func newActions(seed uint64) (actions []Action) {
@@ -79,7 +82,7 @@ func newCommand(ctx context.Context, w *world, name string) (*system.System, *li
 		return nil, l, err
 	}
 	sys, err := system.Start(ctx, system.Config{
-		Settings: settings, Name: name, Logger: slog.New(logOf{l}), Dial: l.dial,
+		Settings: settings, Name: name, Logger: slog.New(logOf{l}), Dial: l.dial, DialTarget: l.dialTarget,
 		OpenStore: func(context.Context) (system.ClosableStore, error) { return newProcessStore(w.store, l.link), nil },
 	})
 	return sys, l, err
@@ -93,6 +96,7 @@ func newOperator(ctx context.Context, w *world) (*operator, error) {
 	o := &operator{world: w, sys: sys, set: operation.NewLocal(), ended: make(chan struct{})}
 	routes.Implement(o.set, routes.Service{System: sys, Handlers: func() pipeline.Config { return routes.Handlers(sys) }})
 	failures.Implement(o.set, sys)
+	subscriptions.Implement(o.set, sys)
 	waiting.Implement(o.set, sys)
 	jobs := replays.NewRunner(sys)
 	replays.Implement(o.set, sys, jobs)
@@ -127,6 +131,8 @@ func (o *operator) act(ctx context.Context, a Action) {
 		})
 	case Replay:
 		o.replay(ctx, a)
+	case PauseSubscription:
+		o.pauseSubscription(ctx, a)
 	}
 }
 
@@ -153,6 +159,39 @@ func (o *operator) add(ctx context.Context, queue string) {
 		_, err := routes.AddRoute.Call(ctx, o.set, routes.PolicyInput{Queue: queue})
 		return err
 	})
+}
+
+// subscribe creates the subscription of a receiver.
+func (o *operator) subscribe(ctx context.Context, name string) {
+	ctx = access.NewContext(ctx, access.AsOperator("operator"))
+	in := subscriptions.CreateInput{}
+	in.Body.Name, in.Body.From = name, "start"
+	if in.Body.Query, _ = queryOf(name); name == slowQueue {
+		backlog := 5
+		in.Body.Queue, in.Body.MaxBacklog = name, &backlog
+	} else {
+		in.Body.URL = refusingURL
+	}
+	o.until(Action{Kind: "subscribing"}, func() error {
+		_, err := subscriptions.CreateSubscription.Call(ctx, o.set, in)
+		return err
+	})
+}
+
+func (o *operator) pauseSubscription(ctx context.Context, a Action) {
+	in := subscriptions.PauseInput{NameInput: subscriptions.NameInput{Name: a.Queue}}
+	in.Body.Reason = "the simulation"
+	from := time.Now()
+	o.until(a, func() error {
+		_, err := subscriptions.PauseSubscription.Call(ctx, o.set, in)
+		return err
+	})
+	time.Sleep(a.For)
+	o.until(a, func() error {
+		_, err := subscriptions.ResumeSubscription.Call(ctx, o.set, subscriptions.ActInput{NameInput: in.NameInput})
+		return err
+	})
+	o.world.receivers.heldBetween(a.Queue, from, time.Now().Add(pauseDelay))
 }
 
 func (o *operator) pause(ctx context.Context, a Action) {

@@ -60,6 +60,11 @@ func (l *life) dial(_, address string) (net.Conn, error) {
 	return conn, nil
 }
 
+// dialTarget connects the process to the URL of a subscription.
+func (l *life) dialTarget(_ context.Context, network, address string) (net.Conn, error) {
+	return l.dial(network, address)
+}
+
 // stall delivers nothing on the connections of the process for a time.
 func (l *life) stall(d time.Duration) {
 	for _, s := range l.world.network.of(l.name) {
@@ -113,7 +118,7 @@ func (l *life) run(ctx context.Context, routes []pipeline.Route) error {
 	}
 	log := slog.New(logOf{l})
 	sys, err := system.Start(ctx, system.Config{
-		Settings: settings, Name: "serve", Logger: log, Dial: l.dial,
+		Settings: settings, Name: "serve", Logger: log, Dial: l.dial, DialTarget: l.dialTarget,
 		OpenStore: func(context.Context) (system.ClosableStore, error) {
 			return newProcessStore(l.world.store, l.link), nil
 		},

@@ -34,7 +34,8 @@ const (
 type Plan struct {
 	Seed      uint64
 	Processes int
-	Consumers int // of a queue of another program
+	Consumers int  // of a queue of another program
+	Receivers bool // of subscriptions
 	Profile   Profile
 	Faults    []Fault
 	Actions   []Action // of an operator
@@ -62,6 +63,7 @@ type world struct {
 
 	processes []*process
 	consumers []*consumer
+	receivers receivers
 	restarts  sync.WaitGroup // of processes that a handler has ended
 	oracle    *oracle
 	watch     storeWatch
@@ -102,8 +104,9 @@ func run(t *testing.T, plan Plan, path string) Result {
 		seed: plan.Seed, profile: plan.Profile, trace: sha256.New(), began: time.Now(),
 		broker: broker.New(broker.Config{LoopbackUsers: []string{}, Release: plan.Profile.Release}),
 	}
-	network, closeHTTP := newNetwork(plan.Seed, w.broker, w.noteFrames)
-	w.network = network
+	w.receivers.world = w
+	w.network = newNetwork(plan.Seed, w.broker, w.noteFrames)
+	closeHTTP := w.network.serve("broker:15672", w.broker.Management())
 	w.environ = []string{
 		"WATERSHIP_AMQP_URL=" + brokerURL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + managementURL, "WATERSHIP_TOPOLOGY_QUEUE_TYPE=" + plan.Profile.QueueType,
 		"WATERSHIP_STORE_URL=sqlite:" + path, "WATERSHIP_SOURCE=simulation", "WATERSHIP_HTTP_LISTEN=",
@@ -135,7 +138,10 @@ func run(t *testing.T, plan Plan, path string) Result {
 		t.Fatal(err)
 	}
 
-	endConsumers := w.startConsumers(working, plan.Consumers, operator)
+	endConsumers, endReceivers := w.startConsumers(working, plan.Consumers, operator), func() {}
+	if plan.Receivers {
+		endReceivers = w.receivers.start(working, operator)
+	}
 
 	var faults sync.WaitGroup
 	for _, a := range plan.Actions {
@@ -170,8 +176,10 @@ func run(t *testing.T, plan Plan, path string) Result {
 	}
 	endWork()
 	endConsumers()
+	endReceivers()
 	operator.close()
 	w.oracle.check(context.Background())
+	w.receivers.check(context.Background())
 	closeHTTP()
 	_ = w.broker.Close()
 	for _, s := range w.network.of("") {
@@ -205,6 +213,9 @@ func (w *world) awaitRest() {
 	end := time.Now().Add(quiet)
 	for {
 		unfinished := w.oracle.unfinished()
+		if len(unfinished) == 0 {
+			unfinished = w.receivers.unfinished(context.Background())
+		}
 		if len(unfinished) == 0 {
 			return
 		}
