@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -35,7 +36,9 @@ type Connection struct {
 type link struct {
 	*amqp.Connection
 	stream *amqpstream.Conn
-	node   string // host:port
+	node   string      // host:port
+	others bool        // the broker has other nodes
+	left   atomic.Bool // another node is better
 }
 
 // lost reports whether the connection is closed or about to be. When a write fails,
@@ -118,9 +121,9 @@ func IsBlocked(c *Connection) bool { return c.status.get().blocked }
 
 func (c *Connection) run() {
 	defer c.status.set(nil, ErrClosed)
-	failures, reported := 0, false
+	failures, reported, left := 0, false, ""
 	for c.ctx.Err() == nil {
-		conn, err := dial(c.ctx, c.cfg, &c.work)
+		conn, err := dial(c.ctx, c.cfg, &c.work, left)
 		if err != nil {
 			c.status.set(nil, err)
 			if failures++; !reported && c.ctx.Err() == nil {
@@ -133,6 +136,9 @@ func (c *Connection) run() {
 		c.log.Info("connected to the broker", "node", conn.node)
 		since := time.Now()
 		reason := c.watch(conn)
+		if left = ""; conn.left.Load() {
+			left = conn.node
+		}
 		if c.ctx.Err() != nil {
 			return
 		}

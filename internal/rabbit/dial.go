@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,18 +18,24 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
 )
 
-// dial connects to the first of the broker's nodes that answers. Goroutines of attempts that
-// came too late belong to work.
-func dial(ctx context.Context, cfg Config, work *sync.WaitGroup) (*link, error) {
+// dial connects to the first of the broker's nodes that answers, one that was left after the
+// others. Goroutines of attempts that came too late belong to work.
+func dial(ctx context.Context, cfg Config, work *sync.WaitGroup, left string) (*link, error) {
 	nodes, err := cfg.nodes(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(nodes, func(n node) bool { return n.address == left }); i >= 0 {
+		nodes = append(slices.Delete(slices.Clone(nodes), i, i+1), nodes[i])
 	}
 	if len(nodes) == 1 {
 		return dialNode(ctx, cfg, nodes[0])
 	}
 	attempt := func(ctx context.Context, i int) (*link, error) {
 		l, err := dialNode(ctx, cfg, nodes[i])
+		if l != nil {
+			l.others = true
+		}
 		if err != nil && len(cfg.Nodes) > 0 {
 			err = fmt.Errorf("%s: %w", nodes[i].uri.Host, err)
 		}
@@ -57,7 +64,7 @@ func dialNode(ctx context.Context, cfg Config, to node) (*link, error) {
 			err = cfg.checkInstance(conn)
 		}
 		if err == nil && stop() {
-			return &link{conn, stream, to.address}, nil
+			return &link{Connection: conn, stream: stream, node: to.address}, nil
 		}
 		if reason := stream.ReadError(); errors.Is(err, amqp.ErrClosed) && reason != nil {
 			err = reason // the client's error says only that the connection is closed

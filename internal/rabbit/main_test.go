@@ -33,7 +33,12 @@ func open(t testing.TB, url string, adjust func(*Config)) *Connection {
 
 func publisher(t testing.TB, c *Connection, window int) *Publisher {
 	t.Helper()
-	p := NewPublisher(c, PublisherConfig{Window: window})
+	return publisherWith(t, c, PublisherConfig{Window: window})
+}
+
+func publisherWith(t testing.TB, c *Connection, cfg PublisherConfig) *Publisher {
+	t.Helper()
+	p := NewPublisher(c, cfg)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Errorf("close publisher: %v", err)

@@ -2,10 +2,12 @@ package rabbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,6 +68,70 @@ func TestANodeThatIsAwayCostsNoConnection(t *testing.T) {
 		queue := b.Queue(t, nil)
 		waitAll(t, sendAll(t, publisher(t, c, 0), queue, 1))
 	}
+}
+
+// A node that is cut off from the others takes messages and confirms none. Its publishers go on at another.
+func TestPublisherLeavesANodeThatConfirmsNothing(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := rabbittest.Embedded(t)
+	queue := b.Queue(t, nil)
+	cut, heal := b.Unconfirmed(t, queue)
+	defer heal()
+	c, connections := openAtFirst(t, cut, hostOf(t, b.URL))
+	p := publisherWith(t, c, PublisherConfig{Silence: 50 * time.Millisecond})
+	waitAll(t, sendAll(t, p, queue, 20))
+	if n := connections(); n != 2 {
+		t.Errorf("the publisher had %d connections, want 2", n)
+	}
+}
+
+// A queue that confirms nothing, such as one without a majority, is no reason to leave a node by which others
+// confirm.
+func TestPublisherStaysAtANodeThatConfirmsOthers(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := rabbittest.Embedded(t)
+	stuck, queue := b.Queue(t, nil), b.Queue(t, nil)
+	cut, heal := b.Unconfirmed(t, stuck)
+	defer heal()
+	c, connections := openAtFirst(t, cut, hostOf(t, b.URL))
+	const silence = 500 * time.Millisecond
+	p := publisherWith(t, c, PublisherConfig{Silence: silence})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, err := p.Send(ctx, to(stuck, "held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(2 * silence); time.Now().Before(end); {
+		waitAll(t, sendAll(t, p, queue, 1))
+	}
+	if n := connections(); n != 1 {
+		t.Errorf("the publisher had %d connections, want 1", n)
+	}
+	cancel()
+	if err := held.Wait(ctx); err == nil {
+		t.Error("a message was confirmed whose confirms are dropped")
+	}
+}
+
+// openAtFirst opens a connection to a node, and lets later ones go to another node as well.
+func openAtFirst(t *testing.T, url, other string) (c *Connection, connections func() int) {
+	t.Helper()
+	var connected atomic.Bool
+	c = open(t, url, func(cfg *Config) {
+		cfg.Nodes = []string{other}
+		cfg.Dial = func(network, address string) (net.Conn, error) {
+			if address == other && !connected.Load() {
+				return nil, errors.New("not yet")
+			}
+			return net.Dial(network, address)
+		}
+	})
+	if err := c.Do(t.Context(), func(*amqp.Channel) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	connected.Store(true)
+	return c, func() int { return c.status.get().connections }
 }
 
 // A name with several addresses is as good as several names.

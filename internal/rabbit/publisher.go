@@ -21,6 +21,12 @@ type PublisherConfig struct {
 
 	// StopTimeout is the maximum time that Close waits for confirms. Zero: 10 s.
 	StopTimeout time.Duration
+
+	// Silence is how long a node of a cluster may confirm nothing, while messages wait for
+	// their confirms, before the publisher connects to another one: a node that is cut off
+	// from the others takes messages, and can store none. The time doubles if the next node
+	// confirms nothing either. Zero: 10 s.
+	Silence time.Duration
 }
 
 const (
@@ -48,6 +54,8 @@ type Publisher struct {
 	closing   chan struct{} // closed by Close: Send fails
 	closeOnce sync.Once
 
+	silence silence // of the node that run writes to
+
 	using              atomic.Pointer[link] // the connection that run writes to, for Close to abort
 	givenUpUnconfirmed atomic.Int32         // number of sent messages given up by their callers and not confirmed
 }
@@ -64,6 +72,9 @@ func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 	if cfg.StopTimeout <= 0 {
 		cfg.StopTimeout = defaultStopTimeout
 	}
+	if cfg.Silence <= 0 {
+		cfg.Silence = defaultSilence
+	}
 	p := &Publisher{
 		conn:    c,
 		cfg:     cfg,
@@ -71,6 +82,7 @@ func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 		submit:  make(chan *Pending, cfg.Window),
 		dead:    make(chan struct{}),
 		closing: make(chan struct{}),
+		silence: silence{first: cfg.Silence, most: cfg.Silence},
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.work.Go(p.run)

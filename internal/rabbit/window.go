@@ -65,6 +65,9 @@ func (w *window) publish(m *Pending) {
 	}
 	m.removed, m.returned, m.ambiguous = false, nil, false
 	w.cork()
+	if w.sent.oldest() == nil {
+		w.publisher.silence.begin()
+	}
 	w.sent.add(m, cap(w.publisher.slots))
 	var err error
 	m.confirm, err = w.ch.PublishWithDeferredConfirm(
@@ -119,6 +122,9 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	case <-confirmed:
 	case <-w.timer.C:
 		w.finishKnown(true)
+		if w.sent.oldest() != nil {
+			w.publisher.silence.leave(w.publisher.conn, w.conn)
+		}
 	case <-changed:
 	case reason := <-w.closed:
 		w.end(reason)
@@ -163,6 +169,9 @@ func (w *window) finishIfKnown(m *Pending) bool {
 		return false
 	}
 	w.matchReturns()
+	if !w.ch.IsClosed() {
+		w.publisher.silence.end()
+	}
 	switch {
 	case w.finishIfCertain(m):
 	case m.ambiguous:

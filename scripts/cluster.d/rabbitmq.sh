@@ -25,7 +25,11 @@ rabbitmq_configure() {
 		for node in 1 2 3; do
 			echo "cluster_formation.classic_config.nodes.$node = rabbit@rabbitmq$node"
 		done
-		[[ $BROKER == rabbitmq43 ]] || echo "cluster_partition_handling = pause_minority"
+		if [[ $BROKER == rabbitmq43 ]]; then
+			echo "consumer_disconnected_timeout = 10000"
+		else
+			echo "cluster_partition_handling = pause_minority"
+		fi
 		echo "queue_leader_locator = balanced"
 	} >"$home/rabbitmq.conf"
 	echo '[rabbitmq_management].' >"$home/enabled_plugins"

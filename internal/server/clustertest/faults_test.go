@@ -18,21 +18,21 @@ type fault struct {
 
 // faults are all faults, one of which a run has.
 func faults() []fault {
-	const killed, paused, cut, rolling = 10 * time.Second, 30 * time.Second, 60 * time.Second, 15 * time.Second
+	const killed, lost, paused, cut, rolling = 10 * time.Second, 15 * time.Second, 30 * time.Second, 60 * time.Second, 15 * time.Second
 	queues := []string{"orders", "ledger", "watership.index", "watership.log"}
 	return []fault{
 		{name: "none", within: killed, wait: handlerTimeout, do: func(ctx context.Context, r *run) error { return r.hold(ctx, 20*time.Second) }},
 
-		{name: "broker-killed", within: killed, do: func(ctx context.Context, r *run) error {
+		{name: "broker-killed", within: lost, do: func(ctx context.Context, r *run) error {
 			return r.killed(ctx, 20*time.Second, leaderOf(queues...))
 		}},
-		{name: "broker-of-order-killed", within: killed, do: func(ctx context.Context, r *run) error {
+		{name: "broker-of-order-killed", within: lost, do: func(ctx context.Context, r *run) error {
 			return r.killed(ctx, 30*time.Second, nodeOf("watership.order.ledger"))
 		}},
-		{name: "broker-of-subscription-killed", within: killed, do: func(ctx context.Context, r *run) error {
+		{name: "broker-of-subscription-killed", within: lost, do: func(ctx context.Context, r *run) error {
 			return r.killed(ctx, 30*time.Second, nodeOf("watership.subscription.ledger"))
 		}},
-		{name: "broker-of-index-killed", within: killed, do: func(ctx context.Context, r *run) error {
+		{name: "broker-of-index-killed", within: lost, do: func(ctx context.Context, r *run) error {
 			return r.killed(ctx, 30*time.Second, connectedTo("watership.index"))
 		}},
 		{name: "broker-paused", within: paused, do: func(ctx context.Context, r *run) error {
@@ -93,7 +93,7 @@ func faults() []fault {
 		{name: "serve-cut-from-store", within: cut, do: func(ctx context.Context, r *run) error {
 			return r.cut(ctx, 45*time.Second, consumerOf("watership.index"), stores(), both)
 		}},
-		{name: "serves-rolling", within: killed, wait: handlerTimeout, do: func(ctx context.Context, r *run) error {
+		{name: "serves-rolling", within: rolling, wait: handlerTimeout, do: func(ctx context.Context, r *run) error {
 			return r.rolling(ctx, serves(), func(context.Context) error { return nil })
 		}},
 	}
