@@ -44,7 +44,7 @@ func rules() []rule {
 		{why: "database knows SQL only", from: []string{"internal/database"}, not: []string{""}, save: []string{"internal/database", "retry"}},
 		{why: "the databases of the tests are for tests", from: []string{""}, not: []string{"internal/database/databasetest"}},
 		{why: "backoff knows time only", from: []string{"internal/backoff"}, not: []string{""}, save: []string{"internal/backoff"}},
-		{why: "access decides about requests and knows no part", from: []string{"internal/operation/access"}, not: []string{""}, save: []string{"internal/operation/access", "internal/rabbit/tlsfiles", "internal/render/typo", "eventstore/kql"}},
+		{why: "access decides about requests and knows no part", from: []string{"internal/operation/access"}, not: []string{""}, save: []string{"internal/operation/access", "internal/operation/code", "internal/rabbit/tlsfiles", "internal/render/typo", "eventstore/kql"}},
 		{why: "tlsfiles knows files only", from: []string{"internal/rabbit/tlsfiles"}, not: []string{""}, save: []string{"internal/rabbit/tlsfiles"}},
 		{why: "amqpstream knows headers and nothing else", from: []string{"internal/rabbit/amqpstream"}, not: []string{""}, save: []string{"internal/rabbit/amqpstream", "schemas"}},
 		{why: "rabbit is a client that no part shapes; its tests start the broker", from: []string{"internal/rabbit"}, not: []string{""}, save: []string{"internal/rabbit", "internal/rabbit/amqpstream", "internal/backoff", "internal/rabbit/tlsfiles", "schemas", "broker"}},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
@@ -74,10 +76,10 @@ type streams interface {
 	Publish(ctx context.Context, messages iter.Seq2[schemas.Envelope, error], perSecond float64, progress func(confirmed int)) (int, error)
 }
 
-// isRefused reports whether an operation was refused with the status of an HTTP response.
-func isRefused(err error, status int) bool {
+// isRefused reports whether an operation has a problem with a code.
+func isRefused(err error, with code.Code) bool {
 	var refused *problem.Problem
-	return errors.As(err, &refused) && refused.Status == status
+	return errors.As(err, &refused) && refused.Code == with
 }
 
 // endOfList is an error that ends a list, as an *eventstore.Error does, and concerns no item of it.

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,7 @@ func (p printer) raw(ctx context.Context, sys operation.Via, id string) error {
 	found, err := messages.GetBody.Call(ctx, sys, messages.BodyInput{ID: id})
 	body := found.Body
 	switch {
-	case isRefused(err, http.StatusConflict):
+	case isRefused(err, code.AmbiguousID):
 		return fmt.Errorf("%q names more than one message: give --raw the fingerprint of one (show %[1]s lists them)", id)
 	case err != nil:
 		return err

@@ -3,9 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
@@ -170,7 +171,7 @@ func (p *page) failure(ctx context.Context, sys operation.Via, events []schemas.
 	}
 	whole, err := messages.GetEvent.Call(ctx, sys, messages.EventInput{ID: last.EventID})
 	switch {
-	case isRefused(err, http.StatusNotFound): // it is too old by now
+	case isRefused(err, code.NotFound): // it is too old by now
 	case err != nil:
 		return err
 	default:

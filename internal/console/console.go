@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/adoptionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/routepage"
@@ -139,5 +141,5 @@ func (c messagePages) register() {
 }
 
 func notFound(*http.Request) (frame.Response, error) {
-	return nil, &problem.Problem{Status: http.StatusNotFound, Detail: "the console has no such page", Remedy: "Start from the overview."}
+	return nil, &problem.Problem{Code: code.NotFound, Detail: "the console has no such page", Remedy: "Start from the overview."}
 }

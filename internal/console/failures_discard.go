@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -89,7 +91,7 @@ func (c failurePages) discard(r *http.Request) (frame.Response, error) {
 	done, err := failures.DiscardFailures.Call(r.Context(), c.api, failures.DiscardInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		refused := frame.ProblemOf(err)
-		v.Changed = refused.Status == http.StatusConflict
+		v.Changed = refused.Code == code.ExpectMismatch
 		return c.showDiscard(r, v, refused)
 	}
 	return c.Done(v.Back(), url.Values{

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/messageform"
@@ -58,7 +60,7 @@ type messageTab struct {
 // the store does not have yet.
 func (c messagePages) message(r *http.Request) (frame.Response, error) {
 	v, found, err := c.findMessage(r)
-	if err != nil && frame.ProblemOf(err).Status == http.StatusNotFound {
+	if err != nil && frame.ProblemOf(err).Code == code.NotFound {
 		return frame.Page{
 			Title: "No such message", Section: "/messages", Template: "message_unknown.html", Status: http.StatusNotFound,
 			Data: r.PathValue("id"), Styles: []string{"message.css"}, Refresh: refreshUnknown,

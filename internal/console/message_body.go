@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/jsontree"
 	"github.com/watershipmq/watership/internal/operate/messages"
@@ -170,7 +172,7 @@ func (c messagePages) messageImage(r *http.Request) (frame.Response, error) {
 	}
 	kind := imageType(body)
 	if kind == "" {
-		return nil, &problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "the body is no PNG, JPEG, GIF or WebP", Remedy: "Download it from the page of the message."}
+		return nil, &problem.Problem{Code: code.UnsupportedMedia, Detail: "the body is no PNG, JPEG, GIF or WebP", Remedy: "Download it from the page of the message."}
 	}
 	return imageResponse{kind, body}, nil
 }

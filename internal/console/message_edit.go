@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -88,7 +90,7 @@ func (c messagePages) messageEdit(r *http.Request) (v messageEdit, before []byte
 }
 
 func conflict(detail, remedy string) *problem.Problem {
-	return (problem.Problem{Status: http.StatusConflict, Detail: detail, Remedy: remedy}).Complete()
+	return (problem.Problem{Code: code.Conflict, Detail: detail, Remedy: remedy}).Complete()
 }
 
 func messageEditPage(v messageEdit) frame.Page {

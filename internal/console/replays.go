@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -195,7 +197,7 @@ func (c replayPages) resumeReplay(r *http.Request) (frame.Response, error) {
 			refused = frame.Unprocessable("expected a number of messages to send", "")
 		}
 	case job.CanResume && left != job.Left():
-		refused = (problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("the number has changed: %d now, %d before; nothing was sent", job.Left(), left)}).Complete()
+		refused = (problem.Problem{Code: code.ExpectMismatch, Detail: fmt.Sprintf("the number has changed: %d now, %d before; nothing was sent", job.Left(), left)}).Complete()
 	default:
 		refused = frame.CheckTyped(form, left, "message")
 	}

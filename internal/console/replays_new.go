@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -70,8 +72,8 @@ func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, erro
 		planned, err := replays.PlanReplay.Call(r.Context(), c.api, replays.PlanInput{Body: f.Replay})
 		if v.Plan = planned.Body; err != nil {
 			v.Problem = frame.ProblemOf(err)
-		} else if v.Planned = true; refused != nil && refused.Status == http.StatusConflict {
-			v.Changed = r.PostForm.Get("expect") != strconv.Itoa(v.Total)
+		} else if v.Planned = true; refused != nil {
+			v.Changed = refused.Code == code.ExpectMismatch
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(v.Plan.LeftOut)) {

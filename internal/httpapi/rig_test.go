@@ -11,10 +11,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -277,8 +280,19 @@ func (r response) wantProblem(t *testing.T, status int, detail string) map[strin
 	if r.StatusCode != status || r.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(text, detail) {
 		t.Errorf("%s %s: %s %s %s, want %d %q", r.Request.Method, r.Request.URL, r.Status, r.Header.Get("Content-Type"), r.body, status, detail)
 	}
+	if name, _ := problem["code"].(string); code.Code(name).Status() != status || !slices.Contains(code.All(), code.Code(name)) {
+		t.Errorf("%s %s: the code %q has another status: %s", r.Request.Method, r.Request.URL, name, r.body)
+	}
 	if refused := status == http.StatusUnauthorized || status == http.StatusForbidden; problem["type"] != "about:blank" || refused && problem["remedy"] == nil {
 		t.Errorf("%s %s does not say what to do: %s", r.Request.Method, r.Request.URL, r.body)
 	}
 	return problem
+}
+
+// wantCode checks the problem of a response, which has a code.
+func (r response) wantCode(t *testing.T, want code.Code, detail string) {
+	t.Helper()
+	if got := r.wantProblem(t, want.Status(), detail)["code"]; got != string(want) {
+		t.Errorf("%s %s: the code %v, want %s", r.Request.Method, r.Request.URL, got, want)
+	}
 }

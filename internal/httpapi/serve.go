@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
@@ -106,7 +108,7 @@ func readBody(w http.ResponseWriter, r *http.Request, op *operation.Operation) (
 	case errors.As(err, &tooLarge):
 		return nil, op.TooLarge()
 	case err != nil:
-		return nil, &problem.Problem{Status: http.StatusBadRequest, Detail: "the body of the request cannot be read: " + err.Error()}
+		return nil, &problem.Problem{Code: code.InvalidRequest, Detail: "the body of the request cannot be read: " + err.Error()}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return body, nil
@@ -117,10 +119,10 @@ func readBody(w http.ResponseWriter, r *http.Request, op *operation.Operation) (
 func (a *API) writeNoOperation(w http.ResponseWriter, r *http.Request) {
 	if allowed := a.methodsOf(r); len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + strings.Join(allowed, " or ") + "."})
+		problem.Write(w, problem.Problem{Code: code.MethodNotAllowed, Detail: "the path does not have the method " + r.Method, Remedy: "Use " + strings.Join(allowed, " or ") + "."})
 		return
 	}
-	problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "the API has no such path", Remedy: "See " + Prefix + "/openapi.json."})
+	problem.Write(w, problem.Problem{Code: code.NotFound, Detail: "the API has no such path", Remedy: "See " + Prefix + "/openapi.json."})
 }
 
 // Run runs the jobs and adoptions that requests start until ctx ends, which pauses jobs and

@@ -1,9 +1,10 @@
 package httpapi
 
 import (
-	"net/http"
 	"sync"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -34,12 +35,12 @@ func (s *slots) take(caller access.Identity, isStream bool) *problem.Problem {
 	// Without authentication, all programs of the machine are one identity.
 	case isStream && caller.Method != access.ByLoopback && s.byCaller[key] >= maxStreamsOf:
 		return &problem.Problem{
-			Status: http.StatusTooManyRequests, Detail: "too many streams of " + caller.Name + " at a time",
+			Code: code.RateLimited, Detail: "too many streams of " + caller.Name + " at a time",
 			Remedy: "End another one first: a tail, a watch, an export or a live page.", RetryAfter: time.Second,
 		}
 	case s.requests >= maxRequests, isStream && s.streams >= maxStreams:
 		return &problem.Problem{
-			Status: http.StatusServiceUnavailable, Detail: "too many requests are under way",
+			Code: code.Unavailable, Detail: "too many requests are under way",
 			Remedy: "Send the request again later.", RetryAfter: time.Second,
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -339,8 +341,8 @@ func testDiscard(t *testing.T, s served) {
 		t.Errorf("%v", second)
 	}
 	s.do(t, http.MethodPost, "/failures/discard", `{"reason":"x"}`).wantProblem(t, http.StatusBadRequest, "expected query")
-	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":" "}`).wantProblem(t, http.StatusUnprocessableEntity, "validation")
-	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","expect":5}`).wantProblem(t, http.StatusConflict, "nothing was changed")
+	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":" "}`).wantCode(t, code.InvalidValue, "validation")
+	s.do(t, http.MethodPost, "/failures/discard", `{"query":"*","reason":"x","expect":5}`).wantCode(t, code.ExpectMismatch, "nothing was changed")
 	dry := s.post(t, "/failures/discard", `{"query":"*","dry_run":true}`)
 	if sample, _ := dry["sample"].([]any); dry["matched"] != 2.0 || dry["done"] != 0.0 || member(dry["queues"], "orders") != 2.0 ||
 		len(sample) != 2 || member(sample[0], "event_id") != member(list[0], "event_id") {

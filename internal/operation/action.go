@@ -3,8 +3,9 @@ package operation
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -45,7 +46,7 @@ func CheckNumber(expected *int, matched int, unit string) error {
 		return nil
 	}
 	return &problem.Problem{
-		Status: http.StatusConflict, Detail: fmt.Sprintf("%s, %d expected: nothing was changed", wording.PluralVerb(matched, unit, "matches", "match"), *expected),
+		Code: code.ExpectMismatch, Detail: fmt.Sprintf("%s, %d expected: nothing was changed", wording.PluralVerb(matched, unit, "matches", "match"), *expected),
 		Remedy: "Look at them again, and give their number.",
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 )
@@ -55,7 +57,7 @@ func TestLocalCallNeedsRole(t *testing.T) {
 	operation.Implement(set, list, func(context.Context, *listInput) (*listOutput, error) { return &listOutput{}, nil })
 	for _, caller := range []access.Identity{{}, {Name: "eve", Role: access.Viewer}} {
 		_, err := list.Call(access.NewContext(t.Context(), caller), set, listInput{})
-		if refused := (*access.Error)(nil); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		if refused := (*access.Error)(nil); !errors.As(err, &refused) || refused.Code != code.Forbidden {
 			t.Errorf("%+v: %v", caller, err)
 		}
 	}

@@ -3,9 +3,10 @@ package operation
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"reflect"
 	"strconv"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,7 +23,7 @@ func (op *Operation) checkInput(in any) error {
 	if len(c.found.Errors) == 0 {
 		return nil
 	}
-	refused := problem.Problem{Status: http.StatusUnprocessableEntity, Detail: "validation failed"}
+	refused := problem.Problem{Code: code.InvalidValue, Detail: "validation failed"}
 	for _, err := range c.found.Errors {
 		mistake := problem.Mistake{Message: err.Error()}
 		if detail, is := err.(*huma.ErrorDetail); is {
@@ -107,7 +108,7 @@ func (c *inputChecker) validate(schema *huma.Schema, value any, at ...string) {
 // TooLarge returns the problem of a request whose body is larger than the operation takes.
 func (op *Operation) TooLarge() *problem.Problem {
 	return &problem.Problem{
-		Status: http.StatusRequestEntityTooLarge, Detail: "the body of the request is too large",
+		Code: code.TooLarge, Detail: "the body of the request is too large",
 		Remedy: "Send at most " + strconv.FormatInt(op.BodyLimit()>>20, 10) + " MiB.",
 	}
 }

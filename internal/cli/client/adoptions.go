@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
+	"github.com/watershipmq/watership/internal/operation/problem"
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
@@ -29,9 +31,9 @@ func (c *Client) Adopt(ctx context.Context, r adoptions.Request) (adoptions.Resu
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
-	var refused *Error
+	var refused *problem.Problem
 	_, err = adoptions.CancelAdoption.Call(end, c, adoptions.CancelInput{IDInput: named})
-	if hasEnded := errors.As(err, &refused) && refused.Status == http.StatusConflict; err != nil && !hasEnded {
+	if hasEnded := errors.As(err, &refused) && refused.Code == code.HasEnded; err != nil && !hasEnded {
 		return a.Result, fmt.Errorf("the adoption may go on in the server, as it was not cancelled: %w", err)
 	}
 	a, err = c.awaitAdoption(end, named, a)

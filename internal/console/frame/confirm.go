@@ -2,10 +2,11 @@ package frame
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -62,5 +63,5 @@ func CheckTyped(form url.Values, count int, what string) *problem.Problem {
 
 // Unprocessable is the problem of a form with a mistake.
 func Unprocessable(detail, remedy string) *problem.Problem {
-	return (problem.Problem{Status: http.StatusUnprocessableEntity, Detail: detail, Remedy: remedy}).Complete()
+	return (problem.Problem{Code: code.InvalidValue, Detail: detail, Remedy: remedy}).Complete()
 }

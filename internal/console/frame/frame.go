@@ -14,8 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -111,10 +112,10 @@ func ErrorPage(err error) Page {
 func ProblemOf(err error) *problem.Problem {
 	var p *problem.Problem
 	if !errors.As(err, &p) {
-		p = &problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+		p = &problem.Problem{Code: code.Internal, Detail: err.Error()}
 	}
-	if strings.Contains(p.Detail, idempotency.Header) {
-		p = &problem.Problem{Status: p.Status, Detail: "this form was sent before, with other values", Remedy: "Open the page again: it shows what was done."}
+	if p.Code == code.KeyReused {
+		p = &problem.Problem{Code: p.Code, Detail: "this form was sent before, with other values", Remedy: "Open the page again: it shows what was done."}
 	}
 	return inWords(*p).Complete()
 }

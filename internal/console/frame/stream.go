@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
@@ -39,7 +41,7 @@ func ReadStream(r *http.Request, stream huma.StreamResponse) (written []byte, er
 		switch cause := recover(); {
 		case cause == nil:
 		case cause == http.ErrAbortHandler:
-			err = &problem.Problem{Status: http.StatusGatewayTimeout, Detail: "the response was not completed in time", Remedy: "Narrow the query or its period, or see doctor."}
+			err = &problem.Problem{Code: code.TimedOut, Detail: "the response was not completed in time", Remedy: "Narrow the query or its period, or see doctor."}
 		default:
 			panic(cause)
 		}

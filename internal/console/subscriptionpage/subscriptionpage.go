@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation"
@@ -150,7 +152,7 @@ func (p pages) do(r *http.Request, form Form) (changed int, err error) {
 	switch action := r.PathValue("action"); action {
 	case string(subscriptions.Pause):
 		if form.Reason == "" {
-			return 0, &problem.Problem{Status: http.StatusUnprocessableEntity, Detail: "a pause needs a reason", Remedy: "Say why: others see it at the subscription."}
+			return 0, &problem.Problem{Code: code.InvalidValue, Detail: "a pause needs a reason", Remedy: "Say why: others see it at the subscription."}
 		}
 		in := subscriptions.PauseInput{IdempotencyKey: key, NameInput: name}
 		in.Body.Reason = form.Reason

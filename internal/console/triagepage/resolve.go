@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -96,7 +98,7 @@ func (p Pages) resolveSelected(r *http.Request) (frame.Response, error) {
 	resolved, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		refused := frame.ProblemOf(err)
-		v.Changed = refused.Status == http.StatusConflict
+		v.Changed = refused.Code == code.ExpectMismatch
 		return p.showResolve(r, v, refused)
 	}
 	done := resolved.Body

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watershipmq/watership/internal/operation"
@@ -131,7 +133,7 @@ func (r *Runner) previewAdoption(ctx context.Context, in *PreviewInput) (*Previe
 func queueProblem(err error) error {
 	var queue *QueueError
 	if errors.As(err, &queue) {
-		return &problem.Problem{Status: http.StatusConflict, Detail: queue.Reason}
+		return &problem.Problem{Code: code.Conflict, Detail: queue.Reason}
 	}
 	return err
 }
@@ -204,7 +206,7 @@ func (r *Runner) cancelAdoption(ctx context.Context, in *CancelInput) (*Adoption
 		case a.State == Cancelled, a.State == Running && a.CancelledBy != "":
 			return &AdoptionOutput{a}, nil
 		case a.State != Running:
-			return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("adoption %s is %s: there is nothing left to cancel", a.ID, a.State)}
+			return nil, &problem.Problem{Code: code.HasEnded, Detail: fmt.Sprintf("adoption %s is %s: there is nothing left to cancel", a.ID, a.State)}
 		}
 		a.CancelledBy = access.FromContext(ctx).Name
 		saved, err := r.records.save(ctx, a, version)

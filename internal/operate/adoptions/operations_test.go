@@ -73,7 +73,7 @@ func as(t *testing.T, queues ...string) context.Context {
 func wantStatus(t *testing.T, err error, status int, detail string) {
 	t.Helper()
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, detail) {
+	if !errors.As(err, &p) || p.GetStatus() != status || !strings.Contains(p.Detail, detail) {
 		t.Errorf("%v, want the status %d and %q", err, status, detail)
 	}
 }

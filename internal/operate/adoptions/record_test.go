@@ -55,7 +55,7 @@ func TestAdoptionsOfAnotherSystemAreInvisible(t *testing.T) {
 	r.keep(t, Adoption{ID: "a", Source: "another"})
 	_, _, err := r.read(t.Context(), "a")
 	var missing *problem.Problem
-	if !errors.As(err, &missing) || missing.Status != http.StatusNotFound {
+	if !errors.As(err, &missing) || missing.GetStatus() != http.StatusNotFound {
 		t.Errorf("%v", err)
 	}
 	if list, err := r.list(t.Context()); err != nil || len(list) > 0 {

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -38,10 +39,10 @@ func (r *Runner) start(ctx context.Context, adopter Adopter, a Adoption, version
 	})
 	switch {
 	case errors.Is(err, operation.ErrStopping):
-		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping: nothing was taken in", Remedy: "Send the request again."}
+		return &problem.Problem{Code: code.Unavailable, Detail: "the server is stopping: nothing was taken in", Remedy: "Send the request again."}
 	case errors.Is(err, operation.ErrBusy):
 		return &problem.Problem{
-			Status: http.StatusServiceUnavailable, Detail: "too many adoptions are running: nothing was taken in",
+			Code: code.Unavailable, Detail: "too many adoptions are running: nothing was taken in",
 			Remedy: "Send the request again when one of them has ended.", RetryAfter: problem.RetryLater,
 		}
 	}

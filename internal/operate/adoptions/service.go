@@ -6,8 +6,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/operation"
@@ -83,7 +84,7 @@ func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, err
 
 // nothingToTakeIn is the problem of a request that expects no message.
 func nothingToTakeIn(r Request) *problem.Problem {
-	return &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("queue %q has no message to take in", r.Queue)}
+	return &problem.Problem{Code: code.Conflict, Detail: fmt.Sprintf("queue %q has no message to take in", r.Queue)}
 }
 
 func (s Service) adopter(ctx context.Context, r Request) (a Adopter, err error) {

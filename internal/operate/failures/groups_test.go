@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/reason"
@@ -152,7 +154,7 @@ func TestAMuteByCountSaysHowManyFailuresCame(t *testing.T) {
 func TestFailuresByAFieldOfTheBodyAreRecordedReads(t *testing.T) {
 	s := newStored(t, failed("orders", "a", "x"))
 	var refused *access.Error
-	if _, err := s.by(t, as(t), "", "body.json.order"); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+	if _, err := s.by(t, as(t), "", "body.json.order"); !errors.As(err, &refused) || refused.Code != code.Forbidden {
 		t.Errorf("%v", err)
 	}
 }

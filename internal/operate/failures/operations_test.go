@@ -78,7 +78,7 @@ func wantStatus(t *testing.T, err error, status int, detail string) {
 		t.Errorf("no error, want the status %d and %q", status, detail)
 		return
 	}
-	if p := problem.New(t.Context(), err); p.Status != status || !strings.Contains(p.Detail, detail) {
+	if p := problem.New(t.Context(), err); p.GetStatus() != status || !strings.Contains(p.Detail, detail) {
 		t.Errorf("%v, want the status %d and %q", err, status, detail)
 	}
 }

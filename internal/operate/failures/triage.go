@@ -5,9 +5,10 @@ package failures
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
@@ -77,7 +78,7 @@ func (e *NotFoundError) Error() string {
 // Problem is the answer of the API.
 func (e *NotFoundError) Problem() *problem.Problem {
 	return &problem.Problem{
-		Status: http.StatusNotFound, Detail: e.Error(),
+		Code: code.NotFound, Detail: e.Error(),
 		Remedy: "GET /failures/groups?muted=true lists them.",
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/internal/history"
@@ -147,7 +149,7 @@ func (o operations) wholeMessage(ctx context.Context, id string) (schemas.Event,
 	}
 	if len(found.List) > 1 {
 		return schemas.Event{}, &problem.Problem{
-			Status: http.StatusConflict, Detail: fmt.Sprintf("%q is the id of several messages", id),
+			Code: code.AmbiguousID, Detail: fmt.Sprintf("%q is the id of several messages", id),
 			Remedy: "Give the fingerprint of one: GET /messages/{id} lists them.",
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/operate/transfer"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -237,9 +239,9 @@ func publishProblem(err error) error {
 	var refused *rabbit.RefusedError
 	switch {
 	case errors.As(err, &unroutable):
-		return &problem.Problem{Status: http.StatusConflict, Detail: err.Error(), Remedy: "Bind a queue to the exchange, or change the routing key."}
+		return &problem.Problem{Code: code.Unroutable, Detail: err.Error(), Remedy: "Bind a queue to the exchange, or change the routing key."}
 	case errors.As(err, &nacked):
-		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), Remedy: "Wait until the queue has room.", RetryAfter: problem.RetryLater}
+		return &problem.Problem{Code: code.QueueFull, Detail: err.Error(), Remedy: "Wait until the queue has room.", RetryAfter: problem.RetryLater}
 	case errors.As(err, &refused):
 		return problem.BadRequest(err.Error(), "")
 	}

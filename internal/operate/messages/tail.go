@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -90,7 +92,7 @@ func (t tail) Flush() error {
 
 // Unreadable implements history.Receiver. A failed write ends the next one.
 func (t tail) Unreadable(err error) {
-	_ = t.to.Event("unreadable", "", &problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+	_ = t.to.Event("unreadable", "", problem.Problem{Code: code.Internal, Detail: err.Error()}.Complete())
 }
 
 // Unavailable implements history.Receiver.

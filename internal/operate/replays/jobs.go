@@ -6,8 +6,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -36,10 +37,10 @@ func (r *Runner) Start(ctx context.Context, job replayer.Job, stopAfter int) err
 	err := r.Runner.Start(ctx, func(ctx context.Context, logger *slog.Logger) { r.runJob(ctx, logger, job, stopAfter) })
 	switch {
 	case errors.Is(err, operation.ErrStopping):
-		return &problem.Problem{Status: http.StatusServiceUnavailable, Detail: "the server is stopping, so job " + job.ID + " was not started", Remedy: "Resume the job."}
+		return &problem.Problem{Code: code.Unavailable, Detail: "the server is stopping, so job " + job.ID + " was not started", Remedy: "Resume the job."}
 	case errors.Is(err, operation.ErrBusy):
 		return &problem.Problem{
-			Status: http.StatusServiceUnavailable, Detail: "too many jobs are running, so job " + job.ID + " was not started",
+			Code: code.Unavailable, Detail: "too many jobs are running, so job " + job.ID + " was not started",
 			Remedy: "Resume the job when another one has ended.", RetryAfter: problem.RetryLater,
 		}
 	}

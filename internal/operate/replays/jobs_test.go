@@ -32,7 +32,7 @@ func must(t *testing.T, err error) {
 func wantStatus(t *testing.T, err error, status int, detail string) {
 	t.Helper()
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, detail) || p.Remedy == "" {
+	if !errors.As(err, &p) || p.GetStatus() != status || !strings.Contains(p.Detail, detail) || p.Remedy == "" {
 		t.Errorf("%+v, want the status %d and %q", err, status, detail)
 	}
 }

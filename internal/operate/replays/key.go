@@ -3,8 +3,9 @@ package replays
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
@@ -72,7 +73,7 @@ func (k Key) Settle(ctx context.Context, replays *replayer.Replayer, created rep
 // ErrOtherRequest is the response to another request with the same key.
 func ErrOtherRequest() *problem.Problem {
 	return &problem.Problem{
-		Status: http.StatusUnprocessableEntity, Detail: "the Idempotency-Key was used for another request, or with other permissions",
+		Code: code.KeyReused, Detail: "the Idempotency-Key was used for another request, or with other permissions",
 		Remedy: "Send a new key with a new request.",
 	}
 }

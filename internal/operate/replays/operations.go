@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -121,7 +123,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	}
 	if refused := (*PlanError)(nil); errors.As(CheckPlan(plan, in.Body.UncheckedRoutes, in.planned == nil), &refused) {
 		remedy := cmp.Or(refused.Remedy("unchecked_routes"), "see the plan of the same request")
-		return nil, &problem.Problem{Status: http.StatusConflict, Detail: refused.Error(), Remedy: strings.ToUpper(remedy[:1]) + remedy[1:] + "."}
+		return nil, &problem.Problem{Code: code.PlanRefused, Detail: refused.Error(), Remedy: strings.ToUpper(remedy[:1]) + remedy[1:] + "."}
 	}
 	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
 	created, err := jobs.Create(ctx, plan)
@@ -309,7 +311,7 @@ func (o operations) cancelReplay(ctx context.Context, in *CancelInput) (*JobOutp
 		why += ": " + reason
 	}
 	if job.Finished() {
-		return nil, &problem.Problem{Status: http.StatusConflict, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
+		return nil, &problem.Problem{Code: code.HasEnded, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
 	}
 	job, err = jobs.Cancel(ctx, in.ID, why)
 	return &JobOutput{NewJob(job)}, err
@@ -331,7 +333,7 @@ func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutp
 	case err != nil:
 		return nil, err
 	case job.Finished():
-		return nil, &problem.Problem{Status: http.StatusConflict, Detail: EndedText(job)}
+		return nil, &problem.Problem{Code: code.HasEnded, Detail: EndedText(job)}
 	}
 	target := NewJob(job).Target
 	if err := o.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {

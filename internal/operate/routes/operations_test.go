@@ -22,7 +22,7 @@ func as(t *testing.T, queues ...string) context.Context {
 // isForbidden reports whether an error is a problem of the status 403.
 func isForbidden(err error) bool {
 	var p *problem.Problem
-	return errors.As(err, &p) && p.Status == http.StatusForbidden
+	return errors.As(err, &p) && p.GetStatus() == http.StatusForbidden
 }
 
 func TestCallersSeeTheRoutesOfTheirQueues(t *testing.T) {
@@ -223,7 +223,7 @@ func TestRemovingARouteUndoesIt(t *testing.T) {
 	}
 	_, err = o.removeRoute(as(t), policyOf("invoices", PolicyRequest{}))
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, "there is no policy") {
+	if !errors.As(err, &p) || p.GetStatus() != http.StatusConflict || !strings.Contains(p.Detail, "there is no policy") {
 		t.Errorf("%v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestAnotherChangeThanExpectedIsNotMade(t *testing.T) {
 	o := operations{s.Service}
 	_, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{Expect: "another"}))
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != http.StatusConflict || !strings.Contains(p.Detail, "have changed in the meantime: nothing was changed") {
+	if !errors.As(err, &p) || p.GetStatus() != http.StatusConflict || !strings.Contains(p.Detail, "have changed in the meantime: nothing was changed") {
 		t.Errorf("%v", err)
 	}
 	dry, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{DryRun: true}))
@@ -263,7 +263,7 @@ func TestAQueueWhoseDeadLettersGoElsewhereIsRefused(t *testing.T) {
 	s.declare(t, "invoices", map[string]any{"x-dead-letter-exchange": "amq.fanout"})
 	_, err := operations{s.Service}.addRoute(as(t), policyOf("invoices", PolicyRequest{DryRun: true}))
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != http.StatusConflict || p.Remedy == "" || !strings.Contains(p.Detail, "amq.fanout") {
+	if !errors.As(err, &p) || p.GetStatus() != http.StatusConflict || p.Remedy == "" || !strings.Contains(p.Detail, "amq.fanout") {
 		t.Errorf("%v", err)
 	}
 }

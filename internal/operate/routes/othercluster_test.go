@@ -42,7 +42,7 @@ func TestNoPolicyAtABrokerThatIsNotKnown(t *testing.T) {
 	sys := systemtest.New(t, "WATERSHIP_AMQP_URL="+broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL="+strings.Replace(silent.URL, "http://", "http://guest:guest@", 1))
 	_, err := operations{Service{System: sys}}.addRoute(as(t), policyOf("invoices", PolicyRequest{}))
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != http.StatusBadGateway || !strings.Contains(p.Detail, "login refused") || !strings.Contains(p.Remedy, "policymaker") {
+	if !errors.As(err, &p) || p.GetStatus() != http.StatusBadGateway || !strings.Contains(p.Detail, "login refused") || !strings.Contains(p.Remedy, "policymaker") {
 		t.Errorf("%v", err)
 	}
 }
@@ -51,7 +51,7 @@ func TestNoPolicyAtABrokerThatIsNotKnown(t *testing.T) {
 func TestNoPolicyWithoutAConnection(t *testing.T) {
 	sys := systemtest.New(t, "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "WATERSHIP_AMQP_MANAGEMENT_URL=http://guest:guest@127.0.0.1:1")
 	_, err := operations{Service{System: sys}}.addRoute(as(t), policyOf("invoices", PolicyRequest{}))
-	if p := problem.New(t.Context(), err); p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Remedy, "Wait until RabbitMQ can be reached") {
+	if p := problem.New(t.Context(), err); p.GetStatus() != http.StatusServiceUnavailable || !strings.Contains(p.Remedy, "Wait until RabbitMQ can be reached") {
 		t.Errorf("%d %s %s", p.Status, p.Detail, p.Remedy)
 	}
 }

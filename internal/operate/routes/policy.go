@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/routes/queuepolicy"
 	"github.com/watershipmq/watership/internal/operation"
@@ -147,7 +149,7 @@ func (o operations) changePolicy(ctx context.Context, in *PolicyInput, action Po
 	}
 	if in.Body.Expect != "" && in.Body.Expect != change.Digest {
 		return nil, &problem.Problem{
-			Status: http.StatusConflict, Detail: "the policies of queue " + in.Queue + " have changed in the meantime: nothing was changed", Remedy: "Look at the change again.",
+			Code: code.ExpectMismatch, Detail: "the policies of queue " + in.Queue + " have changed in the meantime: nothing was changed", Remedy: "Look at the change again.",
 		}
 	}
 	if in.Body.DryRun || change.IsEmpty() {
@@ -168,11 +170,11 @@ func policyProblem(ctx context.Context, err error) error {
 	var away *system.BrokerError
 	switch {
 	case errors.As(err, &refused):
-		return &problem.Problem{Status: http.StatusConflict, Detail: refused.Reason, Remedy: refused.Remedy}
+		return &problem.Problem{Code: code.Conflict, Detail: refused.Reason, Remedy: refused.Remedy}
 	case errors.As(err, &mistake), errors.As(err, &away), ctx.Err() != nil:
 		return err
 	case errors.Is(err, rabbit.ErrNoAnswer):
 		return &system.BrokerError{Err: err}
 	}
-	return &problem.Problem{Status: http.StatusBadGateway, Detail: err.Error(), Remedy: "Give the login of amqp.management_url the tag policymaker; see doctor."}
+	return &problem.Problem{Code: code.BrokerRefused, Detail: err.Error(), Remedy: "Give the login of amqp.management_url the tag policymaker; see doctor."}
 }

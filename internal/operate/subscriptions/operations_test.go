@@ -21,7 +21,7 @@ func as(t *testing.T, role access.Role, queues ...string) context.Context {
 func wantStatus(t *testing.T, err error, status int) {
 	t.Helper()
 	var p *problem.Problem
-	if !errors.As(err, &p) || p.Status != status {
+	if !errors.As(err, &p) || p.GetStatus() != status {
 		t.Errorf("%v, want the status %d", err, status)
 	}
 }

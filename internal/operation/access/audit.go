@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/eventstore/kql"
 )
 
@@ -90,15 +92,15 @@ func ReadBodies(ctx context.Context, of string) error {
 		return nil
 	}
 	if !ok {
-		return &Error{Status: http.StatusForbidden, Problem: "the request was not authenticated", Cause: nil}
+		return &Error{Code: code.Forbidden, Problem: "the request was not authenticated", Cause: nil}
 	}
 	action := Action{Name: "read bodies", Object: of}
 	if !i.May(Viewer) || !i.Bodies {
 		Describe(ctx, action) // the answer is recorded
-		return &Error{Status: http.StatusForbidden, Problem: i.Name + " may not read bodies", Remedy: bodiesRemedy}
+		return &Error{Code: code.Forbidden, Problem: i.Name + " may not read bodies", Remedy: bodiesRemedy}
 	}
 	if err := a.recordOnce(ctx, action); err != nil {
-		return &Error{Status: http.StatusServiceUnavailable, Problem: "the access cannot be recorded, so bodies cannot be read: try again", Cause: err}
+		return &Error{Code: code.BrokerUnavailable, Problem: "the access cannot be recorded, so bodies cannot be read: try again", Cause: err}
 	}
 	return nil
 }
@@ -112,11 +114,11 @@ func SearchBodies(ctx context.Context, query kql.Node, of string) error {
 	}
 	a, ok := ctx.Value(auditKey{}).(*audit)
 	if !ok {
-		return &Error{Status: http.StatusForbidden, Problem: "the request was not authenticated"}
+		return &Error{Code: code.Forbidden, Problem: "the request was not authenticated"}
 	}
 	if err := a.recordOnce(ctx, Action{Name: "search bodies", Object: of}); err != nil {
 		return &Error{
-			Status: http.StatusServiceUnavailable, Problem: "the search cannot be recorded, so bodies cannot be searched", Cause: err,
+			Code: code.BrokerUnavailable, Problem: "the search cannot be recorded, so bodies cannot be searched", Cause: err,
 			Remedy: "Try again, or name fields other than those of bodies, such as error.message: a text without a field searches bodies, too.",
 		}
 	}
@@ -138,9 +140,9 @@ func (a *audit) recordOnce(ctx context.Context, action Action) error {
 	return err
 }
 
-// Error is a refusal with the status of its response.
+// Error is a refusal with its code.
 type Error struct {
-	Status  int
+	Code    code.Code
 	Problem string        // and how to mend it, unless Remedy says that
 	Remedy  string        // may be empty
 	Cause   error         // for the log; may be nil
@@ -156,12 +158,12 @@ func (e *Error) Error() string { return e.Problem }
 func (e *Error) Unwrap() error { return e.Cause }
 
 // GetStatus returns the status of the response, as huma.StatusError does.
-func (e *Error) GetStatus() int { return e.Status }
+func (e *Error) GetStatus() int { return e.Code.Status() }
 
 // NeedsRole returns the refusal of an identity without a role.
 func NeedsRole(i Identity, needed Role) *Error {
 	return &Error{
-		Status: http.StatusForbidden, Problem: i.Name + " has the role " + i.Role.String() + ", and this needs " + needed.String(),
+		Code: code.Forbidden, Problem: i.Name + " has the role " + i.Role.String() + ", and this needs " + needed.String(),
 		Remedy: "Ask an administrator for the role.",
 	}
 }
@@ -174,7 +176,7 @@ func isMissing(err error) bool {
 
 // errUnrecorded is the response where an action was recorded nowhere but in the log.
 func errUnrecorded(cause error) error {
-	return &Error{Status: http.StatusServiceUnavailable, Problem: "the request cannot be recorded, as RabbitMQ is unavailable: try again", Cause: cause}
+	return &Error{Code: code.BrokerUnavailable, Problem: "the request cannot be recorded, as RabbitMQ is unavailable: try again", Cause: cause}
 }
 
 // statusFor returns the status of the response to an error, or to none.
@@ -196,7 +198,7 @@ func problemOf(err error) string {
 func statusOf(err error) int {
 	var refusal *Error
 	if errors.As(err, &refusal) {
-		return refusal.Status
+		return refusal.GetStatus()
 	}
 	return http.StatusInternalServerError
 }

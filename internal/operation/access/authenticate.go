@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 )
 
 func (g *Guard) errNoCredentials() error {
@@ -13,7 +15,7 @@ func (g *Guard) errNoCredentials() error {
 	if g.provider != nil {
 		text += ", or sign in at " + pathLogin
 	}
-	return &Error{Status: http.StatusUnauthorized, Problem: text, missing: true}
+	return &Error{Code: code.Unauthenticated, Problem: text, missing: true}
 }
 
 // identify returns the identity that a request proves. A header counts before a cookie.
@@ -29,7 +31,7 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	case !has:
 		return Identity{}, g.errNoCredentials()
 	case err != nil: // as after a restart: no attempt to sign in, since the key cannot be guessed
-		return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: err.Error(), missing: true}
+		return Identity{}, &Error{Code: code.Unauthenticated, Problem: err.Error(), missing: true}
 	}
 	return g.sessionIdentity(found)
 }
@@ -39,7 +41,7 @@ func (g *Guard) identifyHeader(r *http.Request, values []string) (Identity, erro
 	scheme, secret, _ := strings.Cut(values[0], " ")
 	secret = strings.TrimSpace(secret)
 	if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: "expected one header Authorization: Bearer TOKEN"}
+		return Identity{}, &Error{Code: code.Unauthenticated, Problem: "expected one header Authorization: Bearer TOKEN"}
 	}
 	if g.provider != nil && g.provider.Bearer && !strings.HasPrefix(secret, tokenPrefix) {
 		return g.identifyIDToken(r, secret)
@@ -69,12 +71,12 @@ func (g *Guard) identifyIDToken(r *http.Request, raw string) (Identity, error) {
 func (g *Guard) sessionIdentity(s session) (Identity, error) {
 	if len(s.Token) != sha256.Size {
 		if g.provider == nil {
-			return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: "the session is of a provider that is no longer configured: sign in again"}
+			return Identity{}, &Error{Code: code.Unauthenticated, Problem: "the session is of a provider that is no longer configured: sign in again"}
 		}
 		return g.provider.identity(s.Name, s.Claim)
 	}
 	if g.tokens == nil {
-		return Identity{}, &Error{Status: http.StatusUnauthorized, Problem: "tokens are no longer configured: sign in again"}
+		return Identity{}, &Error{Code: code.Unauthenticated, Problem: "tokens are no longer configured: sign in again"}
 	}
 	token, err := g.tokens.findHash([sha256.Size]byte(s.Token), time.Now())
 	return token.identity(), tokenRefusal(err)
@@ -83,7 +85,7 @@ func (g *Guard) sessionIdentity(s session) (Identity, error) {
 // findToken returns the token with a secret.
 func (g *Guard) findToken(secret string) (Token, error) {
 	if g.tokens == nil {
-		return Token{}, &Error{Status: http.StatusUnauthorized, Problem: "this server takes no tokens: http.auth.tokens_file is not configured"}
+		return Token{}, &Error{Code: code.Unauthenticated, Problem: "this server takes no tokens: http.auth.tokens_file is not configured"}
 	}
 	token, err := g.tokens.find(secret, time.Now())
 	return token, tokenRefusal(err)
@@ -96,7 +98,7 @@ func tokenRefusal(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &unreadable):
-		return &Error{Status: http.StatusServiceUnavailable, Problem: "the server cannot read its tokens: see its log", Cause: err}
+		return &Error{Code: code.Unavailable, Problem: "the server cannot read its tokens: see its log", Cause: err}
 	}
-	return &Error{Status: http.StatusUnauthorized, Problem: err.Error(), Remedy: "Ask an administrator for another token, which watership token create makes."}
+	return &Error{Code: code.Unauthenticated, Problem: err.Error(), Remedy: "Ask an administrator for another token, which watership token create makes."}
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"golang.org/x/time/rate"
 )
 
@@ -194,7 +196,7 @@ func (g *Guard) peekAttempts(address netip.Addr) error {
 }
 
 func tooManyAttempts(wait time.Duration) error {
-	return &Error{Status: http.StatusTooManyRequests, Problem: "too many attempts to sign in from this address: wait", After: wait}
+	return &Error{Code: code.RateLimited, Problem: "too many attempts to sign in from this address: wait", After: wait}
 }
 
 // countFailure counts credentials that are wrong as an attempt to sign in. Right ones pass
@@ -226,7 +228,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	key := requestKey(who)
 	if !g.running.start(key) {
-		g.refuse(w, r, &Error{Status: http.StatusTooManyRequests, Problem: "too many requests of " + who.Name + " at a time: wait for others to end", After: time.Second})
+		g.refuse(w, r, &Error{Code: code.RateLimited, Problem: "too many requests of " + who.Name + " at a time: wait for others to end", After: time.Second})
 		return
 	}
 	defer g.running.end(key)
@@ -242,7 +244,7 @@ func requestKey(who Identity) string { return string(who.Method) + " " + who.Nam
 // limitRequests counts a request of an identity.
 func (g *Guard) limitRequests(who Identity) error {
 	if wait := g.requests.wait(requestKey(who), time.Now()); wait > 0 {
-		return &Error{Status: http.StatusTooManyRequests, Problem: "too many requests of " + who.Name + ": wait", After: wait}
+		return &Error{Code: code.RateLimited, Problem: "too many requests of " + who.Name + ": wait", After: wait}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"golang.org/x/oauth2"
 )
 
@@ -118,13 +120,13 @@ func (s signInHandlers) callback(r *http.Request) (answer, error) {
 		err = s.guard.sessions.sealer.open(loginPurpose, cookie.Value, &begun)
 	}
 	if err != nil || !time.Now().Before(begun.Expires) || subtle.ConstantTimeCompare([]byte(begun.State), []byte(query.Get("state"))) != 1 {
-		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "this browser has not begun the sign-in, or too long ago: sign in again", Cause: err}
+		return answer{}, &Error{Code: code.Unauthenticated, Problem: "this browser has not begun the sign-in, or too long ago: sign in again", Cause: err}
 	}
 	if issuer := query.Get("iss"); issuer != "" && issuer != s.guard.provider.Issuer { // RFC 9207
-		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "another OpenID provider has answered: sign in again"}
+		return answer{}, &Error{Code: code.Unauthenticated, Problem: "another OpenID provider has answered: sign in again"}
 	}
 	if query.Get("error") != "" {
-		return answer{}, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider refused the sign-in: " + shortened(query.Get("error")+" "+query.Get("error_description"))}
+		return answer{}, &Error{Code: code.Unauthenticated, Problem: "the OpenID provider refused the sign-in: " + shortened(query.Get("error")+" "+query.Get("error_description"))}
 	}
 	c, err := s.guard.provider.finish(r.Context(), begun, query.Get("code"))
 	if err != nil {
@@ -144,7 +146,7 @@ func (s signInHandlers) callback(r *http.Request) (answer, error) {
 // enterToken signs in with a token that a user enters in a browser.
 func (s signInHandlers) enterToken(r *http.Request) (answer, error) {
 	if err := r.ParseForm(); err != nil {
-		return answer{}, &Error{Status: http.StatusBadRequest, Problem: "the form cannot be read", Cause: err}
+		return answer{}, &Error{Code: code.InvalidRequest, Problem: "the form cannot be read", Cause: err}
 	}
 	token, err := s.guard.findToken(strings.TrimSpace(r.PostForm.Get("token")))
 	if err != nil {

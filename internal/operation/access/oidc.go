@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 )
@@ -66,7 +68,7 @@ func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	found, err := oidc.NewProvider(p.context(context.WithoutCancel(ctx)), p.Issuer)
 	if err != nil {
 		p.failed = time.Now()
-		p.err = &Error{Status: http.StatusServiceUnavailable, Problem: "the OpenID provider is unavailable: try again, or use a token", Cause: fmt.Errorf("http.auth.oidc.issuer %s: %w", p.Issuer, err)}
+		p.err = &Error{Code: code.Unavailable, Problem: "the OpenID provider is unavailable: try again, or use a token", Cause: fmt.Errorf("http.auth.oidc.issuer %s: %w", p.Issuer, err)}
 		return nil, p.err
 	}
 	p.discovered, p.err = found, nil
@@ -110,27 +112,27 @@ func (p *provider) url(ctx context.Context, s signIn) (string, error) {
 	return p.oauth(found).AuthCodeURL(s.State, oidc.Nonce(s.Nonce), oauth2.S256ChallengeOption(s.Verifier)), nil
 }
 
-// finish exchanges the code of a sign-in for an ID token, and returns its claims.
-func (p *provider) finish(ctx context.Context, s signIn, code string) (claims, error) {
+// finish exchanges the grant of a sign-in, its code, for an ID token, and returns its claims.
+func (p *provider) finish(ctx context.Context, s signIn, grant string) (claims, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx = p.context(ctx)
-	token, err := p.oauth(found).Exchange(ctx, code, oauth2.VerifierOption(s.Verifier))
+	token, err := p.oauth(found).Exchange(ctx, grant, oauth2.VerifierOption(s.Verifier))
 	if err != nil {
-		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider did not accept the sign-in: try again", Cause: err}
+		return nil, &Error{Code: code.Unauthenticated, Problem: "the OpenID provider did not accept the sign-in: try again", Cause: err}
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider sent no ID token"}
+		return nil, &Error{Code: code.Unauthenticated, Problem: "the OpenID provider sent no ID token"}
 	}
 	verified, c, err := p.verify(ctx, found, raw)
 	if err != nil {
 		return nil, err
 	}
 	if verified.Nonce != s.Nonce {
-		return nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token is of another sign-in: try again"}
+		return nil, &Error{Code: code.Unauthenticated, Problem: "the ID token is of another sign-in: try again"}
 	}
 	return c, p.addUserInfo(ctx, found, c, oauth2.StaticTokenSource(token))
 }
@@ -144,11 +146,11 @@ func (p *provider) addUserInfo(ctx context.Context, found *oidc.Provider, c clai
 	}
 	info, err := found.UserInfo(ctx, token)
 	if err != nil {
-		return &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider does not tell who signs in: try again", Cause: err}
+		return &Error{Code: code.Unauthenticated, Problem: "the OpenID provider does not tell who signs in: try again", Cause: err}
 	}
 	var more claims
 	if err := info.Claims(&more); err != nil || info.Subject != c["sub"] {
-		return &Error{Status: http.StatusUnauthorized, Problem: "the OpenID provider tells about somebody else: try again", Cause: err}
+		return &Error{Code: code.Unauthenticated, Problem: "the OpenID provider tells about somebody else: try again", Cause: err}
 	}
 	for name, value := range more {
 		if _, has := c[name]; !has {
@@ -173,16 +175,16 @@ func (p *provider) verify(ctx context.Context, found *oidc.Provider, raw string)
 	var expired *oidc.TokenExpiredError
 	switch {
 	case errors.As(err, &expired):
-		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token has expired: request another", Cause: err}
+		return nil, nil, &Error{Code: code.Unauthenticated, Problem: "the ID token has expired: request another", Cause: err}
 	case err != nil:
-		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token is invalid: it must be signed by " + p.Issuer + " for " + p.ClientID, Cause: err}
+		return nil, nil, &Error{Code: code.Unauthenticated, Problem: "the ID token is invalid: it must be signed by " + p.Issuer + " for " + p.ClientID, Cause: err}
 	}
 	var c claims
 	if err := token.Claims(&c); err != nil {
-		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the claims of the ID token cannot be read", Cause: err}
+		return nil, nil, &Error{Code: code.Unauthenticated, Problem: "the claims of the ID token cannot be read", Cause: err}
 	}
 	if !c.areOf(p.ClientID) {
-		return nil, nil, &Error{Status: http.StatusUnauthorized, Problem: "the ID token was issued to another client: its claim azp must be " + p.ClientID}
+		return nil, nil, &Error{Code: code.Unauthenticated, Problem: "the ID token was issued to another client: its claim azp must be " + p.ClientID}
 	}
 	return token, c, nil
 }
@@ -196,14 +198,14 @@ func (p *provider) identify(c claims) (name, claim string, err error) {
 			return name, grant.Claim, nil
 		}
 	}
-	return name, "", &Error{Status: http.StatusForbidden, Problem: fmt.Sprintf("%s has no role here: http.auth.oidc.roles grants none to the values of its claim %s", name, p.RolesClaim)}
+	return name, "", &Error{Code: code.Forbidden, Problem: fmt.Sprintf("%s has no role here: http.auth.oidc.roles grants none to the values of its claim %s", name, p.RolesClaim)}
 }
 
 // identity returns the identity that a value of the claim grants.
 func (p *provider) identity(name, claim string) (Identity, error) {
 	at := slices.IndexFunc(p.Roles, func(g Grant) bool { return g.Claim == claim })
 	if at < 0 {
-		return Identity{}, &Error{Status: http.StatusForbidden, Problem: name + " has no role here any more: sign in again"}
+		return Identity{}, &Error{Code: code.Forbidden, Problem: name + " has no role here any more: sign in again"}
 	}
 	g := p.Roles[at]
 	return Identity{Name: name, Method: ByOIDC, Role: g.Role, Bodies: g.Bodies, Queues: g.Queues, Exchanges: g.Exchanges}, nil

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 )
 
 // clientAddress returns the address of the client of a request. Only proxies that the
@@ -44,15 +46,15 @@ func within(address netip.Addr, networks []netip.Prefix) bool {
 func checkLoopback(r *http.Request) error {
 	const configure = "configure http.auth (docs/security.md, \"HTTP server\")"
 	if !clientAddress(r, nil).IsLoopback() {
-		return &Error{Status: http.StatusForbidden, Problem: "without http.auth the server answers only to this machine: connect to a loopback address, or " + configure}
+		return &Error{Code: code.Forbidden, Problem: "without http.auth the server answers only to this machine: connect to a loopback address, or " + configure}
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
 		if len(r.Header.Values(name)) > 0 {
-			return &Error{Status: http.StatusForbidden, Problem: "the request came through a proxy (" + name + "), and without http.auth the server answers only to this machine: " + configure}
+			return &Error{Code: code.Forbidden, Problem: "the request came through a proxy (" + name + "), and without http.auth the server answers only to this machine: " + configure}
 		}
 	}
 	if !isLoopbackHost(r.Host) {
-		return &Error{Status: http.StatusMisdirectedRequest, Problem: "the host of the URL is another than this machine: use localhost or a loopback address, or " + configure}
+		return &Error{Code: code.Misdirected, Problem: "the host of the URL is another than this machine: use localhost or a loopback address, or " + configure}
 	}
 	return nil
 }
@@ -88,7 +90,7 @@ func originOf(u *url.URL) string { return u.Scheme + "://" + u.Host }
 // nothing: they cost time, and their effects can be observed. A link on another site
 // to a page is fine.
 func (g *Guard) checkSite(r *http.Request) error {
-	refused := &Error{Status: http.StatusForbidden, Problem: "another site sent the request (Origin or Sec-Fetch-Site): open the server's own pages, or send no Origin"}
+	refused := &Error{Code: code.Forbidden, Problem: "another site sent the request (Origin or Sec-Fetch-Site): open the server's own pages, or send no Origin"}
 	if err := g.crossOrigin.Check(r); err != nil {
 		return refused
 	}

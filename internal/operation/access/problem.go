@@ -6,24 +6,27 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 )
 
 // problem is the body of a refusal (RFC 9457).
 type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Remedy string `json:"remedy,omitempty"`
+	Type   string    `json:"type"`
+	Title  string    `json:"title"`
+	Code   code.Code `json:"code"`
+	Status int       `json:"status"`
+	Detail string    `json:"detail"`
+	Remedy string    `json:"remedy,omitempty"`
 }
 
 // refuse writes the response to a refused request: a page if a browser shows it, else
 // a problem.
 func refuse(w http.ResponseWriter, r *http.Request, err error, signIn signInPage) {
 	var refusal *Error
-	p := problem{Status: statusOf(err), Detail: err.Error()}
+	p := problem{Status: statusOf(err), Code: code.Internal, Detail: err.Error()}
 	if errors.As(err, &refusal) {
-		p.Remedy = refusal.Remedy
+		p.Code, p.Remedy = refusal.Code, refusal.Remedy
 		if refusal.After > 0 {
 			w.Header().Set("Retry-After", retryAfter(refusal.After))
 		}

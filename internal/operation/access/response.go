@@ -1,6 +1,10 @@
 package access
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/watershipmq/watership/internal/operation/code"
+)
 
 // recordedResponse calls before with the status before a response is sent. If that fails,
 // it sends an error instead.
@@ -28,7 +32,7 @@ func (w *recordedResponse) WriteHeader(status int) {
 		w.Header().Del("Content-Encoding")
 		w.Header().Del("Etag")
 		writeProblem(w.ResponseWriter, problem{
-			Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError,
+			Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError, Code: code.Internal,
 			Detail: "the request was handled, and could not be recorded: look at its effect before you repeat it",
 		})
 		return

@@ -2,6 +2,7 @@
 package problem
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,27 +13,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation/access"
-	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/replayer"
-	"github.com/watershipmq/watership/replayer/transform"
-	"github.com/watershipmq/watership/subscription"
 )
 
 // Problem is the body of every error response, as RFC 9457 describes it.
 type Problem struct {
-	Type   string `json:"type,omitempty" doc:"about:blank, which is the default: the status says the kind of the problem"`
-	Title  string `json:"title" doc:"The text of the status"`
-	Status int    `json:"status"`
-	Detail string `json:"detail" doc:"What is wrong"`
-	Remedy string `json:"remedy,omitempty" doc:"What to do"`
+	Type   string    `json:"type,omitempty" doc:"about:blank, which is the default: code says the kind of the problem"`
+	Title  string    `json:"title" doc:"The text of the status"`
+	Status int       `json:"status"`
+	Code   code.Code `json:"code"`
+	Detail string    `json:"detail" doc:"What is wrong"`
+	Remedy string    `json:"remedy,omitempty" doc:"What to do"`
 
 	Position *Position `json:"position,omitempty" doc:"Place of a mistake in a query"`
 	Errors   []Mistake `json:"errors,omitempty" nullable:"false" doc:"Mistakes in the parameters or the body of the request"`
+	Fields   []string  `json:"fields,omitempty" nullable:"false" doc:"Names of the parameters or members that detail is about"`
 
 	Published int `json:"published,omitempty" doc:"Messages that were published before the problem"`
 
@@ -56,7 +56,7 @@ func newPosition(query string, offset int) *Position {
 
 // Invalid is the problem of a request with a value that does not fit.
 func Invalid(location, message string) *Problem {
-	return &Problem{Status: http.StatusUnprocessableEntity, Detail: "validation failed", Errors: []Mistake{{location, message}}}
+	return &Problem{Code: code.InvalidValue, Detail: "validation failed", Errors: []Mistake{{location, message}}}
 }
 
 // Mistake is a value of a request that does not fit its schema.
@@ -82,11 +82,16 @@ func (p *Problem) Text(remedy string) string {
 
 // IsMistake reports whether the request was a mistake of its sender.
 func (p *Problem) IsMistake() bool {
-	return p.Status == http.StatusBadRequest || p.Status == http.StatusUnprocessableEntity
+	return p.GetStatus() == http.StatusBadRequest || p.GetStatus() == http.StatusUnprocessableEntity
 }
 
 // GetStatus implements huma.StatusError.
-func (p *Problem) GetStatus() int { return p.Status }
+func (p *Problem) GetStatus() int {
+	if p.Status != 0 {
+		return p.Status
+	}
+	return p.Code.Status()
+}
 
 // ContentType implements huma.ContentTypeFilter.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
@@ -100,8 +105,10 @@ func (p *Problem) GetHeaders() http.Header {
 	return headers
 }
 
-// Complete sets the members that follow from the status.
+// Complete sets the members that follow from the code; one without a code has the general one of
+// its status.
 func (p Problem) Complete() *Problem {
+	p.Status, p.Code = p.GetStatus(), cmp.Or(p.Code, code.Of(p.Status))
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return &p
 }
@@ -110,7 +117,7 @@ func (p Problem) Complete() *Problem {
 func Write(w http.ResponseWriter, p Problem) {
 	maps.Copy(w.Header(), p.GetHeaders())
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
+	w.WriteHeader(p.GetStatus())
 	_ = json.NewEncoder(w).Encode(p.Complete())
 }
 
@@ -130,45 +137,43 @@ func New(ctx context.Context, err error) *Problem {
 	if errors.As(err, &own) {
 		return own.Problem().Complete()
 	}
-	p := Problem{Status: http.StatusInternalServerError, Detail: err.Error()}
+	p := Problem{Code: codeOf(ctx, err), Detail: err.Error()}
 	var refused *access.Error
 	var bodies *access.BodySearchError
 	var syntax *kql.SyntaxError
 	var field *kql.FieldError
-	var mistake system.InputError
+	var mistake *system.FieldError
 	var store *eventstore.Error
-	var noJob *replayer.NoJobError
-	var noMessage *history.NotFoundError
-	var noStream *history.NoStreamError
-	var broker *system.BrokerError
-	var noSubscription *subscription.NotFoundError
-	var unchecked *replayer.UncheckedError
 	switch {
 	case errors.As(err, &refused):
-		p.Status, p.Remedy = refused.Status, refused.Remedy
+		p.Remedy = refused.Remedy
 	case errors.As(err, &bodies):
-		p.Status, p.Remedy = http.StatusForbidden, bodies.Remedy()
+		p.Remedy = bodies.Remedy()
 	case errors.As(err, &syntax):
-		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, fmt.Sprintf("found %s, expected %s", syntax.Found, syntax.Expected), syntax.Hint
+		p.Detail, p.Remedy = fmt.Sprintf("found %s, expected %s", syntax.Found, syntax.Expected), syntax.Hint
 		p.Position = newPosition(syntax.Query, syntax.Offset)
 	case errors.As(err, &field):
-		p.Status, p.Detail, p.Remedy = http.StatusBadRequest, field.Problem, correction(field)
+		p.Detail, p.Remedy = field.Problem, correction(field)
 		p.Position = newPosition(field.At.Query, field.At.Offset)
 	case errors.As(err, &mistake):
-		p.Status = http.StatusBadRequest
-	case errors.As(err, &noJob), errors.As(err, &noMessage), errors.As(err, &noStream), errors.As(err, &noSubscription):
-		p.Status = http.StatusNotFound
-	case errors.As(err, &unchecked):
-		p.Status, p.Remedy, p.RetryAfter = http.StatusServiceUnavailable, "Try again, or send unchecked_routes; see doctor.", RetryLater
-	case isConflict(err):
-		p.Status = http.StatusConflict
-	case errors.As(err, &store):
-		p.Status, p.Remedy, p.RetryAfter = storeStatus(store)
-	case errors.As(err, &broker), errors.Is(err, rabbit.ErrNoConnection):
-		p.Status, p.Remedy, p.RetryAfter = http.StatusServiceUnavailable, "Wait until RabbitMQ can be reached; see doctor.", RetryLater
-	case ctx.Err() != nil:
-		p.Status, p.Detail = http.StatusGatewayTimeout, context.Cause(ctx).Error()
-		p.Remedy = "Narrow the query or its period, or see doctor."
+		for _, name := range mistake.Fields {
+			p.Fields = append(p.Fields, string(name))
+		}
+	case p.Code == code.RoutesUnchecked:
+		p.Remedy, p.RetryAfter = "Try again, or send unchecked_routes; see doctor.", RetryLater
+	case p.Code == code.StoreUnavailable:
+		p.Remedy, p.RetryAfter = "Wait until the store answers; see doctor.", RetryLater
+		if errors.As(err, &store) {
+			p.RetryAfter = max(store.RetryAfter, RetryLater)
+		}
+	case p.Code == code.StoreRefused:
+		p.Remedy = "Give the login of store.url the rights that docs/security.md lists; see doctor."
+	case p.Code == code.InvalidQuery: // the store refuses it
+		p.Remedy = "Change the query."
+	case p.Code == code.BrokerUnavailable:
+		p.Remedy, p.RetryAfter = "Wait until RabbitMQ can be reached; see doctor.", RetryLater
+	case p.Code == code.TimedOut:
+		p.Detail, p.Remedy = context.Cause(ctx).Error(), "Narrow the query or its period, or see doctor."
 	}
 	return p.Complete()
 }
@@ -180,33 +185,14 @@ func correction(err *kql.FieldError) string {
 	return err.Hint
 }
 
-func isConflict(err error) bool {
-	var busy *replayer.BusyError
-	var taken *replayer.TakenOverError
-	var unreported *replayer.NoReportsError
-	var streamless *replayer.NoStreamsError
-	var stuck *transform.LimitError
-	return errors.As(err, &busy) || errors.As(err, &taken) || errors.As(err, &unreported) || errors.As(err, &streamless) || errors.As(err, &stuck)
-}
-
-func storeStatus(err *eventstore.Error) (status int, remedy string, retryAfter time.Duration) {
-	switch err.Kind {
-	case eventstore.Unavailable, eventstore.Overloaded:
-		return http.StatusServiceUnavailable, "Wait until the store answers; see doctor.", max(err.RetryAfter, RetryLater)
-	case eventstore.Unauthorized:
-		return http.StatusBadGateway, "Give the login of store.url the rights that docs/security.md lists; see doctor.", 0
-	}
-	return http.StatusBadRequest, "Change the query.", 0
-}
-
 // BadRequest returns the problem of a request that cannot be meant.
 func BadRequest(detail, remedy string) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Detail: detail, Remedy: remedy}
+	return &Problem{Code: code.InvalidRequest, Detail: detail, Remedy: remedy}
 }
 
 // Forbidden returns the problem of a request that the caller may not send.
 func Forbidden(detail, remedy string) *Problem {
-	return &Problem{Status: http.StatusForbidden, Detail: detail, Remedy: remedy}
+	return &Problem{Code: code.Forbidden, Detail: detail, Remedy: remedy}
 }
 
 // NotAllowed returns the problem of a queue or an exchange that the caller may not use.
@@ -216,5 +202,5 @@ func NotAllowed(caller access.Identity, kind, name string) *Problem {
 
 // NotFound returns the problem of a request for something that does not exist.
 func NotFound(detail string) *Problem {
-	return &Problem{Status: http.StatusNotFound, Detail: detail}
+	return &Problem{Code: code.NotFound, Detail: detail}
 }
