@@ -72,7 +72,7 @@ func (p printer) findings(findings []doctor.Finding, errors, warnings int) error
 		if f.Since != nil {
 			detail += ", since " + terminal.Time(*f.Since)
 		}
-		if err := p.printf("%s  %-12s  %s", mark, f.Check, detail); err != nil {
+		if err := p.printf("%s  %-12s  %s", mark, f.Check.Text(), detail); err != nil {
 			return err
 		}
 		if remedy := f.Instruction(); remedy != "" {

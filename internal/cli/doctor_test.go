@@ -207,7 +207,7 @@ func checkForeign(t *testing.T, i *servertest.Installation, broker rabbittest.Br
 	})
 	found := false
 	for _, f := range list {
-		found = found || f.Check == "dead letters" && strings.Contains(f.Detail, "at most once")
+		found = found || f.Code == doctor.DeadLettersAtMostOnce && strings.Contains(f.Detail, "at most once")
 	}
 	if !found {
 		t.Errorf("no word of at most once: %+v", list)

@@ -32,7 +32,7 @@ func (r recordChecks) checkAlerts(ctx context.Context) {
 		state, err = notice.Read(ctx, r.store, source)
 	}
 	if err != nil {
-		r.report(AlertsCheck, Warning, err.Error(), "")
+		r.report(AlertsUnknown, Warning, err.Error(), "")
 		return
 	}
 	r.judgeAlerts(state, time.Now())
@@ -43,13 +43,13 @@ func (r recordChecks) judgeAlerts(state *notice.State, now time.Time) {
 	problems := len(r.findings)
 	switch age := now.Sub(state.Saved); {
 	case state.Holder == "" || age > maxAlertsAge:
-		r.report(AlertsCheck, Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
+		r.report(AlertsNotEvaluated, Warning, "no process evaluates the rules of alerts", alertsNotEvaluated)
 	case age < -maxAlertsAge:
-		r.report(AlertsCheck, Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
+		r.report(AlertsClockAhead, Warning, fmt.Sprintf("the state of the alerts is of a time in %s", wording.Duration(-age)), "set the clocks of this machine and of "+state.Holder+" right")
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Rules)) {
 		if rule := state.Rules[name]; rule.Error != "" {
-			r.report(AlertsCheck, Warning, fmt.Sprintf("rule %s cannot be evaluated: %s", name, rule.Error), "")
+			r.report(AlertRuleFailed, Warning, fmt.Sprintf("rule %s cannot be evaluated: %s", name, rule.Error), "")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.Receivers)) {
@@ -74,7 +74,7 @@ func (r recordChecks) judgeReceiver(state *notice.State, name string, now time.T
 		problems = append(problems, fmt.Sprintf("did not take %s: %s", wording.Plural(to.Failures, "notice"), to.Error))
 	}
 	if len(problems) > 0 {
-		r.reportWith(commandline.New("alerts test", name), AlertsCheck, Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try")
+		r.reportWith(commandline.New("alerts test", name), AlertReceiverFailed, Warning, "receiver "+name+" "+strings.Join(problems, "; it "), "mend it, and try")
 	}
 }
 

@@ -1,16 +1,21 @@
 package doctor
 
-// Check is the kind of a finding. Its values are stable.
+import "strings"
+
+// Check is the subject of a finding. Its values are stable.
 type Check string
 
-// The kinds of findings, each in the file of its subject.
+// Text returns a check in words.
+func (c Check) Text() string { return strings.ReplaceAll(string(c), "_", " ") }
+
+// The subjects of findings, each in the file of its subject.
 const (
 	AlertsCheck        Check = "alerts"
 	BindingsCheck      Check = "bindings"
 	BrokerCheck        Check = "broker"
 	ClockCheck         Check = "clock"
 	ConfigurationCheck Check = "configuration"
-	DeadLettersCheck   Check = "dead letters"
+	DeadLettersCheck   Check = "dead_letters"
 	DelaysCheck        Check = "delays"
 	FilesCheck         Check = "files"
 	IndicesCheck       Check = "indices"

@@ -64,7 +64,8 @@ const (
 
 // Finding is the result of one check.
 type Finding struct {
-	Check   Check      `json:"check" enum:"alerts,bindings,broker,clock,configuration,dead letters,delays,files,indices,keys,lag,leftovers,management,order,paused,permissions,quarantine,returns,rights,roles,routes,secrets,serve,store,subscriptions,tap,templates,topology,trust,version,watermarks" doc:"Kind of the finding"`
+	Check   Check      `json:"check"`
+	Code    Code       `json:"code"`
 	Verdict Verdict    `json:"verdict" enum:"ok,warning,error"`
 	Detail  string     `json:"detail"`
 	Since   *time.Time `json:"since,omitempty" doc:"When it began, if that is known"`
@@ -87,17 +88,23 @@ func (f Finding) Instruction() string {
 // findingList collects findings.
 type findingList struct{ findings []Finding }
 
-func (l *findingList) report(check Check, v Verdict, detail, remedy string) {
-	l.findings = append(l.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy})
+// add adds a finding, to which its code gives the check.
+func (l *findingList) add(f Finding) {
+	f.Check = f.Code.check()
+	l.findings = append(l.findings, f)
+}
+
+func (l *findingList) report(code Code, v Verdict, detail, remedy string) {
+	l.add(Finding{Code: code, Verdict: v, Detail: detail, Remedy: remedy})
 }
 
 // reportWith reports a finding whose remedy ends with a command.
-func (l *findingList) reportWith(command *commandline.Command, check Check, v Verdict, detail, remedy string) {
-	l.findings = append(l.findings, Finding{Check: check, Verdict: v, Detail: detail, Remedy: remedy, Command: command})
+func (l *findingList) reportWith(command *commandline.Command, code Code, v Verdict, detail, remedy string) {
+	l.add(Finding{Code: code, Verdict: v, Detail: detail, Remedy: remedy, Command: command})
 }
 
 func (l *findingList) reportOK(check Check, format string, args ...any) {
-	l.report(check, OK, fmt.Sprintf(format, args...), "")
+	l.findings = append(l.findings, Finding{Check: check, Code: NoProblem, Verdict: OK, Detail: fmt.Sprintf(format, args...)})
 }
 
 // broker is the broker of a configuration as its management API lists it.
@@ -182,7 +189,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	d.findings = append(d.findings, Exposures(d.Settings)...)
 	d.checkFiles()
 	for _, warning := range routeconfig.Ineffective(d.Settings) {
-		d.report(RoutesCheck, Warning, warning, "")
+		d.report(RouteSettingIneffective, Warning, warning, "")
 	}
 	d.checkBroker(ctx)
 	d.checkManagement(ctx)

@@ -64,10 +64,10 @@ func (t dropCheck) ofMessages() {
 		if queue.OperatorPolicy != "" {
 			remedy = fmt.Sprintf("narrow the pattern of operator policy %q so that it leaves out the queue; and if policies limit the queue still: %s", queue.OperatorPolicy, remedy)
 		}
-		t.report(RoutesCheck, Error, fmt.Sprintf("queue %s drops messages by %s of %s", queue.Name, strings.Join(drops.byPolicy, ", "), policiesOf(queue)), remedy)
+		t.report(QueueDropsByPolicy, Error, fmt.Sprintf("queue %s drops messages by %s of %s", queue.Name, strings.Join(drops.byPolicy, ", "), policiesOf(queue)), remedy)
 	}
 	if len(drops.byArgument) > 0 {
-		t.report(RoutesCheck, Warning, fmt.Sprintf("queue %s drops messages by %s, with which it was declared", queue.Name, strings.Join(drops.byArgument, ", ")),
+		t.report(QueueDropsByArgument, Warning, fmt.Sprintf("queue %s drops messages by %s, with which it was declared", queue.Name, strings.Join(drops.byArgument, ", ")),
 			"if none may be lost, declare it without, since a queue's arguments never change: let it run empty and delete it first")
 	}
 }
@@ -76,7 +76,7 @@ func (t dropCheck) ofMessages() {
 func (t dropCheck) ofParkedCopies() {
 	queue := t.queue
 	if drops := dropsOf(queue); len(drops.byPolicy) > 0 {
-		t.report(RoutesCheck, Warning, fmt.Sprintf("queue %s drops parked copies by %s of %s", queue.Name, strings.Join(drops.byPolicy, ", "), policiesOf(queue)),
+		t.report(ParkedCopiesDropped, Warning, fmt.Sprintf("queue %s drops parked copies by %s of %s", queue.Name, strings.Join(drops.byPolicy, ", "), policiesOf(queue)),
 			"leave the queue out by the pattern of "+policiesOf(queue))
 	}
 }

@@ -47,10 +47,10 @@ func (t topologyChecks) checkQueuesBound(ctx context.Context, exchange, key stri
 	}
 	switch {
 	case errors.Is(err, rabbit.ErrNotFound):
-		t.report(BindingsCheck, Error, "exchange "+exchange+" is missing", "run watership setup")
+		t.report(ExchangeMissing, Error, "exchange "+exchange+" is missing", "run watership setup")
 		return
 	case err != nil:
-		t.report(BindingsCheck, Error, err.Error(), "")
+		t.report(BindingsUnknown, Error, err.Error(), "")
 		return
 	case t.checkFormerIndex(bindings):
 		return
@@ -61,7 +61,7 @@ func (t topologyChecks) checkQueuesBound(ctx context.Context, exchange, key stri
 			wanted = queue
 		}
 		if !hasBinding(bindings, "queue", queue, wanted) {
-			t.report(BindingsCheck, Error, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
+			t.report(BindingMissing, Error, fmt.Sprintf("queue %s is not bound to exchange %s with key %q", queue, exchange, wanted), "run watership setup")
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (t topologyChecks) checkQueuesBound(ctx context.Context, exchange, key stri
 func (t topologyChecks) checkFormerIndex(bindings []rabbit.Binding) bool {
 	for _, b := range bindings {
 		if _, former := t.Topology.FormerIndex(b.Destination); former {
-			t.report(BindingsCheck, Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say %s", b.Destination, t.Topology.Index()),
+			t.report(FormerIndexBound, Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say %s", b.Destination, t.Topology.Index()),
 				"stop serve and run watership setup")
 			return true
 		}
@@ -92,18 +92,18 @@ func (t topologyChecks) checkTapped(ctx context.Context) {
 		exchange, err := t.management.Exchange(ctx, t.VHost, tap.Name)
 		switch {
 		case errors.Is(err, rabbit.ErrNotFound):
-			t.report(TapCheck, Error, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
+			t.report(TappedExchangeMissing, Error, "exchange "+tap.Name+" is missing", "run watership setup, or take it out of tap.exchanges")
 			continue
 		case err != nil:
-			t.report(TapCheck, Error, err.Error(), "")
+			t.report(TapUnknown, Error, err.Error(), "")
 			continue
 		case exchange.Type != tap.Type:
-			t.report(TapCheck, Error, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
+			t.report(TappedExchangeType, Error, fmt.Sprintf("exchange %s is of type %s, tap.exchanges says %s", tap.Name, exchange.Type, tap.Type), "give tap.exchanges the type that the exchange has")
 			continue
 		}
 		t.checkTap(ctx, tap)
 		if alternate := t.alternateExchange(exchange); alternate != "" {
-			t.report(TapCheck, Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
+			t.report(TapStarvesAlternate, Warning, fmt.Sprintf("exchange %s has the alternate exchange %s, which gets nothing while it is tapped: the tap is a route", tap.Name, alternate),
 				"bind what the alternate exchange fed to the exchange itself, or do not tap it")
 		}
 	}
@@ -112,7 +112,7 @@ func (t topologyChecks) checkTapped(ctx context.Context) {
 func (t topologyChecks) checkTap(ctx context.Context, tap config.TapExchange) {
 	bindings, err := t.management.Bindings(ctx, t.VHost, tap.Name)
 	if err != nil {
-		t.report(TapCheck, Error, err.Error(), "")
+		t.report(TapUnknown, Error, err.Error(), "")
 		return
 	}
 	keys := tap.Keys
@@ -125,7 +125,7 @@ func (t topologyChecks) checkTap(ctx context.Context, tap config.TapExchange) {
 	}
 	for _, key := range keys {
 		if !hasBinding(bindings, "exchange", t.Topology.Tap(), key) {
-			t.report(TapCheck, Error, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, t.Topology.Tap(), key), "run watership setup")
+			t.report(TapMissing, Error, fmt.Sprintf("exchange %s is not tapped: nothing binds %s to it with key %q", tap.Name, t.Topology.Tap(), key), "run watership setup")
 			return
 		}
 	}
@@ -180,10 +180,10 @@ func (t topologyChecks) checkDeadLetters(ctx context.Context) {
 		}
 	}
 	if len(missingExchange) > 0 {
-		t.report(DeadLettersCheck, Warning, "the dead-letter exchange is missing, so rejected messages are dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
+		t.report(DeadLetterExchangeMissing, Warning, "the dead-letter exchange is missing, so rejected messages are dropped, of "+firstOf(maxNames, missingExchange), "declare the exchange, or take it out of the queue's policy")
 	}
 	if len(atMostOnce) > 0 {
-		t.report(DeadLettersCheck, Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+firstOf(maxNames, atMostOnce),
+		t.report(DeadLettersAtMostOnce, Warning, "dead-lettering is at most once, so that a crash of the broker can lose a dead letter, of "+firstOf(maxNames, atMostOnce),
 			"quorum queues with dead-letter-strategy at-least-once and overflow reject-publish keep it")
 	}
 	if len(missingExchange) == 0 && len(atMostOnce) == 0 {

@@ -188,7 +188,7 @@ func TestDeadLettersThatAreLost(t *testing.T) {
 			s := newSetUpSite(t)
 			_, err := s.channel.QueueDeclare("theirs", true, false, false, false, test.arguments)
 			must(t, err)
-			want(t, of("dead letters", Run(t.Context(), s.Config)), test.verdict, test.detail, "")
+			want(t, of("dead_letters", Run(t.Context(), s.Config)), test.verdict, test.detail, "")
 		})
 	}
 }

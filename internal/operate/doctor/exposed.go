@@ -14,10 +14,8 @@ import (
 // Exposures finds files with secrets that every user may read, passwords that travel in
 // clear, and the default login of RabbitMQ at a broker that others reach.
 func Exposures(cfg config.Config) []Finding {
-	var found []Finding
-	warn := func(detail, remedy string) {
-		found = append(found, Finding{Check: SecretsCheck, Verdict: Warning, Detail: detail, Remedy: remedy})
-	}
+	var found findingList
+	warn := func(code Code, detail, remedy string) { found.report(code, Warning, detail, remedy) }
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
 		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
@@ -31,7 +29,7 @@ func Exposures(cfg config.Config) []Finding {
 	}
 	for key, file := range files {
 		if ReadByAll(file) {
-			warn(fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 "+file)
+			warn(FileReadableByAll, fmt.Sprintf("%s: every user of this machine may read %s", key, file), "chmod 600 "+file)
 		}
 	}
 	for _, address := range cfg.AMQP.URL.RevealAll() {
@@ -39,18 +37,18 @@ func Exposures(cfg config.Config) []Finding {
 		if !travels(broker, "amqp") || broker.User.Username() == "" {
 			continue
 		}
-		warn("amqp.url: the password travels in clear to "+broker.Host, "use amqps://")
+		warn(SecretInClear, "amqp.url: the password travels in clear to "+broker.Host, "use amqps://")
 		if password, _ := broker.User.Password(); broker.User.Username() == "guest" && password == "guest" {
-			warn("amqp.url: "+broker.Host+" has the login guest with its default password", "rabbitmqctl change_password guest PASSWORD, or rabbitmqctl delete_user guest")
+			warn(DefaultLogin, "amqp.url: "+broker.Host+" has the login guest with its default password", "rabbitmqctl change_password guest PASSWORD, or rabbitmqctl delete_user guest")
 		}
 	}
 	login := cfg.Store.Username != "" || cfg.Store.APIKeyFile != ""
 	for _, address := range cfg.Store.URL.RevealAll() {
 		if store, _ := url.Parse(address); travels(store, "http") && (login || store.User != nil) {
-			warn("store.url: the login travels in clear to "+store.Host, "use https://")
+			warn(SecretInClear, "store.url: the login travels in clear to "+store.Host, "use https://")
 		}
 	}
-	return found
+	return found.findings
 }
 
 // ReadByAll reports whether every user may read a file. Container engines mount secrets

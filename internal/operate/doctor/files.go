@@ -8,7 +8,7 @@ func (d *doctor) checkFiles() {
 		return
 	}
 	for _, mistake := range separate(err) {
-		d.report(FilesCheck, Error, mistake.Error(), "correct the file or its setting: serve does not start without it")
+		d.report(FileUnusable, Error, mistake.Error(), "correct the file or its setting: serve does not start without it")
 	}
 }
 

@@ -35,7 +35,7 @@ func (d *doctor) checkKeys(ctx context.Context, most int) {
 	firsts, read, all := map[string][]waiting.WaitingMessage{}, 0, true
 	for m, err := range waiting.List(ctx, d.store, orders, ofQueues, time.Now()) {
 		if err != nil {
-			d.report(KeysCheck, Warning, err.Error(), "")
+			d.report(KeysUnknown, Warning, err.Error(), "")
 			return
 		}
 		if all = read < most; !all {
@@ -52,7 +52,7 @@ func (d *doctor) checkKeys(ctx context.Context, most int) {
 	}
 	switch {
 	case !all:
-		d.report(KeysCheck, Warning, fmt.Sprintf("only the first %s, and keys of others may stand",
+		d.report(KeysUnread, Warning, fmt.Sprintf("only the first %s, and keys of others may stand",
 			wording.PluralVerb(read, "waiting message", "was read", "were read")), "list them with watership waiting")
 	case !stands:
 		d.reportOK(KeysCheck, "no key of an ordered route stands for more than %s", wording.Duration(keyStandsAfter))
@@ -79,8 +79,8 @@ func (d *doctor) reportKeys(queue string, firsts []waiting.WaitingMessage) (repo
 		names = append(names, name)
 	}
 	oldest := firsts[0]
-	d.findings = append(d.findings, Finding{
-		Check: KeysCheck, Verdict: Warning, Since: &oldest.FirstFailed,
+	d.add(Finding{
+		Code: KeyStands, Verdict: Warning, Since: &oldest.FirstFailed,
 		Detail: fmt.Sprintf("later messages of %s at queue %s wait for one that failed more than %s ago: %s; error of the first: %s",
 			wording.Plural(len(firsts), "key"), queue, wording.Duration(keyStandsAfter), firstOf(maxNames, names), wording.OneLine(oldest.Error)),
 		Remedy:  "mend the service, or go on without a message by watership waiting cancel; then",

@@ -43,7 +43,7 @@ func Leftovers(ctx context.Context, cfg Config) []Finding {
 func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
 	exchanges, err := t.management.Exchanges(ctx, t.VHost)
 	if err != nil {
-		t.report(LeftoversCheck, Warning, err.Error(), "")
+		t.report(LeftoversUnknown, Warning, err.Error(), "")
 		return
 	}
 	for _, other := range topology.OtherPrefixes(t.Topology, exchanges, slices.Collect(maps.Keys(t.queues))) {
@@ -53,9 +53,9 @@ func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
 		left, used, err := t.contents(ctx, other.Queues)
 		switch {
 		case err != nil:
-			t.report(LeftoversCheck, Warning, fmt.Sprintf("it is not known whether a process uses topology.prefix %s: %v", other.Prefix, err), "")
+			t.report(LeftoversUnknown, Warning, fmt.Sprintf("it is not known whether a process uses topology.prefix %s: %v", other.Prefix, err), "")
 		case !used:
-			t.reportWith(commandline.New("setup").With("retire", other.Prefix), LeftoversCheck, Warning,
+			t.reportWith(commandline.New("setup").With("retire", other.Prefix), PrefixLeft, Warning,
 				fmt.Sprintf("no process uses topology.prefix %s, which is still in the virtual host, with %s", other.Prefix, left), "")
 		}
 	}
@@ -97,7 +97,7 @@ func (t topologyChecks) checkUnconfiguredTaps(ctx context.Context) {
 		keys[b.Source] = append(keys[b.Source], b.RoutingKey)
 	}
 	for _, exchange := range slices.Sorted(maps.Keys(keys)) {
-		t.reportWith(commandline.New("setup").With("untap", exchange), LeftoversCheck, Warning,
+		t.reportWith(commandline.New("setup").With("untap", exchange), TapLeft, Warning,
 			fmt.Sprintf("exchange %s is tapped with the key %q, which tap.exchanges does not have: its messages are recorded", exchange, strings.Join(keys[exchange], `", "`)),
 			"unless another process of Watership taps it")
 	}
@@ -119,9 +119,9 @@ func (t topologyChecks) checkUnusedQueues(ctx context.Context) {
 		state, _, err := t.conn.CertainQueueState(ctx, name)
 		switch {
 		case err != nil:
-			t.report(LeftoversCheck, Warning, fmt.Sprintf("it is not known whether queue %s, which nothing in the configuration uses, holds messages: %v", name, err), "")
+			t.report(LeftoversUnknown, Warning, fmt.Sprintf("it is not known whether queue %s, which nothing in the configuration uses, holds messages: %v", name, err), "")
 		case state.Messages > 0 && state.Consumers == 0:
-			t.report(LeftoversCheck, Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", name, wording.Plural(state.Messages, "message")),
+			t.report(QueueLeft, Warning, fmt.Sprintf("queue %s holds %s, and nothing in the configuration uses it", name, wording.Plural(state.Messages, "message")),
 				"delete it if no other process of Watership uses it")
 		}
 	}

@@ -31,7 +31,7 @@ func (r recordChecks) checkOrder(ctx context.Context) {
 	read, byPriority := 0, 0
 	for e, err := range r.store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
-			r.report(OrderCheck, Warning, err.Error(), "")
+			r.report(OrderUnknown, Warning, err.Error(), "")
 			return
 		}
 		read++
@@ -40,7 +40,7 @@ func (r recordChecks) checkOrder(ctx context.Context) {
 		}
 	}
 	if byPriority > 0 {
-		r.report(OrderCheck, Warning,
+		r.report(PrioritiesReorder, Warning,
 			fmt.Sprintf("%d of the newest %d published messages have a priority, by which RabbitMQ delivers their copies: they may be recorded before earlier ones, and these late", byPriority, read),
 			"if RabbitMQ has one node, set tap.queue_type: classic, stop serve, and run watership setup; else see Order and repetition in docs/operations.md")
 	}

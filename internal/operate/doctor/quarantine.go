@@ -28,7 +28,7 @@ func (r recordChecks) checkQuarantine(ctx context.Context) {
 	refused, noEvents, reason := 0, 0, ""
 	for e, err := range r.store.Events(ctx, selection) {
 		if storeread.EndsRead(err) {
-			r.report(QuarantineCheck, Warning, err.Error(), "")
+			r.report(QuarantineUnknown, Warning, err.Error(), "")
 			return
 		}
 		if _, ok := e.Refused(); !ok {
@@ -45,7 +45,7 @@ func (r recordChecks) checkQuarantine(ctx context.Context) {
 	}
 	switch {
 	case refused > 0:
-		r.report(QuarantineCheck, Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
+		r.report(EventsInQuarantine, Warning, fmt.Sprintf("%s in quarantine, the newest since: %s", count, reason), quarantineRemedy)
 	case noEvents > 0:
 		r.reportOK(QuarantineCheck, "the store refused no document; %s in the log, and no event", wording.Plural(noEvents, "message"))
 	default:

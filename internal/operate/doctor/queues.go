@@ -73,14 +73,14 @@ func (t topologyChecks) checkOwnQueues() {
 		}
 	}
 	for types, names := range others {
-		t.reportWith(commandline.New("setup").With("retire", prefixOf(t.Topology.Log())), TopologyCheck, Error, fmt.Sprintf("of type %s, while the configuration says %s: %s", types[0], types[1], firstOf(maxNames, names)),
+		t.reportWith(commandline.New("setup").With("retire", prefixOf(t.Topology.Log())), QueueTypeDiffers, Error, fmt.Sprintf("of type %s, while the configuration says %s: %s", types[0], types[1], firstOf(maxNames, names)),
 			"a queue's type never changes: set topology.queue_type to it; or stop every process, delete those that are empty, and run watership setup; or choose another topology.prefix, and move what waits")
 	}
 	t.reportLimited(limited)
 	t.reportLeaking(leaking)
 	t.checkAvailability(all)
 	if len(missing) > 0 {
-		t.report(TopologyCheck, Error, "missing: "+firstOf(maxNames, missing), "run watership setup")
+		t.report(QueueMissing, Error, "missing: "+firstOf(maxNames, missing), "run watership setup")
 	}
 	if len(t.findings) == problems {
 		t.reportOK(TopologyCheck, "%s are there and unlimited", wording.Plural(len(all), "queue"))
@@ -95,7 +95,7 @@ func (t topologyChecks) checkAvailability(all []string) {
 	}
 	for _, name := range all {
 		if queue := t.queues[name]; !queue.Available() {
-			t.report(TopologyCheck, Error, fmt.Sprintf("queue %s is %s", name, queue.State),
+			t.report(QueueDown, Error, fmt.Sprintf("queue %s is %s", name, queue.State),
 				"bring back the nodes of the queue, and see the log of RabbitMQ for why it ended")
 		}
 	}
@@ -108,7 +108,7 @@ type queueLimits struct{ policies, limits, remedy string }
 func (t topologyChecks) reportLimited(limited map[queueLimits][]string) {
 	byName := func(a, b queueLimits) int { return strings.Compare(limited[a][0], limited[b][0]) }
 	for _, by := range slices.SortedFunc(maps.Keys(limited), byName) {
-		t.report(TopologyCheck, Error, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
+		t.report(QueueLimited, Error, fmt.Sprintf("%s limits what must not be dropped (%s) in %s: %s",
 			by.policies, by.limits, wording.Plural(len(limited[by]), "queue"), firstOf(maxNames, limited[by])), by.remedy)
 	}
 }
@@ -170,7 +170,7 @@ func (b *broker) leaks(queue rabbit.Queue) bool {
 func (t topologyChecks) reportLeaking(leaking map[string][]string) {
 	for _, policy := range slices.Sorted(maps.Keys(leaking)) {
 		exchange, _ := t.queues[leaking[policy][0]].DeadLetterExchange()
-		t.report(TopologyCheck, Error, fmt.Sprintf("policy %q sends what Watership drops on purpose to the dead-letter exchange %q, and so to services: %s",
+		t.report(DropsDeadLettered, Error, fmt.Sprintf("policy %q sends what Watership drops on purpose to the dead-letter exchange %q, and so to services: %s",
 			policy, exchange, firstOf(maxNames, leaking[policy])), t.unlimitedPolicy())
 	}
 }
@@ -206,16 +206,16 @@ func (t topologyChecks) checkRouteQueues() {
 			continue
 		}
 		if !there {
-			t.report(RoutesCheck, Error, "queue "+route.Queue+" is missing", "run watership setup")
+			t.report(RouteQueueMissing, Error, "queue "+route.Queue+" is missing", "run watership setup")
 			continue
 		}
 		if queue.Type == stream {
-			t.report(RoutesCheck, Error, fmt.Sprintf("queue %s is a stream, whose route would skip what is published while it does not run", route.Queue),
+			t.report(RouteQueueIsStream, Error, fmt.Sprintf("queue %s is a stream, whose route would skip what is published while it does not run", route.Queue),
 				"bind a queue of type quorum to the same exchange, and name it in the route")
 			continue
 		}
 		if limit := t.deliveryLimit(queue); limit < unlimited && !hasDeadLetters(queue) {
-			t.report(RoutesCheck, Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
+			t.report(QueueDropsAfterDeliveries, Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
 				t.deadLetterPolicy(queue))
 		}
 		dropCheck{t, queue}.ofMessages()
@@ -232,24 +232,28 @@ func (t topologyChecks) checkRouteQueues() {
 // not reach Watership. Another program declares it, perhaps after setup.
 func (t topologyChecks) checkForeignQueue(name string, queue rabbit.Queue, there bool) {
 	exchange, has := queue.DeadLetterExchange()
+	var code Code
 	var problem string
 	var command *commandline.Command
 	remedy := "give it the dead-letter exchange " + t.Topology.Retry()
 	switch {
 	case !there:
+		code = RouteQueueMissing
 		problem = "is missing, which the program that consumes it declares"
 		remedy = "start that program, and let it declare the queue with the dead-letter exchange " + t.Topology.Retry()
 	case queue.Type == stream:
-		problem, remedy = "is a stream, which has no dead letters", "name a queue of another type"
+		code, problem, remedy = RouteQueueIsStream, "is a stream, which has no dead letters", "name a queue of another type"
 	case !has:
+		code = DeadLettersGoNowhere
 		problem = "has no dead-letter exchange, so that its messages are not retried"
 		remedy, command = "add it", commandline.New("routes add", name)
 	case exchange != t.Topology.Retry():
+		code = DeadLettersGoElsewhere
 		problem = fmt.Sprintf("has the dead-letter exchange %s, so that Watership does not retry its messages", exchange)
 	default:
 		return
 	}
-	t.reportWith(command, RoutesCheck, Warning, fmt.Sprintf("queue %s %s", name, problem), "take it out of routes, or "+remedy)
+	t.reportWith(command, code, Warning, fmt.Sprintf("queue %s %s", name, problem), "take it out of routes, or "+remedy)
 }
 
 // stream is the type of a queue that keeps its messages, and has no dead letters.

@@ -24,12 +24,12 @@ func (t topologyChecks) checkReturns(ctx context.Context) {
 		bindings, err := t.management.Bindings(ctx, t.VHost, name)
 		switch {
 		case err != nil:
-			t.report(ReturnsCheck, Error, err.Error(), "")
+			t.report(ReturnsUnknown, Error, err.Error(), "")
 		case returnsAll(exchange, bindings):
 		case alternate == "":
-			t.report(ReturnsCheck, Warning, fmt.Sprintf("exchange %s is of a former release: a policy with alternate-exchange would take messages that no queue gets", name), "run watership setup")
+			t.report(ReturnExchangeFormer, Warning, fmt.Sprintf("exchange %s is of a former release: a policy with alternate-exchange would take messages that no queue gets", name), "run watership setup")
 		default:
-			t.report(ReturnsCheck, Error, fmt.Sprintf("exchange %s has the alternate exchange %s, which takes messages that no queue gets, and they are lost to Watership", name, alternate), "run watership setup")
+			t.report(ReturnExchangeDiverted, Error, fmt.Sprintf("exchange %s has the alternate exchange %s, which takes messages that no queue gets, and they are lost to Watership", name, alternate), "run watership setup")
 		}
 	}
 	if len(t.findings) == problems {

@@ -30,7 +30,7 @@ func (t topologyChecks) checkRoles(ctx context.Context) {
 	defer cancel()
 	roles, err := Roles(ctx, t.management, t.VHost, t.Topology)
 	if err != nil {
-		t.report(RolesCheck, Warning, err.Error(), "")
+		t.report(RolesUnknown, Warning, err.Error(), "")
 		return
 	}
 	for _, p := range roles {
@@ -54,16 +54,16 @@ const PoliciesRemedy = "give these processes the same routes, retry and fingerpr
 
 func (t topologyChecks) reportRole(p role.Presence) {
 	if len(p.Strangers) > 0 {
-		t.report(RolesCheck, Warning, fmt.Sprintf("a consumer that is no process of Watership takes messages from %s: %s",
+		t.report(StrangerConsumes, Warning, fmt.Sprintf("a consumer that is no process of Watership takes messages from %s: %s",
 			strings.Join(p.Role.Queues(t.Topology), " or "), firstOf(maxNames, p.Strangers)),
 			"stop it; to read events, declare a queue of your own and bind it to "+t.Topology.Events())
 	}
 	if len(p.Policies()) > 1 {
-		t.report(RolesCheck, Warning, PoliciesText(p), PoliciesRemedy)
+		t.report(PoliciesDiffer, Warning, PoliciesText(p), PoliciesRemedy)
 	}
 	switch {
 	case len(p.Unconsumed) > 0:
-		t.report(RolesCheck, Warning, fmt.Sprintf("no process has the role %s for %s", p.Role, strings.Join(p.Unconsumed, ", ")),
+		t.report(RoleUnattended, Warning, fmt.Sprintf("no process has the role %s for %s", p.Role, strings.Join(p.Unconsumed, ", ")),
 			"run watership serve, or a pipeline with Standalone")
 	case len(p.Consumers) > 0:
 		t.reportOK(RolesCheck, "%s runs in %s", p.Role, firstOf(maxNames, processes(p)))

@@ -19,7 +19,7 @@ func (r recordChecks) checkRouteStates(ctx context.Context) {
 	defer cancel()
 	routes, err := r.Routes(ctx)
 	if err != nil {
-		r.report(PausedCheck, Warning, err.Error(), "")
+		r.report(PausesUnknown, Warning, err.Error(), "")
 		return
 	}
 	paused := false
@@ -39,7 +39,7 @@ func (r recordChecks) checkRouteStates(ctx context.Context) {
 
 func (r recordChecks) reportPaused(route routes.RouteState) {
 	f := Finding{
-		Check: PausedCheck, Verdict: Warning, Detail: route.PauseText(), Since: route.Since,
+		Code: RoutePaused, Verdict: Warning, Detail: route.PauseText(), Since: route.Since,
 		Remedy: "mend its service: the route resumes by itself when a message succeeds",
 	}
 	switch {
@@ -48,7 +48,7 @@ func (r recordChecks) reportPaused(route routes.RouteState) {
 	case route.WithAll:
 		f.Remedy, f.Command = "when the reason is gone", commandline.New("routes resume").With("all", "")
 	}
-	r.findings = append(r.findings, f)
+	r.add(f)
 }
 
 // reportUnconsumed leaves out an empty queue of another program, which may take its messages one
@@ -66,5 +66,5 @@ func (r recordChecks) reportUnconsumed(route routes.RouteState) {
 	if route.Messages > 0 {
 		text += ", and " + wording.Plural(route.Messages, "message") + " in it"
 	}
-	r.report(RoutesCheck, Warning, text, remedy)
+	r.report(RouteUnconsumed, Warning, text, remedy)
 }

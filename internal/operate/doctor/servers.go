@@ -21,7 +21,7 @@ import (
 func (d *doctor) checkBroker(ctx context.Context) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
-		d.report(BrokerCheck, Error, err.Error(), d.brokerRemedy(err))
+		d.report(BrokerUnreachable, Error, err.Error(), d.brokerRemedy(err))
 		return
 	}
 	d.conn = conn
@@ -47,10 +47,10 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 	case err == nil:
 		d.reportOK(PermissionsCheck, "user %s may configure, write and read %s.*", d.Login, prefixOf(d.Topology.Log()))
 	case errors.Is(context.Cause(ctx), errBlocked):
-		d.report(BrokerCheck, Error, errBlocked.Error(),
+		d.report(BrokerBlocked, Error, errBlocked.Error(),
 			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
 	default:
-		d.report(PermissionsCheck, Error, fmt.Sprintf("user %s: %v", d.Login, err),
+		d.report(PermissionMissing, Error, fmt.Sprintf("user %s: %v", d.Login, err),
 			d.permissionsCommand()+" (docs/security.md)")
 	}
 }
@@ -122,13 +122,13 @@ func (d *doctor) checkManagement(ctx context.Context) {
 		if isOtherCluster(err) {
 			verdict = Error // what it is told to change, such as a policy, does not apply
 		}
-		d.report(ManagementCheck, verdict, err.Error(), d.managementRemedy(err))
+		d.report(ManagementUnusable, verdict, err.Error(), d.managementRemedy(err))
 		return
 	}
 	d.management = management
 	d.reportOK(ManagementCheck, "answers at %s", d.Settings.AMQP.ManagementURL)
 	if isOlder(d.version, oldestBroker) {
-		d.report(VersionCheck, Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
+		d.report(BrokerOutdated, Warning, "RabbitMQ "+d.version, "Watership is tested with "+oldestBroker+" and newer: upgrade")
 	} else {
 		d.reportOK(VersionCheck, "RabbitMQ %s", d.version)
 	}
@@ -220,7 +220,7 @@ const clockTolerance = 5 * time.Second
 func (d *doctor) checkClock(server string, clock time.Time) {
 	difference := time.Until(clock).Round(time.Second)
 	if difference.Abs() > clockTolerance {
-		d.report(ClockCheck, Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", server, difference),
+		d.report(ClockDiffers, Warning, fmt.Sprintf("the clock of %s differs from this machine's by %s", server, difference),
 			"run NTP on both: events are searched by time")
 		return
 	}
@@ -240,7 +240,7 @@ func (d *doctor) checkServe(ctx context.Context) {
 		d.reportOK(ServeCheck, "is ready at %s", d.Settings.HTTP.Listen)
 		d.checkLines(answer)
 	case answer != "":
-		d.report(ServeCheck, Error, "is not ready: "+answer, "see in its log")
+		d.report(ServeNotReady, Error, "is not ready: "+answer, "see in its log")
 	}
 }
 
@@ -258,7 +258,7 @@ func (d *doctor) checkLines(answer string) {
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, NotReloaded):
-			d.report(ConfigurationCheck, Warning, line, "correct it and reload: the earlier one is in effect")
+			d.report(ReloadFailed, Warning, line, "correct it and reload: the earlier one is in effect")
 		case strings.HasPrefix(line, StandsBy):
 			d.reportOK(RoutesCheck, "%s", line)
 		}

@@ -175,6 +175,9 @@ func of(check string, findings []Finding) []Finding {
 func want(t *testing.T, findings []Finding, v Verdict, detail, remedy string) {
 	t.Helper()
 	for _, f := range findings {
+		if isOK := f.Code == NoProblem; isOK != (f.Verdict == OK) || !isOK && f.Code.check() != f.Check {
+			t.Errorf("the code is of another check or verdict: %+v", f)
+		}
 		if f.Verdict == v && strings.Contains(f.Detail, detail) && strings.Contains(f.Instruction(), remedy) {
 			return
 		}

@@ -18,7 +18,7 @@ func (d *doctor) checkStore(ctx context.Context) {
 	defer cancel()
 	store, err := d.OpenStore(ctx)
 	if err != nil {
-		d.report(StoreCheck, Error, err.Error(), "set store.url")
+		d.report(StoreUnreachable, Error, err.Error(), "set store.url")
 		return
 	}
 	d.store = store
@@ -33,11 +33,11 @@ func (d *doctor) checkStore(ctx context.Context) {
 	d.reportOK(StoreCheck, "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
 	d.checkClock(d.StoreKind, clock)
 	if err := IndexHealth(ctx, store); err != nil {
-		d.report(IndicesCheck, Error, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+		d.report(IndicesUnavailable, Error, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
 		return
 	}
 	if err := store.Check(ctx); err != nil {
-		d.report(TemplatesCheck, Error, err.Error(), "run watership setup")
+		d.report(TemplatesOutdated, Error, err.Error(), "run watership setup")
 		return
 	}
 	d.reportOK(TemplatesCheck, "installed for %s-*", d.Settings.Store.Stream)
@@ -58,7 +58,7 @@ func (d *doctor) checkPrivileges(ctx context.Context) bool {
 	case err != nil:
 		d.reportNoStore(err)
 	case len(login.Lacks) > 0:
-		d.report(RightsCheck, Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
+		d.report(StoreRightsMissing, Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
 			"add it to the role in Elasticsearch: docs/security.md has the whole")
 	case login.User != "":
 		d.reportOK(RightsCheck, "user %s has those of docs/security.md", login.User)
@@ -79,7 +79,7 @@ func IndexHealth(ctx context.Context, store any) error {
 
 // reportNoStore reports a store that does not answer, which no further check asks.
 func (d *doctor) reportNoStore(err error) {
-	d.report(StoreCheck, Error, err.Error(), d.storeRemedy(err))
+	d.report(StoreUnreachable, Error, err.Error(), d.storeRemedy(err))
 	d.store = nil
 }
 

@@ -26,7 +26,7 @@ func (r recordChecks) checkSubscriptions(ctx context.Context) {
 		list, err = subscriptions.List(ctx)
 	}
 	if err != nil {
-		r.report(SubscriptionsCheck, Warning, err.Error(), "")
+		r.report(SubscriptionsUnknown, Warning, err.Error(), "")
 		return
 	}
 	problems := len(r.findings)
@@ -44,22 +44,22 @@ func (r recordChecks) checkSubscription(ctx context.Context, all *subscription.S
 	since, unattended := sub.Unattended(time.Now())
 	switch {
 	case sub.RemovedUpTo > 0:
-		r.reportWith(do("resume").With("skip-removed", ""), SubscriptionsCheck, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
+		r.reportWith(do("resume").With("skip-removed", ""), SubscriptionMissedEvents, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
 			"keep events for longer (store.retention), and go on without them")
 	case sub.State == subscription.Stopped:
-		r.reportWith(do("resume"), SubscriptionsCheck, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason), "mend its target, then")
+		r.reportWith(do("resume"), SubscriptionStopped, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason), "mend its target, then")
 	case r.isOvertaken(ctx, all, sub):
 	case unattended:
 		remedy := "start watership serve with the role subscriptions, or"
 		if sub.Target.Kind == subscription.ToHandler {
 			remedy = "start the program that handles its events, or"
 		}
-		r.findings = append(r.findings, Finding{
-			Check: SubscriptionsCheck, Verdict: Warning, Detail: "no process runs subscription " + sub.Name + ", whose last checkpoint is old",
+		r.add(Finding{
+			Code: SubscriptionUnattended, Verdict: Warning, Detail: "no process runs subscription " + sub.Name + ", whose last checkpoint is old",
 			Since: &since, Remedy: remedy, Command: do("pause"),
 		})
 	case sub.State == subscription.Active && sub.Checkpoint.Waiting != "":
-		r.reportWith(do("pause"), SubscriptionsCheck, Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting), "mend its target, or")
+		r.reportWith(do("pause"), SubscriptionWaits, Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting), "mend its target, or")
 	}
 }
 
@@ -81,7 +81,7 @@ func (r recordChecks) isOvertaken(ctx context.Context, all *subscription.Subscri
 	if err != nil || keep == 0 || progress.Lag < keep/5*4 {
 		return false
 	}
-	r.reportWith(commandline.New("subscriptions show", sub.Name), SubscriptionsCheck, Warning,
+	r.reportWith(commandline.New("subscriptions show", sub.Name), SubscriptionBehindRetention, Warning,
 		fmt.Sprintf("retention removes events that subscription %s has not delivered: the oldest one is from %s ago, and %s are kept", sub.Name, wording.Duration(progress.Lag), wording.Duration(keep)),
 		"keep events for longer (store.retention), or let it deliver")
 	return true

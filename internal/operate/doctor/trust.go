@@ -19,23 +19,23 @@ func (t topologyChecks) checkTrust(ctx context.Context) {
 	keys := t.StateKeys
 	switch {
 	case keys.Signs() && keys.Unsigned():
-		t.report(TrustCheck, Warning, "states are signed, and those that are not count as well",
+		t.report(UnsignedStatesAccepted, Warning, "states are signed, and those that are not count as well",
 			"take the line unsigned out of amqp.state_key_file once what travelled before has arrived")
 	case keys.Signs():
 		t.reportOK(TrustCheck, "states are signed")
 	case errors.Is(err, rabbit.ErrNotFound):
 		t.reportOK(TrustCheck, "states are not signed, and the broker has one login")
 	case err != nil:
-		t.report(TrustCheck, Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
+		t.report(ForgersUnknown, Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
 			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(t.VHost)))
 	case len(forgers) > 0:
-		t.report(TrustCheck, Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
+		t.report(StatesForgeable, Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
 			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
 	default:
 		t.reportOK(TrustCheck, "states are not signed, and no other login may write to Watership's exchanges and queues")
 	}
 	if t.trustsPublishedDeaths() && !keys.Signs() {
-		t.report(TrustCheck, Warning, "RabbitMQ "+t.version+" passes on the x-death that a publisher writes: with it the state of a dead letter, or of a message in a delay queue, can be forged",
+		t.report(DeathsForgeable, Warning, "RabbitMQ "+t.version+" passes on the x-death that a publisher writes: with it the state of a dead letter, or of a message in a delay queue, can be forged",
 			"set amqp.state_key_file, or upgrade to RabbitMQ 4")
 	}
 }
@@ -71,7 +71,7 @@ func (t topologyChecks) checkReporters(ctx context.Context) {
 	slices.Sort(everywhere)
 	switch {
 	case len(everywhere) > 0:
-		t.report(TrustCheck, Warning, "logins may report on messages of every queue, and so put messages into it: "+firstOf(maxNames, everywhere),
+		t.report(ReportsUnlimited, Warning, "logins may report on messages of every queue, and so put messages into it: "+firstOf(maxNames, everywhere),
 			fmt.Sprintf("limit each to its queues: rabbitmqctl set_topic_permissions --vhost %s LOGIN %s '^(QUEUE)$' '^$'", wording.Quoted(t.VHost), exchange))
 	case limited > 0:
 		t.reportOK(TrustCheck, "%s may report on the messages of some queues", wording.Plural(limited, "login"))
@@ -188,12 +188,12 @@ func anyOf(patterns []string) string {
 // release declared without the flag internal, so that publishers can use them.
 func (t topologyChecks) checkOwnExchanges(ctx context.Context) {
 	if _, err := t.management.Exchange(ctx, t.VHost, t.Topology.Return()); errors.Is(err, rabbit.ErrNotFound) {
-		t.report(BindingsCheck, Error, "exchange "+t.Topology.Return()+" is missing", "run watership setup")
+		t.report(ExchangeMissing, Error, "exchange "+t.Topology.Return()+" is missing", "run watership setup")
 	}
 	for _, name := range []string{t.Topology.Tap(), t.Topology.Late(), t.Topology.Retry()} {
 		exchange, err := t.management.Exchange(ctx, t.VHost, name)
 		if err == nil && !exchange.Internal {
-			t.report(TrustCheck, Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
+			t.report(ExchangeNotInternal, Warning, "exchange "+name+" is not internal: logins that may write to it can publish to it",
 				"delete it while no queue dead-letters to it, and run watership setup, which makes it internal")
 		}
 	}

@@ -16,11 +16,11 @@ import (
 func (t topologyChecks) checkDelays(ctx context.Context) {
 	stuck, err := t.stuck(ctx)
 	if err != nil {
-		t.report(DelaysCheck, Warning, err.Error(), "")
+		t.report(DelaysUnknown, Warning, err.Error(), "")
 		return
 	}
 	if len(stuck) > 0 {
-		t.report(DelaysCheck, Error, "messages have waited long enough and do not get to "+t.Topology.Delays().Due()+" from "+firstOf(maxNames, stuck),
+		t.report(DelaysStuck, Error, "messages have waited long enough and do not get to "+t.Topology.Delays().Due()+" from "+firstOf(maxNames, stuck),
 			"see whether "+t.Topology.Delays().Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
 		return
 	}
@@ -79,11 +79,11 @@ func (t topologyChecks) checkLag(ctx context.Context) {
 		switch {
 		case !there:
 		case t.Topology.IndexLimit > 0 && found.Messages >= t.Topology.IndexLimit && slices.Contains([]string{t.Topology.Index(), t.Topology.IndexLate()}, queue.name):
-			t.report(LagCheck, Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			t.report(QueueFull, Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > maxLag:
-			t.report(LagCheck, Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			t.report(QueueLong, Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > 0 && found.Consumers == 0:
-			t.report(LagCheck, Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
+			t.report(QueueUnconsumed, Warning, fmt.Sprintf("%s has %s and no consumer", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		default:
 			t.reportOK(LagCheck, "%s has %s", queue.name, wording.Plural(int(found.Messages), "message"))
 		}

@@ -28,7 +28,7 @@ func (r recordChecks) checkWatermarks(ctx context.Context) {
 		watermarks, _, err = eventstore.ReadWatermarks(ctx, r.store, source)
 	}
 	if err != nil {
-		r.report(WatermarksCheck, Warning, err.Error(), "")
+		r.report(WatermarksUnknown, Warning, err.Error(), "")
 		return
 	}
 	for _, queue := range slices.Sorted(maps.Keys(watermarks.Queues)) {
@@ -37,7 +37,7 @@ func (r recordChecks) checkWatermarks(ctx context.Context) {
 		if entry.Session == "" || age < maxWatermarkAge {
 			continue
 		}
-		r.report(WatermarksCheck, Warning,
+		r.report(WatermarkOld, Warning,
 			fmt.Sprintf("readers of new events wait at position %d: no indexer has saved the watermark of queue %s for %s", entry.Sequence, queue, age.Round(time.Second)),
 			"run watership serve with the role index; if it runs, see in its log why it cannot save the watermarks")
 	}
