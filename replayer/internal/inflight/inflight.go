@@ -207,7 +207,11 @@ func (s *Sender[T]) send(ctx context.Context, next item[T]) error {
 		next.at.isSent = true
 		s.bytes -= next.Bytes
 	}
-	return s.cfg.Send(next.value, isStopped)
+	err := s.cfg.Send(next.value, isStopped)
+	if !isStopped {
+		s.progress = time.Now() // it may have waited for the rate of the job
+	}
+	return err
 }
 
 // await waits until a message in flight has an outcome, and sends the next messages of the

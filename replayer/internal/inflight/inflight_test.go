@@ -176,6 +176,24 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// A job that sends a message every two hours waits for the report about each since it was sent.
+func TestTimeoutOfASlowJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConsumer(Config[string]{Limit: 1})
+		send := c.cfg.Send
+		c.cfg.Send = func(id string, stopped bool) error {
+			time.Sleep(2 * Timeout)
+			return send(id, stopped)
+		}
+		ids := []string{"a1", "a2", "a3"}
+		for _, id := range ids {
+			c.after[id] = time.Minute
+		}
+		c.add(t, ids...)
+		c.wantSent(t, "a1 a2 a3")
+	})
+}
+
 func TestAddEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConsumer(Config[string]{Limit: 1})
