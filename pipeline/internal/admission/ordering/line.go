@@ -4,6 +4,7 @@ package ordering
 
 import (
 	"context"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -59,7 +60,8 @@ const (
 	returnGrace = 5 * time.Minute
 	lostGrace   = 10 * time.Second
 
-	maxKeys = 10_000 // with messages that are not in the process
+	maxKeys   = 10_000 // with messages that are not in the process
+	minForget = 100    // messages of a key, with which it looks for some to forget
 )
 
 // Line has the messages of a route. A nil Line has none, and gives turns to all.
@@ -81,6 +83,7 @@ type key struct {
 	messages map[string]*message // by fingerprint
 	changed  chan struct{}       // closed when one of them has been handled
 	handled  int
+	kept     int // messages after the latest forgetting
 }
 
 // message is a message that is not handled yet.
@@ -188,6 +191,16 @@ func (l *Line) forget() {
 	}
 }
 
+// forget removes the messages that count no longer, once there are twice as many as it left: those
+// that another process has handled, or that were given up, do not return.
+func (k *key) forget(now time.Time) {
+	if len(k.messages) < max(2*k.kept, minForget) {
+		return
+	}
+	maps.DeleteFunc(k.messages, func(_ string, m *message) bool { return m.inside == 0 && m.until.Before(now) })
+	k.kept = len(k.messages)
+}
+
 // Begin waits until a handler may run; End releases it. ok is false if the route stops or ctx
 // ends before.
 func (t *Ticket) Begin(ctx context.Context) (ok bool) {
@@ -269,7 +282,10 @@ func (t *Ticket) Leave() {
 			m.changed, m.until = t.line.now(), t.line.now().Add(lostGrace)
 		}
 	}
-	if k != nil && len(k.messages) == 0 {
+	if k == nil {
+		return
+	}
+	if k.forget(t.line.now()); len(k.messages) == 0 {
 		delete(t.line.keys, t.key)
 	}
 }
