@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -42,7 +43,14 @@ func (run *run) confirm() {
 		if len(batch.messages) >= eventBatchSize || events.Size() >= eventBatchBytes || !m.ready() {
 			flush()
 		}
-		run.awaitConfirm(m)
+		if m.pending != nil {
+			m.err = m.pending.Wait(run.confirming)
+		}
+		if m.isWithoutQueue() {
+			flush() // no event waits for this message
+			m.err = run.lease.Delivery.Deliver(run.confirming, m.sent, m.state)
+		}
+		run.unconfirmedBytes.Release(m.bytes)
 		if m.err == nil && m.needsSending() {
 			events.Add(run.replayedEvent(m))
 		}
@@ -57,12 +65,12 @@ func (run *run) confirm() {
 
 func (m *inFlight) ready() bool { return m.pending == nil || m.pending.Ready() }
 
-// awaitConfirm waits for the confirm of a message.
-func (run *run) awaitConfirm(m *inFlight) {
-	if m.pending != nil {
-		m.err = m.pending.Wait(run.confirming)
-	}
-	run.unconfirmedBytes.Release(m.bytes)
+// isWithoutQueue reports whether the broker returned the message, which was for one queue and was published
+// without looking for its binding: the queue may have been deleted and declared again since the
+// first message.
+func (m *inFlight) isWithoutQueue() bool {
+	var unbound *rabbit.UnroutableError
+	return m.pending != nil && m.state.Queue != "" && errors.As(m.err, &unbound)
 }
 
 // replayedEvent is the `replayed` event of a sent message. Its id derives from the job

@@ -126,7 +126,7 @@ func (c Config) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) s
 }
 
 // publish sends the message without waiting for its confirm, except for the first
-// message to each queue.
+// message to each queue. confirm sends one once more whose queue has lost its binding.
 func (run *run) publish(m *inFlight) {
 	queue := m.state.Queue
 	switch {

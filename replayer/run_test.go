@@ -180,6 +180,43 @@ func TestRefusedByOneQueue(t *testing.T) {
 	}
 }
 
+// A queue that is deleted and declared again while a job sends to it, as in a deploy, gets the rest.
+func TestQueueIsDeclaredAgain(t *testing.T) {
+	const many = 60
+	for name, route := range map[string]bool{"of a route": true, "of another service": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			queue := f.queue
+			if !route {
+				queue = f.source + "-other"
+				if err := f.channel.ExchangeDeclare(f.cfg.Topology.Return(), "headers", true, false, false, false, nil); err != nil {
+					t.Fatal(err)
+				}
+				f.broker.DeleteExchange(t, f.cfg.Topology.Return())
+				f.bind(queue, "", "", nil)
+			}
+			f.storePublished(many)
+			order := f.job("")
+			order.Target, order.Rate = Target{Kind: ToQueue, Queue: queue}, 50
+			job, err := f.Run(t.Context(), f.create(order).ID, RunOptions{Progress: func(j Job) {
+				if j.Processed() != 5 {
+					return
+				}
+				if _, err := f.channel.QueueDelete(queue, false, false, false); err != nil {
+					t.Error(err)
+				}
+				if _, err := f.channel.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+					t.Error(err)
+				}
+			}})
+			// Messages that are sent before the queue is there again fail.
+			if got := f.receivedIDs(queue); err != nil || job.State != Done || job.Failed > many/3 || !strings.HasSuffix(got, fmt.Sprint("m-", many)) {
+				t.Errorf("the job is %s, failed %d (%v), and the queue has %s: %v", job.State, job.Failed, err, got, job.Failures)
+			}
+		})
+	}
+}
+
 func TestLimitAndRate(t *testing.T) {
 	f := newFixture(t)
 	f.storePublished(20)
