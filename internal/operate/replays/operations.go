@@ -112,7 +112,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	}
 	known, err := key.Find(ctx, jobs)
 	if err != nil || known.ID != "" {
-		return &JobOutput{NewJob(known)}, errors.Join(err, o.startPlanned(ctx, known, in.Body.StopAfter))
+		return outputOf(ctx, known), errors.Join(err, o.startPlanned(ctx, known, in.Body.StopAfter))
 	}
 	plan, err := o.planOf(ctx, in)
 	if err != nil {
@@ -135,7 +135,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 		return nil, err
 	}
 	access.Describe(ctx, access.Action{Object: "job " + job.ID})
-	return &JobOutput{NewJob(job)}, o.startPlanned(ctx, job, in.Body.StopAfter)
+	return outputOf(ctx, job), o.startPlanned(ctx, job, in.Body.StopAfter)
 }
 
 // planOf returns the plan of a replay to start.
@@ -190,7 +190,7 @@ func (o operations) listReplays(ctx context.Context, in *JobsInput) (*JobsOutput
 		case err != nil:
 			page.Unreadable = append(page.Unreadable, err.Error())
 		default:
-			page.Jobs = append(page.Jobs, NewJob(job))
+			page.Jobs = append(page.Jobs, NewJob(visible(ctx, job)))
 		}
 	}
 	if len(page.Jobs)+len(page.Unreadable) == 0 && in.Cursor == "" && ctx.Err() == nil {
@@ -205,6 +205,28 @@ func maySee(ctx context.Context, job replayer.Job) bool {
 	return access.FromContext(ctx).Within(job.Query)
 }
 
+// hiddenProgram stands for a program that the caller may not read. It is no program.
+const hiddenProgram = "hidden, since the caller may not read bodies"
+
+// visible returns a job as the caller may see it: programs may have the body that an operator has
+// written for a message, and their errors quote bodies.
+func visible(ctx context.Context, job replayer.Job) replayer.Job {
+	if caller := access.FromContext(ctx); caller.Bodies || caller.Method == access.ByLogins || job.Transform == "" {
+		return job
+	}
+	job.Transform, job.Failures = hiddenProgram, slices.Clone(job.Failures)
+	for i := range job.Failures {
+		if f := &job.Failures[i]; f.Cause == replayer.TransformFailed {
+			f.Reason = "the program failed"
+		}
+	}
+	return job
+}
+
+func outputOf(ctx context.Context, job replayer.Job) *JobOutput {
+	return &JobOutput{NewJob(visible(ctx, job))}
+}
+
 // JobInput names a job.
 type JobInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
@@ -212,7 +234,7 @@ type JobInput struct {
 
 func (o operations) getReplay(ctx context.Context, in *JobInput) (*JobOutput, error) {
 	_, job, err := o.job(ctx, in.ID)
-	return &JobOutput{NewJob(job)}, err
+	return outputOf(ctx, job), err
 }
 
 // job reads a job that the caller may see.
@@ -266,7 +288,7 @@ func (o operations) watchReplay(ctx context.Context, in *JobInput) (*huma.Stream
 		for shown := (time.Time{}); ; {
 			if !job.Updated.Equal(shown) {
 				shown = job.Updated
-				if err := to.Send("job", "", NewJob(job)); err != nil {
+				if err := to.Send("job", "", NewJob(visible(ctx, job))); err != nil {
 					return err
 				}
 			} else if err := to.KeepAlive(); err != nil {
@@ -304,7 +326,7 @@ func (o operations) cancelReplay(ctx context.Context, in *CancelInput) (*JobOutp
 		return nil, err
 	}
 	if job.State == replayer.Cancelled {
-		return &JobOutput{NewJob(job)}, nil
+		return outputOf(ctx, job), nil
 	}
 	why := "by " + access.FromContext(ctx).Name
 	if reason != "" {
@@ -314,7 +336,7 @@ func (o operations) cancelReplay(ctx context.Context, in *CancelInput) (*JobOutp
 		return nil, &problem.Problem{Code: code.HasEnded, Detail: fmt.Sprintf("job %s is %s: there is nothing left to cancel", job.ID, job.State)}
 	}
 	job, err = jobs.Cancel(ctx, in.ID, why)
-	return &JobOutput{NewJob(job)}, err
+	return outputOf(ctx, job), err
 }
 
 // ResumeInput is the input of ResumeReplay.
@@ -343,5 +365,5 @@ func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutp
 	if in.Body != nil {
 		stopAfter = in.Body.StopAfter
 	}
-	return &JobOutput{NewJob(job)}, o.runs.Start(ctx, job, stopAfter)
+	return outputOf(ctx, job), o.runs.Start(ctx, job, stopAfter)
 }
