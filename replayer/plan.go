@@ -112,7 +112,7 @@ func (p Plan) Unrecorded() int {
 
 func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broker) (Plan, error) {
 	plan, rivals, err := r.newPlan(ctx, job, broker)
-	if err != nil || plan.Job.UpTo == 0 { // the store is empty
+	if err != nil {
 		return plan, err
 	}
 	r = r.withRetries(connectTimeout) // the store has just responded
@@ -180,9 +180,11 @@ func (r *Replayer) newPlan(ctx context.Context, job Job, broker planbroker.Broke
 		rival.planned = true
 	}
 	if job.UpTo == 0 {
-		if plan.Job.UpTo, err = r.cfg.Store.HighestSequence(ctx); err != nil {
+		highest, err := r.cfg.Store.HighestSequence(ctx)
+		if err != nil {
 			return Plan{}, nil, fmt.Errorf("planning a replay: %w", err)
 		}
+		plan.Job.UpTo = max(highest, 1) // of an empty store, too: 0 is no bound, and the job would send what is stored later
 	}
 	return plan, rivals, nil
 }

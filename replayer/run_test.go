@@ -454,6 +454,14 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// The job of a plan of an empty store sends nothing, whatever is stored later.
+func TestPlanOfAnEmptyStore(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	created := f.create(f.job(""))
+	f.storePublished(3)
+	wantJob(t, f.resume(created, RunOptions{}), Done, 0, 0)
+}
+
 // The speed of a job is that of its last run: a pause between its runs does not count.
 func TestSpeedIsThatOfTheLastRun(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.Embedded(t))
