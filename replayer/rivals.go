@@ -174,7 +174,16 @@ func (r *Replayer) rivalsOf(ctx context.Context, l *lease.Lease, job *Job) ([]*R
 			rivals, job.LeftTo = append(rivals, other), append(job.LeftTo, other.Job.ID)
 		}
 	}
-	return rivals, r.saveHeartbeat(ctx, job)
+	return rivals, r.saveStart(ctx, job)
+}
+
+// saveStart saves a job before it sends anything.
+func (r *Replayer) saveStart(ctx context.Context, job *Job) error {
+	_, err := storeread.Do(ctx, storeTimeout, func() (struct{}, error) { return struct{}{}, r.saveOrAdopt(ctx, job) })
+	if err == nil && job.State == Cancelled {
+		return errCancelled
+	}
+	return err
 }
 
 // plannedRivals reads the jobs to which the plan of a job leaves messages.

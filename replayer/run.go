@@ -66,8 +66,11 @@ func (r *Replayer) Run(ctx context.Context, id string, o RunOptions) (Job, error
 // the next one after a loss. While it waits the job is saved as running, with the
 // reason for waiting.
 func (r *Replayer) awaitConnection(ctx context.Context, id string, job *Job) (l *lease.Lease, err error) {
-	if job.ID == "" {
+	switch {
+	case job.ID == "":
 		return r.connect(ctx, id, connectTimeout)
+	case job.State == Cancelled:
+		return nil, errCancelled
 	}
 	runner := job.Runner // a copy, since heartbeats save the job concurrently
 	job.Problem = "waiting for the broker, to which the connection was lost"
@@ -151,8 +154,11 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, exp
 		}
 		err = r.save(ctx, &job)
 		var over *TakenOverError
-		if !errors.As(err, &over) || tries == maxClaims {
-			return job, err
+		switch {
+		case err == nil:
+			return job, nil
+		case !errors.As(err, &over) || tries == maxClaims:
+			return Job{}, err
 		}
 	}
 }
@@ -165,7 +171,7 @@ func (j *jobs) finish(ctx context.Context, job Job, why error) (Job, error) {
 	switch {
 	case job.ID == "" || errors.As(why, &over): // saved by another process
 		return job, why
-	case errors.Is(why, errCancelled):
+	case errors.Is(why, errCancelled), job.State == Cancelled: // also if it stopped for another reason before
 		why = fmt.Errorf("job %s was cancelled: %s", job.ID, job.Problem)
 	case why == nil:
 		job.State, job.Ended = Done, j.now().UTC()

@@ -12,7 +12,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -454,12 +456,76 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// A job that is cancelled while it pauses stays cancelled.
+func TestCancelledWhileItPauses(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	f.storePublished(200)
+	created := f.create(f.job(""))
+	ctx, stop := context.WithCancel(t.Context())
+	_, err := f.Run(ctx, created.ID, RunOptions{Progress: func(j Job) {
+		if j.Sent != 3 {
+			return
+		}
+		stop()
+		if _, err := f.Cancel(t.Context(), created.ID, "by bob"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(saveInterval + 100*time.Millisecond) // so that a checkpoint is due
+	}})
+	stored, readErr := f.Job(t.Context(), created.ID)
+	if readErr != nil || stored.State != Cancelled || stored.Problem != "by bob" {
+		t.Errorf("the job is %s, %q (%v); the run ended with %v", stored.State, stored.Problem, readErr, err)
+	}
+}
+
+// A cancelled job does not wait for the broker.
+func TestCancelledWithoutTheBroker(t *testing.T) {
+	r := New(Config{URL: "amqp://127.0.0.1:1", Jobs: &readOnlyJobs{}})
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	if _, err := r.awaitConnection(ctx, "a", &Job{ID: "a", State: Cancelled}); !errors.Is(err, errCancelled) {
+		t.Errorf("%v", err)
+	}
+}
+
 // The job of a plan of an empty store sends nothing, whatever is stored later.
 func TestPlanOfAnEmptyStore(t *testing.T) {
 	f := newFixtureOn(t, rabbittest.Embedded(t))
 	created := f.create(f.job(""))
 	f.storePublished(3)
 	wantJob(t, f.resume(created, RunOptions{}), Done, 0, 0)
+}
+
+// readOnlyJobs refuses saves after the first ones.
+type readOnlyJobs struct {
+	storeread.JobStore
+	saves int
+}
+
+func (j *readOnlyJobs) SaveJob(ctx context.Context, id, version string, document []byte) (string, error) {
+	if j.saves--; j.saves < 0 {
+		return "", &eventstore.Error{Kind: eventstore.Unauthorized, Reason: "read-only"}
+	}
+	return j.JobStore.SaveJob(ctx, id, version, document)
+}
+
+// A job that cannot be saved sends nothing: others could not know which messages it leaves to
+// them. If it could not begin, no job is returned, since none was saved.
+func TestJobThatCannotBeSaved(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	f.storePublished(3)
+	created := f.create(f.job(""))
+	for saves, want := range []string{"", created.ID} {
+		cfg := f.config(f.cfg.Topology, f.broker.URL)
+		cfg.Jobs = &readOnlyJobs{f.store, saves}
+		job, err := New(cfg).Run(t.Context(), created.ID, RunOptions{})
+		if err == nil || job.ID != want {
+			t.Errorf("after %d saves: job %q (%v)", saves, job.ID, err)
+		}
+		if n := f.broker.Len(t, f.queue); n != 0 {
+			t.Errorf("after %d saves: %d messages were sent", saves, n)
+		}
+	}
 }
 
 // The speed of a job is that of its last run: a pause between its runs does not count.
