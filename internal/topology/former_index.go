@@ -61,19 +61,35 @@ func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
 }
 
 // Restore declares queues of Watership that were deleted while no process ran, by a Reconciler that
-// records them. The queues that a configuration adds are left to Declare. It does nothing without the
-// management API of this broker: a former index queue may stand for one that is missing.
+// records them. The queues that a configuration adds are left to Declare. So are the index queues while
+// a former one may stand for them, which only the management API of this broker can exclude.
 func (m Migration) Restore(ctx context.Context, by Reconciler) error {
 	by.Config.Delays, by.Config.Tap, by.Config.Routes = nil, nil, nil
 	missing, err := m.deleted(ctx, by)
-	if err != nil || !missing || m.Management.CheckCluster(ctx, m.Conn) != nil {
+	if err != nil || !missing {
 		return err
+	}
+	former, err := m.mayHaveFormerIndex(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range by.Config.queues() {
+		if former && (q.name == m.Topology.Index() || q.name == m.Topology.IndexLate()) {
+			continue
+		}
+		if err := (repair{by}).queue(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m Migration) mayHaveFormerIndex(ctx context.Context) (bool, error) {
+	if m.Management.CheckCluster(ctx, m.Conn) != nil {
+		return true, nil
 	}
 	former, err := m.FormerIndexes(ctx)
-	if err != nil || len(former) > 0 {
-		return err
-	}
-	return by.Repair(ctx)
+	return len(former) > 0, err
 }
 
 // deleted reports whether a queue of a Reconciler is missing that has existed.

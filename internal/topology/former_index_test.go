@@ -97,3 +97,63 @@ func TestSilentQueueIsNotDeleted(t *testing.T) {
 		}
 	})
 }
+
+// An index queue may be missing since a former one stands for it, which only the management API knows.
+// The other queues are restored in any case.
+func TestRestoreRecordsTheQueuesThatHaveExisted(t *testing.T) {
+	b := rabbittest.NewestServer(t)
+	answering, err := rabbit.NewManagement(b.ManagementURL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		away, former, index bool // index: its loss is recorded
+	}{
+		"the management API answers": {index: true},
+		"a former index queue":       {former: true},
+		"no management API":          {away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, former := migrating(t, b)
+			if !test.away {
+				m.Management = answering
+			}
+			cfg := named(t, b, Quorum)
+			m.Topology.Prefix, former.Prefix = cfg.Prefix, cfg.Prefix
+			cfg.Topology = m.Topology
+			b.DeleteQueue(t, cfg.Index())
+			b.DeleteQueue(t, cfg.IndexLate())
+			var lost []string
+			by := Reconciler{Conn: m.Conn, Config: cfg, Lost: func(_ context.Context, queue string) error {
+				lost = append(lost, queue)
+				return nil
+			}}
+			if err := m.Restore(t.Context(), by); err != nil || lost != nil {
+				t.Errorf("%v are lost in a new installation: %v", lost, err)
+			}
+			if err := by.Declare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ch := b.Channel(t)
+			for _, queue := range []string{cfg.Retry(), cfg.Index(), cfg.Topology.Delays().Queue(cfg.Delays[0])} {
+				if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := []string{cfg.Retry()}
+			if test.index {
+				want = []string{cfg.Index(), cfg.Retry()}
+			}
+			if test.former {
+				if _, err := ch.QueueDeclare(former.Index(), true, false, false, false, nil); err != nil {
+					t.Fatal(err)
+				}
+				b.DeleteQueue(t, former.Index())
+			}
+			if err := m.Restore(t.Context(), by); err != nil || !slices.Equal(lost, want) {
+				t.Errorf("%v are lost instead of %v: %v", lost, want, err)
+			}
+			reachesBy(t, b, cfg.Direct(), cfg.Poison(), cfg.Poison())
+		})
+	}
+}

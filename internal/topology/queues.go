@@ -33,6 +33,16 @@ func (c Config) queues() []queue {
 	return queues
 }
 
+// queueNamed returns one of Watership's queues.
+func (c Config) queueNamed(name string) (queue, bool) {
+	for _, q := range c.queues() {
+		if q.name == name {
+			return q, true
+		}
+	}
+	return queue{}, false
+}
+
 // placeQueues returns the names of the queues with the places of messages.
 func (c Config) placeQueues() (names []string) {
 	for _, route := range c.Routes {

@@ -34,8 +34,9 @@ type Reconciler struct {
 	// other. Nil: there is one that does.
 	Turns chan struct{}
 
-	// Lost records that a queue of Watership was deleted since Declare, with its messages. It may not
-	// repair the topology. Nil: nothing is recorded.
+	// Lost records that a queue of Watership was deleted with its messages, once that is declared again:
+	// while processes run, or before (see Migration.Restore). It may not repair the topology. Nil: nothing
+	// is recorded.
 	Lost func(ctx context.Context, queue string) error
 
 	Logger *slog.Logger  // logs repairs; nil: no log
@@ -142,16 +143,14 @@ func (r Reconciler) PrepareQueue(ctx context.Context, name string) error {
 
 // prepareOwn declares one of Watership's queues if it was deleted, with its bindings.
 func (r Reconciler) prepareOwn(ctx context.Context, name string) error {
-	for _, q := range r.config().queues() {
-		if q.name != name {
-			continue
-		}
-		if err := (repair{r}).queue(ctx, q); err != nil {
-			return err
-		}
-		return repair{r}.bind(ctx, q)
+	q, found := r.config().queueNamed(name)
+	if !found {
+		return fmt.Errorf("queue %q is not of this topology", name)
 	}
-	return fmt.Errorf("queue %q is not of this topology", name)
+	if err := (repair{r}).queue(ctx, q); err != nil {
+		return err
+	}
+	return repair{r}.bind(ctx, name)
 }
 
 // DeclareParking declares a queue for parked copies, which other processes may have

@@ -109,41 +109,55 @@ func (r repair) exchange(ctx context.Context, e exchange) error {
 	return nil
 }
 
-// queue declares a queue of Watership that was deleted, and records the loss first, so that it is not
-// forgotten if the connection is lost here. The queue of events has to be there before.
+// queue declares a queue of Watership that was deleted, with its bindings, and records the loss once that
+// has succeeded: a declaration that fails is tried again and again. The event needs the queue of events.
 func (r repair) queue(ctx context.Context, q queue) error {
 	c, d := r.by.config(), r.by.declarer(ctx)
 	if there, err := d.queueExists(q.name); err != nil || there {
 		return err
 	}
-	return d.alone(c, func() error { // so that one process records the loss
+	var unrecorded error
+	if q.name != c.Log() {
+		unrecorded = r.queueOfEvents(ctx)
+	}
+	err := d.alone(c, func() error { // so that one process records the loss
 		if there, err := d.queueExists(q.name); err != nil || there {
 			return err
-		}
-		r.by.logger().Warn("a queue of Watership was deleted; declaring it again, its messages are lost", "queue", q.name)
-		if q.name != c.Log() {
-			r.lost(ctx, q.name)
 		}
 		if err := d.queue(q); err != nil {
 			return err
 		}
-		if err := r.bind(ctx, q); err != nil {
-			return err
-		}
-		if q.name == c.Log() {
-			r.lost(ctx, q.name)
-		}
-		return nil
+		r.by.logger().Warn("a queue of Watership was deleted, and is declared again; its messages are lost", "queue", q.name)
+		err := r.bind(ctx, q.name)
+		r.lost(ctx, q.name)
+		return err
 	})
+	return errors.Join(unrecorded, err)
 }
 
-// bind binds a queue of Watership.
-func (r repair) bind(ctx context.Context, q queue) error {
+// queueOfEvents makes sure that events reach their queue.
+func (r repair) queueOfEvents(ctx context.Context) error {
+	log, _ := r.by.config().queueNamed(r.by.config().Log())
+	if err := r.queue(ctx, log); err != nil {
+		return err
+	}
+	return r.bind(ctx, log.name)
+}
+
+// bind binds a queue of Watership. It declares exchanges that are missing.
+func (r repair) bind(ctx context.Context, queue string) error {
 	for _, b := range r.by.config().bindings() {
-		if b.queue != q.name {
+		if b.queue != queue {
 			continue
 		}
-		if err := r.by.declarer(ctx).bind(b); err != nil {
+		err := r.by.declarer(ctx).bind(b)
+		if e, own := r.by.config().exchangeNamed(b.exchange); own && rabbit.IsMissing(err) {
+			if err := r.exchange(ctx, e); err != nil {
+				return err
+			}
+			err = r.by.declarer(ctx).bind(b)
+		}
+		if err != nil {
 			return err
 		}
 	}
