@@ -9,7 +9,6 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // checkFormerQueues fails if setup has to run first, and restores queues that were deleted. It waits for
@@ -29,9 +28,7 @@ func (s *Server) checkFormerQueues(ctx context.Context) (err error) {
 	}
 	former, err := migration.FormerIndexes(ctx)
 	if err == nil && len(former) == 0 {
-		err = restore(ctx, s.System, migration, func(queue string) {
-			s.Logger().Warn("a queue of Watership was deleted; declaring it again, its messages are lost", "queue", queue)
-		})
+		err = restore(ctx, s.System, migration, func(string) {}) // which logs
 	}
 	if err != nil || len(former) == 0 {
 		return ignoreEnd(ctx, err)
@@ -43,24 +40,6 @@ func (s *Server) checkFormerQueues(ctx context.Context) (err error) {
 func newMigration(sys *system.System, conn *rabbit.Connection) (topology.Migration, error) {
 	management, err := sys.Management()
 	return topology.Migration{Conn: conn, Management: management, VHost: sys.VHost(), Topology: sys.Topology()}, err
-}
-
-// restore declares queues of Watership that were deleted while no process ran, with an event for each,
-// and calls lost with their names.
-func restore(ctx context.Context, sys *system.System, migration topology.Migration, lost func(queue string)) (err error) {
-	publisher := rabbit.NewPublisher(migration.Conn, rabbit.PublisherConfig{})
-	defer func() { err = errors.Join(err, publisher.Close()) }()
-	losses := topology.Losses{
-		Verifier: &schemas.Verifier{Topology: sys.Topology(), Keys: sys.Secrets().StateKeys}, Publisher: publisher,
-	}
-	return migration.Restore(ctx, topology.Reconciler{
-		Conn:   migration.Conn,
-		Config: topology.Config{Topology: sys.Topology(), QueueType: topology.QueueType(sys.Settings().Topology.QueueType)},
-		Lost: func(ctx context.Context, queue string) error {
-			lost(queue)
-			return losses.Record(ctx, queue)
-		},
-	})
 }
 
 // recordDropped records a gap for each pair of former index queues that is full, before they are emptied.
