@@ -11,12 +11,18 @@ import (
 type Consumer struct {
 	*Connection
 	Tag string // of consumers; "": another for each
+
+	// Setup runs before each session of a queue, which it may declare. Nil: no setup.
+	Setup func(ctx context.Context, queue string) error
 }
 
 // Consume is Connection.Consume of a queue; a delivery acknowledges itself.
 func (c Consumer) Consume(ctx context.Context, queue string, prefetch int, f func(context.Context, <-chan amqp.Delivery) error) error {
-	return c.Connection.Consume(ctx, ConsumeConfig{Queue: queue, Prefetch: prefetch, Tag: c.Tag},
-		func(ctx context.Context, s *Session) error { return f(ctx, s.Deliveries) })
+	q := ConsumeConfig{Queue: queue, Prefetch: prefetch, Tag: c.Tag}
+	if c.Setup != nil {
+		q.Setup = func(*amqp.Channel) error { return c.Setup(ctx, queue) }
+	}
+	return c.Connection.Consume(ctx, q, func(ctx context.Context, s *Session) error { return f(ctx, s.Deliveries) })
 }
 
 // ExchangePublisher is a Publisher with only types of the client in its methods.

@@ -99,7 +99,9 @@ func (s *indexRole) run(ctx context.Context, looked <-chan struct{}) (err error)
 		return ignoreEnd(ctx, err)
 	}
 	cfg := indexerConfig(s.System, source)
-	cfg.Broker = rabbit.Consumer{Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag()}
+	cfg.Broker = rabbit.Consumer{
+		Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag(), Setup: reconciler(s.System, sending, publisher).PrepareQueue,
+	}
 	cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
 	x := indexer.New(cfg)
 	s.running.Store(&indexing{x, []*rabbit.Connection{consuming, sending}})
