@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
@@ -281,8 +282,10 @@ func searchFor(field, value string) string {
 	return frame.Filter{Query: kql.FieldIs(field, value).String(), Since: frame.AllTime}.URL().Encode()
 }
 
-// EventPath returns the id of the event that has the whole message, escaped.
-func (v messageView) EventPath() string { return url.PathEscape(v.Event.EventID) }
+// EventURL returns the address of the event that has the whole message.
+func (v messageView) EventURL() string {
+	return httpapi.Prefix + messages.GetEvent.Path + "?" + url.Values{"id": {v.Event.EventID}}.Encode()
+}
 
 // CopiedPath returns the fingerprint of the copy, escaped.
 func (v messageView) CopiedPath() string { return url.PathEscape(v.Copied) }

@@ -267,7 +267,13 @@ func TestHostileMessages(t *testing.T) {
 		}
 		page.wantHarmless(t)
 	}
-	s.get(t, "/messages/hostile").want(t, http.StatusOK, "more: the event as JSON has all of them", "The first 64.0 KiB")
+	page := s.get(t, "/messages/hostile")
+	page.want(t, http.StatusOK, "more: the event as JSON has all of them", "The first 64.0 KiB")
+	address := regexp.MustCompile(`href="([^"]*)">the event as JSON`).FindStringSubmatch(page.text)
+	if address == nil {
+		t.Fatal("the page has no link to the event")
+	}
+	s.get(t, asBrowser(address[1])).want(t, http.StatusOK, `"action":"published"`)
 	form := s.get(t, "/messages/hostile/copy")
 	form.want(t, http.StatusOK, "The original has characters that no form can keep in: exchange, routing_key,")
 	form.text = strings.ReplaceAll(form.text, "\u202e", "") // values of fields are as they are

@@ -24,3 +24,15 @@ func TestNamesOfSlashes(t *testing.T) {
 		viewer.do(t, http.MethodPost, "/routes/"+operation.Segment(id)+"/pause", "").wantProblem(t, http.StatusForbidden, "")
 	}
 }
+
+// Ids of events are any text: none of them is the name of an operation.
+func TestIDsOfEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
+	for i, id := range []string{"count", "export", "histogram", "tail", "validate", "values", ".", "..", "/", "a/b", "a%2Fb", "a&b=c", "?#"} {
+		r.keep(t, r.event(i+1, schemas.Published, func(e *schemas.Event) { e.EventID = id }))
+		if got := r.get(t, "/event"+query("id", id)); member(got, "event", "id") != id {
+			t.Errorf("%q: %v", id, got)
+		}
+	}
+}

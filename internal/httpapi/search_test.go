@@ -129,11 +129,11 @@ func testSearchGivesWholeDocuments(t *testing.T, r rig) {
 	if err != nil || got.Envelope.Fingerprint() != want.Fingerprint || string(got.Envelope.Body) != string(want.Envelope.Body) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	event := r.get(t, "/events/"+url.PathEscape(want.EventID))
+	event := r.get(t, "/event"+query("id", want.EventID))
 	if member(event, "body") != nil && member(event, "body", "text") != nil || member(event, "event", "action") != "published" {
 		t.Errorf("%v", event)
 	}
-	r.do(t, http.MethodGet, "/events/nobody", "").wantProblem(t, http.StatusNotFound, "nobody")
+	r.do(t, http.MethodGet, "/event?id=nobody", "").wantProblem(t, http.StatusNotFound, "nobody")
 }
 
 func TestMistakesInSearches(t *testing.T) { inEachStore(t, testMistakesInSearches) }
@@ -241,7 +241,7 @@ func testLimitsOfCallers(t *testing.T, r rig) {
 		t.Errorf("bob sees the queues %s", values)
 	}
 	hidden := r.event(4, schemas.Poisoned).EventID
-	for _, path := range []string{"/events/" + hidden, "/messages/m-4", "/messages/m-4/conversation"} {
+	for _, path := range []string{"/event" + query("id", hidden), "/messages/m-4", "/messages/m-4/conversation"} {
 		limited.do(t, http.MethodGet, path, "").wantProblem(t, http.StatusNotFound, "")
 	}
 	for _, path := range []string{

@@ -220,13 +220,13 @@ func TestResponsesAreBounded(t *testing.T) {
 	}
 }
 
-// A name is one segment of a path, whatever it consists of.
+// A name is one segment of a path, or a parameter, whatever it consists of.
 func TestNamesInPaths(t *testing.T) {
 	t.Parallel()
 	asked := &operation.Mux{}
 	var name string
 	for _, pattern := range []string{
-		"GET /api/v1/messages/{name}", "GET /api/v1/messages/{name}/body", "GET /api/v1/streams/{name}", "GET /api/v1/events/{name}",
+		"GET /api/v1/messages/{name}", "GET /api/v1/messages/{name}/body", "GET /api/v1/streams/{name}",
 		"POST /api/v1/routes/{name}/pause", "POST /api/v1/routes/{name}/add", "GET /api/v1/subscriptions/{name}", "GET /api/v1/subscriptions/{name}/parked",
 		"GET /api/v1/failures/groups/{name}", "POST /api/v1/failures/groups/{name}/triage",
 		"GET /api/v1/replays/{name}", "POST /api/v1/replays/{name}/cancel", "GET /api/v1/replays/{name}/outcomes",
@@ -237,6 +237,11 @@ func TestNamesInPaths(t *testing.T) {
 			fmt.Fprint(w, `{}`)
 		})
 	}
+	asked.HandleFunc("GET /api/v1/event", func(w http.ResponseWriter, r *http.Request) {
+		name = r.FormValue("id")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{}`)
+	})
 	c := connected(t, asked.ServeHTTP)
 	for what, ask := range map[string]func(ctx context.Context, name string){
 		"messages": func(ctx context.Context, name string) {

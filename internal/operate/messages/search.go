@@ -27,8 +27,9 @@ var (
 		Text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
 	})
 	GetEvent = operation.Declare[EventInput, EventOutput](operation.Operation{
-		Method: http.MethodGet, Path: "/events/{id}", ID: "getEvent", Tag: "events", Role: access.Viewer,
+		Method: http.MethodGet, Path: "/event", ID: "getEvent", Tag: "events", Role: access.Viewer,
 		Summary: "Get an event",
+		Text:    "The id is a parameter, since it may be any text, such as the name of another operation.",
 	})
 )
 
@@ -140,7 +141,7 @@ func namesBody(fields []string) bool {
 
 // EventInput is the input of GetEvent.
 type EventInput struct {
-	ID       string `path:"id" maxLength:"1024" doc:"Id of the event (event.id)"`
+	ID       string `query:"id" required:"true" minLength:"1" maxLength:"1024" doc:"Id of the event (event.id)"`
 	WithBody bool   `query:"body" doc:"Return the body, too, if the caller may read it"`
 }
 
