@@ -35,7 +35,8 @@ const maxGivenUp = 8
 // open opens all connections. After an error close closes those that are open.
 func (c *connections) open() (err error) {
 	c.consuming, err = transport.NewConnection(
-		wamqp.ConnectionConfig{AmqpURI: c.server.URL, TLSConfig: c.server.TLS, AmqpConfig: &amqp.Config{Dial: c.server.Dial}}, c.server.Logger, transport.ConnectionName("watership consuming"))
+		wamqp.ConnectionConfig{AmqpURI: c.server.URL, TLSConfig: c.server.TLS, AmqpConfig: &amqp.Config{Dial: c.server.Dial}}, c.server.Logger,
+		transport.ConnectionName("watership consuming"), transport.Nodes(c.server.Nodes...))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,24 @@ func TestStopWithoutTheConnectionThatDeclares(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A pipeline handles messages while the node of its URL is away, and others of the cluster are not.
+func TestPipelineWithoutTheNodeOfItsURL(t *testing.T) {
+	b := rabbittest.Newest(t)
+	there, err := url.Parse(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := *there
+	away.Host = "127.0.0.1:1"
+	queue := rabbittest.Name(t)
+	r := start(t, b, func(c *Config) {
+		c.URL, c.Nodes = away.String(), []string{there.Host}
+		c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
+	})
+	r.publish("", queue, amqp.Publishing{})
+	r.wait(schemas.Handled)
 }
 
 // A lost connection has one line of the log, whatever was in flight on it.

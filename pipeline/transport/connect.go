@@ -20,10 +20,10 @@ type Connection struct {
 }
 
 // NewConnection opens a connection. It does not wait for the broker: the error concerns
-// the configuration. Of the options only ConnectionName counts. A nil logger stands for
+// the configuration. Of the options only ConnectionName and Nodes count. A nil logger stands for
 // none.
 func NewConnection(cfg wamqp.ConnectionConfig, logger *slog.Logger, opts ...Option) (*Connection, error) {
-	conn, err := connect(cfg, logger, newOptions(opts).name, true)
+	conn, err := connect(cfg, logger, newOptions(opts), true)
 	if err != nil {
 		return nil, err
 	}
@@ -37,11 +37,12 @@ func (c *Connection) Err() error { return c.conn.Err() }
 func (c *Connection) Close() error { return c.conn.Close() }
 
 // connect opens a connection with the configuration of watermill-amqp.
-func connect(cfg wamqp.ConnectionConfig, logger *slog.Logger, name string, consuming bool) (*rabbit.Connection, error) {
+func connect(cfg wamqp.ConnectionConfig, logger *slog.Logger, o options, consuming bool) (*rabbit.Connection, error) {
 	conf := rabbit.Config{
 		URL:         cfg.AmqpURI,
 		TLS:         cfg.TLSConfig,
-		Name:        name,
+		Nodes:       o.nodes,
+		Name:        o.name,
 		Logger:      logger,
 		LargeFrames: consuming,
 	}

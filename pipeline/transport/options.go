@@ -22,6 +22,7 @@ type options struct {
 	window         int
 	publishTimeout time.Duration
 	name           string
+	nodes          []string
 	onRequeue      func(messages int)
 	onArrival      func(*message.Message) (settled func())
 	newLock        func() Lock
@@ -162,4 +163,10 @@ func PublishTimeout(d time.Duration) Option {
 // "watership" by default.
 func ConnectionName(name string) Option {
 	return func(o *options) { o.name = name }
+}
+
+// Nodes adds nodes of the broker's cluster as host:port. The rest of Connection.AmqpURI applies to them
+// as well, and a connection that is lost goes on at any of them.
+func Nodes(hosts ...string) Option {
+	return func(o *options) { o.nodes = hosts }
 }

@@ -44,7 +44,7 @@ func NewPublisher(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Opti
 		logger = watermill.NopLogger{}
 	}
 	o := newOptions(opts)
-	conn, err := connect(cfg.Connection, slogger(logger), o.name, false)
+	conn, err := connect(cfg.Connection, slogger(logger), o, false)
 	if err != nil {
 		return nil, err
 	}

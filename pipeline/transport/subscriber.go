@@ -45,7 +45,7 @@ func NewSubscriber(cfg wamqp.Config, logger watermill.LoggerAdapter, opts ...Opt
 	}
 	s := newSubscriber(cfg, logger, opts)
 	s.owning = true
-	s.conn, err = connect(cfg.Connection, slogger(s.log), s.opts.name, true)
+	s.conn, err = connect(cfg.Connection, slogger(s.log), s.opts, true)
 	return s, err
 }
 
