@@ -95,7 +95,7 @@ func (run *run) newSender(ctx context.Context) (*inflight.Sender[*inFlight], err
 		return nil, nil
 	}
 	reports := inflight.Reports{
-		Reports: history.NewReports(run.replayer.cfg.Store, history.Job{ID: job.ID, UpTo: job.UpTo, ToOrigin: job.Target.Kind == ToOrigin}),
+		Reports: history.NewReports(run.replayer.cfg.Store, history.Job{ID: job.ID, UpTo: job.UpTo, ToOrigin: job.Target.Kind == ToOrigin}, run.lease.Exists),
 		Final:   job.Order == ByStream,
 	}
 	sender := inflight.New(inflight.Config[*inFlight]{

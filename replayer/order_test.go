@@ -143,6 +143,26 @@ func TestAtMostInFlight(t *testing.T) {
 	})
 }
 
+// A queue that was deleted since it reported about a message is not waited for.
+func TestInFlightWithoutADeletedQueue(t *testing.T) {
+	f := newFixture(t)
+	f.storeHandled(f.queue)
+	former := f.event(schemas.Handled, f.message(1))
+	former.Queue = f.source + "-former"
+	f.storeEvents(former)
+	f.storePublished(2)
+	newReporter(t, f, f.queue)
+	job := f.job("event.action: published")
+	job.InFlight = 1
+	ctx, stop := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("it waits for the queue"))
+	defer stop()
+	ran, err := f.Run(ctx, f.create(job).ID, RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJob(t, ran, Done, 2, 0)
+}
+
 // Without reports the job sends no more; a resumed job waits for the messages of the run
 // before.
 func TestInFlightIsResumed(t *testing.T) {

@@ -23,7 +23,7 @@ func BenchmarkReports(b *testing.B) {
 	f.storeEvents(events...)
 	for _, n := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprint(n, " messages"), func(b *testing.B) {
-			reports := history.NewReports(f.store, history.Job{ID: f.source, ToOrigin: true, UpTo: f.sequence})
+			reports := history.NewReports(f.store, history.Job{ID: f.source, ToOrigin: true, UpTo: f.sequence}, nil)
 			for b.Loop() {
 				read, err := reports.Read(b.Context(), sent[:n])
 				if err != nil || len(read) != n {

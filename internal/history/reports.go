@@ -16,12 +16,15 @@ import (
 type Reports struct {
 	store  EventStore
 	job    Job
+	exists func(ctx context.Context, queue string) (bool, error)
+	known  map[string]bool            // whether queues exist
 	before map[string]map[string]bool // queues that reported before the job, by fingerprint
 }
 
-// NewReports returns the Reports of a job.
-func NewReports(store EventStore, job Job) *Reports {
-	return &Reports{store, job, map[string]map[string]bool{}}
+// NewReports returns the Reports of a job. exists reports whether a queue still exists, as one that
+// was deleted will not report again; it is called once for each. Nil: all exist.
+func NewReports(store EventStore, job Job, exists func(ctx context.Context, queue string) (bool, error)) *Reports {
+	return &Reports{store, job, exists, map[string]bool{}, map[string]map[string]bool{}}
 }
 
 // SentMessage is a message that a job has sent.
@@ -33,8 +36,8 @@ type SentMessage struct {
 
 // Report has the reports of consumers about a message since a job sent it.
 type Report struct {
-	// Reported: at least one queue has reported, and each queue that reported before the
-	// job. Final: and none of them will try the message again.
+	// Reported: at least one queue has reported, and each queue that exists and reported before
+	// the job. Final: and none of them will try the message again.
 	Reported bool
 	Final    bool
 
@@ -122,11 +125,30 @@ func (r *Reports) readBefore(ctx context.Context, messages []SentMessage) error 
 			if err != nil {
 				return err
 			}
-			before[e.Fingerprint][e.Queue] = true
+			exists, err := r.isThere(ctx, e.Queue)
+			if err != nil {
+				return err
+			}
+			if exists {
+				before[e.Fingerprint][e.Queue] = true
+			}
 		}
 	}
 	r.before = before
 	return nil
+}
+
+// isThere reports whether a queue exists.
+func (r *Reports) isThere(ctx context.Context, queue string) (bool, error) {
+	exists, known := r.known[queue]
+	if known || r.exists == nil {
+		return exists || r.exists == nil, nil
+	}
+	exists, err := r.exists(ctx, queue)
+	if err == nil {
+		r.known[queue] = exists
+	}
+	return exists, err
 }
 
 // Unfinished returns the messages that the job has sent in earlier runs and about which

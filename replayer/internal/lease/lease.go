@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 	"github.com/watershipmq/watership/internal/topology"
@@ -72,6 +74,16 @@ func (l *Lease) LockStart(ctx context.Context, topology schemas.Topology, id str
 // IsHeld reports whether the exclusive queue of a job exists, which its runner holds.
 func (l *Lease) IsHeld(ctx context.Context, queue string) (bool, error) {
 	_, found, err := l.QueueState(ctx, queue)
+	return found, err
+}
+
+// Exists reports whether a queue exists, as far as the login may know.
+func (l *Lease) Exists(ctx context.Context, queue string) (bool, error) {
+	_, found, err := l.QueueState(ctx, queue)
+	var refused *amqp.Error
+	if errors.As(err, &refused) && refused.Code == amqp.AccessRefused {
+		return true, nil
+	}
 	return found, err
 }
 
