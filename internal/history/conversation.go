@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -68,8 +69,11 @@ type conversation struct {
 func (c *conversation) read(ctx context.Context, either kql.Or) (found []*ConversationMessage, err error) {
 	selection := eventstore.Selection{Query: either, Order: eventstore.BySequence, WithoutBody: true}
 	for e, err := range c.store.Events(ctx, selection) {
-		if err != nil {
+		if storeread.EndsRead(err) {
 			return nil, err
+		}
+		if err != nil {
+			continue // the document cannot be read
 		}
 		if e.Fingerprint == "" || e.Action.OfNoMessage() || c.seen[e.EventID] {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -110,8 +111,12 @@ func (f *follower) passLast(ctx context.Context, last int) error {
 	newest.Order, newest.Limit = eventstore.NewestFirst, last
 	var events []schemas.Event
 	for event, err := range f.store.Events(ctx, newest) {
-		if err != nil {
+		if storeread.EndsRead(err) {
 			return err
+		}
+		if err != nil {
+			f.to.Unreadable(err)
+			continue
 		}
 		events = append(events, event)
 	}

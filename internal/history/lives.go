@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -157,8 +158,11 @@ func (l *Life) read(ctx context.Context, store EventStore, node kql.Node) error 
 	var events []schemas.Event
 	sel := eventstore.Selection{Query: node, Limit: MaxEvents + 1, WithoutBody: true}
 	for event, err := range store.Events(ctx, sel) {
-		if err != nil {
+		if storeread.EndsRead(err) {
 			return err
+		}
+		if err != nil {
+			continue // the document cannot be read
 		}
 		if len(events) == MaxEvents {
 			l.More = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -81,8 +82,11 @@ func (r *streamReader) lives(ctx context.Context, entries []*streamEntry) ([]Lif
 func (r *streamReader) read(ctx context.Context, node kql.Node) (events []schemas.Event, whole bool, err error) {
 	selection := eventstore.Selection{Query: node, Order: eventstore.BySequence, Limit: maxPageEvents + 1, WithoutBody: true}
 	for e, err := range r.store.Events(ctx, selection) {
-		if err != nil {
+		if storeread.EndsRead(err) {
 			return nil, false, err
+		}
+		if err != nil {
+			continue // the document cannot be read
 		}
 		e.Envelope.Headers, e.Failure.Stack = nil, ""
 		events = append(events, e)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -70,8 +71,11 @@ func failedMessages(ctx context.Context, store EventStore, ofKey kql.Node) (map[
 	}
 	messages := map[string]failedMessage{}
 	for step, err := range store.Events(ctx, steps) {
-		if err != nil {
+		if storeread.EndsRead(err) {
 			return nil, err
+		}
+		if err != nil {
+			continue // the document cannot be read
 		}
 		m, known := messages[step.Fingerprint]
 		if !known {

@@ -7,6 +7,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,8 +41,11 @@ func successors(ctx context.Context, store Store, within kql.Node, decisions []s
 			Query: kql.And{within, kind.Query(), history.UpTo(decision.Sequence)}, Limit: maxExamined, WithoutBody: true,
 		}
 		for failure, err := range store.Events(ctx, selection) {
-			if err != nil {
+			if storeread.EndsRead(err) {
 				return nil, err
+			}
+			if err != nil {
+				continue // the document cannot be read
 			}
 			found[kind] = addFailure(found[kind], kind, failure)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -63,15 +64,19 @@ type Store interface {
 
 // Read returns the states of groups, from the stored events that match a query. A decision about a
 // group of another version of Watership is one about its successors, too. Groups that
-// were muted up to a time before now, or to a number of failures that there were, are not muted.
+// were muted up to a time before now, or to a number of failures that there were, are not muted. A
+// decision that cannot be read, as of a newer version, counts for nothing.
 func Read(ctx context.Context, store Store, within kql.Node, now time.Time) (States, error) {
 	var decisions []schemas.Event
 	selection := eventstore.Selection{
 		Query: kql.And{kql.FieldIs("event.action", string(schemas.Triaged)), within}, Order: eventstore.BySequence, WithoutBody: true,
 	}
 	for e, err := range store.Events(ctx, selection) {
-		if err != nil {
+		if storeread.EndsRead(err) {
 			return nil, err
+		}
+		if err != nil {
+			continue // the document cannot be read
 		}
 		if refused, is := e.Refused(); is {
 			e = refused

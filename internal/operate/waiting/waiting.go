@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -49,8 +50,8 @@ const chunkSize = 1000
 
 // List yields the messages that wait at a time and match a query, in the order in which
 // their waits began. It reads the events of waits that are not over by then, and drops
-// those that are followed by another event of the message at its queue. In orders are the
-// routes that keep an order.
+// those that are followed by another event of the message at its queue, and documents that cannot be
+// read. In orders are the routes that keep an order.
 func List(ctx context.Context, store Store, orders Orders, query kql.Node, now time.Time) iter.Seq2[WaitingMessage, error] {
 	selection := eventstore.Selection{Query: kql.And{waitsAt(now), query}, Order: eventstore.BySequence, WithoutBody: true}
 	if query == nil {
@@ -59,11 +60,11 @@ func List(ctx context.Context, store Store, orders Orders, query kql.Node, now t
 	return func(yield func(WaitingMessage, error) bool) {
 		var chunk []schemas.Event
 		for e, err := range store.Events(ctx, selection) {
-			if err != nil {
+			if storeread.EndsRead(err) {
 				yield(WaitingMessage{}, fmt.Errorf("reading waiting messages: %w", err))
 				return
 			}
-			if e.Message == "" || !e.Time.Add(e.Delay).After(now) {
+			if err != nil || e.Message == "" || !e.Time.Add(e.Delay).After(now) {
 				continue
 			}
 			if chunk = append(chunk, e); len(chunk) < chunkSize {
