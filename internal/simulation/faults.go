@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +21,9 @@ type Fault struct {
 
 // String describes the fault.
 func (f Fault) String() string {
+	if f.ofOperator() {
+		return fmt.Sprintf("%s %s for %s", f.At, f.Kind, f.For)
+	}
 	who := "serve"
 	if f.Kind == KillConsumer || f.Kind == CutConsumer {
 		who = "consumer"
@@ -28,6 +32,10 @@ func (f Fault) String() string {
 		return fmt.Sprintf("%s %s for %s (choice %d)", f.At, f.Kind, f.For, f.Choice)
 	}
 	return fmt.Sprintf("%s %s of %s%d for %s (choice %d)", f.At, f.Kind, who, f.Target, f.For, f.Choice)
+}
+
+func (f Fault) ofOperator() bool {
+	return f.Kind == KillOperator || f.Kind == OperatorStoreRefuses || f.Kind == OperatorStoreLoses
 }
 
 // Kind is the kind of a fault.
@@ -51,6 +59,10 @@ const (
 
 	KillConsumer Kind = "the end"
 	CutConsumer  Kind = "the lost connection"
+
+	KillOperator         Kind = "SIGKILL of the operator"
+	OperatorStoreRefuses Kind = "a store that refuses the operator"
+	OperatorStoreLoses   Kind = "a store that loses answers to the operator"
 )
 
 func kinds() []Kind {
@@ -75,6 +87,8 @@ func NewPlan(seed uint64) Plan {
 	plan.addConsumers(randomness(seed, "consumers"))
 	plan.addBrokerFaults(randomness(seed, "broker"))
 	plan.addReceivers(randomness(seed, "receivers"))
+	plan.addDecisions(randomness(seed, "decisions"))
+	plan.addFaultsOfOperator(randomness(seed, "operator"))
 	return plan
 }
 
@@ -110,6 +124,35 @@ func (p *Plan) addReceivers(random *rand.Rand) {
 	}
 }
 
+// addDecisions adds decisions of the operator about messages that wait.
+func (p *Plan) addDecisions(random *rand.Rand) {
+	queues := []string{plainQueue, orderedQueue, foreignQueue}
+	if p.Consumers == 0 {
+		queues = queues[:2]
+	}
+	at := 15 * time.Second
+	for range random.IntN(5) {
+		at += time.Duration(random.IntN(50_000)) * time.Millisecond
+		p.Actions = append(p.Actions, Action{
+			At: at, For: time.Duration(random.IntN(30_000)) * time.Millisecond, Kind: []ActionKind{Postpone, Cancel}[random.IntN(2)], Queue: queues[random.IntN(len(queues))],
+		})
+	}
+}
+
+// addFaultsOfOperator adds faults of the operator's process to half of the plans with actions.
+func (p *Plan) addFaultsOfOperator(random *rand.Rand) {
+	if len(p.Actions) == 0 || random.IntN(2) == 0 {
+		return
+	}
+	for range 1 + random.IntN(2) { // in the middle of an action
+		near := p.Actions[random.IntN(len(p.Actions))].At
+		p.Faults = append(p.Faults, Fault{
+			At: near + time.Duration(random.IntN(8000))*time.Millisecond, For: time.Duration(500+random.IntN(10_000)) * time.Millisecond,
+			Kind: []Kind{KillOperator, KillOperator, OperatorStoreRefuses, OperatorStoreLoses}[random.IntN(4)],
+		})
+	}
+}
+
 func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
 	all := kinds()
 	return Fault{
@@ -119,10 +162,14 @@ func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
 }
 
 // inflict lets the world meet a fault, and returns at its end.
-func (w *world) inflict(f Fault) {
+func (w *world) inflict(ctx context.Context, operator *operator, f Fault) {
 	w.note("fault", f.String())
 	if f.Kind == KillConsumer || f.Kind == CutConsumer {
 		w.consumers[f.Target].meet(f)
+		return
+	}
+	if f.ofOperator() {
+		operator.meet(ctx, f)
 		return
 	}
 	if slices.Contains(brokerKinds(), f.Kind) {
@@ -150,8 +197,10 @@ func (w *world) inflict(f Fault) {
 	case StoreRefuses, StoreLoses, StoreIsLate:
 		if l := p.current(); l != nil {
 			l.link.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
+			time.Sleep(f.For / 2)
+			checkUnready(l)
 		}
-		time.Sleep(f.For)
+		time.Sleep(f.For / 2)
 	case BrokerCloses:
 		w.broker.CloseConnections("the simulation closes the connection")
 	case BrokerNacks:

@@ -45,6 +45,8 @@ const (
 	Discard    ActionKind = "a discard of failures"
 	Replay     ActionKind = "a replay"
 
+	Postpone          ActionKind = "a later attempt"
+	Cancel            ActionKind = "no further attempt"
 	PauseSubscription ActionKind = "a pause of the subscription"
 )
 
@@ -66,11 +68,21 @@ func newAction(random *rand.Rand, at time.Duration) Action {
 	}
 }
 
-// operator is a person who runs commands, each of them again until it succeeds.
+// operator is a person who runs commands, each of them again until it succeeds, in a process that also runs
+// jobs.
 type operator struct {
 	world *world
-	sys   *system.System
+
+	mu      sync.Mutex // guards the fields below
+	current *operatorLife
+	lives   int
+}
+
+// operatorLife is the time between a start and an end of the operator's process.
+type operatorLife struct {
+	*life
 	set   *operation.Set
+	end   context.CancelFunc
 	ended chan struct{} // closed when no job runs any more
 }
 
@@ -89,28 +101,75 @@ func newCommand(ctx context.Context, w *world, name string) (*system.System, *li
 }
 
 func newOperator(ctx context.Context, w *world) (*operator, error) {
-	sys, l, err := newCommand(ctx, w, "operator")
-	if err != nil {
-		return nil, err
-	}
-	o := &operator{world: w, sys: sys, set: operation.NewLocal(), ended: make(chan struct{})}
-	routes.Implement(o.set, routes.Service{System: sys, Handlers: func() pipeline.Config { return routes.Handlers(sys) }})
-	failures.Implement(o.set, sys)
-	subscriptions.Implement(o.set, sys)
-	waiting.Implement(o.set, sys)
-	jobs := replays.NewRunner(sys)
-	replays.Implement(o.set, sys, jobs)
-	go func() {
-		defer close(o.ended)
-		jobs.Run(ctx, slog.New(logOf{l}))
-	}()
-	return o, nil
+	o := &operator{world: w}
+	return o, o.start(ctx)
 }
 
-// close returns after the jobs of the operator, whose context has ended.
+// start starts the process of the operator, until ctx ends.
+func (o *operator) start(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lives++
+	name := "operator"
+	if o.lives > 1 {
+		name = fmt.Sprint("operator.", o.lives)
+	}
+	ctx, end := context.WithCancel(ctx)
+	sys, l, err := newCommand(ctx, o.world, name)
+	if err != nil {
+		end()
+		return err
+	}
+	now := &operatorLife{life: l, set: operation.NewLocal(), end: end, ended: make(chan struct{})}
+	routes.Implement(now.set, routes.Service{System: sys, Handlers: func() pipeline.Config { return routes.Handlers(sys) }})
+	failures.Implement(now.set, sys)
+	subscriptions.Implement(now.set, sys)
+	waiting.Implement(now.set, sys)
+	jobs := replays.NewRunner(sys)
+	replays.Implement(now.set, sys, jobs)
+	go func() {
+		defer close(now.ended)
+		jobs.Run(ctx, slog.New(logOf{l}))
+		_ = sys.Close()
+	}()
+	o.current = now
+	return nil
+}
+
+// now returns the life of the process.
+func (o *operator) now() *operatorLife {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.current
+}
+
+func (o *operator) operations() *operation.Set { return o.now().set }
+
+// meet lets the process end as by SIGKILL, where the next one starts at once, or lets it meet a fault of the
+// store.
+func (o *operator) meet(ctx context.Context, f Fault) {
+	now := o.now()
+	switch f.Kind {
+	case KillOperator:
+		now.die()
+		now.link.kill()
+		now.end()
+		o.world.afterLife(now.ended)
+		if err := o.start(ctx); err != nil {
+			o.world.fail("the operator's process does not start again: %v", err)
+		}
+	case OperatorStoreRefuses:
+		now.link.meet(refusesRequests, f.For)
+	case OperatorStoreLoses:
+		now.link.meet(losesAnswers, f.For)
+	}
+}
+
+// close ends the process, and returns after its jobs.
 func (o *operator) close() {
-	<-o.ended
-	_ = o.sys.Close()
+	now := o.now()
+	now.end()
+	<-now.ended
 }
 
 // act carries out an action, and returns when it is complete.
@@ -126,11 +185,13 @@ func (o *operator) act(ctx context.Context, a Action) {
 		in := failures.DiscardInput{}
 		in.Body.Query, in.Body.Reason = "watership.attempt >= 1", "the simulation"
 		o.until(a, func() error {
-			_, err := failures.DiscardFailures.Call(ctx, o.set, in)
+			_, err := failures.DiscardFailures.Call(ctx, o.operations(), in)
 			return err
 		})
 	case Replay:
 		o.replay(ctx, a)
+	case Postpone, Cancel:
+		o.decide(ctx, a)
 	case PauseSubscription:
 		o.pauseSubscription(ctx, a)
 	}
@@ -156,7 +217,7 @@ func (o *operator) until(a Action, do func() error) bool {
 func (o *operator) add(ctx context.Context, queue string) {
 	ctx = access.NewContext(ctx, access.AsOperator("operator"))
 	o.until(Action{Kind: "adding " + ActionKind(queue)}, func() error {
-		_, err := routes.AddRoute.Call(ctx, o.set, routes.PolicyInput{Queue: queue})
+		_, err := routes.AddRoute.Call(ctx, o.operations(), routes.PolicyInput{Queue: queue})
 		return err
 	})
 }
@@ -173,7 +234,7 @@ func (o *operator) subscribe(ctx context.Context, name string) {
 		in.Body.URL = refusingURL
 	}
 	o.until(Action{Kind: "subscribing"}, func() error {
-		_, err := subscriptions.CreateSubscription.Call(ctx, o.set, in)
+		_, err := subscriptions.CreateSubscription.Call(ctx, o.operations(), in)
 		return err
 	})
 }
@@ -183,12 +244,12 @@ func (o *operator) pauseSubscription(ctx context.Context, a Action) {
 	in.Body.Reason = "the simulation"
 	from := time.Now()
 	o.until(a, func() error {
-		_, err := subscriptions.PauseSubscription.Call(ctx, o.set, in)
+		_, err := subscriptions.PauseSubscription.Call(ctx, o.operations(), in)
 		return err
 	})
 	time.Sleep(a.For)
 	o.until(a, func() error {
-		_, err := subscriptions.ResumeSubscription.Call(ctx, o.set, subscriptions.ActInput{NameInput: in.NameInput})
+		_, err := subscriptions.ResumeSubscription.Call(ctx, o.operations(), subscriptions.ActInput{NameInput: in.NameInput})
 		return err
 	})
 	o.world.receivers.heldBetween(a.Queue, from, time.Now().Add(pauseDelay))
@@ -198,7 +259,7 @@ func (o *operator) pause(ctx context.Context, a Action) {
 	in := routes.PauseInput{Queue: a.Queue}
 	in.Body.Reason = "the simulation"
 	o.until(a, func() error {
-		_, err := routes.PauseRoute.Call(ctx, o.set, in)
+		_, err := routes.PauseRoute.Call(ctx, o.operations(), in)
 		return err
 	})
 	paused := time.Now()
@@ -209,7 +270,7 @@ func (o *operator) pause(ctx context.Context, a Action) {
 	time.Sleep(a.For / 2)
 	o.world.oracle.pausedBetween(a.Queue, paused, time.Now())
 	o.until(a, func() error {
-		_, err := routes.ResumeRoute.Call(ctx, o.set, routes.ResumeRouteInput{Queue: a.Queue})
+		_, err := routes.ResumeRoute.Call(ctx, o.operations(), routes.ResumeRouteInput{Queue: a.Queue})
 		return err
 	})
 	o.world.note("operator", "has resumed "+a.Queue)
@@ -240,7 +301,7 @@ func (o *operator) hasten(ctx context.Context, a Action) {
 	in.Body.Query, in.Body.Action, in.Body.Reason = "queue: "+a.Queue, waiting.Now, "the simulation"
 	from := time.Now()
 	o.until(a, func() error {
-		_, err := waiting.DecideWaiting.Call(ctx, o.set, in)
+		_, err := waiting.DecideWaiting.Call(ctx, o.operations(), in)
 		return err
 	})
 	o.world.oracle.hastenedBetween(a.Queue, from, time.Now())
@@ -261,11 +322,24 @@ func (o *operator) replay(ctx context.Context, a Action) {
 	began := time.Now()
 	var job replays.Job
 	if !o.until(a, func() error {
-		out, err := replays.StartReplay.Call(ctx, o.set, in)
+		out, err := replays.StartReplay.Call(ctx, o.operations(), in)
 		job = out.Body
 		return err
 	}) {
 		return
+	}
+	if drawn(o.world.seed, in.Key)%2 == 0 { // as if the API had lost its answer
+		first := job.ID
+		if !o.until(a, func() error {
+			out, err := replays.StartReplay.Call(ctx, o.operations(), in)
+			job = out.Body
+			return err
+		}) {
+			return
+		}
+		if job.ID != first {
+			o.world.fail("operator: the request of job %s, sent again, has started job %s", first, job.ID)
+		}
 	}
 	if a.Number%2 == 0 {
 		defer o.startRival(ctx, job.ID, a)()
@@ -277,12 +351,14 @@ func (o *operator) replay(ctx context.Context, a Action) {
 		}
 		time.Sleep(2 * time.Second)
 		if !o.until(a, func() error {
-			out, err := replays.GetReplay.Call(ctx, o.set, replays.JobInput{ID: job.ID})
+			out, err := replays.GetReplay.Call(ctx, o.operations(), replays.JobInput{ID: job.ID})
 			if err == nil && out.Body.CanResume && !out.Body.Running {
 				o.world.note("operator", fmt.Sprintf("resumes job %s: %s", job.ID, out.Body.Problem))
-				out, err = replays.ResumeReplay.Call(ctx, o.set, replays.ResumeInput{ID: job.ID})
+				out, err = replays.ResumeReplay.Call(ctx, o.operations(), replays.ResumeInput{ID: job.ID})
 			}
-			job = out.Body
+			if err == nil {
+				job = out.Body
+			}
 			return err
 		}) {
 			return

@@ -67,7 +67,9 @@ type oracle struct {
 	hastened  []span
 	replayed  map[string]map[string]bool // by job, ids of the messages
 	replays   []sending
+	displaced map[string]bool // messages in order whose places the broker has refused
 	hadOutage map[string]bool // messages with an attempt in an outage
+	decisions decisions
 	plan      Plan
 }
 
@@ -82,7 +84,12 @@ func (s span) has(queue string, at time.Time) bool {
 }
 
 func newOracle(w *world, plan Plan) *oracle {
-	return &oracle{world: w, outages: outagesOf(plan, w.began), faults: faultTimesOf(plan, w.began), plan: plan, messages: map[string]*message{}, finished: map[string]time.Time{}, replayed: map[string]map[string]bool{}, hadOutage: map[string]bool{}}
+	o := &oracle{
+		world: w, plan: plan, outages: outagesOf(plan, w.began), faults: faultTimesOf(plan, w.began), messages: map[string]*message{}, finished: map[string]time.Time{},
+		replayed: map[string]map[string]bool{}, hadOutage: map[string]bool{}, displaced: map[string]bool{},
+	}
+	o.decisions = decisions{oracle: o, cancelled: map[string]time.Time{}}
+	return o
 }
 
 // pausedBetween says that processes without a fault must not begin messages of a queue.
@@ -107,7 +114,8 @@ func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []strin
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range slices.Backward(o.sent) {
-		if at, finished := o.finished[id]; len(ids) < n && finished && at.Before(end) && o.messages[id].queue == queue {
+		_, cancelled := o.decisions.cancelled[id]
+		if at, finished := o.finished[id]; len(ids) < n && finished && !cancelled && at.Before(end) && o.messages[id].queue == queue {
 			ids = append(ids, id)
 		}
 	}
@@ -251,7 +259,7 @@ func (o *oracle) checkOrder(c *call, m *message) {
 		if id == c.id {
 			return
 		}
-		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && o.finished[id].IsZero() {
+		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && o.finished[id].IsZero() && !o.displaced[id] {
 			o.world.fail("order: %s begins %s before %s has an outcome", c.life.name, c.id, id)
 			return
 		}
@@ -296,6 +304,7 @@ func (o *oracle) unfinished() (texts []string) {
 // record counts the events that the store has of a message.
 type record struct {
 	published         map[string]int // by job of a replay; "": the message as it was published first
+	discarded         int
 	handled, poisoned int
 	replayed          map[string]int // by job
 }
@@ -320,6 +329,8 @@ func (o *oracle) check(ctx context.Context) {
 			r.handled++
 		case schemas.Poisoned:
 			r.poisoned++
+		case schemas.Discarded:
+			r.discarded++
 		case schemas.Replayed:
 			r.replayed[e.State.Replay]++
 		case schemas.Paused:
@@ -340,6 +351,7 @@ func (o *oracle) check(ctx context.Context) {
 	o.checkAttempts()
 	o.checkReplays(records)
 	o.checkPauses()
+	o.decisions.check()
 	checkTwice(o)
 	checkRefunds(o, opened)
 }
@@ -405,6 +417,9 @@ func (o *oracle) checkRecord(id string, r record) {
 	}
 	if n := r.published[""]; n != 1 {
 		o.world.fail("%s has %d published events", id, n)
+	}
+	if o.decisions.checkRecord(id, r) {
+		return
 	}
 	switch handled, last := o.expected(id); {
 	case m.queue == foreignQueue && handled && last == 1 && o.isSilent(id) && r.poisoned == 0:

@@ -225,5 +225,8 @@ func (h logOf) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	h.life.world.note(h.life.name, text)
+	if r.Message == placesLost {
+		losePlaces(h.life.world.oracle)
+	}
 	return nil
 }

@@ -99,6 +99,13 @@ func (l *storeLink) faultNow() storeFault {
 	return 0
 }
 
+// faultOfNow is faultNow for callers without l.mu.
+func (l *storeLink) faultOfNow() storeFault {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.faultNow()
+}
+
 // do is answer for a request whose result is an error.
 func (l *storeLink) do(ctx context.Context, request func() error) error {
 	_, err := answer(ctx, l, func() (struct{}, error) { return struct{}{}, request() })

@@ -153,7 +153,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	for _, f := range plan.Faults {
 		faults.Go(func() {
 			time.Sleep(f.At)
-			w.inflict(f)
+			w.inflict(working, operator, f)
 		})
 	}
 	w.publishAll(firstPublishers, w.began.Add(settling+publishing))
@@ -164,6 +164,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	w.awaitRest()
 
 	w.restarts.Wait()
+	checkReady(w)
 	for _, p := range w.processes {
 		p.stop()
 	}
