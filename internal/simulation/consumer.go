@@ -122,7 +122,8 @@ func (c *consumer) handle(l *life, channel *amqp.Channel, d amqp.Delivery, retur
 		number += int(failed)
 	}
 	_, known := d.Headers["watership-fingerprint"]
-	call, lives := c.world.oracle.attempt(l, foreignQueue, id, number)
+	edit, _ := d.Headers[editHeader].(string)
+	call, lives := c.world.oracle.attempt(l, foreignQueue, id, edit, number)
 	if !lives {
 		return errKilled
 	}

@@ -319,6 +319,11 @@ func (o *operator) replay(ctx context.Context, a Action) {
 	in.Body.IDs, in.Body.Target, in.Body.Reason = ids, replays.Target{Kind: string(replayer.ToOrigin)}, "the simulation"
 	in.Body.Again, in.Body.UncheckedRoutes, in.Body.Rate = true, true, float64(a.Number%7)
 	in.Body.StopAfter = max(0, a.Number%5-2) // a canary
+	edit := ""
+	if drawn(o.world.seed, in.Key, "edit")%3 == 0 {
+		edit = fmt.Sprint("edit ", o.world.nextOffset())
+		in.Body.Changes.SetHeaders = []string{editHeader + "=" + edit}
+	}
 	began := time.Now()
 	var job replays.Job
 	if !o.until(a, func() error {
@@ -365,5 +370,5 @@ func (o *operator) replay(ctx context.Context, a Action) {
 		}
 	}
 	o.world.note("operator", fmt.Sprintf("job %s has sent %d of %d messages, and failed for %d", job.ID, job.Sent, job.Total, job.Failed))
-	o.world.oracle.replayedBy(job, ids, began)
+	o.world.oracle.replayedBy(job, sending{job.ID, ids, edit, began, time.Now()})
 }

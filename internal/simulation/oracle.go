@@ -49,6 +49,7 @@ type call struct {
 	ended   time.Time // zero: it has not returned, or its process was killed before
 	outcome outcome
 	outage  bool // of the service, so that it fails
+	edit    string
 }
 
 // oracle knows the truth from outside: the messages that were published and confirmed, and the
@@ -124,15 +125,15 @@ func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []strin
 
 // replayedBy adds a job that is done, and the ids that it had to send: all but those for which it says
 // that the broker refused them.
-func (o *oracle) replayedBy(job replays.Job, ids []string, began time.Time) {
-	if job.Sent+job.Failed != len(ids) || len(job.Failures) != job.Failed {
-		o.world.fail("job %s of %d messages has sent %d, and failed for %d: %s", job.ID, len(ids), job.Sent, job.Failed, job.Problem)
+func (o *oracle) replayedBy(job replays.Job, s sending) {
+	if job.Sent+job.Failed != len(s.ids) || len(job.Failures) != job.Failed {
+		o.world.fail("job %s of %d messages has sent %d, and failed for %d: %s", job.ID, len(s.ids), job.Sent, job.Failed, job.Problem)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.replays = append(o.replays, sending{job.ID, ids, began, time.Now()})
+	o.replays = append(o.replays, s)
 	o.replayed[job.ID] = map[string]bool{}
-	for _, id := range ids {
+	for _, id := range s.ids {
 		o.replayed[job.ID][id] = true
 	}
 	for _, failed := range job.Failures {
@@ -197,7 +198,7 @@ func (o *oracle) expected(id string) (handled bool, last int) {
 // handler returns the handler of a queue.
 func (o *oracle) handler(l *life, queue string) watermill.HandlerFunc {
 	return func(m *watermill.Message) ([]*watermill.Message, error) {
-		c, lives := o.attempt(l, queue, string(m.Payload), retry.AttemptFrom(m.Context()).Number)
+		c, lives := o.attempt(l, queue, string(m.Payload), m.Metadata.Get(editHeader), retry.AttemptFrom(m.Context()).Number)
 		switch {
 		case !lives:
 			return nil, errKilled
@@ -214,11 +215,11 @@ func (o *oracle) handler(l *life, queue string) watermill.HandlerFunc {
 
 // attempt handles a message in a process, which takes a time. It does not count if the process no longer
 // lives.
-func (o *oracle) attempt(l *life, queue, id string, number int) (c *call, lives bool) {
+func (o *oracle) attempt(l *life, queue, id, edit string, number int) (c *call, lives bool) {
 	if l.isDead() {
 		return nil, false
 	}
-	c = &call{life: l, id: id, attempt: number, begun: time.Now()}
+	c = &call{life: l, id: id, edit: edit, attempt: number, begun: time.Now()}
 	o.begin(c, queue)
 	x := drawn(o.world.seed, id, number)
 	time.Sleep(time.Duration(x%60)*time.Millisecond + time.Duration(x%100_003)*time.Nanosecond)
@@ -350,6 +351,7 @@ func (o *oracle) check(ctx context.Context) {
 	}
 	o.checkAttempts()
 	o.checkReplays(records)
+	checkEdits(o)
 	o.checkPauses()
 	o.decisions.check()
 	checkTwice(o)

@@ -10,6 +10,7 @@ import (
 type sending struct {
 	job          string
 	ids          []string
+	edit         string // of a header; "": the messages are as before
 	began, ended time.Time
 }
 
