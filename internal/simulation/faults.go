@@ -21,7 +21,7 @@ type Fault struct {
 
 // String describes the fault.
 func (f Fault) String() string {
-	if f.ofOperator() {
+	if f.ofOperator() || f.ofProjector() {
 		return fmt.Sprintf("%s %s for %s", f.At, f.Kind, f.For)
 	}
 	who := "serve"
@@ -36,6 +36,10 @@ func (f Fault) String() string {
 
 func (f Fault) ofOperator() bool {
 	return f.Kind == KillOperator || f.Kind == OperatorStoreRefuses || f.Kind == OperatorStoreLoses
+}
+
+func (f Fault) ofProjector() bool {
+	return f.Kind == KillProjector || f.Kind == ProjectorStoreRefuses || f.Kind == ProjectorStoreLoses
 }
 
 // Kind is the kind of a fault.
@@ -63,6 +67,10 @@ const (
 	KillOperator         Kind = "SIGKILL of the operator"
 	OperatorStoreRefuses Kind = "a store that refuses the operator"
 	OperatorStoreLoses   Kind = "a store that loses answers to the operator"
+
+	KillProjector         Kind = "SIGKILL of a projector"
+	ProjectorStoreRefuses Kind = "a store that refuses a projector"
+	ProjectorStoreLoses   Kind = "a store that loses answers to a projector"
 )
 
 func kinds() []Kind {
@@ -89,6 +97,7 @@ func NewPlan(seed uint64) Plan {
 	plan.addReceivers(randomness(seed, "receivers"))
 	plan.addDecisions(randomness(seed, "decisions"))
 	plan.addFaultsOfOperator(randomness(seed, "operator"))
+	plan.addProjectors(randomness(seed, "projectors"))
 	return plan
 }
 
@@ -153,6 +162,21 @@ func (p *Plan) addFaultsOfOperator(random *rand.Rand) {
 	}
 }
 
+// addProjectors adds processes with a projection, and their faults, to a third of the plans.
+func (p *Plan) addProjectors(random *rand.Rand) {
+	if p.Projectors = max(0, random.IntN(6)-3); p.Projectors == 0 {
+		return
+	}
+	at := 5 * time.Second
+	for range random.IntN(4) {
+		at += time.Duration(random.IntN(60_000)) * time.Millisecond
+		p.Faults = append(p.Faults, Fault{
+			At: at, For: time.Duration(500+random.IntN(10_000)) * time.Millisecond, Target: random.IntN(p.Projectors),
+			Kind: []Kind{KillProjector, KillProjector, ProjectorStoreRefuses, ProjectorStoreLoses}[random.IntN(4)],
+		})
+	}
+}
+
 func newFault(random *rand.Rand, at time.Duration, processes int) Fault {
 	all := kinds()
 	return Fault{
@@ -170,6 +194,10 @@ func (w *world) inflict(ctx context.Context, operator *operator, f Fault) {
 	}
 	if f.ofOperator() {
 		operator.meet(ctx, f)
+		return
+	}
+	if f.ofProjector() {
+		w.projectors.all[f.Target].meet(f)
 		return
 	}
 	if slices.Contains(brokerKinds(), f.Kind) {

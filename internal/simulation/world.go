@@ -32,14 +32,15 @@ const (
 
 // Plan is what happens in a run.
 type Plan struct {
-	Seed      uint64
-	Processes int
-	Consumers int  // of a queue of another program
-	Receivers bool // of subscriptions
-	Profile   Profile
-	Faults    []Fault
-	Actions   []Action // of an operator
-	Outages   []Outage // of the service that handlers need
+	Seed       uint64
+	Processes  int
+	Consumers  int  // of a queue of another program
+	Receivers  bool // of subscriptions
+	Projectors int  // of one projection
+	Profile    Profile
+	Faults     []Fault
+	Actions    []Action // of an operator
+	Outages    []Outage // of the service that handlers need
 }
 
 // Result has the outcome of a run.
@@ -61,12 +62,13 @@ type world struct {
 	store   system.ClosableStore
 	began   time.Time
 
-	processes []*process
-	consumers []*consumer
-	receivers receivers
-	restarts  sync.WaitGroup // of processes that a handler has ended
-	oracle    *oracle
-	watch     storeWatch
+	processes  []*process
+	consumers  []*consumer
+	receivers  receivers
+	projectors projectors
+	restarts   sync.WaitGroup // of processes that a handler has ended
+	oracle     *oracle
+	watch      storeWatch
 
 	mu       sync.Mutex // guards the fields below
 	timeline []string
@@ -81,6 +83,9 @@ type world struct {
 func Run(t *testing.T, plan Plan) (result Result) {
 	path := filepath.Join(folder(t), "store.db")
 	t.Run(fmt.Sprintf("seed=%d", plan.Seed), func(t *testing.T) {
+		if err := useTimeOfTheBubble(); err != nil {
+			t.Fatal(err)
+		}
 		cryptotest.SetGlobalRandom(t, plan.Seed)
 		rand.Reader = &reader{ids: rand.Reader, seed: plan.Seed}
 		synctest.Test(t, func(t *testing.T) { result = run(t, plan, path) })
@@ -105,6 +110,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 		broker: broker.New(broker.Config{LoopbackUsers: []string{}, Release: plan.Profile.Release}),
 	}
 	w.receivers.world = w
+	w.projectors.world, w.projectors.path = w, filepath.Join(filepath.Dir(path), "projection.db")
 	w.network = newNetwork(plan.Seed, w.broker, w.noteFrames)
 	closeHTTP := w.network.serve("broker:15672", w.broker.Management())
 	w.environ = []string{
@@ -142,6 +148,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	if plan.Receivers {
 		endReceivers = w.receivers.start(working, operator)
 	}
+	endProjectors := w.projectors.start(working, plan.Projectors)
 
 	var faults sync.WaitGroup
 	for _, a := range plan.Actions {
@@ -178,9 +185,11 @@ func run(t *testing.T, plan Plan, path string) Result {
 	endWork()
 	endConsumers()
 	endReceivers()
+	endProjectors()
 	operator.close()
 	w.oracle.check(context.Background())
 	w.receivers.check(context.Background())
+	w.projectors.check(context.Background())
 	closeHTTP()
 	_ = w.broker.Close()
 	for _, s := range w.network.of("") {
@@ -215,7 +224,7 @@ func (w *world) awaitRest() {
 	for {
 		unfinished := w.oracle.unfinished()
 		if len(unfinished) == 0 {
-			unfinished = w.receivers.unfinished(context.Background())
+			unfinished = append(w.receivers.unfinished(context.Background()), w.projectors.unfinished(context.Background())...)
 		}
 		if len(unfinished) == 0 {
 			return
