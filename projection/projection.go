@@ -172,8 +172,7 @@ func (c Config) validate() error {
 
 // Projection keeps the tables of a Config.
 type Projection struct {
-	cfg   Config
-	calls usercode.Goroutines // of Handle; a call that never returns stays in one
+	cfg Config
 
 	mu      sync.Mutex       // guards the field below
 	dialect database.Dialect // set by prepare
@@ -191,14 +190,14 @@ func New(cfg Config) (*Projection, error) {
 type connection struct {
 	cfg     Config
 	dialect database.Dialect
-	calls   *usercode.Goroutines // of Handle
+	calls   *usercode.Goroutines // of Handle; a call that never returns stays in one
 }
 
 // connect asks for the dialect of the database and creates the tables of checkpoints, once.
 func (p *Projection) connect(ctx context.Context) (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &connection{cfg: p.cfg, dialect: p.dialect, calls: &p.calls}
+	c := &connection{cfg: p.cfg, dialect: p.dialect, calls: &usercode.Goroutines{}}
 	if c.dialect.Name != "" {
 		return c, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -374,4 +375,32 @@ func TestDatabaseUnavailable(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A projection that has ended keeps no goroutine.
+func TestNoGoroutineStays(t *testing.T) {
+	running := func() int {
+		stacks := make([]byte, 4<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "usercode.(*goroutine).run(")
+	}
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		before := running() // of handlers that do not return
+		o := newOrders(t)
+		o.add(t, 5)
+		p := newProjection(t, o.config(db.DB))
+		stop := start(t, p.Run)
+		o.await(t, db.DB)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() error {
+			if n := running(); n > before {
+				return fmt.Errorf("%d goroutines for handlers stay, and there were %d", n, before)
+			}
+			return nil
+		})
+	})
 }

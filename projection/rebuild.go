@@ -39,6 +39,7 @@ func (p *Projection) Rebuild(ctx context.Context, options ...RebuildOption) (Gen
 	if err != nil {
 		return Generation{}, err
 	}
+	defer c.calls.Close()
 	b := rebuild{connection: c, fewer: slices.Contains(options, Fewer)}
 	err = c.checkSource(ctx)
 	for err == nil && b.done.Number == 0 {

@@ -28,6 +28,7 @@ const (
 func (p *Projection) Run(ctx context.Context) error {
 	c, err := p.connect(ctx)
 	if err == nil {
+		defer c.calls.Close()
 		err = c.awaitSource(ctx)
 	}
 	for err == nil {
