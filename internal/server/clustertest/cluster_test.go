@@ -37,6 +37,7 @@ func TestFaults(t *testing.T) {
 	t.Logf("SEED=%d BROKER=%s RATE=%d", seed, os.Getenv("BROKER"), rate)
 	service := serveHandlers(t)
 	subscribe(t, dir)
+	createStreams(t)
 	watch := watchCluster(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for round := range rounds {
@@ -84,6 +85,25 @@ func subscribe(t *testing.T, dir string) {
 		"--config", "../../../scripts/cluster.d/watership.yaml").CombinedOutput()
 	if err != nil {
 		t.Fatalf("subscribe: %v\n%s", err, out)
+	}
+}
+
+// createStreams publishes the first messages, with which Elasticsearch creates its indices. That takes it some
+// time.
+func createStreams(t *testing.T) {
+	t.Helper()
+	first := &publisher{run: "first", nodes: brokers(), every: 20 * time.Millisecond, versions: map[string]int{}}
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	first.publish(ctx)
+	outcomes := 0
+	for _, m := range first.account() {
+		if !m.confirmed.IsZero() {
+			outcomes++
+		}
+	}
+	if err := waitFor(t.Context(), 2*time.Minute, func(ctx context.Context) error { return recorded(ctx, first.run, outcomes) }); err != nil {
+		t.Fatalf("the first messages: %v", err)
 	}
 }
 
