@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,7 +71,8 @@ func TestANodeThatIsAwayCostsNoConnection(t *testing.T) {
 	}
 }
 
-// A node that is cut off from the others takes messages and confirms none. Its publishers go on at another.
+// A node that is cut off from the others takes messages and confirms none, but for those that it returns. Its
+// publishers go on at another.
 func TestPublisherLeavesANodeThatConfirmsNothing(t *testing.T) {
 	rabbittest.NoLeaks(t)
 	b := rabbittest.Embedded(t)
@@ -78,8 +80,18 @@ func TestPublisherLeavesANodeThatConfirmsNothing(t *testing.T) {
 	cut, heal := b.Unconfirmed(t, queue)
 	defer heal()
 	c, connections := openAtFirst(t, cut, hostOf(t, b.URL))
-	p := publisherWith(t, c, PublisherConfig{Silence: 50 * time.Millisecond})
-	waitAll(t, sendAll(t, p, queue, 20))
+	p := publisherWith(t, c, PublisherConfig{Silence: time.Second})
+	all := sendAll(t, p, queue, 20)
+	ctx, stop := context.WithCancel(t.Context())
+	var returned sync.WaitGroup
+	returned.Go(func() {
+		for ctx.Err() == nil {
+			_ = p.Publish(ctx, to("no queue", ""))
+		}
+	})
+	waitAll(t, all)
+	stop()
+	returned.Wait()
 	if n := connections(); n != 2 {
 		t.Errorf("the publisher had %d connections, want 2", n)
 	}

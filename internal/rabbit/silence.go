@@ -17,7 +17,8 @@ type silence struct {
 // begin is called when no message has waited before.
 func (s *silence) begin() { s.since = time.Now() }
 
-// end is called with each confirm.
+// end is called with each confirm of a message in a queue. A node that is cut off returns and refuses messages by
+// itself.
 func (s *silence) end() { s.since, s.most = time.Now(), s.first }
 
 // leave leaves the node if it has confirmed nothing for long, and there are others. One that is short of

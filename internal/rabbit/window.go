@@ -169,9 +169,6 @@ func (w *window) finishIfKnown(m *Pending) bool {
 		return false
 	}
 	w.matchReturns()
-	if !w.ch.IsClosed() {
-		w.publisher.silence.end()
-	}
 	switch {
 	case w.finishIfCertain(m):
 	case m.ambiguous:
@@ -191,6 +188,7 @@ func (w *window) finishIfCertain(m *Pending) bool {
 	case m.returned != nil:
 		w.finish(m, m.returned)
 	case !m.ambiguous && m.confirm != nil && m.confirm.Acked():
+		w.publisher.silence.end()
 		w.finish(m, nil)
 	default:
 		return false
