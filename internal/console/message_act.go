@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
@@ -25,6 +24,7 @@ type messageDiscard struct {
 	Reason  string
 	Key     string
 	Problem *problem.Problem
+	Found   failures.Discarded
 }
 
 // messageDiscarded is the result of the form.
@@ -34,55 +34,62 @@ func (c messagePages) messageDiscardForm(r *http.Request) (frame.Response, error
 	if err := needOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
+	return c.showDiscard(r, messageDiscard{Key: rand.Text()})
+}
+
+// showDiscard shows the form with the failures that the message has now.
+func (c messagePages) showDiscard(r *http.Request, d messageDiscard) (frame.Response, error) {
 	v, found, err := c.findMessage(r)
 	if err != nil {
 		return nil, err
 	}
 	v.Queues = found.Queues
-	return messageDiscardPage(messageDiscard{messageView: v, Key: rand.Text()}), nil
-}
-
-func messageDiscardPage(v messageDiscard) frame.Page {
-	p := frame.Page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: v, Styles: []string{"message.css"}}
-	if v.Problem != nil {
-		p.Status = v.Problem.Status
+	d.messageView = v
+	if len(v.Failures) > 0 {
+		in := failures.DiscardInput{}
+		in.Body.IDs, in.Body.DryRun = v.Failures, true
+		first, err := failures.DiscardFailures.Call(r.Context(), c.api, in)
+		if err != nil {
+			return nil, err
+		}
+		d.Found = first.Body
 	}
-	return p
+	p := frame.Page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: d, Styles: []string{"message.css"}}
+	if d.Problem != nil {
+		p.Status = d.Problem.Status
+	}
+	return p, nil
 }
 
-// discardMessage discards the failures that the form has shown, and no later ones.
+// discardMessage discards the failures that the form has shown, or none if their number is another
+// one now.
 func (c messagePages) discardMessage(r *http.Request) (frame.Response, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
-	done, err := c.discardFailures(r, r.PostForm["failure"], r.PostForm.Get("reason"), r.PostForm.Get("key"))
-	if err != nil {
-		v, found, findErr := c.findMessage(r)
-		if findErr != nil {
-			return nil, err
+	in, mistake := failures.DiscardInput{IdempotencyKey: frame.KeyOf(r)}, (*problem.Problem)(nil)
+	in.Body.Bounds, in.Body.UpTo, mistake = frame.Shown(r.PostForm, "failure", "a discard", "Say why nothing more is to be done.")
+	in.Body.IDs = r.PostForm["failure"]
+	var done url.Values
+	if mistake == nil {
+		var err error
+		if done, err = c.discardFailures(r, in); err != nil {
+			mistake = frame.ProblemOf(err)
 		}
-		v.Queues = found.Queues
-		return messageDiscardPage(messageDiscard{v, r.PostForm.Get("reason"), r.PostForm.Get("key"), frame.ProblemOf(err)}), nil
+	}
+	if mistake != nil {
+		return c.showDiscard(r, messageDiscard{Reason: in.Body.Reason, Key: in.Key, Problem: mistake})
 	}
 	return c.Done("/messages/"+url.PathEscape(r.PathValue("id")), done), nil
 }
 
 // discardFailures returns the result as parameters of the page of the message.
-func (c messagePages) discardFailures(r *http.Request, events []string, reason, key string) (url.Values, error) {
-	if len(events) == 0 {
-		return nil, problem.BadRequest("the message has no unresolved failure", "Look at its history.")
-	}
-	if reason = strings.TrimSpace(reason); reason == "" {
-		return nil, problem.BadRequest("a reason is required", "Say why nothing more is to be done.")
-	}
-	in := failures.DiscardInput{IdempotencyKey: operation.IdempotencyKey{Key: key}}
-	in.Body.IDs, in.Body.Reason = events, reason
+func (c messagePages) discardFailures(r *http.Request, in failures.DiscardInput) (url.Values, error) {
 	answer, err := failures.DiscardFailures.Call(r.Context(), c.api, in)
 	if err != nil {
 		return nil, err
 	}
-	done := answer.Body
-	parked := 0
+	done, parked := answer.Body, 0
 	for _, p := range done.Parked {
 		parked += p.Messages
 	}
@@ -198,8 +205,10 @@ func (c messagePages) sendCopy(r *http.Request) (frame.Response, error) {
 	}
 	sent := answer.Body
 	done := url.Values{}
-	if failures := r.PostForm["failure"]; v.Resolve && len(failures) > 0 {
-		if done, err = c.discardFailures(r, failures, replacedBy+sent.Fingerprint, v.Key+" discard"); err != nil {
+	if list := r.PostForm["failure"]; v.Resolve && len(list) > 0 {
+		in := failures.DiscardInput{IdempotencyKey: operation.IdempotencyKey{Key: v.Key + " discard"}}
+		in.Body.IDs, in.Body.Reason = list, replacedBy+sent.Fingerprint
+		if done, err = c.discardFailures(r, in); err != nil {
 			v.Sent = sent.Fingerprint
 			return fail(err)
 		}

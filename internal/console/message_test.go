@@ -299,7 +299,12 @@ func TestDiscardFromAMessage(t *testing.T) {
 	form := s.get(t, "/messages/m-1/discard")
 	form.want(t, http.StatusOK, "Discard the failures of message m-1", "queue orders", "Discard 1 failure")
 	fields := form.fields(t)
-	s.post(t, "/messages/m-1/discard", fields).want(t, http.StatusBadRequest, "a reason is required", "Discard 1 failure")
+	s.post(t, "/messages/m-1/discard", fields).want(t, http.StatusUnprocessableEntity, "a discard needs a reason", "Discard 1 failure")
+	fields.Set("reason", "a test order")
+	fields.Set("expect", "2")
+	s.post(t, "/messages/m-1/discard", fields).want(t, http.StatusConflict, "1 failure matches, 2 expected: nothing was changed", "Discard 1 failure")
+	fields.Set("expect", "1")
+	fields.Set("key", "again")
 	fields.Set("reason", "a test order")
 	done := s.post(t, "/messages/m-1/discard", fields)
 	done.want(t, http.StatusOK, "1 failure discarded.", "orders discarded", "discarded at queue orders : a test order (local)")
@@ -309,7 +314,7 @@ func TestDiscardFromAMessage(t *testing.T) {
 	}
 	s.get(t, "/messages/m-1/discard").want(t, http.StatusOK, "Nothing to discard")
 	fields.Set("key", "another")
-	s.post(t, "/messages/m-1/discard", fields).want(t, http.StatusOK, "Nothing was discarded")
+	s.post(t, "/messages/m-1/discard", fields).want(t, http.StatusConflict, "0 failures match, 1 expected: nothing was changed", "Nothing to discard")
 	if strings.Contains(s.get(t, "/messages/m-1").text, "/discard") {
 		t.Error("the page still offers to discard")
 	}
