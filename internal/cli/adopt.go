@@ -38,8 +38,7 @@ sends to them if the store knows that the message was published there, and
 "replay --to-failed-queue" sends to the queue.
 
 "watership serve" must run, or have run, with the role retry. With --server the server takes
-the messages in, and its record has the operator and the reason; Ctrl-C cancels that.
-Without --server nothing records them.
+the messages in, and Ctrl-C cancels that. An audited event has the operator and the reason.
 
 --dry-run shows the first 1,000 messages and returns them to the queue. --expect is about
 all that are ready in the queue, up to --limit.`,

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // newErrorQueue is a queue with failures of Spring and a message of another form.
@@ -35,7 +36,8 @@ func newErrorQueue(t *testing.T, i *servertest.Installation, arguments amqp.Tabl
 // adopt prints the same through a server.
 func TestAdoptThroughServer(t *testing.T) {
 	t.Parallel()
-	i := servertest.Around(t, rabbittest.Embedded(t)).Install(t, servertest.Nobody)
+	broker := rabbittest.Embedded(t)
+	i := servertest.Around(t, broker).Install(t, servertest.Nobody)
 	i.Must(t, "setup")
 	environ := serveAPI(t, config.Sources{File: i.Config}).environ(t, access.Token{Name: "ann", Role: access.Operator})
 	through := func(args ...string) servertest.Result {
@@ -57,8 +59,16 @@ func TestAdoptThroughServer(t *testing.T) {
 		}
 		i.AwaitLen(t, one, 4)
 	}
-	directly := i.Run(t, "adopt", one, "--as", "spring", "--queue", "orders", "--yes")
+	directly := i.Run(t, "adopt", one, "--as", "spring", "--queue", "orders", "--yes", "--operator", "eve", "--reason", "moved")
 	servertest.WantRun(t, directly, 0, "took in 3 failures", "orders  shop", "1 message cannot be read as spring and stays in queue "+one)
+	events, err := broker.Channel(t).Consume(i.Prefix+".log", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rabbittest.Receive(t, events) // of the queue that does not exist
+	if audited := rabbittest.Receive(t, events); audited.RoutingKey != string(schemas.Audited) || !strings.Contains(fmt.Sprint(audited.Headers["watership-audit"]), "eve") {
+		t.Errorf("recorded %+v", audited)
+	}
 	got := through("adopt", other, "--as", "spring", "--queue", "orders", "--yes")
 	if got.Out = strings.ReplaceAll(got.Out, other, one); got != directly {
 		t.Errorf("through the server: %+v\ndirectly: %+v", got, directly)

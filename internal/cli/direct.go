@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/watershipmq/watership/internal/operation/audit"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/client"
@@ -38,12 +40,30 @@ func newDirect(sys *system.System) *direct {
 	return &direct{sys, httpapi.Local(sys)}
 }
 
-// Do implements operations. Actions have the operator in the context, or else that of this process.
+// Do implements operations. The operator of an action is in what it leaves, such as a job or an event
+// of a failure, or else in an audit event, as a server records it.
 func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
-	if access.FromContext(ctx).Name == "" {
-		ctx = access.NewContext(ctx, access.AsOperator(operator()))
+	do := func(ctx context.Context) error { return d.set.Do(ctx, op, in, out) }
+	if op.Unsigned {
+		return refused(d.recorded(ctx, do))
 	}
-	return refused(d.set.Do(ctx, op, in, out))
+	return refused(do(asOperator(ctx)))
+}
+
+// recorded does an action with an audit event. A store can be mended while RabbitMQ is away, so that an
+// event is needed only for an operator who has said a name or a reason.
+func (d *direct) recorded(ctx context.Context, do func(ctx context.Context) error) error {
+	named := access.FromContext(ctx).Name != ""
+	return access.Do(asOperator(ctx), audit.Recorder{System: d.System}, named, do)
+}
+
+// asOperator returns a context whose actions have an operator: the user of this process if --operator
+// names none.
+func asOperator(ctx context.Context) context.Context {
+	if access.FromContext(ctx).Name != "" {
+		return ctx
+	}
+	return access.NewContext(ctx, access.AsOperator(operator()))
 }
 
 // refused returns an error with the remedy of its problem.
@@ -144,8 +164,11 @@ func (d *direct) FollowTo(ctx context.Context, query, queue string, progress fun
 }
 
 // Adopt implements streams.
-func (d *direct) Adopt(ctx context.Context, r adoptions.Request, follow bool) (adoptions.Result, error) {
-	done, err := adoptions.Service{System: d.System}.Adopt(ctx, r, follow)
+func (d *direct) Adopt(ctx context.Context, r adoptions.Request, follow bool) (done adoptions.Result, err error) {
+	err = d.recorded(ctx, func(ctx context.Context) (err error) {
+		done, err = adoptions.Service{System: d.System}.Adopt(ctx, r, follow)
+		return err
+	})
 	return done, refused(err)
 }
 

@@ -97,8 +97,8 @@ stays in quarantine with the new reason, and the command fails. It can be repeat
 
 In Elasticsearch a mapping applies to new indices: mend the template, then roll over the
 stream. The login needs the privileges 'index' and 'delete' for this command: that of
-serve with --server, whose audit event has the operator and the reason. Without --server
-nothing records them.
+serve with --server. An audited event has the operator and the reason, for which RabbitMQ
+must be reachable.
 
 A preview is shown before anything is written. A terminal prompts for confirmation; a
 script needs --yes.`,

@@ -34,7 +34,7 @@ Messages that expire in the queue, or that it drops when it is full, become fail
 
 The change is shown before anything is changed. A terminal prompts for confirmation; a
 script needs --yes. The login of amqp.management_url needs the tag policymaker, and a token
-for --server the role admin. Without --server nothing records the operator and the reason.`,
+for --server the role admin. An audited event has the operator and the reason.`,
 		Example: `  watership routes add invoices --dry-run
   watership routes add invoices --yes`,
 	})
@@ -46,8 +46,7 @@ func newRouteRemove(from *settings) *cobra.Command {
 		Use:   "remove QUEUE",
 		Short: "Undo routes add",
 		Long: `Delete the policy of "routes add". The policy that applied before applies again. Messages
-that wait for their next attempt return to the queue, and are retried no more. Without --server
-nothing records the operator and the reason.`,
+that wait for their next attempt return to the queue, and are retried no more.`,
 		Example: "  watership routes remove invoices --yes",
 	})
 }

@@ -68,7 +68,11 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 			t.Errorf("poisoned %+v", e)
 		}
 		same(0, "delete policy", "route", "remove", queue, "--dry-run")
-		servertest.WantRun(t, i.Run(t, "route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
+		servertest.WantRun(t, i.Run(t, "route", "remove", queue, "--yes", "--operator", "eve", "--reason", "no more"), 0, "done: RabbitMQ has applied the change")
+		removed := i.Eventually(t, "action: audited and user.name: eve", 1)[0].Audit // and no dry run
+		if removed.Operation != "remove" || removed.Object != "route "+queue || removed.Reason != "no more" || removed.Address != "" || removed.Refused {
+			t.Errorf("recorded %+v", removed)
+		}
 		servertest.WantRun(t, i.Run(t, "route", "add", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
 		servertest.WantRun(t, through("route", "remove", queue, "--yes"), 0, "done: RabbitMQ has applied the change")
 		same(1, "there is no policy", "route", "remove", queue, "--yes")

@@ -22,10 +22,7 @@ type Bounds struct {
 
 // Describe describes the action for its audit event.
 func (b Bounds) Describe(ctx context.Context, name, object string) {
-	if b.DryRun {
-		name += " (dry run)"
-	}
-	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: b.Reason})
+	access.Describe(ctx, access.Action{Name: name, Object: object, Reason: b.Reason, DryRun: b.DryRun})
 }
 
 // NeedReason returns a problem if an action has no reason, unless it is only tried.

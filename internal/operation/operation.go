@@ -54,6 +54,7 @@ type Operation struct {
 	Timeout       time.Duration // 0: 30 s
 	MaxBody       int64         // bytes of the request's body; 0: 1 MiB
 	Stream        bool          // the response ends with the client, or is long
+	Unsigned      bool          // nothing but its audit event has the name of the operator
 	Responses     map[string]*huma.Response
 
 	parameters []*huma.Param

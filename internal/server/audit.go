@@ -2,14 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
+
+	"github.com/watershipmq/watership/internal/operation/audit"
 
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // auditor publishes `audited` events, as other events are: they are signed, and in the
@@ -33,19 +32,5 @@ func (a *auditor) Record(ctx context.Context, r access.Record) error {
 	if err := a.Ready(); err != nil {
 		return err
 	}
-	none := schemas.Envelope{}
-	state := schemas.State{Fingerprint: none.Fingerprint(), EventID: "audit:" + rand.Text(), Time: r.Time}
-	state.Audit.User, state.Audit.Method, state.Audit.Address = r.Identity.Name, string(r.Identity.Method), r.Identity.Address.String()
-	state.Audit.Operation, state.Audit.Object, state.Audit.Reason = r.Action.Name, r.Action.Object, r.Action.Reason
-	if !r.Done() {
-		state.Audit.Refused = true
-		state.Failure = schemas.Failure{Type: fmt.Sprintf("HTTP %d", r.Status), Message: r.Problem}
-	}
-	err := a.publisher.Publish(ctx, a.Sign(rabbit.Message{
-		Exchange: a.Topology().Events(), RoutingKey: string(schemas.Audited), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
-	}))
-	if err != nil {
-		return fmt.Errorf("publishing the %s event: %w", schemas.Audited, err)
-	}
-	return nil
+	return audit.Publish(ctx, a.System, a.publisher, r)
 }

@@ -106,9 +106,9 @@ func mayUse(caller access.Identity, r Request) bool {
 }
 
 // describe describes an action on an error queue, which the caller must be allowed to use.
-func describe(ctx context.Context, action string, r Request) error {
+func describe(ctx context.Context, r Request, dryRun bool) error {
 	caller := access.FromContext(ctx)
-	access.Describe(ctx, access.Action{Name: action, Object: fmt.Sprintf("queue %s as %s", r.Queue, r.Format), Reason: r.Reason})
+	access.Describe(ctx, access.Action{Name: "adopt", Object: fmt.Sprintf("queue %s as %s", r.Queue, r.Format), Reason: r.Reason, DryRun: dryRun})
 	switch {
 	case !caller.MayQueue(r.Queue):
 		return problem.NotAllowed(caller, "queue", r.Queue)
@@ -122,7 +122,7 @@ func describe(ctx context.Context, action string, r Request) error {
 
 func (r *Runner) previewAdoption(ctx context.Context, in *PreviewInput) (*PreviewOutput, error) {
 	request := Request(in.Body)
-	if err := describe(ctx, "adopt (dry run)", request); err != nil {
+	if err := describe(ctx, request, true); err != nil {
 		return nil, err
 	}
 	found, err := r.service.Preview(ctx, request)
@@ -140,7 +140,7 @@ func queueProblem(err error) error {
 
 func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOutput, error) {
 	request := Request(in.Body)
-	if err := describe(ctx, "adopt", request); err != nil {
+	if err := describe(ctx, request, false); err != nil {
 		return nil, err
 	}
 	adopter, ready, err := r.service.ready(ctx, request)

@@ -71,6 +71,9 @@ const returnTime = 2 * time.Second
 // Adopt takes in the messages that are in the error queue or, to follow it, each new message
 // until ctx ends.
 func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, error) {
+	if err := describe(ctx, r, false); err != nil {
+		return Result{}, err
+	}
 	adopter, ready, err := s.ready(ctx, r)
 	if err == nil && r.Expect != nil && ready == 0 {
 		err = nothingToTakeIn(r)

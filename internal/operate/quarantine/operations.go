@@ -16,7 +16,7 @@ import (
 
 // RewriteQuarantine writes events in quarantine again. The messages and their bodies stay as they are.
 var RewriteQuarantine = operation.Declare[RewriteInput, RewriteOutput](operation.Operation{
-	Method: http.MethodPost, Path: "/quarantine/rewrite", ID: "rewriteQuarantine", Tag: "system", Role: access.Operator, Timeout: 10 * time.Minute,
+	Method: http.MethodPost, Path: "/quarantine/rewrite", ID: "rewriteQuarantine", Tag: "system", Role: access.Operator, Timeout: 10 * time.Minute, Unsigned: true,
 	Summary: "Write events in quarantine again, after the cause is mended",
 	Text: "Each event gets its document with all fields in place of the quarantined one, with the same id, time and sequence. What the store refuses again stays in quarantine. " +
 		"It can be repeated. The login of store.url needs the privileges index and delete.",

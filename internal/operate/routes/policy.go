@@ -101,13 +101,13 @@ const policyTimeout = time.Minute
 // The operations on the policies of queues.
 var (
 	AddRoute = operation.Declare[PolicyInput, PolicyOutput](operation.Operation{
-		Method: http.MethodPost, Path: "/routes/{queue}/add", ID: "addRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
+		Method: http.MethodPost, Path: "/routes/{queue}/add", ID: "addRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout, Unsigned: true,
 		Summary: "Retry what the consumer of an existing queue rejects",
 		Text: "A policy of RabbitMQ gives the queue of another program Watership's dead-letter exchange. A policy that applies already is repeated in the new one, " +
 			"and a queue whose dead letters go elsewhere is refused. Messages that expire in the queue, or that it drops when it is full, become failures: notes say so. The login of amqp.management_url needs the tag policymaker.",
 	})
 	RemoveRoute = operation.Declare[PolicyInput, PolicyOutput](operation.Operation{
-		Method: http.MethodPost, Path: "/routes/{queue}/remove", ID: "removeRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout,
+		Method: http.MethodPost, Path: "/routes/{queue}/remove", ID: "removeRoute", Tag: "system", Role: access.Admin, Timeout: policyTimeout, Unsigned: true,
 		Summary: "Undo addRoute",
 		Text:    "Deletes the policy. The policy that applied before applies again.",
 	})

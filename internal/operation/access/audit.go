@@ -18,6 +18,7 @@ type Action struct {
 	Name   string // such as replay; default: the method and the route of the request
 	Object string // its object, such as a query, a queue or the id of a job
 	Reason string // why, in the words of the user
+	DryRun bool   // it changes nothing
 }
 
 // Record is an audit event: an action of a user or its refusal, its origin and its reason.
@@ -63,6 +64,7 @@ func Describe(ctx context.Context, action Action) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.action.DryRun = a.action.DryRun || action.DryRun
 	for _, field := range []struct{ to, from *string }{
 		{&a.action.Name, &action.Name}, {&a.action.Object, &action.Object}, {&a.action.Reason, &action.Reason},
 	} {
@@ -196,7 +198,10 @@ func problemOf(err error) string {
 
 // statusOf returns the status of the response to an error.
 func statusOf(err error) int {
-	var refusal *Error
+	var refusal interface {
+		error
+		GetStatus() int
+	}
 	if errors.As(err, &refusal) {
 		return refusal.GetStatus()
 	}

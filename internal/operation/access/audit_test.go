@@ -70,7 +70,7 @@ func TestDescribe(t *testing.T) {
 	ctx := context.WithValue(t.Context(), auditKey{}, a)
 	Describe(ctx, Action{Name: "replay", Object: "orders"})
 	Describe(ctx, Action{Reason: "fixed"})
-	if want := (Action{"replay", "orders", "fixed"}); a.action != want {
+	if want := (Action{"replay", "orders", "fixed", false}); a.action != want {
 		t.Errorf("%+v, want %+v", a.action, want)
 	}
 	Describe(t.Context(), Action{Name: "without a request"})

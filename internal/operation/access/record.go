@@ -2,6 +2,8 @@ package access
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -43,6 +45,24 @@ func (g *Guard) recordRefusal(r *http.Request, who Identity, err error) {
 	_ = g.record(r.Context(), Record{Identity: who, Action: a.describe(r), Status: statusOf(err), Problem: err.Error()})
 }
 
+// Do does an action of a command, and records what it described unless that changes nothing. An
+// action that failed is recorded, too, since it may have changed something. That it could not be
+// recorded is an error if its operator has given a name, as named says, or a reason.
+func Do(ctx context.Context, to Recorder, named bool, action func(ctx context.Context) error) error {
+	a := &audit{recorder: to}
+	err := action(context.WithValue(ctx, auditKey{}, a))
+	if a.action.DryRun || a.action.Name == "" {
+		return err
+	}
+	r := Record{Identity: FromContext(ctx), Action: a.action, Time: time.Now(), Status: statusFor(err), Problem: shortened(problemOf(err))}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if failed := to.Record(ctx, r); failed != nil && (named || r.Action.Reason != "") {
+		return errors.Join(err, fmt.Errorf("the operator and the reason could not be recorded: %w", failed))
+	}
+	return err
+}
+
 // problemAt returns the reason for a response of a status.
 func (a *audit) problemAt(status int) string {
 	a.mu.Lock()
@@ -59,6 +79,9 @@ func (a *audit) describe(r *http.Request) Action {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	described := a.action
+	if described.DryRun && described.Name != "" {
+		described.Name += " (dry run)"
+	}
 	if described.Name == "" && strings.Contains(r.Pattern, " ") { // with the method, so not one of several routes
 		described.Name = r.Pattern
 	}
