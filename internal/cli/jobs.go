@@ -115,8 +115,7 @@ func confirmResume(ctx context.Context, t terminal.Streams, job replayer.Job, ye
 	if _, err := t.Out.Write(page.Bytes()); err != nil || yes {
 		return err == nil, err
 	}
-	left := job.Total - job.Processed()
-	agreed, err := t.Ask(ctx, fmt.Sprintf("Send the other %d?", left))
+	agreed, err := t.Ask(ctx, fmt.Sprintf("Send the other %d?", replays.Left(job)))
 	if err == nil && !agreed {
 		err = errors.New("nothing was sent")
 	}

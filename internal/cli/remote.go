@@ -44,9 +44,6 @@ func connect(ctx context.Context, cmd *cobra.Command, cfg config.Server) (remote
 	return remote{c}, err
 }
 
-// maxPage is the maximum number of items of most pages of the API.
-const maxPage = 1000
-
 // PageSize implements operations.
 func (r remote) PageSize(most int) int { return most }
 

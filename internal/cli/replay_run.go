@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation"
+
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/replays"
@@ -41,10 +43,12 @@ func (r *replay) execute(ctx context.Context, jobs backend, plan replayPlan) (re
 	return ran, resumeJob(ctx, r.Streams, jobs, ran)
 }
 
-// resumeJob runs the rest of the job that was shown, and reports how it ended. In this process a job
-// that was changed since is refused.
+// resumeJob runs the rest of the job that was shown, and reports how it ended. A job of which another
+// number of messages is left is refused, and in this process one that was changed since.
 func resumeJob(ctx context.Context, t terminal.Streams, jobs backend, job replayer.Job) error {
-	resumed, err := replays.ResumeReplay.Call(ctx, jobs, replays.ResumeInput{ID: job.ID})
+	in, left := replays.ResumeInput{ID: job.ID}, replays.Left(job)
+	operation.Fill(&in.Body).Expect = &left
+	resumed, err := replays.ResumeReplay.Call(ctx, jobs, in)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/cli/client"
+
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -61,7 +63,7 @@ func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node,
 	if err != nil {
 		return err
 	}
-	in := waiting.PageInput{QueryFilter: filter, Limit: sys.PageSize(maxPage)}
+	in := waiting.PageInput{QueryFilter: filter, Limit: sys.PageSize(client.MaxPage)}
 	if each {
 		var messages []waiting.WaitingMessage
 		err := eachPage(func(cursor string) (string, error) {

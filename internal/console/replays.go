@@ -2,14 +2,11 @@ package console
 
 import (
 	"crypto/rand"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
@@ -185,19 +182,14 @@ func (v jobView) pendingLink() string {
 // resumeReplay sends the rest of a job, or some more of its messages.
 func (c replayPages) resumeReplay(r *http.Request) (frame.Response, error) {
 	form, stopAfter := r.PostForm, 0
-	job, err := c.job(r)
-	if err != nil {
-		return nil, err
-	}
 	left, refused := frame.ShownCount(form, "message")
 	switch {
 	case refused != nil:
 	case form.Get("more") != "":
+		var err error
 		if stopAfter, err = strconv.Atoi(form.Get("canary")); err != nil || stopAfter < 1 {
 			refused = frame.Unprocessable("expected a number of messages to send", "")
 		}
-	case job.CanResume && left != job.Left():
-		refused = (problem.Problem{Code: code.ExpectMismatch, Detail: fmt.Sprintf("the number has changed: %d now, %d before; nothing was sent", job.Left(), left)}).Complete()
 	default:
 		refused = frame.CheckTyped(form, left, "message")
 	}
@@ -205,7 +197,8 @@ func (c replayPages) resumeReplay(r *http.Request) (frame.Response, error) {
 		return c.showJob(r, refused)
 	}
 	in := replays.ResumeInput{ID: r.PathValue("id"), IdempotencyKey: frame.KeyOf(r)}
-	operation.Fill(&in.Body).StopAfter = stopAfter
+	body := operation.Fill(&in.Body)
+	body.StopAfter, body.Expect = stopAfter, &left
 	if _, err := replays.ResumeReplay.Call(r.Context(), c.api, in); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))
 	}

@@ -41,8 +41,8 @@ func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 	}
 }
 
-// maxPage is the number of events of a page.
-const maxPage = 1000
+// MaxPage is the maximum number of items of most pages of the API.
+const MaxPage = 1000
 
 func (c *Client) search(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
 	var filter eventfilter.QueryFilter
@@ -50,10 +50,10 @@ func (c *Client) search(ctx context.Context, sel eventstore.Selection, yield fun
 	if filter.Query, filter.DSL, err = c.Texts(sel.Query); err != nil {
 		return err
 	}
-	in := messages.SearchInput{QueryFilter: filter, WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: maxPage}
+	in := messages.SearchInput{QueryFilter: filter, WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: MaxPage}
 	for left := sel.Limit; ; {
 		if sel.Limit > 0 {
-			in.Limit = min(maxPage, left)
+			in.Limit = min(MaxPage, left)
 		}
 		page, err := messages.SearchEvents.Call(ctx, c, in)
 		if err != nil {

@@ -164,7 +164,7 @@ func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOu
 		return nil, err
 	}
 	if err := r.start(ctx, adopter, a, version); err != nil {
-		a.end(Failed, err.Error())
+		a.end(Failed, ByError, err.Error())
 		_, saveErr := r.records.save(ctx, a, version)
 		return nil, errors.Join(err, saveErr)
 	}

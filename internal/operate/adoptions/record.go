@@ -23,6 +23,17 @@ const (
 	Interrupted State = "interrupted" // its process has stopped, or was killed
 )
 
+// EndReason is why an adoption ended before its end.
+type EndReason string
+
+// The reasons.
+const (
+	ByCaller      EndReason = "cancelled"
+	ServerStopped EndReason = "server_stopped"
+	ProcessKilled EndReason = "process_killed"
+	ByError       EndReason = "error"
+)
+
 // Adoption is the record of an adoption. It is in the store, so that every process of the
 // API shows and cancels it.
 type Adoption struct {
@@ -34,6 +45,7 @@ type Adoption struct {
 	Total int   `json:"total" doc:"Messages to take in, as RabbitMQ counted them at the beginning"`
 	Result
 	Problem     string     `json:"problem,omitempty" doc:"Why it ended before its end"`
+	ProblemCode EndReason  `json:"problem_code,omitempty" enum:"cancelled,server_stopped,process_killed,error" doc:"The same, for programs"`
 	CancelledBy string     `json:"cancelled_by,omitempty" doc:"Who asked to cancel it"`
 	Created     time.Time  `json:"created"`
 	Updated     time.Time  `json:"updated"`
@@ -52,15 +64,15 @@ const (
 // asOf returns the adoption with the state that it has at a time.
 func (a Adoption) asOf(now time.Time) Adoption {
 	if a.State == Running && now.Sub(a.Updated) > staleAfter {
-		a.State, a.Problem = Interrupted, "its process was killed: what is left is still in the queue"
+		a.State, a.ProblemCode, a.Problem = Interrupted, ProcessKilled, "its process was killed: what is left is still in the queue"
 	}
 	return a
 }
 
 // end sets the final state.
-func (a *Adoption) end(state State, problem string) {
+func (a *Adoption) end(state State, why EndReason, problem string) {
 	now := time.Now().UTC()
-	a.State, a.Problem, a.Ended = state, problem, &now
+	a.State, a.ProblemCode, a.Problem, a.Ended = state, why, problem, &now
 }
 
 // records are the adoptions in the store of a System.

@@ -85,7 +85,7 @@ func TestAnAdoptionThatIsNotSavedWasInterrupted(t *testing.T) {
 		"not saved since": {Adoption{State: Running, Updated: now.Add(-staleAfter - time.Second)}, Interrupted},
 		"ended long ago":  {Adoption{State: Done, Updated: now.Add(-time.Hour)}, Done},
 	} {
-		if got := test.adoption.asOf(now); got.State != test.want || (got.Problem != "") != (test.want == Interrupted) {
+		if got := test.adoption.asOf(now); got.State != test.want || (got.Problem != "") != (test.want == Interrupted) || (got.ProblemCode == ProcessKilled) != (test.want == Interrupted) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -93,8 +93,8 @@ func TestAnAdoptionThatIsNotSavedWasInterrupted(t *testing.T) {
 
 func TestAnAdoptionEndsOnce(t *testing.T) {
 	var a Adoption
-	a.end(Failed, "no answer")
-	if a.State != Failed || a.Problem != "no answer" || a.Ended == nil || time.Since(*a.Ended) > time.Minute {
+	a.end(Failed, ByError, "no answer")
+	if a.State != Failed || a.ProblemCode != ByError || a.Problem != "no answer" || a.Ended == nil || time.Since(*a.Ended) > time.Minute {
 		t.Errorf("%+v", a)
 	}
 }

@@ -95,13 +95,13 @@ func (r *run) finish(ctx context.Context, o outcome) {
 	r.adoption.Result = o.result
 	switch {
 	case o.err == nil:
-		r.adoption.end(Done, "")
+		r.adoption.end(Done, "", "")
 	case errors.Is(context.Cause(ctx), errCancelled):
-		r.adoption.end(Cancelled, "by "+r.adoption.CancelledBy)
+		r.adoption.end(Cancelled, ByCaller, "by "+r.adoption.CancelledBy)
 	case ctx.Err() != nil:
-		r.adoption.end(Interrupted, "the server has stopped: what is left is still in the queue")
+		r.adoption.end(Interrupted, ServerStopped, "the server has stopped: what is left is still in the queue")
 	default:
-		r.adoption.end(Failed, o.err.Error())
+		r.adoption.end(Failed, ByError, o.err.Error())
 	}
 	ctx = context.WithoutCancel(ctx)
 	for range 3 { // the first may find that somebody asks to cancel it

@@ -82,6 +82,9 @@ func NewJob(j replayer.Job) Job {
 	return job
 }
 
+// Left returns the number of messages that a job has still to send.
+func Left(j replayer.Job) int { return max(0, j.Total-j.Processed()) }
+
 // EndedText says why a job that has ended cannot be resumed.
 func EndedText(job replayer.Job) string {
 	if job.State == replayer.Cancelled {

@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/code"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -287,5 +290,49 @@ func TestAJobThatDoesNotStartIsLogged(t *testing.T) {
 	running.Wait()
 	if !strings.Contains(log.String(), "a job did not start: resume it") || !strings.Contains(log.String(), "job=nobody") {
 		t.Errorf("%s", log.String())
+	}
+}
+
+// noStarter remembers the jobs that it was asked to start.
+type noStarter struct{ started []replayer.Job }
+
+func (s *noStarter) Start(_ context.Context, job replayer.Job, _ int) error {
+	s.started = append(s.started, job)
+	return nil
+}
+
+func TestAJobIsResumedWithTheNumberThatWasShown(t *testing.T) {
+	_, sys := newReplays(t)
+	job := replayer.Job{ID: "j", State: replayer.Paused, Query: "*", Target: replayer.Target{Kind: replayer.ToOrigin}, Created: time.Now(), Total: 5, Sent: 1, Failed: 1}
+	save(t, sys, job)
+	runs := &noStarter{}
+	o := operations{sys, runs}
+	shown := 4
+	in := &ResumeInput{ID: "j"}
+	operation.Fill(&in.Body).Expect = &shown
+	_, err := o.resumeReplay(caller(t, "ann"), in)
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Code != code.ExpectMismatch || p.Detail != "3 messages match, 4 expected: nothing was changed" || len(runs.started) != 0 {
+		t.Errorf("%v, started %v", err, runs.started)
+	}
+	shown = 3
+	if _, err := o.resumeReplay(caller(t, "ann"), in); err != nil || len(runs.started) != 1 {
+		t.Errorf("%v, started %v", err, runs.started)
+	}
+}
+
+// Other users of the store may change a job between its display and its run.
+func TestAJobThatWasChangedSinceItWasShownIsNotRun(t *testing.T) {
+	replays, sys := newReplays(t)
+	shown := replayer.Job{ID: "j", State: replayer.Paused, Query: "*", Target: replayer.Target{Kind: replayer.ToOrigin}, Created: time.Now(), Total: 5, Sent: 1}
+	changed := shown
+	changed.Query = "queue: orders"
+	save(t, sys, changed)
+	ran, err := ByWatcher{}.Watch(t.Context(), sys, shown, 0, func(replayer.Job) {})
+	if err == nil || !strings.Contains(err.Error(), "was changed since it was shown") || ran.Sent != 1 {
+		t.Errorf("%+v, %v", ran, err)
+	}
+	if job, err := replays.Job(t.Context(), "j"); err != nil || job.State != replayer.Paused {
+		t.Errorf("%+v, %v", job, err)
 	}
 }

@@ -344,7 +344,8 @@ type ResumeInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job"`
 	operation.IdempotencyKey
 	Body *struct {
-		StopAfter int `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job again after this many messages"`
+		StopAfter int  `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job again after this many messages"`
+		Expect    *int `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing if another number of messages is left than this one: total less sent, skipped, stopped and failed"`
 	}
 }
 
@@ -364,6 +365,9 @@ func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutp
 	stopAfter := 0
 	if in.Body != nil {
 		stopAfter = in.Body.StopAfter
+		if err := operation.CheckNumber(in.Body.Expect, Left(job), "message"); err != nil {
+			return nil, err
+		}
 	}
 	return outputOf(ctx, job), o.runs.Start(ctx, job, stopAfter)
 }

@@ -19,6 +19,7 @@ type Subscription struct {
 	Delays          []string           `json:"delays,omitempty" doc:"Before the next attempts; the last one repeats"`
 	State           string             `json:"state" enum:"active,paused,stopped"`
 	Reason          string             `json:"reason,omitempty" doc:"Of the state"`
+	ReasonCode      Reason             `json:"reason_code,omitempty" enum:"by_operator,events_removed,message_refused" doc:"Kind of the reason"`
 	ChangedBy       string             `json:"changed_by,omitempty" doc:"Who changed it last"`
 	Changed         *time.Time         `json:"changed,omitempty"`
 	Created         time.Time          `json:"created"`
@@ -34,6 +35,28 @@ type Subscription struct {
 	UnattendedSince *time.Time         `json:"unattended_since,omitempty" doc:"Last sign of a process that ran it"`
 	RemovedTo       string             `json:"removed_to,omitempty" doc:"Retention removed events up to this position before they were delivered, which stopped it: resume it with skip-removed"`
 	Checkpoint      *time.Time         `json:"checkpoint,omitempty" doc:"When the numbers were saved"`
+}
+
+// Reason is the kind of the reason why a subscription is paused or stopped.
+type Reason string
+
+// The reasons.
+const (
+	ByOperator     Reason = "by_operator"
+	EventsRemoved  Reason = "events_removed"  // by retention, before they were delivered
+	MessageRefused Reason = "message_refused" // by the target, or it cannot be read
+)
+
+func reasonOf(sub subscription.Subscription) Reason {
+	switch {
+	case sub.State == subscription.Paused:
+		return ByOperator
+	case sub.State == subscription.Stopped && sub.RemovedUpTo > 0:
+		return EventsRemoved
+	case sub.State == subscription.Stopped:
+		return MessageRefused
+	}
+	return ""
 }
 
 // SubscriptionTarget is the target of a subscription.
@@ -59,7 +82,7 @@ func (t SubscriptionTarget) String() string {
 func viewOf(sub subscription.Subscription, progress subscription.Progress, now time.Time) Subscription {
 	v := Subscription{
 		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison), Attempts: sub.Retry.Attempts,
-		State: string(sub.State), Reason: sub.Reason, ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
+		State: string(sub.State), Reason: sub.Reason, ReasonCode: reasonOf(sub), ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
 		Position: subscription.FormatPosition(sub.Checkpoint.Position), Delivered: sub.Checkpoint.Delivered, Parked: sub.Checkpoint.Parked,
 		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, Checkpoint: timeOf(sub.Checkpoint.Time),
 		Target: SubscriptionTarget{Kind: string(sub.Target.Kind), Queue: sub.Target.Queue},

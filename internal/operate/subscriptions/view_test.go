@@ -78,3 +78,16 @@ func TestTheProgressOfAView(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+func TestTheReasonOfAViewHasACode(t *testing.T) {
+	for want, sub := range map[Reason]subscription.Subscription{
+		"":             {State: subscription.Active},
+		ByOperator:     {State: subscription.Paused, Reason: "maintenance"},
+		EventsRemoved:  {State: subscription.Stopped, Reason: "events were removed", RemovedUpTo: 7},
+		MessageRefused: {State: subscription.Stopped, Reason: "the target answered 400"},
+	} {
+		if got := viewOf(sub, subscription.Progress{}, viewedAt()); got.ReasonCode != want || got.Reason != sub.Reason {
+			t.Errorf("%+v, want %s", got, want)
+		}
+	}
+}
