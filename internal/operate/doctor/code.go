@@ -89,6 +89,8 @@ const (
 	QueueDown                   Code = "queue_down"
 	QueueLimited                Code = "queue_limited"
 	DropsDeadLettered           Code = "drops_dead_lettered"
+	DeliveriesTimeOut           Code = "deliveries_time_out"
+	ReturnsDelayed              Code = "returns_delayed"
 	UnsignedStatesAccepted      Code = "unsigned_states_accepted"
 	ForgersUnknown              Code = "forgers_unknown"
 	StatesForgeable             Code = "states_forgeable"
@@ -186,6 +188,8 @@ func kinds() []kind {
 		{QueueDown, TopologyCheck},
 		{QueueLimited, TopologyCheck},
 		{DropsDeadLettered, TopologyCheck},
+		{DeliveriesTimeOut, TopologyCheck},
+		{ReturnsDelayed, TopologyCheck},
 		{UnsignedStatesAccepted, TrustCheck},
 		{ForgersUnknown, TrustCheck},
 		{StatesForgeable, TrustCheck},

@@ -209,6 +209,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	topology := d.topology()
 	topology.checkOwnQueues()
 	topology.checkRouteQueues()
+	topology.checkDeliveries()
 	topology.checkBindings(ctx)
 	topology.checkOwnExchanges(ctx)
 	topology.checkReturns(ctx)
