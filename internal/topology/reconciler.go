@@ -120,15 +120,20 @@ func (r Reconciler) QueueExists(ctx context.Context, queue string) (bool, error)
 	return r.declarer(ctx).queueExists(queue)
 }
 
-// PrepareQueue declares one queue with its bindings for its consumer. The deleted queue
-// of a route is declared by its service, with its own arguments, as in deploys; it is
-// declared here only if it does not exist after RouteWait.
+// PrepareQueue declares one queue with its bindings for its consumer, and the queue of places of an
+// ordered route. The deleted queue of a route is declared by its service, with its own arguments, as in
+// deploys; it is declared here only if it does not exist after RouteWait.
 func (r Reconciler) PrepareQueue(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, rebuildTimeout+r.routeWait())
 	defer cancel()
 	route, found := r.routeOf(name)
 	if !found {
 		return r.prepareOwn(ctx, name)
+	}
+	if route.Ordered { // its consumer reads the places first
+		if err := r.prepareOwn(ctx, r.config().Places(name)); err != nil {
+			return err
+		}
 	}
 	there, err := r.awaitQueue(ctx, name)
 	switch {

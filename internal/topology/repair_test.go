@@ -93,3 +93,32 @@ func TestEventsHaveAQueueBeforeALossIsRecorded(t *testing.T) {
 		})
 	}
 }
+
+// The consumer of an ordered route needs the queue of its places, and learns at once that it was deleted.
+func TestPreparingAnOrderedRouteDeclaresItsPlaces(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+		cfg := named(t, b, Quorum)
+		_, queue := service(t, b, &cfg)
+		cfg.Routes[0].Ordered = true
+		b.DeleteQueue(t, cfg.Places(queue))
+		declareTwice(t, b, cfg)
+		var lost []string
+		reconciler := Reconciler{Conn: connection(t, b), Config: cfg, Lost: func(_ context.Context, queue string) error {
+			lost = append(lost, queue)
+			return nil
+		}}
+		if _, err := b.Channel(t).QueueDelete(cfg.Places(queue), false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := reconciler.PrepareQueue(t.Context(), queue); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(lost, []string{cfg.Places(queue)}) {
+			t.Errorf("the losses of %v are recorded", lost)
+		}
+		publishKey(t, b, cfg.Direct(), cfg.Places(queue))
+		b.Take(t, cfg.Places(queue), 1)
+	})
+}
