@@ -267,8 +267,12 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		if err := x.waitForStore(ctx, queue); err != nil {
 			return err
 		}
-		err := x.cfg.Broker.Consume(ctx, queue, state.tuner.startSession(),
+		prefetch := state.tuner.startSession()
+		err := x.cfg.Broker.Consume(ctx, queue, prefetch,
 			func(session context.Context, deliveries <-chan amqp.Delivery) error {
+				if state.tuner.prefetch != prefetch { // changed in a session that was lost before its end
+					return nil
+				}
 				defer x.progress[queue].requeue()
 				if err := x.decoder.findOrder(session); err != nil {
 					return err
