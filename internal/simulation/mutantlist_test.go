@@ -381,6 +381,18 @@ func formerFaults() []mutant {
 			},
 		},
 		{
+			"a new event does not wait for its body",
+			[]edit{
+				{
+					"subscription/session.go",
+					`	case event.BodyIn != schemas.BodyHere && bodies.MayCome(*event):
+`,
+					`	case event.BodyIn != schemas.BodyHere && bodies.MayCome(*event) && event.EventID == "":
+`,
+				},
+			},
+		},
+		{
 			"a watermark is released although its process has messages",
 			[]edit{
 				{
