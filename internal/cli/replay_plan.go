@@ -49,7 +49,8 @@ func replayBody(sys backend, r replays.Request) (replays.Replay, error) {
 	}
 	dsl, err := client.ObjectOf(string(r.DSL))
 	return replays.Replay{
-		Filter: eventfilter.Filter{Query: query}, DSL: dsl, IDs: r.IDs, Group: r.Group,
+		Choice:  eventfilter.Choice{Filter: eventfilter.Filter{Query: query}, DSL: dsl, IDs: r.IDs},
+		Group:   r.Group,
 		Target:  replays.TargetOf(r.Job.Target),
 		Changes: replays.ChangesOf(r.Job),
 		Again:   r.Job.Again, Transform: r.Job.Transform, Rate: r.Job.Rate, Schedule: replays.ScheduleOf(r.Job), Limit: r.Job.Limit, Reason: r.Job.Reason,

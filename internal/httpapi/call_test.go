@@ -102,7 +102,7 @@ func TestCallsAreRefusedAsRequestsAre(t *testing.T) {
 		"bodies":               {viewer, "GET", "/messages/m-1/body", "", call(messages.GetBody, messages.BodyInput{ID: "m-1"}), 403},
 		"search bodies":        {viewer, "GET", "/events?query=body.text:x", "", call(messages.SearchEvents, messages.SearchInput{QueryFilter: filtered("body.text:x")}), 403},
 		"length":               {viewer, "GET", "/failures/groups?query=" + long, "", call(failures.GroupFailures, failures.GroupsInput{QueryFilter: filtered(long)}), 422},
-		"length in body":       {operator, "POST", "/replays/plan", `{"query": "` + long + `", "target": {"kind": "origin"}}`, call(replays.PlanReplay, replays.PlanInput{Body: replays.Replay{Filter: filtered(long).Filter, Target: replays.Target{Kind: "origin"}}}), 422},
+		"length in body":       {operator, "POST", "/replays/plan", `{"query": "` + long + `", "target": {"kind": "origin"}}`, call(replays.PlanReplay, replays.PlanInput{Body: replays.Replay{Choice: eventfilter.Choice{Filter: filtered(long).Filter}, Target: replays.Target{Kind: "origin"}}}), 422},
 		"length of path":       {viewer, "GET", "/replays/" + strings.Repeat("x", 101), "", call(replays.GetReplay, replays.JobInput{ID: strings.Repeat("x", 101)}), 422},
 		"cursor":               {viewer, "GET", "/events?cursor=a.b", "", call(messages.SearchEvents, messages.SearchInput{Cursor: "a.b"}), 422},
 		"bounds":               {viewer, "GET", "/events?limit=1001", "", call(messages.SearchEvents, messages.SearchInput{Limit: 1001}), 422},

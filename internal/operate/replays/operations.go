@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/operation/code"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -359,7 +360,7 @@ func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutp
 		return nil, &problem.Problem{Code: code.HasEnded, Detail: EndedText(job)}
 	}
 	target := NewJob(job).Target
-	if err := o.checkReplay(access.FromContext(ctx), Replay{IDs: []string{job.ID}, Target: target, Transform: job.Transform}); err != nil {
+	if err := o.checkReplay(access.FromContext(ctx), Replay{Choice: eventfilter.Choice{IDs: []string{job.ID}}, Target: target, Transform: job.Transform}); err != nil {
 		return nil, err
 	}
 	stopAfter := 0

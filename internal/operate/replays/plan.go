@@ -25,10 +25,8 @@ import (
 
 // Replay selects messages to send again, and their destination.
 type Replay struct {
-	eventfilter.Filter
-	DSL   map[string]any `json:"dsl,omitempty" doc:"Query in Elasticsearch's query DSL, with absolute times"`
-	IDs   []string       `json:"ids,omitempty" maxItems:"10000" nullable:"false" doc:"Ids of messages or events"`
-	Group string         `json:"group,omitempty" maxLength:"10000" doc:"Only failures of this error group"`
+	eventfilter.Choice
+	Group string `json:"group,omitempty" maxLength:"10000" doc:"Only failures of this error group"`
 
 	Target  Target  `json:"target"`
 	Changes Changes `json:"changes,omitzero"`
@@ -43,7 +41,6 @@ type Replay struct {
 	Limit           int    `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: no limit"`
 	StopAfter       int    `json:"stop_after,omitempty" minimum:"0" doc:"Pause the job after this many messages; resume sends the rest"`
 	Expect          *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Send nothing unless exactly this many messages match"`
-	UpTo            int64  `json:"up_to,omitempty" minimum:"0" doc:"Only events up to this sequence, such as up_to of a plan; 0: all that are stored"`
 	Reason          string `json:"reason,omitempty" maxLength:"1000" doc:"Reason in the job's record"`
 }
 
@@ -198,7 +195,7 @@ func (o operations) replayJob(ctx context.Context, r Replay) (replayer.Job, erro
 func (o operations) checkReplay(caller access.Identity, r Replay) error {
 	topology := o.System.Topology()
 	switch t := r.Target; {
-	case !r.HasQuery() && len(r.IDs) == 0 && r.Group == "" && len(r.DSL) == 0:
+	case r.IsEmpty() && r.Group == "":
 		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
 	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
 		return problem.BadRequest("target.queue is for the kind queue, which needs it", "")

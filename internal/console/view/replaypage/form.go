@@ -29,7 +29,7 @@ func ReadForm(values url.Values, filter eventfilter.Filter) (Form, error) {
 	lines := func(name string) []string { return Lines(values[name]) }
 	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
 	f.Replay = replays.Replay{
-		Filter: filter, IDs: lines("ids"), Group: text("group"), Target: replays.Target{Kind: text("target")},
+		Choice: eventfilter.Choice{Filter: filter, IDs: lines("ids")}, Group: text("group"), Target: replays.Target{Kind: text("target")},
 		Changes: replays.Changes{
 			SetHeaders: lines("set_header"), RemoveHeaders: lines("remove_header"), ClearHeaders: text("clear_headers") != "", KeepHeaders: lines("keep_header"),
 			SetProperties: lines("set_property"), RemoveProperties: lines("remove_property"), KeepReplyTo: text("keep_reply_to") != "",
