@@ -228,6 +228,16 @@ func ExampleBroker_CloseConnections() {
 	// Output: Exception (320) Reason: "CONNECTION_FORCED - maintenance"
 }
 
+func ExampleBroker_DeleteQueue() {
+	t := newExampleT()
+	defer t.end()
+	b := broker.Start(t, broker.Config{})
+	publishOrder(openChannel(b.URL())).Wait()
+	lost, deleted := b.DeleteQueue("/", "orders")
+	fmt.Printf("%s %t\n", lost, deleted)
+	// Output: [tea] true
+}
+
 func ExampleBroker_Restart() {
 	t := newExampleT()
 	defer t.end()
