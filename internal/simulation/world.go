@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,14 +96,20 @@ func Run(t *testing.T, plan Plan) (result Result) {
 }
 
 // folder returns a folder for the time of the test, in memory where the system has such folders:
-// a store writes much, and power failures are not simulated.
+// a store writes much, and power failures are not simulated. All names are equally long, since the memory
+// of the process depends on it.
 func folder(t *testing.T) string {
-	path, err := os.MkdirTemp("/dev/shm", "watership")
-	if err != nil {
-		return t.TempDir()
+	for n := range 10_000 {
+		path := fmt.Sprintf("/dev/shm/watership%04d", n)
+		switch err := os.Mkdir(path, 0o700); {
+		case err == nil:
+			t.Cleanup(func() { _ = os.RemoveAll(path) })
+			return path
+		case !errors.Is(err, fs.ErrExist):
+			return t.TempDir()
+		}
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(path) })
-	return path
+	return t.TempDir()
 }
 
 func run(t *testing.T, plan Plan, path string) Result {
