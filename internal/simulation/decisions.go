@@ -14,6 +14,7 @@ import (
 type decisions struct {
 	oracle    *oracle
 	cancelled map[string]time.Time // by id: since then it must have no attempt; zero: the operator does not know
+	underWay  map[string]int       // requests to cancel it
 	postponed []postponement
 }
 
@@ -68,22 +69,25 @@ func (o *operator) decideAbout(ctx context.Context, a Action, m waiting.WaitingM
 func (d *decisions) cancels(id string) {
 	d.oracle.mu.Lock()
 	defer d.oracle.mu.Unlock()
+	d.underWay[id]++
 	if _, finished := d.oracle.finished[id]; !finished {
 		d.oracle.finished[id], d.cancelled[id] = time.Now(), time.Time{}
 	}
 }
 
-// hasCancelled says whether the operator has cancelled it: surely, surely not, or perhaps.
+// hasCancelled says whether the operator has cancelled it: surely, surely not, or perhaps. Of two requests at once, one
+// may have cancelled it.
 func (d *decisions) hasCancelled(id string, surely, surelyNot bool) {
 	d.oracle.mu.Lock()
 	defer d.oracle.mu.Unlock()
+	d.underWay[id]--
 	if _, begun := d.cancelled[id]; !begun {
 		return
 	}
 	switch {
 	case surely:
 		d.cancelled[id] = time.Now()
-	case surelyNot:
+	case surelyNot && d.underWay[id] == 0 && d.cancelled[id].IsZero():
 		delete(d.cancelled, id)
 		delete(d.oracle.finished, id)
 		for _, c := range d.oracle.calls { // which ended while it was not certain

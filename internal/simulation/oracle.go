@@ -89,7 +89,7 @@ func newOracle(w *world, plan Plan) *oracle {
 		world: w, plan: plan, outages: outagesOf(plan, w.began), faults: faultTimesOf(plan, w.began), messages: map[string]*message{}, finished: map[string]time.Time{},
 		replayed: map[string]map[string]bool{}, hadOutage: map[string]bool{}, displaced: map[string]bool{},
 	}
-	o.decisions = decisions{oracle: o, cancelled: map[string]time.Time{}}
+	o.decisions = decisions{oracle: o, cancelled: map[string]time.Time{}, underWay: map[string]int{}}
 	return o
 }
 
