@@ -204,6 +204,18 @@ func ExampleNewConnection() {
 	// Output: <nil> <nil>
 }
 
+// A subscriber of a cluster connects to a node that answers.
+func ExampleNodes() {
+	subscriber, err := transport.NewSubscriber(wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL")), nil, transport.Nodes("127.0.0.1:1"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer subscriber.Close()
+	fmt.Println(subscriber.SubscribeInitialize("returns"))
+	// Output: <nil>
+}
+
 // A publisher closes before its connection.
 func ExampleNewPublisherWithConnection() {
 	cfg := wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL"))
