@@ -51,11 +51,15 @@ func (c *client) connect(a access) error {
 	if others := len(a.addresses) - 1; others > 0 {
 		once = []elastictransport.Option{elastictransport.WithRetry(others, noStatus), elastictransport.WithRetryOnError(notSent)}
 	}
-	withoutRetries, err := c.newClient(a, once...)
+	nodes, err := c.nodes(a)
 	if err != nil {
 		return err
 	}
-	withRetries, err := c.newClient(a, elastictransport.WithMaxRetries(readRetries),
+	withoutRetries, err := c.newClient(a, nodes, once...)
+	if err != nil {
+		return err
+	}
+	withRetries, err := c.newClient(a, nodes, elastictransport.WithMaxRetries(readRetries),
 		elastictransport.WithRetryBackoff(func(attempt int) time.Duration { return firstReadBackoff << attempt }))
 	if err != nil {
 		return err
@@ -65,23 +69,32 @@ func (c *client) connect(a access) error {
 	return nil
 }
 
-func (c *client) newClient(a access, retryOptions ...elastictransport.Option) (*elastictransport.Client, error) {
-	var transport http.RoundTripper = c.httpTransport
+// nodes makes the pool of the nodes. Processes begin with different ones.
+func (c *client) nodes(a access) (nodeTransport, error) {
 	paths := map[string]string{}
 	var nodes []*url.URL
 	for _, address := range a.addresses {
 		node, err := url.Parse(address)
 		if err != nil { // access has already parsed it
-			return nil, fmt.Errorf("reading the address of Elasticsearch: %w", err)
+			return nodeTransport{}, fmt.Errorf("reading the address of Elasticsearch: %w", err)
 		}
 		nodes = append(nodes, node)
-		paths[node.Scheme+"://"+node.Host] = node.Path
+		paths[host(node)] = node.Path
 	}
-	if len(nodes) > 1 {
-		transport = nodeTransport{c.httpTransport, paths}
-		rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] }) // processes begin with different nodes
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	return nodeTransport{c.httpTransport, newPool(nodes), paths}, nil
+}
+
+func (c *client) newClient(a access, nodes nodeTransport, retryOptions ...elastictransport.Option) (*elastictransport.Client, error) {
+	options := append(retryOptions, elastictransport.WithURLs(nodes.pool.URLs()...))
+	if len(a.addresses) > 1 {
+		options = append(options, elastictransport.WithTransport(nodes),
+			elastictransport.WithConnectionPoolFunc(func([]*elastictransport.Connection, elastictransport.Selector) elastictransport.ConnectionPool {
+				return nodes.pool
+			}))
+	} else {
+		options = append(options, elastictransport.WithTransport(nodes.Transport))
 	}
-	options := append(retryOptions, elastictransport.WithTransport(transport), elastictransport.WithURLs(nodes...))
 	switch {
 	case a.apiKey != "":
 		options = append(options, elastictransport.WithAPIKey(a.apiKey))

@@ -26,13 +26,15 @@ const (
 // A node that works on a request for long answers probes.
 type nodeTransport struct {
 	*http.Transport
+	pool  *pool
 	paths map[string]string // of nodes, by scheme and host
 }
 
-// unresponsiveError means that a node did not answer a request, nor a probe.
+// unresponsiveError means that a node did not answer a probe, nor a request if it was sent one.
 type unresponsiveError struct {
-	node string
-	err  error
+	node   string
+	err    error
+	isSent bool
 }
 
 func (e *unresponsiveError) Error() string {
@@ -41,8 +43,35 @@ func (e *unresponsiveError) Error() string {
 
 func (e *unresponsiveError) Unwrap() error { return e.err }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It tells the pool which nodes fail: a request that its caller gives up
+// is no failure of the node.
 func (t nodeTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	node := host(request.URL)
+	response, err := t.try(request, node)
+	switch {
+	case err == nil:
+		t.pool.succeeded(node)
+	case request.Context().Err() == nil:
+		t.pool.failed(node)
+	}
+	return response, err
+}
+
+// try sends a request, unless the node failed before and does not answer a probe.
+func (t nodeTransport) try(request *http.Request, node string) (*http.Response, error) {
+	if !t.pool.needsProbe(node) {
+		return t.send(request)
+	}
+	if err := t.probe(request.Context(), node, request.Header.Get("Authorization")); err != nil {
+		if request.Body != nil {
+			request.Body.Close()
+		}
+		return nil, &unresponsiveError{node: node, err: err}
+	}
+	return t.send(request)
+}
+
+func (t nodeTransport) send(request *http.Request) (*http.Response, error) {
 	ctx, end := context.WithCancelCause(request.Context())
 	watching, answered := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -73,7 +102,7 @@ func (t nodeTransport) RoundTrip(request *http.Request) (*http.Response, error) 
 
 // watch ends the request if its node does not answer probes. It returns when ctx ends.
 func (t nodeTransport) watch(ctx context.Context, request *http.Request, end context.CancelCauseFunc) {
-	node := request.URL.Scheme + "://" + request.URL.Host
+	node := host(request.URL)
 	login := request.Header.Get("Authorization")
 	wait := time.NewTimer(probeAfter)
 	defer wait.Stop()
@@ -85,7 +114,7 @@ func (t nodeTransport) watch(ctx context.Context, request *http.Request, end con
 		}
 		err := t.probe(ctx, node, login)
 		if err != nil && ctx.Err() == nil {
-			end(&unresponsiveError{node, err})
+			end(&unresponsiveError{node, err, true})
 			return
 		}
 		wait.Reset(probeAfter)
@@ -117,11 +146,14 @@ func (t nodeTransport) probe(ctx context.Context, node, login string) error {
 }
 
 // notSent reports whether an error says that the node got nothing of a request, so that another may get it.
-// The error of a probe says nothing about the request.
+// The error of a probe that follows a request says nothing about the request.
 func notSent(_ *http.Request, err error) bool {
 	var unresponsive *unresponsiveError
 	var network *net.OpError
-	return !errors.As(err, &unresponsive) && errors.As(err, &network) && network.Op == "dial"
+	if errors.As(err, &unresponsive) {
+		return !unresponsive.isSent
+	}
+	return errors.As(err, &network) && network.Op == "dial"
 }
 
 // unread returns the body again, for a request of which nothing was read for the first node. Without
