@@ -31,7 +31,7 @@ type Management struct {
 	user     *url.Userinfo
 	client   *http.Client
 	maxBytes int64
-	lookup   func(ctx context.Context, host string) ([]string, error)
+	lookup   lookup
 	first    atomic.Pointer[managementNode] // of a request: the one that answered last
 }
 

@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -65,33 +67,47 @@ func (m *Management) addresses() string {
 	return strings.Join(all, ", ")
 }
 
-// fetchFromAny returns the answer of the first node that answers. A request that fails at all of them, or
-// whose time is over before, leaves another node to be the first that the next request goes to.
+// fetchFromAny returns the answer of the first node that answers. It looks the others up once the first has failed
+// or is late. A request that fails at all of them, or whose time is over before, leaves another node to be the
+// first that the next request goes to.
 func (m *Management) fetchFromAny(ctx context.Context, call managementCall) ([]byte, error) {
 	first := m.first.Load()
-	nodes := m.startingWith(ctx, *first)
 	attempt, pause := fetch(m.fetchFrom), nextManagementAfter
 	if call.method != http.MethodGet {
 		attempt, pause = changeOnce(m.fetchFrom), math.MaxInt64
 	}
-	type numbered struct {
+	type answered struct {
 		managementAnswer
-		node int
+		by managementNode
 	}
+	ask := func(ctx context.Context, node managementNode) (answered, error) {
+		answer, err := attempt(ctx, node, call)
+		return answered{answer, node}, err
+	}
+	discard := func(answered) {}
+	var asked atomic.Pointer[managementNode]
 	var work sync.WaitGroup
-	answer, err := race(ctx, &work, len(nodes), pause, func(ctx context.Context, i int) (numbered, error) {
-		answer, err := attempt(ctx, nodes[i], call)
-		return numbered{answer, i}, err
-	}, func(numbered) {})
+	answer, err := race(ctx, &work, 2, pause, func(ctx context.Context, i int) (answered, error) {
+		if i == 0 {
+			node := first.addressed(ctx, m)
+			asked.Store(&node)
+			return ask(ctx, node)
+		}
+		others := otherNodes(ctx, m, asked.Load())
+		if len(others) == 0 {
+			return answered{}, nodesError{}
+		}
+		return race(ctx, &work, len(others), pause, func(ctx context.Context, i int) (answered, error) { return ask(ctx, others[i]) }, discard)
+	}, discard)
 	work.Wait()
 	switch {
 	case err != nil:
-		m.first.CompareAndSwap(first, &nodes[1%len(nodes)])
+		m.first.CompareAndSwap(first, first.next(m))
 		return nil, err
 	case errors.Is(answer.err, ErrNoAnswer): // to a change
-		m.first.CompareAndSwap(first, &nodes[(answer.node+1)%len(nodes)])
+		m.first.CompareAndSwap(first, answer.by.next(m))
 	default:
-		m.first.Store(&nodes[answer.node])
+		m.first.Store(&answer.by)
 	}
 	return answer.body, answer.err
 }
@@ -118,35 +134,49 @@ func changeOnce(send fetch) fetch {
 	}
 }
 
-// startingWith returns the addresses of all nodes, from one of them on.
-func (m *Management) startingWith(ctx context.Context, first managementNode) []managementNode {
-	var nodes []managementNode
-	for _, node := range m.nodes {
-		nodes = append(nodes, node.eachAddress(ctx, m)...)
+// next returns the node after one. Of a name with several addresses it is any.
+func (n managementNode) next(m *Management) *managementNode {
+	at := slices.IndexFunc(m.nodes, func(other managementNode) bool { return other.base == n.base })
+	return &m.nodes[(at+1)%len(m.nodes)]
+}
+
+// addressed returns a node with the address that its name had, or any other if it has that no more.
+func (n managementNode) addressed(ctx context.Context, m *Management) managementNode {
+	all := n.eachAddress(ctx, m)
+	if slices.Contains(all, n) {
+		return n
 	}
-	at := slices.IndexFunc(nodes, func(n managementNode) bool {
-		return n.base == first.base && (n.address == first.address || first.address == "")
-	})
-	at = max(at, 0) // the name has other addresses now
-	return append(nodes[at:len(nodes):len(nodes)], nodes[:at]...)
+	return all[rand.IntN(len(all))]
+}
+
+// otherNodes returns the addresses of all nodes, from the one after a node on that is asked already. Nil: none is.
+func otherNodes(ctx context.Context, m *Management, asked *managementNode) []managementNode {
+	all := slices.Concat(eachAddress(m.nodes, func(n managementNode) []managementNode { return n.eachAddress(ctx, m) })...)
+	at := -1
+	if asked != nil {
+		at = slices.Index(all, *asked)
+	}
+	if at < 0 {
+		return all
+	}
+	return append(all[at+1:len(all):len(all)], all[:at]...)
 }
 
 // eachAddress returns a node for each address of the name, or the node itself if it has one address, or is
 // reached through a proxy.
 func (n managementNode) eachAddress(ctx context.Context, m *Management) []managementNode {
+	name := managementNode{base: n.base}
 	transport, system := m.client.Transport.(systemTransport)
 	u, err := url.Parse(n.base)
-	if !system || err != nil || net.ParseIP(u.Hostname()) != nil {
-		return []managementNode{n}
+	if !system || err != nil {
+		return []managementNode{name}
 	}
 	if proxy, err := transport.Proxy(&http.Request{URL: u}); err != nil || proxy != nil {
-		return []managementNode{n}
+		return []managementNode{name}
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	hosts, err := m.lookup(ctx, u.Hostname())
-	if err != nil || len(hosts) < 2 {
-		return []managementNode{n}
+	hosts := addresses(ctx, m.lookup, u.Hostname())
+	if len(hosts) < 2 {
+		return []managementNode{name}
 	}
 	port := u.Port()
 	if port == "" {

@@ -80,12 +80,11 @@ func (c Config) nodes(ctx context.Context) ([]node, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts := make([][]string, len(uris))
-	var lookups sync.WaitGroup
-	for i, uri := range uris {
-		lookups.Go(func() { hosts[i] = c.lookup(ctx, uri.Host) })
+	lookup := c.Lookup
+	if c.Dial != nil { // it looks names up itself
+		lookup = nil
 	}
-	lookups.Wait()
+	hosts := eachAddress(uris, func(uri amqp.URI) []string { return addresses(ctx, lookup, uri.Host) })
 	var all []node
 	for i, uri := range uris {
 		for _, host := range hosts[i] {
@@ -96,19 +95,33 @@ func (c Config) nodes(ctx context.Context) ([]node, error) {
 	return all, nil
 }
 
-// lookup returns the addresses of a name, and the name itself if they are not known: the attempt to connect
-// reports why. A Dial of the configuration looks names up itself.
-func (c Config) lookup(ctx context.Context, host string) []string {
-	if c.Dial != nil || net.ParseIP(host) != nil {
+// eachAddress returns the addresses of each node, which it looks up at once.
+func eachAddress[Node, Address any](nodes []Node, of func(Node) []Address) [][]Address {
+	all := make([][]Address, len(nodes))
+	var lookups sync.WaitGroup
+	for i, node := range nodes {
+		lookups.Go(func() { all[i] = of(node) })
+	}
+	lookups.Wait()
+	return all
+}
+
+// lookup is a function as net.Resolver.LookupHost.
+type lookup func(ctx context.Context, host string) ([]string, error)
+
+// addresses returns the addresses of a name, and the name itself if they are not known: the attempt to connect
+// reports why. Without a lookup it returns the name.
+func addresses(ctx context.Context, by lookup, host string) []string {
+	if by == nil || net.ParseIP(host) != nil {
 		return []string{host}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	addresses, err := c.Lookup(ctx, host)
-	if err != nil || len(addresses) == 0 {
+	all, err := by(ctx, host)
+	if err != nil || len(all) == 0 {
 		return []string{host}
 	}
-	return addresses
+	return all
 }
 
 // race makes attempts one after the other until one succeeds. The next begins as soon as one has failed, or
@@ -167,7 +180,7 @@ func (e nodesError) Error() string {
 	var texts []string
 	said := map[string]bool{}
 	for _, err := range e {
-		if text := err.Error(); !said[text] {
+		if text := err.Error(); text != "" && !said[text] {
 			said[text] = true
 			texts = append(texts, text)
 		}
