@@ -55,22 +55,28 @@ func (i *Inbox) Handler(handler message.HandlerFunc) message.HandlerFunc {
 		if err != nil {
 			return nil, retry.Unavailable(err)
 		}
-		var failure error // of the handler
+		hasBegun := false
 		err = database.InTx(ctx, i.DB, func(tx *sql.Tx) error {
+			hasBegun = true
 			if err := i.handle(ctx, tx, dialect, msg, handler); !errors.Is(err, errHandled) {
-				failure = err
 				return err
 			}
 			return nil
 		})
-		if err != nil && failure == nil { // of begin or commit
-			return nil, retry.Unavailable(err)
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			i.prune(ctx, dialect)
+		case !hasBegun || i.isAway(ctx, err):
+			err = retry.Unavailable(err)
 		}
 		return nil, err
 	}
+}
+
+// isAway reports whether the database is to blame for an error of a handler, or of the commit. A commit also fails
+// because of what the handler did, as with a constraint that is checked at the end.
+func (i *Inbox) isAway(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && !retry.IsPermanent(err) && i.DB.PingContext(ctx) != nil
 }
 
 // prepare creates the tables, once.

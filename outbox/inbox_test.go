@@ -208,3 +208,39 @@ func TestErrorsOfTheInbox(t *testing.T) {
 		t.Error("a transaction outside of a handler")
 	}
 }
+
+// A commit that fails because of what the handler did is a failed attempt, or its message would wait for ever.
+func TestACommitThatTheHandlerMakesFail(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		if db.Driver == "sqlite" {
+			db = databasetest.Open(t, db.Driver, db.Address+"&_pragma=foreign_keys(1)")
+		}
+		execute(t, db.DB, "CREATE TABLE customers (id BIGINT PRIMARY KEY)")
+		execute(t, db.DB, "CREATE TABLE orders (customer BIGINT REFERENCES customers (id) DEFERRABLE INITIALLY DEFERRED)")
+		inbox := &outbox.Inbox{DB: db.DB}
+		handler := inbox.Handler(func(msg *message.Message) ([]*message.Message, error) {
+			_, err := outbox.Tx(msg.Context()).ExecContext(msg.Context(), "INSERT INTO orders VALUES (7)")
+			return nil, err
+		})
+		_, err := handler(delivered(t, schemas.Envelope{Properties: schemas.Properties{MessageID: "order-1"}}, ""))
+		var unavailable *retry.UnavailableError
+		if err == nil || errors.As(err, &unavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A database that goes away while a handler works costs its message no attempt.
+func TestTheDatabaseGoesAwayDuringAHandler(t *testing.T) {
+	db := databasetest.SQLite(t)
+	inbox := &outbox.Inbox{DB: db.DB}
+	handler := inbox.Handler(func(*message.Message) ([]*message.Message, error) {
+		_ = db.Close()
+		return nil, errors.New("saving the order: the database does not answer")
+	})
+	_, err := handler(delivered(t, schemas.Envelope{Properties: schemas.Properties{MessageID: "order-1"}}, ""))
+	var unavailable *retry.UnavailableError
+	if !errors.As(err, &unavailable) {
+		t.Errorf("got %v", err)
+	}
+}
