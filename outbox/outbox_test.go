@@ -312,6 +312,30 @@ func TestARowThatIsNoMessage(t *testing.T) {
 	})
 }
 
+// A property of another type is not left out of the message.
+func TestAPropertyOfAnotherType(t *testing.T) {
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
+		install(t, db.DB)
+		b := broker.Start(t, broker.Config{})
+		queue, deliveries := consume(t, b.URL(), "invoices")
+		for _, properties := range []string{`[{"key":"message_id","int32":5}]`, `[{"key":"priority","int32":5}]`, `[{"key":"headers","string":"a"}]`} {
+			execute(t, db.DB, "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ('', $1, $2, $3)", queue, properties, []byte("x"))
+		}
+		publish(t, db.DB, schemas.Envelope{RoutingKey: queue, Body: []byte("b")})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+		if d := rabbittest.Receive(t, deliveries); string(d.Body) != "b" {
+			t.Errorf("got %s with properties %+v", d.Body, d)
+		}
+		rabbittest.Eventually(t, "the other rows are refused", func() bool {
+			refused, err := r.Refused(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(refused) == 3 && strings.Contains(refused[0].Failure, "message_id is of type int32, expected string")
+		})
+	})
+}
+
 func TestFull(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
 		install(t, db.DB)

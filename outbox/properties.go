@@ -1,8 +1,8 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -50,15 +50,27 @@ func texts(p *schemas.Properties) map[string]*string {
 // decodeProperties sets the properties and headers of a message.
 func decodeProperties(e *schemas.Envelope, text string) error {
 	table, err := tablejson.Parse([]byte(text))
+	for name, property := range texts(&e.Properties) {
+		err = cmp.Or(err, set(table, name, property))
+	}
+	p := &e.Properties
+	err = cmp.Or(err, set(table, "delivery_mode", &p.DeliveryMode), set(table, "priority", &p.Priority), set(table, "timestamp", &p.Timestamp), set(table, "headers", &e.Headers))
 	if err != nil {
 		return fmt.Errorf("reading the properties of a message: %w", err)
 	}
-	for name, property := range texts(&e.Properties) {
-		*property, _ = table[name].(string)
+	return nil
+}
+
+// set sets a property that a table has.
+func set[T any](table amqp.Table, name string, property *T) error {
+	value, has := table[name]
+	if !has {
+		return nil
 	}
-	e.Properties.DeliveryMode, _ = table["delivery_mode"].(uint8)
-	e.Properties.Priority, _ = table["priority"].(uint8)
-	e.Properties.Timestamp, _ = table["timestamp"].(time.Time)
-	e.Headers, _ = table["headers"].(amqp.Table)
+	typed, is := value.(T)
+	if !is {
+		return fmt.Errorf("%s is of type %T, expected %T", name, value, *property)
+	}
+	*property = typed
 	return nil
 }
