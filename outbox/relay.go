@@ -309,7 +309,8 @@ func (s *session) record(ctx context.Context, page *page) error {
 		s.cfg.Logger.Warn("a message of the outbox was refused", "row", row.id, "message", row.envelope.Properties.MessageID, "attempt", row.attempts+1, "error", row.failure)
 	}
 	postponed, awake := s.note(page)
-	ctx = context.WithoutCancel(ctx) // confirmed messages would be published again
+	ctx, stop := outlive(ctx) // confirmed messages would be published again
+	defer stop()
 	return database.InTx(ctx, s.cfg.DB, func(tx *sql.Tx) error {
 		if err := s.lease.Fence(ctx, tx); err != nil {
 			return err
@@ -339,6 +340,27 @@ func (s *session) record(ctx context.Context, page *page) error {
 		}
 		return s.move(ctx, tx, postponed, awake)
 	})
+}
+
+// recordTimeout is how long the end of a relay waits for its last transaction.
+const recordTimeout = 5 * time.Second
+
+// outlive returns a context that ends some time after another one.
+func outlive(ctx context.Context) (longer context.Context, stop func()) {
+	longer, end := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-longer.Done():
+		case <-ctx.Done():
+			_ = backoff.Sleep(longer, recordTimeout)
+			end()
+		}
+	})
+	return longer, func() {
+		end()
+		watch.Wait()
+	}
 }
 
 // keep saves why a message waits, and for how long.

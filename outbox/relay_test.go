@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -175,4 +176,39 @@ func TestManyMessagesOfASlowQueue(t *testing.T) {
 		}
 		awaitEmpty(t, db.DB)
 	})
+}
+
+// A relay ends although the database does not answer its last transaction.
+func TestTheEndOfARelayWhileTheDatabaseHangs(t *testing.T) {
+	db := databasetest.PostgreSQL(t)
+	install(t, db.DB)
+	b := broker.Start(t, broker.Config{})
+	queue, deliveries := consume(t, b.URL(), "invoices")
+	r, err := outbox.NewRelay(outbox.RelayConfig{DB: db.DB, URL: b.URL(), Interval: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := r.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer func() { <-ended }()
+	defer stop()
+	awaitHolder(t, db.DB)
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := database.Exec(t.Context(), tx, "SELECT 1 FROM watership_lease FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, db.DB, schemas.Envelope{RoutingKey: queue})
+	rabbittest.Receive(t, deliveries)
+	stop()
+	rabbittest.Ends(t, ended)
 }
