@@ -8,7 +8,7 @@ import (
 
 // Restart stops the broker for a time and starts it again, as RabbitMQ on one node. It closes
 // all connections with CONNECTION_FORCED, and then refuses connections and requests to the
-// management API. What is not durable is lost: transient queues, transient messages of classic
+// management API. A restart loses transient queues, transient messages of classic
 // queues and, before RabbitMQ 4.3, transient exchanges. Messages that a consumer had not
 // acknowledged are redelivered. Restart returns when the broker has started again or is
 // closed; listeners stay open.
@@ -53,7 +53,7 @@ func (b *Broker) isStopped() bool {
 	return b.stopped > 0
 }
 
-// stop removes what is not durable. Nothing expires until start.
+// stop removes transient queues, messages and exchanges. Nothing expires until start.
 func (v *vhost) stop() {
 	v.lock()
 	defer v.unlock()

@@ -73,8 +73,8 @@ func (i *Inbox) Handler(handler message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// isAway reports whether the database is to blame for an error of a handler, or of the commit. A commit also fails
-// because of what the handler did, as with a constraint that is checked at the end.
+// isAway reports whether the database is to blame for an error of a handler, or of the commit. A handler can also make
+// the commit fail, as with a constraint that is checked at the end.
 func (i *Inbox) isAway(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !retry.IsPermanent(err) && i.DB.PingContext(ctx) != nil
 }

@@ -184,7 +184,7 @@ func (r *Replayer) newPlan(ctx context.Context, job Job, broker planbroker.Broke
 		if err != nil {
 			return Plan{}, nil, fmt.Errorf("planning a replay: %w", err)
 		}
-		plan.Job.UpTo = max(highest, 1) // of an empty store, too: 0 is no bound, and the job would send what is stored later
+		plan.Job.UpTo = max(highest, 1) // of an empty store, too: 0 is no bound, and the job would send later messages
 	}
 	return plan, rivals, nil
 }

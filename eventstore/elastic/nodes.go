@@ -43,7 +43,7 @@ func (e *unresponsiveError) Error() string {
 
 func (e *unresponsiveError) Unwrap() error { return e.err }
 
-// RoundTrip implements http.RoundTripper. It tells the pool which nodes fail: a request that its caller gives up
+// RoundTrip implements http.RoundTripper. It reports nodes that fail to the pool: a request that its caller gives up
 // is no failure of the node.
 func (t nodeTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	node := host(request.URL)

@@ -40,8 +40,8 @@ func newDirect(sys *system.System) *direct {
 	return &direct{sys, httpapi.Local(sys)}
 }
 
-// Do implements operations. The operator of an action is in what it leaves, such as a job or an event
-// of a failure, or else in an audit event, as a server records it.
+// Do implements operations. The result of an action names its operator, as a job or an event of a
+// failure does, or else an audit event does, as a server records it.
 func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
 	do := func(ctx context.Context) error { return d.set.Do(ctx, op, in, out) }
 	if op.Unsigned {
@@ -50,7 +50,7 @@ func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) e
 	return refused(do(asOperator(ctx)))
 }
 
-// recorded does an action with an audit event. A store can be mended while RabbitMQ is away, so that an
+// recorded does an action with an audit event. A store can be mended while RabbitMQ is down, so that an
 // event is needed only for an operator who has said a name or a reason.
 func (d *direct) recorded(ctx context.Context, do func(ctx context.Context) error) error {
 	named := access.FromContext(ctx).Name != ""

@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/waiting"
 )
 
-// decisions are what the operator has decided about messages that wait. The mutex of the oracle guards the
+// decisions has the decisions of the operator about messages that wait. The mutex of the oracle guards the
 // fields.
 type decisions struct {
 	oracle    *oracle
@@ -64,8 +64,8 @@ func (o *operator) decideAbout(ctx context.Context, a Action, m waiting.WaitingM
 	}
 }
 
-// cancels says that the operator is about to cancel the next attempt of a message, so that those behind it
-// may begin.
+// cancels says that the operator is about to cancel the next attempt of a message, so that later
+// messages may begin.
 func (d *decisions) cancels(id string) {
 	d.oracle.mu.Lock()
 	defer d.oracle.mu.Unlock()

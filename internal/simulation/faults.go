@@ -119,7 +119,7 @@ func (p *Plan) addConsumers(random *rand.Rand) {
 	}
 }
 
-// addReceivers adds subscriptions, and what the operator does with them, to half of the plans.
+// addReceivers adds subscriptions, and the actions of the operator on them, to half of the plans.
 func (p *Plan) addReceivers(random *rand.Rand) {
 	if p.Receivers = random.IntN(2) == 0; !p.Receivers {
 		return

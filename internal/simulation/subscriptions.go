@@ -84,7 +84,7 @@ func (r *receivers) heldBetween(name string, from, to time.Time) {
 	r.held = append(r.held, span{name, from, to})
 }
 
-// mayRepeat returns whether an event that a receiver has accepted before may come again: there was a fault, or a
+// mayRepeat returns whether an event that a receiver has accepted before may be delivered again: there was a fault, or a
 // pause ended its delivery.
 func (r *receivers) mayRepeat(target *receiver, before, at time.Time) bool {
 	r.mu.Lock()
@@ -92,7 +92,7 @@ func (r *receivers) mayRepeat(target *receiver, before, at time.Time) bool {
 	return !r.world.oracle.faults.spare(at.Add(-time.Minute), at) || slices.ContainsFunc(r.held, func(s span) bool { return s.has(target.name, before) })
 }
 
-// check compares what the receivers got with the store.
+// check compares the deliveries with the store.
 func (r *receivers) check(ctx context.Context) {
 	for _, target := range r.all {
 		expected, err := r.eventsFor(ctx, target)
@@ -100,7 +100,7 @@ func (r *receivers) check(ctx context.Context) {
 			r.world.fail("reading the store: %v", err)
 			continue
 		}
-		// A queue that refuses a message gets those behind it first, and one with priorities delivers in their order.
+		// A queue that refuses a message gets later ones first, and one with priorities delivers in their order.
 		nacks := slices.ContainsFunc(r.world.oracle.plan.Faults, func(f Fault) bool { return f.Kind == BrokerNacks })
 		target.check(expected, target.name != slowQueue || !r.world.profile.Priorities && !nacks)
 	}

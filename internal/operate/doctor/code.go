@@ -6,7 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Code says what a finding is about, for programs. Its values are stable.
+// Code is the subject of a finding, for programs. Its values are stable.
 type Code string
 
 // The codes. Each belongs to a check.
@@ -102,7 +102,7 @@ const (
 	WatermarkOld                Code = "watermark_old"
 )
 
-// kind is what a code means.
+// kind describes a code.
 type kind struct {
 	code  Code
 	check Check

@@ -45,7 +45,7 @@ func (g *Guard) recordRefusal(r *http.Request, who Identity, err error) {
 	_ = g.record(r.Context(), Record{Identity: who, Action: a.describe(r), Status: statusOf(err), Problem: err.Error()})
 }
 
-// Do does an action of a command, and records what it described unless that changes nothing. An
+// Do does an action of a command, and records its description unless it changes nothing. An
 // action that failed is recorded, too, since it may have changed something. That it could not be
 // recorded is an error if its operator has given a name, as named says, or a reason.
 func Do(ctx context.Context, to Recorder, named bool, action func(ctx context.Context) error) error {

@@ -18,9 +18,9 @@ const (
 	InvalidField      Code = "invalid_field"      // of a query: it does not exist, or not for this
 	Unauthenticated   Code = "unauthenticated"    // there are no credentials, or none that are accepted
 	Forbidden         Code = "forbidden"          // the caller may not do it
-	NotFound          Code = "not_found"          // what the request names does not exist
+	NotFound          Code = "not_found"          // the named object does not exist
 	MethodNotAllowed  Code = "method_not_allowed" // for the path
-	Conflict          Code = "conflict"           // it does not fit the state of what it is about
+	Conflict          Code = "conflict"           // it does not fit the state of its subject
 	ExpectMismatch    Code = "expect_mismatch"    // another number matches, or the change is another one
 	HasEnded          Code = "has_ended"          // of a job: there is nothing left to change
 	IsRunning         Code = "is_running"         // of a job: another process runs it

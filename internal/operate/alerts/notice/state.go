@@ -111,7 +111,7 @@ func (t *tracked) item() Item {
 }
 
 // MaxOfRule bounds the alerts of a rule. Those beyond it are counted. It bounds the resolved ones as
-// well that some receiver does not know: a receiver that is away leaves the others theirs.
+// well that some receiver does not know: a receiver that is down leaves the others theirs.
 const MaxOfRule = 500
 
 // observe applies the alerts that a rule has found: these, and no others, hold now.
