@@ -45,16 +45,16 @@ func newDirect(sys *system.System) *direct {
 func (d *direct) Do(ctx context.Context, op *operation.Operation, in, out any) error {
 	do := func(ctx context.Context) error { return d.set.Do(ctx, op, in, out) }
 	if op.Unsigned {
-		return refused(d.recorded(ctx, do))
+		return d.recorded(ctx, do)
 	}
 	return refused(do(asOperator(ctx)))
 }
 
-// recorded does an action with an audit event. A store can be mended while RabbitMQ is down, so that an
+// recorded does an action with an audit event, and returns the errors of both. A store can be mended while RabbitMQ is down, so that an
 // event is needed only for an operator who has said a name or a reason.
 func (d *direct) recorded(ctx context.Context, do func(ctx context.Context) error) error {
 	named := access.FromContext(ctx).Name != ""
-	return access.Do(asOperator(ctx), audit.Recorder{System: d.System}, named, do)
+	return access.Do(asOperator(ctx), audit.Recorder{System: d.System}, named, func(ctx context.Context) error { return refused(do(ctx)) })
 }
 
 // asOperator returns a context whose actions have an operator: the user of this process if --operator
@@ -169,7 +169,7 @@ func (d *direct) Adopt(ctx context.Context, r adoptions.Request, follow bool) (d
 		done, err = adoptions.Service{System: d.System}.Adopt(ctx, r, follow)
 		return err
 	})
-	return done, refused(err)
+	return done, err
 }
 
 // Publish implements streams.

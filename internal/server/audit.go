@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/watershipmq/watership/internal/operation/audit"
-
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/audit"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 )

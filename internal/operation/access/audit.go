@@ -56,7 +56,8 @@ type auditKey struct{}
 
 // Describe describes a request for its audit event. Every request that may change
 // something has such an event, also without a description. A later description replaces
-// the fields that it has.
+// the fields that it has, but no dry run replaces an action: a page makes one when it is shown
+// again because its action failed.
 func Describe(ctx context.Context, action Action) {
 	a, ok := ctx.Value(auditKey{}).(*audit)
 	if !ok {
@@ -64,7 +65,12 @@ func Describe(ctx context.Context, action Action) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.action.DryRun = a.action.DryRun || action.DryRun
+	if action.DryRun && a.action.Name != "" && !a.action.DryRun {
+		return
+	}
+	if action.Name != "" {
+		a.action.DryRun = action.DryRun
+	}
 	for _, field := range []struct{ to, from *string }{
 		{&a.action.Name, &action.Name}, {&a.action.Object, &action.Object}, {&a.action.Reason, &action.Reason},
 	} {

@@ -73,5 +73,20 @@ func TestDescribe(t *testing.T) {
 	if want := (Action{"replay", "orders", "fixed", false}); a.action != want {
 		t.Errorf("%+v, want %+v", a.action, want)
 	}
+	Describe(ctx, Action{Name: "discard", DryRun: true}) // of the page that is shown again
+	if want := (Action{"replay", "orders", "fixed", false}); a.action != want {
+		t.Errorf("after a dry run: %+v, want %+v", a.action, want)
+	}
 	Describe(t.Context(), Action{Name: "without a request"})
+}
+
+// An action after its dry run in one request is the action.
+func TestDescribeAfterADryRun(t *testing.T) {
+	a := &audit{}
+	ctx := context.WithValue(t.Context(), auditKey{}, a)
+	Describe(ctx, Action{Name: "discard", Object: "orders", DryRun: true})
+	Describe(ctx, Action{Name: "discard", Reason: "fixed"})
+	if want := (Action{"discard", "orders", "fixed", false}); a.action != want {
+		t.Errorf("%+v, want %+v", a.action, want)
+	}
 }

@@ -57,10 +57,14 @@ func Do(ctx context.Context, to Recorder, named bool, action func(ctx context.Co
 	r := Record{Identity: FromContext(ctx), Action: a.action, Time: time.Now(), Status: statusFor(err), Problem: shortened(problemOf(err))}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	if failed := to.Record(ctx, r); failed != nil && (named || r.Action.Reason != "") {
-		return errors.Join(err, fmt.Errorf("the operator and the reason could not be recorded: %w", failed))
+	failed := to.Record(ctx, r)
+	switch {
+	case failed == nil || !named && r.Action.Reason == "":
+		return err
+	case err == nil:
+		return fmt.Errorf("it was done, and its operator and reason could not be recorded: look at its effect before you repeat it: %w", failed)
 	}
-	return err
+	return errors.Join(err, fmt.Errorf("the operator and the reason could not be recorded: %w", failed))
 }
 
 // problemAt returns the reason for a response of a status.

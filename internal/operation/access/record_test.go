@@ -30,13 +30,15 @@ func TestCommandsRecordWhatTheyDo(t *testing.T) {
 		"unrecorded with a name":  {action: Action{Name: "rewrite"}, away: away, named: true, isError: true},
 		"unrecorded with a why":   {action: Action{Name: "rewrite", Reason: "mended"}, away: away, isError: true},
 		"failed and not recorded": {action: Action{Name: "rewrite"}, err: refused, away: away, isError: true},
+		"neither, with a name":    {action: Action{Name: "rewrite"}, err: refused, away: away, named: true, isError: true},
 	} {
 		kept := &records{err: test.away}
 		err := Do(ctx, kept, test.named, func(ctx context.Context) error {
 			Describe(ctx, test.action)
 			return test.err
 		})
-		if (err != nil) != test.isError || test.err != nil && !errors.Is(err, test.err) {
+		needed := test.away != nil && (test.named || test.action.Reason != "")
+		if (err != nil) != test.isError || test.err != nil && !errors.Is(err, test.err) || needed && !errors.Is(err, test.away) {
 			t.Errorf("%s: %v", name, err)
 		}
 		list := kept.take()
