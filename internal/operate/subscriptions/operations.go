@@ -48,7 +48,7 @@ var (
 	})
 	DeleteSubscription = operation.Declare[ActInput, struct{}](operation.Operation{
 		Method: http.MethodPost, Path: "/subscriptions/{name}/delete", ID: "deleteSubscription", Tag: "subscriptions", Role: access.Operator,
-		Summary: "Delete a subscription and the list of its parked messages",
+		Summary: "Delete a subscription and the list of its parked messages", Unsigned: true,
 	})
 	ListParked = operation.Declare[NameInput, ParkedOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/subscriptions/{name}/parked", ID: "listParked", Tag: "subscriptions", Role: access.Viewer,
@@ -60,7 +60,7 @@ var (
 	})
 	DropParked = operation.Declare[PositionsInput, CountOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/subscriptions/{name}/parked/drop", ID: "dropParked", Tag: "subscriptions", Role: access.Operator,
-		Summary: "Drop parked messages from the list",
+		Summary: "Drop parked messages from the list", Unsigned: true,
 	})
 )
 
