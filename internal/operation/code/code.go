@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Code says what kind of problem an operation has.
+// Code is the kind of a problem of an operation.
 type Code string
 
 // The codes. Two may have the same status.
@@ -36,7 +36,7 @@ const (
 	Internal          Code = "internal"             // anything else
 	BrokerRefused     Code = "broker_refused"       // the login of RabbitMQ may not do it
 	StoreRefused      Code = "store_refused"        // the login of the store may not do it
-	Unavailable       Code = "unavailable"          // the server has too much to do, or is stopping
+	Unavailable       Code = "unavailable"          // the server cannot do it now, as while it stops or has too much to do
 	BrokerUnavailable Code = "broker_unavailable"   // RabbitMQ cannot be reached
 	StoreUnavailable  Code = "store_unavailable"    // the store cannot be reached, or has too much to do
 	RoutesUnchecked   Code = "routes_unchecked"     // RabbitMQ cannot be asked where messages would go

@@ -1,8 +1,11 @@
 package code_test
 
 import (
+	"fmt"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/operation/code"
@@ -36,6 +39,18 @@ func TestTheSchemaHasEachCode(t *testing.T) {
 	for _, c := range code.All() {
 		if !slices.Contains(enum, any(string(c))) {
 			t.Errorf("%s is missing", c)
+		}
+	}
+}
+
+func TestEachCodeIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range code.All() {
+		if row := fmt.Sprintf("\n| `%s` | %d | ", c, c.Status()); !strings.Contains(string(page), row) {
+			t.Errorf("docs/api.md has no row %q", strings.TrimSpace(row))
 		}
 	}
 }
