@@ -52,7 +52,9 @@ func (c messagePages) showDiscard(r *http.Request, d messageDiscard) (frame.Resp
 		if err != nil {
 			return nil, err
 		}
-		d.Found = first.Body
+		if d.Found = first.Body; d.Found.Matched == 0 { // another person was first
+			d.Failures = nil
+		}
 	}
 	p := frame.Page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: d, Styles: []string{"message.css"}}
 	if d.Problem != nil {

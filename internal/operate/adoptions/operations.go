@@ -143,10 +143,7 @@ func (r *Runner) startAdoption(ctx context.Context, in *StartInput) (*AdoptionOu
 	if err := describe(ctx, request, false); err != nil {
 		return nil, err
 	}
-	adopter, ready, err := r.service.ready(ctx, request)
-	if err == nil && request.Expect != nil && ready == 0 {
-		err = nothingToTakeIn(request)
-	}
+	adopter, ready, err := r.service.expected(ctx, request)
 	if err != nil {
 		return nil, err
 	}

@@ -74,10 +74,7 @@ func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, err
 	if err := describe(ctx, r, false); err != nil {
 		return Result{}, err
 	}
-	adopter, ready, err := s.ready(ctx, r)
-	if err == nil && r.Expect != nil && ready == 0 {
-		err = nothingToTakeIn(r)
-	}
+	adopter, _, err := s.expected(ctx, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -85,9 +82,15 @@ func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, err
 	return adopter.Run(ctx, func(int) {})
 }
 
-// nothingToTakeIn is the problem of a request that expects no message.
-func nothingToTakeIn(r Request) *problem.Problem {
-	return &problem.Problem{Code: code.Conflict, Detail: fmt.Sprintf("queue %q has no message to take in", r.Queue)}
+// expected is ready for an adoption that begins. One that has shown messages fails if none is left.
+func (s Service) expected(ctx context.Context, r Request) (Adopter, int, error) {
+	adopter, ready, err := s.ready(ctx, r)
+	if err == nil && r.Expect != nil && ready == 0 {
+		err = &problem.Problem{
+			Code: code.Conflict, Detail: fmt.Sprintf("queue %q has no message to take in", r.Queue), Remedy: "Preview it again when it has messages.",
+		}
+	}
+	return adopter, ready, err
 }
 
 func (s Service) adopter(ctx context.Context, r Request) (a Adopter, err error) {
