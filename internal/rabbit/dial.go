@@ -34,7 +34,7 @@ func dial(ctx context.Context, cfg Config, work *sync.WaitGroup, left string) (*
 	attempt := func(ctx context.Context, i int) (*link, error) {
 		l, err := dialNode(ctx, cfg, nodes[i])
 		if l != nil {
-			l.others = true
+			l.others = len(cfg.Nodes) > 0 || !isLoopback(nodes[i].address)
 		}
 		if err != nil && len(cfg.Nodes) > 0 {
 			err = fmt.Errorf("%s: %w", nodes[i].uri.Host, err)
@@ -42,6 +42,12 @@ func dial(ctx context.Context, cfg Config, work *sync.WaitGroup, left string) (*
 		return l, err
 	}
 	return race(ctx, work, len(nodes), nextNodeAfter, attempt, (*link).close)
+}
+
+// isLoopback reports whether an address is of this machine: localhost has two addresses, and one broker.
+func isLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return net.ParseIP(host).IsLoopback()
 }
 
 // dialNode makes one connection attempt: TCP, TLS and AMQP handshake within

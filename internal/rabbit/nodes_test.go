@@ -126,6 +126,41 @@ func TestPublisherStaysAtANodeThatConfirmsOthers(t *testing.T) {
 	}
 }
 
+// A message that is never confirmed costs few connections, since each may store a copy of it: confirms of others make
+// the pauses no shorter.
+func TestPublisherLeavesANodeLessOften(t *testing.T) {
+	rabbittest.NoLeaks(t)
+	b := rabbittest.Embedded(t)
+	stuck, queue := b.Queue(t, nil), b.Queue(t, nil)
+	cut, heal := b.Unconfirmed(t, stuck)
+	defer heal()
+	c := open(t, cut, func(cfg *Config) { cfg.Nodes = []string{hostOf(t, cut)} })
+	connections := func() int { return c.status.get().connections }
+	const silence = 200 * time.Millisecond
+	p := publisherWith(t, c, PublisherConfig{Silence: silence})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, err := p.Send(ctx, to(stuck, "held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	for had := 1; had < 4; had++ {
+		for connections() <= had {
+			time.Sleep(time.Millisecond)
+		}
+		if pause := time.Since(before); pause < silence<<(had-1)*9/10 {
+			t.Errorf("the publisher left the node %d. time after %v, want the double each time", had, pause)
+		}
+		before = time.Now()
+		waitAll(t, sendAll(t, p, queue, 1))
+	}
+	cancel()
+	if err := held.Wait(ctx); err == nil {
+		t.Error("a message was confirmed whose confirms are dropped")
+	}
+}
+
 // openAtFirst opens a connection to a node, and lets later ones go to another node as well.
 func openAtFirst(t *testing.T, url, other string) (c *Connection, connections func() int) {
 	t.Helper()

@@ -19,7 +19,11 @@ func (s *silence) begin() { s.since = time.Now() }
 
 // end is called with each confirm of a message in a queue. A node that is cut off returns and refuses messages by
 // itself.
-func (s *silence) end() { s.since, s.most = time.Now(), s.first }
+func (s *silence) end() { s.since = time.Now() }
+
+// rest is called when no message waits. Until then each pause is twice as long: a message whose queue has no
+// majority is sent again with each connection, and all its copies may arrive.
+func (s *silence) rest() { s.most = s.first }
 
 // leave leaves the node if it has confirmed nothing for long, and there are others. One that is short of
 // memory or disk says so, and holds up all nodes.

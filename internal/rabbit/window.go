@@ -115,6 +115,7 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 		w.timer.Reset(sweepAfter)
 	} else {
 		w.timer.Stop()
+		w.publisher.silence.rest()
 	}
 	select {
 	case m := <-submit:
