@@ -196,12 +196,9 @@ func sentBy(ctx context.Context, store Store, job Job) (*storeread.Set, error) {
 		page = page[:0]
 		return err
 	}
-	for event, err := range store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
-			return nil, fmt.Errorf("looking up the sent messages: %w", err)
-		}
+	for event, err := range storeread.Readable(store.Events(ctx, selection)) {
 		if err != nil {
-			continue
+			return nil, fmt.Errorf("looking up the sent messages: %w", err)
 		}
 		if page = append(page, candidate{event: event, summary: eventstore.Summarize(event)}); len(page) < pageSize {
 			continue

@@ -71,13 +71,11 @@ func (s *scan) notePublished(ctx context.Context) error {
 
 // eachEvent calls do for each readable event of a selection.
 func eachEvent(ctx context.Context, store Store, selection eventstore.Selection, do func(schemas.Event)) error {
-	for event, err := range store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
+	for event, err := range storeread.Readable(store.Events(ctx, selection)) {
+		if err != nil {
 			return err
 		}
-		if err == nil {
-			do(event)
-		}
+		do(event)
 	}
 	return nil
 }

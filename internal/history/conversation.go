@@ -68,12 +68,9 @@ type conversation struct {
 // read adds the events of a query, and returns the messages among them.
 func (c *conversation) read(ctx context.Context, either kql.Or) (found []*ConversationMessage, err error) {
 	selection := eventstore.Selection{Query: either, Order: eventstore.BySequence, WithoutBody: true}
-	for e, err := range c.store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
-			return nil, err
-		}
+	for e, err := range storeread.Readable(c.store.Events(ctx, selection)) {
 		if err != nil {
-			continue // the document cannot be read
+			return nil, err
 		}
 		if e.Fingerprint == "" || e.Action.OfNoMessage() || c.seen[e.EventID] {
 			continue

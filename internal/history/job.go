@@ -78,12 +78,9 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 		Query: kql.And{kql.FieldIs("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...)},
 		Order: eventstore.BySequence, WithoutBody: true,
 	}
-	for e, err := range store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
-			return nil, err
-		}
+	for e, err := range storeread.Readable(store.Events(ctx, selection)) {
 		if err != nil {
-			continue
+			return nil, err
 		}
 		m := messages[e.ReplayOf]
 		if m == nil {

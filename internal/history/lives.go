@@ -157,12 +157,9 @@ func (l *Life) readReplays(ctx context.Context, store EventStore, node kql.Node,
 func (l *Life) read(ctx context.Context, store EventStore, node kql.Node) error {
 	var events []schemas.Event
 	sel := eventstore.Selection{Query: node, Limit: MaxEvents + 1, WithoutBody: true}
-	for event, err := range store.Events(ctx, sel) {
-		if storeread.EndsRead(err) {
-			return err
-		}
+	for event, err := range storeread.Readable(store.Events(ctx, sel)) {
 		if err != nil {
-			continue // the document cannot be read
+			return err
 		}
 		if len(events) == MaxEvents {
 			l.More = true

@@ -32,12 +32,9 @@ func RemoveProven(ctx context.Context, store EventStore, origins map[Origin]bool
 		kql.FieldIs("event.action", string(schemas.Published)), kql.FieldIs("watership.quarantined_action", string(schemas.Published)),
 	}
 	selection := eventstore.Selection{Query: kql.And{published, either}, UpTo: upTo, WithoutBody: true}
-	for event, err := range store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
-			return fmt.Errorf("looking up where messages were published: %w", err)
-		}
+	for event, err := range storeread.Readable(store.Events(ctx, selection)) {
 		if err != nil {
-			continue // the event cannot be read
+			return fmt.Errorf("looking up where messages were published: %w", err)
 		}
 		if delete(origins, OriginOf(event)); len(origins) == 0 {
 			break

@@ -81,12 +81,9 @@ func (r *streamReader) lives(ctx context.Context, entries []*streamEntry) ([]Lif
 // false if they are too many.
 func (r *streamReader) read(ctx context.Context, node kql.Node) (events []schemas.Event, whole bool, err error) {
 	selection := eventstore.Selection{Query: node, Order: eventstore.BySequence, Limit: maxPageEvents + 1, WithoutBody: true}
-	for e, err := range r.store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
-			return nil, false, err
-		}
+	for e, err := range storeread.Readable(r.store.Events(ctx, selection)) {
 		if err != nil {
-			continue // the document cannot be read
+			return nil, false, err
 		}
 		e.Envelope.Headers, e.Failure.Stack = nil, ""
 		events = append(events, e)

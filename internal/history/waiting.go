@@ -70,12 +70,9 @@ func failedMessages(ctx context.Context, store EventStore, ofKey kql.Node) (map[
 		Order: eventstore.NewestFirst, Limit: maxKeySteps, WithoutBody: true,
 	}
 	messages := map[string]failedMessage{}
-	for step, err := range store.Events(ctx, steps) {
-		if storeread.EndsRead(err) {
-			return nil, err
-		}
+	for step, err := range storeread.Readable(store.Events(ctx, steps)) {
 		if err != nil {
-			continue // the document cannot be read
+			return nil, err
 		}
 		m, known := messages[step.Fingerprint]
 		if !known {

@@ -248,3 +248,14 @@ func EndsRead(err error) bool {
 	var store *eventstore.Error
 	return errors.As(err, &store) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
+
+// Readable leaves out the documents that cannot be read, as after an upgrade that was taken back.
+func Readable[T any](all iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for one, err := range all {
+			if (err == nil || EndsRead(err)) && !yield(one, err) {
+				return
+			}
+		}
+	}
+}

@@ -71,11 +71,11 @@ func (m Missing) FindStored(ctx context.Context, store Store) error {
 		return nil
 	}
 	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
-	for other, err := range store.Events(ctx, eventstore.Selection{Query: kql.And{messages, whole}, Order: eventstore.BySequence}) {
-		if storeread.EndsRead(err) {
+	for other, err := range storeread.Readable(store.Events(ctx, eventstore.Selection{Query: kql.And{messages, whole}, Order: eventstore.BySequence})) {
+		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
 		}
-		if err != nil || other.BodyIn != schemas.BodyHere {
+		if other.BodyIn != schemas.BodyHere {
 			continue
 		}
 		if m.setBody(other.Fingerprint, other.Envelope.Body); m.Len() == 0 {

@@ -40,12 +40,9 @@ func successors(ctx context.Context, store Store, within kql.Node, decisions []s
 		selection := eventstore.Selection{
 			Query: kql.And{within, kind.Query(), history.UpTo(decision.Sequence)}, Limit: maxExamined, WithoutBody: true,
 		}
-		for failure, err := range store.Events(ctx, selection) {
-			if storeread.EndsRead(err) {
-				return nil, err
-			}
+		for failure, err := range storeread.Readable(store.Events(ctx, selection)) {
 			if err != nil {
-				continue // the document cannot be read
+				return nil, err
 			}
 			found[kind] = addFailure(found[kind], kind, failure)
 		}

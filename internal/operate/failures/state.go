@@ -71,12 +71,9 @@ func Read(ctx context.Context, store Store, within kql.Node, now time.Time) (Sta
 	selection := eventstore.Selection{
 		Query: kql.And{kql.FieldIs("event.action", string(schemas.Triaged)), within}, Order: eventstore.BySequence, WithoutBody: true,
 	}
-	for e, err := range store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
-			return nil, err
-		}
+	for e, err := range storeread.Readable(store.Events(ctx, selection)) {
 		if err != nil {
-			continue // the document cannot be read
+			return nil, err
 		}
 		if refused, is := e.Refused(); is {
 			e = refused

@@ -59,12 +59,12 @@ func List(ctx context.Context, store Store, orders Orders, query kql.Node, now t
 	}
 	return func(yield func(WaitingMessage, error) bool) {
 		var chunk []schemas.Event
-		for e, err := range store.Events(ctx, selection) {
-			if storeread.EndsRead(err) {
+		for e, err := range storeread.Readable(store.Events(ctx, selection)) {
+			if err != nil {
 				yield(WaitingMessage{}, fmt.Errorf("reading waiting messages: %w", err))
 				return
 			}
-			if err != nil || e.Message == "" || !e.Time.Add(e.Delay).After(now) {
+			if e.Message == "" || !e.Time.Add(e.Delay).After(now) {
 				continue
 			}
 			if chunk = append(chunk, e); len(chunk) < chunkSize {

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/storeread"
 )
 
 // groupRule finds groups of failures that are new, or that fail again after all of their
@@ -208,7 +209,7 @@ func (r groupRule) isKnown(ctx context.Context, g group) (bool, error) {
 	one := eventstore.Selection{
 		Query: r.ofSource(g.Query()), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: g.First}, UpTo: g.First, Limit: 1, WithoutBody: true,
 	}
-	for failure, err := range r.Store.Events(ctx, one) {
+	for failure, err := range storeread.Readable(r.Store.Events(ctx, one)) {
 		if err != nil {
 			return false, err
 		}
@@ -219,7 +220,7 @@ func (r groupRule) isKnown(ctx context.Context, g group) (bool, error) {
 		return false, nil
 	}
 	before := eventstore.Selection{Query: r.ofSource(kql.And{former.Query(), history.UpTo(g.First - 1)}), Limit: maxExamined, WithoutBody: true}
-	for failure, err := range r.Store.Events(ctx, before) {
+	for failure, err := range storeread.Readable(r.Store.Events(ctx, before)) {
 		if err != nil {
 			return false, err
 		}
@@ -258,7 +259,7 @@ func (r groupRule) errorOf(ctx context.Context, g group) (string, error) {
 	selection := eventstore.Selection{
 		Query: r.ofSource(g.Query()), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: g.First}, UpTo: g.First, Limit: 1, WithoutBody: true,
 	}
-	for event, err := range r.Store.Events(ctx, selection) {
+	for event, err := range storeread.Readable(r.Store.Events(ctx, selection)) {
 		return firstRunes(event.Failure.Message, maxText), err
 	}
 	return "", nil

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/render/quantity"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -99,7 +100,7 @@ func (r gapRule) evaluate(ctx context.Context, _ json.RawMessage) ([]notice.Aler
 		After: eventstore.Cursor{Sequence: recorded.UnixMicro()}, WithoutBody: true,
 	}
 	var found []notice.Alert
-	for event, err := range r.Store.Events(ctx, selection) {
+	for event, err := range storeread.Readable(r.Store.Events(ctx, selection)) {
 		if err != nil {
 			return nil, nil, err
 		}
