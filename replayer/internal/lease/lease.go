@@ -77,11 +77,12 @@ func (l *Lease) IsHeld(ctx context.Context, queue string) (bool, error) {
 	return found, err
 }
 
-// Exists reports whether a queue exists, as far as the login may know.
+// Exists reports whether a queue exists; true if the broker does not say so, as to a login that may not know, or
+// while the node of the queue is down.
 func (l *Lease) Exists(ctx context.Context, queue string) (bool, error) {
 	_, found, err := l.QueueState(ctx, queue)
 	var refused *amqp.Error
-	if errors.As(err, &refused) && refused.Code == amqp.AccessRefused {
+	if errors.As(err, &refused) && refused.Server {
 		return true, nil
 	}
 	return found, err
