@@ -128,7 +128,11 @@ func (r repair) queue(ctx context.Context, q queue) error {
 			return err
 		}
 		r.by.logger().Warn("a queue of Watership was deleted, and is declared again; its messages are lost", "queue", q.name)
-		err := r.bind(ctx, q.name)
+		if q.name != c.Log() {
+			r.lost(ctx, q.name)
+			return r.bind(ctx, q.name)
+		}
+		err := r.bind(ctx, q.name) // which the event needs
 		r.lost(ctx, q.name)
 		return err
 	})
