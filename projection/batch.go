@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -105,14 +106,15 @@ func (r *runner) lacksBody(item subscription.Item) bool {
 // splitAtBody returns the events before the first one whose body may be stored later, and an error
 // that says so; nil: each has its body, or gets none.
 func (r *runner) splitAtBody(b *batch) (before *batch, missing error) {
+	i := slices.IndexFunc(b.items, func(item subscription.Item) bool { return r.lacksBody(item) && bodies.MayCome(item.Event) })
+	if i < 0 {
+		return nil, nil
+	}
 	before = newBatch(b.limits)
-	for _, item := range b.items {
-		if r.lacksBody(item) && bodies.MayCome(item.Event) {
-			return before, fmt.Errorf("the body of event %s is not stored yet", item.Event.EventID)
-		}
+	for _, item := range b.items[:i] {
 		before.add(item)
 	}
-	return before, nil
+	return before, fmt.Errorf("the body of event %s is not stored yet", b.items[i].Event.EventID)
 }
 
 // errNoBody is the reason why an event without a body fails.
