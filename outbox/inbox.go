@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,7 +78,21 @@ func (i *Inbox) Handler(handler message.HandlerFunc) message.HandlerFunc {
 // isAway reports whether the database is to blame for an error of a handler, or of the commit. A handler can also make
 // the commit fail, as with a constraint that is checked at the end.
 func (i *Inbox) isAway(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !retry.IsPermanent(err) && i.DB.PingContext(ctx) != nil
+	if ctx.Err() != nil || retry.IsPermanent(err) {
+		return false
+	}
+	return isConnectionLost(err) || i.DB.PingContext(ctx) != nil
+}
+
+// isConnectionLost reports whether a database has ended a connection, by the error of database/sql or by the class of
+// its SQLSTATE: 08, a connection exception, or 57P, an intervention of its operator
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func isConnectionLost(err error) bool {
+	var answer interface{ SQLState() string }
+	if errors.As(err, &answer) {
+		return strings.HasPrefix(answer.SQLState(), "08") || strings.HasPrefix(answer.SQLState(), "57P")
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
 }
 
 // prepare creates the tables, once.

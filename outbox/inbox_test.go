@@ -244,3 +244,22 @@ func TestTheDatabaseGoesAwayDuringAHandler(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The commit of a connection that is lost costs its message no attempt, although the database answers at once.
+func TestAConnectionThatIsLostBeforeTheCommit(t *testing.T) {
+	db := databasetest.PostgreSQL(t)
+	inbox := &outbox.Inbox{DB: db.DB}
+	handler := inbox.Handler(func(msg *message.Message) ([]*message.Message, error) {
+		var session int
+		if err := outbox.Tx(msg.Context()).QueryRowContext(msg.Context(), "SELECT pg_backend_pid()").Scan(&session); err != nil {
+			return nil, err
+		}
+		_, err := db.ExecContext(msg.Context(), "SELECT pg_terminate_backend($1, 10000)", session)
+		return nil, err
+	})
+	_, err := handler(delivered(t, schemas.Envelope{Properties: schemas.Properties{MessageID: "order-1"}}, ""))
+	var unavailable *retry.UnavailableError
+	if !errors.As(err, &unavailable) {
+		t.Errorf("got %v", err)
+	}
+}

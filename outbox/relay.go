@@ -230,7 +230,7 @@ func (s *session) read(ctx context.Context, condition string) (page []row, err e
 	return page, rows.Err()
 }
 
-// page has what became of rows. The unconfirmed and the unsent stay as they are, for the next attempt.
+// page has the outcomes of rows. Those that may have been published stay as they are, for the next attempt.
 type page struct {
 	confirmed []row
 	refused   []failedRow // by the broker, or they are not valid
@@ -373,15 +373,15 @@ func (s *session) keep(ctx context.Context, tx *sql.Tx, row row, failure error, 
 	return nil
 }
 
-// Waiting is a message in the outbox that the broker refused or did not confirm, or a row that is no message, which has
-// no MessageID.
+// Waiting is a message in the outbox that the broker refused or did not confirm, or that waits since another one to its
+// destination was not confirmed, or a row that is no message, which has no MessageID.
 type Waiting struct {
 	MessageID, Exchange, RoutingKey string
 	Attempts                        int
 	Failure                         string
 }
 
-// Refused returns the messages that the broker refused or did not confirm, the oldest first, at most 1,000.
+// Refused returns the messages that wait for another attempt, the oldest first, at most 1,000.
 func (r *Relay) Refused(ctx context.Context) (refused []Waiting, err error) {
 	if err := Install(ctx, r.cfg.DB); err != nil {
 		return nil, err
