@@ -34,6 +34,9 @@ func TestFaults(t *testing.T) {
 	}
 	seed := number(t, "SEED", time.Now().UTC().Format("20060102"))
 	rate, rounds := number(t, "RATE", "60"), number(t, "ROUNDS", "1")
+	if rate == 0 {
+		t.Fatal("RATE=0: expected 1 or more messages a second")
+	}
 	t.Logf("SEED=%d BROKER=%s RATE=%d", seed, os.Getenv("BROKER"), rate)
 	service := serveHandlers(t)
 	subscribe(t, dir)
