@@ -21,8 +21,8 @@ func TestAbsoluteTimesSelectTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan := f.plan(f.job(kql.AbsoluteTimes(node, fields, time.Now().Add(time.Minute)).String())); plan.Total != want {
-			t.Errorf("%s finds %d, want %d", text, plan.Total, want)
+		if plan := f.plan(f.job(kql.AbsoluteTimes(node, fields, time.Now().Add(time.Minute)).String())); plan.Matched != want {
+			t.Errorf("%s finds %d, want %d", text, plan.Matched, want)
 		}
 	}
 }

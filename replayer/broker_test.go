@@ -31,8 +31,8 @@ func TestPlanChecksRoutes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if plan.Total != 3 || plan.Unroutable() != want || plan.Routes[0].Unchecked || plan.Log.Unknown {
-				t.Errorf("%d to send, %d to no queue, want %d; %+v", plan.Total, plan.Unroutable(), want, plan.Log)
+			if plan.Matched != 3 || plan.Unroutable() != want || plan.Routes[0].Unchecked || plan.Log.Unknown {
+				t.Errorf("%d to send, %d to no queue, want %d; %+v", plan.Matched, plan.Unroutable(), want, plan.Log)
 			}
 		}
 	})
@@ -51,8 +51,8 @@ func TestPlanWithoutAManagementAPI(t *testing.T) {
 	}
 	toQueue := f.job("")
 	toQueue.Target = Target{Kind: ToQueue, Queue: f.queue}
-	if plan, err := New(cfg).Plan(t.Context(), toQueue); err != nil || plan.Total != 1 || plan.Unroutable() != 0 {
-		t.Errorf("to a queue: %d to send, %d to no queue (%v)", plan.Total, plan.Unroutable(), err)
+	if plan, err := New(cfg).Plan(t.Context(), toQueue); err != nil || plan.Matched != 1 || plan.Unroutable() != 0 {
+		t.Errorf("to a queue: %d to send, %d to no queue (%v)", plan.Matched, plan.Unroutable(), err)
 	}
 }
 

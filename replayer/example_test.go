@@ -54,7 +54,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(plan.Total, plan.Routes[0])
+	fmt.Println(plan.Matched, plan.Routes[0])
 	job, err := r.Create(ctx, plan)
 	if err == nil {
 		job, err = r.Run(ctx, job.ID, replayer.RunOptions{})

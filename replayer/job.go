@@ -219,7 +219,7 @@ type jobs struct {
 // Create stores the job of a plan, so that Run can run it.
 func (j *jobs) Create(ctx context.Context, plan Plan) (Job, error) {
 	job := plan.Job
-	job.State, job.Total = Planned, plan.Total
+	job.State, job.Total = Planned, plan.Matched
 	job.Created = j.now().UTC()
 	job.Updated = job.Created
 	document, err := json.Marshal(job)

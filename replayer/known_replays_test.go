@@ -23,18 +23,18 @@ func TestAlreadyReplayed(t *testing.T) {
 	replayed := f.indexLog()
 
 	plan := f.plan(order)
-	if plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 2 {
-		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan.Matched != 0 || plan.LeftOut[AlreadyReplayed] != 2 {
+		t.Errorf("the second time: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	again := order
 	again.Again = true
-	if plan := f.plan(again); plan.Total != 2 {
-		t.Errorf("again: %d to send", plan.Total)
+	if plan := f.plan(again); plan.Matched != 2 {
+		t.Errorf("again: %d to send", plan.Matched)
 	}
 	elsewhere := order
 	elsewhere.Target.Kind = ToOrigin
-	if plan := f.plan(elsewhere); plan.Total != 2 {
-		t.Errorf("to another target: %d to send", plan.Total)
+	if plan := f.plan(elsewhere); plan.Matched != 2 {
+		t.Errorf("to another target: %d to send", plan.Matched)
 	}
 
 	// The replayed message fails again, and its `poisoned` event is stored before the
@@ -44,14 +44,14 @@ func TestAlreadyReplayed(t *testing.T) {
 	failure.Sequence = replayed[0].Sequence - 1
 	f.storeEvents(failure)
 	plan = f.plan(order)
-	if plan.Total != 1 || plan.Sample[0].EventID != failure.EventID {
+	if plan.Matched != 1 || plan.Sample[0].EventID != failure.EventID {
 		t.Errorf("after it failed again: %+v", plan)
 	}
 	second := f.run(order)
 	wantJob(t, second, Done, 1, 0)
 	f.indexLog()
-	if plan := f.plan(order); plan.Total != 0 {
-		t.Errorf("after the second replay: %d to send", plan.Total)
+	if plan := f.plan(order); plan.Matched != 0 {
+		t.Errorf("after the second replay: %d to send", plan.Matched)
 	}
 }
 
@@ -69,8 +69,8 @@ func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 		f.storeEvents(decoder.Tapped(d, time.Now(), f.sequence))
 	}
 	f.indexLog()
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 6 {
-		t.Errorf("the second time: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 0 || plan.LeftOut[AlreadyReplayed] != 6 {
+		t.Errorf("the second time: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	order.Again = true
 	second := f.run(order)
@@ -146,18 +146,18 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes edit.Changes) {
 		if text == "watership.queue: *" {
 			again.Query += " and messaging.message.id: m-1" // a failure does not tell which message without an id it concerns
 		}
-		if plan := f.plan(again); plan.Total != 0 {
-			t.Errorf("the second time, %q: %d to send such as %s %s, left out %v", text, plan.Total, plan.Sample[0].Action, plan.Sample[0].EventID, plan.LeftOut)
+		if plan := f.plan(again); plan.Matched != 0 {
+			t.Errorf("the second time, %q: %d to send such as %s %s, left out %v", text, plan.Matched, plan.Sample[0].Action, plan.Sample[0].EventID, plan.LeftOut)
 		}
 	}
 	again := order
 	again.Again = true
-	if plan := f.plan(again); plan.Total != 2 {
-		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(again); plan.Matched != 2 {
+		t.Errorf("again: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	order.Target = Target{Kind: ToQueue, Queue: f.queue}
-	if plan := f.plan(order); plan.Total != 2 {
-		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 2 {
+		t.Errorf("to another target: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 
@@ -171,13 +171,13 @@ func TestReplayIsKnownByItsEvents(t *testing.T) {
 	f.consume(f.queue)
 	later := time.Now().Add(2 * recordLag)
 	f.now = func() time.Time { return later }
-	if plan := f.plan(f.job("event.action: handled")); plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 1 {
-		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(f.job("event.action: handled")); plan.Matched != 0 || plan.LeftOut[AlreadyReplayed] != 1 {
+		t.Errorf("%d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	elsewhere := f.job("event.action: handled")
 	elsewhere.Target = Target{Kind: ToQueue, Queue: f.queue}
-	if plan := f.plan(elsewhere); plan.Total != 1 {
-		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(elsewhere); plan.Matched != 1 {
+		t.Errorf("to another target: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 

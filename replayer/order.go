@@ -49,10 +49,10 @@ const maxReported = 100
 
 // checkReports refuses a job that would wait for reports that no consumer sends.
 func (p *Plan) checkReports(ctx context.Context, r *Replayer) error {
-	if !p.Job.awaitsReports() || p.Total == 0 {
+	if !p.Job.awaitsReports() || p.Matched == 0 {
 		return nil
 	}
-	if p.Job.Order == ByStream && p.Streamless == p.Total {
+	if p.Job.Order == ByStream && p.Streamless == p.Matched {
 		return &NoStreamsError{}
 	}
 	var destinations []history.Destination

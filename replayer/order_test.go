@@ -220,8 +220,8 @@ func TestInFlightNeedsReports(t *testing.T) {
 	job.InFlight = 5
 	for _, target := range []Target{{Kind: ToQueue, Queue: foreign}, {Kind: ToQueue, Queue: f.queue}, {Kind: ToOrigin}} { // the second one is of a route
 		job.Target = target
-		if plan, err := f.Plan(t.Context(), job); err != nil || plan.Total != 2 {
-			t.Errorf("%s: %d to send, %v", target, plan.Total, err)
+		if plan, err := f.Plan(t.Context(), job); err != nil || plan.Matched != 2 {
+			t.Errorf("%s: %d to send, %v", target, plan.Matched, err)
 		}
 	}
 	for _, bad := range []func(*Job){
@@ -263,8 +263,8 @@ func TestOrderOfStreams(t *testing.T) {
 		}
 		job := f.job("event.action: published")
 		job.Order = ByStream
-		if plan := f.plan(job); plan.Total != 31 || plan.Streamless != 1 {
-			t.Errorf("the plan: %d, %d without a stream", plan.Total, plan.Streamless)
+		if plan := f.plan(job); plan.Matched != 31 || plan.Streamless != 1 {
+			t.Errorf("the plan: %d, %d without a stream", plan.Matched, plan.Streamless)
 		}
 		created := f.create(job)
 		paused := f.resume(created, RunOptions{StopAfter: 12})

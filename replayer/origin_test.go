@@ -45,8 +45,8 @@ func TestClaimedOriginsAreProven(t *testing.T) {
 		} {
 			job := f.job("event.action: poisoned")
 			job.Target = test.target
-			if plan := f.plan(job); plan.Total != test.total || plan.LeftOut[OriginClaimed] != test.leftOut {
-				t.Errorf("%s: %d to send, left out %v", name, plan.Total, plan.LeftOut)
+			if plan := f.plan(job); plan.Matched != test.total || plan.LeftOut[OriginClaimed] != test.leftOut {
+				t.Errorf("%s: %d to send, left out %v", name, plan.Matched, plan.LeftOut)
 			}
 		}
 		job := f.job("event.action: poisoned")

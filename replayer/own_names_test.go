@@ -41,8 +41,8 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			case ToFailedQueue:
 				want = 2
 			}
-			if err != nil || plan.LeftOut[OwnTarget] != want || plan.Total != 4-want {
-				t.Errorf("to %s: %d messages, left out %v, %v", target, plan.Total, plan.LeftOut, err)
+			if err != nil || plan.LeftOut[OwnTarget] != want || plan.Matched != 4-want {
+				t.Errorf("to %s: %d messages, left out %v, %v", target, plan.Matched, plan.LeftOut, err)
 			}
 			wantJob(t, f.run(job), Done, 4-want, 0)
 		}

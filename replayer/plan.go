@@ -17,7 +17,7 @@ import (
 // Plan describes the messages that a job would send.
 type Plan struct {
 	Job     Job
-	Total   int // messages to send
+	Matched int // messages to send
 	Routes  []Route
 	First   time.Time // of the matched events
 	Last    time.Time
@@ -212,7 +212,7 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 	case c.leftOut != "":
 		p.LeftOut[c.leftOut]++
 		return nil
-	case p.Job.Limit > 0 && p.Total >= p.Job.Limit:
+	case p.Job.Limit > 0 && p.Matched >= p.Job.Limit:
 		c.leftOut = BeyondLimit
 		p.LeftOut[BeyondLimit]++
 		return nil
@@ -226,7 +226,7 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.LeftOut[FilteredOut]++
 		return nil
 	}
-	p.Total++
+	p.Matched++
 	if e.Action == schemas.Quarantined {
 		p.Quarantined++
 	}

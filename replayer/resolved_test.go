@@ -69,12 +69,12 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 				case action == schemas.RetryScheduled: // the next attempt has not ended yet
 					want[RetryScheduled] = 1
 				}
-				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Total != 1-len(want) {
-					t.Errorf("%d to send, left out %v, want %v", plan.Total, plan.LeftOut, want)
+				if plan := f.plan(order); !maps.Equal(plan.LeftOut, want) || plan.Matched != 1-len(want) {
+					t.Errorf("%d to send, left out %v, want %v", plan.Matched, plan.LeftOut, want)
 				}
 				order.Again = true
-				if plan := f.plan(order); plan.Total != 1 {
-					t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+				if plan := f.plan(order); plan.Matched != 1 {
+					t.Errorf("again: %d to send, left out %v", plan.Matched, plan.LeftOut)
 				}
 			})
 		}
@@ -115,8 +115,8 @@ func TestResolvedFailuresOfReplays(t *testing.T) {
 				f.storeEvents(append(test.then(f, newer), failure, newer)...)
 				order := f.job(fmt.Sprintf("event.id: %q", failure.EventID))
 				order.Target.Kind = ToFailedQueue
-				if plan := f.plan(order); plan.LeftOut[test.want] != 1-plan.Total || (test.want == "") != (plan.Total == 1) {
-					t.Errorf("%d to send, left out %v, want %q", plan.Total, plan.LeftOut, test.want)
+				if plan := f.plan(order); plan.LeftOut[test.want] != 1-plan.Matched || (test.want == "") != (plan.Matched == 1) {
+					t.Errorf("%d to send, left out %v, want %q", plan.Matched, plan.LeftOut, test.want)
 				}
 			})
 		}
@@ -143,8 +143,8 @@ func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 			f.storeJob(Job{ID: "to another target", Target: Target{Kind: ToOrigin}, Created: time.Now()})
 			order := f.job("event.action: poisoned")
 			order.Target.Kind = ToFailedQueue
-			if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[HandledSince] != 1 {
-				t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+			if plan := f.plan(order); plan.Matched != 0 || plan.LeftOut[HandledSince] != 1 {
+				t.Errorf("%d to send, left out %v", plan.Matched, plan.LeftOut)
 			}
 		})
 	}
@@ -162,12 +162,12 @@ func TestDiscardedIsLeftOut(t *testing.T) {
 		for _, kind := range []Kind{ToFailedQueue, ToOrigin} {
 			order := f.job(text)
 			order.Target.Kind = kind
-			if plan := f.plan(order); plan.Total != 0 || len(plan.LeftOut) != 1 || plan.LeftOut[DiscardedSince] == 0 {
-				t.Errorf("%q to %s: %d to send, left out %v", text, order.Target, plan.Total, plan.LeftOut)
+			if plan := f.plan(order); plan.Matched != 0 || len(plan.LeftOut) != 1 || plan.LeftOut[DiscardedSince] == 0 {
+				t.Errorf("%q to %s: %d to send, left out %v", text, order.Target, plan.Matched, plan.LeftOut)
 			}
 			order.Again = true
-			if plan := f.plan(order); plan.Total != 1 {
-				t.Errorf("%q to %s again: %d to send, left out %v", text, order.Target, plan.Total, plan.LeftOut)
+			if plan := f.plan(order); plan.Matched != 1 {
+				t.Errorf("%q to %s again: %d to send, left out %v", text, order.Target, plan.Matched, plan.LeftOut)
 			}
 		}
 	}
@@ -175,8 +175,8 @@ func TestDiscardedIsLeftOut(t *testing.T) {
 	f.storeEvents(newer)
 	order := f.job("")
 	order.Target.Kind = ToFailedQueue
-	if plan := f.plan(order); plan.Total != 1 || plan.Sample[0].EventID != newer.EventID {
-		t.Errorf("after it failed again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 1 || plan.Sample[0].EventID != newer.EventID {
+		t.Errorf("after it failed again: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 
@@ -189,23 +189,23 @@ func TestWaitingIsLeftOut(t *testing.T) {
 	f.storeEvents(first, second, other)
 	order := f.job("watership.queue: *")
 	order.Target.Kind = ToFailedQueue
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[RetryScheduled] != 3 {
-		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 0 || plan.LeftOut[RetryScheduled] != 3 {
+		t.Errorf("%d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	elsewhere := order
 	elsewhere.Target = Target{Kind: ToQueue, Queue: f.queue}
-	if plan := f.plan(elsewhere); plan.Total != 2 {
-		t.Errorf("to a queue: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(elsewhere); plan.Matched != 2 {
+		t.Errorf("to a queue: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	poisoned := f.event(schemas.Poisoned, f.message(1))
 	poisoned.Message = first.Message
 	f.storeEvents(poisoned)
-	if plan := f.plan(order); plan.Total != 1 || plan.LeftOut[RetryScheduled] != 1 || plan.LeftOut[SameMessage] != 2 {
-		t.Errorf("after one was poisoned: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 1 || plan.LeftOut[RetryScheduled] != 1 || plan.LeftOut[SameMessage] != 2 {
+		t.Errorf("after one was poisoned: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	order.Again = true
-	if plan := f.plan(order); plan.Total != 2 {
-		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 2 {
+		t.Errorf("again: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 
@@ -249,8 +249,8 @@ func TestFailureAmongEqualMessages(t *testing.T) {
 	f.cfg.Store = store
 	order := f.job("event.action: poisoned")
 	order.Target.Kind = ToFailedQueue
-	if plan := f.plan(order); plan.Total != 1 || store.read > 100 {
-		t.Errorf("%d to send, left out %v; read %d events", plan.Total, plan.LeftOut, store.read)
+	if plan := f.plan(order); plan.Matched != 1 || store.read > 100 {
+		t.Errorf("%d to send, left out %v; read %d events", plan.Matched, plan.LeftOut, store.read)
 	}
 }
 
@@ -262,16 +262,16 @@ func TestResolvedFailuresInAnArchive(t *testing.T) {
 	discarded := f.event(schemas.Discarded, failure.Envelope)
 	discarded.ReplayOf, discarded.Queue = failure.EventID, failure.Queue
 	f.storeEvents(published, failure, discarded)
-	if plan := f.plan(f.job("")); plan.Total != 1 || plan.LeftOut[SameMessage] != 2 {
-		t.Errorf("the archive: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(f.job("")); plan.Matched != 1 || plan.LeftOut[SameMessage] != 2 {
+		t.Errorf("the archive: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	order := f.job("event.action: poisoned")
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[DiscardedSince] != 1 {
-		t.Errorf("the failures: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 0 || plan.LeftOut[DiscardedSince] != 1 {
+		t.Errorf("the failures: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	order.Target = Target{Kind: ToExchange, Exchange: f.exchange}
-	if plan := f.plan(order); plan.Total != 1 {
-		t.Errorf("to another exchange: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 1 {
+		t.Errorf("to another exchange: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 

@@ -48,19 +48,19 @@ func TestReplayedMeanwhile(t *testing.T) {
 		order := f.job(text)
 		plan := f.plan(order)
 		left := plan.LeftOut[OtherJobSending]
-		if plan.Total != 0 || left != want || len(plan.Rivals) != min(want, 1) || len(plan.Job.LeaveOut) != min(want, 1) {
-			t.Errorf("%s: %d to send, left out %v, rivals %+v", text, plan.Total, plan.LeftOut, plan.Rivals)
+		if plan.Matched != 0 || left != want || len(plan.Rivals) != min(want, 1) || len(plan.Job.LeaveOut) != min(want, 1) {
+			t.Errorf("%s: %d to send, left out %v, rivals %+v", text, plan.Matched, plan.LeftOut, plan.Rivals)
 		}
 		order.Again = true
 		plan = f.plan(order)
 		if left := plan.LeftOut[OtherJobSending]; left != 0 || len(plan.Job.LeaveOut) != 0 || len(plan.Rivals) != min(want, 1) {
-			t.Errorf("%s again: %d to send, left out %v, rivals %+v", text, plan.Total, plan.LeftOut, plan.Rivals)
+			t.Errorf("%s again: %d to send, left out %v, rivals %+v", text, plan.Matched, plan.LeftOut, plan.Rivals)
 		}
 	}
 	apart := f.job("event.action: published")
 	apart.Target = Target{Kind: ToQueue, Queue: f.queue}
-	if plan := f.plan(apart); plan.Total != 6 {
-		t.Errorf("to another target: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(apart); plan.Matched != 6 {
+		t.Errorf("to another target: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	ran := f.resume(created, RunOptions{})
 	wantJob(t, ran, Done, 0, 0)
@@ -145,8 +145,8 @@ func TestRivalWithManyEqualMessages(t *testing.T) {
 	store := &repeatingStore{Store: f.store, times: 200_000}
 	f.cfg.Store = store
 	plan := f.plan(f.job(""))
-	if plan.Total != 0 || len(plan.Rivals) != 1 {
-		t.Errorf("%d to send, left out %v, rivals %+v", plan.Total, plan.LeftOut, plan.Rivals)
+	if plan.Matched != 0 || len(plan.Rivals) != 1 {
+		t.Errorf("%d to send, left out %v, rivals %+v", plan.Matched, plan.LeftOut, plan.Rivals)
 	}
 	if !store.measured || store.grown > 50<<20 {
 		t.Errorf("memory grows by %d MiB", store.grown>>20)
@@ -231,16 +231,16 @@ func TestRecordNotStoredYet(t *testing.T) {
 	first := f.run(order)
 	wantJob(t, first, Done, 5, 0)
 	plan := f.plan(order)
-	if plan.Total != 0 || plan.Unrecorded() != 5 || !slices.Equal(plan.Job.LeaveOut, []string{first.ID}) || plan.Rivals[0].Unrecorded != 5 {
-		t.Errorf("%d to send, left out %v, rivals %+v", plan.Total, plan.LeftOut, plan.Rivals)
+	if plan.Matched != 0 || plan.Unrecorded() != 5 || !slices.Equal(plan.Job.LeaveOut, []string{first.ID}) || plan.Rivals[0].Unrecorded != 5 {
+		t.Errorf("%d to send, left out %v, rivals %+v", plan.Matched, plan.LeftOut, plan.Rivals)
 	}
 	if log := plan.Log; log.Events == 0 || log.Consumers != 0 {
 		t.Errorf("the log: %+v", log)
 	}
 	again := order
 	again.Again = true
-	if plan := f.plan(again); plan.Total != 5 || plan.Unrecorded() != 0 {
-		t.Errorf("again: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(again); plan.Matched != 5 || plan.Unrecorded() != 0 {
+		t.Errorf("again: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	created, err := f.Create(t.Context(), plan) // it leaves them out even after they are recorded
 	if err != nil {
@@ -248,8 +248,8 @@ func TestRecordNotStoredYet(t *testing.T) {
 	}
 	f.indexLog()
 	wantJob(t, f.resume(created, RunOptions{}), Done, 0, 0)
-	if plan := f.plan(order); plan.Total != 0 || plan.LeftOut[AlreadyReplayed] != 10 || plan.Unrecorded() != 0 {
-		t.Errorf("after the events were stored: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(order); plan.Matched != 0 || plan.LeftOut[AlreadyReplayed] != 10 || plan.Unrecorded() != 0 {
+		t.Errorf("after the events were stored: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	if got := f.broker.Len(t, f.queue); got != 5 {
 		t.Errorf("%d messages arrived", got)
@@ -275,8 +275,8 @@ func TestPlanWaitsForTheRecord(t *testing.T) {
 	f.recordTimeout = rabbittest.Timeout
 	began := time.Now()
 	f.now = func() time.Time { return began }
-	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[AlreadyReplayed] != 6 || len(plan.Rivals) != 0 {
-		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(f.job("")); plan.Matched != 2 || plan.LeftOut[AlreadyReplayed] != 6 || len(plan.Rivals) != 0 {
+		t.Errorf("%d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 
@@ -292,12 +292,12 @@ func TestRecordOfAnInterruptedJob(t *testing.T) {
 	}
 	later := time.Now().Add(2 * heartbeatTimeout)
 	f.now = func() time.Time { return later }
-	if plan := f.plan(f.job("")); plan.Total != 0 || plan.Unrecorded() != 5 {
-		t.Errorf("%d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(f.job("")); plan.Matched != 0 || plan.Unrecorded() != 5 {
+		t.Errorf("%d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 	f.indexLog()
-	if plan := f.plan(f.job("")); plan.Total != 2 || plan.LeftOut[AlreadyReplayed] != 6 { // with their `replayed` events
-		t.Errorf("with an empty log: %d to send, left out %v", plan.Total, plan.LeftOut)
+	if plan := f.plan(f.job("")); plan.Matched != 2 || plan.LeftOut[AlreadyReplayed] != 6 { // with their `replayed` events
+		t.Errorf("with an empty log: %d to send, left out %v", plan.Matched, plan.LeftOut)
 	}
 }
 
@@ -324,8 +324,8 @@ func TestOldRecords(t *testing.T) {
 		f.now = func() time.Time { return now.Add(test.age) }
 		f.logIs(func() Log { return Log{Events: test.waiting} })
 		f.cfg.Retention = test.retention
-		if plan := f.plan(f.job("")); plan.Total != test.want {
-			t.Errorf("%s: %d to send, left out %v", name, plan.Total, plan.LeftOut)
+		if plan := f.plan(f.job("")); plan.Matched != test.want {
+			t.Errorf("%s: %d to send, left out %v", name, plan.Matched, plan.LeftOut)
 		}
 	}
 }
@@ -341,8 +341,8 @@ func TestJobThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if plan := f.plan(f.job("")); plan.Total != 1 || plan.Unreadable != known+2 {
-		t.Errorf("%d to send, %d jobs cannot be read", plan.Total, plan.Unreadable-known)
+	if plan := f.plan(f.job("")); plan.Matched != 1 || plan.Unreadable != known+2 {
+		t.Errorf("%d to send, %d jobs cannot be read", plan.Matched, plan.Unreadable-known)
 	}
 	read := 0
 	for _, err := range f.Jobs(t.Context()) {

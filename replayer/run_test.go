@@ -29,7 +29,7 @@ func TestReplay(t *testing.T) {
 	failed.Envelope = first.Envelope
 	f.storeEvents(third, first, second, failed)
 	plan := f.plan(f.job(""))
-	if plan.Total != 3 || plan.LeftOut[SameMessage] != 1 || len(plan.Sample) != 3 || !plan.First.Equal(first.Time) && !plan.First.Equal(third.Time) {
+	if plan.Matched != 3 || plan.LeftOut[SameMessage] != 1 || len(plan.Sample) != 3 || !plan.First.Equal(first.Time) && !plan.First.Equal(third.Time) {
 		t.Errorf("the plan: %+v", plan)
 	}
 	if len(plan.Routes) != 1 || plan.Routes[0].Messages != 3 || !plan.Routes[0].Unchecked {
@@ -73,8 +73,8 @@ func TestReplayOfTheLongestID(t *testing.T) {
 	if len(events) != 2 || events[0].Action != schemas.Replayed || events[0].ReplayOf != failed.EventID {
 		t.Errorf("the replayed events: %v", events)
 	}
-	if plan := f.plan(f.job("event.action: poisoned")); plan.Total != 0 {
-		t.Errorf("the second time: %d to send", plan.Total)
+	if plan := f.plan(f.job("event.action: poisoned")); plan.Matched != 0 {
+		t.Errorf("the second time: %d to send", plan.Matched)
 	}
 }
 
@@ -115,13 +115,13 @@ func TestBodies(t *testing.T) {
 	lonely.BodyIn = schemas.BodyInPublished
 	lonely.Envelope.Body = nil
 	f.storeEvents(published, handled, lonely)
-	if plan := f.plan(f.job("event.action: handled")); plan.Total != 2 || plan.Bodiless != 1 {
-		t.Errorf("%d to send, of which %d have no body", plan.Total, plan.Bodiless)
+	if plan := f.plan(f.job("event.action: handled")); plan.Matched != 2 || plan.Bodiless != 1 {
+		t.Errorf("%d to send, of which %d have no body", plan.Matched, plan.Bodiless)
 	}
 	limited := f.job("event.action: handled")
 	limited.Limit = 1
-	if plan := f.plan(limited); plan.Total != 1 || plan.Bodiless != 0 {
-		t.Errorf("with a limit: %d to send, of which %d have no body", plan.Total, plan.Bodiless)
+	if plan := f.plan(limited); plan.Matched != 1 || plan.Bodiless != 0 {
+		t.Errorf("with a limit: %d to send, of which %d have no body", plan.Matched, plan.Bodiless)
 	}
 	job := f.run(f.job("event.action: handled"))
 	wantJob(t, job, Done, 1, 1)
@@ -225,7 +225,7 @@ func TestLimitAndRate(t *testing.T) {
 	order := f.job("")
 	order.Limit, order.Rate = 6, 4
 	plan := f.plan(order)
-	if plan.Total != 6 || plan.LeftOut[BeyondLimit] != 14 {
+	if plan.Matched != 6 || plan.LeftOut[BeyondLimit] != 14 {
 		t.Errorf("the plan: %+v", plan)
 	}
 	began := time.Now()

@@ -25,8 +25,8 @@ func TestTransform(t *testing.T) {
 		job.Transform = `if .body.order == 2 then empty elif .body.order == 3 then error("no price") elif .body.order == 4 then
 			.routing_key = "order.vip" | .headers.vip = true | .body.points = 7 else . end`
 		plan := f.plan(job)
-		if plan.Total != 3 || plan.LeftOut[FilteredOut] != 1 || plan.Untransformed != 1 || len(plan.Examples) != 2 || plan.Sample[0].Envelope.Body != nil {
-			t.Errorf("the plan: %d to send, %d fail, left out %v, %d examples", plan.Total, plan.Untransformed, plan.LeftOut, len(plan.Examples))
+		if plan.Matched != 3 || plan.LeftOut[FilteredOut] != 1 || plan.Untransformed != 1 || len(plan.Examples) != 2 || plan.Sample[0].Envelope.Body != nil {
+			t.Errorf("the plan: %d to send, %d fail, left out %v, %d examples", plan.Matched, plan.Untransformed, plan.LeftOut, len(plan.Examples))
 		}
 		if len(plan.Routes) != 2 || plan.Routes[0].RoutingKey != "order.created" || plan.Routes[1].RoutingKey != "order.vip" {
 			t.Errorf("the routes: %+v", plan.Routes)
@@ -201,7 +201,7 @@ func TestTransformOfABodyElsewhere(t *testing.T) {
 	f.storeEvents(f.published(1), handled)
 	job := f.job("event.action: handled")
 	job.Transform = `.body.order += 1 | .headers = {} | .headers.CC = ["a"]`
-	if plan := f.plan(job); plan.Total != 1 || plan.Bodiless != 0 || !strings.Contains(string(plan.Examples[0].After), `"order":2`) {
+	if plan := f.plan(job); plan.Matched != 1 || plan.Bodiless != 0 || !strings.Contains(string(plan.Examples[0].After), `"order":2`) {
 		t.Errorf("the plan: %+v", plan)
 	}
 	wantJob(t, f.run(job), Done, 1, 0)

@@ -216,7 +216,7 @@ func (e *failureEdit) findOpen(ctx context.Context, sys backend, id string, fail
 // planOpen plans to send the message in place of its failure, which must be open.
 func (e *failureEdit) planOpen(ctx context.Context, sys backend, id string) (replayPlan, error) {
 	plan, err := e.plan(ctx, sys)
-	if err != nil || plan.Total > 0 || plan.Bodiless > 0 {
+	if err != nil || plan.Matched > 0 || plan.Bodiless > 0 {
 		return plan, err
 	}
 	if err := replays.CheckPlan(plan.Plan, e.uncheckedRoutes, e.yes); err != nil {

@@ -28,7 +28,7 @@ func (asked) Texts(node kql.Node) (query, dsl string, err error) {
 }
 
 func (a asked) Do(_ context.Context, _ *operation.Operation, in, out any) error {
-	done := operation.Outcome{Matched: 3, Done: 3, UpTo: 7}
+	done := operation.Outcome{Found: operation.Found{Matched: 3, UpTo: 7}, Done: 3}
 	switch in := in.(type) {
 	case *waiting.DecideInput:
 		*a.requests = append(*a.requests, in.Body)

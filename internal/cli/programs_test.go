@@ -31,7 +31,7 @@ func TestMemoryOfProgramsEndsNoServer(t *testing.T) {
 	}
 	servertest.Until(t, "a message to be planned", func() bool {
 		status, text := plan(".")
-		return status == http.StatusOK && strings.Contains(text, `"total":1`)
+		return status == http.StatusOK && strings.Contains(text, `"matched":1`)
 	})
 	for _, program := range []string{"null | .[536870911] = 1 | {}", "reduce range(40) as $i ([0]; [.,.]) | flatten"} {
 		if status, text := plan(program); status != http.StatusConflict || !strings.Contains(text, "change the program") {

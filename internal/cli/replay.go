@@ -190,7 +190,7 @@ func (r *replay) send(ctx context.Context, sys backend, plan replayPlan) (replay
 // warnOfPauses warns of queues whose routes are paused: the messages wait there, and the outcome of a
 // canary does not come. States that cannot be read are no reason to stop.
 func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan replayPlan) {
-	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Total == 0 {
+	if r.target().Kind != replayer.ToFailedQueue && r.target().Kind != replayer.ToQueue || plan.Matched == 0 {
 		return
 	}
 	states, _ := routeStates(ctx, sys)
@@ -209,18 +209,18 @@ func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan replayPlan)
 // and an empty plan have none, unless it is one of failures.
 func (r *replay) confirm(ctx context.Context, plan replayPlan) (bool, error) {
 	switch {
-	case r.expect != nil && plan.Total != *r.expect:
-		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Total, "message"), *r.expect)
+	case r.expect != nil && plan.Matched != *r.expect:
+		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Matched, "message"), *r.expect)
 	case r.dryRun:
 		return false, r.checkFound(plan)
 	}
-	if err := cmp.Or(replays.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Total == 0 {
+	if err := cmp.Or(replays.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Matched == 0 {
 		return false, err
 	}
 	if r.yes {
 		return true, nil
 	}
-	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", wording.Plural(plan.Total, "message")))
+	yes, err := r.Ask(ctx, fmt.Sprintf("Send %s?", wording.Plural(plan.Matched, "message")))
 	if err == nil && !yes {
 		err = errors.New("nothing was sent")
 	}
@@ -231,7 +231,7 @@ func (r *replay) confirm(ctx context.Context, plan replayPlan) (bool, error) {
 // unless --expect says so. A query may find nothing.
 func (r *replay) checkFound(plan replayPlan) error {
 	switch {
-	case plan.Total > 0 || r.expect != nil:
+	case plan.Matched > 0 || r.expect != nil:
 		return nil
 	case r.failuresAlone:
 		return errors.New("no unresolved failure matches")

@@ -22,8 +22,8 @@ const maxShownRoutes = 20
 // writePreview prints the plan of a replay.
 func writePreview(out io.Writer, plan replayer.Plan) error {
 	var page bytes.Buffer
-	fmt.Fprintf(&page, "%s to send", wording.Plural(plan.Total, "message"))
-	if plan.Total > 0 {
+	fmt.Fprintf(&page, "%s to send", wording.Plural(plan.Matched, "message"))
+	if plan.Matched > 0 {
 		fmt.Fprintf(&page, ", of events from %s to %s", terminal.Time(plan.First), terminal.Time(plan.Last))
 	}
 	page.WriteByte('\n')

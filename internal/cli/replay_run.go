@@ -19,10 +19,10 @@ import (
 // execute runs the job of a plan, the canaries first. It returns the job up to them.
 func (r *replay) execute(ctx context.Context, jobs backend, plan replayPlan) (replayer.Job, error) {
 	stopAfter := 0
-	if r.canary > 0 && r.canary < plan.Total {
+	if r.canary > 0 && r.canary < plan.Matched {
 		stopAfter = r.canary
 	}
-	ran, err := runJob(r.Streams, replayer.Job{Total: plan.Total}, func(progress func(replayer.Job)) (replayer.Job, error) {
+	ran, err := runJob(r.Streams, replayer.Job{Total: plan.Matched}, func(progress func(replayer.Job)) (replayer.Job, error) {
 		job, err := startReplay(ctx, jobs, plan, stopAfter)
 		if err != nil {
 			return replayer.Job{}, err

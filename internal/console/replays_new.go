@@ -89,7 +89,7 @@ func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, erro
 	if remedy := v.refusal().Remedy("“Unchecked routes”"); remedy != "" {
 		v.Plan.Problem += ": " + remedy
 	}
-	v.Command, v.Typed, v.Key = v.Form.Command(v.Total), v.Total > frame.TypedAbove, rand.Text()
+	v.Command, v.Typed, v.Key = v.Form.Command(v.Matched), v.Matched > frame.TypedAbove, rand.Text()
 	shown := frame.Page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}
 	if v.Problem != nil {
 		shown.Status = v.Problem.Status
@@ -99,7 +99,7 @@ func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, erro
 
 // refusal returns why the replay would be refused.
 func (v planView) refusal() *replays.PlanError {
-	refused := replays.PlanError{Code: v.ProblemCode, Total: v.Total}
+	refused := replays.PlanError{Code: v.ProblemCode, Matched: v.Matched}
 	for _, route := range v.Routes {
 		refused.Count += route.Unroutable
 	}

@@ -188,10 +188,10 @@ func testReplays(t *testing.T, s served) {
 	const request = `{"query":"action: poisoned and queue: orders","target":{"kind":"failed_queue"},"reason":"fixed"}`
 	plan := s.post(t, "/replays/plan", request)
 	upTo, _ := plan["up_to"].(float64)
-	if before := s.post(t, "/replays/plan", strings.Replace(request, "{", `{"up_to":1,`, 1)); upTo == 0 || before["total"] != 0.0 {
+	if before := s.post(t, "/replays/plan", strings.Replace(request, "{", `{"up_to":1,`, 1)); upTo == 0 || before["matched"] != 0.0 {
 		t.Errorf("up to the first event there are %v, of %v", before, upTo)
 	}
-	if plan["total"] != 3.0 || plan["problem"] != nil || member(plan["routes"].([]any)[0], "queue") != "orders" {
+	if plan["matched"] != 3.0 || plan["problem"] != nil || member(plan["routes"].([]any)[0], "queue") != "orders" {
 		t.Fatalf("%v", plan)
 	}
 	s.do(t, http.MethodPost, "/replays", strings.Replace(request, "{", `{"expect":2,`, 1)).wantProblem(t, http.StatusConflict, "3 messages match, 2 expected: nothing was changed")
@@ -480,7 +480,7 @@ func testActionsOfLimitedCallers(t *testing.T, s served) {
 	}
 	bob.do(t, http.MethodGet, "/doctor", "").wantProblem(t, http.StatusForbidden, "limited")
 	for _, kind := range []string{"failed_queue", "origin"} {
-		if plan := bob.post(t, "/replays/plan", `{"query":"*","target":{"kind":"`+kind+`"}}`); plan["total"] != 0.0 {
+		if plan := bob.post(t, "/replays/plan", `{"query":"*","target":{"kind":"`+kind+`"}}`); plan["matched"] != 0.0 {
 			t.Errorf("bob may replay to %s: %v", kind, plan)
 		}
 	}

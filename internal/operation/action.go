@@ -48,18 +48,25 @@ func CheckNumber(expected *int, matched int, unit string) error {
 	}
 }
 
+// Found is the part that is the same in all that say on how many an action is or would be.
+type Found struct {
+	Matched int      `json:"matched" doc:"Number of all that match, of a replay without those that are left out"`
+	UpTo    int64    `json:"up_to" doc:"Highest event.sequence of them, of all unresolved failures of their groups, or of all that a replay has read: a request with it and matched, as expect, is about these"`
+	Unknown []string `json:"unknown" nullable:"false" doc:"Ids that name nothing, or of waiting messages none that waits; at most 1000 of them"`
+}
+
 // Outcome is the part that is the same in the response to each action on many.
 type Outcome struct {
-	Matched int            `json:"matched" doc:"Number of all that match"`
-	Queues  map[string]int `json:"queues" doc:"The same, by queue"`
-	UpTo    int64          `json:"up_to" doc:"Highest event.sequence of them, or of all unresolved failures of their groups: a request with it and matched, as expect, is about these"`
-	Unknown []string       `json:"unknown" nullable:"false" doc:"Ids that name nothing, or of waiting messages none that waits; at most 1000 of them"`
+	Found
+	Queues  map[string]int `json:"queues" doc:"Number of all that match, by queue"`
 	Done    int            `json:"done" doc:"Number of those that were changed"`
 	Missing int            `json:"missing" doc:"Events about the change that the store does not have yet"`
 }
 
 // NewOutcome returns the outcome of an action that has found nothing yet.
-func NewOutcome() Outcome { return Outcome{Queues: map[string]int{}, Unknown: []string{}} }
+func NewOutcome() Outcome {
+	return Outcome{Found: Found{Unknown: []string{}}, Queues: map[string]int{}}
+}
 
 // Find counts one that matches.
 func (o *Outcome) Find(queue string, sequence int64) {

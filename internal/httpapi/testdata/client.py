@@ -19,7 +19,7 @@ assert page.events[0].watership.queue == "orders", page
 assert count_events.sync(client=client, query="action: poisoned").count == 1
 assert group_failures.sync(client=client).failures == 1
 plan = plan_replay.sync(client=client, body=Replay(query="action: poisoned", target=Target(kind=TargetKind.FAILED_QUEUE)))
-assert plan.total == 1, plan
+assert plan.matched == 1, plan
 problem = search_events.sync(client=client, query="acton: poisoned")
 assert isinstance(problem, Problem) and problem.status == 400 and problem.position.offset == 0, problem
 print("ok")

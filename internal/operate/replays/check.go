@@ -19,9 +19,9 @@ const (
 
 // PlanError is returned for a plan that must not be run.
 type PlanError struct {
-	Code  PlanProblem
-	Count int // messages, or events of RecordBehind
-	Total int // messages of the plan
+	Code    PlanProblem
+	Count   int // messages, or events of RecordBehind
+	Matched int // messages of the plan
 }
 
 // Error implements error.
@@ -45,7 +45,7 @@ func (e *PlanError) Remedy(unchecked string) string {
 	switch {
 	case e.Code != Unroutable:
 		return ""
-	case e.Count < e.Total:
+	case e.Count < e.Matched:
 		return "bring the routes back, narrow the query, or go on with " + unchecked
 	}
 	return "bring the routes back, or go on with " + unchecked
@@ -56,14 +56,14 @@ func (e *PlanError) Remedy(unchecked string) string {
 func CheckPlan(plan replayer.Plan, uncheckedRoutes, unattended bool) error {
 	unroutable := plan.Unroutable()
 	switch {
-	case plan.Total == 0 && plan.Unrecorded() > 0:
-		return &PlanError{MaybeSent, plan.Unrecorded(), plan.Total}
-	case plan.Total == 0:
+	case plan.Matched == 0 && plan.Unrecorded() > 0:
+		return &PlanError{MaybeSent, plan.Unrecorded(), plan.Matched}
+	case plan.Matched == 0:
 		return nil
 	case unroutable > 0 && !uncheckedRoutes:
-		return &PlanError{Unroutable, unroutable, plan.Total}
+		return &PlanError{Unroutable, unroutable, plan.Matched}
 	case unattended && plan.Log.Events > 0 && plan.Log.Consumers == 0 && !plan.Job.Again:
-		return &PlanError{RecordBehind, plan.Log.Events, plan.Total}
+		return &PlanError{RecordBehind, plan.Log.Events, plan.Matched}
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	if err != nil {
 		return nil, err
 	}
-	if err := operation.CheckNumber(in.Body.Expect, plan.Total, "message"); err != nil {
+	if err := operation.CheckNumber(in.Body.Expect, plan.Matched, "message"); err != nil {
 		return nil, err
 	}
 	if refused := (*PlanError)(nil); errors.As(CheckPlan(plan, in.Body.UncheckedRoutes, in.planned == nil), &refused) {

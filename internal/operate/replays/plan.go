@@ -46,7 +46,7 @@ type Replay struct {
 
 // Plan describes a replay before it sends anything.
 type Plan struct {
-	Total          int                     `json:"total" doc:"Messages to send"`
+	operation.Found
 	Problem        string                  `json:"problem,omitempty" doc:"Why the replay would be refused"`
 	ProblemCode    PlanProblem             `json:"problem_code,omitempty" enum:"unroutable,maybe_sent,record_behind" doc:"Kind of the problem; unchecked_routes allows unroutable"`
 	Warnings       []string                `json:"warnings,omitempty" nullable:"false" doc:"Conflicts with other jobs, and gaps in what is known of them"`
@@ -61,13 +61,11 @@ type Plan struct {
 	Replies        int                     `json:"replies" doc:"Requests whose clients would get another reply"`
 	RepliesDropped int                     `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
 	Sample         []eventjson.Document    `json:"sample" nullable:"false" doc:"The first few events"`
-	Unknown        []string                `json:"unknown" nullable:"false" doc:"Ids that name nothing, at most 1000 of them"`
 	Parked         []failures.ParkedCopies `json:"parked" nullable:"false" doc:"Queues with parked copies, which stay there"`
 	LogEvents      int                     `json:"log_events" doc:"Events that the store does not have yet"`
 	LogConsumers   int                     `json:"log_consumers" doc:"Processes that store them"`
 	Rivals         []Rival                 `json:"rivals" nullable:"false" doc:"Other jobs with some of the messages"`
 	Unreadable     int                     `json:"unreadable" doc:"Jobs that cannot be read, so that it is not known what they have sent"`
-	UpTo           int64                   `json:"up_to" doc:"Highest sequence of the events that were read"`
 }
 
 // PlanExample is a message before and after the program of transform.
@@ -113,7 +111,7 @@ type PlanOutput struct {
 // Start returns the input that starts a replay as it was planned: with the messages that the plan
 // counts, or not at all. In this process its caller has checked the plan.
 func (p PlanOutput) Start(key string, r Replay) StartInput {
-	r.UpTo, r.Expect = p.Body.UpTo, &p.Body.Total
+	r.UpTo, r.Expect = p.Body.UpTo, &p.Body.Matched
 	return StartInput{operation.IdempotencyKey{Key: key}, r, p.planned}
 }
 
@@ -122,7 +120,7 @@ func (o operations) planReplay(ctx context.Context, in *PlanInput) (*PlanOutput,
 	if err != nil {
 		return nil, err
 	}
-	if plan.Total == 0 && len(plan.LeftOut) == 0 {
+	if plan.Matched == 0 && len(plan.LeftOut) == 0 {
 		if err := o.System.CheckStore(ctx); err != nil { // may be the reason
 			return nil, err
 		}
@@ -263,9 +261,9 @@ func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
 
 func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
 	plan := Plan{
-		Total: p.Total, Routes: []PlanRoute{}, LeftOut: LeftOut{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
+		Found: operation.Found{Matched: p.Matched, UpTo: p.Job.UpTo}, Routes: []PlanRoute{}, LeftOut: LeftOut{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
 		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []eventjson.Document{},
-		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Parked: []failures.ParkedCopies{}, Rivals: []Rival{}, Unreadable: p.Unreadable, UpTo: p.Job.UpTo,
+		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Parked: []failures.ParkedCopies{}, Rivals: []Rival{}, Unreadable: p.Unreadable,
 	}
 	p.Rivals = slices.Clone(p.Rivals)
 	for i := range p.Rivals {
@@ -276,7 +274,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 		plan.Rivals = append(plan.Rivals, Rival{r.Job.ID, r.Job.Operator, r.Running, r.Messages, r.Unrecorded})
 	}
 	plan.Warnings = PlanWarnings(p)
-	if p.Total > 0 {
+	if p.Matched > 0 {
 		plan.First, plan.Last = &p.First, &p.Last
 	}
 	if refused := (*PlanError)(nil); errors.As(CheckPlan(p, r.UncheckedRoutes, true), &refused) {
@@ -306,7 +304,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 // Replayer returns the plan as package replayer has it, with the first of its routes and without its job.
 func (p Plan) Replayer() (replayer.Plan, error) {
 	plan := replayer.Plan{
-		Total: p.Total, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
+		Matched: p.Matched, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
 		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
 	}
 	if p.First != nil && p.Last != nil {

@@ -147,9 +147,9 @@ func TestRequestsStayWithinTheLimitsOfTheirCaller(t *testing.T) {
 }
 
 func TestPlansThatMustNotBeRun(t *testing.T) {
-	gone := replayer.Plan{Total: 3, Routes: []replayer.Route{{Unroutable: 2}}}
+	gone := replayer.Plan{Matched: 3, Routes: []replayer.Route{{Unroutable: 2}}}
 	unrecorded := replayer.Plan{Rivals: []replayer.Rival{{Messages: 2}}}
-	unstored := replayer.Plan{Total: 1, Log: replayer.Log{Events: 4}}
+	unstored := replayer.Plan{Matched: 1, Log: replayer.Log{Events: 4}}
 	again := unstored
 	again.Job.Again = true
 	for name, test := range map[string]struct {
@@ -158,15 +158,15 @@ func TestPlansThatMustNotBeRun(t *testing.T) {
 		want                  string // "": it may be run
 	}{
 		"nothing to send":           {replayer.Plan{}, false, false, ""},
-		"some messages":             {replayer.Plan{Total: 1}, false, true, ""},
+		"some messages":             {replayer.Plan{Matched: 1}, false, true, ""},
 		"sent before, perhaps":      {unrecorded, false, false, "nothing was sent: 2 messages may have been sent before"},
 		"to nowhere":                {gone, false, false, "2 messages would reach no queue"},
 		"to nowhere, as asked":      {gone, true, false, ""},
-		"all to nowhere":            {replayer.Plan{Total: 2, Routes: gone.Routes}, false, false, "2 messages would reach no queue"},
+		"all to nowhere":            {replayer.Plan{Matched: 2, Routes: gone.Routes}, false, false, "2 messages would reach no queue"},
 		"the record is behind":      {unstored, false, true, "failures may have been handled or discarded in 4 events"},
 		"somebody reads of it":      {unstored, false, false, ""},
 		"and again is asked for":    {again, false, true, ""},
-		"a process stores the rest": {replayer.Plan{Total: 1, Log: replayer.Log{Events: 4, Consumers: 1}}, false, true, ""},
+		"a process stores the rest": {replayer.Plan{Matched: 1, Log: replayer.Log{Events: 4, Consumers: 1}}, false, true, ""},
 	} {
 		err := CheckPlan(test.plan, test.unchecked, test.unattended)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

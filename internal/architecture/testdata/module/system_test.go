@@ -63,8 +63,8 @@ func TestReplayOfAFailure(t *testing.T) {
 		Query: "event.action: poisoned", Target: replayer.Target{Kind: replayer.ToFailedQueue},
 		Changes: edit.Changes{Set: []string{"tenant=acme"}}, Operator: "ada",
 	})
-	if err != nil || plan.Total != 1 || plan.Unroutable() != 0 {
-		t.Fatalf("%d to send, %d to no queue (%v)", plan.Total, plan.Unroutable(), err)
+	if err != nil || plan.Matched != 1 || plan.Unroutable() != 0 {
+		t.Fatalf("%d to send, %d to no queue (%v)", plan.Matched, plan.Unroutable(), err)
 	}
 	job, err := r.Create(t.Context(), plan)
 	if err == nil {
