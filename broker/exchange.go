@@ -53,14 +53,14 @@ type matcher interface {
 	match(key string, m *message, visit func(*binding))
 }
 
-func newExchange(name, kind string) *exchange {
+func newExchange(name, kind string, args table) *exchange {
 	return &exchange{
-		name: name, kind: kind, matcher: newMatcher(kind),
+		name: name, kind: kind, args: args, matcher: newMatcher(kind, args),
 		bindings: map[string]*binding{}, inbound: map[*binding]struct{}{},
 	}
 }
 
-func newMatcher(kind string) matcher {
+func newMatcher(kind string, args table) matcher {
 	switch kind {
 	case "direct":
 		return &directMatcher{}
@@ -70,6 +70,8 @@ func newMatcher(kind string) matcher {
 		return &topicMatcher{}
 	case "headers":
 		return &headersMatcher{}
+	case consistentHash:
+		return newHashMatcher(args)
 	}
 	return nil
 }
@@ -92,10 +94,8 @@ func (v *vhost) bind(b *binding) *exception {
 	if _, there := b.source.bindings[b.id]; there {
 		return nil
 	}
-	if b.source.kind == "headers" {
-		if err := validHeaderArguments(b.args); err != nil {
-			return err
-		}
+	if err := b.valid(); err != nil {
+		return err
 	}
 	if v.bindings >= v.limits.Bindings {
 		return newException(resourceError, "binding limit in vhost '%s' (%d) is reached", v.name, v.limits.Bindings)
@@ -110,6 +110,17 @@ func (v *vhost) bind(b *binding) *exception {
 		b.queue.inbound[b] = struct{}{}
 	} else {
 		b.target.inbound[b] = struct{}{}
+	}
+	return nil
+}
+
+// valid returns the error of RabbitMQ for a binding that its exchange does not accept.
+func (b *binding) valid() *exception {
+	switch b.source.kind {
+	case "headers":
+		return validHeaderArguments(b.args)
+	case consistentHash:
+		return validWeight(b.key)
 	}
 	return nil
 }

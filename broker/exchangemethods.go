@@ -21,8 +21,8 @@ func (ch *channel) exchangeDeclare(args *decoder) *exception {
 	if err != nil {
 		return err
 	}
-	x := newExchange(name, kind)
-	x.durable, x.autoDelete, x.internal, x.args = flags.at(1), flags.at(2), flags.at(3), arguments
+	x := newExchange(name, kind, arguments)
+	x.durable, x.autoDelete, x.internal = flags.at(1), flags.at(2), flags.at(3)
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
 	if flags.at(0) {
@@ -68,6 +68,11 @@ func (v *vhost) declareExchange(x *exchange) *exception {
 	if f, there := x.args.lookup(alternateExchange); there {
 		if _, isText := f.text(); !isText {
 			return newException(preconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", f.typeName(), v.exchangeDescription(x.name))
+		}
+	}
+	if x.kind == consistentHash {
+		if err := validHashArguments(x.args); err != nil {
+			return err
 		}
 	}
 	if err := v.reserveTopology(x.bytes()); err != nil {

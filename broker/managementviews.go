@@ -20,7 +20,15 @@ func getOverview(r *managementRequest) (status int, body any) {
 		"queue_totals":       totals.messages(),
 		"message_stats":      view{},
 		"listeners":          r.broker.listening(),
+		"exchange_types":     exchangeTypes(),
 	}, r.URL.Query())
+}
+
+func exchangeTypes() (all []view) {
+	for _, kind := range []string{"direct", "fanout", "headers", "topic", consistentHash} {
+		all = append(all, view{"name": kind, "enabled": true})
+	}
+	return all
 }
 
 // totals are the numbers of objects in all virtual hosts.

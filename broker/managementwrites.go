@@ -35,8 +35,8 @@ func putExchange(r *managementRequest) (status int, body any) {
 	if err := r.read(&d); err != nil {
 		return badRequest(err.Error())
 	}
-	x := newExchange(r.names[0], cmp.Or(d.Type, "direct"))
-	x.durable, x.autoDelete, x.internal, x.args = bool(d.Durable), bool(d.AutoDelete), bool(d.Internal), tableOf(d.Arguments)
+	x := newExchange(r.names[0], cmp.Or(d.Type, "direct"), tableOf(d.Arguments))
+	x.durable, x.autoDelete, x.internal = bool(d.Durable), bool(d.AutoDelete), bool(d.Internal)
 	v := r.vhost
 	v.lock()
 	defer v.unlock()

@@ -1,5 +1,7 @@
 package broker
 
+import "strconv"
+
 // Estimated memory of each object in addition to names, keys and arguments.
 const (
 	exchangeOverhead = 1024
@@ -9,6 +11,7 @@ const (
 	policyOverhead   = 1024
 	wordOverhead     = 256 // of a topic pattern
 	headerOverhead   = 64  // of a headers exchange's pattern
+	bucketOverhead   = 8   // of the weight of an exchange that hashes
 )
 
 // reserveTopology counts the bytes of a new object, or returns an error where they
@@ -40,6 +43,9 @@ func (b *binding) bytes() int64 {
 	switch b.source.kind {
 	case "topic":
 		bytes += int64(wordOverhead * len(topicWords(b.key)))
+	case consistentHash:
+		weight, _ := strconv.Atoi(b.key)
+		bytes += int64(bucketOverhead * weight)
 	case "headers":
 		for range b.args.fields() {
 			bytes += headerOverhead

@@ -59,7 +59,7 @@ func newVHost(b *Broker, name string) *vhost {
 		"": "direct", "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic",
 		"amq.headers": "headers", "amq.match": "headers", "amq.rabbitmq.trace": "topic",
 	} {
-		v.exchanges[name] = newExchange(name, kind)
+		v.exchanges[name] = newExchange(name, kind, nil)
 		v.exchanges[name].durable = true
 	}
 	v.exchanges["amq.rabbitmq.trace"].internal = true

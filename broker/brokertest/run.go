@@ -62,6 +62,7 @@ func Run(t *testing.T, at Target) {
 		all  []behaviour
 	}{
 		{"exchanges", exchanges()},
+		{"consistent hash", hashing()},
 		{"queues", queues()},
 		{"limits", limits()},
 		{"dead letters", deadLetters()},

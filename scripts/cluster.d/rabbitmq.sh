@@ -32,7 +32,7 @@ rabbitmq_configure() {
 		fi
 		echo "queue_leader_locator = balanced"
 	} >"$home/rabbitmq.conf"
-	echo '[rabbitmq_management].' >"$home/enabled_plugins"
+	cp "$(dirname "$parts")/services.d/enabled_plugins" "$home/enabled_plugins"
 	[[ -s $home/.erlang.cookie ]] || echo cluster >"$home/.erlang.cookie"
 	chmod 0400 "$home/.erlang.cookie"
 	# The schedulers do not spin while idle: the nodes share few cores.

@@ -60,7 +60,7 @@ rabbitmq_configure() {
 		echo "log.file = false"
 		rabbitmq_tls "$1"
 	} >"$home/rabbitmq.conf"
-	echo '[rabbitmq_management].' >"$home/enabled_plugins"
+	cp "$parts/enabled_plugins" "$home/enabled_plugins"
 	# The schedulers do not spin while idle: the servers share few cores.
 	cat >"$home/env" <<-ENV
 		export HOME=/var/lib/rabbitmq LANG=C.UTF-8
