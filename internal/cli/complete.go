@@ -36,7 +36,7 @@ func addCompletions(root *cobra.Command, from *settings) {
 			cmd.ValidArgsFunction = from.completeArgument(messageIDs)
 		case "stream", "stream replay":
 			cmd.ValidArgsFunction = from.completeArgument(streamIDs)
-		case "version", "doctor", "setup", "serve", "dev", "healthcheck":
+		case "version", "licenses", "doctor", "setup", "serve", "dev", "healthcheck":
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
 		for flag, list := range map[string]func(context.Context, backend) []string{
