@@ -66,6 +66,9 @@ func (run *run) count(m *inFlight) bool {
 		run.job.Skipped++
 	case m.err == nil:
 		run.job.Sent++
+	case concernsMessageOnly(m.err) && run.job.forgets(m.event.Stream.ID):
+		run.stopSending(errTooManyStreams)
+		return false
 	case concernsMessageOnly(m.err):
 		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, causeOf(m.err), m.problem(), m.event.Stream.ID})
 	default:

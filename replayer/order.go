@@ -125,6 +125,15 @@ func (run *run) admit(m *inFlight) error {
 	return run.sender.Add(run.sending, inflight.Message{ID: m.event.EventID, Fingerprint: m.event.Fingerprint, Stream: m.event.Stream.ID, Bytes: m.bytes}, m)
 }
 
+// errTooManyStreams stops a job by stream, which after a resume must not go on with a stream that has a failure.
+var errTooManyStreams = fmt.Errorf("a message of a stream could not be sent, and the job has %d failures already, so that it cannot keep another stream to stop: "+
+	"see why they fail, and resume it, or replay again with streams that go on after a failure", maxFailures)
+
+// forgets reports whether the job cannot keep that a stream has a failure and stops.
+func (j *Job) forgets(stream string) bool {
+	return stream != "" && j.Order == ByStream && j.OnFailure != GoOn && len(j.Failures) >= maxFailures
+}
+
 // sleep pauses between two messages.
 func (run *run) sleep(d time.Duration) error {
 	switch {

@@ -324,6 +324,31 @@ func TestStreamsGoOn(t *testing.T) {
 	wantJob(t, f.run(job), Done, 5, 1)
 }
 
+// A job stops before it has more streams with a failure than it can keep: resumed, it goes on with none of them.
+func TestStreamsThatFailAreNotForgotten(t *testing.T) {
+	f := newFixture(t)
+	f.storeHandled(f.queue)
+	var events []schemas.Event
+	for n := range maxFailures + 1 {
+		events = append(events, f.inStream(fmt.Sprint("order-", n), n+1))
+	}
+	last := fmt.Sprint("order-", maxFailures)
+	f.storeEvents(append(events, f.inStream(last, maxFailures+2))...)
+	consumer := newReporter(t, f, f.queue)
+	job := f.job("event.action: published")
+	job.Order, job.Transform = ByStream, fmt.Sprintf(`if .body.order <= %d then error("x") else . end`, maxFailures+1)
+	job = f.create(job)
+	for range 2 {
+		ran, err := f.Run(t.Context(), job.ID, RunOptions{})
+		if !errors.Is(err, errTooManyStreams) || ran.State != Failed || ran.Failed != maxFailures || ran.Processed() != maxFailures {
+			t.Errorf("%v: %s, failed %d, processed %d", err, ran.State, ran.Failed, ran.Processed())
+		}
+	}
+	if ids := consumer.ids(); len(ids) > 0 {
+		t.Errorf("%v arrived of a stream that has a failure", ids)
+	}
+}
+
 // Many messages that the program leaves out pass a message that waits for its stream.
 func TestOrderOfStreamsWithManyLeftOut(t *testing.T) {
 	f := newFixture(t)
