@@ -417,7 +417,7 @@ func testPublishABatch(t *testing.T, s served) {
 	} {
 		s.do(t, http.MethodPost, "/messages/batch", test.body, "Content-Type", "application/x-ndjson").wantProblem(t, test.status, test.detail)
 	}
-	if got := s.do(t, http.MethodPost, "/messages/batch", good+document("", "nowhere")+good, "Content-Type", "application/x-ndjson"); got.wantProblem(t, http.StatusConflict, "nowhere")["published"] != 1.0 && got.json(t)["published"] != 2.0 {
+	if got := s.do(t, http.MethodPost, "/messages/batch", good+document("", "nowhere")+good, "Content-Type", "application/x-ndjson"); got.wantProblem(t, http.StatusConflict, "nowhere")["done"] != 1.0 && got.json(t)["done"] != 2.0 {
 		t.Errorf("%s", got.body)
 	}
 	before := s.handled.Load()

@@ -68,6 +68,14 @@ func NewOutcome() Outcome {
 	return Outcome{Found: Found{Unknown: []string{}}, Queues: map[string]int{}}
 }
 
+// Unfinished returns the error of an action, with the number of those that were changed before it.
+func (o *Outcome) Unfinished(err error, unit string) error {
+	if err == nil || o.Done == 0 {
+		return err
+	}
+	return &problem.UnfinishedError{Done: o.Done, Unit: unit, Err: err}
+}
+
 // Find counts one that matches.
 func (o *Outcome) Find(queue string, sequence int64) {
 	o.Matched++

@@ -99,8 +99,8 @@ func TestPublishIsKnown(t *testing.T) {
 		confirmed       int
 		known           bool
 	}{
-		{http.StatusConflict, "application/problem+json", `{"detail":"no route","published":3}`, "no route", 3, true},
-		{http.StatusServiceUnavailable, "application/problem+json", `{"detail":"the queue is full","published":2}`, "the queue is full", 2, true},
+		{http.StatusConflict, "application/problem+json", `{"detail":"no route","done":3}`, "no route", 3, true},
+		{http.StatusServiceUnavailable, "application/problem+json", `{"detail":"the queue is full","done":2}`, "the queue is full", 2, true},
 		{http.StatusBadGateway, "text/html", "<html>", "a proxy answers in its place", 0, false},
 		{http.StatusFound, "", "", "it redirects a request that acts", 0, false},
 	} {

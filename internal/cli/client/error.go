@@ -23,8 +23,8 @@ import (
 // Error is the failure of a request. It counts as an error of the whole store
 // (*eventstore.Error), and as an InputError if the request was a mistake.
 type Error struct {
-	Status    int // of the response; 0: there was no response
-	Published int // messages that were published before the error
+	Status int // of the response; 0: there was no response
+	Done   int // number of those that were changed or published before the error
 
 	retryAfter time.Duration
 	refused    *problem.Problem // by the API, so that the result is known; nil: it has not answered
@@ -137,7 +137,7 @@ func (c connection) problem(p problem.Problem) *Error {
 	if c.token != "" { // a proxy may repeat the headers of a request
 		text = strings.ReplaceAll(text, c.token, "TOKEN")
 	}
-	return &Error{Status: p.Status, Published: p.Published, text: text, refused: &p}
+	return &Error{Status: p.Status, Done: p.Done, text: text, refused: &p}
 }
 
 // notWatership returns the error of a response that the API did not write.

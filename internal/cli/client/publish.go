@@ -78,7 +78,7 @@ func (b *batch) send(ctx context.Context) error {
 	case err == nil:
 		b.confirmed += done.Body.Published
 	case errors.As(err, &refused) && !refused.IsLost():
-		b.confirmed += refused.Published
+		b.confirmed += refused.Done
 	default:
 		err = fmt.Errorf("%w\nit is not known whether %s published", err, wording.PluralVerb(b.count, "message", "was", "were"))
 	}

@@ -166,12 +166,12 @@ func (o operations) discard(ctx context.Context, ids []string, why string, out *
 	done, err := discardAll(ctx, o.System, ids, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: why})
 	out.Done = done.Failures
 	if err != nil {
-		return err
+		return out.Unfinished(err, "failure")
 	}
 	parked, err := FindParkedCopies(ctx, o.System, done.Queues)
 	if out.Parked = append(out.Parked, parked...); err != nil {
-		return err
+		return out.Unfinished(err, "failure")
 	}
 	out.Missing, err = awaitDiscarded(ctx, o.System, ids)
-	return err
+	return out.Unfinished(err, "failure")
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/systemtest"
@@ -86,5 +90,23 @@ func TestDiscardCountsConfirmedEvents(t *testing.T) {
 	}
 	if got := broker.Len(t, topology.Log()); got != 1 {
 		t.Errorf("%d events were published", got)
+	}
+}
+
+// An error in the middle says how many failures were discarded.
+func TestADiscardThatFailsInTheMiddle(t *testing.T) {
+	sys, broker := systemtest.Embedded(t, routesOfTests)
+	systemtest.Record(t, sys, failed("orders", "a", "x"), failed("orders", "b", "x"), failed("orders", "c", "x"))
+	topology, channel := sys.Topology(), broker.Channel(t)
+	must(t, channel.ExchangeDeclare(topology.Events(), "topic", false, false, false, false, nil))
+	_, err := channel.QueueDeclare(topology.Log(), false, false, false, false, amqp.Table{"x-max-length": int32(2), "x-overflow": "reject-publish"})
+	must(t, err)
+	must(t, channel.QueueBind(topology.Log(), "#", topology.Events(), false, nil))
+	in := &DiscardInput{}
+	in.Body.Query, in.Body.Reason = "queue: orders", "test orders"
+	_, err = operations{Service{sys}}.discardFailures(as(t), in)
+	wantStatus(t, err, http.StatusServiceUnavailable, "2 failures were changed before: ")
+	if p := problem.New(t.Context(), err); p.Done != 2 {
+		t.Errorf("%d were changed", p.Done)
 	}
 }

@@ -66,7 +66,7 @@ func (o operations) resolve(ctx context.Context, in *ResolveInput) (*ResolveOutp
 		done, err := o.Resolve(ctx, found, reason.Decision{Operator: access.FromContext(ctx).Name, Reason: r.Reason})
 		body.Done, body.Resolved, body.Open, body.Missing = done.Failures, done.Resolved, done.Open, done.Missing
 		if err != nil {
-			return &ResolveOutput{body}, err
+			return &ResolveOutput{body}, body.Unfinished(err, "failure")
 		}
 	}
 	find := FindParkedCopies

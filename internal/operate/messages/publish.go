@@ -153,7 +153,7 @@ func (o operations) publishMessages(ctx context.Context, in *BatchInput) (*Batch
 	published, err := transfer.Publish(ctx, publisher, all(messages), 0, func(int) {})
 	if err != nil {
 		p := problem.New(ctx, publishProblem(err))
-		p.Published = published
+		p.Done = published
 		return nil, p
 	}
 	return &BatchOutput{Batch{published}}, nil
@@ -235,13 +235,10 @@ func checkPublication(topology schemas.Topology, caller access.Identity, e schem
 
 func publishProblem(err error) error {
 	var unroutable *rabbit.UnroutableError
-	var nacked *rabbit.NackedError
 	var refused *rabbit.RefusedError
 	switch {
 	case errors.As(err, &unroutable):
 		return &problem.Problem{Code: code.Unroutable, Detail: err.Error(), Remedy: "Bind a queue to the exchange, or change the routing key."}
-	case errors.As(err, &nacked):
-		return &problem.Problem{Code: code.QueueFull, Detail: err.Error(), Remedy: "Wait until the queue has room.", RetryAfter: problem.RetryLater}
 	case errors.As(err, &refused):
 		return problem.BadRequest(err.Error(), "")
 	}

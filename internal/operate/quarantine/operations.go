@@ -93,5 +93,5 @@ func (o operations) rewrite(ctx context.Context, in *RewriteInput) (*RewriteOutp
 	err = rewriting.Run(ctx, node)
 	out.Body.Done, out.Body.Refused = rewriting.Written, rewriting.Refused
 	out.Body.Reasons = append(out.Body.Reasons, rewriting.Reasons...)
-	return out, err
+	return out, out.Body.Unfinished(err, "event")
 }

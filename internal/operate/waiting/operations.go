@@ -169,7 +169,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 	}
 	result, missing, err := Decide(ctx, o.system, decision, messages)
 	out.Body.Done, out.Body.Gone, out.Body.Missing = len(result.Taken), len(result.Gone), missing
-	return out, err
+	return out, out.Body.Unfinished(err, "message")
 }
 
 // selected returns the waiting messages of a decision that the caller may see, and

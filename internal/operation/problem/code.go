@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
@@ -20,6 +22,7 @@ import (
 func codeOf(ctx context.Context, err error) code.Code {
 	var refused *access.Error
 	var store *eventstore.Error
+	var message *rabbit.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		return refused.Code
@@ -43,6 +46,10 @@ func codeOf(ctx context.Context, err error) code.Code {
 		return codeOfStore(store)
 	case is[*system.BrokerError](err), errors.Is(err, rabbit.ErrNoConnection):
 		return code.BrokerUnavailable
+	case is[*rabbit.NackedError](err):
+		return code.QueueFull
+	case errors.As(err, &message) && message.Code == amqp.AccessRefused:
+		return code.BrokerRefused
 	case ctx.Err() != nil:
 		return code.TimedOut
 	}

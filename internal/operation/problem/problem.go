@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -34,7 +35,7 @@ type Problem struct {
 	Errors   []Mistake `json:"errors,omitempty" nullable:"false" doc:"Mistakes in the parameters or the body of the request"`
 	Fields   []string  `json:"fields,omitempty" nullable:"false" doc:"Names of the parameters or members that detail is about"`
 
-	Published int `json:"published,omitempty" doc:"Messages that were published before the problem"`
+	Done int `json:"done,omitempty" doc:"Number of those that were changed or published before the problem"`
 
 	// RetryAfter is a header of the response; 0: none.
 	RetryAfter time.Duration `json:"-"`
@@ -126,6 +127,12 @@ const RetryLater = 5 * time.Second
 
 // New returns the problem of an error.
 func New(ctx context.Context, err error) *Problem {
+	var part *UnfinishedError
+	if errors.As(err, &part) {
+		p := *New(ctx, part.Err)
+		p.Done, p.Detail = part.Done, part.text(p.Detail)
+		return &p
+	}
 	var problem *Problem
 	if errors.As(err, &problem) {
 		return problem.Complete()
@@ -172,11 +179,32 @@ func New(ctx context.Context, err error) *Problem {
 		p.Remedy = "Change the query."
 	case p.Code == code.BrokerUnavailable:
 		p.Remedy, p.RetryAfter = "Wait until RabbitMQ can be reached; see doctor.", RetryLater
+	case p.Code == code.QueueFull:
+		p.Remedy, p.RetryAfter = "Wait until the queue has room; see doctor.", RetryLater
+	case p.Code == code.BrokerRefused:
+		p.Remedy = "Give the login of amqp.url the permissions that docs/security.md lists; see doctor."
 	case p.Code == code.TimedOut:
 		p.Detail, p.Remedy = context.Cause(ctx).Error(), "Narrow the query or its period, or see doctor."
 	}
 	return p.Complete()
 }
+
+// UnfinishedError is the error of an action on many that has changed some of them.
+type UnfinishedError struct {
+	Done int
+	Unit string // the word for one of them
+	Err  error
+}
+
+// Error implements error.
+func (e *UnfinishedError) Error() string { return e.text(e.Err.Error()) }
+
+func (e *UnfinishedError) text(problem string) string {
+	return fmt.Sprintf("%s before: %s", wording.PluralVerb(e.Done, e.Unit, "was changed", "were changed"), problem)
+}
+
+// Unwrap implements errors.Unwrap.
+func (e *UnfinishedError) Unwrap() error { return e.Err }
 
 func correction(err *kql.FieldError) string {
 	if len(err.Near) > 0 {

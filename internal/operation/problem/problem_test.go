@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/internal/history"
 
 	"github.com/watershipmq/watership/internal/operation/code"
@@ -51,6 +53,9 @@ func TestEachKindOfErrorHasItsCode(t *testing.T) {
 		"a store without rights":   {&eventstore.Error{Kind: eventstore.Unauthorized}, code.StoreRefused, http.StatusBadGateway},
 		"a broker that is away":    {&system.BrokerError{Err: errors.New("refused")}, code.BrokerUnavailable, http.StatusServiceUnavailable},
 		"a lost connection":        {fmt.Errorf("%w: no answer within 20s", rabbit.ErrNoConnection), code.BrokerUnavailable, http.StatusServiceUnavailable},
+		"a full queue":             {&rabbit.NackedError{}, code.QueueFull, http.StatusServiceUnavailable},
+		"a login without rights":   {&rabbit.RefusedError{Code: amqp.AccessRefused}, code.BrokerRefused, http.StatusBadGateway},
+		"a change of some":         {&problem.UnfinishedError{Done: 2, Unit: "event", Err: problem.NotFound("no group")}, code.NotFound, http.StatusNotFound},
 		"any other":                {errors.New("a disk is full"), code.Internal, http.StatusInternalServerError},
 	} {
 		got := problem.New(t.Context(), fmt.Errorf("doing it: %w", test.err))
