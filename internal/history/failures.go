@@ -95,9 +95,14 @@ type failure struct {
 // all yields the failures after a cursor that match a query, those that are resolved, too.
 func (f Failures) all(ctx context.Context, node kql.Node, after eventstore.Cursor, either ...eventstore.FieldIn) iter.Seq2[failure, error] {
 	selection := eventstore.Selection{Query: kql.And{node, GivenUp()}, After: after, UpTo: f.UpTo}
+	return f.withResolutions(ctx, f.Store.Summaries(ctx, selection, either...))
+}
+
+// withResolutions yields failures with their resolutions. It asks for these a thousand at a time.
+func (f Failures) withResolutions(ctx context.Context, failures iter.Seq2[eventstore.EventSummary, error]) iter.Seq2[failure, error] {
 	return func(yield func(failure, error) bool) {
 		chunk := make([]eventstore.EventSummary, 0, chunkSize)
-		for summary, err := range f.Store.Summaries(ctx, selection, either...) {
+		for summary, err := range failures {
 			if err != nil {
 				yield(failure{}, err)
 				return

@@ -77,11 +77,8 @@ func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
 		}
 		groups[kind].add(failure.EventSummary)
 	}
-	for kind, g := range groups {
-		var err error
-		if g.Regressed, err = f.hasRegressed(ctx, g, pasts[kind], node); err != nil {
-			return nil, err
-		}
+	if err := f.setRegressed(ctx, groups, pasts, node); err != nil {
+		return nil, err
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Query, b.Query))

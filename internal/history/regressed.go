@@ -3,6 +3,8 @@ package history
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -22,25 +24,59 @@ func (p *past) add(f failure) {
 	p.any, p.until = true, max(p.until, f.at)
 }
 
-// hasRegressed reports whether a group with open failures has some that are newer than its
-// resolution. p has the failures of the group that match a query; others count, too.
-func (f Failures) hasRegressed(ctx context.Context, g *Group, p *past, within kql.Node) (bool, error) {
-	if resolved := f.Resolved[g.Kind]; resolved > 0 {
-		return g.UpTo > resolved, nil
+// setRegressed sets which groups with open failures have some that are newer than their resolution.
+// pasts have the failures of the groups that match a query; others count, too.
+func (f Failures) setRegressed(ctx context.Context, groups map[Kind]*Group, pasts map[Kind]*past, within kql.Node) error {
+	undecided := map[Kind]*past{}
+	for kind, g := range groups {
+		switch resolved := f.Resolved[kind]; {
+		case resolved > 0:
+			g.Regressed = g.UpTo > resolved
+		case isAll(within):
+			g.Regressed = pasts[kind].cameBack
+		default:
+			undecided[kind] = &past{}
+		}
 	}
-	if isAll(within) {
-		return p.cameBack, nil
+	if len(undecided) == 0 {
+		return nil
 	}
-	var whole past
-	for failure, err := range f.all(ctx, g.Kind.Query(), eventstore.Cursor{}) {
+	ofKinds := func(yield func(eventstore.EventSummary, error) bool) {
+		for summary, err := range f.Store.Summaries(ctx, eventstore.Selection{Query: GivenUp(), UpTo: f.UpTo}, errorGroups(undecided)...) {
+			if (err != nil || undecided[KindOf(summary)] != nil) && !yield(summary, err) {
+				return
+			}
+		}
+	}
+	for failure, err := range f.withResolutions(ctx, ofKinds) {
 		if err != nil {
-			return false, err
+			return err
+		}
+		kind := KindOf(failure.EventSummary)
+		whole := undecided[kind]
+		if whole == nil {
+			continue
 		}
 		if whole.add(failure); whole.cameBack || !failure.Resolved() { // which keeps all later ones from coming back
-			break
+			groups[kind].Regressed = whole.cameBack
+			if delete(undecided, kind); len(undecided) == 0 {
+				break
+			}
 		}
 	}
-	return whole.cameBack, nil
+	return nil
+}
+
+// errorGroups returns a filter for the failures of some kinds, which others may match, too.
+func errorGroups(kinds map[Kind]*past) []eventstore.FieldIn {
+	texts := map[string]bool{}
+	for kind := range kinds {
+		texts[kind.Group] = true
+	}
+	if texts[""] || len(texts) > maxLookup {
+		return nil
+	}
+	return []eventstore.FieldIn{{Field: "watership.error_group", Values: slices.Sorted(maps.Keys(texts))}}
 }
 
 func isAll(node kql.Node) bool {

@@ -164,14 +164,15 @@ func TestIDsOfKinds(t *testing.T) {
 	}
 }
 
-// counted counts the summaries that are read.
+// counted counts the summaries that are read, and the requests for them.
 type counted struct {
 	Store
-	read int
+	read, requests int
 }
 
 func (c *counted) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
 	return func(yield func(eventstore.EventSummary, error) bool) {
+		c.requests++
 		for summary, err := range c.Store.Summaries(ctx, sel, either...) {
 			if c.read++; !yield(summary, err) {
 				return
@@ -201,5 +202,35 @@ func TestNarrowGroupsReadLittle(t *testing.T) {
 	}
 	if store.read > 3*chunkSize { // the first ones, and what may resolve them
 		t.Errorf("%d summaries were read for one failure", store.read)
+	}
+}
+
+// Groups of a narrow query read the former failures of all groups at once, and no more than the
+// groups of all failures do.
+func TestManyNarrowGroupsReadLittle(t *testing.T) {
+	var events []schemas.Event
+	for i := range int64(400) {
+		e := schemas.Event{Action: schemas.Poisoned, Sequence: 10 * (i + 1), Source: "test"}
+		e.EventID, e.Message, e.Queue, e.Attempt, e.Time = fmt.Sprint("p-", i), fmt.Sprint("m-", i), "orders", 1, time.UnixMicro(e.Sequence).UTC()
+		e.Failure.Message = fmt.Sprintf("no %c%c in stock", 'a'+rune(i%5), 'a'+rune(i/5%10))
+		events = append(events, e)
+	}
+	failures, err := NewFailures(t.Context(), filledStore(t, events), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func(within kql.Node) *counted {
+		store := &counted{Store: failures.Store}
+		counting := failures
+		counting.Store = store
+		groups, err := counting.Groups(t.Context(), within)
+		if err != nil || len(groups) != 50 {
+			t.Fatalf("%d groups, %v", len(groups), err)
+		}
+		return store
+	}
+	all, some := asked(kql.All{}), asked(UpTo(events[199].Sequence))
+	if some.read > 2*all.read || some.requests > 2*all.requests {
+		t.Errorf("a narrow query reads %d summaries in %d requests, all failures take %d in %d", some.read, some.requests, all.read, all.requests)
 	}
 }
