@@ -17,14 +17,13 @@ type Reports struct {
 	store  EventStore
 	job    Job
 	exists func(ctx context.Context, queue string) (bool, error)
-	known  map[string]bool            // whether queues exist
 	before map[string]map[string]bool // queues that reported before the job, by fingerprint
 }
 
 // NewReports returns the Reports of a job. exists reports whether a queue still exists, as one that
-// was deleted will not report again; it is called once for each. Nil: all exist.
+// was deleted will not report again; each Read calls it once for each queue that is silent. Nil: all exist.
 func NewReports(store EventStore, job Job, exists func(ctx context.Context, queue string) (bool, error)) *Reports {
-	return &Reports{store, job, exists, map[string]bool{}, map[string]map[string]bool{}}
+	return &Reports{store, job, exists, map[string]map[string]bool{}}
 }
 
 // SentMessage is a message that a job has sent.
@@ -53,22 +52,23 @@ func (r *Reports) Read(ctx context.Context, messages []SentMessage) (map[string]
 	if err != nil {
 		return nil, fmt.Errorf("looking up the reports about the messages of job %s: %w", r.job.ID, err)
 	}
-	reports := map[string]Report{}
+	reports, known := map[string]Report{}, map[string]bool{}
 	for _, m := range messages {
-		if queues := latest[m.EventID]; len(queues) > 0 {
-			reports[m.EventID] = reportOf(queues, r.before[m.Fingerprint])
+		queues := latest[m.EventID]
+		if len(queues) == 0 {
+			continue
 		}
+		silent, err := r.isSilent(ctx, queues, r.before[m.Fingerprint], known)
+		if err != nil {
+			return nil, fmt.Errorf("looking up the queues of job %s: %w", r.job.ID, err)
+		}
+		reports[m.EventID] = reportOf(queues, silent)
 	}
 	return reports, nil
 }
 
-func reportOf(latest map[string]schemas.Action, before map[string]bool) Report {
-	report := Report{Reported: true, Final: true}
-	for queue := range before {
-		if _, reported := latest[queue]; !reported {
-			report.Reported, report.Final = false, false
-		}
-	}
+func reportOf(latest map[string]schemas.Action, isSilent bool) Report {
+	report := Report{Reported: !isSilent, Final: !isSilent}
 	for _, action := range latest {
 		report.Final = report.Final && action != schemas.RetryScheduled
 		report.Failed = report.Failed || action == schemas.Poisoned
@@ -125,30 +125,36 @@ func (r *Reports) readBefore(ctx context.Context, messages []SentMessage) error 
 			if err != nil {
 				return err
 			}
-			exists, err := r.isThere(ctx, e.Queue)
-			if err != nil {
-				return err
-			}
-			if exists {
-				before[e.Fingerprint][e.Queue] = true
-			}
+			before[e.Fingerprint][e.Queue] = true
 		}
 	}
 	r.before = before
 	return nil
 }
 
-// isThere reports whether a queue exists.
-func (r *Reports) isThere(ctx context.Context, queue string) (bool, error) {
-	exists, known := r.known[queue]
-	if known || r.exists == nil {
-		return exists || r.exists == nil, nil
+// isSilent reports whether a queue that exists reported before and has not reported yet. It adds to known whether queues
+// exist.
+func (r *Reports) isSilent(ctx context.Context, latest map[string]schemas.Action, before, known map[string]bool) (bool, error) {
+	for queue := range before {
+		if _, reported := latest[queue]; reported {
+			continue
+		}
+		exists, isKnown := known[queue]
+		if !isKnown {
+			exists = true
+			if r.exists != nil {
+				var err error
+				if exists, err = r.exists(ctx, queue); err != nil {
+					return false, err
+				}
+			}
+			known[queue] = exists
+		}
+		if exists {
+			return true, nil
+		}
 	}
-	exists, err := r.exists(ctx, queue)
-	if err == nil {
-		r.known[queue] = exists
-	}
-	return exists, err
+	return false, nil
 }
 
 // Unfinished returns the messages that the job has sent in earlier runs and about which
