@@ -137,7 +137,7 @@ func (p *Projection) printStatus(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(table, "GENERATION\tSTATE\tVERSION\tEVENTS\tPARKED\tPOSITION\tUPDATED\tFAILURE")
 	for _, g := range all {
 		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n",
-			g.Number, g.State, g.Version, g.Events, g.Parked, g.Position.Sequence, g.Updated.Local().Format(time.DateTime), wording.OneLine(g.Failure))
+			g.Number, g.State, g.Version, g.Events, g.Parked, g.Position.Sequence, g.Updated.Local().Format(time.RFC3339), wording.OneLine(g.Failure))
 	}
 	return table.Flush()
 }
@@ -150,7 +150,7 @@ func (p *Projection) printParked(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "GENERATION\tEVENT\tPOSITION\tTIME\tFAILURE")
 	for _, e := range parked {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\n", e.Generation, e.Position.EventID, e.Position.Sequence, e.Time.Local().Format(time.DateTime), wording.OneLine(e.Failure))
+		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\n", e.Generation, e.Position.EventID, e.Position.Sequence, e.Time.Local().Format(time.RFC3339), wording.OneLine(e.Failure))
 	}
 	return table.Flush()
 }

@@ -136,7 +136,7 @@ func (p alertPrinter) alertTable(items []notice.Item) error {
 		terminal.Column{Title: "SEVERITY", Fixed: true, DropOrder: 2}, terminal.Column{Title: "SINCE", Fixed: true, Times: true}, terminal.Column{Title: "RULE", DropOrder: 1},
 		terminal.Column{Title: "SUMMARY"})
 	for _, item := range items {
-		if err := t.Row(item.Status, item.Severity, terminal.Time(item.Since), item.Rule, item.Summary); err != nil {
+		if err := t.Row(item.Status, item.Severity, terminal.TimeCell(item.Since), item.Rule, item.Summary); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ type field struct {
 // usualFields returns the columns without --fields.
 func usualFields() []field {
 	return []field{
-		{terminal.Column{Title: "TIME", Fixed: true, Times: true}, "@timestamp", func(e schemas.Event) string { return terminal.Time(e.Time) }},
+		{terminal.Column{Title: "TIME", Fixed: true, Times: true}, "@timestamp", func(e schemas.Event) string { return terminal.TimeCell(e.Time) }},
 		{terminal.Column{Title: "ACTION", Fixed: true, Colours: actionColours()}, "event.action", actionText},
 		{terminal.Column{Title: "EXCHANGE", DropOrder: 4}, "messaging.destination.name", exchangeOf},
 		{terminal.Column{Title: "ROUTING KEY", DropOrder: 3}, "messaging.rabbitmq.destination.routing_key", func(e schemas.Event) string { return e.Envelope.RoutingKey }},

@@ -175,15 +175,19 @@ func wantLines(t *testing.T, got, want string) {
 }
 
 func localTimes(text string) string {
-	for _, form := range []struct{ pattern, layout string }{
-		{`2026-05-04 03:00:\d\d\.000`, "2006-01-02 15:04:05.000"},
-		{`2026-05-04 03:00:\d\d`, "2006-01-02 15:04:05"},
-		{`at 03:00:\d\d`, "at 15:04:05"},
+	for _, form := range []struct {
+		pattern string
+		format  func(time.Time) string
+	}{
+		{`2026-05-04 03:00:\d\d\.000 UTC`, terminal.Time},
+		{`2026-05-04 03:00:\d\d UTC`, terminal.Second},
+		{`2026-05-04 03:00:\d\d\.000`, terminal.TimeCell},
+		{`2026-05-04 03:00:\d\d`, terminal.SecondCell},
 	} {
 		text = regexp.MustCompile(form.pattern).ReplaceAllStringFunc(text, func(found string) string {
 			_, seconds, _ := strings.Cut(found, ":00:")
 			n, _ := strconv.Atoi(seconds[:2])
-			return happened.Add(time.Duration(n) * time.Second).Local().Format(form.layout)
+			return form.format(happened.Add(time.Duration(n) * time.Second))
 		})
 	}
 	return text

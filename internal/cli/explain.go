@@ -101,12 +101,12 @@ func (p *page) explanation(ex messages.Explanation) {
 	if len(ex.Schedule) == 0 {
 		return
 	}
-	p.title("schedule")
+	p.title(p.screen.TimesTitle("schedule"))
 	for _, attempt := range ex.Schedule {
-		fmt.Fprintf(p, "  attempt %-4d %s  after %s\n", attempt.Number, terminal.Time(attempt.Time), wording.Duration(seconds(attempt.Delay)))
+		fmt.Fprintf(p, "  attempt %-4d %s  after %s\n", attempt.Number, terminal.TimeCell(attempt.Time), wording.Duration(seconds(attempt.Delay)))
 	}
 	if !ex.GivenUp.IsZero() {
-		fmt.Fprintf(p, "  given up     %s\n", terminal.Time(ex.GivenUp))
+		fmt.Fprintf(p, "  given up     %s\n", terminal.TimeCell(ex.GivenUp))
 	}
 }
 

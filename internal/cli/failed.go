@@ -113,7 +113,7 @@ func (p failurePrinter) groups(found failures.GroupPage) error {
 	total := 0
 	for _, g := range found.Groups {
 		total += g.Count
-		row := []string{strconv.Itoa(g.Count), g.ID, g.Queue, g.Class, g.Type, g.Group.Group, terminal.Second(g.First), terminal.Second(g.Last), g.Example}
+		row := []string{strconv.Itoa(g.Count), g.ID, g.Queue, g.Class, g.Type, g.Group.Group, terminal.SecondCell(g.First), terminal.SecondCell(g.Last), g.Example}
 		if len(columns) > len(row) {
 			row = append(row, groupState(g))
 		}

@@ -53,7 +53,7 @@ func (p failurePrinter) fieldGroups(by failures.FailuresBy) error {
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	for _, g := range by.Groups {
 		row := append([]string{strconv.Itoa(g.Count)}, g.Values...)
-		if err := t.Row(append(row, terminal.Second(g.First), terminal.Second(g.Last), g.Example)...); err != nil {
+		if err := t.Row(append(row, terminal.SecondCell(g.First), terminal.SecondCell(g.Last), g.Example)...); err != nil {
 			return err
 		}
 	}

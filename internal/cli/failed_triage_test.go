@@ -188,7 +188,7 @@ func TestTriageMistakes(t *testing.T) {
 		"--by: expected fields":       {"failed", "--by", ","},
 		"expected a time such as":     {"failed", "mute", "abc", "--reason", "x", "--until", "tomorrow"},
 		"expected a duration such as": {"failed", "mute", "abc", "--reason", "x", "--for", "-2h"},
-		"which has passed":            {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},
+		"a time that has passed":      {"failed", "mute", "abc", "--reason", "x", "--until", "2020-01-01T00:00:00Z"},
 		"a group and a name":          {"failed", "assign", "abc"},
 		"expected a group and a text": {"failed", "note", "abc"},
 		"expected groups, --query or": {"failed", "resolve", "--reason", "x"},

@@ -94,7 +94,7 @@ func localTime(text string) string {
 	if err != nil {
 		return text
 	}
-	return terminal.Time(at)
+	return terminal.TimeCell(at)
 }
 
 // readIDs reads the ids of --ids, one per line, without duplicates.

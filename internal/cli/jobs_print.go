@@ -38,7 +38,7 @@ func (p printer) jobs(jobs []replayer.Job) error {
 	}
 	t := terminal.NewTable(p.Out, p.screen, jobColumns()...)
 	for _, job := range jobs {
-		if err := t.Row(job.ID, terminal.Time(job.Created), jobState(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
+		if err := t.Row(job.ID, terminal.TimeCell(job.Created), jobState(job), strconv.Itoa(job.Sent), strconv.Itoa(job.Failed),
 			strconv.Itoa(job.Total), job.Operator, job.Target.String(), job.Query); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (p printer) quarantined(ctx context.Context, sys backend, sel eventstore.Se
 func quarantineFields() []field {
 	colours := map[string]terminal.Colour{string(schemas.Poisoned): terminal.Red}
 	return []field{
-		{terminal.Column{Title: "TIME", Fixed: true, Times: true}, "@timestamp", func(e schemas.Event) string { return terminal.Time(e.Time) }},
+		{terminal.Column{Title: "TIME", Fixed: true, Times: true}, "@timestamp", func(e schemas.Event) string { return terminal.TimeCell(e.Time) }},
 		{terminal.Column{Title: "ACTION", Fixed: true, Colours: colours}, "watership.quarantined_action", func(e schemas.Event) string { return string(e.QuarantinedAction) }},
 		{terminal.Column{Title: "EXCHANGE", DropOrder: 2}, "messaging.destination.name", exchangeOf},
 		{terminal.Column{Title: "QUEUE", DropOrder: 1}, "watership.queue", func(e schemas.Event) string { return e.Queue }},

@@ -148,6 +148,7 @@ func background(t *testing.T, i *servertest.Installation, dir string, environ []
 func alike(text string) string {
 	for _, variable := range []struct{ pattern, name string }{
 		{`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}`, "TIME"},
+		{`TIME (UTC|[+-]\d\d:\d\d)\b`, "TIME ZONE"},
 		{`v1:[0-9a-f]{64}`, "FINGERPRINT"},
 		{`\b[0-9A-HJKMNP-TV-Z]{26}\b`, "ID"},
 		{`\+[0-9.]+(µs|ms|s)\b`, "+LATER"},

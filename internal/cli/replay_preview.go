@@ -24,7 +24,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "%s to send", wording.Plural(plan.Matched, "message"))
 	if plan.Matched > 0 {
-		fmt.Fprintf(&page, ", of events from %s to %s", terminal.Time(plan.First), terminal.Time(plan.Last))
+		fmt.Fprintf(&page, ", of events %s", terminal.Span(plan.First, plan.Last))
 	}
 	page.WriteByte('\n')
 	writeRoutes(&page, plan.Routes)

@@ -65,7 +65,7 @@ func (p printer) routes(states []routes.RouteState) error {
 	for _, r := range states {
 		since := ""
 		if r.Since != nil {
-			since = terminal.Time(*r.Since)
+			since = terminal.TimeCell(*r.Since)
 		}
 		if err := t.Row(r.Queue, r.State, fmt.Sprint(r.Messages), fmt.Sprint(r.Consumers), since, r.Error); err != nil {
 			return err

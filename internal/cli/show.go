@@ -131,14 +131,14 @@ func (p *page) message(ctx context.Context, sys backend, m foundMessage) error {
 // changedCopies names the copies of a message that replays have changed.
 func (p *page) changedCopies(m foundMessage) {
 	shown := map[string]bool{"": true, m.Event.Fingerprint: true}
-	title := sync.OnceFunc(func() { p.title("changed by replays") })
+	title := sync.OnceFunc(func() { p.title(p.screen.TimesTitle("changed by replays")) })
 	for _, e := range m.Events {
 		if shown[e.Fingerprint] {
 			continue
 		}
 		shown[e.Fingerprint] = true
 		title()
-		fmt.Fprintf(p, "  %s  watership show %s\n", terminal.Time(e.Time), terminal.Cell(e.Fingerprint, 0))
+		fmt.Fprintf(p, "  %s  watership show %s\n", terminal.TimeCell(e.Time), terminal.Cell(e.Fingerprint, 0))
 	}
 }
 

@@ -50,7 +50,7 @@ func (p *page) properties(e schemas.Event) {
 
 // life writes the timeline: the time, the time since the step before, and the event.
 func (p *page) life(l history.Life) {
-	p.title("timeline")
+	p.title(p.screen.TimesTitle("timeline"))
 	if l.More {
 		fmt.Fprintf(p, "  … (there are more; the newest %d are shown)\n", len(l.Events))
 	}
@@ -65,7 +65,7 @@ func (p *page) life(l history.Life) {
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", terminal.Cell(string(e.Action), 60)), actionColours()[string(e.Action)])
-		fmt.Fprintf(p, "  %s  %9s  %s %s\n", terminal.Time(e.Time), since, action, stepText(e, l.Events))
+		fmt.Fprintf(p, "  %s  %9s  %s %s\n", terminal.TimeCell(e.Time), since, action, stepText(e, l.Events))
 	}
 }
 
@@ -152,7 +152,7 @@ func durationText(e schemas.Event, prefix string) string {
 func replayedEventText(id string, life []schemas.Event) string {
 	for _, e := range life {
 		if e.EventID == id {
-			return fmt.Sprintf(", from what was %s at %s", terminal.Cell(string(e.RecordedAction()), 60), e.Time.Local().Format("15:04:05.000"))
+			return fmt.Sprintf(", from what was %s at %s", terminal.Cell(string(e.RecordedAction()), 60), terminal.Time(e.Time))
 		}
 	}
 	return ", from event " + terminal.Cell(id, 120)

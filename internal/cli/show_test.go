@@ -38,7 +38,7 @@ func testShowALife(t *testing.T, seed seeder) {
 		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, 3 times so far, again in 1s: refused
 		2026-05-04 03:00:11.000 +1s retry_scheduled attempt 1 at queue orders failed after 1.5ms, again in 2s: timeout
 		2026-05-04 03:00:13.000 +2s poisoned attempt 2 at queue orders: timeout
-		2026-05-04 03:00:14.000 +1s replayed sent again, from what was poisoned at 03:00:13.000 (job job)
+		2026-05-04 03:00:14.000 +1s replayed sent again, from what was poisoned at 2026-05-04 03:00:13.000 UTC (job job)
 		2026-05-04 03:00:15.000 +1s handled attempt 1 at queue orders, took 3ms (job job)
 		2026-05-04 03:00:16.000 +1s discarded never mind (me@here)
 

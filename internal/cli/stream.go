@@ -143,7 +143,7 @@ func (p printer) streamTable(s history.Stream) error {
 		terminal.Column{Title: "STATE"},
 	)
 	for _, m := range s.Messages {
-		if err := t.Row(versionText(m), terminal.Time(m.Time), exchangeName(m.Exchange), m.RoutingKey, cmp.Or(m.MessageID, m.Fingerprint), stateText(m)); err != nil {
+		if err := t.Row(versionText(m), terminal.TimeCell(m.Time), exchangeName(m.Exchange), m.RoutingKey, cmp.Or(m.MessageID, m.Fingerprint), stateText(m)); err != nil {
 			return err
 		}
 	}

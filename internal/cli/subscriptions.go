@@ -281,7 +281,7 @@ func (p subscriptionPrinter) parked(list []subscriptions.ParkedMessage) error {
 	t := terminal.NewTable(p.Out, p.screen, terminal.Column{Title: "TIME", Fixed: true, Times: true}, terminal.Column{Title: "ACTION", DropOrder: 2},
 		terminal.Column{Title: "MESSAGE", DropOrder: 1}, terminal.Column{Title: "ERROR"}, terminal.Column{Title: "POSITION", Fixed: true})
 	for _, m := range list {
-		if err := t.Row(terminal.Time(m.Time), m.Action, m.MessageID, m.Error, m.Position); err != nil {
+		if err := t.Row(terminal.TimeCell(m.Time), m.Action, m.MessageID, m.Error, m.Position); err != nil {
 			return err
 		}
 	}

@@ -119,7 +119,7 @@ func (p printer) tokens(tokens []access.Token, now time.Time) error {
 		if token.Bodies {
 			bodies = "yes"
 		}
-		err := t.Row(token.Name, token.Role.String(), bodies, expiryText(token, now), terminal.Time(token.Created),
+		err := t.Row(token.Name, token.Role.String(), bodies, expiryText(token, now), terminal.TimeCell(token.Created),
 			limitText(token, token.Queues), limitText(token, token.Exchanges))
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func expiryText(token access.Token, now time.Time) string {
 	case token.Expired(now):
 		return "expired"
 	}
-	return terminal.Time(token.Expires)
+	return terminal.TimeCell(token.Expires)
 }
 
 // limitText lists patterns. A token with limits on queues alone may use no exchange.

@@ -106,7 +106,7 @@ func (p waitingPrinter) waitingGroups(groups []waiting.WaitingGroup) error {
 	total := 0
 	for _, g := range groups {
 		total += g.Count
-		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, terminal.Second(g.First), terminal.Second(g.Last), g.Example); err != nil {
+		if err := t.Row(strconv.Itoa(g.Count), g.Queue, g.Class, g.Type, g.Group, terminal.SecondCell(g.First), terminal.SecondCell(g.Last), g.Example); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func (p waitingPrinter) heldKeys(groups []waiting.WaitingGroup) error {
 	for _, g := range groups {
 		for _, k := range g.Keys {
 			named++
-			if err := t.Row(g.Queue, k.Key, k.MessageID, terminal.Second(k.FirstFailed), terminal.Second(k.Due)); err != nil {
+			if err := t.Row(g.Queue, k.Key, k.MessageID, terminal.SecondCell(k.FirstFailed), terminal.SecondCell(k.Due)); err != nil {
 				return err
 			}
 		}
@@ -167,7 +167,7 @@ func (p waitingPrinter) waitingMessages(messages []waiting.WaitingMessage) error
 	}
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	for _, m := range messages {
-		row := []string{terminal.Second(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID}
+		row := []string{terminal.SecondCell(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID}
 		if keyed {
 			row = append(row, m.Key, string(m.Order))
 		}

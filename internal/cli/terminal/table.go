@@ -101,7 +101,7 @@ func (t *Table) measure() {
 // nameZone adds the zone to the title of the first column with times.
 func (t *Table) nameZone() {
 	if i := slices.IndexFunc(t.columns, func(c Column) bool { return c.Times && !c.dropped }); i >= 0 {
-		t.columns[i].Title += " (" + Zone() + ")"
+		t.columns[i].Title = t.screen.TimesTitle(t.columns[i].Title)
 		t.widths[i] = max(t.widths[i], kql.Width(t.columns[i].Title))
 	}
 }
