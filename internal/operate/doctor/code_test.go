@@ -53,7 +53,7 @@ func TestTheAPIListsEachCodeAndCheck(t *testing.T) {
 }
 
 func TestEachCodeHasACheckAndIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/operations.md")
+	page, err := os.ReadFile("../../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestEachCodeHasACheckAndIsDocumented(t *testing.T) {
 		case c.check() == "":
 			t.Errorf("%s has no check", c)
 		case !strings.Contains(string(page), "| `"+string(c)+"` | `"+string(c.check())+"` | "):
-			t.Errorf("docs/operations.md does not list %s of the check %s", c, c.check())
+			t.Errorf("docs/troubleshooting.md does not list %s of the check %s", c, c.check())
 		}
 	}
 }
