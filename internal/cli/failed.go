@@ -61,7 +61,7 @@ counted with --by.`,
 	cmd.Flags().StringSliceVar(&list.by, "by", nil, "group by the values of fields, such as headers.tenant,queue")
 	cmd.Flags().BoolVar(&list.muted, "muted", false, "list muted groups, too")
 	format.addFlag(cmd, "table", "json", "ndjson")
-	cmd.AddCommand(newDiscard(from), newFailedRetry(from), newFailedEdit(from), newFailedShow(from), newFailedResolve(from))
+	cmd.AddCommand(newDiscard(from), newFailedRetry(from), newFailedEdit(from), newFailedShow(from), newFailedWhy(from), newFailedResolve(from))
 	cmd.AddCommand(newFailedAssign(from), newFailedUnassign(from), newFailedMute(from), newFailedUnmute(from), newFailedNote(from))
 	return cmd
 }

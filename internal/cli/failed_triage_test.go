@@ -52,6 +52,8 @@ func TestTriage(t *testing.T) {
 			{"failed", "show", id},
 			{"failed", "show", id, "-o", "json"},
 			{"failed", "show", "nobody"},
+			{"failed", "why", id},
+			{"failed", "why", "nobody"},
 			{"failed", "--by", "headers.tenant,queue"},
 			{"failed", "--by", "tenant", "-o", "ndjson"},
 			{"failed", "--by", "error.message"},

@@ -122,6 +122,8 @@ func TestCommandsThroughServe(t *testing.T) {
 		{"failed", "-o", "json"},
 		{"failed", "-o", "ndjson"},
 		{"failed", "queue: nobody"},
+		{"failed", "why", id.Fingerprint},
+		{"failed", "why", "nobody"},
 		{"stream", "order-1"},
 		{"stream", "order-1", "-o", "json"},
 		{"stream", "order-1", "-o", "ndjson", "--limit", "4"},

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/reason"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // An operator assigns, notes, mutes and resolves a group on its page, with forms alone, and
@@ -207,4 +210,50 @@ func TestTriageInTheBrowser(t *testing.T) {
 	b.enter(t, "input[name=reason]", "fixed")
 	b.click(t, "form.card button.danger")
 	b.sees(t, ".done", "Resolved 1 group: 2 failures discarded.")
+}
+
+// The page of a group says what distinguishes its failures, with links to the messages, and reads no bodies
+// for those who may not.
+func TestWhyOnTheGroupPage(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	secret := map[string]string{}
+	for _, token := range []access.Token{{Name: "vera", Role: access.Viewer}, {Name: "bob", Role: access.Viewer, Bodies: true}} {
+		made, err := access.OpenTokenFile(tokens).Create(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret[token.Name] = made
+	}
+	s := newSystem(t, "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	var events []schemas.Event
+	for n := range 90 {
+		e := schemas.Event{Action: schemas.Handled, Envelope: schemas.Envelope{
+			Headers: amqp.Table{"tenant": fmt.Sprint("t", n%30)}, Body: fmt.Appendf(nil, `{"country": "c%d"}`, n%30),
+			Properties: schemas.Properties{MessageID: fmt.Sprint("order-", n), ContentType: "application/json"},
+		}}
+		e.Queue, e.Time = "orders", time.Now().Add(-time.Minute)
+		if n < 30 {
+			e.Action, e.Failure, e.Message = schemas.Poisoned, schemas.Failure{Message: "no table"}, fmt.Sprint("i-", n)
+			e.Envelope.Headers["tenant"], e.Envelope.Body = "acme <b>", []byte(`{"country": "nowhere"}`)
+		}
+		events = append(events, e)
+	}
+	s.keep(t, events...)
+	as := func(name, path string) document {
+		return s.get(t, path, "Authorization", "Bearer "+secret[name])
+	}
+	group := as("vera", "/failures?since=all").link(t, "/failures/groups/")
+	late := as("vera", group)
+	late.want(t, http.StatusOK, "What distinguishes them", "Comparing with handled messages")
+	hidden := as("vera", late.link(t, "wait=1"))
+	hidden.want(t, http.StatusOK, "headers.tenant", "acme <b>", "100 %", "Fields of bodies are left out")
+	if strings.Contains(hidden.text, "nowhere") {
+		t.Error("a body is shown")
+	}
+	as("bob", group+"?wait=1").want(t, http.StatusOK, "headers.tenant", "body.json.country", "nowhere")
+	if n := s.count(t, `action: audited and watership.audit.operation: "read bodies" and user.name: bob`); n != 1 {
+		t.Errorf("%d records of the bodies that bob read", n)
+	}
+	as("vera", hidden.link(t, "/messages?q=")).want(t, http.StatusOK, "order-1")
 }

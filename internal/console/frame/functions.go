@@ -26,6 +26,7 @@ func functions() template.FuncMap {
 		"seconds":   func(s float64) string { return wording.Duration(Seconds(s)) },
 		"bytes":     FormatBytes,
 		"plural":    Plural,
+		"percent":   wording.Percent,
 		"maxReason": func() int { return reason.Max },
 		"oneline":   func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
 		"lines":     formatLines,

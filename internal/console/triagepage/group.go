@@ -46,6 +46,7 @@ type groupView struct {
 	Problem            *problem.Problem
 	Done               *done
 	Typed              bool // the operator must type the number of failures
+	Why                whyView
 	Key                string
 }
 
@@ -78,7 +79,8 @@ func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem)
 	v.Messages, v.Failures = "/messages?"+query.Encode(), "/failures?view=list&"+query.Encode()
 	query.Set("target", "failed_queue")
 	v.Replay = "/replays/new?" + query.Encode()
-	shown := frame.Page{Title: "Group of failures", Section: "/failures", Template: "failures_group.html", Styles: []string{"failures.css"}, Data: v}
+	v.Why = p.why(r, v.ID)
+	shown := frame.Page{Title: "Group of failures", Section: "/failures", Template: "failures_group.html", Styles: []string{"failures.css"}, Scripts: []string{"late.js"}, Data: v}
 	if refused != nil {
 		shown.Status = refused.Status
 	}

@@ -53,6 +53,7 @@ func Implement(set *operation.Set, sys *system.System) {
 	operation.Implement(set, TriageFailureGroup, o.triage)
 	operation.Implement(set, ResolveFailures, o.resolve)
 	operation.Implement(set, GroupFailuresBy, o.listBy)
+	operation.Implement(set, ExplainFailures, o.why)
 	operation.Implement(set, ListFailures, o.listFailures)
 	operation.Implement(set, DiscardFailures, o.discardFailures)
 }

@@ -25,6 +25,18 @@ func PluralVerb(n int, what, one, several string) string {
 	return Plural(n, what) + " " + several
 }
 
+// Percent formats a part of several things. It is 0 % or 100 % for none or all of them alone.
+func Percent(part, of int) string {
+	switch percent := 100 * float64(part) / float64(max(of, 1)); {
+	case part > 0 && percent < 1:
+		return "<1 %"
+	case part < of && percent > 99:
+		return ">99 %"
+	default:
+		return strconv.Itoa(int(percent+0.5)) + " %"
+	}
+}
+
 // Quoted quotes an argument for a shell, if it needs quotes.
 func Quoted(argument string) string {
 	if argument != "" && !strings.ContainsAny(argument, " \t\r\n'\"\\$`&|;<>()*?[]#~!{}") {

@@ -13,6 +13,16 @@ func TestPlural(t *testing.T) {
 	}
 }
 
+func TestPercent(t *testing.T) {
+	for parts, want := range map[[2]int]string{
+		{0, 0}: "0 %", {0, 9}: "0 %", {9, 9}: "100 %", {1, 1000}: "<1 %", {999, 1000}: ">99 %", {1, 3}: "33 %", {2, 3}: "67 %", {1, 100}: "1 %", {99, 100}: "99 %",
+	} {
+		if got := Percent(parts[0], parts[1]); got != want {
+			t.Errorf("%v: got %q, want %q", parts, got, want)
+		}
+	}
+}
+
 // A shell reads back what was quoted.
 func TestQuoted(t *testing.T) {
 	for _, argument := range []string{"", "/", "a b", "a\nb", "it's", `$HOME "x" \`, "a;b|c&d", "*?[x]#~!{}", "^(a|b)$"} {
