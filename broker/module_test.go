@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// The README shows a test of that module, word for word.
-func TestReadmeShowsTheModule(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// docs/broker.md shows a test of that module, word for word.
+func TestThePageShowsTheModule(t *testing.T) {
+	page, err := os.ReadFile("../docs/broker.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,9 +22,9 @@ func TestReadmeShowsTheModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllSubmatch(readme, -1)
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllSubmatch(page, -1)
 	if !slices.ContainsFunc(blocks, func(block [][]byte) bool { return bytes.Contains(service, block[1]) }) {
-		t.Errorf("none of the README's %d Go blocks is in testdata/module/service_test.go", len(blocks))
+		t.Errorf("none of the %d Go blocks of docs/broker.md is in testdata/module/service_test.go", len(blocks))
 	}
 }
 

@@ -1,10 +1,7 @@
 package pipeline_test
 
 import (
-	"bytes"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,23 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-// The README shows a part of this package's example, word for word.
-func TestReadmeShowsTheExample(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	example, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllSubmatch(readme, -1)
-	if !slices.ContainsFunc(blocks, func(block [][]byte) bool { return bytes.HasSuffix(example, block[1]) }) {
-		t.Errorf("none of the README's %d Go blocks is the end of example_test.go", len(blocks))
-	}
-}
-
-// The README's example, as it is: in a virtual host of its own, since it uses
+// The example of the package, as it is: in a virtual host of its own, since it uses
 // the names that everybody uses.
 func TestExample(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
