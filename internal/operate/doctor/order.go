@@ -42,6 +42,6 @@ func (r recordChecks) checkOrder(ctx context.Context) {
 	if byPriority > 0 {
 		r.report(PrioritiesReorder, Warning,
 			fmt.Sprintf("%d of the newest %d published messages have a priority, by which RabbitMQ delivers their copies: they may be recorded before earlier ones, and these late", byPriority, read),
-			"if RabbitMQ has one node, set tap.queue_type: classic, stop serve, and run watership setup; else see Order and repetition in docs/operations.md")
+			"if RabbitMQ has one node, set tap.queue_type: classic, stop serve, and run watership setup; else see Order and repetition in docs/record.md")
 	}
 }
