@@ -26,7 +26,7 @@ and list what more of the failures have than chance explains: headers, fields of
 publishers (app_id), exchanges, routing keys, sizes, and the time. With an id of a message,
 the group of its last failure is meant.
 
-Up to 1,000 failures and 2,000 handled messages are compared, as samples of all. The counts
+Up to 1,000 failures and 1,500 handled messages are compared, as samples of all. The counts
 are of all messages; those of fields of bodies and of thresholds are of the samples, where the
 store cannot search them. A condition is listed if it explains at least a tenth of the failures,
 and only if a comparison without any cause would find one in at most 1 of 1,000 cases.`,

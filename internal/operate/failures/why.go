@@ -97,7 +97,7 @@ type Counted struct {
 // The bounds of a comparison.
 const (
 	maxFailed    = 1000
-	maxHandled   = 2000
+	maxHandled   = 1500
 	maxCauses    = 5
 	shortestTime = time.Hour
 	around       = 24 * time.Hour
@@ -134,11 +134,11 @@ type whyReader struct {
 func (w *whyReader) setTimes(ctx context.Context, g *FailureGroup, since time.Time) (found bool, err error) {
 	first, last := g.First, g.Last
 	if g.Count == 0 { // all are resolved
-		all := eventstore.Selection{Query: kql.And{w.kind.Query(), w.visible}, Limit: 1, WithoutBody: true}
-		if first, err = w.store.FirstTime(ctx, all); err != nil {
+		all := eventstore.Selection{Query: w.kind.Query(), Limit: 1, WithoutBody: true}
+		if first, err = w.store.FirstTime(ctx, w.within(all)); err != nil {
 			return false, err
 		}
-		for e, err := range w.store.Events(ctx, all) {
+		for e, err := range w.Events(ctx, all) {
 			if err != nil {
 				return false, err
 			}
@@ -273,11 +273,11 @@ func alongWithTime(changed, same []compare.Factor) (along []compare.Factor) {
 	return along
 }
 
-// inOrder puts the period after the conditions that hardly any message of another time has: they say more.
-// It is before the others, which only change with time, too.
+// inOrder puts the period after the conditions that few messages of another time fulfil: they say more, and
+// the edges of the period may be a matter of chance. It is before the others, which only change with time, too.
 func inOrder(along []Cause, period Cause) []Cause {
-	const hardlyAny = 0.1
-	at := slices.IndexFunc(along, func(c Cause) bool { return c.Handled.share().Part() > hardlyAny })
+	const few = 0.2
+	at := slices.IndexFunc(along, func(c Cause) bool { return c.Handled.share().Part() > few })
 	if at < 0 {
 		at = len(along)
 	}

@@ -63,7 +63,7 @@ func conditionOf(c compare.Condition) Condition {
 
 func (w *whyReader) countAll(ctx context.Context, among kql.And, condition compare.Condition, all Compared) (Counted, error) {
 	query := append(among, node(condition))
-	n, err := w.store.Count(ctx, eventstore.Selection{Query: kql.And{query, w.visible}})
+	n, err := w.store.Count(ctx, w.within(eventstore.Selection{Query: query}))
 	return Counted{With: int(n), Of: all.Count, Query: query.String()}, err
 }
 
@@ -73,7 +73,7 @@ func (w *whyReader) findPeriod(ctx context.Context) (*Cause, error) {
 	steps := eventstore.NewSteps(w.why.Since, w.why.Until, periodSteps, time.UTC)
 	last := steps.At(steps.Count).Add(-time.Millisecond)
 	counts := func(of kql.Node, action schemas.Action) ([]int64, error) {
-		found, err := w.store.HistogramByAction(ctx, eventstore.Selection{Query: kql.And{of, w.visible}}, steps, []schemas.Action{action})
+		found, err := w.store.HistogramByAction(ctx, w.within(eventstore.Selection{Query: of}), steps, []schemas.Action{action})
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package failures
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -26,22 +27,32 @@ func during(from, to time.Time) kql.And {
 	return kql.And{bound(kql.GreaterOrEqual, from), bound(kql.LessOrEqual, to)}
 }
 
+// within limits a selection to the events that the caller may see.
+func (w *whyReader) within(sel eventstore.Selection) eventstore.Selection {
+	sel.Query = kql.And{sel.Query, w.visible}
+	return sel
+}
+
+// Events implements bodies.Store. The caller may see the events.
+func (w *whyReader) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return w.store.Events(ctx, w.within(sel))
+}
+
 // sample reads about so many events of a query, and counts all. Fingerprints are hashes, so that those
 // below a bound are a sample without regard to anything else, and the same one each time.
 func (w *whyReader) sample(ctx context.Context, query kql.And, most int, counts *Compared) ([]schemas.Event, error) {
-	all := kql.And{query, w.visible}
-	n, err := w.store.Count(ctx, eventstore.Selection{Query: all})
+	n, err := w.store.Count(ctx, w.within(eventstore.Selection{Query: query}))
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	counts.Count = int(n)
-	sel := eventstore.Selection{Query: all, Order: eventstore.BySequence, WithoutBody: !w.withBodies}
+	sel := eventstore.Selection{Query: query, Order: eventstore.BySequence, WithoutBody: !w.withBodies}
 	if counts.Count > most {
-		sel.Query = kql.And{all, ofFraction(float64(most) / float64(n))}
+		sel.Query = kql.And{query, ofFraction(float64(most) / float64(n))}
 	}
 	events, err := w.read(ctx, sel, 2*most)
 	if err == nil && counts.Count > most && len(events) < most/2 { // many messages are equal, with one fingerprint
-		sel.Query = all
+		sel.Query = query
 		events, err = w.read(ctx, sel, most)
 	}
 	counts.Read = len(events)
@@ -57,7 +68,7 @@ func ofFraction(fraction float64) kql.Node {
 // read reads events, but not more than so many. SQLite would search the newest events of the store for
 // those of a selection with a limit.
 func (w *whyReader) read(ctx context.Context, sel eventstore.Selection, most int) (events []schemas.Event, err error) {
-	for e, err := range storeread.Readable(w.store.Events(ctx, sel)) {
+	for e, err := range storeread.Readable(w.Events(ctx, sel)) {
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +106,7 @@ func (w *whyReader) findBodies(ctx context.Context, sides ...[]schemas.Event) er
 			}
 		}
 	}
-	return missing.FindStored(ctx, w.store)
+	return missing.FindStored(ctx, w)
 }
 
 // bodies reports whether the bodies of handled messages were compared.
