@@ -238,7 +238,7 @@ func (s *Subscriptions) Rewind(ctx context.Context, name, by string, to From) (S
 	}
 	return s.change(ctx, name, by, func(sub *Subscription) {
 		sub.Accepted = max(sub.Accepted, accepted)
-		sub.Checkpoint.Position, sub.Checkpoint.CaughtUp, sub.Checkpoint.Waiting = position, false, ""
+		sub.Checkpoint.Position, sub.Checkpoint.CaughtUp, sub.Checkpoint.Waiting, sub.Checkpoint.Error = position, false, "", ""
 		sub.Rewinds++
 	})
 }

@@ -3,7 +3,6 @@ package subscription
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -28,7 +27,7 @@ func (s *session) publish(d Delivery, one *sent) {
 	}
 	message := s.delivery.Message(d.Event.Envelope, state)
 	if message.Publishing.Headers[NameHeader] == nil {
-		one.err = poisonError{errNoRoom}
+		one.err = poison(HeadersTooLong, nil)
 		return
 	}
 	pending, err := s.publisher.Send(s.confirming, message)
@@ -47,26 +46,24 @@ func withoutExpiration(e schemas.Envelope) schemas.Envelope {
 	return e
 }
 
-var errNoRoom = errors.New("the headers of the message leave no room for the name and the position of the subscription")
-
 // outcome classifies the error of a message to a queue. A queue that is full or missing is
 // no fault of the message: its consumer is unavailable.
 func (s *session) outcome(err error) error {
 	var unroutable *rabbit.UnroutableError
 	var nacked *rabbit.NackedError
 	var refused *rabbit.RefusedError
-	switch queue := s.settings.Target.Queue; {
+	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &unroutable):
-		return waitError{fmt.Errorf("queue %s does not exist", queue)}
+		return waits(QueueMissing, nil)
 	case errors.As(err, &nacked):
 		s.update(func(c *Checkpoint) bool { c.OneByOne = true; return true })
-		return waitError{fmt.Errorf("queue %s refuses messages, as a full one does", queue)}
+		return waits(QueueRefuses, nil)
 	case errors.As(err, &refused) && refused.CausedByMessage():
-		return poisonError{err}
+		return poison(MessageRefused, err)
 	}
-	return waitError{err}
+	return waits(BrokerError, err)
 }
 
 const (
@@ -93,9 +90,9 @@ func (s *session) awaitRoom() error {
 		s.looked = time.Now()
 		switch {
 		case err != nil:
-			return waitError{err}
+			return waits(BrokerError, err)
 		case !found:
-			return waitError{fmt.Errorf("queue %s does not exist", s.settings.Target.Queue)}
+			return waits(QueueMissing, nil)
 		}
 		s.room = limit - state.Messages - unconfirmed
 		if state.Uncertain {
@@ -105,7 +102,7 @@ func (s *session) awaitRoom() error {
 			break
 		}
 		if state.Messages >= limit {
-			s.wait(fmt.Sprintf("queue %s has %d messages, of at most %d", s.settings.Target.Queue, state.Messages, limit))
+			s.wait(reason{cause: QueueBacklog})
 			if err := backoff.Sleep(s.sending, fullInterval); err != nil {
 				return err
 			}
@@ -122,7 +119,7 @@ func unavailablePauses() backoff.Backoff { return backoff.Backoff{Min: time.Seco
 // it never will.
 func (r *runner) deliverByCall(ctx context.Context, d Delivery) error {
 	attempt := retry.Attempt{Fingerprint: d.Event.Fingerprint, Queue: d.Subscription, Number: 1, Replay: d.Event.Replay}
-	for waits := 0; ; {
+	for unavailables := 0; ; {
 		err := r.callOnce(ctx, d, attempt)
 		var unavailable *retry.UnavailableError
 		var after *retry.AfterError
@@ -136,18 +133,18 @@ func (r *runner) deliverByCall(ctx context.Context, d Delivery) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case retry.IsPermanent(err):
-			return poisonError{err}
+			return poison(TargetError, err)
 		case errors.As(err, &unavailable):
-			waits++
-			atLeast = max(atLeast, unavailablePauses().Pause(waits))
+			unavailables++
+			atLeast = max(atLeast, unavailablePauses().Pause(unavailables))
 		default:
 			if limit := r.settings.Retry.Attempts; limit > 0 && attempt.Number >= limit {
-				return poisonError{fmt.Errorf("after %d attempts: %w", attempt.Number, err)}
+				return poison(AttemptsExhausted, err)
 			}
 			atLeast = max(atLeast, r.settings.Retry.delay(attempt.Number))
 			attempt.Number++
 		}
-		r.wait(err.Error())
+		r.wait(reason{TargetError, err})
 		if err := backoff.Sleep(ctx, atLeast); err != nil {
 			return err
 		}
@@ -174,11 +171,14 @@ func (r *runner) retryParked(ctx context.Context) error {
 			continue
 		}
 		failed := r.retryOne(ctx, p)
-		var poison poisonError
-		if failed != nil && !errors.As(failed, &poison) {
-			return failed
+		var why *poisonError
+		if failed != nil {
+			why = new(poisonError)
+			if !errors.As(failed, why) {
+				return failed
+			}
 		}
-		if err := r.finishRetry(ctx, p, failed); err != nil {
+		if err := r.finishRetry(ctx, p, why); err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (r *runner) retryOne(ctx context.Context, p Parked) error {
 			return err
 		}
 		if err != nil {
-			return poisonError{err}
+			return poison(Unreadable, err)
 		}
 		page := []Item{{Event: event, Position: p.Position}}
 		if err := r.findBodies(ctx, page); err != nil {
@@ -200,7 +200,7 @@ func (r *runner) retryOne(ctx context.Context, p Parked) error {
 		}
 		d := Delivery{r.settings.Name, p.Position, page[0].Event}
 		if d.Event.BodyIn != schemas.BodyHere {
-			return poisonError{errors.New("the event has no body")}
+			return poison(BodyMissing, nil)
 		}
 		if r.settings.Target.Kind != ToQueue {
 			return r.deliverByCall(ctx, d)
@@ -211,11 +211,11 @@ func (r *runner) retryOne(ctx context.Context, p Parked) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return poisonError{errors.New("the event is no longer in the store")}
+	return poison(EventMissing, nil)
 }
 
-// finishRetry removes a parked message that was delivered, and keeps another with its error.
-func (r *runner) finishRetry(ctx context.Context, p Parked, failed error) error {
+// finishRetry removes a parked message that was delivered, and keeps another with the reason.
+func (r *runner) finishRetry(ctx context.Context, p Parked, failed *poisonError) error {
 	_, err := r.eachParked(ctx, p.Subscription, []string{FormatPosition(p.Position)}, func(found Parked, version string) (bool, error) {
 		switch {
 		case found.EventID != p.EventID:
@@ -224,7 +224,7 @@ func (r *runner) finishRetry(ctx context.Context, p Parked, failed error) error 
 			r.update(func(c *Checkpoint) bool { c.Delivered++; return true })
 			return r.cfg.Store.DeleteRecord(ctx, parkedKind(p.Subscription), p.id(), version)
 		}
-		return r.replaceParked(ctx, p, version, failed)
+		return r.replaceParked(ctx, p, version, failed.reason)
 	})
 	var dropped *Error
 	if errors.As(err, &dropped) { // since it was read

@@ -51,3 +51,13 @@ func ExampleParsePosition() {
 	fmt.Println(position.Sequence, err)
 	// Output: 1764000000000000 <nil>
 }
+
+func ExampleCause_Text() {
+	fmt.Println(subscription.QueueMissing.Text(""))
+	fmt.Println(subscription.AttemptsExhausted.Text("out of stock"))
+	fmt.Println(subscription.TargetError.Text("no such order"))
+	// Output:
+	// the queue does not exist
+	// no attempt is left: out of stock
+	// no such order
+}

@@ -21,7 +21,8 @@ type Parked struct {
 	EventID      string            `json:"event_id,omitempty"` // "": the document cannot be read
 	Action       schemas.Action    `json:"action,omitempty"`
 	MessageID    string            `json:"message_id,omitempty"`
-	Error        string            `json:"error"`
+	Cause        Cause             `json:"cause"`
+	Error        string            `json:"error,omitempty"` // of a program or RabbitMQ, or about a document that cannot be read
 	Time         time.Time         `json:"time"`
 	Retry        bool              `json:"retry,omitempty"` // the runner tries it again
 }
@@ -68,9 +69,6 @@ func (r parkedRecords) Parked(ctx context.Context, name string) ([]Parked, error
 
 // park stores a parked message.
 func (r parkedRecords) park(ctx context.Context, p Parked) error {
-	if len(p.Error) > maxError {
-		p.Error = p.Error[:maxError]
-	}
 	_, err := r.saveParked(ctx, p, "")
 	return err
 }
@@ -147,11 +145,8 @@ func (r parkedRecords) eachParked(ctx context.Context, name string, positions []
 	return done, nil
 }
 
-// replaceParked saves another error of a parked message, which is no longer tried.
-func (r parkedRecords) replaceParked(ctx context.Context, p Parked, version string, failed error) (bool, error) {
-	p.Retry, p.Error, p.Time = false, failed.Error(), time.Now().UTC()
-	if len(p.Error) > maxError {
-		p.Error = p.Error[:maxError]
-	}
+// replaceParked saves another reason of a parked message, which is no longer tried.
+func (r parkedRecords) replaceParked(ctx context.Context, p Parked, version string, why reason) (bool, error) {
+	p.Retry, p.Cause, p.Error, p.Time = false, why.cause, why.text(), time.Now().UTC()
 	return r.saveParked(ctx, p, version)
 }

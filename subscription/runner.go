@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
@@ -18,17 +17,6 @@ var (
 	errChanged = errors.New("the subscription was changed")
 	errBusy    = errors.New("another process runs the subscription")
 )
-
-// waitError ends a session that continues after a pause with the same message: no message is
-// at fault.
-type waitError struct{ error }
-
-func (e waitError) Unwrap() error { return e.error }
-
-// poisonError says that a message cannot be delivered.
-type poisonError struct{ error }
-
-func (e poisonError) Unwrap() error { return e.error }
 
 // stopError stops the subscription until its operator resumes it.
 type stopError struct{ error }
@@ -145,7 +133,8 @@ func (r *runner) claim(ctx context.Context, name string) error {
 		if sub.State != Active {
 			return errChanged
 		}
-		sub.Checkpoint.Runner, sub.Checkpoint.Waiting, sub.Checkpoint.Time = r.runner, "", time.Now().UTC()
+		sub.Checkpoint.Runner, sub.Checkpoint.Time = r.runner, time.Now().UTC()
+		sub.Checkpoint.Waiting, sub.Checkpoint.Error = "", ""
 		saved, err := r.save(ctx, &sub)
 		if err != nil {
 			return err
@@ -170,8 +159,6 @@ func (r *runner) sessions(ctx context.Context) error {
 		if r.checkpoint().Position != before {
 			failures = 0
 		}
-		var wait waitError
-		var store *eventstore.Error
 		var stopped stopError
 		switch {
 		case ctx.Err() != nil:
@@ -180,12 +167,12 @@ func (r *runner) sessions(ctx context.Context) error {
 			return err
 		case errors.As(err, &stopped):
 			return r.stop(ctx, stopped)
-		case errors.As(err, &wait), errors.As(err, &store):
-			r.wait(err.Error())
-		default:
-			r.cfg.Logger.Warn("a subscription could not go on; trying again", "subscription", r.settings.Name, "error", err)
-			r.wait(err.Error())
 		}
+		why := reasonToWait(err)
+		if why.cause == OtherError {
+			r.cfg.Logger.Warn("a subscription could not go on; trying again", "subscription", r.settings.Name, "error", err)
+		}
+		r.wait(why)
 		failures++
 		if pauses.Wait(ctx, failures, 0) != nil {
 			return errors.Join(r.saveFinal(ctx), context.Cause(ctx))
@@ -202,15 +189,11 @@ func (r *runner) checkpoint() Checkpoint {
 	return r.sub.Checkpoint
 }
 
-// wait notes why nothing is delivered; "": something is.
-func (r *runner) wait(why string) {
-	if len(why) > maxError {
-		why = why[:maxError]
-	}
+// wait notes why nothing is delivered.
+func (r *runner) wait(why reason) {
 	r.update(func(c *Checkpoint) bool {
-		waits := why != ""
-		changed := c.Waiting != why || waits && c.CaughtUp
-		c.Waiting, c.CaughtUp = why, c.CaughtUp && !waits
+		changed := c.Waiting != why.cause || c.Error != why.text() || c.CaughtUp
+		c.Waiting, c.Error, c.CaughtUp = why.cause, why.text(), false
 		return changed
 	})
 }
@@ -306,7 +289,7 @@ func (r *runner) stop(ctx context.Context, why error) error {
 	}
 	r.mu.Lock()
 	r.sub.State, r.sub.Reason, r.sub.ChangedBy, r.sub.Changed = Stopped, why.Error(), "", time.Now().UTC()
-	r.sub.Checkpoint.Waiting = ""
+	r.sub.Checkpoint.Waiting, r.sub.Checkpoint.Error = "", ""
 	var removed *RemovedError
 	if errors.As(why, &removed) {
 		r.sub.RemovedUpTo = removed.UpTo

@@ -199,16 +199,16 @@ func (s *session) sendOne(one *sent) error {
 	case one.CaughtUp:
 		return nil
 	case one.Err != nil:
-		one.err = poisonError{one.Err}
+		one.err = poison(Unreadable, one.Err)
 		return nil
 	case event.Queue == s.settings.Target.Queue && s.settings.Target.Kind == ToQueue && event.RecordedAction() != schemas.Published:
 		one.skipped = true // the consumer of the target causes it, which would never end
 		return nil
 	case event.BodyIn != schemas.BodyHere && bodies.MayCome(*event):
-		one.err = waitError{fmt.Errorf("the body of event %s is not stored yet", event.EventID)}
+		one.err = waits(BodyPending, nil)
 		return nil
 	case event.BodyIn != schemas.BodyHere:
-		one.err = poisonError{fmt.Errorf("event %s has no body, and no other event of its message has it: it may be past its retention", event.EventID)}
+		one.err = poison(BodyMissing, nil)
 		return nil
 	}
 	d := Delivery{s.settings.Name, one.Position, *event}
@@ -303,7 +303,7 @@ func (s *session) done(ctx context.Context, one *sent) error {
 		case one.CaughtUp:
 			changed := !c.CaughtUp || c.Waiting != "" || time.UnixMicro(one.Position.Sequence).Sub(time.UnixMicro(c.Position.Sequence)) > idleInterval
 			if changed {
-				c.Position, c.CaughtUp, c.Waiting = one.Position, true, ""
+				c.Position, c.CaughtUp, c.Waiting, c.Error = one.Position, true, "", ""
 			}
 			return changed
 		case one.Err != nil: // it has no position
@@ -314,7 +314,7 @@ func (s *session) done(ctx context.Context, one *sent) error {
 		case !one.skipped:
 			c.Delivered++
 		}
-		c.Position, c.CaughtUp, c.Waiting = one.Position, false, ""
+		c.Position, c.CaughtUp, c.Waiting, c.Error = one.Position, false, "", ""
 		return true
 	})
 	return nil
@@ -327,7 +327,7 @@ func (s *session) handlePoison(ctx context.Context, one *sent, poison poisonErro
 	}
 	p := Parked{
 		Subscription: s.settings.Name, Position: one.Position, EventID: one.Event.EventID, Action: one.Event.RecordedAction(),
-		MessageID: one.Event.Envelope.Properties.MessageID, Error: poison.Error(), Time: time.Now().UTC(),
+		MessageID: one.Event.Envelope.Properties.MessageID, Cause: poison.cause, Error: poison.text(), Time: time.Now().UTC(),
 	}
 	if one.Err != nil {
 		p.Position = s.checkpoint().Position

@@ -57,7 +57,8 @@ type Checkpoint struct {
 	Parked    int64             `json:"parked"` // messages that were parked, also if they are no longer
 	Time      time.Time         `json:"time,omitzero"`
 	CaughtUp  bool              `json:"caught_up"`         // no matching event was stored after the position
-	Waiting   string            `json:"waiting,omitempty"` // why nothing is delivered
+	Waiting   Cause             `json:"waiting,omitempty"` // why nothing is delivered; "": something is
+	Error     string            `json:"error,omitempty"`   // of a program, RabbitMQ or the store; "": Waiting says it
 	Runner    string            `json:"runner,omitempty"`  // of the process that saved it
 
 	// OneByOne is whether the queue has refused a message: from then on each message waits

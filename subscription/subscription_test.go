@@ -149,7 +149,8 @@ func TestPark(t *testing.T) {
 		t.Errorf("calls %v", got.list())
 	}
 	list, err := s.Parked(t.Context(), "orders")
-	if err != nil || len(list) != 2 || list[0].EventID != "shop-2" || list[0].Error != "no such order" || list[1].Error != "after 2 attempts: out of stock" {
+	if err != nil || len(list) != 2 || list[0].EventID != "shop-2" || list[0].Cause != subscription.TargetError || list[0].Error != "no such order" ||
+		list[1].Cause != subscription.AttemptsExhausted || list[1].Error != "out of stock" {
 		t.Fatalf("parked %+v, %v", list, err)
 	}
 	repaired.Store(true)
@@ -399,8 +400,8 @@ func TestBacklog(t *testing.T) {
 		r.create(t, s, toQueue("none", none))
 		r.serve(t, s)
 		rabbittest.Eventually(t, "all wait", func() bool {
-			return strings.Contains(get(t, s, "limited").Checkpoint.Waiting, "25 messages") && strings.Contains(get(t, s, "full").Checkpoint.Waiting, "refuses") &&
-				strings.Contains(get(t, s, "none").Checkpoint.Waiting, "does not exist")
+			return get(t, s, "limited").Checkpoint.Waiting == subscription.QueueBacklog && get(t, s, "full").Checkpoint.Waiting == subscription.QueueRefuses &&
+				get(t, s, "none").Checkpoint.Waiting == subscription.QueueMissing
 		})
 		if n := r.broker.Len(t, limited); n != 25 {
 			t.Errorf("the queue has %d messages", n)
@@ -554,7 +555,7 @@ func TestQueueThatComesBack(t *testing.T) {
 		storeEvents(t, r.store, source, 2, 3)
 		rabbittest.Eventually(t, "it waits for the queue", func() bool {
 			c := get(t, s, "orders").Checkpoint
-			return strings.Contains(c.Waiting, "does not exist") && !c.CaughtUp
+			return c.Waiting == subscription.QueueMissing && !c.CaughtUp
 		})
 		if _, err := r.broker.Channel(t).QueueDeclare(queue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
@@ -617,7 +618,7 @@ func TestAbsentConsumerTakesNoMemory(t *testing.T) {
 	r.create(t, s, sub)
 	r.serve(t, s)
 	rabbittest.Eventually(t, "it waits for the consumer", func() bool {
-		return strings.Contains(get(t, s, "orders").Checkpoint.Waiting, "of at most 50")
+		return get(t, s, "orders").Checkpoint.Waiting == subscription.QueueBacklog
 	})
 	if n := r.broker.Len(t, queue); n != 50 {
 		t.Errorf("the queue has %d messages", n)

@@ -131,7 +131,7 @@ func attemptAtQueue(e schemas.Event) string {
 func waitsText(e schemas.Event) string {
 	switch {
 	case e.Waits == 0 && e.Attempt == 0: // for other messages of its key
-		return "waits at queue " + terminal.Cell(e.Queue, 60)
+		return "waits at queue " + terminal.Cell(e.Queue, 60) + " for its key, whose messages fail"
 	case e.Waits == 0:
 		return ""
 	case e.Attempt == 0:

@@ -22,7 +22,7 @@ func testShowALife(t *testing.T, seed seeder) {
 	fixed := a.event(15, schemas.Handled, sameMessage(10), at("orders"), replayOf(a, 13), took(3*time.Millisecond), func(e *schemas.Event) { e.Attempt = 1; e.Envelope.Headers["fixed"] = true })
 	a.keep(t,
 		a.event(10, schemas.Published, sameMessage(10)),
-		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", `waits for key "acme"`), ofKey),
+		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", "connection refused"), ofKey),
 		a.event(10, schemas.RetryScheduled, sameMessage(10), poisonedAt("orders", "refused"), took(time.Millisecond), func(e *schemas.Event) {
 			e.EventID, e.Sequence, e.Attempt, e.Delay, e.Waits = "waits", e.Sequence+1, 0, time.Second, 3
 		}),
@@ -34,7 +34,7 @@ func testShowALife(t *testing.T, seed seeder) {
 	page := a.must(t, "show", "m-10")
 	_, page, _ = strings.Cut(page, "timeline\n")
 	wantLines(t, page, `2026-05-04 03:00:10.000 published to exchange shop, routing key order.created
-		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, again in 5s: waits for key "acme"
+		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders for its key, whose messages fail, again in 5s: connection refused
 		2026-05-04 03:00:10.000 +0s retry_scheduled waits at queue orders, 3 times so far, again in 1s: refused
 		2026-05-04 03:00:11.000 +1s retry_scheduled attempt 1 at queue orders failed after 1.5ms, again in 2s: timeout
 		2026-05-04 03:00:13.000 +2s poisoned attempt 2 at queue orders: timeout

@@ -91,9 +91,9 @@ func problemText(v subscriptions.Subscription) string {
 // waitingText returns why nothing is delivered.
 func waitingText(v subscriptions.Subscription) string {
 	if v.UnattendedSince != nil {
-		return v.Waiting + ": the last sign of one is of " + terminal.Time(*v.UnattendedSince)
+		return v.Waiting.Text("the last sign of one is of " + terminal.Time(*v.UnattendedSince))
 	}
-	return v.Waiting
+	return v.Waiting.Text(v.WaitingError)
 }
 
 func newSubscriptionsShow(from *settings) *cobra.Command {
@@ -281,7 +281,7 @@ func (p subscriptionPrinter) parked(list []subscriptions.ParkedMessage) error {
 	t := terminal.NewTable(p.Out, p.screen, terminal.Column{Title: "TIME", Fixed: true, Times: true}, terminal.Column{Title: "ACTION", DropOrder: 2},
 		terminal.Column{Title: "MESSAGE", DropOrder: 1}, terminal.Column{Title: "ERROR"}, terminal.Column{Title: "POSITION", Fixed: true})
 	for _, m := range list {
-		if err := t.Row(terminal.TimeCell(m.Time), m.Action, m.MessageID, m.Error, m.Position); err != nil {
+		if err := t.Row(terminal.TimeCell(m.Time), m.Action, m.MessageID, m.Cause.Text(m.Error), m.Position); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // A line outside tables says the zone of its time; a list says it in its title, in a terminal.
@@ -26,7 +27,7 @@ func TestLinesSayTheZoneOfTheirTimes(t *testing.T) {
 	group := failures.FailureGroup{Group: history.Group{Count: 1, First: at, Last: at}, State: failures.State{
 		Resolved: &failures.Resolution{By: "ann", Time: at}, Muted: &failures.Mute{By: "ann", Until: &at}, Notes: []failures.Note{{By: "ann", Time: at}},
 	}}
-	subscription := subscriptions.Subscription{Created: at, UnattendedSince: &at, Waiting: "no process runs it"}
+	subscription := subscriptions.Subscription{Created: at, UnattendedSince: &at, Waiting: subscription.Unattended}
 	job := replayer.Job{ID: "j", Created: at, Started: at, Updated: at, Ended: at}
 	explanation := messages.Explanation{Failed: at, GivenUp: at, Schedule: []messages.Attempt{{Number: 2, Time: at}}}
 	step := schemas.Event{Action: schemas.Poisoned}

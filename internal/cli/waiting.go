@@ -167,7 +167,7 @@ func (p waitingPrinter) waitingMessages(messages []waiting.WaitingMessage) error
 	}
 	t := terminal.NewTable(p.Out, p.screen, columns...)
 	for _, m := range messages {
-		row := []string{terminal.SecondCell(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, m.Error, cmp.Or(m.MessageID, m.ID), m.ID}
+		row := []string{terminal.SecondCell(m.Due), m.Queue, strconv.Itoa(m.Attempt), m.Class, m.Type, waitingError(m), cmp.Or(m.MessageID, m.ID), m.ID}
 		if keyed {
 			row = append(row, m.Key, string(m.Order))
 		}
@@ -179,4 +179,12 @@ func (p waitingPrinter) waitingMessages(messages []waiting.WaitingMessage) error
 		return err
 	}
 	return p.printf("%s", wording.Plural(len(messages), "message"))
+}
+
+// waitingError returns the error for which a message waits, and says if it is one of its key.
+func waitingError(m waiting.WaitingMessage) string {
+	if m.Reason == waiting.KeyFailed {
+		return "waits for its key, whose messages fail: " + m.Error
+	}
+	return m.Error
 }

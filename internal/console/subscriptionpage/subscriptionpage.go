@@ -62,6 +62,9 @@ func (s Subscription) Badge() string {
 	return "good"
 }
 
+// Why is why nothing is delivered; "": something is.
+func (s Subscription) Why() string { return s.Waiting.Text(s.WaitingError) }
+
 // Lag is the age of the events that are not delivered yet.
 func (s Subscription) Lag() time.Duration { return frame.Seconds(s.LagSeconds).Round(time.Second) }
 

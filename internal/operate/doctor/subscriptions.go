@@ -59,7 +59,7 @@ func (r recordChecks) checkSubscription(ctx context.Context, all *subscription.S
 			Since: &since, Remedy: remedy, Command: do("pause"),
 		})
 	case sub.State == subscription.Active && sub.Checkpoint.Waiting != "":
-		r.reportWith(do("pause"), SubscriptionWaits, Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting), "mend its target, or")
+		r.reportWith(do("pause"), SubscriptionWaits, Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting.Text(sub.Checkpoint.Error)), "mend its target, or")
 	}
 }
 

@@ -30,7 +30,8 @@ type Subscription struct {
 	CaughtUp        bool               `json:"caught_up" doc:"All stored events are delivered"`
 	LagSeconds      float64            `json:"lag_seconds" doc:"Age of the events that are not delivered yet"`
 	LagEvents       *int64             `json:"lag_events,omitempty" doc:"Number of events that are not delivered yet; none: the list leaves it out"`
-	Waiting         string             `json:"waiting,omitempty" doc:"Why nothing is delivered"`
+	Waiting         subscription.Cause `json:"waiting,omitempty" enum:"unattended,queue_missing,queue_refuses,queue_backlog,body_pending,store_error,broker_error,target_error,error" doc:"Why nothing is delivered"`
+	WaitingError    string             `json:"waiting_error,omitempty" doc:"Error of the target, the store or RabbitMQ"`
 	Unattended      bool               `json:"unattended,omitempty" doc:"No process has run it for a minute, although it is active"`
 	UnattendedSince *time.Time         `json:"unattended_since,omitempty" doc:"Last sign of a process that ran it"`
 	RemovedTo       string             `json:"removed_to,omitempty" doc:"Retention removed events up to this position before they were delivered, which stopped it: resume it with skip-removed"`
@@ -84,7 +85,7 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison), Attempts: sub.Retry.Attempts,
 		State: string(sub.State), Reason: sub.Reason, ReasonCode: reasonOf(sub), ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
 		Position: subscription.FormatPosition(sub.Checkpoint.Position), Delivered: sub.Checkpoint.Delivered, Parked: sub.Checkpoint.Parked,
-		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, Checkpoint: timeOf(sub.Checkpoint.Time),
+		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, WaitingError: sub.Checkpoint.Error, Checkpoint: timeOf(sub.Checkpoint.Time),
 		Target: SubscriptionTarget{Kind: string(sub.Target.Kind), Queue: sub.Target.Queue},
 	}
 	for _, delay := range sub.Retry.Delays {
@@ -95,7 +96,7 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 	}
 	var since time.Time
 	if since, v.Unattended = sub.Unattended(now); v.Unattended {
-		v.Waiting, v.UnattendedSince = "no process runs it", timeOf(since)
+		v.Waiting, v.WaitingError, v.UnattendedSince = subscription.Unattended, "", timeOf(since)
 	}
 	switch sub.Target.Kind {
 	case subscription.ToURL:
@@ -117,15 +118,17 @@ func timeOf(t time.Time) *time.Time {
 
 // ParkedMessage is a parked message.
 type ParkedMessage struct {
-	Position  string    `json:"position" doc:"Names it for retry and drop"`
-	EventID   string    `json:"event_id,omitempty" doc:"Of its event in the store; none: its document cannot be read"`
-	Action    string    `json:"action,omitempty"`
-	MessageID string    `json:"message_id,omitempty"`
-	Error     string    `json:"error"`
-	Time      time.Time `json:"time"`
-	Retry     bool      `json:"retry,omitempty" doc:"It is about to be delivered again"`
+	Position  string `json:"position" doc:"Names it for retry and drop"`
+	EventID   string `json:"event_id,omitempty" doc:"Of its event in the store; none: its document cannot be read"`
+	Action    string `json:"action,omitempty"`
+	MessageID string `json:"message_id,omitempty"`
+
+	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,unreadable" doc:"Why it is parked"`
+	Error string             `json:"error,omitempty" doc:"Of the target or RabbitMQ, or about the document"`
+	Time  time.Time          `json:"time"`
+	Retry bool               `json:"retry,omitempty" doc:"It is about to be delivered again"`
 }
 
 func parkedOf(p subscription.Parked) ParkedMessage {
-	return ParkedMessage{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Error, p.Time, p.Retry}
+	return ParkedMessage{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Cause, p.Error, p.Time, p.Retry}
 }

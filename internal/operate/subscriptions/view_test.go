@@ -1,6 +1,11 @@
 package subscriptions
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +60,7 @@ func TestAViewOfASubscriptionThatNoProcessRuns(t *testing.T) {
 		sub := subscription.Subscription{State: test.state, Created: long, Changed: long}
 		sub.Checkpoint.Time = test.checkpoint
 		v := viewOf(sub, subscription.Progress{}, now)
-		if v.Unattended != test.want || strings.Contains(v.Waiting, "no process runs it") != test.want {
+		if v.Unattended != test.want || (v.Waiting == subscription.Unattended) != test.want {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
@@ -89,5 +94,40 @@ func TestTheReasonOfAViewHasACode(t *testing.T) {
 		if got := viewOf(sub, subscription.Progress{}, viewedAt()); got.ReasonCode != want || got.Reason != sub.Reason {
 			t.Errorf("%+v, want %s", got, want)
 		}
+	}
+}
+
+// The API lists each cause, and each has words, or is said by the error that comes with it.
+func TestCausesOfSubscriptions(t *testing.T) {
+	listed := map[subscription.Cause]bool{}
+	for of, name := range map[reflect.Type]string{reflect.TypeFor[Subscription](): "Waiting", reflect.TypeFor[ParkedMessage](): "Cause"} {
+		field, _ := of.FieldByName(name)
+		for cause := range strings.SplitSeq(field.Tag.Get("enum"), ",") {
+			listed[subscription.Cause(cause)] = true
+		}
+	}
+	source, err := parser.ParseFile(token.NewFileSet(), "../../../subscription/cause.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := 0
+	ast.Inspect(source, func(n ast.Node) bool {
+		spec, is := n.(*ast.ValueSpec)
+		if !is || len(spec.Values) == 0 { // a variable
+			return true
+		}
+		declared++
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		cause := subscription.Cause(text)
+		if err != nil || !listed[cause] {
+			t.Errorf("the API does not list the cause %s", cause)
+		}
+		if withError := cause.Text("no"); cause.Text("") == text && withError != "no" {
+			t.Errorf("%s has no words, and hides its error: %s", cause, withError)
+		}
+		return true
+	})
+	if declared != len(listed) {
+		t.Errorf("%d causes are declared, and %d are listed", declared, len(listed))
 	}
 }

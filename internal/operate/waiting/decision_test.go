@@ -64,3 +64,18 @@ func TestFindsDoNotWaitForEachOther(t *testing.T) {
 		t.Error("a message has not found the decision")
 	}
 }
+
+// A message that has not been tried waits for its key, with the error of another message.
+func TestWhyAMessageWaits(t *testing.T) {
+	for want, state := range map[Reason]schemas.State{
+		KeyFailed: {Failure: schemas.Failure{Message: "connection refused"}},
+		Failed:    {Failure: schemas.Failure{Message: "connection refused"}, Attempt: 1},
+	} {
+		if m := newMessage(schemas.Event{State: state}); m.Reason != want || m.Error != "connection refused" {
+			t.Errorf("got %s with %q, want %s", m.Reason, m.Error, want)
+		}
+	}
+	if m := newMessage(schemas.Event{State: schemas.State{Waits: 1}}); m.Reason != Failed {
+		t.Errorf("a message that waited for its service waits, since it %s", m.Reason)
+	}
+}

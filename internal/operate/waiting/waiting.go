@@ -27,6 +27,7 @@ type WaitingMessage struct {
 	Class       string    `json:"class,omitempty"`
 	Type        string    `json:"type,omitempty" doc:"Type of the error"`
 	Error       string    `json:"error,omitempty"`
+	Reason      Reason    `json:"reason" enum:"failed,key_failed" doc:"failed: its attempt failed, with the error; key_failed: it has not been tried, since messages of its key fail, with the error"`
 	Group       string    `json:"error_group,omitempty"`
 	Since       time.Time `json:"since"`
 	Due         time.Time `json:"due" doc:"Time of the next attempt"`
@@ -37,6 +38,23 @@ type WaitingMessage struct {
 
 	wait     string // identifies its wait
 	sequence int64  // of the event since which it waits
+}
+
+// Reason is why a message waits. Its values are stable.
+type Reason string
+
+// The reasons.
+const (
+	Failed    Reason = "failed"     // its attempt failed
+	KeyFailed Reason = "key_failed" // messages of its key fail, and it has not been tried
+)
+
+// reasonOf returns why the message of an event waits.
+func reasonOf(s schemas.State) Reason {
+	if s.Attempt+s.Waits == 0 {
+		return KeyFailed
+	}
+	return Failed
 }
 
 // Store reads events.
@@ -113,7 +131,7 @@ func yieldWaiting(ctx context.Context, store Store, orders Orders, chunk []schem
 func newMessage(e schemas.Event) WaitingMessage {
 	return WaitingMessage{
 		ID: e.Message, EventID: e.EventID, MessageID: e.Envelope.Properties.MessageID, Fingerprint: e.Fingerprint,
-		Queue: e.Queue, Attempt: e.Attempt, Class: e.Failure.Class, Type: e.Failure.Type, Error: e.Failure.Message, Group: e.ErrorGroup(),
+		Queue: e.Queue, Attempt: e.Attempt, Class: e.Failure.Class, Type: e.Failure.Type, Error: e.Failure.Message, Reason: reasonOf(e.State), Group: e.ErrorGroup(),
 		Since: e.Time, Due: e.Time.Add(e.Delay), Postponed: e.Action == schemas.Rescheduled, FirstFailed: e.FirstFailed,
 		wait: waitOf(e.State), sequence: e.Sequence,
 	}

@@ -2,8 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
 	"github.com/watershipmq/watership/retry"
@@ -29,7 +27,7 @@ func (t *Ticket) awaitKey(ctx context.Context) (Next, error) {
 }
 
 // waitForKey makes the message wait in a delay queue. Its first wait for an unavailable key has an
-// event, and no other, since there may be many.
+// event, and no other, since there may be many: with the error of the key, and no attempt.
 func (t *Ticket) waitForKey(ctx context.Context, wait fairness.Wait) (Next, error) {
 	a, s, v := t.of, &t.State, Next{Step: Wait}
 	a.cfg.Metrics.KeyWaits.WithLabelValues(a.cfg.Queue, string(wait.Reason)).Inc()
@@ -38,7 +36,6 @@ func (t *Ticket) waitForKey(ctx context.Context, wait fairness.Wait) (Next, erro
 	t.identify()
 	if since, why := t.share.Outage(); !since.IsZero() && s.WaitsSince.IsZero() {
 		s.WaitsSince = s.Time
-		why.Message = fmt.Sprintf("waits for key %q, whose messages have failed since %s: %s", t.share.Key(), since.Format(time.RFC3339), why.Message)
 		v.Unavailable = &why
 	}
 	return v, t.away(ctx, wait.Delay)
