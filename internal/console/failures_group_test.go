@@ -207,6 +207,7 @@ func TestTriageInTheBrowser(t *testing.T) {
 	b.open(t, "/failures?muted=true")
 	b.click(t, "input[name=kind]")
 	b.enterButton(t, "button[value=resolve]")
+	b.sees(t, "h1", "Resolve 1 group")
 	b.enter(t, "input[name=reason]", "fixed")
 	b.click(t, "form.card button.danger")
 	b.sees(t, ".done", "Resolved 1 group: 2 failures discarded.")
