@@ -40,12 +40,17 @@ func addHelp(root *cobra.Command, from *settings) {
 	}
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		for _, key := range from.keys {
-			from.flags.Lookup(key.Flag()).Hidden = !inHelpOf(cmd, key.Name)
-		}
+		from.hideInHelp(cmd)
 		printHelp(cmd, args)
 		fmt.Fprintln(cmd.OutOrStdout(), "\nEvery setting is also a flag: see \"watership help settings\".")
 	})
+}
+
+// hideInHelp hides the settings that the help of a command leaves out.
+func (s *settings) hideInHelp(cmd *cobra.Command) {
+	for _, key := range s.keys {
+		s.flags.Lookup(key.Flag()).Hidden = !inHelpOf(cmd, key.Name)
+	}
 }
 
 // rejectUnknownTopic is rejectUnknownCommand for the arguments of help.
@@ -77,9 +82,11 @@ func inHelpOf(cmd *cobra.Command, key string) bool {
 	return false
 }
 
+const settingsTopic = "settings"
+
 func newSettingsTopic() *cobra.Command {
 	topic := &cobra.Command{
-		Use:   "settings",
+		Use:   settingsTopic,
 		Short: "Every setting: key, flag, environment variable and default",
 	}
 	topic.SetHelpFunc(func(cmd *cobra.Command, _ []string) {

@@ -156,7 +156,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		made.GroupID = command.group
 		root.AddCommand(made)
 	}
-	root.AddCommand(newVersion(from), newLicenses(from))
+	root.AddCommand(newVersion(from), newLicenses(from), newMan(from))
 	addHelp(root, from)
 	addCompletions(root, from)
 	return root

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/watershipmq/watership/internal/system"
+)
+
+// newMan writes the pages that packages contain.
+func newMan(from *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "man FOLDER",
+		Short:   "Write a manual page of each command to a folder",
+		Example: "  watership man man1",
+		Hidden:  true,
+		Args:    exactArgs(1, "a folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return writeManual(cmd.Root(), from, args[0])
+		},
+	}
+}
+
+func writeManual(cmd *cobra.Command, from *settings, folder string) error {
+	if cmd.Hidden {
+		return nil
+	}
+	path := filepath.Join(folder, manualName(cmd)+".1")
+	if err := os.WriteFile(path, []byte(manualPage(cmd, from)), 0o644); err != nil { //nolint:gosec // a page is for everybody
+		return err
+	}
+	for _, child := range cmd.Commands() {
+		if err := writeManual(child, from, folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func manualName(cmd *cobra.Command) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+}
+
+// manualPage is the help of a command in the language of man(7). Its texts are wrapped already.
+func manualPage(cmd *cobra.Command, from *settings) string {
+	from.hideInHelp(cmd)
+	description := cmd.Long
+	if description == "" {
+		description = cmd.Short + "."
+	}
+	if cmd.Name() == settingsTopic {
+		description = settingsText()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"watership %s\" \"Watership\"\n", roff(strings.ToUpper(manualName(cmd))), roff(system.Version()))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(manualName(cmd)), roff(cmd.Short))
+	if cmd.Runnable() {
+		fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
+	}
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", roff(strings.TrimSpace(description)))
+	if cmd.Name() != settingsTopic {
+		b.WriteString(".SH OPTIONS\n")
+		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
+		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
+	}
+	b.WriteString(".SH SEE ALSO\n")
+	if cmd.HasParent() {
+		fmt.Fprintf(&b, ".BR %s (1)\n", roff(manualName(cmd.Parent())))
+	}
+	for _, child := range cmd.Commands() {
+		if !child.Hidden {
+			fmt.Fprintf(&b, ".BR %s (1)\n", roff(manualName(child)))
+		}
+	}
+	return b.String()
+}
+
+func writeFlag(b *strings.Builder, f *pflag.Flag) {
+	if f.Hidden {
+		return
+	}
+	name, usage := pflag.UnquoteUsage(f)
+	flag := "--" + f.Name
+	if f.Shorthand != "" {
+		flag = "-" + f.Shorthand + ", " + flag
+	}
+	fmt.Fprintf(b, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", roff(flag), roff(name), roff(usage))
+}
+
+// roff escapes a text. A line that begins with a point or an apostrophe would be a request.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
+	return strings.NewReplacer("\n.", "\n\\&.", "\n'", "\n\\&'").Replace("\n" + text)[1:]
+}
