@@ -9,7 +9,7 @@ TEST_TIMEOUT ?= 30m
 # Starts the servers for the tests, and exports their addresses to the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
 
-.PHONY: help build test lint bench soak sim cluster compose clean
+.PHONY: help build test lint bench soak sim cluster compose dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,7 +64,7 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
 		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG) && \
-		$(MAKE) sim DURATION=1h
+		$(MAKE) sim DURATION=1h packages
 
 # The simulation runs in a Go runtime whose decisions repeat, with one processor for each process.
 sim: ## Simulate SEEDS systems with faults, from SEED on or for a DURATION, or one of them RUNS times, or MUTANTS=1 (docs/reliability.md)
@@ -78,6 +78,12 @@ cluster: ## Test three nodes of each server and three instances with faults, fro
 
 compose: ## Start docker-compose.yml with the image, and test the life of a message in it
 	scripts/compose
+
+dist: ## Build the files of a release in dist/release (docs/install.md)
+	$(GO) run ./scripts/dist
+
+packages: ## Build a release twice and compare, and install and remove its packages (root on Debian; scripts/packages)
+	scripts/packages
 
 clean: ## Stop the test servers, and delete their data and the build results
 	scripts/services down
