@@ -5,24 +5,35 @@ import (
 	"time"
 )
 
-// The kinds of faults of the broker that a third of the plans have.
+// The kinds of faults of the broker, and of its users.
 const (
 	BrokerRestarts Kind = "a restart of the broker"
+	QueueIsDeleted Kind = "a deletion of a queue"
+	PoliciesChange Kind = "a change of policies"
+	QueuesRefuse   Kind = "queues that are full"
+	ResourceAlarm  Kind = "an alarm that blocks publishers"
 )
 
-func brokerKinds() []Kind { return []Kind{BrokerRestarts} }
+func brokerKinds() []Kind { return append(usersKinds(), BrokerRestarts) }
 
-// addBrokerFaults adds faults of the broker to a third of the plans.
-func (p *Plan) addBrokerFaults(random *rand.Rand) {
-	if random.IntN(3) > 0 {
-		return
+func usersKinds() []Kind { return []Kind{QueueIsDeleted, PoliciesChange, QueuesRefuse, ResourceAlarm} }
+
+// addBrokerFaults adds restarts of the broker to a third of the plans, and faults of its users to some.
+func (p *Plan) addBrokerFaults(seed uint64) {
+	if random := randomness(seed, "broker"); random.IntN(3) == 0 {
+		p.addFaultsOf(random, []Kind{BrokerRestarts})
 	}
+	if random := randomness(seed, "users"); random.IntN(4) == 0 {
+		p.addFaultsOf(random, usersKinds())
+	}
+}
+
+func (p *Plan) addFaultsOf(random *rand.Rand, kinds []Kind) {
 	at := 5 * time.Second
 	for range 1 + random.IntN(3) {
 		at += time.Duration(random.IntN(80_000)) * time.Millisecond
-		all := brokerKinds()
 		p.Faults = append(p.Faults, Fault{
-			At: at, For: time.Duration(500+random.IntN(20_000)) * time.Millisecond, Kind: all[random.IntN(len(all))], Choice: random.IntN(64),
+			At: at, For: time.Duration(500+random.IntN(20_000)) * time.Millisecond, Kind: kinds[random.IntN(len(kinds))], Choice: random.IntN(64),
 		})
 	}
 }
@@ -35,5 +46,15 @@ func (w *world) inflictBroker(f Fault) {
 	switch f.Kind {
 	case BrokerRestarts:
 		w.broker.Restart(f.For)
+	case QueueIsDeleted:
+		users{w}.deleteQueue(f.Choice)
+	case PoliciesChange:
+		users{w}.changePolicies(f.Choice)
+	case QueuesRefuse:
+		users{w}.fillQueues(f)
+	case ResourceAlarm:
+		w.broker.SetMemoryAlarm(true)
+		defer w.broker.SetMemoryAlarm(false)
+		time.Sleep(f.For)
 	}
 }

@@ -77,39 +77,16 @@ func (c *consumer) run(ctx context.Context, offset time.Duration) {
 	}
 }
 
-var errClosed = errors.New("the channel is closed")
-
 // consume consumes the queue until ctx ends or the connection fails.
 func (c *consumer) consume(ctx context.Context, l *life) error {
-	conn, err := amqp.DialConfig(brokerURL, amqp.Config{Heartbeat: 10 * time.Second, Dial: l.dial})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	channel, err := conn.Channel()
-	if err == nil {
-		err = channel.Confirm(false)
-	}
-	if err == nil {
-		err = channel.Qos(5, 0, false)
-	}
-	if err != nil {
-		return err
-	}
-	returned := channel.NotifyReturn(make(chan amqp.Return, 1))
-	deliveries, err := channel.Consume(foreignQueue, "", false, false, false, false, nil)
-	for err == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case d, open := <-deliveries:
-			if !open {
-				return errClosed
-			}
-			err = c.handle(l, channel, d, returned)
+	var returned <-chan amqp.Return
+	return l.consumeQueue(ctx, foreignQueue, 5, func(channel *amqp.Channel) error {
+		returned = channel.NotifyReturn(make(chan amqp.Return, 1))
+		if err := channel.Confirm(false); err != nil {
+			return err
 		}
-	}
-	return err
+		return c.world.declareForeignOn(channel)
+	}, func(channel *amqp.Channel, d amqp.Delivery) error { return c.handle(l, channel, d, returned) })
 }
 
 // handle handles a delivery, and tells Watership what became of it.
@@ -192,6 +169,10 @@ func (w *world) declareForeign() error {
 	if err != nil {
 		return err
 	}
+	return w.declareForeignOn(channel)
+}
+
+func (w *world) declareForeignOn(channel *amqp.Channel) error {
 	if _, err := channel.QueueDeclare(foreignQueue, true, false, false, false, amqp.Table{"x-queue-type": w.profile.QueueType}); err != nil {
 		return err
 	}

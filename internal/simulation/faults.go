@@ -93,7 +93,7 @@ func NewPlan(seed uint64) Plan {
 		}
 	}
 	plan.addConsumers(randomness(seed, "consumers"))
-	plan.addBrokerFaults(randomness(seed, "broker"))
+	plan.addBrokerFaults(seed)
 	plan.addReceivers(randomness(seed, "receivers"))
 	plan.addDecisions(randomness(seed, "decisions"))
 	plan.addFaultsOfOperator(randomness(seed, "operator"))
@@ -223,11 +223,13 @@ func (w *world) inflict(ctx context.Context, operator *operator, f Fault) {
 	case Cut, CutAll, Stall, Slow:
 		w.disturb(p, f)
 	case StoreRefuses, StoreLoses, StoreIsLate:
-		if l := p.current(); l != nil {
-			l.link.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
-			time.Sleep(f.For / 2)
-			checkUnready(l)
+		l := p.current()
+		if l == nil {
+			break
 		}
+		l.link.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
+		time.Sleep(f.For / 2)
+		checkUnready(l)
 		time.Sleep(f.For / 2)
 	case BrokerCloses:
 		w.broker.CloseConnections("the simulation closes the connection")

@@ -29,6 +29,8 @@ const attempts = 4 // of policy
 type message struct {
 	id, queue, key string
 	confirmed      bool
+	sent           time.Time
+	acknowledged   time.Time // if it is confirmed
 }
 
 // outcome is the result of an attempt.
@@ -71,6 +73,7 @@ type oracle struct {
 	displaced map[string]bool // messages in order whose places the broker has refused
 	hadOutage map[string]bool // messages with an attempt in an outage
 	decisions decisions
+	losses    losses
 	plan      Plan
 }
 
@@ -89,6 +92,7 @@ func newOracle(w *world, plan Plan) *oracle {
 		world: w, plan: plan, outages: outagesOf(plan, w.began), faults: faultTimesOf(plan, w.began), messages: map[string]*message{}, finished: map[string]time.Time{},
 		replayed: map[string]map[string]bool{}, hadOutage: map[string]bool{}, displaced: map[string]bool{},
 	}
+	o.losses = newLosses(o)
 	o.decisions = decisions{oracle: o, cancelled: map[string]time.Time{}, underWay: map[string]int{}}
 	return o
 }
@@ -116,7 +120,7 @@ func (o *oracle) finishedBefore(queue string, end time.Time, n int) (ids []strin
 	defer o.mu.Unlock()
 	for _, id := range slices.Backward(o.sent) {
 		_, cancelled := o.decisions.cancelled[id]
-		if at, finished := o.finished[id]; len(ids) < n && finished && !cancelled && at.Before(end) && o.messages[id].queue == queue {
+		if at, finished := o.finished[id]; len(ids) < n && finished && !cancelled && at.Before(end) && o.messages[id].queue == queue && !o.losses.copies[id] {
 			ids = append(ids, id)
 		}
 	}
@@ -144,6 +148,7 @@ func (o *oracle) replayedBy(job replays.Job, s sending) {
 func (o *oracle) publishes(m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	m.sent = time.Now()
 	o.messages[m.id] = &m
 	o.sent = append(o.sent, m.id)
 }
@@ -152,7 +157,7 @@ func (o *oracle) confirms(id string) {
 	o.world.note("publisher", id+" is confirmed")
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.messages[id].confirmed = true
+	o.messages[id].confirmed, o.messages[id].acknowledged = true, time.Now()
 }
 
 // confirmed returns the number of messages whose publishing was confirmed.
@@ -260,7 +265,7 @@ func (o *oracle) checkOrder(c *call, m *message) {
 		if id == c.id {
 			return
 		}
-		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && o.finished[id].IsZero() && !o.displaced[id] {
+		if earlier := o.messages[id]; earlier.queue == m.queue && earlier.key == m.key && earlier.confirmed && o.finished[id].IsZero() && !o.losses.isLost(id) && !o.displaced[id] {
 			o.world.fail("order: %s begins %s before %s has an outcome", c.life.name, c.id, id)
 			return
 		}
@@ -287,14 +292,14 @@ func (o *oracle) end(c *call) {
 // unfinished returns the messages and queues that have not come to rest yet.
 func (o *oracle) unfinished() (texts []string) {
 	for queue, n := range o.world.broker.QueueLengths("/") {
-		if n > 0 {
+		if n > o.losses.leftIn(queue) {
 			texts = append(texts, fmt.Sprintf("queue %s has %d messages", queue, n))
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, id := range o.sent {
-		if o.messages[id].confirmed && o.finished[id].IsZero() {
+		if o.messages[id].confirmed && o.finished[id].IsZero() && !o.losses.isLost(id) {
 			texts = append(texts, fmt.Sprintf("%s has no outcome", id))
 		}
 	}
@@ -312,7 +317,7 @@ type record struct {
 
 // check compares the store and the calls with the truth.
 func (o *oracle) check(ctx context.Context) {
-	records, opened := map[string]*record{}, []span{}
+	records, opened, dropped := map[string]*record{}, []span{}, []span{}
 	for e, err := range o.world.store.Events(ctx, eventstore.Selection{WithoutBody: true}) {
 		if err != nil {
 			o.world.fail("reading the store: %v", err)
@@ -334,6 +339,8 @@ func (o *oracle) check(ctx context.Context) {
 			r.discarded++
 		case schemas.Replayed:
 			r.replayed[e.State.Replay]++
+		case schemas.Dropped:
+			dropped = append(dropped, span{queue: e.Queue, from: e.State.Time})
 		case schemas.Paused:
 			if e.State.Failure.Type != pause.ByOperator {
 				opened = append(opened, span{e.Queue, e.FirstFailed, e.State.Time})
@@ -354,6 +361,7 @@ func (o *oracle) check(ctx context.Context) {
 	checkEdits(o)
 	o.checkPauses()
 	o.decisions.check()
+	o.losses.checkDropped(dropped)
 	checkTwice(o)
 	checkRefunds(o, opened)
 }
@@ -371,6 +379,9 @@ func (o *oracle) checkReplays(records map[string]*record) {
 	for _, s := range o.replays {
 		job, once := s.job, o.faults.spare(s.began, s.ended) // a message of which the event was lost is sent again
 		for _, id := range slices.Sorted(maps.Keys(o.replayed[job])) {
+			if o.losses.mayLack(s, id) {
+				continue
+			}
 			sent[id]++
 			if replayed, published := records[id].replayed[job], records[id].published[job]; replayed != 1 || published == 0 || published > 1 && once {
 				o.world.fail("%s has %d replayed and %d published events of job %s", id, replayed, published, job)
@@ -417,10 +428,10 @@ func (o *oracle) checkRecord(id string, r record) {
 	if !m.confirmed && r.published[""] == 0 && r.handled+r.poisoned == 0 {
 		return // it never arrived
 	}
-	if n := r.published[""]; n != 1 {
+	if n := r.published[""]; n > 1 || n == 0 && !o.losses.copies[id] {
 		o.world.fail("%s has %d published events", id, n)
 	}
-	if o.decisions.checkRecord(id, r) {
+	if o.losses.isLost(id) || o.losses.events[id] || o.decisions.checkRecord(id, r) {
 		return
 	}
 	switch handled, last := o.expected(id); {

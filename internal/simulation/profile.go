@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/broker"
-	"github.com/watershipmq/watership/internal/rabbit"
 )
 
 // Profile has the kind of RabbitMQ of a run, and how its users use it.
@@ -66,26 +64,5 @@ func (w *world) declareUsers(ctx context.Context) error {
 	if err := channel.QueueBind(unrouted, "", unrouted, false, nil); err != nil {
 		return err
 	}
-	return w.savePolicies(ctx)
-}
-
-func (w *world) savePolicies(ctx context.Context) error {
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
-		return w.network.dial("users", address)
-	}}
-	management, err := rabbit.NewManagement(managementURL, &http.Client{Transport: transport})
-	if err != nil {
-		return err
-	}
-	for _, p := range []rabbit.Policy{
-		{Name: "exchanges", ApplyTo: "exchanges", Definition: map[string]any{"alternate-exchange": unrouted}},
-		{Name: "classic", ApplyTo: "classic_queues", Definition: map[string]any{"message-ttl": 3_600_000, "max-length": 1_000_000}},
-		{Name: "quorum", ApplyTo: "quorum_queues", Definition: map[string]any{"message-ttl": 3_600_000, "max-length": 1_000_000, "delivery-limit": 20}},
-	} {
-		p.Pattern = `^(?!amq\.).*`
-		if err := management.SavePolicy(ctx, "/", p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return users{w}.savePolicies(ctx, policies(3_600_000, 20)...)
 }

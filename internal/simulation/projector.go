@@ -67,16 +67,19 @@ func (p *projector) run(ctx context.Context, offset time.Duration) {
 		living, end := context.WithCancel(ctx)
 		p.life, p.end = l, end
 		p.mu.Unlock()
-		if err := p.project(living, l); err != nil && !l.isDead() && ctx.Err() == nil {
-			p.world.fail("%s ended with: %v", l.name, err)
+		bodiless := p.world.oracle.losses.hasBodiless()
+		if err := p.project(living, l, bodiless); err != nil && !l.isDead() && ctx.Err() == nil {
+			if bodiless == p.world.oracle.losses.hasBodiless() {
+				p.world.fail("%s ended with: %v", l.name, err)
+			}
 		}
 		end()
 		time.Sleep(time.Second + offset)
 	}
 }
 
-// project handles events until ctx ends. If the process was killed, the database has lost its connections before.
-func (p *projector) project(ctx context.Context, l *life) error {
+// project handles events until ctx ends, also bodiless ones once copies of messages are lost. If the process was killed, the database has lost its connections before.
+func (p *projector) project(ctx context.Context, l *life, bodiless bool) error {
 	db, err := openTable(p.path)
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (p *projector) project(ctx context.Context, l *life) error {
 	})
 	defer stop()
 	one, err := projection.New(projection.Config{
-		Name: "events", Version: 1, Tables: []string{"handled_events"}, DB: db, Logger: slog.New(logOf{l}),
+		Name: "events", Version: 1, Tables: []string{"handled_events"}, DB: db, Logger: slog.New(logOf{l}), WithoutBodies: bodiless,
 		Create: func(ctx context.Context, tx *sql.Tx, tables projection.Tables) error {
 			_, err := tx.ExecContext(ctx, "CREATE TABLE "+tables.Name("handled_events")+" (number INTEGER PRIMARY KEY AUTOINCREMENT, sequence BIGINT, event_id TEXT)")
 			return err

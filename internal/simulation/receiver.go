@@ -89,47 +89,27 @@ func (r *receiver) consume(ctx context.Context, offset time.Duration) {
 }
 
 func (r *receiver) deliveries(ctx context.Context, l *life) error {
-	conn, err := amqp.DialConfig(brokerURL, amqp.Config{Heartbeat: 10 * time.Second, Dial: l.dial})
-	if err != nil {
+	return l.consumeQueue(ctx, r.name, 3, func(channel *amqp.Channel) error {
+		_, err := channel.QueueDeclare(r.name, true, false, false, false, amqp.Table{"x-queue-type": r.world.profile.QueueType})
 		return err
-	}
-	defer func() { _ = conn.Close() }()
-	channel, err := conn.Channel()
-	if err == nil {
-		err = channel.Qos(3, 0, false)
-	}
-	if err == nil {
-		_, err = channel.QueueDeclare(r.name, true, false, false, false, amqp.Table{"x-queue-type": r.world.profile.QueueType})
-	}
-	if err != nil {
-		return err
-	}
-	deliveries, err := channel.Consume(r.name, "", false, false, false, false, nil)
-	for err == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case d, open := <-deliveries:
-			if !open {
-				return errClosed
-			}
-			position, _ := d.Headers[subscription.PositionHeader].(string)
-			x := drawn(r.world.seed, position)
-			time.Sleep(time.Duration(x%300)*time.Millisecond + time.Duration(x%100_003)*time.Nanosecond)
-			r.accept(position, d.Redelivered)
-			err = d.Ack(false)
-		}
-	}
-	return err
+	}, func(_ *amqp.Channel, d amqp.Delivery) error {
+		position, _ := d.Headers[subscription.PositionHeader].(string)
+		x := drawn(r.world.seed, position)
+		time.Sleep(time.Duration(x%300)*time.Millisecond + time.Duration(x%100_003)*time.Nanosecond)
+		r.accept(position, d.Redelivered)
+		return d.Ack(false)
+	})
 }
 
-// received returns the number of events that the receiver has accepted.
-func (r *receiver) received() int {
+// received returns the number of events that the receiver has accepted, without some.
+func (r *receiver) received(without map[string]bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	events := map[string]bool{}
 	for _, a := range r.accepted {
-		events[a.position.EventID] = true
+		if !without[a.position.EventID] {
+			events[a.position.EventID] = true
+		}
 	}
 	return len(events)
 }

@@ -30,6 +30,8 @@ const (
 	settling   = 10 * time.Second // of the processes, before the first message
 	publishing = 4 * time.Minute
 	quiet      = 15 * time.Minute // at most, after the last message
+
+	waitForBodies = 15 * time.Minute // of events that may still get one
 )
 
 // Plan is what happens in a run.
@@ -228,7 +230,11 @@ func (w *world) startConsumers(ctx context.Context, n int, operator *operator) (
 
 // awaitRest waits until nothing moves any more, or reports what does not.
 func (w *world) awaitRest() {
-	end := time.Now().Add(quiet)
+	longest := quiet
+	if w.oracle.losses.hasBodiless() {
+		longest += waitForBodies
+	}
+	end := time.Now().Add(longest)
 	for {
 		unfinished := w.oracle.unfinished()
 		if len(unfinished) == 0 {
@@ -239,7 +245,7 @@ func (w *world) awaitRest() {
 		}
 		if time.Now().After(end) {
 			for _, text := range unfinished {
-				w.fail("after %s: %s", quiet, text)
+				w.fail("after %s: %s", longest, text)
 			}
 			return
 		}
