@@ -94,6 +94,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	plan.addConsumers(randomness(seed, "consumers"))
 	plan.addBrokerFaults(seed)
+	plan.addStoreFaults(randomness(seed, "store"))
 	plan.addReceivers(randomness(seed, "receivers"))
 	plan.addDecisions(randomness(seed, "decisions"))
 	plan.addFaultsOfOperator(randomness(seed, "operator"))
@@ -222,12 +223,12 @@ func (w *world) inflict(ctx context.Context, operator *operator, f Fault) {
 		time.Sleep(f.For)
 	case Cut, CutAll, Stall, Slow:
 		w.disturb(p, f)
-	case StoreRefuses, StoreLoses, StoreIsLate:
+	case StoreRefuses, StoreLoses, StoreIsLate, StoreIsOverloaded, StoreIsBusy, StoreBlocksWrites, StoreWritesLater:
 		l := p.current()
 		if l == nil {
 			break
 		}
-		l.link.meet(map[Kind]storeFault{StoreRefuses: refusesRequests, StoreLoses: losesAnswers, StoreIsLate: answersLate}[f.Kind], f.For)
+		l.link.meet(storeFaults()[f.Kind], f.For)
 		time.Sleep(f.For / 2)
 		checkUnready(l)
 		time.Sleep(f.For / 2)

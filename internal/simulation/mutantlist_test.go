@@ -29,6 +29,17 @@ func mutants() []mutant {
 			},
 		},
 		{
+			"documents that a busy store did not accept are taken for stored",
+			[]edit{
+				{
+					"indexer/write.go",
+					`			rest.busy = append(rest.busy, it)
+`,
+					``,
+				},
+			},
+		},
+		{
 			"two processes run one job",
 			[]edit{
 				{

@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -32,16 +34,25 @@ type storedEvents struct {
 
 // Create implements system.EventStore.
 func (s storedEvents) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
-	return answer(ctx, s.link, func() ([]eventstore.Result, error) {
+	return writeEach(ctx, s.link, cloned(documents), func(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 		results, err := s.store.Create(ctx, documents)
 		s.link.world.created(documents, results)
 		return results, err
 	})
 }
 
+// cloned returns documents that their owner does not change while a late request has them.
+func cloned(documents []schemas.Document) []schemas.Document {
+	documents = slices.Clone(documents)
+	for i := range documents {
+		documents[i].Source = bytes.Clone(documents[i].Source)
+	}
+	return documents
+}
+
 // Replace implements system.EventStore.
 func (s storedEvents) Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error) {
-	return answer(ctx, s.link, func() ([]eventstore.Result, error) { return s.store.Replace(ctx, list) })
+	return writeEach(ctx, s.link, list, s.store.Replace)
 }
 
 // Retain implements system.EventStore.
@@ -107,7 +118,7 @@ type storedRecords struct {
 
 // CreateRecord implements system.EventStore.
 func (s storedRecords) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
-	return answer(ctx, s.link, func() (string, error) {
+	return write(ctx, s.link, func(ctx context.Context) (string, error) {
 		version, err := s.store.CreateRecord(ctx, kind, id, document)
 		s.link.world.saved(kind, version, document)
 		return version, err
@@ -116,7 +127,7 @@ func (s storedRecords) CreateRecord(ctx context.Context, kind, id string, docume
 
 // SaveRecord implements system.EventStore.
 func (s storedRecords) SaveRecord(ctx context.Context, kind, id, version string, document []byte) (string, error) {
-	return answer(ctx, s.link, func() (string, error) {
+	return write(ctx, s.link, func(ctx context.Context) (string, error) {
 		next, err := s.store.SaveRecord(ctx, kind, id, version, document)
 		s.link.world.saved(kind, next, document)
 		return next, err
@@ -125,22 +136,25 @@ func (s storedRecords) SaveRecord(ctx context.Context, kind, id, version string,
 
 // DeleteRecord implements system.EventStore.
 func (s storedRecords) DeleteRecord(ctx context.Context, kind, id, version string) (bool, error) {
-	return answer(ctx, s.link, func() (bool, error) { return s.store.DeleteRecord(ctx, kind, id, version) })
+	return write(ctx, s.link, func(ctx context.Context) (bool, error) { return s.store.DeleteRecord(ctx, kind, id, version) })
 }
 
 // CreateJob implements system.EventStore.
 func (s storedRecords) CreateJob(ctx context.Context, id string, document []byte) (string, error) {
-	return answer(ctx, s.link, func() (string, error) { return s.store.CreateJob(ctx, id, document) })
+	return write(ctx, s.link, func(ctx context.Context) (string, error) { return s.store.CreateJob(ctx, id, document) })
 }
 
 // SaveJob implements system.EventStore.
 func (s storedRecords) SaveJob(ctx context.Context, id, version string, document []byte) (string, error) {
-	return answer(ctx, s.link, func() (string, error) { return s.store.SaveJob(ctx, id, version, document) })
+	return write(ctx, s.link, func(ctx context.Context) (string, error) { return s.store.SaveJob(ctx, id, version, document) })
 }
 
 // SaveHandover implements system.EventStore.
 func (s storedRecords) SaveHandover(ctx context.Context, name string, document []byte) error {
-	return s.link.do(ctx, func() error { return s.store.SaveHandover(ctx, name, document) })
+	_, err := write(ctx, s.link, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.store.SaveHandover(ctx, name, document)
+	})
+	return err
 }
 
 // KnownJobs implements system.EventStore.

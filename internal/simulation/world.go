@@ -71,6 +71,7 @@ type world struct {
 	receivers  receivers
 	projectors projectors
 	restarts   sync.WaitGroup // of processes that a handler has ended
+	late       sync.WaitGroup // requests that the store carries out after their answer
 	oracle     *oracle
 	watch      storeWatch
 
@@ -197,6 +198,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	endReceivers()
 	endProjectors()
 	operator.close()
+	w.late.Wait()
 	w.oracle.check(context.Background())
 	w.receivers.check(context.Background())
 	w.projectors.check(context.Background())
