@@ -8,7 +8,8 @@ import (
 
 // Times of readiness.
 const (
-	readyWithin = time.Minute      // after everything is at rest
+	// A failure of the store lasts 3 minutes in a process whose queue another one has taken over.
+	readyWithin = 4 * time.Minute  // after everything is at rest
 	askTimeout  = 10 * time.Second // of one question
 )
 
