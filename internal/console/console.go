@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operation/code"
 
+	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/adoptionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/routepage"
@@ -85,6 +86,7 @@ func New(cfg Config) (*Console, error) {
 	replayPages{p}.register()
 	searchPages{p}.register()
 	messagePages{p}.register()
+	actionpage.Register(made, p.actions()...)
 	adoptionpage.Register(made, cfg.API)
 	routepage.Register(made, cfg.API)
 	subscriptionpage.Register(made, cfg.API)
@@ -105,11 +107,7 @@ func (c systemPages) register() {
 
 func (c failurePages) register() {
 	c.Handle("GET /failures", c.failures)
-	c.Handle("GET /failures/discard", c.discardPreview)
-	c.Handle("POST /failures/discard", c.discard)
 	c.Handle("GET /waiting", c.waiting)
-	c.Handle("GET /waiting/decide", c.decidePreview)
-	c.Handle("POST /waiting/decide", c.decide)
 }
 
 func (c replayPages) register() {

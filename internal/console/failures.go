@@ -1,17 +1,16 @@
 package console
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/triagepage"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -35,8 +34,7 @@ type failuresView struct {
 	Later, Next string // links to the first and the next page; "": none exists
 	ReplayAll   string // links for all failures that match
 	DiscardAll  string
-	Done        *discardDone
-	Resolved    *triagepage.Resolved
+	Done        *actionpage.Report
 }
 
 // failureGroup is a group with its links.
@@ -62,7 +60,7 @@ const (
 func (c failurePages) failures(r *http.Request) (frame.Response, error) {
 	query := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
-	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: c.discardDone(r), Resolved: triagepage.ResolvedBefore(c.Frame, r)}
+	v := failuresView{Filter: frame.ReadFilter(query, zone, frame.AllTime), List: query.Get("view") == "list", Sort: "count", Done: actionpage.Before(c.Frame, r)}
 	if query.Get("sort") == "last" {
 		v.Sort = "last"
 	}
@@ -185,12 +183,4 @@ func (v failuresView) replayLink(query string) string {
 
 func (v failuresView) discardLink(query string) string {
 	return linkTo("/failures/discard", v.Filter.URL(), "q", query)
-}
-
-// needOperator refuses a page of an action to callers who may not act.
-func needOperator(r *http.Request, action string) error {
-	if caller := access.FromContext(r.Context()); !caller.May(access.Operator) {
-		return problem.Forbidden(fmt.Sprintf("%s has the role %s, and %s needs %s", caller.Name, caller.Role, action, access.Operator), "Ask an operator.")
-	}
-	return nil
 }

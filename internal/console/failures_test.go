@@ -242,7 +242,7 @@ func TestDiscard(t *testing.T) {
 	s.post(t, other, one).want(t, http.StatusOK, "Discarded 1 failure.")
 	form.Set("reason", "test orders")
 	changed := s.post(t, action, form)
-	changed.want(t, http.StatusConflict, "The number has changed: 100 now.", "Nothing was discarded.", "Discard 100 failures")
+	changed.want(t, http.StatusConflict, "The number has changed: 100 failures now.", "Nothing was discarded.", "Discard 100 failures")
 	changed.without(t, "Type")
 
 	// Failures that happen after the preview are not part of it.

@@ -31,7 +31,7 @@ type messageDiscard struct {
 type messageDiscarded struct{ Failures, Missing, Parked int }
 
 func (c messagePages) messageDiscardForm(r *http.Request) (frame.Response, error) {
-	if err := needOperator(r, "a discard"); err != nil {
+	if err := frame.NeedOperator(r, "a discard"); err != nil {
 		return nil, err
 	}
 	return c.showDiscard(r, messageDiscard{Key: rand.Text()})
@@ -153,7 +153,7 @@ func (c messagePages) messageCopyForm(r *http.Request) (frame.Response, error) {
 }
 
 func (c messagePages) messageCopy(r *http.Request) (messageCopy, error) {
-	if err := needOperator(r, "a copy"); err != nil {
+	if err := frame.NeedOperator(r, "a copy"); err != nil {
 		return messageCopy{}, err
 	}
 	found, message, err := c.findMessage(r)

@@ -55,7 +55,7 @@ func (c messagePages) messageEditForm(r *http.Request) (frame.Response, error) {
 // messageEdit returns the form without its fields, and the message as JSON. The problem of the
 // form says why the message cannot be edited.
 func (c messagePages) messageEdit(r *http.Request) (v messageEdit, before []byte, err error) {
-	if err := needOperator(r, "an edit"); err != nil {
+	if err := frame.NeedOperator(r, "an edit"); err != nil {
 		return v, nil, err
 	}
 	found, message, err := c.findMessage(r)

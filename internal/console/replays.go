@@ -207,7 +207,7 @@ func (c replayPages) resumeReplay(r *http.Request) (frame.Response, error) {
 
 // cancelPage asks whether to cancel a job.
 func (c replayPages) cancelPage(r *http.Request) (frame.Response, error) {
-	if err := needOperator(r, "cancelling a job"); err != nil {
+	if err := frame.NeedOperator(r, "cancelling a job"); err != nil {
 		return nil, err
 	}
 	job, err := c.job(r)

@@ -41,7 +41,7 @@ type leftOut struct {
 
 // planReplay shows the plan of a replay. Nothing is sent.
 func (c replayPages) planReplay(r *http.Request) (frame.Response, error) {
-	if err := needOperator(r, "a replay"); err != nil {
+	if err := frame.NeedOperator(r, "a replay"); err != nil {
 		return nil, err
 	}
 	return c.showPlan(r, readPlanForm(r, r.URL.Query()))

@@ -2,10 +2,12 @@ package frame
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/watershipmq/watership/internal/operation"
@@ -64,4 +66,12 @@ func CheckTyped(form url.Values, count int, what string) *problem.Problem {
 // Unprocessable is the problem of a form with a mistake.
 func Unprocessable(detail, remedy string) *problem.Problem {
 	return (problem.Problem{Code: code.InvalidValue, Detail: detail, Remedy: remedy}).Complete()
+}
+
+// NeedOperator refuses a page of an action to callers who may not act.
+func NeedOperator(r *http.Request, action string) error {
+	if caller := access.FromContext(r.Context()); !caller.May(access.Operator) {
+		return problem.Forbidden(fmt.Sprintf("%s has the role %s, and %s needs %s", caller.Name, caller.Role, action, access.Operator), "Ask an operator.")
+	}
+	return nil
 }

@@ -27,8 +27,6 @@ type Pages struct {
 func (p Pages) Register() {
 	p.Frame.Handle("GET /failures/by", p.by)
 	p.Frame.Handle("GET /failures/selected", p.selected)
-	p.Frame.Handle("GET /failures/resolve", p.resolvePreview)
-	p.Frame.Handle("POST /failures/resolve", p.resolveSelected)
 	p.Frame.Handle("GET /failures/groups/{group}", p.group)
 	p.Frame.Handle("POST /failures/groups/{group}", p.decide)
 }
@@ -167,7 +165,7 @@ func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 	form := r.PostForm
 	request := failures.Resolve{Groups: []string{r.PathValue("group")}}
 	var mistake *problem.Problem
-	if request.Bounds, request.UpTo, mistake = shown(form); mistake != nil {
+	if request.Bounds, request.UpTo, mistake = frame.Shown(form, "failure", "a resolution", "Say why nothing more is to be done."); mistake != nil {
 		return p.show(r, form, mistake)
 	}
 	resolved, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{IdempotencyKey: frame.KeyOf(r), Body: request})

@@ -1,0 +1,126 @@
+package actionpage
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/code"
+	"github.com/watershipmq/watership/internal/operation/problem"
+)
+
+// request is a request of a page, whose body was read.
+func request(role access.Role, form string) *http.Request {
+	values, _ := url.ParseQuery(form)
+	r := httptest.NewRequest(http.MethodPost, "/mend?"+form, nil)
+	r.PostForm = values
+	return r.WithContext(access.NewContext(r.Context(), access.Identity{Name: "ann", Role: role}))
+}
+
+// mend is an action that finds some lamps, of which others may have mended one since.
+func mend(matched *int, done *[]Selection) Action {
+	return Action{
+		Path: "/mend", Title: "Mend lamps", Back: "/lamps", Name: "mend", Unit: "lamp", Reason: "Say why.",
+		Call: func(_ context.Context, _ operation.IdempotencyKey, s Selection) (Result, error) {
+			found := Result{Outcome: operation.NewOutcome(), Did: "Mended"}
+			found.Matched, found.UpTo, found.Queues["hall"] = *matched, 7, *matched
+			if s.DryRun {
+				return found, nil
+			}
+			if *s.Expect != *matched {
+				return Result{}, &problem.Problem{Code: code.ExpectMismatch, Status: http.StatusConflict}
+			}
+			*done = append(*done, s)
+			found.Done = *matched
+			return found, nil
+		},
+	}
+}
+
+// An action changes what was shown, or nothing, and reports what it has done.
+func TestActionIsAboutWhatWasShown(t *testing.T) {
+	var done []Selection
+	matched := 101
+	a := mend(&matched, &done)
+	f := &frame.Frame{}
+	shown := func(response frame.Response, err error) View {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.(frame.Page).Data.(View)
+	}
+	if v := shown(a.preview(request(access.Operator, "q=hall&since=all"))); !v.Typed || v.Problem != nil || len(v.Queues) != 1 || v.Key == "" {
+		t.Errorf("the preview: %+v", v)
+	}
+	const form = "q=hall&since=all&expect=101&up_to=7"
+	for name, values := range map[string]string{
+		"without a reason":         form + "&count=101",
+		"without the typed number": form + "&reason=dark",
+		"without the number":       "q=hall&reason=dark&up_to=7",
+		"without the sequence":     "q=hall&reason=dark&expect=101&count=101",
+	} {
+		if v := shown(a.act(f, request(access.Operator, values))); v.Problem == nil || v.Changed || v.Given("reason") != strings.TrimSpace(v.Form.Get("reason")) {
+			t.Errorf("%s: %+v", name, v.Problem)
+		}
+	}
+	const confirmed = form + "&reason=dark&count=101"
+	matched = 100 // somebody has mended one
+	if v := shown(a.act(f, request(access.Operator, confirmed))); !v.Changed || v.Typed {
+		t.Errorf("another number: %+v", v)
+	}
+	if len(done) != 0 {
+		t.Fatalf("it was done: %+v", done)
+	}
+	matched = 101
+	response, err := a.act(f, request(access.Operator, confirmed))
+	if err != nil || len(done) != 1 || done[0].Reason != "dark" || done[0].UpTo != 7 || done[0].Query != "hall" {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	target := string(response.(frame.Redirect))
+	report := Before(f, httptest.NewRequest(http.MethodGet, target, nil))
+	if report == nil || report.Name != "mend" || report.Did != "Mended" || report.Done != 101 || !strings.HasPrefix(target, "/lamps?") {
+		t.Errorf("%s: %+v", target, report)
+	}
+	if forged := Before(f, httptest.NewRequest(http.MethodGet, strings.Replace(target, "/lamps", "/other", 1), nil)); forged != nil {
+		t.Errorf("a report on another page: %+v", forged)
+	}
+}
+
+func TestActionNeedsASelectionAndARole(t *testing.T) {
+	var done []Selection
+	matched := 1
+	a := mend(&matched, &done)
+	byGroup := a
+	byGroup.ByGroup = true
+	for name, test := range map[string]struct {
+		action Action
+		role   access.Role
+		form   string
+		want   string
+	}{
+		"nothing selected": {a, access.Operator, "", "no lamp is selected"},
+		"no group":         {byGroup, access.Operator, "q=hall", "no group is selected"},
+		"a viewer":         {a, access.Viewer, "q=hall", "a mend needs operator"},
+	} {
+		if _, err := test.action.preview(request(test.role, test.form)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := test.action.act(&frame.Frame{}, request(test.role, test.form)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s, posted: %v", name, err)
+		}
+	}
+	v := View{Action: byGroup, Groups: []string{"k3f7"}, IDs: []string{"x"}}
+	if got := v.Return(); got != "/lamps?view=list" {
+		t.Error(got)
+	}
+	if v.BackToAll = true; v.Return() != "/lamps" {
+		t.Error(v.Return())
+	}
+}
