@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operation/code"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -101,18 +102,25 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 		return nil, err
 	}
 	found := map[string]*FailureGroup{}
-	var decided kql.Or // the kinds among the ids that operators decided about
-	for kind, state := range states {
+	var kinds kql.Or
+	for kind, state := range states { // those that operators decided about
 		if id := kind.ID(); slices.Contains(ids, id) {
 			found[id] = &FailureGroup{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}
-			decided = append(decided, kind.Query())
+			kinds = append(kinds, kind.Query())
 		}
 	}
-	within := visible
-	if !slices.ContainsFunc(ids, func(id string) bool { return found[id] == nil }) {
-		within = kql.And{decided, visible}
+	others := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return found[id] != nil })
+	failed, err := s.kinds(ctx, others, visible)
+	if err != nil {
+		return nil, err
 	}
-	open, err := failures.Groups(ctx, within)
+	var open []*history.Group
+	switch kinds = append(kinds, failed...); {
+	case len(kinds) > maxKinds:
+		open, err = failures.Groups(ctx, visible)
+	case len(kinds) > 0:
+		open, err = failures.Groups(ctx, kql.And{kinds, visible})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +134,42 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 		}
 	}
 	return groups, nil
+}
+
+// kinds returns queries for the failures of the groups with some ids. An id is a hash of its kind, and so
+// failures are read until all are found, but not what became of them.
+func (s Service) kinds(ctx context.Context, ids []string, visible kql.Node) (kinds kql.Or, err error) {
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	events, err := s.System.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[history.Kind]bool{}
+	for failure, err := range events.Summaries(ctx, eventstore.Selection{Query: kql.And{history.GivenUp(), visible}}) {
+		if err != nil {
+			return nil, err
+		}
+		kind := history.KindOf(failure)
+		if seen[kind] {
+			continue
+		}
+		seen[kind] = true
+		id := kind.ID()
+		if !wanted[id] {
+			continue
+		}
+		kinds = append(kinds, kind.Query())
+		if delete(wanted, id); len(wanted) == 0 {
+			break
+		}
+	}
+	return kinds, nil
 }
 
 // GroupDecided is the result of a decision about a group.
