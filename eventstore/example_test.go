@@ -70,7 +70,7 @@ func ExampleMappingsTemplate() {
 }
 
 func ExampleStreamTemplate() {
-	body, err := eventstore.StreamTemplate("watership-messages-traffic", "watership-messages", "30d")
+	body, err := eventstore.StreamTemplate(schemas.Traffic, "watership-messages-traffic", "watership-messages", "30d")
 	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
 	// Output: true <nil>
 }

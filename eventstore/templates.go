@@ -4,11 +4,13 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // TemplateVersion is the version of the templates that Install writes. Their _meta
 // has it, next to the mark that they are Watership's.
-const TemplateVersion = 6
+const TemplateVersion = 7
 
 // mappings is the component template that both data streams are composed of.
 //
@@ -18,6 +20,12 @@ var mappings []byte
 //go:embed templates/stream.json
 var streamTemplate []byte
 
+// failuresMappings are the mappings of the stream of failures that differ: values that are read of
+// thousands of events at a time, and which the traffic has no room for.
+//
+//go:embed templates/failures.json
+var failuresMappings []byte
+
 // MappingsTemplate returns the body of the component template with the mappings of
 // documents.
 func MappingsTemplate() []byte { return mappings }
@@ -26,9 +34,9 @@ func MappingsTemplate() []byte { return mappings }
 // indices of a data stream. Watership does not write it.
 func customTemplate(stream string) string { return stream + "@custom" }
 
-// StreamTemplate returns the body of the index template of one data stream. With an
+// StreamTemplate returns the body of the index template of one data stream, by its name. With an
 // empty retention, documents are never deleted.
-func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
+func StreamTemplate(kind schemas.Stream, stream, mappings, retention string) ([]byte, error) {
 	var body map[string]any
 	if err := json.Unmarshal(streamTemplate, &body); err != nil {
 		return nil, fmt.Errorf("reading the embedded stream template: %w", err)
@@ -36,8 +44,11 @@ func StreamTemplate(stream, mappings, retention string) ([]byte, error) {
 	body["index_patterns"] = []string{stream}
 	body["composed_of"] = []string{mappings, customTemplate(stream)} // the last takes precedence
 	body["ignore_missing_component_templates"] = []string{customTemplate(stream)}
+	template := body["template"].(map[string]any)
+	if kind == schemas.Failures {
+		template["mappings"] = json.RawMessage(failuresMappings)
+	}
 	if retention != "" {
-		template := body["template"].(map[string]any)
 		template["lifecycle"] = map[string]any{"enabled": true, "data_retention": retention}
 	}
 	return json.Marshal(body)

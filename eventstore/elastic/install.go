@@ -57,7 +57,7 @@ func (i *installer) checkReplaceable(ctx context.Context) error {
 
 func (i *installer) installStream(ctx context.Context, stream schemas.Stream) error {
 	name := i.dataStream(stream)
-	body, err := eventstore.StreamTemplate(name, i.mappingsTemplate(), i.retention[stream])
+	body, err := eventstore.StreamTemplate(stream, name, i.mappingsTemplate(), i.retention[stream])
 	if err != nil {
 		return err
 	}

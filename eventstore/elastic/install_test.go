@@ -140,13 +140,13 @@ func TestInstallUpgradesVersion1(t *testing.T) {
 	s := open(t, Config{})
 	mustDo(t, "PUT", "/_component_template/"+s.mappingsTemplate(), readTestdata(t, "testdata/mappings-v1.json"))
 	for _, stream := range allStreams() {
-		body, err := eventstore.StreamTemplate(s.dataStream(stream), s.mappingsTemplate(), "")
+		body, err := eventstore.StreamTemplate(schemas.Traffic, s.dataStream(stream), s.mappingsTemplate(), "") // of both streams, then
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), strings.Replace(string(body), `"version":6`, `"version":1`, 1))
+		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), strings.Replace(string(body), `"version":7`, `"version":1`, 1))
 	}
-	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 6: run `watership setup`")
+	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 7: run `watership setup`")
 	var former []schemas.Document
 	for line := range strings.Lines(readTestdata(t, "../storetest/testdata/documents-v1.ndjson")) {
 		event, err := schemas.ParseDocument([]byte(line))

@@ -49,28 +49,80 @@ func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, altern
 	}
 }
 
+// summariesPage reads doc_values alone, since a source costs ten times as much. Where the message
+// id and the fingerprint have none, it reads them in a second request.
 func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
-	const operation = "reading summaries of events"
-	var response summariesResponse
-	err := r.searchJSON(ctx, operation, map[string]any{
-		"size": maxPage, "_source": []string{"watership.fingerprint", "messaging.message.id"}, "track_total_hits": false,
+	hits, err := r.searchSummaries(ctx, map[string]any{
+		"size": maxPage, "_source": false, "stored_fields": "_none_", "track_total_hits": false,
 		"query": querydsl.Bool("filter", append(anyTerms(alternatives), r.filter(sel))),
 		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
-			"event.id", "event.sequence", "event.action",
+			"event.id", "event.sequence", "event.action", fingerprintField + valueSuffix, messageIDField + valueSuffix,
 			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
 			"watership.replay.job", "watership.replay.of", "watership.quarantined_action", "watership.stream.id", "watership.stream.version",
 			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
 		},
-	}, &response)
+	})
+	summaries := make([]eventstore.EventSummary, len(hits))
+	for i, h := range hits {
+		summaries[i] = h.summary()
+	}
+	if err != nil {
+		return summaries, err
+	}
+	return summaries, r.addFromSources(ctx, summaries)
+}
+
+func (r *reader) searchSummaries(ctx context.Context, body map[string]any) ([]summaryHit, error) {
+	const operation = "reading summaries of events"
+	var response summariesResponse
+	err := r.searchJSON(ctx, operation, body, &response)
 	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
 		err = r.partialResponse(operation, response.Shards)
 	}
-	summaries := make([]eventstore.EventSummary, len(response.Hits.Hits))
-	for i, h := range response.Hits.Hits {
-		summaries[i] = h.summary()
+	return response.Hits.Hits, err
+}
+
+// Fields that have doc_values in a field below them, in the stream of failures alone.
+const (
+	fingerprintField = "watership.fingerprint"
+	messageIDField   = "messaging.message.id"
+	valueSuffix      = ".value"
+)
+
+// addFromSources adds the message ids and fingerprints of traffic, and of failures in an index of
+// a version before 7.
+func (r *reader) addFromSources(ctx context.Context, summaries []eventstore.EventSummary) error {
+	var ids []string
+	for _, summary := range summaries {
+		if summary.Fingerprint == "" {
+			ids = append(ids, summary.EventID)
+		}
 	}
-	return summaries, err
+	if len(ids) == 0 {
+		return nil
+	}
+	hits, err := r.searchSummaries(ctx, map[string]any{
+		"size": maxPlan, "_source": []string{fingerprintField, messageIDField}, "track_total_hits": false,
+		"query": querydsl.Bool("filter", querydsl.Terms("event.id", ids)), "docvalue_fields": []any{"event.id", "event.sequence"},
+	})
+	type place struct {
+		id       string
+		sequence int64
+	}
+	found := map[place]summaryHit{}
+	for _, h := range hits {
+		at := place{id: h.text("event.id")}
+		_ = h.read("event.sequence", &at.sequence)
+		found[at] = h
+	}
+	for i := range summaries {
+		if s := &summaries[i]; s.Fingerprint == "" {
+			h := found[place{s.EventID, s.Sequence}]
+			s.Fingerprint, s.MessageID = h.Source.Watership.Fingerprint, h.Source.Messaging.Message.ID
+		}
+	}
+	return err
 }
 
 func anyTerms(alternatives []eventstore.FieldIn) []map[string]any {
@@ -100,7 +152,7 @@ type summariesResponse struct {
 	} `json:"hits"`
 }
 
-// summaryHit has the fields with doc_values, and the others in its source.
+// summaryHit has fields with doc_values, or some of its source.
 type summaryHit struct {
 	Fields map[string][]json.RawMessage `json:"fields"`
 	Source struct {
@@ -118,7 +170,7 @@ type summaryHit struct {
 func (h summaryHit) summary() eventstore.EventSummary {
 	summary := eventstore.EventSummary{
 		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
-		Fingerprint: h.Source.Watership.Fingerprint, MessageID: h.Source.Messaging.Message.ID,
+		Fingerprint: h.text(fingerprintField + valueSuffix), MessageID: h.text(messageIDField + valueSuffix),
 		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
 		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),
 		Replay: h.text("watership.replay.job"), ReplayOf: h.text("watership.replay.of"),
