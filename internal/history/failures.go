@@ -65,10 +65,15 @@ func reportersOf(store ReportingStore, routes []string) Reporters {
 	}
 }
 
-const chunkSize = 1000
+// chunkSize is the number of failures whose resolutions are read at first, for callers that stop
+// early, and maxChunkSize the number later on: each chunk costs a few requests.
+const (
+	chunkSize    = 1000
+	maxChunkSize = 4000
+)
 
 // Open yields the failures that match a query and are not resolved, in the order of
-// their sequences; with either, only those that have one of its values. It reads a
+// their sequences; with either, only those that have one of its values. It reads some
 // thousand at a time with the events that decide about them, so its memory does not
 // grow with their number.
 func (f Failures) Open(ctx context.Context, node kql.Node, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
@@ -98,22 +103,23 @@ func (f Failures) all(ctx context.Context, node kql.Node, after eventstore.Curso
 	return f.withResolutions(ctx, f.Store.Summaries(ctx, selection, either...))
 }
 
-// withResolutions yields failures with their resolutions. It asks for these a thousand at a time.
+// withResolutions yields failures with their resolutions. It asks for these some thousand at a time.
 func (f Failures) withResolutions(ctx context.Context, failures iter.Seq2[eventstore.EventSummary, error]) iter.Seq2[failure, error] {
 	return func(yield func(failure, error) bool) {
-		chunk := make([]eventstore.EventSummary, 0, chunkSize)
+		size := chunkSize
+		chunk := make([]eventstore.EventSummary, 0, size)
 		for summary, err := range failures {
 			if err != nil {
 				yield(failure{}, err)
 				return
 			}
-			if chunk = append(chunk, summary); len(chunk) < chunkSize {
+			if chunk = append(chunk, summary); len(chunk) < size {
 				continue
 			}
 			if !f.yieldAll(ctx, chunk, yield) {
 				return
 			}
-			chunk = chunk[:0]
+			chunk, size = chunk[:0], min(2*size, maxChunkSize)
 		}
 		f.yieldAll(ctx, chunk, yield)
 	}

@@ -92,16 +92,21 @@ func newEventIndex() *eventIndex {
 func (e *eventIndex) read(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64) error {
 	lookups := newLookups()
 	var fingerprints []string
+	var own kql.Or // ids of the failures, which need not be read again
 	for _, failure := range failures {
+		if failure.Action == schemas.Poisoned && (upTo == 0 || failure.Sequence <= upTo) {
+			e.add(failure, lookups)
+			own = append(own, kql.FieldIs("event.id", failure.EventID))
+		}
 		lookups.add(failure.EventID, failure.Message)
 		lookups.add(failure.ReplayOf, "")
 		if failure.MessageID != "" { // else equal messages have the same fingerprint
 			fingerprints = append(fingerprints, failure.Fingerprint)
 		}
 	}
-	selection := eventstore.Selection{Query: decidingActions(), UpTo: upTo}
+	selection := eventstore.Selection{Query: kql.And{decidingActions(), kql.Not{Node: own}}, UpTo: upTo}
 	ofReplays := selection
-	ofReplays.Query = kql.And{selection.Query, kql.Exists{Field: kql.Pattern{"watership.replay.of"}}}
+	ofReplays.Query = kql.And{decidingActions(), kql.Exists{Field: kql.Pattern{"watership.replay.of"}}}
 	var err error
 	if len(fingerprints) > 0 {
 		err = e.collect(ctx, store, ofReplays, lookups, eventstore.FieldIn{Field: "watership.fingerprint", Values: fingerprints})
@@ -119,21 +124,25 @@ func (e *eventIndex) collect(ctx context.Context, store Store, selection eventst
 		if err != nil {
 			return err
 		}
-		if e.known[summary.EventID] {
-			continue
-		}
-		e.known[summary.EventID] = true
-		e.replayed = e.replayed || summary.Action == schemas.Replayed
-		if summary.Message != "" {
-			e.byInstance[summary.Message] = append(e.byInstance[summary.Message], summary)
-		}
-		if summary.ReplayOf != "" {
-			e.byReplayOf[summary.ReplayOf] = append(e.byReplayOf[summary.ReplayOf], summary)
-			e.byFingerprint[summary.Fingerprint] = append(e.byFingerprint[summary.Fingerprint], summary)
-		}
-		lookups.follow(summary)
+		e.add(summary, lookups)
 	}
 	return nil
+}
+
+func (e *eventIndex) add(summary eventstore.EventSummary, lookups *lookups) {
+	if e.known[summary.EventID] {
+		return
+	}
+	e.known[summary.EventID] = true
+	e.replayed = e.replayed || summary.Action == schemas.Replayed
+	if summary.Message != "" {
+		e.byInstance[summary.Message] = append(e.byInstance[summary.Message], summary)
+	}
+	if summary.ReplayOf != "" {
+		e.byReplayOf[summary.ReplayOf] = append(e.byReplayOf[summary.ReplayOf], summary)
+		e.byFingerprint[summary.Fingerprint] = append(e.byFingerprint[summary.Fingerprint], summary)
+	}
+	lookups.follow(summary)
 }
 
 // followUpOf collects the later events that concern a failure, up to a sequence.

@@ -234,3 +234,22 @@ func TestManyNarrowGroupsReadLittle(t *testing.T) {
 		t.Errorf("a narrow query reads %d summaries in %d requests, all failures take %d in %d", some.read, some.requests, all.read, all.requests)
 	}
 }
+
+// The failures that are asked about are not read again as events of themselves.
+func TestFailuresAreReadOnce(t *testing.T) {
+	var events []schemas.Event
+	for i := range int64(500) {
+		e := schemas.Event{Action: schemas.Poisoned, Sequence: 10 * (i + 1), Source: "test"}
+		e.EventID, e.Message, e.Queue, e.Attempt, e.Time = fmt.Sprint("p-", i), fmt.Sprint("m-", i), "orders", 1, time.UnixMicro(e.Sequence).UTC()
+		events = append(events, e)
+	}
+	failures, err := NewFailures(t.Context(), filledStore(t, events), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &counted{Store: failures.Store}
+	failures.Store = store
+	if open := len(openIDs(t, failures, nil)); open != len(events) || store.read != len(events) {
+		t.Errorf("%d failures are open, and %d summaries were read", open, store.read)
+	}
+}
