@@ -19,11 +19,21 @@ const minShardSize = 1000
 // It ignores Order and Limit of the selection. A list counts once for each of its
 // values.
 //
-// Fields without doc_values are counted here, by the sources of the documents. That takes
-// about twenty seconds for a million of them. An error leaves the counts so far.
+// Fields without doc_values are counted by queries for each of their values. If they have more than
+// 5,000, they are counted here, by the sources of the documents. That takes about twenty seconds
+// for a million of them. An error leaves the counts so far.
 func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error) {
 	operation := "counting the values of " + field
 	if known, _ := r.fields.Lookup(field); sourcevalues.Needed(known) {
+		few, err := r.isFew(ctx, sel)
+		if err != nil {
+			return eventstore.Aggregation{}, err
+		}
+		if !few {
+			if counted, done, err := r.countByIndex(ctx, sel, known, n); done || err != nil {
+				return counted, err
+			}
+		}
 		return r.countInSources(ctx, sel, known, n)
 	}
 	terms := map[string]any{"field": field, "size": n, "shard_size": max(minShardSize, 10*n)}
@@ -68,6 +78,9 @@ type aggregationResponse struct {
 		Without struct {
 			Count int64 `json:"doc_count"`
 		} `json:"without"`
+		Unknown struct {
+			Count int64 `json:"doc_count"`
+		} `json:"unknown"`
 		First, Last extreme
 		Actions     struct {
 			Buckets []struct {
