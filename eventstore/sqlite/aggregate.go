@@ -71,8 +71,11 @@ func (v fieldValues) isIndexed() bool {
 }
 
 // countMissing counts the events without a value. Of a field with a single value each event
-// has one of the counted values, or none.
+// has one of the counted values, or none, and all have a time.
 func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout, counted eventstore.Aggregation) (n int64, err error) {
+	if v.location.column == "@timestamp" {
+		return 0, nil
+	}
 	if !v.location.single {
 		absent := allOf([]condition{v.filter, not(l.hasValue(v.location, notNull()))})
 		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM event WHERE "+absent.sql, absent.args...).Scan(&n)
