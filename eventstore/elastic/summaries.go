@@ -24,7 +24,11 @@ func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, altern
 		remaining := sel.Limit
 		var last eventstore.EventSummary
 		for {
-			page, err := r.summariesPage(ctx, sel, alternatives)
+			size := maxPage
+			if remaining > 0 {
+				size = min(size, remaining)
+			}
+			page, err := r.summariesPage(ctx, sel, alternatives, size)
 			if err != nil {
 				yield(eventstore.EventSummary{}, err)
 				return
@@ -41,7 +45,7 @@ func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, altern
 					return
 				}
 			}
-			if len(page) < maxPage {
+			if len(page) < size {
 				return
 			}
 			sel.After = eventstore.Cursor{Sequence: last.Sequence, EventID: last.EventID}
@@ -51,9 +55,9 @@ func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, altern
 
 // summariesPage reads doc_values alone, since a source costs ten times as much. Where the message
 // id and the fingerprint have none, it reads them in a second request.
-func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn) ([]eventstore.EventSummary, error) {
+func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn, size int) ([]eventstore.EventSummary, error) {
 	hits, err := r.searchSummaries(ctx, map[string]any{
-		"size": maxPage, "_source": false, "stored_fields": "_none_", "track_total_hits": false,
+		"size": size, "_source": false, "stored_fields": "_none_", "track_total_hits": false,
 		"query": querydsl.Bool("filter", append(anyTerms(alternatives), r.filter(sel))),
 		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
 		"docvalue_fields": []any{
