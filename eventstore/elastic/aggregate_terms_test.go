@@ -26,7 +26,7 @@ func TestFieldsWithoutDocValuesAreCountedByTheirIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	var docs []schemas.Document
-	for n := range 2*maxPage + 100 {
+	for n := range maxPage + 600 {
 		e := event(n + 1)
 		e.Envelope.Properties.MessageID = fmt.Sprint("m-", n%40)
 		e.Envelope.Headers = amqp.Table{
@@ -44,7 +44,7 @@ func TestFieldsWithoutDocValuesAreCountedByTheirIndex(t *testing.T) {
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	most := kql.Range{Field: kql.Pattern{"event.sequence"}, Op: kql.Greater, Value: kql.Value{Pattern: kql.Pattern{"1000"}}}
+	most := kql.Range{Field: kql.Pattern{"event.sequence"}, Op: kql.Greater, Value: kql.Value{Pattern: kql.Pattern{"500"}}}
 	for _, name := range []string{
 		"headers.tenant", "headers.amount", "headers.ok", "headers.customer", "headers.list", "headers.deep.zone", "headers.deep", "headers.none",
 		"messaging.message.id", "watership.fingerprint",
