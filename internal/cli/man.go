@@ -21,6 +21,9 @@ func newMan(from *settings) *cobra.Command {
 		Hidden:  true,
 		Args:    exactArgs(1, "a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // as its pages
+				return err
+			}
 			return writeManual(cmd.Root(), from, args[0])
 		},
 	}

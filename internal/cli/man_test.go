@@ -47,7 +47,7 @@ func TestManual(t *testing.T) {
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if got := call(t.Context(), strings.NewReader(""), nil, "man", filepath.Join(folder, "missing")); got.Code != exitFailed || !strings.Contains(got.Err, "missing") {
+	if got := call(t.Context(), strings.NewReader(""), nil, "man", filepath.Join(pages[0], "missing")); got.Code != exitFailed || !strings.Contains(got.Err, pages[0]) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -94,22 +94,22 @@ func (s *indexRole) run(ctx context.Context, looked <-chan struct{}) (err error)
 	defer func() { err = errors.Join(err, sending.Close()) }()
 	publisher := rabbit.NewPublisher(sending, rabbit.PublisherConfig{})
 	defer func() { err = errors.Join(err, publisher.Close()) }()
-	declaring, err := s.Open("declaring", false) // RabbitMQ holds up publishing connections when it is short of memory
+	restoring, err := s.Open("restoring", false) // RabbitMQ holds up publishing connections when it is short of memory
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, declaring.Close()) }()
+	defer func() { err = errors.Join(err, restoring.Close()) }()
 	source, err := s.SourceOf(ctx, consuming)
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	cfg := indexerConfig(s.System, source)
 	cfg.Broker = rabbit.Consumer{
-		Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag(), Setup: reconciler(s.System, declaring, publisher).PrepareQueue,
+		Connection: consuming, Tag: role.NewConsumer(role.Index, "").Tag(), Setup: reconciler(s.System, restoring, publisher).PrepareQueue,
 	}
 	cfg.Publisher, cfg.Store, cfg.Registerer = rabbit.ExchangePublisher{Publisher: publisher}, s.events, s.registry
 	x := indexer.New(cfg)
-	s.running.Store(&indexing{x, []*rabbit.Connection{consuming, sending, declaring}})
+	s.running.Store(&indexing{x, []*rabbit.Connection{consuming, sending, restoring}})
 	return x.Run(ctx)
 }
 
