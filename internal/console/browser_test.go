@@ -90,9 +90,10 @@ func (b browser) enterButton(t *testing.T, selector string) {
 	b.do(t, "pressing "+selector, chromedp.Focus(selector, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
 }
 
-// enter replaces the text of a field.
+// enter replaces the text of a field, once all of the page is there: chromedp loses its place when nodes are replaced.
 func (b browser) enter(t *testing.T, selector, text string) {
 	t.Helper()
+	b.awaits(t, fmt.Sprintf(`document.readyState === "complete" && !document.querySelector("[data-late]") && document.querySelector(%q) !== null`, selector))
 	b.do(t, "entering into "+selector, chromedp.Clear(selector, chromedp.ByQuery), chromedp.SendKeys(selector, text, chromedp.ByQuery))
 }
 
