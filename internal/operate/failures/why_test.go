@@ -211,24 +211,24 @@ func TestWhyFindsThePlantedCauses(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, sys *system.System) {
 		corpus(t, sys, 800, 40)
-		findPlanted(t, sys)
+		findPlanted(t, sys, 4)
 	})
 }
 
-// The same with more messages. It logs the time of a comparison.
+// The same with more messages and all causes. It logs the time of a comparison.
 func TestSoakWhy(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("long: set WATERSHIP_TEST_SOAK=1")
 	}
 	each(t, func(t *testing.T, sys *system.System) {
 		corpus(t, sys, 100_000, 500)
-		findPlanted(t, sys)
+		findPlanted(t, sys, 1)
 	})
 }
 
-// findPlanted checks that the planted cause is first in 19 of 20 groups, that nothing is found in those
+// findPlanted checks every so many groups: that the planted cause is first in 19 of 20, that nothing is found in those
 // without one, and that the counts are those that the queries find.
-func findPlanted(t *testing.T, sys *system.System) {
+func findPlanted(t *testing.T, sys *system.System, every int) {
 	t.Helper()
 	store, err := sys.Store(t.Context())
 	must(t, err)
@@ -244,7 +244,12 @@ func findPlanted(t *testing.T, sys *system.System) {
 		}
 	}
 	first, longest, total := 0, time.Duration(0), time.Duration(0)
+	groups := 0
 	for i, cause := range plants() {
+		if i%every != 0 {
+			continue
+		}
+		groups++
 		begin := time.Now()
 		why := explain(t, sys, groupOf("orders", fmt.Sprint("cause-", i)))
 		took := time.Since(begin)
@@ -262,10 +267,10 @@ func findPlanted(t *testing.T, sys *system.System) {
 			t.Errorf("without cause %d: %s, %s", i, none.Outcome, short(none))
 		}
 	}
-	if first < 19 {
-		t.Errorf("the cause is first in %d of %d groups", first, len(plants()))
+	if first < groups-groups/20 {
+		t.Errorf("the cause is first in %d of %d groups", first, groups)
 	}
-	t.Logf("the cause is first in %d of %d groups, %s for one, at most %s", first, len(plants()), total/time.Duration(len(plants())), longest)
+	t.Logf("the cause is first in %d of %d groups, %s for one, at most %s", first, groups, total/time.Duration(groups), longest)
 }
 
 // short returns the causes without their queries.
