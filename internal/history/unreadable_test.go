@@ -2,27 +2,21 @@ package history
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"testing"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
-
-var errUnreadable = errors.New("reading document: it has a newer version")
 
 // damaged is a store in which a document that cannot be read comes before all others.
 type damaged struct{ *sqlite.Store }
 
 func (s damaged) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		if yield(schemas.Event{}, errUnreadable) {
-			s.Store.Events(ctx, selection)(yield)
-		}
-	}
+	return storetest.AfterUnreadable(s.Store.Events(ctx, selection))
 }
 
 // followed counts what a Follow passes, and ends it.

@@ -29,8 +29,8 @@ func (r recordChecks) checkOrder(ctx context.Context) {
 		Order: eventstore.NewestFirst, Limit: maxOrdered, WithoutBody: true,
 	}
 	read, byPriority := 0, 0
-	for e, err := range r.store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
+	for e, err := range storeread.Readable(r.store.Events(ctx, selection)) {
+		if err != nil {
 			r.report(OrderUnknown, Warning, err.Error(), "")
 			return
 		}

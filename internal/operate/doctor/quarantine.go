@@ -26,8 +26,8 @@ func (r recordChecks) checkQuarantine(ctx context.Context) {
 		Query: quarantine.Query(kql.All{}), Order: eventstore.NewestFirst, Limit: maxQuarantined, WithoutBody: true,
 	}
 	refused, noEvents, reason := 0, 0, ""
-	for e, err := range r.store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
+	for e, err := range storeread.Readable(r.store.Events(ctx, selection)) {
+		if err != nil {
 			r.report(QuarantineUnknown, Warning, err.Error(), "")
 			return
 		}

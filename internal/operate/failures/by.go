@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/render/columns"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -132,7 +133,7 @@ func (g *grouping) read(ctx context.Context, ids []string) error {
 		Query: either, Order: eventstore.BySequence,
 		WithoutBody: !slices.ContainsFunc(g.fields, func(name string) bool { return strings.HasPrefix(name, "body.") }),
 	}
-	for e, err := range events.Events(ctx, selection) {
+	for e, err := range storeread.Readable(events.Events(ctx, selection)) {
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package failures
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,11 +17,7 @@ import (
 type damaged struct{ *sqlite.Store }
 
 func (s damaged) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		if yield(schemas.Event{}, errors.New("reading document: it has a newer version")) {
-			s.Store.Events(ctx, selection)(yield)
-		}
-	}
+	return storetest.AfterUnreadable(s.Store.Events(ctx, selection))
 }
 
 // One decision that cannot be read, as of a newer version, hides no failures and no other decisions.

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures/compare"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -138,7 +139,7 @@ func (w *whyReader) setTimes(ctx context.Context, g *FailureGroup, since time.Ti
 		if first, err = w.store.FirstTime(ctx, w.within(all)); err != nil {
 			return false, err
 		}
-		for e, err := range w.Events(ctx, all) {
+		for e, err := range storeread.Readable(w.Events(ctx, all)) {
 			if err != nil {
 				return false, err
 			}
@@ -256,7 +257,7 @@ func withoutRepeated(failed []schemas.Event) []schemas.Event {
 	return slices.DeleteFunc(failed, func(e schemas.Event) bool { return known[e.ReplayOf] })
 }
 
-// alongWithTime returns the factors that almost all failures have, and that are none in the same time.
+// alongWithTime returns the factors that almost all failures have, and that messages of the same time have as often.
 func alongWithTime(changed, same []compare.Factor) (along []compare.Factor) {
 	const almostAll = 0.9
 	known := map[compare.Condition]bool{}

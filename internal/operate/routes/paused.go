@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
@@ -33,7 +34,7 @@ func (cfg Config) Paused(ctx context.Context) (map[string]schemas.Event, error) 
 		return nil, err
 	}
 	newest := map[string]schemas.Event{}
-	for event, err := range cfg.Events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true}) {
+	for event, err := range storeread.Readable(cfg.Events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true})) {
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +72,7 @@ func (cfg Config) addReasons(ctx context.Context, held map[string]schemas.Event)
 		query := kql.And{
 			kql.FieldIs("event.action", string(schemas.Paused)), kql.FieldIs("error.type", pause.ByOperator), ofQueue(queue),
 		}
-		for e, err := range cfg.Events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true}) {
+		for e, err := range storeread.Readable(cfg.Events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true})) {
 			if err != nil {
 				return err
 			}

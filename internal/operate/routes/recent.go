@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -73,7 +74,7 @@ func (cfg Config) newest(ctx context.Context, queue string, action schemas.Actio
 	if err != nil {
 		return nil, err
 	}
-	for e, err := range cfg.Events.Events(ctx, eventstore.Selection{Query: query, Limit: recentEvents, WithoutBody: true}) {
+	for e, err := range storeread.Readable(cfg.Events.Events(ctx, eventstore.Selection{Query: query, Limit: recentEvents, WithoutBody: true})) {
 		if err != nil {
 			return nil, err
 		}

@@ -2,12 +2,12 @@ package waiting
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"testing"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -16,11 +16,7 @@ import (
 type damaged struct{ system.EventStore }
 
 func (s damaged) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		if yield(schemas.Event{}, errors.New("reading document: it has a newer version")) {
-			s.EventStore.Events(ctx, selection)(yield)
-		}
-	}
+	return storetest.AfterUnreadable(s.EventStore.Events(ctx, selection))
 }
 
 // One document that cannot be read does not keep operators from all waiting messages.

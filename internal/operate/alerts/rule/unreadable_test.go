@@ -2,12 +2,12 @@ package rule_test
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"testing"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/internal/operate/alerts/rule"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -16,11 +16,7 @@ import (
 type damaged struct{ rule.Store }
 
 func (s damaged) Events(ctx context.Context, selection eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	return func(yield func(schemas.Event, error) bool) {
-		if yield(schemas.Event{}, errors.New("reading document: it has a newer version")) {
-			s.Store.Events(ctx, selection)(yield)
-		}
-	}
+	return storetest.AfterUnreadable(s.Store.Events(ctx, selection))
 }
 
 // One document that cannot be read, as of a newer version, ends no rule.
