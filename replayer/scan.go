@@ -28,7 +28,7 @@ type candidate struct {
 	leftOut           Reason                  // why the message is not sent; "": it is sent
 	err               error                   // why the document cannot be read
 	scanned           int64                   // number of events up to this one
-	result            *transform.Result       // what the program of the job makes of the message, until it is used; nil: not known yet
+	result            *transform.Result       // result of the job's program, until it is used; nil: not known yet
 }
 
 // scan reads the selection of a job and decides about each event.

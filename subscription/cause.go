@@ -22,7 +22,7 @@ const (
 	Unattended   Cause = "unattended"    // no process has run it for a minute; records do not have it
 )
 
-// TargetError is the cause of a subscription that waits, and of a parked message: the error is that of
+// TargetError is the cause of a subscription that waits, and of a parked message: the error is from
 // the URL or the handler.
 const TargetError Cause = "target_error"
 
@@ -30,7 +30,7 @@ const TargetError Cause = "target_error"
 const (
 	AttemptsExhausted Cause = "attempts_exhausted" // as TargetError, after Retry.Attempts
 	MessageRefused    Cause = "message_refused"    // the error is RabbitMQ's
-	HeadersTooLong    Cause = "headers_too_long"   // they leave no room for those of the subscription
+	HeadersTooLong    Cause = "headers_too_long"   // they leave no room for the subscription's
 	BodyMissing       Cause = "body_missing"       // no event of the message has its body
 	EventMissing      Cause = "event_missing"      // the event is no longer in the store
 	Unreadable        Cause = "unreadable"         // the error says why the document cannot be read

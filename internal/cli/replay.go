@@ -146,7 +146,7 @@ func (r *replay) run(ctx context.Context, sys backend) error {
 	}
 	texts := *r
 	if texts.Out = r.readers(); r.format.is("json") && r.yes {
-		texts.Out = r.Err // the JSON of a job does not have what the plan leaves out
+		texts.Out = r.Err // the JSON of a job does not have the messages that the plan leaves out
 	}
 	job, err := texts.send(ctx, sys, plan)
 	return r.printAnswer(ctx, sys, plan, job, err)

@@ -89,7 +89,7 @@ func (c *consumer) consume(ctx context.Context, l *life) error {
 	}, func(channel *amqp.Channel, d amqp.Delivery) error { return c.handle(l, channel, d, returned) })
 }
 
-// handle handles a delivery, and tells Watership what became of it.
+// handle handles a delivery, and reports its outcome to Watership.
 func (c *consumer) handle(l *life, channel *amqp.Channel, d amqp.Delivery, returned <-chan amqp.Return) error {
 	id, number := string(d.Body), 1
 	switch failed := d.Headers["watership-attempt"].(type) {

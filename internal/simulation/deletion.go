@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// deletion is the deletion of a queue, with what the queue had then.
+// deletion is the deletion of a queue, with the messages of the queue at that moment.
 type deletion struct {
 	queue    string
 	at       time.Time

@@ -102,7 +102,7 @@ func NewPlan(seed uint64) Plan {
 	return plan
 }
 
-// addConsumers adds consumers of another program, with their faults and what the operator does with
+// addConsumers adds consumers of another program, with their faults and the actions of the operator on
 // their queue, to half of the plans.
 func (p *Plan) addConsumers(random *rand.Rand) {
 	if p.Consumers = max(0, random.IntN(4)-1); p.Consumers == 0 {

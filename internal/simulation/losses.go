@@ -183,7 +183,7 @@ func (l *losses) isOnlyFault(d *deletion) bool {
 }
 
 // checkDropped reports deletions of queues of Watership that have no event. Of a queue that is declared when it is needed,
-// nobody knows whether it was there before. With another fault at that time the broker may not
+// it is unknown whether it was there before. With another fault at that time the broker may not
 // take the event, and only the log says so.
 func (l *losses) checkDropped(dropped []span) {
 	o := l.oracle

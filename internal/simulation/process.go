@@ -73,7 +73,7 @@ func (l *life) stall(d time.Duration) {
 	}
 }
 
-// die ends what the process does: nothing of it reaches the broker after this moment.
+// die ends the process: none of its frames reaches the broker after this moment.
 func (l *life) die() {
 	l.mu.Lock()
 	l.dead = true
@@ -158,8 +158,8 @@ func (p *process) kill() {
 	p.world.afterLife(l.ended)
 }
 
-// awaitMoment waits until a handler of the process has returned, and for up to 4 milliseconds of what follows:
-// most of what a fault can part happens then. For half of the choices it does not wait.
+// awaitMoment waits until a handler of the process has returned, and up to 4 milliseconds more:
+// most steps that a fault can separate happen then. For half of the choices it does not wait.
 func (p *process) awaitMoment(choice int) {
 	l := p.current()
 	if l == nil || choice%2 == 0 {

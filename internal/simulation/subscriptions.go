@@ -63,7 +63,7 @@ func (r *receivers) unfinished(ctx context.Context) (texts []string) {
 	return texts
 }
 
-// eventsFor returns the ids of the events that a receiver has to get, and those of others without a body, which
+// eventsFor returns the ids of the events that a receiver has to get, and of the events without a body, which
 // Watership parks.
 func (r *receivers) eventsFor(ctx context.Context, target *receiver) (ids []string, bodiless map[string]bool, err error) {
 	bodiless = map[string]bool{}

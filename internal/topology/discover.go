@@ -30,8 +30,8 @@ func NewDiscovery(managementURL, vhost string, client *http.Client, nodes ...str
 }
 
 // DeadLetterExchanges returns the exchanges to which a queue may have sent a dead letter: the one of its
-// argument, or else the ones of the policy that RabbitMQ tells and of all policies that are for the queue.
-// RabbitMQ applies a policy within milliseconds, and tells up to ten seconds later which one a queue has.
+// argument, or else the ones of the policy that RabbitMQ lists and of all policies that are for the queue.
+// RabbitMQ applies a policy within milliseconds, and lists up to ten seconds later which one a queue has.
 // It fails with rabbit.ErrNotFound if the queue does not exist.
 func (d *Discovery) DeadLetterExchanges(ctx context.Context, queue string) ([]string, error) {
 	q, err := d.management.Queue(ctx, d.vhost, queue)

@@ -183,7 +183,7 @@ func (r *release) packages(ctx context.Context, p program) error {
 	return nil
 }
 
-// output runs a command; its error has what the command complained about.
+// output runs a command, and returns its output. An error has the text of standard error.
 func output(cmd *exec.Cmd) ([]byte, error) {
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint

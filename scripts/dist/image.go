@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// user of the image, as in Dockerfile: nobody in particular.
+// user of the image, as in Dockerfile, without a name.
 const user = 65532
 
 // An object of JSON, whose members are written in the order of their names.

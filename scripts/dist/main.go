@@ -1,4 +1,4 @@
-// Command dist builds what a release consists of: an archive for each system; for Linux also a deb, an
+// Command dist builds the files of a release: an archive for each system; for Linux also a deb, an
 // rpm and an image; a list of the linked modules, checksums, a statement of origin and a signature. It runs in
 // the root of a checkout (make dist). Two checkouts of one commit give the same bytes.
 //
@@ -65,7 +65,7 @@ func run(ctx context.Context, out string, targets []string) error {
 	return nil
 }
 
-// A release is what is built from one commit.
+// release has the files that are built from one commit.
 type release struct {
 	version  string // without the v of its tag
 	commit   string

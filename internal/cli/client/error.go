@@ -54,7 +54,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// IsLost reports whether it is not known what the server has done: it has not answered.
+// IsLost reports whether the effect of the request is unknown, because the server has not answered.
 func (e *Error) IsLost() bool { return e.refused == nil && e.away() }
 
 // away reports whether the server may answer later.

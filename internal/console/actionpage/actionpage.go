@@ -1,5 +1,5 @@
-// Package actionpage has the page for browsers of an action on many: it shows a preview of what was
-// selected, with a form that acts on what was shown, and the page after it reports the result.
+// Package actionpage has the page for browsers of an action on many. It shows a preview of the selection, with
+// a form that acts on exactly the objects that were shown, and then the result.
 package actionpage
 
 import (
@@ -29,8 +29,8 @@ type Action struct {
 	Section, Back string // the pages to which it belongs, and to which it returns
 	Template      string
 	Name          string // a noun, such as discard
-	Unit          string // the word for one of what it changes
-	Reason        string // what to give as the reason
+	Unit          string // the word for one object, such as failure
+	Reason        string // asks for the reason
 	ByGroup       bool   // groups are selected; else a query or ids
 	BackToAll     bool   // it returns to the page without the filter
 
@@ -38,7 +38,7 @@ type Action struct {
 	Call func(ctx context.Context, key operation.IdempotencyKey, s Selection) (Result, error)
 }
 
-// Selection is what an operator has selected, or was shown.
+// Selection has the objects that an operator has selected, or was shown.
 type Selection struct {
 	eventfilter.Choice
 	operation.Bounds
@@ -55,7 +55,7 @@ type Result struct {
 	Counts map[string]int // other numbers to report
 }
 
-// View is what a template shows.
+// View has the data of a template.
 type View struct {
 	Action
 	Filter      frame.Filter
@@ -104,7 +104,7 @@ func Register(f *frame.Frame, actions ...Action) {
 	}
 }
 
-// read reads what is selected.
+// read reads the selection of a request.
 func (a Action) read(r *http.Request, values url.Values) (View, error) {
 	zone, _ := frame.ZoneOf(r)
 	v := View{
@@ -125,7 +125,7 @@ func (v View) selection() Selection {
 	return Selection{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter, IDs: v.IDs}, Groups: v.Groups, Form: v.Form}
 }
 
-// preview shows what the action would change. Nothing is changed.
+// preview shows the objects that the action would change.
 func (a Action) preview(r *http.Request) (frame.Response, error) {
 	v, err := a.read(r, r.URL.Query())
 	if err != nil {

@@ -62,7 +62,7 @@ func (t topologyChecks) checkOtherPrefixes(ctx context.Context) {
 }
 
 // contents describes the messages in queues, and reports whether one has a consumer. It asks the queues
-// themselves, since the management API lists what it counted some seconds ago.
+// themselves, since the counts of the management API are some seconds old.
 func (b *broker) contents(ctx context.Context, queues []string) (left string, used bool, err error) {
 	var holding []string
 	for _, queue := range queues {

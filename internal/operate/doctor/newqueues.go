@@ -8,7 +8,7 @@ import (
 )
 
 // applyPolicies gives each queue the policies that it has, or gets within seconds: RabbitMQ applies a
-// policy to one queue after the other and tells of it later, while setup asks just after queues are
+// policy to one queue after the other and lists it later, while setup asks just after queues are
 // declared, or policies changed. The policies were listed after the queues.
 func (b *broker) applyPolicies(operators []rabbit.Policy) {
 	for name, queue := range b.queues {
@@ -19,7 +19,7 @@ func (b *broker) applyPolicies(operators []rabbit.Policy) {
 	}
 }
 
-// current returns the policy of a queue: the one that RabbitMQ tells, unless it is removed, is not for the
+// current returns the policy of a queue: the one that RabbitMQ lists, unless it is removed, is not for the
 // queue any more, or has a lower priority than another one that is. Of a pattern that only RabbitMQ can
 // read it is believed.
 func current(queue rabbit.Queue, told string, policies []rabbit.Policy) rabbit.Policy {
@@ -36,7 +36,7 @@ func current(queue rabbit.Queue, told string, policies []rabbit.Policy) rabbit.P
 }
 
 // policyFor returns the policy with the highest priority that is for a queue; the zero value for none. A
-// pattern that only RabbitMQ can read is for none, until RabbitMQ tells.
+// pattern that only RabbitMQ can read is for no queue, until RabbitMQ lists it.
 func policyFor(queue rabbit.Queue, policies []rabbit.Policy) (best rabbit.Policy) {
 	for _, p := range policies {
 		if applies, err := p.AppliesTo(queue.Name, queue.Type); err == nil && applies && (best.Name == "" || p.Priority > best.Priority) {

@@ -120,7 +120,7 @@ func (d *doctor) checkManagement(ctx context.Context) {
 	if err != nil {
 		verdict := Warning
 		if isOtherCluster(err) {
-			verdict = Error // what it is told to change, such as a policy, does not apply
+			verdict = Error // changes by it, such as of a policy, do not apply
 		}
 		d.report(ManagementUnusable, verdict, err.Error(), d.managementRemedy(err))
 		return
@@ -163,7 +163,7 @@ func (c Config) managementRemedy(err error) string {
 	return remedy + "; without it the routes of a replay to exchanges cannot be checked, and doctor cannot look at queues"
 }
 
-// readTopology reads what the management API lists, which has to be of the broker of the connection, if
+// readTopology reads the objects that the management API lists. They have to be of the broker of the connection, if
 // there is one.
 func (b *broker) readTopology(ctx context.Context, management *rabbit.Management) error {
 	overview, err := management.Overview(ctx)

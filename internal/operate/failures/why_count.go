@@ -12,8 +12,8 @@ import (
 
 func (c Counted) share() compare.Share { return compare.Share{With: c.With, Of: c.Of} }
 
-// causes returns the first of some factors, with the counts of all messages. One that holds only in the
-// sample is none.
+// causes returns the first of some factors, with the counts of all messages. A factor that holds only in the
+// sample is left out.
 func (w *whyReader) causes(ctx context.Context, factors []compare.Factor, against Against) (causes []Cause, err error) {
 	causes = []Cause{}
 	for _, f := range factors {

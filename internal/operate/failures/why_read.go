@@ -38,7 +38,7 @@ func (w *whyReader) Events(ctx context.Context, sel eventstore.Selection) iter.S
 	return w.store.Events(ctx, w.within(sel))
 }
 
-// sample reads about so many events of a query, and counts all. Fingerprints are hashes, so that those
+// sample reads about most events of a query, and counts all. Fingerprints are hashes, so that the events
 // below a bound are a sample without regard to anything else, and the same one each time.
 func (w *whyReader) sample(ctx context.Context, query kql.And, most int, counts *Compared) ([]schemas.Event, error) {
 	n, err := w.store.Count(ctx, w.within(eventstore.Selection{Query: query}))
@@ -65,8 +65,8 @@ func ofFraction(fraction float64) kql.Node {
 	return kql.Range{Field: kql.Pattern{"watership.fingerprint"}, Op: kql.Less, Value: kql.Value{Pattern: kql.Pattern{end}, Quoted: true}}
 }
 
-// read reads events, but not more than so many. SQLite would search the newest events of the store for
-// those of a selection with a limit.
+// read reads no more than most events. With a limit in the selection, SQLite would search the newest events of the
+// store for them.
 func (w *whyReader) read(ctx context.Context, sel eventstore.Selection, most int) (events []schemas.Event, err error) {
 	for e, err := range storeread.Readable(w.Events(ctx, sel)) {
 		if err != nil {
@@ -79,7 +79,7 @@ func (w *whyReader) read(ctx context.Context, sel eventstore.Selection, most int
 	return events, ctx.Err()
 }
 
-// messages returns the fields of events, with those of their bodies if the caller may read them.
+// messages returns the fields of events, and of their bodies if the caller may read them.
 func (w *whyReader) messages(sides ...[]schemas.Event) (found [][]compare.Message, err error) {
 	for _, events := range sides {
 		messages := make([]compare.Message, len(events))

@@ -136,7 +136,7 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) 
 }
 
 // checkVisible returns an error unless there is a subscription that the caller may see. It reads the
-// record alone: to count what is not delivered yet can take long.
+// record alone, since to count the events that are left can take long.
 func (o operations) checkVisible(ctx context.Context, name string) error {
 	all, err := o.System.Subscriptions(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package code has the codes of problems: what a program asks for, since the texts of a problem are
+// Package code has the codes of problems. Programs decide by them, since the texts of a problem are
 // for people.
 package code
 

@@ -168,7 +168,7 @@ func (t *Ticket) identify() {
 	}
 }
 
-// earlierError names what the message waits for that failed with an error.
+// earlierError names the earlier message that failed with an error.
 func (t *Ticket) earlierError(why error) error {
 	name := "an earlier message"
 	if id := t.turn.Earlier(); id != "" {

@@ -156,7 +156,7 @@ func before(a, b Factor) int {
 
 func testOrder(t Test) int { return slices.Index([]Test{Is, Exists, Missing, AtLeast, AtMost}, t) }
 
-// chance returns the probability that at least so many of the messages with a condition are failed
+// chance returns the probability that as many or more of the messages with a condition are failed
 // ones, if the failed ones were drawn by lot (Fisher's exact test, one-sided).
 func chance(failed, handled Share) float64 {
 	with, all := failed.With+handled.With, failed.Of+handled.Of
@@ -172,7 +172,7 @@ func chance(failed, handled Share) float64 {
 	return min(sum, 1)
 }
 
-// least returns the lowest chance that a condition can have which holds for so many of all messages.
+// least returns the lowest chance that a condition can have which holds for a number of all messages.
 func least(with, failed, handled int) float64 {
 	k := min(with, failed)
 	return chance(Share{k, failed}, Share{with - k, handled})
