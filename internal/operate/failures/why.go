@@ -207,7 +207,7 @@ func (w *whyReader) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var others []schemas.Event
+	var others []sampled
 	if period != nil {
 		if others, err = w.sample(ctx, w.others(), maxHandled/2, &why.Others); err != nil {
 			return err
@@ -216,18 +216,15 @@ func (w *whyReader) compare(ctx context.Context) error {
 	if err := w.findBodies(ctx, failed, handled, others); err != nil {
 		return err
 	}
-	sides, err := w.messages(failed, handled, others)
-	if err != nil {
-		return err
-	}
-	why.Bodies = w.bodies(sides[1], sides[2])
-	same := compare.Messages(sides[0], sides[1])
+	failures, sameTime, otherTime := fieldsOf(failed), fieldsOf(handled), fieldsOf(others)
+	why.Bodies = w.bodies(sameTime, otherTime)
+	same := compare.Messages(failures, sameTime)
 	why.Conditions = same.Compared
 	if why.Causes, err = w.causes(ctx, same.Factors, SameTime); err != nil {
 		return err
 	}
 	if period != nil {
-		changed := compare.Messages(sides[0], sides[2])
+		changed := compare.Messages(failures, otherTime)
 		why.Conditions = max(why.Conditions, changed.Compared)
 		along, err := w.causes(ctx, alongWithTime(changed.Factors, same.Factors), OtherTime)
 		if err != nil {
@@ -249,12 +246,12 @@ func (w *whyReader) compare(ctx context.Context) error {
 }
 
 // withoutRepeated leaves out the failures of replays of failures that are there, too.
-func withoutRepeated(failed []schemas.Event) []schemas.Event {
+func withoutRepeated(failed []sampled) []sampled {
 	known := map[string]bool{}
-	for _, e := range failed {
-		known[e.EventID] = true
+	for _, m := range failed {
+		known[m.event.EventID] = true
 	}
-	return slices.DeleteFunc(failed, func(e schemas.Event) bool { return known[e.ReplayOf] })
+	return slices.DeleteFunc(failed, func(m sampled) bool { return known[m.event.ReplayOf] })
 }
 
 // alongWithTime returns the factors that almost all failures have, and that messages of the same time have as often.

@@ -16,7 +16,7 @@ func (c Counted) share() compare.Share { return compare.Share{With: c.With, Of: 
 // sample is left out.
 func (w *whyReader) causes(ctx context.Context, factors []compare.Factor, against Against) (causes []Cause, err error) {
 	causes = []Cause{}
-	for _, f := range factors {
+	for _, f := range factors[:min(len(factors), 4*maxCauses)] {
 		if len(causes) == maxCauses {
 			break
 		}

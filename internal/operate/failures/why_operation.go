@@ -54,7 +54,7 @@ func (o operations) why(ctx context.Context, in *WhyInput) (*WhyOutput, error) {
 	}
 	withBodies := access.FromContext(ctx).Bodies
 	if withBodies {
-		if err := access.ReadBodies(ctx, g.Query); err != nil {
+		if err := access.ReadBodies(ctx, kql.FieldIs("watership.queue", g.Queue).String()); err != nil {
 			return nil, err
 		}
 	}

@@ -40,7 +40,7 @@ func (w *whyReader) Events(ctx context.Context, sel eventstore.Selection) iter.S
 
 // sample reads about most events of a query, and counts all. Fingerprints are hashes, so that the events
 // below a bound are a sample without regard to anything else, and the same one each time.
-func (w *whyReader) sample(ctx context.Context, query kql.And, most int, counts *Compared) ([]schemas.Event, error) {
+func (w *whyReader) sample(ctx context.Context, query kql.And, most int, counts *Compared) ([]sampled, error) {
 	n, err := w.store.Count(ctx, w.within(eventstore.Selection{Query: query}))
 	if err != nil || n == 0 {
 		return nil, err
@@ -65,48 +65,94 @@ func ofFraction(fraction float64) kql.Node {
 	return kql.Range{Field: kql.Pattern{"watership.fingerprint"}, Op: kql.Less, Value: kql.Value{Pattern: kql.Pattern{end}, Quoted: true}}
 }
 
-// read reads no more than most events. With a limit in the selection, SQLite would search the newest events of the
+// sampled is a message that was read. Its event has neither headers nor a body once its fields are known.
+type sampled struct {
+	compare.Message
+	event schemas.Event
+}
+
+// The bounds of bodies. Bodies of longer messages count as unknown.
+const (
+	longestBody  = 256 << 10 // bytes
+	bodiesAtOnce = 16 << 20  // bytes, of bodies in memory
+)
+
+// read reads no more than most messages. With a limit in the selection, SQLite would search the newest events of the
 // store for them.
-func (w *whyReader) read(ctx context.Context, sel eventstore.Selection, most int) (events []schemas.Event, err error) {
+func (w *whyReader) read(ctx context.Context, sel eventstore.Selection, most int) (messages []sampled, err error) {
 	for e, err := range storeread.Readable(w.Events(ctx, sel)) {
 		if err != nil {
 			return nil, err
 		}
-		if events = append(events, e); len(events) == most {
-			break
-		}
-	}
-	return events, ctx.Err()
-}
-
-// messages returns the fields of events, and of their bodies if the caller may read them.
-func (w *whyReader) messages(sides ...[]schemas.Event) (found [][]compare.Message, err error) {
-	for _, events := range sides {
-		messages := make([]compare.Message, len(events))
-		for i, e := range events {
-			if messages[i], err = w.message(e); err != nil {
+		m := sampled{event: e}
+		if !w.isElsewhere(e) {
+			if err := w.setFields(&m); err != nil {
 				return nil, err
 			}
 		}
-		found = append(found, messages)
-	}
-	return found, nil
-}
-
-// findBodies reads the bodies that are stored in other events of the same messages.
-func (w *whyReader) findBodies(ctx context.Context, sides ...[]schemas.Event) error {
-	if !w.withBodies {
-		return nil
-	}
-	missing := bodies.NewMissing(w.System.Settings().Fingerprint)
-	for _, events := range sides {
-		for i := range events {
-			if events[i].BodyIn != schemas.BodyHere {
-				missing.Add(&events[i])
-			}
+		if messages = append(messages, m); len(messages) == most {
+			break
 		}
 	}
-	return missing.FindStored(ctx, w)
+	return messages, ctx.Err()
+}
+
+// isElsewhere reports whether the body of an event is compared, and in another event.
+func (w *whyReader) isElsewhere(e schemas.Event) bool {
+	return w.withBodies && e.BodyIn != schemas.BodyHere && e.BodySize <= longestBody
+}
+
+// findBodies reads the bodies that are stored in other events of the same messages, and sets the fields of these.
+func (w *whyReader) findBodies(ctx context.Context, sides ...[]sampled) error {
+	var some []*sampled
+	size := 0
+	for _, side := range sides {
+		for i := range side {
+			m := &side[i]
+			if !w.isElsewhere(m.event) {
+				continue
+			}
+			if some, size = append(some, m), size+m.event.BodySize; size < bodiesAtOnce {
+				continue
+			}
+			if err := w.findSome(ctx, some); err != nil {
+				return err
+			}
+			some, size = some[:0], 0
+		}
+	}
+	return w.findSome(ctx, some)
+}
+
+func (w *whyReader) findSome(ctx context.Context, messages []*sampled) error {
+	missing := bodies.NewMissing(w.System.Settings().Fingerprint)
+	for _, m := range messages {
+		missing.Add(&m.event)
+	}
+	if err := missing.FindStored(ctx, w); err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if err := w.setFields(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *whyReader) setFields(m *sampled) (err error) {
+	m.Message, err = w.message(m.event)
+	m.event.Envelope = schemas.Envelope{}
+	return err
+}
+
+// fieldsOf returns the fields of messages.
+func fieldsOf(messages []sampled) []compare.Message {
+	fields := make([]compare.Message, len(messages))
+	for i, m := range messages {
+		fields[i] = m.Message
+	}
+	return fields
 }
 
 // bodies reports whether the bodies of handled messages were compared.
@@ -123,9 +169,10 @@ func (w *whyReader) bodies(handled ...[]compare.Message) Bodies {
 
 // message returns the fields of an event that describe its message, as they are searched.
 func (w *whyReader) message(e schemas.Event) (compare.Message, error) {
-	m := compare.Message{Values: map[string][]string{}, WithoutBody: !w.withBodies || e.BodyIn != schemas.BodyHere}
+	m := compare.Message{Values: map[string][]string{}, WithoutBody: !w.withBodies || e.BodyIn != schemas.BodyHere || e.BodySize > longestBody}
 	format := w.System.DocumentFormat()
-	document, err := columns.Parse(schemas.DocumentFormat{NumericLabels: format.NumericLabels, MaxValues: format.MaxValues}.Append(nil, e))
+	format.Labels, format.NoBodyText, format.NoBodyJSON = nil, true, m.WithoutBody
+	document, err := columns.Parse(format.Append(nil, e))
 	if err != nil {
 		return m, err
 	}
@@ -135,7 +182,7 @@ func (w *whyReader) message(e schemas.Event) (compare.Message, error) {
 		}
 	}
 	for _, name := range []string{"headers", "numeric_labels", "body.json"} {
-		if value, found := document.At(name); found && !(m.WithoutBody && ofBody(name)) {
+		if value, found := document.At(name); found {
 			addValues(m.Values, name, value)
 		}
 	}
