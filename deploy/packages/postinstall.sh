@@ -2,8 +2,8 @@
 # dpkg calls it with "configure" and the former version, rpm with the number of installed versions.
 set -e
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
-	systemctl try-restart watership.service # only if it runs
+	systemctl daemon-reload || true
+	systemctl try-restart watership.service || true # only if it runs
 fi
 if [ "$1" = configure ] && [ -z "$2" ] || [ "$1" = 1 ]; then
 	cat <<-'END'

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/watershipmq/watership/internal/system"
 )
@@ -67,9 +66,7 @@ func manualPage(cmd *cobra.Command, from *settings) string {
 	}
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", roff(strings.TrimSpace(description)))
 	if cmd.Name() != settingsTopic {
-		b.WriteString(".SH OPTIONS\n")
-		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
-		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
+		fmt.Fprintf(&b, ".SH OPTIONS\n.nf\n%s.fi\n", roff(cmd.NonInheritedFlags().FlagUsages()+cmd.InheritedFlags().FlagUsages()))
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
@@ -84,18 +81,6 @@ func manualPage(cmd *cobra.Command, from *settings) string {
 		}
 	}
 	return b.String()
-}
-
-func writeFlag(b *strings.Builder, f *pflag.Flag) {
-	if f.Hidden {
-		return
-	}
-	name, usage := pflag.UnquoteUsage(f)
-	flag := "--" + f.Name
-	if f.Shorthand != "" {
-		flag = "-" + f.Shorthand + ", " + flag
-	}
-	fmt.Fprintf(b, ".TP\n\\fB%s\\fR \\fI%s\\fR\n%s\n", roff(flag), roff(name), roff(usage))
 }
 
 // roff escapes a text. A line that begins with a point or an apostrophe would be a request.

@@ -29,18 +29,25 @@ func main() {
 }
 
 func run(ctx context.Context, out string, targets []string) error {
-	stage := filepath.Join(filepath.Dir(out), "stage")
-	for _, folder := range []string{out, stage} {
-		if err := os.RemoveAll(folder); err != nil {
-			return err
-		}
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return err
-		}
-	}
-	defer os.RemoveAll(stage)
 	sign, err := signer(os.Getenv("DIST_KEY"))
 	if err != nil {
+		return err
+	}
+	if err := os.Unsetenv("DIST_KEY"); err != nil { // the programs that it runs need no key
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	stage, err := os.MkdirTemp(filepath.Dir(out), "stage-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(stage)
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
 	r, err := build(ctx, stage, targets)
