@@ -72,11 +72,11 @@ func (p printer) findings(findings []doctor.Finding, errors, warnings int) error
 		if f.Since != nil {
 			detail += ", since " + terminal.Time(*f.Since)
 		}
-		if err := p.printf("%s  %-12s  %s", mark, f.Check.Text(), detail); err != nil {
+		if err := p.printf("%s  %-13s  %s", mark, f.Check.Text(), detail); err != nil {
 			return err
 		}
 		if remedy := f.Instruction(); remedy != "" {
-			if err := p.printf("%-7s  %-12s  → %s", "", "", terminal.Cell(remedy, 0)); err != nil {
+			if err := p.printf("%-7s  %-13s  → %s", "", "", terminal.Cell(remedy, 0)); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,9 +57,10 @@ func (p failurePrinter) why(w failures.Why) error {
 	pair("group", w.Group)
 	pair("queue", w.Queue)
 	pair("error", w.Kind.Group)
-	if !w.From.IsZero() {
-		pair("failures", comparedOf(w.Failures, "failure")+", "+terminal.Second(w.From)+" to "+terminal.Second(w.To))
+	if w.Outcome == failures.NoFailures {
+		return p.printf("\n%s", outcomeText(w))
 	}
+	pair("failures", comparedOf(w.Failures, "failure")+", also resolved ones, from "+terminal.Second(w.From)+" to "+terminal.Second(w.To))
 	pair("compared", "with "+comparedOf(w.Handled, "handled message")+" of the same time: "+wording.Plural(w.Conditions, "condition"))
 	switch w.Bodies {
 	case failures.BodiesHidden:
@@ -69,7 +69,7 @@ func (p failurePrinter) why(w failures.Why) error {
 		pair("bodies", "left out: the store has no bodies of the handled messages")
 	}
 	for i, c := range w.Causes {
-		fmt.Fprintf(p.Out, "\n%d. %s\n", i+1, terminal.Cell(conditionText(c.Condition), 0))
+		fmt.Fprintf(p.Out, "\n%d. %s\n", i+1, terminal.Cell(causeText(c), 0))
 		pair("failed", countedText(c.Failures))
 		pair("handled", countedText(c.Handled)+map[bool]string{true: ", at other times"}[c.Against == failures.OtherTime])
 		if len(c.Same) > 0 {
@@ -101,6 +101,13 @@ func countedText(c failures.Counted) string {
 	return text
 }
 
+func causeText(c failures.Cause) string {
+	if c.Test == compare.Within {
+		return "from " + terminal.Second(c.Begin) + " to " + terminal.Second(c.End)
+	}
+	return conditionText(c.Condition)
+}
+
 // conditionText describes a condition.
 func conditionText(c failures.Condition) string {
 	switch c.Test {
@@ -112,19 +119,8 @@ func conditionText(c failures.Condition) string {
 		return c.Field + " is " + c.Value + " or more"
 	case compare.AtMost:
 		return c.Field + " is " + c.Value + " or less"
-	case compare.Within:
-		return "from " + timeText(c.Value) + " to " + timeText(c.End)
 	}
 	return c.Field + " is " + c.Value
-}
-
-// timeText returns a time of the API in the zone of this process.
-func timeText(text string) string {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return text
-	}
-	return terminal.Second(at)
 }
 
 // sameText lists conditions that the same messages fulfil, but for most of them if there are many.
@@ -145,6 +141,8 @@ func outcomeText(w failures.Why) string {
 	switch w.Outcome {
 	case failures.Nothing:
 		return "nothing distinguishes them: no condition holds for more failures than handled messages, beyond chance"
+	case failures.NoFailures:
+		return "the group has no failure in that time"
 	case failures.FewFailures:
 		return "too few failures to say what distinguishes them"
 	case failures.NoneHandled:

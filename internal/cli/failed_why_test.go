@@ -33,7 +33,7 @@ func testFailedWhy(t *testing.T, seed seeder) {
 		group ` + group + `
 		queue orders
 		error no stock of item #
-		failures 20 failures, 2026-05-04 02:01:56 to 2026-05-04 03:01:56
+		failures 20 failures, also resolved ones, from 2026-05-04 02:01:56 UTC to 2026-05-04 03:01:56 UTC
 		compared with 39 handled messages of the same time: CONDITIONS
 
 		1. headers.tenant is t7
@@ -44,7 +44,7 @@ func testFailedWhy(t *testing.T, seed seeder) {
 		text := a.must(t, "failed", "why", of)
 		for _, line := range strings.Split(want, "\n") {
 			line = strings.TrimSpace(strings.ReplaceAll(line, "CONDITIONS", ""))
-			if !strings.Contains(line, "2026-") && !strings.Contains(strings.Join(strings.Fields(text), " "), line) {
+			if !strings.Contains(strings.Join(strings.Fields(text), " "), line) {
 				t.Errorf("there is no %q in\n%s", line, text)
 			}
 		}
@@ -61,7 +61,7 @@ func testFailedWhy(t *testing.T, seed seeder) {
 		}
 	}
 	mails := history.Kind{Queue: "mails", Class: "server", Type: "http.Status", Group: "no stock of item #"}.ID()
-	for of, text := range map[string]string{mails: "queue mails handled no messages in that time", "m-1": "has not failed for good", "nobody": "no group of failures has the id"} {
+	for of, text := range map[string]string{mails: "queue mails handled no messages in that time", "m-1": "has not failed for good", "nobody": "neither a group of failures nor a message has the id"} {
 		if r := a.call(t, "failed", "why", of); !strings.Contains(r.Out+r.Err, text) {
 			t.Errorf("%s: %+v", of, r)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -210,7 +211,7 @@ func exactArgs(n int, expected string) cobra.PositionalArgs {
 			if meant := misspelled(cmd, args); meant != "" {
 				return usagef("unknown command %q; did you mean '%s'?", args[0], meant)
 			}
-			return usagef("expected %s, got %d arguments (see '%s --help')", expected, len(args), cmd.CommandPath())
+			return usagef("expected %s, got %s (see '%s --help')", expected, wording.Plural(len(args), "argument"), cmd.CommandPath())
 		}
 		for _, arg := range args {
 			if strings.TrimSpace(arg) == "" {

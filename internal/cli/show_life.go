@@ -74,7 +74,10 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 	text := attemptAtQueue(e)
 	switch e.Action {
 	case schemas.Published:
-		text = fmt.Sprintf("to exchange %s, routing key %s", exchangeName(e.Envelope.Exchange), terminal.Cell(e.Envelope.RoutingKey, 60))
+		text = "to exchange " + exchangeName(e.Envelope.Exchange)
+		if e.Envelope.RoutingKey != "" {
+			text += ", routing key " + terminal.Cell(e.Envelope.RoutingKey, 60)
+		}
 		if e.TimeSource == schemas.TimeOfIngest {
 			text += ", recorded at this time"
 		}

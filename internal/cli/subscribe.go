@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -34,7 +35,7 @@ message that cannot be delivered is parked, and the rest goes on.`,
   watership subscribe audit '' --from 2026-05-04T03:00:00Z --to-queue audit --on-poison stop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usagef("expected a name and a query, got %d arguments (see '%s --help')", len(args), cmd.CommandPath())
+				return usagef("expected a name and a query, got %s (see '%s --help')", wording.Plural(len(args), "argument"), cmd.CommandPath())
 			}
 			return nil
 		},

@@ -32,7 +32,7 @@ func (s *Shop) bill(msg *message.Message) ([]*message.Message, error) {
 	}
 	s.remember(o.Number)
 	if o.Customer == "" {
-		return nil, retry.Permanent(refusal(fmt.Sprintf("order %d names no customer", o.Number)))
+		return nil, retry.Permanent(refusal(fmt.Sprintf("order %d has no customer", o.Number)))
 	}
 	if s.isOutage() {
 		return nil, retry.Class(PaymentClass, refusal("the payment provider answered 503 Service Unavailable"))

@@ -35,7 +35,7 @@ export function showTimes(element) {
     time.removeAttribute("data-utc");
   }
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
-  if (times.length > 0) document.querySelector("[data-zone]").textContent = `Times in ${timeZone}; those that you enter are in UTC`;
+  if (times.length > 0) document.querySelector("[data-zone]").textContent = timeZone === "UTC" ? "Times in UTC" : `Times in ${timeZone}; those that you enter are in UTC`;
 }
 
 // announce tells something to screen readers.

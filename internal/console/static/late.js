@@ -1,4 +1,5 @@
 // Reads the page again if parts of it were not ready at once.
 import { refresh } from "./console.js";
 
-if (document.querySelector("[data-late]")) refresh();
+const late = document.querySelector("[data-late]");
+if (late) refresh(late.dataset.late === "asked" ? late.querySelector("a").href : location.href);

@@ -3,7 +3,6 @@ package triagepage
 import (
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -22,8 +21,7 @@ type whyView struct {
 // cause is a cause with its links.
 type cause struct {
 	failures.Cause
-	Failed, Others string    // to the messages; "": no query finds them
-	Begin, Finish  time.Time // of a period
+	Failed, Others string // to the messages; "": no query finds them
 }
 
 // why compares the failures of a group, if the page waits for that.
@@ -37,10 +35,7 @@ func (p Pages) why(r *http.Request, group string) whyView {
 		v.Problem = frame.ProblemOf(err)
 	}
 	for _, c := range found.Body.Causes {
-		shown := cause{Cause: c, Failed: messagesOf(c.Failures.Query), Others: messagesOf(c.Handled.Query)}
-		shown.Begin, _ = time.Parse(time.RFC3339, c.Value) // of a period, and otherwise not shown
-		shown.Finish, _ = time.Parse(time.RFC3339, c.End)
-		v.Causes = append(v.Causes, shown)
+		v.Causes = append(v.Causes, cause{Cause: c, Failed: messagesOf(c.Failures.Query), Others: messagesOf(c.Handled.Query)})
 	}
 	return v
 }

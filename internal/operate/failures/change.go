@@ -98,7 +98,7 @@ func (c Change) checkEnd(now time.Time) error {
 	case c.Count < 0 || c.Count > MaxCount:
 		return fmt.Errorf("%d failures: expected 1 to %d", c.Count, MaxCount)
 	case !c.Until.IsZero() && !c.Until.After(now):
-		return errors.New("muted until a time that has passed")
+		return errors.New("nothing is muted until a time that has passed")
 	case c.Until.Year() > 9999:
 		return fmt.Errorf("muted until the year %d", c.Until.Year())
 	}

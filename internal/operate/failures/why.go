@@ -18,13 +18,13 @@ import (
 type Why struct {
 	Group string `json:"group" doc:"Id of the group"`
 	history.Kind
-	Outcome WhyOutcome `json:"outcome" enum:"found,nothing,few_failures,none_handled" doc:"found: there are causes; nothing: nothing distinguishes the failures; few_failures: they are too few to say; none_handled: the queue handled nothing with which they could be compared"`
+	Outcome WhyOutcome `json:"outcome" enum:"found,nothing,no_failures,few_failures,none_handled" doc:"found: there are causes; nothing: nothing distinguishes the failures; no_failures: there are none in this time; few_failures: they are too few to say; none_handled: the queue handled nothing with which they could be compared"`
 	Causes  []Cause    `json:"causes" nullable:"false" doc:"What more of the failures have than chance explains, that which explains the most first"`
 
-	Since time.Time `json:"since" doc:"Begin of all that was compared"`
-	Until time.Time `json:"until" doc:"End of it: at most a day after the last failure"`
-	From  time.Time `json:"from" doc:"Begin of the time of the failures"`
-	To    time.Time `json:"to" doc:"End of it"`
+	Since time.Time `json:"since,omitzero" doc:"Begin of all that was compared; none without failures"`
+	Until time.Time `json:"until,omitzero" doc:"End of it: at most a day after the last failure"`
+	From  time.Time `json:"from,omitzero" doc:"Begin of the time of the failures, at least an hour"`
+	To    time.Time `json:"to,omitzero" doc:"End of it"`
 
 	Failures   Compared `json:"failures" doc:"Failures of the group in their time, also those that are resolved"`
 	Handled    Compared `json:"handled" doc:"Messages that the queue handled in the same time, without replays"`
@@ -40,6 +40,7 @@ type WhyOutcome string
 const (
 	Found       WhyOutcome = "found"
 	Nothing     WhyOutcome = "nothing"
+	NoFailures  WhyOutcome = "no_failures"
 	FewFailures WhyOutcome = "few_failures"
 	NoneHandled WhyOutcome = "none_handled"
 )
@@ -67,14 +68,15 @@ type Cause struct {
 	Failures Counted     `json:"failures"`
 	Handled  Counted     `json:"handled"`
 	Same     []Condition `json:"same" nullable:"false" doc:"Other conditions that the same messages fulfil"`
+	Begin    time.Time   `json:"begin,omitzero" doc:"Of within"`
+	End      time.Time   `json:"end,omitzero" doc:"Of within: it does not belong to the period"`
 }
 
 // Condition is a condition on a field.
 type Condition struct {
 	Field string       `json:"field" doc:"Full name"`
 	Test  compare.Test `json:"test" enum:"is,exists,missing,at_least,at_most,within"`
-	Value string       `json:"value,omitempty" doc:"Of is, at_least and at_most; of within, the begin"`
-	End   string       `json:"end,omitempty" doc:"Of within"`
+	Value string       `json:"value,omitempty" doc:"Of is, at_least and at_most"`
 }
 
 // Against is the messages with which failures are compared.
@@ -113,7 +115,10 @@ func (s Service) Why(ctx context.Context, g *FailureGroup, since time.Time, visi
 		return Why{}, err
 	}
 	w := whyReader{Service: s, store: store, visible: visible, withBodies: withBodies, kind: g.Kind}
-	w.why = Why{Group: g.ID, Kind: g.Kind, Causes: []Cause{}, Bodies: BodiesHidden, Outcome: FewFailures}
+	w.why = Why{Group: g.ID, Kind: g.Kind, Causes: []Cause{}, Bodies: BodiesHidden, Outcome: NoFailures}
+	if withBodies {
+		w.why.Bodies = BodiesUnknown
+	}
 	if found, err := w.setTimes(ctx, g, since); err != nil || !found {
 		return w.why, err
 	}

@@ -105,11 +105,9 @@ func (w *whyReader) findPeriod(ctx context.Context) (*Cause, error) {
 		w.why.From = w.why.Since
 	}
 	return &Cause{
-		Condition: Condition{Field: "@timestamp", Test: compare.Within, Value: textOf(w.why.From), End: textOf(steps.At(end))},
-		Against:   Period, Same: []Condition{},
+		Condition: Condition{Field: "@timestamp", Test: compare.Within}, Begin: w.why.From, End: milliseconds(steps.At(end)),
+		Against: Period, Same: []Condition{},
 		Failures: counted(w.failed(w.why.From, w.why.To), failed),
 		Handled:  counted(w.handled(w.why.From, w.why.To), handled),
 	}, nil
 }
-
-func textOf(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -77,7 +77,7 @@ func (o operations) groupOf(ctx context.Context, id string, may kql.Node) (*Fail
 	var none *history.NotFoundError
 	switch {
 	case errors.As(failed, &none):
-		return nil, err
+		return nil, problem.NotFound(fmt.Sprintf("neither a group of failures nor a message has the id %q", id))
 	case failed != nil:
 		return nil, failed
 	}

@@ -357,7 +357,11 @@ func TestWhyOfFewAndOfAll(t *testing.T) {
 		}
 	}
 	ctx := access.NewContext(t.Context(), access.AsOperator("ann"))
-	for of, want := range map[string]string{"nobody": "no group of failures", "h7": "has not failed for good"} {
+	later, err := (operations{s}).why(ctx, &WhyInput{Of: groupOf("orders", "x"), Since: "1s"})
+	if err != nil || later.Body.Outcome != NoFailures || later.Body.Bodies == BodiesHidden || !later.Body.From.IsZero() {
+		t.Errorf("a time without failures: %+v (%v)", later, err)
+	}
+	for of, want := range map[string]string{"nobody": "neither a group of failures nor a message", "h7": "has not failed for good"} {
 		if _, err := (operations{s}).why(ctx, &WhyInput{Of: of}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", of, err, want)
 		}

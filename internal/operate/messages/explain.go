@@ -179,9 +179,9 @@ type NoFailureError struct{ Message, Queue string }
 
 func (e *NoFailureError) Error() string {
 	if e.Queue != "" {
-		return fmt.Sprintf("message %s has no failure at queue %s", e.Message, e.Queue)
+		return fmt.Sprintf("message %q has no failure at queue %s", e.Message, e.Queue)
 	}
-	return fmt.Sprintf("message %s has no failure", e.Message)
+	return fmt.Sprintf("message %q has no failure", e.Message)
 }
 
 // recorded explains a failure by its event. The decision of the event counts, or of an operator

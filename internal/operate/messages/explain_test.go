@@ -142,7 +142,7 @@ func TestMessagesAreExplained(t *testing.T) {
 	}
 	_, err := policies().Explain(t.Context(), Request{ID: "x", Queue: "mail"}, func(context.Context, string) ([]Life, error) { return []Life{life(again)}, nil }, now)
 	var none *NoFailureError
-	if !errors.As(err, &none) || err.Error() != "message v1:f has no failure at queue mail" {
+	if !errors.As(err, &none) || err.Error() != "message \"v1:f\" has no failure at queue mail" {
 		t.Error(err)
 	}
 }
