@@ -84,7 +84,7 @@ func (i *Inbox) isAway(ctx context.Context, err error) bool {
 	return isConnectionLost(err) || i.DB.PingContext(ctx) != nil
 }
 
-// isConnectionLost reports whether a database has ended a connection, by the error of database/sql or by the class of
+// isConnectionLost reports whether a database has ended a connection, by the error of its driver or by the class of
 // its SQLSTATE: 08, a connection exception, or 57P, an intervention of its operator
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func isConnectionLost(err error) bool {
@@ -92,7 +92,7 @@ func isConnectionLost(err error) bool {
 	if errors.As(err, &answer) {
 		return strings.HasPrefix(answer.SQLState(), "08") || strings.HasPrefix(answer.SQLState(), "57P")
 	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone)
+	return errors.Is(err, driver.ErrBadConn)
 }
 
 // prepare creates the tables, once.

@@ -78,14 +78,15 @@ func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, al
 }
 
 func (r *reader) searchSummaries(ctx context.Context, body map[string]any) ([]summaryHit, error) {
-	const operation = "reading summaries of events"
 	var response summariesResponse
-	err := r.searchJSON(ctx, operation, body, &response)
+	err := r.searchJSON(ctx, readingSummaries, body, &response)
 	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
-		err = r.partialResponse(operation, response.Shards)
+		err = r.partialResponse(readingSummaries, response.Shards)
 	}
 	return response.Hits.Hits, err
 }
+
+const readingSummaries = "reading summaries of events"
 
 // Fields that have doc_values in a field below them, in the stream of failures alone.
 const (
@@ -110,6 +111,9 @@ func (r *reader) addFromSources(ctx context.Context, summaries []eventstore.Even
 		"size": maxPlan, "_source": []string{fingerprintField, messageIDField}, "track_total_hits": false,
 		"query": querydsl.Bool("filter", querydsl.Terms("event.id", ids)), "docvalue_fields": []any{"event.id", "event.sequence"},
 	})
+	if err != nil {
+		return err
+	}
 	type place struct {
 		id       string
 		sequence int64
@@ -121,12 +125,17 @@ func (r *reader) addFromSources(ctx context.Context, summaries []eventstore.Even
 		found[at] = h
 	}
 	for i := range summaries {
-		if s := &summaries[i]; s.Fingerprint == "" {
-			h := found[place{s.EventID, s.Sequence}]
-			s.Fingerprint, s.MessageID = h.Source.Watership.Fingerprint, h.Source.Messaging.Message.ID
+		s := &summaries[i]
+		if s.Fingerprint != "" {
+			continue
 		}
+		h, isThere := found[place{s.EventID, s.Sequence}]
+		if !isThere { // it was removed, or another copy of the shard does not have it yet
+			return r.invalidResponse(readingSummaries, fmt.Sprintf("does not have event %s any more", s.EventID))
+		}
+		s.Fingerprint, s.MessageID = h.Source.Watership.Fingerprint, h.Source.Messaging.Message.ID
 	}
-	return err
+	return nil
 }
 
 func anyTerms(alternatives []eventstore.FieldIn) []map[string]any {

@@ -59,7 +59,7 @@ func (r Reconciler) config() Config {
 const (
 	rebuildTimeout   = 30 * time.Second
 	defaultRouteWait = 10 * time.Second
-	lostTimeout      = 3 * time.Second // which delays the declaration of the queue
+	lostTimeout      = 3 * time.Second // after which only the log has a loss
 )
 
 // Declare declares the topology. If the management API does not answer, the keys of

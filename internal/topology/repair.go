@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"errors"
+	"sync"
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -128,13 +129,15 @@ func (r repair) queue(ctx context.Context, q queue) error {
 			return err
 		}
 		r.by.logger().Warn("a queue of Watership was deleted, and is declared again; its messages are lost", "queue", q.name)
-		if q.name != c.Log() {
+		if q.name == c.Log() {
+			err := r.bind(ctx, q.name) // which the event needs
 			r.lost(ctx, q.name)
-			return r.bind(ctx, q.name)
+			return err
 		}
-		err := r.bind(ctx, q.name) // which the event needs
-		r.lost(ctx, q.name)
-		return err
+		var recording sync.WaitGroup // it takes up to lostTimeout, in which the queue already gets messages
+		recording.Go(func() { r.lost(ctx, q.name) })
+		defer recording.Wait()
+		return r.bind(ctx, q.name)
 	})
 	return errors.Join(unrecorded, err)
 }
