@@ -162,6 +162,11 @@ func (s State) Waited(at time.Time) State {
 	return s
 }
 
+// AwaitsKey reports whether the message waits since others of its key fail: it was not tried, and the failure is theirs.
+func (s State) AwaitsKey() bool {
+	return s.Waits == 0 && !s.WaitsSince.IsZero() && s.WaitsSince.Equal(s.Time)
+}
+
 func (s State) write(h typedTable) {
 	h.setInt(headerVersion, WireVersion)
 	h.setText(headerFingerprint, s.Fingerprint)

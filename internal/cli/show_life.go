@@ -121,7 +121,7 @@ func quarantinedText(e schemas.Event) string {
 
 // attemptAtQueue names an attempt; a message that only waited has none yet.
 func attemptAtQueue(e schemas.Event) string {
-	if e.Attempt == 0 {
+	if e.Attempt == 0 || e.AwaitsKey() {
 		return ""
 	}
 	if e.Queue == "" { // as of a report that names none
@@ -130,15 +130,18 @@ func attemptAtQueue(e schemas.Event) string {
 	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, terminal.Cell(e.Queue, 60))
 }
 
-// waitsText returns how often a message has waited for its service without an attempt.
+// waitsText returns for what a message waits without an attempt, or how often it has waited for its service.
 func waitsText(e schemas.Event) string {
+	queue := terminal.Cell(e.Queue, 60)
 	switch {
-	case e.Waits == 0 && e.Attempt == 0: // for other messages of its key
-		return "waits at queue " + terminal.Cell(e.Queue, 60) + " for its key, whose messages fail"
+	case e.AwaitsKey():
+		return "waits at queue " + queue + " for its key, whose messages fail"
+	case e.Waits == 0 && e.Attempt == 0:
+		return "waits at queue " + queue
 	case e.Waits == 0:
 		return ""
 	case e.Attempt == 0:
-		return fmt.Sprintf("waits at queue %s, %s so far", terminal.Cell(e.Queue, 60), wording.Plural(e.Waits, "time"))
+		return fmt.Sprintf("waits at queue %s, %s so far", queue, wording.Plural(e.Waits, "time"))
 	}
 	return fmt.Sprintf(", waited %s", wording.Plural(e.Waits, "time"))
 }

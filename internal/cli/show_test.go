@@ -16,7 +16,7 @@ func TestShowALife(t *testing.T) { bothWays(t, testShowALife) }
 func testShowALife(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
 	ofKey := func(e *schemas.Event) {
-		e.EventID, e.Attempt, e.Delay = "key", 0, 5*time.Second
+		e.EventID, e.Attempt, e.Delay, e.WaitsSince = "key", 0, 5*time.Second, e.Time
 	}
 	took := func(d time.Duration) func(*schemas.Event) { return func(e *schemas.Event) { e.Duration = d } }
 	fixed := a.event(15, schemas.Handled, sameMessage(10), at("orders"), replayOf(a, 13), took(3*time.Millisecond), func(e *schemas.Event) { e.Attempt = 1; e.Envelope.Headers["fixed"] = true })

@@ -21,6 +21,7 @@ type Pending struct {
 	returned  *UnroutableError
 	ambiguous bool // the broker returned a message that may be this one
 	removed   bool // no longer in the window
+	resent    bool // sent before, on another channel
 	closures  int  // how often the broker closed the connection while only this message was unconfirmed
 }
 

@@ -21,8 +21,8 @@ func (s *silence) begin() { s.since = time.Now() }
 // itself.
 func (s *silence) end() { s.since = time.Now() }
 
-// rest is called when no message waits. Until then each pause is twice as long: a message whose queue has no
-// majority is sent again with each connection, and all its copies may arrive.
+// rest is called when no message waits that was sent again. Until then each pause is twice as long: a message whose
+// queue has no majority is sent again with each connection, and all its copies may arrive.
 func (s *silence) rest() { s.most = s.first }
 
 // leave leaves the node if it has confirmed nothing for long, and there are others. One that is short of

@@ -110,11 +110,14 @@ func (w *window) wait(submit <-chan *Pending, changed <-chan struct{}) *Pending 
 	}
 	w.uncork()
 	var confirmed <-chan struct{}
-	if oldest := w.sent.oldest(); oldest != nil {
+	oldest := w.sent.oldest()
+	if oldest != nil {
 		confirmed = oldest.confirm.Done()
 		w.timer.Reset(sweepAfter)
 	} else {
 		w.timer.Stop()
+	}
+	if !w.conn.left.Load() && (oldest == nil || !oldest.resent) {
 		w.publisher.silence.rest()
 	}
 	select {
@@ -210,7 +213,7 @@ func (w *window) sendAgain(m *Pending) {
 
 // drop removes a message from the window without an outcome.
 func (w *window) drop(m *Pending) {
-	m.removed = true
+	m.removed, m.resent = true, true
 	if !m.move(sending, waiting) {
 		w.publisher.givenUpUnconfirmed.Add(-1)
 	}

@@ -3,8 +3,8 @@ package topology
 import (
 	"context"
 	"errors"
-	"sync"
 	"fmt"
+	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 

@@ -67,15 +67,21 @@ func TestFindsDoNotWaitForEachOther(t *testing.T) {
 
 // A message that has not been tried waits for its key, with the error of another message.
 func TestWhyAMessageWaits(t *testing.T) {
-	for want, state := range map[Reason]schemas.State{
-		KeyFailed: {Failure: schemas.Failure{Message: "connection refused"}},
-		Failed:    {Failure: schemas.Failure{Message: "connection refused"}, Attempt: 1},
+	now := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		state schemas.State
+		want  Reason
+	}{
+		"others of its key fail":                  {schemas.State{Time: now, WaitsSince: now}, KeyFailed},
+		"others of its key fail, after a failure": {schemas.State{Time: now, WaitsSince: now, Attempt: 1}, KeyFailed},
+		"it failed":                         {schemas.State{Time: now, Attempt: 1}, Failed},
+		"it failed, after its key":          {schemas.State{Time: now, WaitsSince: now.Add(-time.Minute), Attempt: 1}, Failed},
+		"its service is away":               {schemas.State{Time: now, WaitsSince: now, Waits: 1}, Failed},
+		"an earlier message is not handled": {schemas.State{Time: now}, Failed}, // which its handler found out
 	} {
-		if m := newMessage(schemas.Event{State: state}); m.Reason != want || m.Error != "connection refused" {
-			t.Errorf("got %s with %q, want %s", m.Reason, m.Error, want)
+		test.state.Failure.Message = "connection refused"
+		if m := newMessage(schemas.Event{State: test.state}); m.Reason != test.want || m.Error != "connection refused" {
+			t.Errorf("%s: got %s with %q, want %s", name, m.Reason, m.Error, test.want)
 		}
-	}
-	if m := newMessage(schemas.Event{State: schemas.State{Waits: 1}}); m.Reason != Failed {
-		t.Errorf("a message that waited for its service waits, since it %s", m.Reason)
 	}
 }

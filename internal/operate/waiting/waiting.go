@@ -27,7 +27,7 @@ type WaitingMessage struct {
 	Class       string    `json:"class,omitempty"`
 	Type        string    `json:"type,omitempty" doc:"Type of the error"`
 	Error       string    `json:"error,omitempty"`
-	Reason      Reason    `json:"reason" enum:"failed,key_failed" doc:"failed: its attempt failed, with the error; key_failed: it has not been tried, since messages of its key fail, with the error"`
+	Reason      Reason    `json:"reason" enum:"failed,key_failed" doc:"failed: its attempt failed, with the error; key_failed: it was not tried, since other messages of its key fail, with their error"`
 	Group       string    `json:"error_group,omitempty"`
 	Since       time.Time `json:"since"`
 	Due         time.Time `json:"due" doc:"Time of the next attempt"`
@@ -46,12 +46,12 @@ type Reason string
 // The reasons.
 const (
 	Failed    Reason = "failed"     // its attempt failed
-	KeyFailed Reason = "key_failed" // messages of its key fail, and it has not been tried
+	KeyFailed Reason = "key_failed" // other messages of its key fail, and it was not tried
 )
 
 // reasonOf returns why the message of an event waits.
 func reasonOf(s schemas.State) Reason {
-	if s.Attempt+s.Waits == 0 {
+	if s.AwaitsKey() {
 		return KeyFailed
 	}
 	return Failed
