@@ -74,22 +74,27 @@ const maxWeight = 1000
 
 func (h *hashMatcher) add(b *binding) {
 	h.all = append(h.all, b)
-	h.share()
+	h.buckets = nil
 }
 
 func (h *hashMatcher) remove(b *binding) {
 	h.all = slices.DeleteFunc(h.all, func(other *binding) bool { return other == b })
-	h.share()
+	h.buckets = nil
 }
 
-// share fills the buckets. Of several bindings to one queue or exchange the first counts.
+// share fills the buckets, after a change of the bindings. Of several bindings to one queue or exchange the first counts.
 func (h *hashMatcher) share() {
-	h.buckets = h.buckets[:0]
-	for i, b := range h.all {
-		same := func(other *binding) bool { return other.queue == b.queue && other.target == b.target }
-		if slices.ContainsFunc(h.all[:i], same) {
+	type destination struct {
+		queue    *queue
+		exchange *exchange
+	}
+	known := map[destination]bool{}
+	for _, b := range h.all {
+		to := destination{b.queue, b.target}
+		if known[to] {
 			continue
 		}
+		known[to] = true
 		weight, _ := strconv.Atoi(b.key)
 		for range weight {
 			h.buckets = append(h.buckets, b)
@@ -98,8 +103,11 @@ func (h *hashMatcher) share() {
 }
 
 func (h *hashMatcher) match(key string, m *message, visit func(*binding)) {
-	if len(h.buckets) == 0 || key != m.key() { // the keys of CC do not count
+	if len(h.all) == 0 || key != m.key() { // the keys of CC do not count
 		return
+	}
+	if h.buckets == nil {
+		h.share()
 	}
 	hash := fnv.New64a()
 	_, _ = hash.Write(h.hashed(m))

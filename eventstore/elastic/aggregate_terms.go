@@ -19,12 +19,15 @@ import (
 // its index: each value costs a lookup in each segment. Sources of few documents take less.
 const maxTerms = 5000
 
+// maxTermBytes bounds the request with the values, which has each twice.
+const maxTermBytes = 1 << 20
+
 // countByIndex is TopValues for a field that has an index and no doc_values: it lists the values in
 // the index, and counts each by a query. It is false if the field has too many values for that,
 // or others than those that the index lists.
 func (r *reader) countByIndex(ctx context.Context, sel eventstore.Selection, field kql.Field, n int) (tally eventstore.Aggregation, counted bool, err error) {
 	terms, err := r.termsOf(ctx, field)
-	if err != nil || len(terms) == 0 || len(terms) > maxTerms {
+	if err != nil || len(terms) == 0 || len(terms) > maxTerms || lengthOf(terms) > maxTermBytes {
 		return tally, false, err
 	}
 	filters := make([]any, len(terms))
@@ -56,6 +59,13 @@ func (r *reader) countByIndex(ctx context.Context, sel eventstore.Selection, fie
 		tally.Others += b.Count
 	}
 	return tally, true, nil
+}
+
+func lengthOf(terms []string) (n int) {
+	for _, term := range terms {
+		n += len(term)
+	}
+	return n
 }
 
 // termsOf returns the values of a field in the indices of all events, up to some more than maxTerms.

@@ -42,7 +42,7 @@ func (f Failures) setRegressed(ctx context.Context, groups map[Kind]*Group, past
 		return nil
 	}
 	ofKinds := func(yield func(eventstore.EventSummary, error) bool) {
-		for summary, err := range f.Store.Summaries(ctx, eventstore.Selection{Query: GivenUp(), UpTo: f.UpTo}, errorGroups(undecided)...) {
+		for summary, err := range f.Store.Summaries(ctx, eventstore.Selection{Query: kql.And{GivenUp(), errorGroups(undecided)}, UpTo: f.UpTo}) {
 			if (err != nil || undecided[KindOf(summary)] != nil) && !yield(summary, err) {
 				return
 			}
@@ -67,16 +67,24 @@ func (f Failures) setRegressed(ctx context.Context, groups map[Kind]*Group, past
 	return nil
 }
 
-// errorGroups returns a filter for the failures of some kinds, which others may match, too.
-func errorGroups(kinds map[Kind]*past) []eventstore.FieldIn {
-	texts := map[string]bool{}
+// errorGroups matches the failures with the error groups of some kinds. Failures of other kinds may have them, too.
+func errorGroups(kinds map[Kind]*past) kql.Node {
+	groups := map[string]bool{}
 	for kind := range kinds {
-		texts[kind.Group] = true
+		groups[kind.Group] = true
 	}
-	if texts[""] || len(texts) > maxLookup {
-		return nil
+	if len(groups) > maxLookup {
+		return kql.All{}
 	}
-	return []eventstore.FieldIn{{Field: "watership.error_group", Values: slices.Sorted(maps.Keys(texts))}}
+	var either kql.Or
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		if group == "" {
+			either = append(either, kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.error_group"}}})
+			continue
+		}
+		either = append(either, kql.FieldIs("watership.error_group", group))
+	}
+	return either
 }
 
 func isAll(node kql.Node) bool {

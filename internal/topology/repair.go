@@ -110,8 +110,8 @@ func (r repair) exchange(ctx context.Context, e exchange) error {
 	return nil
 }
 
-// queue declares a queue of Watership that was deleted, with its bindings, and records the loss once that
-// has succeeded: a declaration that fails is tried again and again. The event needs the queue of events.
+// queue declares a queue of Watership that was deleted, with its bindings, and records the loss once it
+// is declared: a declaration that fails is tried again and again. The event needs the queue of events.
 func (r repair) queue(ctx context.Context, q queue) error {
 	c, d := r.by.config(), r.by.declarer(ctx)
 	if there, err := d.queueExists(q.name); err != nil || there {

@@ -104,13 +104,13 @@ func (r *run) readChildren(ctx context.Context, parents []Message) (map[string]c
 		return found, nil
 	}
 	selection := eventstore.Selection{Query: kql.And{kql.FieldIs("event.action", string(schemas.Published)), either}, Order: eventstore.BySequence}
-	for e, err := range r.Store.Events(ctx, selection) {
-		if storeread.EndsRead(err) {
+	for e, err := range storeread.Readable(r.Store.Events(ctx, selection)) {
+		if err != nil {
 			return nil, fmt.Errorf("reading the outgoing messages: %w", err)
 		}
 		name, _ := e.Envelope.Headers[r.Causation].(string)
 		parent := cmp.Or(e.Parent, byName[name])
-		if id := e.Envelope.Properties.MessageID; err == nil && parent != "" && e.Replay == "" && !(id != "" && known[parent+id]) {
+		if id := e.Envelope.Properties.MessageID; parent != "" && e.Replay == "" && !(id != "" && known[parent+id]) {
 			known[parent+id] = true
 			found[parent] = append(found[parent], e.Envelope)
 		}

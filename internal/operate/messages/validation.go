@@ -52,11 +52,11 @@ const lookup = 25
 // that do not fit. An error of each ends it.
 func Run(ctx context.Context, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
 	r := &run{ValidationConfig: cfg, summary: Summary{Schema: cfg.Schema.Name()}, each: each}
-	for e, err := range cfg.Store.Events(ctx, sel) {
-		if storeread.EndsRead(err) {
+	for e, err := range storeread.Readable(cfg.Store.Events(ctx, sel)) {
+		if err != nil {
 			return r.summary, err
 		}
-		if err != nil || e.RecordedAction().OfNoMessage() || !r.seen.Add(storeread.Of(e.Fingerprint)) {
+		if e.RecordedAction().OfNoMessage() || !r.seen.Add(storeread.Of(e.Fingerprint)) {
 			continue
 		}
 		if r.summary.More = cfg.Limit > 0 && r.taken == cfg.Limit; r.summary.More {

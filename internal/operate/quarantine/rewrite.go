@@ -51,12 +51,12 @@ func (r *Rewrite) Run(ctx context.Context, node kql.Node) error {
 	}
 	var batch []rewriting
 	size := 0
-	for event, err := range r.Store.Events(ctx, eventstore.Selection{Query: Query(node), Order: eventstore.BySequence}) {
-		if storeread.EndsRead(err) {
+	for event, err := range storeread.Readable(r.Store.Events(ctx, eventstore.Selection{Query: Query(node), Order: eventstore.BySequence})) {
+		if err != nil {
 			return errors.Join(r.replaceAll(ctx, batch), err)
 		}
 		refused, ok := r.refused(event)
-		if err != nil || !ok {
+		if !ok {
 			continue
 		}
 		batch = append(batch, rewriting{event.EventID, event.Failure.Message, refused})
