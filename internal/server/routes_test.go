@@ -175,7 +175,7 @@ func TestPausedRouteIsVisible(t *testing.T) {
 		if _, body := i.Ask(t, "/readyz"); body != "ok\n" {
 			t.Error(body)
 		}
-		if text := i.Run(t, "doctor").Out; !strings.Contains(text, "paused        no route is paused") {
+		if text := i.Run(t, "doctor").Out; !strings.Contains(text, "no route is paused") {
 			t.Error(text)
 		}
 		servertest.WantRun(t, i.Run(t, "replay", "action: paused", "--dry-run"), 0, "not about a message")
