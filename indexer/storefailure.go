@@ -37,11 +37,12 @@ func (f *storeFailure) clear() {
 	f.err = nil
 }
 
-// lastingError returns the error of a failure that lasts, else nil.
+// lastingError returns the error of a failure that lasts, else nil. Only requests prolong a failure, not the time after
+// them: a process whose last request failed and whose queue another indexer took over has no reason to make one.
 func (f *storeFailure) lastingError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err == nil || time.Since(f.latest) > failureExpiry || f.tries <= briefTries && time.Since(f.since) < briefOutage {
+	if f.err == nil || time.Since(f.latest) > failureExpiry || f.tries <= briefTries && f.latest.Sub(f.since) < briefOutage {
 		return nil
 	}
 	return f.err

@@ -270,6 +270,22 @@ func TestStoreErrorOfAHangingStore(t *testing.T) {
 	})
 }
 
+// A request that fails once, as when another indexer takes over the queue meanwhile, is no failure that lasts.
+func TestOneFailedRequestIsNoStoreError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := New(Config{})
+		if err := x.newRetryBudget().waitAfterWrite(t.Context(), &eventstore.Error{Kind: eventstore.Overloaded, Reason: "busy"}); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			time.Sleep(briefOutage)
+			if err := x.StoreError(); err != nil {
+				t.Fatalf("without another request: %v", err)
+			}
+		}
+	})
+}
+
 // A request interrupted by the end of the indexer is no failure of the store.
 func TestAnInterruptedRequestIsNoStoreError(t *testing.T) {
 	log := &rabbittest.Log{}
