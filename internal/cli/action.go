@@ -117,10 +117,7 @@ func (a *action) choice(sys backend, query string, isNamed bool) (c eventfilter.
 	if node, err = client.AbsoluteTimes(node); err != nil {
 		return c, err
 	}
-	text, dsl, err := sys.Texts(node)
-	if err != nil {
-		return c, err
-	}
+	text, dsl := client.Split(node)
 	if c.Query = text; text == "" && dsl == "" && !isNamed && len(c.IDs) == 0 {
 		c.Query = "*"
 	}

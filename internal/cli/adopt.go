@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -46,7 +50,7 @@ all that are ready in the queue, up to --limit.`,
   watership adopt orders.failed --as spring --queue orders --yes
   watership adopt error --as nservicebus --follow --yes`,
 		Args:              exactArgs(1, "a queue"),
-		ValidArgsFunction: from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) }),
+		ValidArgsFunction: from.completeNames(queues),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d.Queue = args[0]
 			if _, err := adoptions.FormatNamed(d.Format); err != nil {
@@ -122,9 +126,13 @@ func (d *adoptArgs) run(ctx context.Context, sys backend) error {
 }
 
 func (d *adoptArgs) adopt(ctx context.Context, sys backend) (text string, body any, err error) {
-	done, err := sys.Adopt(ctx, d.Request, d.follow)
-	if d.follow && ctx.Err() != nil {
-		err = nil
+	var done adoptions.Result
+	if d.follow {
+		if done, err = followFailures(ctx, sys, d.Request); ctx.Err() != nil {
+			err = nil
+		}
+	} else {
+		done, err = adopt(ctx, sys, d.Request)
 	}
 	if err == nil || done.Failures > 0 {
 		text, body = d.text("took in", done), done
@@ -133,6 +141,67 @@ func (d *adoptArgs) adopt(ctx context.Context, sys backend) (text string, body a
 		err = errors.New("nothing was taken in")
 	}
 	return text, body, err
+}
+
+// followFailures takes in each new message of an error queue until ctx ends.
+func followFailures(ctx context.Context, sys backend, r adoptions.Request) (done adoptions.Result, err error) {
+	l, err := inCommand(sys, "--follow", "run it where amqp.url is configured")
+	if err != nil {
+		return done, err
+	}
+	err = l.recorded(ctx, func(ctx context.Context) (err error) {
+		done, err = adoptions.Service{System: l.System}.Follow(ctx, r)
+		return err
+	})
+	return done, err
+}
+
+const (
+	adoptionPoll  = 300 * time.Millisecond
+	cancelTimeout = 15 * time.Second
+)
+
+// adopt starts an adoption and waits for its end. The end of ctx cancels it.
+func adopt(ctx context.Context, sys operation.Via, r adoptions.Request) (adoptions.Result, error) {
+	started, err := adoptions.StartAdoption.Call(ctx, sys, adoptions.StartInput{Body: adoptions.AdoptionRequest(r)})
+	if err != nil {
+		return started.Body.Result, err
+	}
+	named := adoptions.IDInput{ID: started.Body.ID}
+	a, err := awaitAdoption(ctx, sys, named, started.Body)
+	if ctx.Err() == nil {
+		return a.Result, err
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	_, err = adoptions.CancelAdoption.Call(end, sys, adoptions.CancelInput{IDInput: named})
+	if err != nil && !isRefused(err, code.HasEnded) {
+		return a.Result, fmt.Errorf("the adoption may go on in the server, as it was not cancelled: %w", err)
+	}
+	a, err = awaitAdoption(end, sys, named, a)
+	if a.State == adoptions.Cancelled {
+		err = nil
+	}
+	return a.Result, errors.Join(ctx.Err(), err)
+}
+
+// awaitAdoption reads an adoption until it has ended. Its error says why it ended before its
+// end.
+func awaitAdoption(ctx context.Context, sys operation.Via, named adoptions.IDInput, a adoptions.Adoption) (adoptions.Adoption, error) {
+	for a.State == adoptions.Running {
+		if err := backoff.Sleep(ctx, adoptionPoll); err != nil {
+			return a, err
+		}
+		next, err := adoptions.GetAdoption.Call(ctx, sys, named)
+		if err != nil {
+			return a, err
+		}
+		a = next.Body
+	}
+	if a.State != adoptions.Done {
+		return a, errors.New(a.Problem)
+	}
+	return a, nil
 }
 
 func (d *adoptArgs) text(verb string, r adoptions.Result) string {

@@ -15,11 +15,7 @@ import (
 )
 
 func (p printer) count(ctx context.Context, sys backend, node kql.Node, format outputFormat) error {
-	filter, err := queryFilter(sys, node)
-	if err != nil {
-		return err
-	}
-	counted, err := messages.CountEvents.Call(ctx, sys, messages.CountInput{QueryFilter: filter})
+	counted, err := messages.CountEvents.Call(ctx, sys, messages.CountInput{QueryFilter: queryFilter(node)})
 	if err != nil {
 		return err
 	}
@@ -38,10 +34,7 @@ func countBy(ctx context.Context, sys backend, node kql.Node, name string, limit
 	if err != nil {
 		return field, messages.Values{}, err
 	}
-	filter, err := queryFilter(sys, node)
-	if err != nil {
-		return field, messages.Values{}, err
-	}
+	filter := queryFilter(node)
 	if field.Type == kql.Date {
 		filter.Zone = client.ZoneName(time.Local)
 		counted, err := messages.CountOverTime.Call(ctx, sys, messages.HistogramInput{QueryFilter: filter, Field: field.Name})

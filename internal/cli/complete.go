@@ -118,10 +118,6 @@ func errorGroups(ctx context.Context, sys backend) []string {
 	return topValues(ctx, sys, history.GivenUp(), "watership.error_group")
 }
 
-func exchanges(ctx context.Context, sys backend) []string { return sys.Exchanges(ctx) }
-
-func queues(ctx context.Context, sys backend) []string { return sys.Queues(ctx) }
-
 // completeQuery completes the last word of a query: the name of a field, or a known
 // value.
 func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -188,11 +184,7 @@ func values(ctx context.Context, sys backend, field string) []string {
 
 // topValues returns the most frequent values of a field among some events; none of a text.
 func topValues(ctx context.Context, sys backend, among kql.Node, field string) []string {
-	filter, err := queryFilter(sys, among)
-	if err != nil {
-		return nil
-	}
-	counted, _ := messages.CountValues.Call(ctx, sys, messages.ValuesInput{QueryFilter: filter, Field: field, Limit: 20})
+	counted, _ := messages.CountValues.Call(ctx, sys, messages.ValuesInput{QueryFilter: queryFilter(among), Field: field, Limit: 20})
 	var found []string
 	for _, value := range counted.Body.Values {
 		found = append(found, value.Value)

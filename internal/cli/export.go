@@ -67,11 +67,7 @@ func exportBar(ctx context.Context, t terminal.Streams, sys backend, sel eventst
 	if !bar.IsShown() {
 		return bar, nil
 	}
-	filter, err := queryFilter(sys, sel.Query)
-	if err != nil {
-		return bar, err
-	}
-	counted, err := messages.CountEvents.Call(ctx, sys, messages.CountInput{QueryFilter: filter})
+	counted, err := messages.CountEvents.Call(ctx, sys, messages.CountInput{QueryFilter: queryFilter(sel.Query)})
 	total := int(counted.Body.Count)
 	if sel.Limit > 0 {
 		total = min(total, sel.Limit)

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/cli/client"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -94,10 +92,7 @@ func (p failurePrinter) failed(ctx context.Context, sys backend, node kql.Node, 
 
 // failureGroups returns the groups of the unresolved failures that match a query.
 func failureGroups(ctx context.Context, sys backend, node kql.Node, withMuted bool) (found failures.GroupPage, err error) {
-	in := failures.GroupsInput{Muted: withMuted, Limit: sys.PageSize(client.MaxPage)}
-	if in.QueryFilter, err = queryFilter(sys, node); err != nil {
-		return found, err
-	}
+	in := failures.GroupsInput{QueryFilter: queryFilter(node), Muted: withMuted, Limit: wholePage}
 	found.Groups = []failures.FailureGroup{}
 	return found, eachPage(func(cursor string) (string, error) {
 		in.Cursor = cursor

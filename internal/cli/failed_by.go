@@ -12,11 +12,7 @@ import (
 
 // failedBy lists failures by the values of fields.
 func (p failurePrinter) failedBy(ctx context.Context, sys backend, node kql.Node, fields []string, format outputFormat) error {
-	filter, err := queryFilter(sys, node)
-	if err != nil {
-		return err
-	}
-	found, err := failures.GroupFailuresBy.Call(ctx, sys, failures.ByInput{QueryFilter: filter, Fields: fields})
+	found, err := failures.GroupFailuresBy.Call(ctx, sys, failures.ByInput{QueryFilter: queryFilter(node), Fields: fields})
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -252,11 +250,6 @@ func testFailedRetry(t *testing.T, a *playback) {
 type handled struct{ backend }
 
 func (handled) Do(context.Context, *operation.Operation, any, any) error { return nil }
-
-func (handled) Texts(node kql.Node) (query, dsl string, err error) {
-	query, dsl = client.Split(node)
-	return query, dsl, nil
-}
 
 // The new routing key may lead to the queue that failed, which has handled the message already.
 func TestFailedEditOfTheRouteThatIsHandled(t *testing.T) {

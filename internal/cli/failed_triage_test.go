@@ -122,11 +122,10 @@ func (w withServe) decidesWhileFailuresArrive(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Connect(t.Context(), client.Config{URL: "http://" + w.Listen, Token: secret})
+	sys, err := client.Connect(t.Context(), client.Config{URL: "http://" + w.Listen, Token: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sys := remote{c}
 	for n, run := range []func(a action) error{
 		func(a action) error {
 			r := resolve{action: a, groups: []string{id}}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/waiting"
@@ -20,11 +19,6 @@ import (
 type asked struct {
 	backend
 	requests *[]any // bodies of requests
-}
-
-func (asked) Texts(node kql.Node) (query, dsl string, err error) {
-	query, dsl = client.Split(node)
-	return query, dsl, nil
 }
 
 func (a asked) Do(_ context.Context, _ *operation.Operation, in, out any) error {

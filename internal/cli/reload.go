@@ -53,7 +53,7 @@ Each process of a system reads its own configuration: reload each.`,
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				if _, isLocal := sys.(*direct); isLocal {
+				if _, isLocal := sys.(*local); isLocal {
 					return usagef("reload asks a running serve by its API: give --server, or send SIGHUP to it")
 				}
 				reloaded, err := httpapi.Reload.Call(ctx, sys, httpapi.ReloadInput{})

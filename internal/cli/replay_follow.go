@@ -36,6 +36,10 @@ func (r *replay) runFollow(cmd *cobra.Command, from *settings) error {
 		if err != nil {
 			return err
 		}
+		l, err := inCommand(sys, "--follow", "use watership subscribe")
+		if err != nil {
+			return err
+		}
 		if !r.yes {
 			yes, err := r.Ask(ctx, fmt.Sprintf("Send the messages that match to queue %s, and each new one?", terminal.Cell(r.toQueue, 255)))
 			if err != nil || !yes {
@@ -43,7 +47,12 @@ func (r *replay) runFollow(cmd *cobra.Command, from *settings) error {
 			}
 		}
 		delivered := int64(0)
-		err = sys.FollowTo(ctx, node.String(), r.toQueue, func(c subscription.Checkpoint) { delivered = c.Delivered })
+		all, err := l.Subscriptions(ctx)
+		if err != nil {
+			return err
+		}
+		target := subscription.Target{Kind: subscription.ToQueue, Queue: r.toQueue}
+		err = all.Follow(ctx, subscription.Subscription{Query: node.String(), Target: target}, subscription.From{}, func(c subscription.Checkpoint) { delivered = c.Delivered })
 		if err != nil {
 			return err
 		}

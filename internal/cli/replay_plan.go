@@ -73,11 +73,11 @@ func replayQuery(sys backend, r replays.Request) (string, error) {
 	if node, err = client.AbsoluteTimes(node); err != nil {
 		return "", err
 	}
-	query, _, err := sys.Texts(node)
-	if err == nil && query == "" && r.Query != "" {
+	query, _ := client.Split(node)
+	if query == "" && r.Query != "" {
 		query = "*"
 	}
-	return query, err
+	return query, nil
 }
 
 // startReplay starts the job of a plan, which pauses after so many messages; 0: it does not.

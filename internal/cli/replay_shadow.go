@@ -106,11 +106,11 @@ func (r *replay) runShadow(cmd *cobra.Command, from *settings) error {
 	if err == nil && !cfg.Server.URL.IsZero() {
 		return usagef("--shadow cannot go through a server, and %s sets one: run it where the store is configured (store.url)", originOf(cfg, "server"))
 	}
-	return from.with(cmd, func(ctx context.Context, a *system.System) error { return r.compare(ctx, newDirect(a)) })
+	return from.with(cmd, func(ctx context.Context, a *system.System) error { return r.compare(ctx, newLocal(a)) })
 }
 
 // compare gives the messages to the candidate, and prints the report.
-func (r *replay) compare(ctx context.Context, sys *direct) error {
+func (r *replay) compare(ctx context.Context, sys *local) error {
 	request, err := r.request()
 	if err != nil {
 		return err
@@ -141,12 +141,12 @@ func (r *replay) compare(ctx context.Context, sys *direct) error {
 }
 
 // compare gives the messages of a request to a candidate.
-func (d *direct) compare(ctx context.Context, request replays.Request, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
-	job, err := replays.Prepare(d.Language, request)
+func (l *local) compare(ctx context.Context, request replays.Request, cfg shadow.Config, candidate shadowhttp.Config) (shadow.Report, error) {
+	job, err := replays.Prepare(l.Language, request)
 	if err != nil {
 		return shadow.Report{}, err
 	}
-	settings := d.Settings()
+	settings := l.Settings()
 	secrets, err := secret.Webhooks(settings.Routes)
 	if err != nil {
 		return shadow.Report{}, system.InputError{Err: err}
@@ -162,7 +162,7 @@ func (d *direct) compare(ctx context.Context, request replays.Request, cfg shado
 	if cfg.Handler, err = shadowhttp.New(candidate); err != nil {
 		return shadow.Report{}, usagef("--shadow: %w", err)
 	}
-	store, err := d.Store(ctx)
+	store, err := l.Store(ctx)
 	if err != nil {
 		return shadow.Report{}, err
 	}

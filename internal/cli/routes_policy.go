@@ -53,7 +53,7 @@ that wait for their next attempt return to the queue, and are retried no more.`,
 
 func (p *policyChange) command(from *settings, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = exactArgs(1, "a queue")
-	cmd.ValidArgsFunction = from.completeNames(func(ctx context.Context, sys backend) []string { return sys.Queues(ctx) })
+	cmd.ValidArgsFunction = from.completeNames(queues)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := p.read(from, cmd, "routes "+cmd.Name()); err != nil {
 			return err

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation"
+
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -93,7 +96,7 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 	}
 	chosen := q.format.is("table", "csv") || len(q.fields) > 0
 	sel.WithoutBody = chosen && !needsBody(fields)
-	if err := to.checkBodies(sys, fields, sel); err != nil {
+	if err := to.checkBodies(ctx, sys, fields, sel); err != nil {
 		return err
 	}
 	w := newEventWriter(sys, to, q.format, fields, len(q.fields) > 0)
@@ -110,10 +113,14 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 
 // checkBodies warns that whole documents are printed without bodies, if the caller may not
 // read them. To name a field of bodies is a mistake then.
-func (p printer) checkBodies(sys backend, fields []field, sel eventstore.Selection) error {
-	switch {
-	case sel.WithoutBody || sys.Server().Caller.Bodies:
+func (p printer) checkBodies(ctx context.Context, sys operation.Via, fields []field, sel eventstore.Selection) error {
+	if sel.WithoutBody {
 		return nil
+	}
+	version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+	switch {
+	case err != nil || version.Body.Caller.Bodies:
+		return err
 	case needsBody(fields):
 		return errors.New("--fields: the token may not read bodies; ask an administrator for one that may (token create --bodies)")
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/watershipmq/watership/internal/httpapi"
+
 	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/spf13/cobra"
@@ -60,17 +62,23 @@ func (p printer) raw(ctx context.Context, sys operation.Via, id string) error {
 // foundMessage is a message with its history.
 type foundMessage struct {
 	history.Life
-	Event schemas.Event // with the whole message, if there is one
+	Event     schemas.Event // with the whole message, if there is one
+	HasBodies bool          // the caller may read them
 }
 
 // findMessages returns the messages with an id, without their bodies if the caller may not read them.
 func findMessages(ctx context.Context, sys backend, id string) (list []foundMessage, more bool, err error) {
-	found, err := messages.GetMessages.Call(ctx, sys, messages.MessagesInput{ID: id, WithBody: sys.Server().Caller.Bodies})
+	version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+	if err != nil {
+		return nil, false, err
+	}
+	mayRead := version.Body.Caller.Bodies
+	found, err := messages.GetMessages.Call(ctx, sys, messages.MessagesInput{ID: id, WithBody: mayRead})
 	if err != nil {
 		return nil, false, err
 	}
 	for _, m := range found.Body.Messages {
-		parsed := foundMessage{Life: history.Life{More: m.More}}
+		parsed := foundMessage{Life: history.Life{More: m.More}, HasBodies: mayRead}
 		if parsed.Event, err = schemas.ParseDocument(m.Event); err != nil {
 			return nil, false, err
 		}
@@ -123,7 +131,7 @@ func (p *page) message(ctx context.Context, sys backend, m foundMessage) error {
 		return err
 	}
 	p.headers(m.Event.Envelope.Headers)
-	p.body(m.Event, sys.Server().Caller.Bodies)
+	p.body(m.Event, m.HasBodies)
 	p.changedCopies(m)
 	return nil
 }

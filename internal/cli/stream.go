@@ -96,11 +96,11 @@ func (r *replay) orderAsPublished(ctx context.Context, sys backend) error {
 
 // readStream returns a stream with its first messages; limit 0: with all of them.
 func readStream(ctx context.Context, sys backend, id string, limit int) (whole history.Stream, err error) {
-	size, in := sys.PageSize(history.MaxStreamPage), messages.StreamInput{ID: id}
+	in := messages.StreamInput{ID: id, Limit: wholePage}
 	err = eachPage(func(cursor string) (string, error) {
-		in.Cursor, in.Limit = cursor, size
+		in.Cursor = cursor
 		if limit > 0 {
-			in.Limit = min(size, limit-len(whole.Messages))
+			in.Limit = limit - len(whole.Messages)
 		}
 		page, err := messages.GetStream.Call(ctx, sys, in)
 		if err != nil {

@@ -41,7 +41,7 @@ visible. Events that become visible together are printed in order.`,
 				}
 				to := from.printer(cmd)
 				sel := eventstore.Selection{Query: node, WithoutBody: format.is("table") && !needsBody(columns)}
-				if err := to.checkBodies(sys, columns, sel); err != nil {
+				if err := to.checkBodies(ctx, sys, columns, sel); err != nil {
 					return err
 				}
 				return sys.Follow(ctx, sel, lines, &follower{printer: to, eventWriter: newEventWriter(sys, to, format, columns, len(fields) > 0)})

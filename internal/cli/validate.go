@@ -21,7 +21,7 @@ type validate struct {
 	file, queue string
 	limit       int
 	format      outputFormat
-	schema      *bodyschema.Schema // of file; nil: of the route
+	schema      *bodyschema.Schema // of file; nil: that of the route
 }
 
 func newValidate(from *settings) *cobra.Command {
@@ -93,7 +93,7 @@ func loadSchema(file string, in io.Reader) (*bodyschema.Schema, error) {
 func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventstore.Selection) error {
 	var list []messages.InvalidMessage // for JSON
 	printed := 0
-	summary, err := sys.Validate(ctx, v.schema, v.queue, sel, func(f messages.InvalidMessage) error {
+	summary, err := v.each(ctx, sys, sel, func(f messages.InvalidMessage) error {
 		if printed++; v.limit > 0 && printed > v.limit {
 			return nil
 		}
@@ -116,6 +116,19 @@ func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventst
 		return unfitError(summary)
 	}
 	return nil
+}
+
+// each calls invalid with each message of a selection that does not fit.
+func (v *validate) each(ctx context.Context, sys backend, sel eventstore.Selection, invalid func(messages.InvalidMessage) error) (messages.Summary, error) {
+	if v.schema == nil {
+		return sys.Validate(ctx, v.queue, sel, invalid)
+	}
+	cfg := messages.ValidationConfig{Store: sys, Schema: v.schema}
+	if l, isLocal := sys.(*local); isLocal {
+		cfg.Fingerprints = l.Settings().Fingerprint
+	}
+	sel.Order = eventstore.BySequence
+	return messages.Run(ctx, cfg, sel, invalid)
 }
 
 func (v *validate) print(to printer, summary messages.Summary, list []messages.InvalidMessage) error {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/httpapi"
+
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -26,13 +29,17 @@ version, too, and the name and the role of the token.`,
 			if err != nil || !from.hasServer() {
 				return err
 			}
-			return from.withSystem(cmd, func(_ context.Context, sys backend) error {
-				r, is := sys.(remote)
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
+				server, is := sys.(*client.Client)
 				if !is {
 					return nil
 				}
-				caller := r.Server().Caller
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "server %s at %s, used as %s with the role %s\n", r.Server().Version, r.Address(), caller.Name, caller.Role)
+				version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+				if err != nil {
+					return err
+				}
+				v := version.Body
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "server %s at %s, used as %s with the role %s\n", v.Version, server.Address(), v.Caller.Name, v.Caller.Role)
 				return err
 			})
 		},

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/cli/client"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -59,11 +57,7 @@ A query matches the latest event of a message, which says since when it waits.`,
 type waitingPrinter struct{ printer }
 
 func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node, each bool, format outputFormat) error {
-	filter, err := queryFilter(sys, node)
-	if err != nil {
-		return err
-	}
-	in := waiting.PageInput{QueryFilter: filter, Limit: sys.PageSize(client.MaxPage)}
+	in := waiting.PageInput{QueryFilter: queryFilter(node), Limit: wholePage}
 	if each {
 		var messages []waiting.WaitingMessage
 		err := eachPage(func(cursor string) (string, error) {
@@ -78,7 +72,7 @@ func (p waitingPrinter) waiting(ctx context.Context, sys backend, node kql.Node,
 		return printWaiting(p, format, messages, p.waitingMessages)
 	}
 	var groups []waiting.WaitingGroup
-	err = eachPage(func(cursor string) (string, error) {
+	err := eachPage(func(cursor string) (string, error) {
 		in.Cursor = cursor
 		page, err := waiting.GroupWaiting.Call(ctx, sys, in)
 		groups = append(groups, page.Body.Groups...)

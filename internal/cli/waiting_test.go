@@ -130,8 +130,6 @@ type due struct{ backend }
 
 func (due) ParseQuery(string) (kql.Node, error) { return kql.All{}, nil }
 
-func (due) Texts(kql.Node) (query, dsl string, err error) { return "", "", nil }
-
 func (due) Do(_ context.Context, _ *operation.Operation, in, out any) error {
 	done := &out.(*waiting.DecideOutput).Body
 	if done.Matched = 1; !in.(*waiting.DecideInput).Body.DryRun {

@@ -62,23 +62,25 @@ func New(sys *system.System, s *server.Server) *API {
 	adoptions.Implement(api.operations, api.adoptions)
 	replays.Implement(api.operations, sys, api.runs)
 	operation.Implement(api.operations, GetStatus, api.status)
-	operation.Implement(api.operations, GetVersion, api.version)
 	api.document = api.describe()
 	return api
 }
 
 // Local returns the operations of a System for calls in this process, without an API. Jobs are run by
-// replays.ByWatcher.
+// replays.ByWatcher, and an adoption in the call that starts it.
 func Local(sys *system.System) *operation.Set {
 	set := operation.NewLocal()
 	implement(set, sys, func() pipeline.Config { return routes.Handlers(sys) })
-	adoptions.Implement(set, adoptions.NewRunner(sys))
+	adoptions.Implement(set, adoptions.InCalls(sys))
 	replays.Implement(set, sys, replays.ByWatcher{})
 	return set
 }
 
 // implement adds the operations of all subjects to a set.
 func implement(set *operation.Set, sys *system.System, handlers func() pipeline.Config) {
+	operation.Implement(set, GetVersion, func(ctx context.Context, _ *struct{}) (*VersionOutput, error) {
+		return version(ctx, sys.Settings()), nil
+	})
 	routes.Implement(set, routes.Service{System: sys, Handlers: handlers})
 	subscriptions.Implement(set, sys)
 	alerts.Implement(set, sys)

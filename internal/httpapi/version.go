@@ -36,16 +36,13 @@ func (a *API) status(ctx context.Context, _ *struct{}) (*StatusOutput, error) {
 	return &StatusOutput{status}, err
 }
 
-func (a *API) version(ctx context.Context, _ *struct{}) (*VersionOutput, error) {
-	return &VersionOutput{NewVersion(a.System.Settings(), access.FromContext(ctx))}, nil
-}
-
-// NewVersion returns the version of this process, its settings, and the permissions of a caller.
-func NewVersion(settings config.Config, caller access.Identity) Version {
-	return Version{
+// version returns the version of this process, its settings, and the permissions of the caller.
+func version(ctx context.Context, settings config.Config) *VersionOutput {
+	caller := access.FromContext(ctx)
+	return &VersionOutput{Version{
 		system.Version(), schemas.DocumentVersion, newSettings(settings),
 		Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
-	}
+	}}
 }
 
 // StatusOutput is the output of GetStatus.

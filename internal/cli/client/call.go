@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,7 +63,9 @@ func (r *request) add(input reflect.Value) error {
 		case isPath:
 			r.path = strings.ReplaceAll(r.path, "{"+path+"}", operation.Segment(value.String()))
 		case isQuery && !value.IsZero():
-			r.setQuery(query, value)
+			if err := r.setQuery(field, query, value); err != nil {
+				return err
+			}
 		case isQuery:
 		case header == idempotency.Header:
 			r.header.Set(header, cmp.Or(value.String(), newKey()))
@@ -85,11 +88,20 @@ func (r *request) add(input reflect.Value) error {
 }
 
 // setQuery sets a parameter. A list is one text, unless its tag asks for a parameter for each of
-// its values.
-func (r *request) setQuery(tag string, value reflect.Value) {
+// its values. A number above its maximum is the maximum, so that the limit of a page may be any.
+func (r *request) setQuery(field reflect.StructField, tag string, value reflect.Value) error {
 	name, isExploded := strings.CutSuffix(tag, ",explode")
 	list, isList := value.Interface().([]string)
+	maximum, err := strconv.Atoi(field.Tag.Get("maximum"))
 	switch {
+	case name == "query":
+		r.query.Set(name, value.String())
+		return checkLength("query", value.String())
+	case name == "dsl":
+		r.query.Set(name, value.String())
+		return checkLength("--dsl", value.String())
+	case err == nil && value.CanInt():
+		r.query.Set(name, strconv.FormatInt(min(value.Int(), int64(maximum)), 10))
 	case isList && isExploded:
 		r.query[name] = list
 	case isList:
@@ -97,11 +109,17 @@ func (r *request) setQuery(tag string, value reflect.Value) {
 	default:
 		r.query.Set(name, fmt.Sprint(value.Interface()))
 	}
+	return nil
 }
 
 func (r *request) setBody(value reflect.Value) error {
 	if value.Kind() == reflect.Pointer && value.IsNil() {
 		return nil
+	}
+	if filter, is := value.Interface().(interface{ Text() string }); is { // of an eventfilter.Filter
+		if err := checkLength("query", filter.Text()); err != nil {
+			return err
+		}
 	}
 	body, err := json.Marshal(value.Interface())
 	r.setContent("application/json", body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"testing"
 
@@ -62,6 +63,7 @@ func TestRequests(t *testing.T) {
 		"GET /subscriptions/%3Fx=%23%25":                                    call(subscriptions.GetSubscription, named("?x=#%")),
 		"POST /alerts/test application/json keyed {}":                       call(alerts.TestAlerts, func(*alerts.TestInput) {}),
 		"GET /queues?cursor=a+b&limit=7":                                    call(routes.ListQueues, func(in *routes.QueuesInput) { in.Limit, in.Cursor = 7, "a b" }),
+		"GET /queues?limit=10000":                                           call(routes.ListQueues, func(in *routes.QueuesInput) { in.Limit = math.MaxInt }),
 		"POST /upload application/x-ndjson keyed a\nb": func(ctx context.Context, c *client.Client) error {
 			_, err := upload.Call(ctx, c, struct {
 				operation.IdempotencyKey

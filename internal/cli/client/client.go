@@ -140,9 +140,6 @@ func (c connection) Close() error {
 // Address returns the URL of the server.
 func (c connection) Address() string { return strings.TrimSuffix(c.base.String(), httpapi.Prefix) }
 
-// Server returns the version and the settings of the server, and the caller's permissions.
-func (c *Client) Server() httpapi.Version { return c.server }
-
 // version returns the server's version for people.
 func (c *Client) version() string {
 	if c.server.Version == "" {

@@ -70,13 +70,20 @@ func TestQueries(t *testing.T) {
 		{kql.And{kql.And{parse("*"), raw}, parse("attempt > 2")}, "watership.attempt > 2", raw.JSON},
 		{kql.And{kql.And{parse("queue: a or queue: b"), raw}, parse("attempt > 2"), raw}, "(watership.queue: a or watership.queue: b) and watership.attempt > 2", `{"bool":{"filter":[{"match_all":{}},{"match_all":{}}]}}`},
 	} {
-		if query, dsl, err := c.Texts(test.node); err != nil || query != test.query || dsl != test.dsl {
-			t.Errorf("%v: %q and %q, %v; want %q and %q", test.node, query, dsl, err, test.query, test.dsl)
+		if query, dsl := client.Split(test.node); query != test.query || dsl != test.dsl {
+			t.Errorf("%v: %q and %q; want %q and %q", test.node, query, dsl, test.query, test.dsl)
 		}
 	}
-	var mistake system.InputError
-	if _, _, err := c.Texts(parse(strings.Repeat("queue: a or ", 200) + "queue: b")); !errors.As(err, &mistake) {
-		t.Errorf("a query that is too long: %v", err)
+	long, _ := client.Split(parse(strings.Repeat("queue: a or ", 200) + "queue: b"))
+	for name, act := range map[string]func(context.Context, *client.Client) error{
+		"query: ":  call(messages.CountEvents, func(in *messages.CountInput) { in.Query = long }),
+		"--dsl: ":  call(messages.CountEvents, func(in *messages.CountInput) { in.DSL = long }),
+		"query: 4": call(failures.DiscardFailures, func(in *failures.DiscardInput) { in.Body.Query = long }),
+	} {
+		var mistake system.InputError
+		if err := act(t.Context(), c); !errors.As(err, &mistake) || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("a query that is too long: %v", err)
+		}
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -41,19 +40,15 @@ func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 	}
 }
 
-// MaxPage is the maximum number of items of most pages of the API.
-const MaxPage = 1000
+// maxPage is the maximum number of events of a page.
+const maxPage = 1000
 
 func (c *Client) search(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
-	var filter eventfilter.QueryFilter
-	var err error
-	if filter.Query, filter.DSL, err = c.Texts(sel.Query); err != nil {
-		return err
-	}
-	in := messages.SearchInput{QueryFilter: filter, WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: MaxPage}
+	in := messages.SearchInput{WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: maxPage}
+	in.Query, in.DSL = Split(sel.Query)
 	for left := sel.Limit; ; {
 		if sel.Limit > 0 {
-			in.Limit = min(MaxPage, left)
+			in.Limit = min(maxPage, left)
 		}
 		page, err := messages.SearchEvents.Call(ctx, c, in)
 		if err != nil {
@@ -87,11 +82,7 @@ func yieldPage(page messages.EventPage, yield func(schemas.Event, error) bool) b
 var errStopped = errors.New("stopped")
 
 func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
-	filter, err := c.filter(sel.Query)
-	if err != nil {
-		return err
-	}
-	s, err := openStream(ctx, c.connection, messages.ExportEvents, messages.ExportInput{QueryFilter: filter, Limit: sel.Limit}, "application/x-ndjson", 2*idleTimeout)
+	s, err := openStream(ctx, c.connection, messages.ExportEvents, messages.ExportInput{QueryFilter: filter(sel.Query), Limit: sel.Limit}, "application/x-ndjson", 2*idleTimeout)
 	if err != nil {
 		return err
 	}

@@ -50,10 +50,7 @@ func (s *stream) next() (m message, err error) {
 // Follow passes the newest matching events, at most last, and then each new one, until
 // ctx ends. After a lost connection it continues with the event after the last one.
 func (c *Client) Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error {
-	query, _, err := c.Texts(sel.Query)
-	if err != nil {
-		return err
-	}
+	query, _ := Split(sel.Query)
 	f := &follower{client: c, to: to, in: messages.TailInput{Query: query, WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Last: last}}
 	for failures := 0; ; {
 		err := f.connect(ctx)

@@ -17,14 +17,8 @@ import (
 // maxQuery is the number of characters of a query that the API takes.
 const maxQuery = 4000
 
-// Texts returns the parts of a query in Kibana's and in Elasticsearch's language, each as
-// text; "" if it has none. The server takes texts up to a length.
-func (c *Client) Texts(node kql.Node) (query, dsl string, err error) {
-	query, dsl = Split(node)
-	return query, dsl, checkLength(query, dsl)
-}
-
-// Split returns the texts of a query of any length.
+// Split returns the parts of a query in Kibana's and in Elasticsearch's language, each as text; "" if it
+// has none.
 func Split(node kql.Node) (query, dsl string) {
 	var rest kql.And
 	var raw []string
@@ -77,22 +71,21 @@ func conjuncts(node kql.Node) []kql.Node {
 	return all
 }
 
-func checkLength(query, dsl string) error {
-	for _, part := range []struct{ name, text string }{{"query", query}, {"--dsl", dsl}} {
-		if n := utf8.RuneCountInString(part.text); n > maxQuery {
-			return system.InputError{Err: fmt.Errorf("%s: %d characters, with full names of fields, and a server takes %d: use a shorter one, or search without --server", part.name, n, maxQuery)}
-		}
+// checkLength returns an error for a part of a query that is longer than a server takes.
+func checkLength(name, text string) error {
+	if n := utf8.RuneCountInString(text); n > maxQuery {
+		return system.InputError{Err: fmt.Errorf("%s: %d characters, with full names of fields, and a server takes %d: use a shorter one, or search without --server", name, n, maxQuery)}
 	}
 	return nil
 }
 
 // filter returns a query as operations on events take it. Where all events are meant, they want the
 // query "*".
-func (c *Client) filter(node kql.Node) (f eventfilter.QueryFilter, err error) {
-	if f.Query, f.DSL, err = c.Texts(node); !f.HasQuery() {
+func filter(node kql.Node) (f eventfilter.QueryFilter) {
+	if f.Query, f.DSL = Split(node); !f.HasQuery() {
 		f.Query = "*"
 	}
-	return f, err
+	return f
 }
 
 // ObjectOf returns a query in Elasticsearch's language as an object; nil for none.

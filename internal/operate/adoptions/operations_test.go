@@ -101,6 +101,18 @@ func TestAPreviewTakesNothing(t *testing.T) {
 	rabbittest.Eventually(t, "the failures are back", func() bool { return s.broker.Len(t, "errors") == 3 })
 }
 
+// A command runs an adoption in the call that starts it, without a record.
+func TestAnAdoptionInACall(t *testing.T) {
+	s := newSite(t, 3)
+	done, err := InCalls(s.service.System).startAdoption(as(t), &StartInput{Body: request(2)})
+	if err != nil || done.Body.State != Done || done.Body.Failures != 2 || done.Body.Operator != "ann" {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if list, err := s.listAdoptions(as(t), nil); err != nil || len(list.Body.Adoptions) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestAnAdoptionTakesWhatIsThere(t *testing.T) {
 	s := newSite(t, 3)
 	s.run(t)

@@ -16,9 +16,9 @@ import (
 
 // Runner runs the adoptions that requests start.
 type Runner struct {
-	*operation.Runner
-	service Service
-	records records
+	*operation.Runner // nil: an adoption is run in the call that starts it
+	service           Service
+	records           records
 }
 
 const (
@@ -31,6 +31,10 @@ const (
 func NewRunner(a *system.System) *Runner {
 	return &Runner{operation.NewRunner(maxRuns), Service{a}, records{a}}
 }
+
+// InCalls returns the operations of a command, which runs an adoption in the call that starts it: until
+// its end, or until the context of the call ends. No record of it is stored, so that it needs no store.
+func InCalls(a *system.System) *Runner { return &Runner{nil, Service{a}, records{a}} }
 
 // start asks for a run of an adoption.
 func (r *Runner) start(ctx context.Context, adopter Adopter, a Adoption, version string) error {

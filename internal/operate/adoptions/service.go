@@ -68,9 +68,8 @@ func (s Service) ready(ctx context.Context, r Request) (Adopter, int, error) {
 // returnTime is how long the messages of a preview may need until they are ready again.
 const returnTime = 2 * time.Second
 
-// Adopt takes in the messages that are in the error queue or, to follow it, each new message
-// until ctx ends.
-func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, error) {
+// Follow takes in the messages that are in the error queue, and each new one, until ctx ends.
+func (s Service) Follow(ctx context.Context, r Request) (Result, error) {
 	if err := describe(ctx, r, false); err != nil {
 		return Result{}, err
 	}
@@ -78,7 +77,7 @@ func (s Service) Adopt(ctx context.Context, r Request, follow bool) (Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	adopter.Follow = follow
+	adopter.Follow = true
 	return adopter.Run(ctx, func(int) {})
 }
 
