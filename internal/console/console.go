@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/subscriptionpage"
 	"github.com/watershipmq/watership/internal/console/triagepage"
 	"github.com/watershipmq/watership/internal/console/validationpage"
+	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
@@ -86,7 +87,10 @@ func New(cfg Config) (*Console, error) {
 	replayPages{p}.register()
 	searchPages{p}.register()
 	messagePages{p}.register()
-	actionpage.Register(made, p.actions()...)
+	err = actionpage.Register(made, actionpage.Of(p.api, failures.DiscardFailures), actionpage.Of(p.api, failures.ResolveFailures), p.decision())
+	if err != nil {
+		return nil, err
+	}
 	adoptionpage.Register(made, cfg.API)
 	routepage.Register(made, cfg.API)
 	subscriptionpage.Register(made, cfg.API)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"time"
@@ -34,7 +35,7 @@ type failuresView struct {
 	Later, Next string // links to the first and the next page; "": none exists
 	ReplayAll   string // links for all failures that match
 	DiscardAll  string
-	Done        *actionpage.Report
+	Done        template.HTML // the report of an action
 }
 
 // failureGroup is a group with its links.

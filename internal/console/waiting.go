@@ -1,7 +1,10 @@
 package console
 
 import (
+	"html/template"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
@@ -17,7 +20,7 @@ type waitingView struct {
 	Next    string // link to the next page; "": none exists
 	All     string // link to decide about all that match
 	Problem *problem.Problem
-	Done    *actionpage.Report
+	Done    template.HTML // the report of an action
 }
 
 // waitingGroup is a group with its links.
@@ -50,4 +53,25 @@ func (c failurePages) waiting(r *http.Request) (frame.Response, error) {
 
 func (v waitingView) link(query string) string {
 	return linkTo("/waiting/decide", v.Filter.URL(), "q", query)
+}
+
+// decision is the action on waiting messages. A preview needs no decision, and the form has the minutes
+// until the next attempt.
+func (p pages) decision() actionpage.Action {
+	a := actionpage.With(p.api, waiting.DecideWaiting, func(s actionpage.Selection, in *waiting.DecideInput) error {
+		if s.DryRun {
+			in.Body.Action = waiting.Now
+		}
+		if in.Body.Action != waiting.Postpone {
+			return nil
+		}
+		minutes, err := strconv.ParseFloat(s.Given("minutes"), 64)
+		if err != nil || minutes <= 0 || minutes > waiting.MaxPostponement.Minutes() {
+			return frame.Unprocessable("expected the minutes until the next attempt", "Give a number up to 43200, which is 30 days.")
+		}
+		in.Body.NotBefore = time.Now().Add(time.Duration(minutes * float64(time.Minute)))
+		return nil
+	})
+	a.BackToAll = true // the filter is of those that do not wait any more
+	return a
 }

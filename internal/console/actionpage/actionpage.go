@@ -5,8 +5,7 @@ package actionpage
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"fmt"
+	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
-	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -24,18 +22,24 @@ import (
 
 // Action is an action on many. Its template gets a View.
 type Action struct {
-	Path          string // of its page
-	Title         string
-	Section, Back string // the pages to which it belongs, and to which it returns
-	Template      string
-	Name          string // a noun, such as discard
-	Unit          string // the word for one object, such as failure
-	Reason        string // asks for the reason
-	ByGroup       bool   // groups are selected; else a query or ids
-	BackToAll     bool   // it returns to the page without the filter
+	Path      string // of its page
+	Section   string // the page to which it belongs, and to which it returns
+	Template  string
+	ByGroup   bool // groups are selected; else a query or ids
+	BackToAll bool // it returns to the page without the filter
+
+	// Words of the template, each a block with that name.
+	Title  string
+	Name   string // a noun, such as discard
+	Unit   string // the word for one object, such as failure
+	Reason string // asks for the reason
 
 	// Call does the action, or a dry run if the bounds of the selection say so.
 	Call func(ctx context.Context, key operation.IdempotencyKey, s Selection) (Result, error)
+
+	// report returns the block done of the template, which says what was done: its View has the response
+	// as Found.
+	report func(v View) (template.HTML, error)
 }
 
 // Selection has the objects that an operator has selected, or was shown.
@@ -49,10 +53,7 @@ type Selection struct {
 // Result is the response of an action.
 type Result struct {
 	operation.Outcome
-	Body   any // for the template
-	Parked []failures.ParkedCopies
-	Did    string         // begins the report, such as Discarded
-	Counts map[string]int // other numbers to report
+	Body any // for the template
 }
 
 // View has the data of a template.
@@ -82,26 +83,26 @@ func (v View) Return() string {
 		values = url.Values{"view": {"list"}}
 	}
 	if len(values) == 0 || v.BackToAll {
-		return v.Back
+		return v.Section
 	}
-	return v.Back + "?" + values.Encode()
-}
-
-// Report is the result of the action that led to a page.
-type Report struct {
-	Name, Did     string
-	Unit          string
-	Done, Missing int
-	Parked        []failures.ParkedCopies
-	Counts        map[string]int
+	return v.Section + "?" + values.Encode()
 }
 
 // Register adds the pages of actions to a frame that has their templates.
-func Register(f *frame.Frame, actions ...Action) {
+func Register(f *frame.Frame, actions ...Action) error {
 	for _, a := range actions {
+		for block, word := range map[string]*string{"title": &a.Title, "name": &a.Name, "unit": &a.Unit, "reason": &a.Reason} {
+			text, err := f.Block(a.Template, block, nil)
+			if err != nil {
+				return err
+			}
+			*word = string(text)
+		}
+		a.report = func(v View) (template.HTML, error) { return f.Block(a.Template, "done", v) }
 		f.Handle("GET "+a.Path, a.preview)
 		f.Handle("POST "+a.Path, func(r *http.Request) (frame.Response, error) { return a.act(f, r) })
 	}
+	return nil
 }
 
 // read reads the selection of a request.
@@ -166,19 +167,17 @@ func (a Action) act(f *frame.Frame, r *http.Request) (frame.Response, error) {
 	if err != nil {
 		return v.show(r.Context(), frame.ProblemOf(err))
 	}
-	report, err := json.Marshal(Report{a.Name, done.Did, a.Unit, done.Done, done.Missing, done.Parked, done.Counts})
+	v.Found = done.Body
+	report, err := a.report(v)
 	if err != nil {
-		return nil, fmt.Errorf("reporting %s: %w", a.Name, err)
+		return nil, err
 	}
 	return f.Done(v.Return(), url.Values{"report": {string(report)}}), nil
 }
 
-// Before returns the result of the action that led to a page; nil: none did.
-func Before(f *frame.Frame, r *http.Request) *Report {
+// Before returns the report of the action that led to a page; "": none did. It is signed, so that it
+// is HTML of this process.
+func Before(f *frame.Frame, r *http.Request) template.HTML {
 	query, _ := f.DoneBefore(r)
-	var report *Report
-	if json.Unmarshal([]byte(query.Get("report")), &report) != nil {
-		return nil
-	}
-	return report
+	return template.HTML(query.Get("report"))
 }

@@ -2,6 +2,8 @@ package actionpage
 
 import (
 	"context"
+	"fmt"
+	"html/template"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -26,9 +28,9 @@ func request(role access.Role, form string) *http.Request {
 // mend is an action that finds some lamps, of which others may have mended one since.
 func mend(matched *int, done *[]Selection) Action {
 	return Action{
-		Path: "/mend", Title: "Mend lamps", Back: "/lamps", Name: "mend", Unit: "lamp", Reason: "Say why.",
+		Path: "/mend", Title: "Mend lamps", Section: "/lamps", Name: "mend", Unit: "lamp", Reason: "Say why.",
 		Call: func(_ context.Context, _ operation.IdempotencyKey, s Selection) (Result, error) {
-			found := Result{Outcome: operation.NewOutcome(), Did: "Mended"}
+			found := Result{Outcome: operation.NewOutcome()}
 			found.Matched, found.UpTo, found.Queues["hall"] = *matched, 7, *matched
 			if s.DryRun {
 				return found, nil
@@ -38,7 +40,11 @@ func mend(matched *int, done *[]Selection) Action {
 			}
 			*done = append(*done, s)
 			found.Done = *matched
+			found.Body = found.Outcome
 			return found, nil
+		},
+		report: func(v View) (template.HTML, error) {
+			return template.HTML(fmt.Sprintf("<p>Mended %d.</p>", v.Found.(operation.Outcome).Done)), nil
 		},
 	}
 }
@@ -85,11 +91,11 @@ func TestActionIsAboutWhatWasShown(t *testing.T) {
 	}
 	target := string(response.(frame.Redirect))
 	report := Before(f, httptest.NewRequest(http.MethodGet, target, nil))
-	if report == nil || report.Name != "mend" || report.Did != "Mended" || report.Done != 101 || !strings.HasPrefix(target, "/lamps?") {
-		t.Errorf("%s: %+v", target, report)
+	if report != "<p>Mended 101.</p>" || !strings.HasPrefix(target, "/lamps?") {
+		t.Errorf("%s: %s", target, report)
 	}
-	if forged := Before(f, httptest.NewRequest(http.MethodGet, strings.Replace(target, "/lamps", "/other", 1), nil)); forged != nil {
-		t.Errorf("a report on another page: %+v", forged)
+	if forged := Before(f, httptest.NewRequest(http.MethodGet, strings.Replace(target, "/lamps", "/other", 1), nil)); forged != "" {
+		t.Errorf("a report on another page: %s", forged)
 	}
 }
 

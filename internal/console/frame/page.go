@@ -2,8 +2,11 @@ package frame
 
 import (
 	"bytes"
+	"fmt"
+	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -76,6 +79,19 @@ func (p Page) Write(f *Frame, w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(p.Status)
 	}
 	_, _ = text.WriteTo(w)
+}
+
+// Block returns the text of a block of a template.
+func (f *Frame) Block(page, block string, data any) (template.HTML, error) {
+	made, known := f.templates[page]
+	if !known {
+		return "", fmt.Errorf("the console has no template %s", page)
+	}
+	var text strings.Builder
+	if err := made.ExecuteTemplate(&text, block, data); err != nil {
+		return "", fmt.Errorf("block %s of the template %s: %w", block, page, err)
+	}
+	return template.HTML(text.String()), nil // whose values the template has escaped
 }
 
 // zoneCookie has the time zone of the browser, which the script sets.
