@@ -178,6 +178,10 @@ func testFlows(t *testing.T, w withServe, admin []string) {
 		{"waiting now * --dry-run --expect 0 -o json", exitOK, `"matched": 0`},
 		{"waiting postpone * --for 1h --dry-run", exitFailed, "no waiting message matches"},
 		{"waiting cancel * --reason x --yes --expect 1", exitFailed, "0 messages match, 1 expected: nothing was changed"},
+		{"waiting cancel --ids IDS --dry-run --expect 0", exitOK, "nobody"},
+		{"replay --ids IDS --dry-run", exitOK, "not found: nobody"},
+		{"failed retry --ids IDS --dry-run", exitOK, "not found: nobody"},
+		{"quarantine rewrite --ids IDS --dry-run", exitOK, "not found: nobody"},
 		{"quarantine list", exitOK, "nothing found"},
 		{"quarantine rewrite --dry-run", exitOK, "0 events to write again"},
 		{"quarantine rewrite --dry-run -o json", exitOK, `"left_out": {}`},
@@ -189,7 +193,10 @@ func testFlows(t *testing.T, w withServe, admin []string) {
 		{"routes pause --all --reason x --expect 2", exitFailed, "1 route matches, 2 expected: nothing was changed"},
 		{"routes resume QUEUE --dry-run", exitOK, "0 routes to resume"},
 		{"routes add QUEUE --dry-run -o json", exitOK, `"digest": "`},
-		{"routes add QUEUE --yes --expect another", exitFailed, "and another was expected: nothing was changed"},
+		{"routes add QUEUE --dry-run --expect 1", exitOK, "QUEUE"},
+		{"routes add QUEUE --yes --expect 2", exitFailed, "1 queue matches, 2 expected: nothing was changed"},
+		{"routes add QUEUE --yes --digest another", exitFailed, "and another was expected: nothing was changed"},
+		{"routes remove QUEUE --dry-run", exitFailed, "there is no policy"},
 		{"adopt QUEUE --as spring --dry-run -o json", exitOK, `"matched": 0`},
 		{"adopt QUEUE --as spring --yes --expect 1", exitFailed, "0 messages match, 1 expected: nothing was changed"},
 		{"quarantine rewrite --yes --expect 1", exitFailed, "0 events match, 1 expected: nothing was changed"},
@@ -202,7 +209,7 @@ func testFlows(t *testing.T, w withServe, admin []string) {
 		if got != want {
 			t.Errorf("%s (-directly +through the server):\n%s", test.command, cmp.Diff(want, got))
 		}
-		if text := strings.ReplaceAll(test.text, "GROUP", group[1]); got.Code != test.code || !strings.Contains(got.Out+got.Err, text) {
+		if text := strings.NewReplacer("GROUP", group[1], "QUEUE", w.Queue).Replace(test.text); got.Code != test.code || !strings.Contains(got.Out+got.Err, text) {
 			t.Errorf("%s: %+v\nwant the exit code %d and %q", test.command, got, test.code, text)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // policyChange holds the arguments of `routes add` and `routes remove`.
 type policyChange struct {
 	action
-	digest   string // "": any
+	digest   string // of the change; "": any
 	question string
 	change   operation.Declared[routes.PolicyInput, routes.PolicyOutput]
 }
@@ -60,14 +60,14 @@ func (p *policyChange) command(from *settings, cmd *cobra.Command) *cobra.Comman
 		}
 		return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return p.run(ctx, p.flow(sys, args[0])) })
 	}
-	addNonEmpty(cmd.Flags(), &p.digest, "expect", "stop unless the change has this digest, as -o json prints it")
-	p.addYes(cmd)
+	addNonEmpty(cmd.Flags(), &p.digest, "digest", "stop unless the change has this digest, as -o json prints it")
+	p.addGuard(cmd)
 	p.addFlags(cmd, "why")
 	return cmd
 }
 
 func (p *policyChange) flow(sys operation.Via, queue string) flow {
-	in := routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{Reason: p.reason}}
+	in := routes.PolicyInput{Queue: queue, Body: routes.PolicyRequest{Bounds: operation.Bounds{Reason: p.reason}}}
 	return flow{
 		preview: func(ctx context.Context) (found, error) {
 			in.Body.DryRun = true
@@ -76,11 +76,8 @@ func (p *policyChange) flow(sys operation.Via, queue string) flow {
 				return found{}, err
 			}
 			change := planned.Body
-			in.Body.DryRun, in.Body.Expect = false, change.Digest
-			first := found{1, terminal.SafeLines(change.Text()) + "\n", change, nil, p.question}
-			if change.IsEmpty() {
-				first.number = 0
-			}
+			in.Body.DryRun, in.Body.Expect, in.Body.Digest = false, &change.Matched, change.Digest
+			first := found{change.Matched, terminal.SafeLines(change.Text()) + "\n", change, p.check(change.Matched, "queue", ""), p.question}
 			if p.digest != "" && p.digest != change.Digest {
 				first.refused = fmt.Errorf("the change has the digest %s, and %s was expected: nothing was changed", change.Digest, p.digest)
 			}

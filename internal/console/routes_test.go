@@ -31,8 +31,14 @@ func TestPolicyOfAQueue(t *testing.T) {
 	preview := s.get(t, path("add"))
 	preview.want(t, http.StatusOK, "Retries for "+queue, "dead-letter-exchange: watership.retry", "Save this policy")
 	action, form := preview.form(t, "Save this policy")
-	other := url.Values{"queue": {queue}, "action": {"add"}, "expect": {"other"}}
-	s.post(t, action, other).want(t, http.StatusConflict, "nothing was changed", "Save this policy")
+	other := url.Values{"queue": {queue}, "action": {"add"}, "expect": {"1"}, "digest": {"other"}, "reason": {"late bills"}}
+	refused := s.post(t, action, other)
+	refused.want(t, http.StatusConflict, "nothing was changed", "Save this policy")
+	if _, again := refused.form(t, "Save this policy"); again.Get("reason") != "late bills" {
+		t.Errorf("the form has lost the reason: %q", again)
+	}
+	other.Del("digest")
+	s.post(t, action, other).want(t, http.StatusBadRequest, "the form has no change")
 	for range 2 { // as with a second click
 		s.post(t, action, form).want(t, http.StatusOK, "RabbitMQ has applied the change", "is retried now")
 	}

@@ -26,15 +26,17 @@ func TestRoutePolicies(t *testing.T) {
 	limited.do(t, http.MethodPost, "/reload", "{}").wantProblem(t, http.StatusForbidden, "lim may not use all queues, and the configuration has the routes of all")
 	preview := limited.post(t, add, `{"dry_run":true}`)
 	digest, _ := preview["digest"].(string)
-	if member(preview, "save", "definition", "dead-letter-exchange") != "watership.retry" || digest == "" || preview["done"] != false {
+	if member(preview, "save", "definition", "dead-letter-exchange") != "watership.retry" || digest == "" || preview["done"] != false || preview["matched"] != 1.0 {
 		t.Errorf("the preview is %v", preview)
 	}
-	s.do(t, http.MethodPost, add, `{"expect":"other"}`).wantProblem(t, http.StatusConflict, "nothing was changed")
+	s.do(t, http.MethodPost, add, `{"digest":"other"}`).wantProblem(t, http.StatusConflict, "nothing was changed")
 	if again := limited.post(t, add, `{"dry_run":true}`); again["digest"] != digest {
 		t.Errorf("a preview or a refusal has changed something: %v, then %v", preview, again)
 	}
-	done := limited.post(t, add, `{"expect":"`+digest+`"}`, "Idempotency-Key", "once")
-	if repeated := limited.post(t, add, `{"expect":"`+digest+`"}`, "Idempotency-Key", "once"); done["done"] != true || repeated["done"] != true {
+	s.do(t, http.MethodPost, add, `{"expect":2}`).wantProblem(t, http.StatusConflict, "1 queue matches, 2 expected: nothing was changed")
+	shown := `{"expect":1,"digest":"` + digest + `"}`
+	done := limited.post(t, add, shown, "Idempotency-Key", "once")
+	if repeated := limited.post(t, add, shown, "Idempotency-Key", "once"); done["done"] != true || repeated["done"] != true {
 		t.Errorf("it answers %v, and %v to the same request", done, repeated)
 	}
 	if again := limited.post(t, add, `{}`); again["save"] != nil || again["done"] != false {

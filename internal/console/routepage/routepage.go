@@ -53,6 +53,7 @@ func needAdmin(r *http.Request, action string) error {
 type Policy struct {
 	Queue   string
 	Action  routes.PolicyAction
+	Reason  string
 	Change  *routes.PolicyChange // nil: refused, or done
 	Lines   []string             // the change in words
 	Key     string
@@ -77,7 +78,7 @@ func (p pages) previewPolicy(r *http.Request) (frame.Response, error) {
 }
 
 func readPolicy(values url.Values) Policy {
-	v := Policy{Queue: strings.TrimSpace(values.Get("queue")), Action: routes.Add, Key: rand.Text()}
+	v := Policy{Queue: strings.TrimSpace(values.Get("queue")), Action: routes.Add, Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
 	if values.Get("action") == string(routes.Remove) {
 		v.Action = routes.Remove
 	}
@@ -103,7 +104,7 @@ func (p pages) call(r *http.Request, v Policy, key operation.IdempotencyKey, req
 
 // showPolicy shows the preview, and the problem of a change that was refused.
 func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) frame.Page {
-	planned, err := p.call(r, v, operation.IdempotencyKey{}, routes.PolicyRequest{DryRun: true})
+	planned, err := p.call(r, v, operation.IdempotencyKey{}, routes.PolicyRequest{Bounds: operation.Bounds{DryRun: true}})
 	switch {
 	case refused != nil:
 		v.Problem = refused
@@ -119,8 +120,9 @@ func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) f
 // changePolicy makes the change that the page has shown.
 func (p pages) changePolicy(r *http.Request) (frame.Response, error) {
 	v := readPolicy(r.PostForm)
-	request := routes.PolicyRequest{Expect: r.PostForm.Get("expect"), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
-	if request.Expect == "" || v.Queue == "" {
+	request := routes.PolicyRequest{Bounds: operation.Bounds{Reason: v.Reason}, Digest: r.PostForm.Get("digest")}
+	count, uncounted := frame.ShownCount(r.PostForm, "queue")
+	if request.Expect = &count; uncounted != nil || request.Digest == "" || v.Queue == "" {
 		return nil, problem.BadRequest("the form has no change", "Open the page again.")
 	}
 	if _, err := p.call(r, v, frame.KeyOf(r), request); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -184,6 +185,8 @@ func TestOwnQueuesAreMarked(t *testing.T) {
 	}
 }
 
+var dryRun = PolicyRequest{Bounds: operation.Bounds{DryRun: true}}
+
 // policyOf asks for a change of the policies of a queue.
 func policyOf(queue string, request PolicyRequest) *PolicyInput {
 	return &PolicyInput{Queue: queue, Body: request}
@@ -231,8 +234,8 @@ func TestRemovingARouteUndoesIt(t *testing.T) {
 func TestADryRunChangesNothing(t *testing.T) {
 	s := newSite(t)
 	s.declare(t, "invoices", nil)
-	out, err := operations{s.Service}.addRoute(as(t), policyOf("invoices", PolicyRequest{DryRun: true}))
-	if err != nil || out.Body.Done || out.Body.Save == nil || out.Body.Digest == "" {
+	out, err := operations{s.Service}.addRoute(as(t), policyOf("invoices", dryRun))
+	if err != nil || out.Body.Done || out.Body.Save == nil || out.Body.Matched != 1 || out.Body.Digest == "" {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if all := s.all(t); len(all) != 0 {
@@ -245,14 +248,19 @@ func TestAnotherChangeThanExpectedIsNotMade(t *testing.T) {
 	s := newSite(t)
 	s.declare(t, "invoices", nil)
 	o := operations{s.Service}
-	_, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{Expect: "another"}))
+	_, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{Digest: "another"}))
 	var p *problem.Problem
 	if !errors.As(err, &p) || p.GetStatus() != http.StatusConflict || !strings.Contains(p.Detail, "have changed in the meantime: nothing was changed") {
 		t.Errorf("%v", err)
 	}
-	dry, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{DryRun: true}))
+	dry, err := o.addRoute(as(t), policyOf("invoices", dryRun))
 	must(t, err)
-	out, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{Expect: dry.Body.Digest}))
+	two := 2
+	_, err = o.addRoute(as(t), policyOf("invoices", PolicyRequest{Bounds: operation.Bounds{Expect: &two}, Digest: dry.Body.Digest}))
+	if !errors.As(err, &p) || p.Code != code.ExpectMismatch || !strings.Contains(p.Detail, "1 queue matches, 2 expected: nothing was changed") {
+		t.Errorf("%v", err)
+	}
+	out, err := o.addRoute(as(t), policyOf("invoices", PolicyRequest{Bounds: operation.Bounds{Expect: &dry.Body.Matched}, Digest: dry.Body.Digest}))
 	if err != nil || !out.Body.Done {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -261,7 +269,7 @@ func TestAnotherChangeThanExpectedIsNotMade(t *testing.T) {
 func TestAQueueWhoseDeadLettersGoElsewhereIsRefused(t *testing.T) {
 	s := newSite(t)
 	s.declare(t, "invoices", map[string]any{"x-dead-letter-exchange": "amq.fanout"})
-	_, err := operations{s.Service}.addRoute(as(t), policyOf("invoices", PolicyRequest{DryRun: true}))
+	_, err := operations{s.Service}.addRoute(as(t), policyOf("invoices", dryRun))
 	var p *problem.Problem
 	if !errors.As(err, &p) || p.GetStatus() != http.StatusConflict || p.Remedy == "" || !strings.Contains(p.Detail, "amq.fanout") {
 		t.Errorf("%v", err)

@@ -33,12 +33,10 @@ const (
 // PolicyChange is a planned change of the policies of a queue.
 type PolicyChange struct {
 	queuepolicy.Change
-	Digest string `json:"digest" doc:"Of this change: a request with it as expect makes this change, or none"`
-	Done   bool   `json:"done" doc:"RabbitMQ has applied it to the queue"`
+	Matched int    `json:"matched" doc:"Number of queues whose policies change: 1, or 0 if nothing is to be changed"`
+	Digest  string `json:"digest" doc:"Of this change: a request with it and matched, as expect, makes this change, or none"`
+	Done    bool   `json:"done" doc:"RabbitMQ has applied it to the queue"`
 }
-
-// IsEmpty reports whether there is nothing to change.
-func (c PolicyChange) IsEmpty() bool { return c.Save == nil && c.Delete == "" }
 
 // Policies changes the policies of queues, by the management API of a System.
 type Policies struct{ System *system.System }
@@ -62,7 +60,11 @@ func (p Policies) Plan(ctx context.Context, queue string, action PolicyAction) (
 			"only those that other consumers of the queue reject need one", queue))
 	}
 	content, err := json.Marshal(change)
-	return PolicyChange{Change: change, Digest: idempotency.Digest(string(content))}, err
+	planned := PolicyChange{Change: change, Digest: idempotency.Digest(string(content))}
+	if change.Save != nil || change.Delete != "" {
+		planned.Matched = 1
+	}
+	return planned, err
 }
 
 // Apply makes a change and returns when RabbitMQ has applied it to the queue.
@@ -122,9 +124,8 @@ type PolicyInput struct {
 
 // PolicyRequest asks for a change of the policies of a queue.
 type PolicyRequest struct {
-	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing"`
-	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
-	Expect string `json:"expect,omitempty" maxLength:"100" doc:"Change nothing unless this is the digest of the change, as a dry run has it"`
+	operation.Bounds
+	Digest string `json:"digest,omitempty" maxLength:"100" doc:"Change nothing unless this is the digest of the change, as a dry run has it"`
 }
 
 // PolicyOutput has the change.
@@ -139,7 +140,7 @@ func (o operations) removeRoute(ctx context.Context, in *PolicyInput) (*PolicyOu
 }
 
 func (o operations) changePolicy(ctx context.Context, in *PolicyInput, action PolicyAction) (*PolicyOutput, error) {
-	if _, err := decisionAbout(ctx, string(action), in.Queue, operation.Bounds{Reason: in.Body.Reason, DryRun: in.Body.DryRun}); err != nil {
+	if _, err := decisionAbout(ctx, string(action), in.Queue, in.Body.Bounds); err != nil {
 		return nil, err
 	}
 	policies := Policies{o.service.System}
@@ -147,12 +148,15 @@ func (o operations) changePolicy(ctx context.Context, in *PolicyInput, action Po
 	if err != nil {
 		return nil, policyProblem(ctx, err)
 	}
-	if in.Body.Expect != "" && in.Body.Expect != change.Digest {
+	if err := in.Body.Check(change.Matched, "queue"); err != nil {
+		return nil, err
+	}
+	if in.Body.Digest != "" && in.Body.Digest != change.Digest {
 		return nil, &problem.Problem{
 			Code: code.ExpectMismatch, Detail: "the policies of queue " + in.Queue + " have changed in the meantime: nothing was changed", Remedy: "Look at the change again.",
 		}
 	}
-	if in.Body.DryRun || change.IsEmpty() {
+	if in.Body.DryRun || change.Matched == 0 {
 		return &PolicyOutput{change}, nil
 	}
 	if err := policies.Apply(ctx, change); err != nil {
