@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -60,6 +61,12 @@ func TestAdoptions(t *testing.T) {
 	s.post(t, "/adoptions/preview", url.Values{"queue": {"nobody"}, "format": {"spring"}}).want(t, http.StatusConflict, `there is no queue "nobody"`)
 
 	action, form := preview.form(t, "Take in 4 messages")
+	for expect, want := range map[string]string{"": "the form has no number of messages", "101": "is not the number of messages"} {
+		other := maps.Clone(form)
+		other.Set("expect", expect)
+		s.post(t, action, other).want(t, http.StatusUnprocessableEntity, want)
+	}
+	awaitLen(t, broker, queue, 4)
 	for range 2 { // as with a second click
 		s.post(t, action, form).want(t, http.StatusOK, "Queue "+queue, "spring")
 	}
@@ -104,7 +111,7 @@ func TestCancelAnAdoption(t *testing.T) {
 		t.Fatal(err)
 	}
 	rabbittest.Receive(t, held)
-	page := s.post(t, "/adoptions", url.Values{"queue": {queue}, "format": {"spring"}, "failed_queue": {"orders"}})
+	page := s.post(t, "/adoptions", url.Values{"queue": {queue}, "format": {"spring"}, "failed_queue": {"orders"}, "expect": {"3"}})
 	page.want(t, http.StatusOK, "running 0 of 3 messages taken in", "Cancel")
 	action, form := page.form(t, "Cancel")
 	for range 2 { // as with a second click

@@ -60,6 +60,9 @@ type List struct {
 // Preview are the failures that were found first.
 type Preview struct{ adoptions.AdoptionPreview }
 
+// Typed reports whether the operator must type the number.
+func (p Preview) Typed() bool { return p.Matched > frame.TypedAbove }
+
 // Adoption is an adoption with its links.
 type Adoption struct{ adoptions.Adoption }
 
@@ -135,9 +138,6 @@ func (p pages) preview(r *http.Request) (frame.Response, error) {
 func readRequest(form url.Values) (v List, err error) {
 	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	v.Request = adoptions.Request{Queue: text("queue"), Format: text("format"), FailedQueue: text("failed_queue"), Reason: text("reason")}
-	if expect, err := strconv.Atoi(text("expect")); err == nil {
-		v.Expect = &expect
-	}
 	if limit := text("limit"); limit != "" {
 		if v.Limit, err = strconv.Atoi(limit); err != nil {
 			return v, problem.BadRequest(fmt.Sprintf("limit %q: expected a number", limit), "Open the page again.")
@@ -152,9 +152,19 @@ func (p pages) start(r *http.Request) (frame.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	started, err := adoptions.StartAdoption.Call(r.Context(), p.api, adoptions.StartInput{IdempotencyKey: frame.KeyOf(r), Body: adoptions.AdoptionRequest(v.Request)})
-	if err != nil {
-		v.Problem = frame.ProblemOf(err)
+	count, refused := frame.ShownCount(r.PostForm, "message")
+	if refused == nil {
+		refused = frame.CheckTyped(r.PostForm, count, "message")
+	}
+	v.Expect = &count
+	var started adoptions.AdoptionOutput
+	if refused == nil {
+		started, err = adoptions.StartAdoption.Call(r.Context(), p.api, adoptions.StartInput{IdempotencyKey: frame.KeyOf(r), Body: adoptions.AdoptionRequest(v.Request)})
+		if err != nil {
+			refused = frame.ProblemOf(err)
+		}
+	}
+	if v.Problem = refused; refused != nil {
 		v.Limit, _ = strconv.Atoi(r.PostForm.Get("asked_limit")) // the other one is of the preview
 		return p.showList(r.Context(), v), nil
 	}
