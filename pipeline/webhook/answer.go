@@ -74,11 +74,12 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	text := fmt.Sprintf("%s answered %d %s", e.URL, e.Status, http.StatusText(e.Status))
-	if e.Body != "" {
-		text += ": " + e.Body
+	status := http.StatusText(e.Status)
+	text := fmt.Sprintf("%s answered %d %s", e.URL, e.Status, status)
+	if e.Body == "" || strings.EqualFold(e.Body, status) || strings.EqualFold(e.Body, fmt.Sprintf("%d %s", e.Status, status)) {
+		return text // many servers answer with the status alone
 	}
-	return text
+	return text + ": " + e.Body
 }
 
 // ErrorType returns the type of the failure for retry.TypeOf.

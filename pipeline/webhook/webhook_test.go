@@ -200,6 +200,21 @@ func TestErrorHoldsTheAnswer(t *testing.T) {
 	}
 }
 
+// The error of an answer whose body repeats its status has the status once.
+func TestErrorHasTheStatusOnce(t *testing.T) {
+	for body, want := range map[string]string{
+		"Method Not Allowed\n":        "405 Method Not Allowed",
+		"405 method not allowed":      "405 Method Not Allowed",
+		"Method Not Allowed: use GET": "405 Method Not Allowed: Method Not Allowed: use GET",
+		"404 page not found":          "405 Method Not Allowed: 404 page not found",
+	} {
+		server := answering(t, http.StatusMethodNotAllowed, nil, body)
+		if err := post(Config{URL: server.URL}, schemas.Envelope{}, retry.Attempt{}); err == nil || err.Error() != server.URL+" answered "+want {
+			t.Errorf("%q: %v, want %s", body, err, want)
+		}
+	}
+}
+
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
