@@ -66,7 +66,7 @@ func (p pages) decision() actionpage.Action {
 			return nil
 		}
 		minutes, err := strconv.ParseFloat(s.Given("minutes"), 64)
-		if err != nil || minutes <= 0 || minutes > waiting.MaxPostponement.Minutes() {
+		if err != nil || !(minutes > 0 && minutes <= waiting.MaxPostponement.Minutes()) { // NaN is neither
 			return frame.Unprocessable("expected the minutes until the next attempt", "Give a number up to 43200, which is 30 days.")
 		}
 		in.Body.NotBefore = time.Now().Add(time.Duration(minutes * float64(time.Minute)))

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +26,8 @@ func TestWaiting(t *testing.T) {
 	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "a decision needs a reason")
 	form.Set("reason", "maintenance")
 	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "expected the minutes until the next attempt")
+	form.Set("minutes", "NaN")
+	s.post(t, action, form).want(t, http.StatusUnprocessableEntity, "expected the minutes until the next attempt")
 	form.Set("minutes", "120")
 	s.publish(t, "patient-3", "{}", nil) // which the operator has not seen
 	s.await(t, 3, "action: retry_scheduled")
@@ -38,6 +41,10 @@ func TestWaiting(t *testing.T) {
 	s.post(t, action, form).want(t, http.StatusOK, "Cancelled 3 messages.", "No message waits")
 	if n := s.count(t, `action: discarded and error.message: "test orders (local)"`); n != 3 {
 		t.Errorf("%d were cancelled", n)
+	}
+	mistake := s.get(t, "/waiting/decide?q=queue%3A+(")
+	if mistake.want(t, http.StatusBadRequest); !strings.Contains(mistake.text, "<h1>Waiting messages</h1>") {
+		t.Errorf("the page of a mistake has another heading:\n%s", mistake.text)
 	}
 	s.get(t, "/waiting/decide").want(t, http.StatusBadRequest, "no message is selected")
 }

@@ -62,7 +62,8 @@ type View struct {
 	Filter      frame.Filter
 	IDs, Groups []string
 	Form        url.Values
-	Found       any      // the response to a dry run
+	Found       any      // the response to a dry run; the zero value if Unread
+	Unread      bool     // the dry run failed, so that the objects are not known
 	Queues      []string // of Found, sorted
 	Problem     *problem.Problem
 	Changed     bool // the number is another than that which was shown
@@ -140,7 +141,7 @@ func (v View) show(ctx context.Context, refused *problem.Problem) (frame.Respons
 	s := v.selection()
 	s.DryRun = true
 	found, err := v.Call(ctx, operation.IdempotencyKey{}, s)
-	if err != nil {
+	if v.Unread = err != nil; v.Unread {
 		refused = frame.ProblemOf(err)
 	}
 	v.Found, v.Queues, v.Typed, v.Problem = found.Body, slices.Sorted(maps.Keys(found.Queues)), found.Matched > frame.TypedAbove, refused

@@ -99,6 +99,24 @@ func TestActionIsAboutWhatWasShown(t *testing.T) {
 	}
 }
 
+// The page of a selection that cannot be read counts nothing.
+func TestActionOnWhatCannotBeRead(t *testing.T) {
+	var done []Selection
+	matched := 0
+	a := mend(&matched, &done)
+	response, err := a.preview(request(access.Operator, "q=hall"))
+	if err != nil || response.(frame.Page).Data.(View).Unread {
+		t.Errorf("none matches: %+v, %v", response, err)
+	}
+	a.Call = func(context.Context, operation.IdempotencyKey, Selection) (Result, error) {
+		return Result{}, problem.BadRequest("expected a value", "")
+	}
+	response, err = a.preview(request(access.Operator, "q=hall"))
+	if page := response.(frame.Page); err != nil || !page.Data.(View).Unread || page.Status != http.StatusBadRequest {
+		t.Errorf("a mistake in the query: %+v, %v", page, err)
+	}
+}
+
 func TestActionNeedsASelectionAndARole(t *testing.T) {
 	var done []Selection
 	matched := 1

@@ -4,6 +4,7 @@ package replaypage
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -54,13 +55,22 @@ func ReadForm(values url.Values, filter eventfilter.Filter) (Form, error) {
 	}{
 		{"limit", func(text string) error { f.Limit, err = strconv.Atoi(text); return err }},
 		{"canary", func(text string) error { f.Canary, err = strconv.Atoi(text); return err }},
-		{"rate", func(text string) error { f.Rate, err = strconv.ParseFloat(text, 64); return err }},
+		{"rate", func(text string) error { f.Rate, err = rate(text); return err }},
 	} {
 		if given := text(number.name); given != "" && number.set(given) != nil {
 			return f, fmt.Errorf("%s %q: expected a number", number.name, given)
 		}
 	}
 	return f, nil
+}
+
+// rate reads a number of messages a second.
+func rate(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err == nil && (math.IsNaN(n) || math.IsInf(n, 0)) {
+		err = strconv.ErrRange
+	}
+	return n, err
 }
 
 // Fields are the parameters of the form, without the filter and without defaults.

@@ -56,6 +56,11 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, rate := range []string{"NaN", "Inf"} {
+		if _, err := replaypage.ReadForm(url.Values{"rate": {rate}}, eventfilter.Filter{}); err == nil {
+			t.Errorf("a rate of %s is accepted", rate)
+		}
+	}
 	if read(t, url.Values{"target": {"queue"}, "queue": {"a"}, "reason": {"x"}}, eventfilter.Filter{}).HasOptions() || !form.HasOptions() {
 		t.Error("options are folded, or not")
 	}
