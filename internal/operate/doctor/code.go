@@ -60,6 +60,7 @@ const (
 	RouteSettingIneffective     Code = "route_setting_ineffective"
 	QueueDropsByPolicy          Code = "queue_drops_by_policy"
 	QueueDropsByArgument        Code = "queue_drops_by_argument"
+	RouteArgumentsDiffer        Code = "route_arguments_differ"
 	ParkedCopiesDropped         Code = "parked_copies_dropped"
 	RouteQueueMissing           Code = "route_queue_missing"
 	RouteQueueIsStream          Code = "route_queue_is_stream"
@@ -159,6 +160,7 @@ func kinds() []kind {
 		{RouteSettingIneffective, RoutesCheck},
 		{QueueDropsByPolicy, RoutesCheck},
 		{QueueDropsByArgument, RoutesCheck},
+		{RouteArgumentsDiffer, RoutesCheck},
 		{ParkedCopiesDropped, RoutesCheck},
 		{RouteQueueMissing, RoutesCheck},
 		{RouteQueueIsStream, RoutesCheck},

@@ -218,6 +218,7 @@ func (t topologyChecks) checkRouteQueues() {
 			t.report(QueueDropsAfterDeliveries, Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
 				t.deadLetterPolicy(queue))
 		}
+		t.checkArguments(route.Arguments, queue)
 		dropCheck{t, queue}.ofMessages()
 		if parking, there := t.queues[t.Topology.Parking(route.Queue)]; there && route.Park {
 			dropCheck{t, parking}.ofParkedCopies()

@@ -276,6 +276,18 @@ func TestQueuesOfRoutesThatWereDeclaredToDropMessages(t *testing.T) {
 	}
 }
 
+// The arguments of a queue that exists never change, whatever the configuration says.
+func TestArgumentsThatAQueueDoesNotHave(t *testing.T) {
+	const declared = "queue: orders, arguments: {x-queue-type: classic, x-max-priority: 5, x-single-active-consumer: true},"
+	s := newSetUpSite(t, strings.Replace(oneRoute, "queue: orders,", declared, 1))
+	want(t, of("routes", Run(t.Context(), s.Config)), OK, "1 queue, none of which drops messages", "")
+
+	s.Settings.Routes = settings(t, strings.Replace(oneRoute, "queue: orders,", "queue: orders, arguments: {x-queue-type: quorum, x-message-ttl: 60000, x-single-active-consumer: true},", 1)).Routes
+	want(t, of("routes", Run(t.Context(), s.Config)), Warning,
+		"queue orders was declared with other arguments than those of its route: no x-message-ttl instead of 60000, x-queue-type classic instead of quorum",
+		"write those of the queue into routes; or let it run empty, delete it, and run watership setup")
+}
+
 func TestPoliciesOfQueuesOfOneRoute(t *testing.T) {
 	s := newSite(t, `WATERSHIP_ROUTES=[{queue: orders, park: true, fairness: {key: "{headers.merchant}", ordered: true}, handler: {http: {url: "http://127.0.0.1:1/"}}}]`)
 	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: "orders", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"message-ttl": 1000}})
