@@ -43,7 +43,7 @@ func (s *system) everyProperty() schemas.Envelope {
 // TestEveryHopKeepsTheMessage sends a message through everything that moves
 // one, and wants its fingerprint and its envelope after each.
 func TestEveryHopKeepsTheMessage(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		s := newSystem(t, b)
 		e := s.everyProperty()
 		h := &hops{system: s, want: e, fingerprint: e.Fingerprint(), queue: "orders." + s.topology.Prefix}

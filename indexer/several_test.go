@@ -19,7 +19,7 @@ func TestSeveralIndexersKeepTheOrder(t *testing.T) { testSeveral(t, 10, 200) }
 // and the order in which they were published is the order of the sequence. A reader reads
 // every event once, in the same order, although some become visible late.
 func testSeveral(t *testing.T, rounds, each int) {
-	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Parallel()
 		s := newSystem(t, b)
 		h := newHosts(s)

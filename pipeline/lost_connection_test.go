@@ -17,7 +17,7 @@ import (
 
 // A broker that cannot bind a queue in time closes the connection. No message is published on it.
 func TestBindingThatFails(t *testing.T) {
-	rabbittest.EachUnkind(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		var fails atomic.Bool
 		var failed, publishing atomic.Int32 // connections
 		queue := rabbittest.Name(t)

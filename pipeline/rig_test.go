@@ -79,7 +79,7 @@ func eachSetting(t *testing.T, test func(t *testing.T, s setting)) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
 		rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 1}) })
 	}
-	rabbittest.EachUnkind(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2}) })
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { test(t, setting{b, 2}) })
 }
 
 // start runs a pipeline in each process. The rig is of the first one.

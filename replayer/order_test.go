@@ -124,7 +124,7 @@ func (f *fixture) storeHandled(queue string) {
 // Never more messages are in flight than the job allows: the next one is sent when a consumer
 // has reported about one of them.
 func TestAtMostInFlight(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		f := newFixtureOn(t, b)
 		f.storeHandled(f.queue)
 		f.storePublished(20)

@@ -190,7 +190,7 @@ func heap() int64 {
 
 // TestTwoAtOnce: two jobs start in the same moment, and each message is sent once.
 func TestTwoAtOnce(t *testing.T) {
-	rabbittest.EachKind(t, func(t *testing.T, broker rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		const many = 2000
 		f.storePublished(many)

@@ -32,7 +32,7 @@ func toHandler(name string) subscription.Subscription {
 
 // A queue gets what is stored, and then each new event, in order and with its position.
 func TestToAQueue(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b)
 		storeEvents(t, r.store, source, numbers(1, 500)...)
 		s, queue := subscription.New(r.cfg), r.broker.Queue(t, nil)
@@ -88,7 +88,7 @@ func TestAnotherProcessContinues(t *testing.T) {
 // Of two processes one runs the subscription. The other takes over when its connection is
 // lost.
 func TestOneRunnerAtATime(t *testing.T) {
-	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b)
 		proxy := r.broker.Proxy(t)
 		first, cut := r.cfg, r.cfg

@@ -76,18 +76,6 @@ func EachServer(t *testing.T, test func(t *testing.T, b Broker)) {
 	}
 }
 
-// EachUnkind runs a test on the embedded broker and on the newest RabbitMQ as operators have them
-// (see WithPolicies), and on the oldest RabbitMQ as it is.
-func EachUnkind(t *testing.T, test func(t *testing.T, b Broker)) {
-	t.Helper()
-	if !noServers() {
-		oldest := servers(t)[0]
-		oldest.Version = version(t, oldest.URL)
-		t.Run(oldest.Version, func(t *testing.T) { test(t, oldest) })
-	}
-	WithPolicies(t, test)
-}
-
 // EachKind runs a test on the embedded broker and on the newest RabbitMQ, or on every one if
 // WATERSHIP_TEST_SOAK is set: for whole installations, whose parts have tests on every RabbitMQ.
 func EachKind(t *testing.T, test func(t *testing.T, b Broker)) {
@@ -248,7 +236,8 @@ func (a Address) cleanup(f func(*amqp.Channel)) {
 	}
 }
 
-// Take consumes n messages from a queue, in order, and acknowledges them.
+// Take consumes n messages from a queue, in order, and acknowledges them. It does so at once, since
+// RabbitMQ sends on only some of many acknowledgements for a quorum queue before the channel is closed.
 func (a Address) Take(t testing.TB, queue string, n int) []amqp.Delivery {
 	t.Helper()
 	ch := a.Channel(t)
@@ -258,11 +247,12 @@ func (a Address) Take(t testing.TB, queue string, n int) []amqp.Delivery {
 	}
 	taken := make([]amqp.Delivery, 0, n)
 	for len(taken) < n {
-		d := Receive(t, deliveries)
-		if err := d.Ack(false); err != nil {
+		taken = append(taken, Receive(t, deliveries))
+	}
+	if n > 0 {
+		if err := taken[n-1].Ack(true); err != nil {
 			t.Fatalf("ack: %v", err)
 		}
-		taken = append(taken, d)
 	}
 	_ = ch.Close()
 	return taken

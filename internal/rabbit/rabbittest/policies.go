@@ -9,26 +9,28 @@ import (
 	"testing"
 )
 
-// WithPolicies runs a test on the embedded broker and on the newest RabbitMQ, with virtual hosts
-// as operators have them: policies for all exchanges and queues, and, in RabbitMQ, queues
-// that are quorum queues unless a client says otherwise.
+// WithPolicies runs a test on the embedded broker and on the same RabbitMQs as EachServer, each with a
+// virtual host as operators have them: policies for all exchanges and queues, and queues that are quorum
+// queues unless a client says otherwise.
 func WithPolicies(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
-	t.Run("policies/embedded", func(t *testing.T) { test(t, Embedded(t).withPolicies(t)) })
-	if noServers() {
-		return
-	}
-	t.Run("policies/"+NewestServer(t).Version, func(t *testing.T) {
-		test(t, NewestServer(t).newVHost(t, `{"default_queue_type":"quorum"}`).withPolicies(t))
+	t.Run("policies", func(t *testing.T) {
+		t.Run("embedded", func(t *testing.T) { test(t, Embedded(t).withPolicies(t)) })
+		if noServers() {
+			return
+		}
+		EachServer(t, func(t *testing.T, b Broker) {
+			test(t, b.newVHost(t, `{"default_queue_type":"quorum"}`).withPolicies(t))
+		})
 	})
 }
 
+// unrouted are the exchange and the queue of the messages that no other queue gets, in a virtual host
+// with policies.
+const unrouted = "unrouted"
+
 func (b Broker) withPolicies(t testing.TB) Broker {
 	t.Helper()
-	const (
-		unrouted = "unrouted"
-		ofUsers  = `^(?!amq\.).*` // as in RabbitMQ's own examples
-	)
 	ch := b.Channel(t)
 	if err := ch.ExchangeDeclare(unrouted, "fanout", true, false, false, false, nil); err != nil {
 		t.Fatalf("declare exchange: %v", err)
@@ -39,11 +41,37 @@ func (b Broker) withPolicies(t testing.TB) Broker {
 	if err := ch.QueueBind(unrouted, "", unrouted, false, nil); err != nil {
 		t.Fatalf("bind queue: %v", err)
 	}
-	b.Policy(t, ofUsers, "exchanges", `{"alternate-exchange":"`+unrouted+`"}`)
-	b.Policy(t, ofUsers, "classic_queues", `{"message-ttl":3600000,"max-length":1000000}`)
-	b.Policy(t, ofUsers, "quorum_queues", `{"message-ttl":3600000,"max-length":1000000,"delivery-limit":20}`)
+	for applyTo, definition := range b.policies() {
+		b.Policy(t, `^(?!amq\.).*`, applyTo, definition) // the pattern of RabbitMQ's own examples
+	}
 	b.Policies = true
 	return b
+}
+
+// policies returns the definitions of a virtual host's policies by what they apply to. Each kind of broker
+// has queues that do something else once they are full. RabbitMQ 3 mirrors classic queues, and a policy
+// that says so is for no quorum queue.
+func (b Broker) policies() map[string]string {
+	const limits = `"message-ttl":3600000,"max-length":1000000,"overflow":`
+	switch {
+	case b.Own:
+		return map[string]string{
+			"exchanges":      `{"alternate-exchange":"` + unrouted + `"}`,
+			"classic_queues": `{` + limits + `"reject-publish-dlx"}`,
+			"quorum_queues":  `{` + limits + `"drop-head","delivery-limit":20}`,
+		}
+	case strings.HasPrefix(b.Version, "3."):
+		return map[string]string{
+			"all":    `{"alternate-exchange":"` + unrouted + `","ha-mode":"all","ha-sync-mode":"automatic",` + limits + `"reject-publish-dlx"}`,
+			"queues": `{` + limits + `"drop-head","delivery-limit":20}`,
+		}
+	default:
+		return map[string]string{
+			"exchanges":      `{"alternate-exchange":"` + unrouted + `"}`,
+			"classic_queues": `{` + limits + `"drop-head"}`,
+			"quorum_queues":  `{` + limits + `"reject-publish","delivery-limit":20}`,
+		}
+	}
 }
 
 // Policy sets a policy in the broker's virtual host. ApplyTo is exchanges, queues or all, and
