@@ -98,6 +98,17 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 	return f.schedule(ctx, before.Envelope, state, topology.DelayWithQueue(f.permanent, decision.Delay))
 }
 
+// startOf returns when the attempt at a message began, for the times in its events. It is
+// zero if nothing tells when the message came to its queue: another program dead-lettered
+// it there, or a process of an earlier version returned it.
+func startOf(tried schemas.VerifiedState, began time.Time) time.Time {
+	_, moved := tried.Envelope.Headers["x-death"]
+	if returned := tried.State.Queue != ""; moved || returned && tried.State.Sent.IsZero() {
+		return time.Time{}
+	}
+	return began
+}
+
 // withProgress returns a state with the progress that an attempt reported, if any.
 func withProgress(s schemas.State, progress *string) schemas.State {
 	switch {
@@ -190,6 +201,7 @@ func (f *messageFlow) schedule(ctx context.Context, e schemas.Envelope, state sc
 // publishDelayed publishes to the delay queue of delay, or to another one if that queue
 // does not confirm, or does not exist and cannot be declared.
 func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, state schemas.State, delay time.Duration) error {
+	state.Sent, state.Started = time.Time{}, time.Time{} // of the attempt before
 	m := rabbit.Message{Exchange: f.topology.Direct(), Publishing: f.frameMax().Wrap(e, state)}
 	err := f.publishToDelayQueue(ctx, m, delay)
 	var undeclared *undeclaredError

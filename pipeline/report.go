@@ -52,11 +52,15 @@ func (r *retrier) handleReport(msg *message.Message) error {
 	}
 	verified.State = ofRoute(route, verified.State)
 	verified.State.MissingSince, verified.State.NotBefore, verified.State.Undecided, verified.State.Elapsed = time.Time{}, time.Time{}, false, 0
+	verified.State.Started = time.Time{}
+	if told.Duration > 0 {
+		verified.State.Started = startOf(verified, told.StartedAt)
+	}
 	if malformed == nil && told.Outcome == report.Handled {
 		r.metrics.Attempts.WithLabelValues(label, "handled").Inc()
-		return r.publishHandled(ctx, verified, queue, 0)
+		return r.publishHandled(ctx, verified, queue, told.Duration)
 	}
-	return r.handleFailure(ctx, verified, failedAttempt{queue: queue, label: label, verdict: r.verdictOf(route, told, malformed, &verified.State)})
+	return r.handleFailure(ctx, verified, failedAttempt{queue: queue, label: label, took: told.Duration, verdict: r.verdictOf(route, told, malformed, &verified.State)})
 }
 
 // unreportable returns the reason for which a message is no report on a queue; "" if it

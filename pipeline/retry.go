@@ -52,6 +52,7 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		r.reportMismatch(label, death.Queue, letter)
 	}
 	verified.State = ofRoute(route, verified.State)
+	verified.State.Started = time.Time{}
 	var policy retry.Policy
 	var why error
 	policy, verified.State.Attempt, why = route.Headers.Apply(letter.Headers, *route.Policy, verified.State.Attempt, deathError(death, r.retried))
@@ -136,7 +137,7 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 	state.MissingSince = time.Time{}
 	err := r.queueLimiter.Publish(ctx, state.Queue, func(ctx context.Context, by publisher) error {
 		delivery, returned := r.delivery, state
-		delivery.Publisher, returned.Elapsed = by, 0
+		delivery.Publisher, returned.Elapsed, returned.Sent = by, 0, r.now()
 		return delivery.Deliver(ctx, e, returned)
 	})
 	var gone *rabbit.UnroutableError

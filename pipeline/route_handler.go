@@ -84,6 +84,7 @@ func (h *routeHandler) handleTicket(msg *message.Message, ticket *admission.Tick
 	case admission.Suspected:
 		return h.endDelivery(ctx, ticket, next.Deliveries, next.Decision)
 	}
+	ticket.State.Started = startOf(ticket.VerifiedState, next.Started)
 	why := next.Why
 	if why == nil {
 		why, err = h.publish(ctx, ticket.VerifiedState, produced)
@@ -140,6 +141,7 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 		h.reportMismatch(h.route.Queue, h.route.Queue, arrived)
 	}
 	verified.State = ofRoute(h.route, verified.State)
+	verified.State.Started = time.Time{}
 	return verified, err
 }
 

@@ -129,6 +129,7 @@ func (c Config) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) s
 // message to each queue. confirm sends one once more whose queue has lost its binding.
 func (run *run) publish(m *inFlight) {
 	queue := m.state.Queue
+	m.state.Sent = run.replayer.now()
 	switch {
 	case m.event.BodyIn != schemas.BodyHere:
 		m.err = &NoBodyError{m.event.EventID, m.event.Fingerprint}

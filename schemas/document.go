@@ -208,6 +208,8 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	o.String("queue", e.Queue)
 	o.Positive("attempt", int64(e.Attempt))
 	o.Positive("delay", e.Delay.Milliseconds())
+	o.Positive("queue_time", e.QueueTime.Nanoseconds())
+	o.Positive("total_time", e.TotalTime.Nanoseconds())
 	o.Positive("waits", int64(e.Waits))
 	o.Time("waits_since", storable(e.WaitsSince))
 	o.String("class", e.Failure.Class)

@@ -133,6 +133,10 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 			e.BodyIn = BodyPlace(r.Text())
 		case "quarantined_action":
 			e.QuarantinedAction = Action(r.Text())
+		case "queue_time":
+			e.QueueTime = time.Duration(r.Int(64))
+		case "total_time":
+			e.TotalTime = time.Duration(r.Int(64))
 		case "quarantined_error":
 			readError(r, &e.QuarantinedFailure)
 		default:

@@ -72,6 +72,10 @@ type Event struct {
 	// delivered its copy before copies of messages that were published earlier.
 	ByPriority bool
 
+	// QueueTime is how long the message was in its queue before the attempt, and TotalTime
+	// how long after its publish it was handled. At least a nanosecond; zero: not known.
+	QueueTime, TotalTime time.Duration
+
 	Envelope Envelope
 	BodySize int       // bytes, also where the event has no body
 	BodyIn   BodyPlace // where the body is
@@ -151,6 +155,7 @@ func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64
 		event.BodyIn, event.BodySize = body.In, body.Size
 	}
 	dec.setStream(&event)
+	dec.setTimes(&event)
 	return event, nil
 }
 

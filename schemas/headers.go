@@ -46,6 +46,8 @@ const (
 	headerPosition     = "watership-position"
 	headerRoute        = "watership-route"
 	headerPark         = "watership-park"
+	headerSent         = "watership-sent"
+	headerStarted      = "watership-started"
 	headerDuration     = "watership-duration"
 	headerParent       = "watership-parent"
 	headerProgress     = "watership-progress"

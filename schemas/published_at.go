@@ -21,17 +21,26 @@ func (dec Decoder) publishedAt(arrived Envelope, replayed bool, received time.Ti
 	if replayed {
 		return received, TimeOfIngest
 	}
-	if t, found := publishtime.OfStamp(arrived.Properties.Timestamp, received); found {
+	if t, found := dec.stamped(arrived, received); found {
 		return t, timeOfPublisher
 	}
+	return received, TimeOfIngest
+}
+
+// stamped returns the time that the publisher of a message wrote.
+func (dec Decoder) stamped(arrived Envelope, received time.Time) (time.Time, bool) {
+	if t, found := publishtime.OfStamp(arrived.Properties.Timestamp, received); found {
+		return t, true
+	}
+	headers := typedTable(arrived.Headers)
 	for _, name := range dec.TimeHeaders {
 		value := headers[name]
 		if n := headertext.Integer(value); n != 0 {
 			value = n
 		}
 		if t, found := publishtime.Of(value, received); found {
-			return t, timeOfPublisher
+			return t, true
 		}
 	}
-	return received, TimeOfIngest
+	return time.Time{}, false
 }

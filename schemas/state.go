@@ -73,6 +73,14 @@ type State struct {
 	// have its body.
 	Untapped bool
 
+	// Sent is when Watership sent the message to its queue: after a delay, or as a replay.
+	// Zero: its publisher did. It travels only back to the queue, and with the events there.
+	Sent time.Time
+
+	// Started is when the attempt began; zero if that is not known. It travels only with
+	// events and to the poison queue.
+	Started time.Time
+
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
 	Delay    time.Duration // until the next attempt; whole milliseconds
@@ -197,6 +205,8 @@ func (s State) write(h typedTable) {
 	h.setText(headerProgress, wholeOrNothing(s.Progress, progressBudget))
 	h.setFlag(headerClaimed, s.OriginClaimed)
 	h.setFlag(headerUntapped, s.Untapped)
+	h.setTime(headerSent, s.Sent)
+	h.setTime(headerStarted, s.Started)
 	h.setInt(headerDuration, s.Duration.Nanoseconds())
 	h.setText(headerParent, s.Parent)
 	h.setText(headerReplay, s.Replay)
@@ -231,6 +241,8 @@ func readState(h typedTable) State {
 		Time:     h.time(headerTime),
 		Delay:    h.delay(headerDelay),
 		Elapsed:  h.delay(headerElapsed),
+		Sent:     h.time(headerSent),
+		Started:  h.time(headerStarted),
 		Duration: time.Duration(h.int(headerDuration)),
 		Parent:   h.text(headerParent),
 		Replay:   h.text(headerReplay), ReplayOf: h.text(headerReplayOf),
@@ -276,7 +288,7 @@ func bounded(s State) State {
 	s.Elapsed = min(max(0, s.Elapsed), longestDelay)
 	s.Duration = max(0, s.Duration)
 	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]
-	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince, &s.NotBefore} {
+	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince, &s.NotBefore, &s.Sent, &s.Started} {
 		*at = storable(*at)
 	}
 	for _, name := range []*string{&s.Message, &s.Queue, &s.Parent} {

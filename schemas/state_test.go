@@ -23,7 +23,7 @@ func randomState(random *rand.Rand) State {
 	}
 	s := State{
 		Version: WireVersion, Fingerprint: "v1:" + text(64), Message: text(longestName), Queue: text(longestName), Attempt: random.IntN(100),
-		FirstFailed: at(), Waits: random.IntN(100), WaitsSince: at(), MissingSince: at(), NotBefore: at(), Elapsed: time.Duration(random.Int64N(1e6)) * time.Millisecond, Undecided: random.IntN(2) == 1, Deliveries: random.IntN(100), Suspect: random.IntN(2) == 1, Route: random.IntN(2) == 1, Park: random.IntN(2) == 1, EventID: text(longestID), Time: at(),
+		FirstFailed: at(), Waits: random.IntN(100), WaitsSince: at(), MissingSince: at(), NotBefore: at(), Sent: at(), Started: at(), Elapsed: time.Duration(random.Int64N(1e6)) * time.Millisecond, Undecided: random.IntN(2) == 1, Deliveries: random.IntN(100), Suspect: random.IntN(2) == 1, Route: random.IntN(2) == 1, Park: random.IntN(2) == 1, EventID: text(longestID), Time: at(),
 		Delay: time.Duration(random.Int64N(1e6)) * time.Millisecond, Duration: time.Duration(random.Int64N(1e12)), Parent: text(67),
 		Replay: text(longestJob), ReplayOf: text(longestID),
 		Failure: Failure{Message: text(errorBudget), Type: text(errorBudget / 4), Class: text(errorBudget / 4), Rule: text(errorBudget / 4), Stack: text(stackBudget)},

@@ -31,9 +31,14 @@ var (
 	streamColumns string
 )
 
+// timeColumns are what version 7 added to version 6.
+//
+//go:embed times.sql
+var timeColumns string
+
 const (
 	// schemaVersion is the version of all of them (PRAGMA user_version).
-	schemaVersion = 6
+	schemaVersion = 7
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -128,7 +133,7 @@ func (i *installer) createSchema(ctx context.Context, tx *sql.Tx) error {
 		return i.upgrade(ctx, tx, version)
 	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
-		tables+failureIndexes+streamColumns+recordTable, applicationID, schemaVersion))
+		tables+failureIndexes+streamColumns+timeColumns+recordTable, applicationID, schemaVersion))
 	return err
 }
 

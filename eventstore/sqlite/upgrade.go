@@ -13,13 +13,18 @@ import (
 // withoutFailureIndexes is the first version of which the events are not written again.
 const withoutFailureIndexes = 4
 
+// withRecords is the first version that has records and the columns of streams.
+const withRecords = 6
+
 // upgrade upgrades a file of an older version in one transaction.
 func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
 	i.logger.Info("upgrading the store", "path", i.path, "from", version, "to", schemaVersion)
-	if err := moveRecords(ctx, tx, version); err != nil {
-		return err
+	if version < withRecords {
+		if err := moveRecords(ctx, tx, version); err != nil {
+			return err
+		}
 	}
-	added := streamColumns
+	added := timeColumns
 	switch {
 	case version < withoutFailureIndexes:
 		if err := i.rewrite(ctx, tx); err != nil {
@@ -27,7 +32,9 @@ func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error 
 		}
 		added = failureIndexes
 	case version == withoutFailureIndexes:
-		added = failureIndexes + streamColumns
+		added = failureIndexes + streamColumns + timeColumns
+	case version < withRecords:
+		added = streamColumns + timeColumns
 	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", added, schemaVersion))
 	return err
@@ -50,9 +57,10 @@ func moveRecords(ctx context.Context, tx *sql.Tx, version int) error {
 // rewrite writes the events of a file to the tables of schema.sql.
 func (i *installer) rewrite(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `
-		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version" FROM event JOIN document USING (n) ORDER BY n;
+		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version",
+			NULL AS "watership.queue_time", NULL AS "watership.total_time" FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+tables+streamColumns)
+		`+tables+streamColumns+timeColumns)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -132,8 +133,11 @@ func wantFormerRecords(t *testing.T, s *Store) {
 	}
 }
 
-// withoutStreams makes a file of version 6 one of version 5.
-const withoutStreams = `DROP INDEX "event by watership.stream.id";
+// withoutTimes makes a file of version 7 one of version 6.
+const withoutTimes = `ALTER TABLE event DROP COLUMN "watership.queue_time"; ALTER TABLE event DROP COLUMN "watership.total_time";`
+
+// withoutStreams makes a file of version 7 one of version 5.
+const withoutStreams = withoutTimes + `DROP INDEX "event by watership.stream.id";
 	ALTER TABLE event DROP COLUMN "watership.stream.id"; ALTER TABLE event DROP COLUMN "watership.stream.version";
 	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.stream.id';`
 
@@ -158,6 +162,32 @@ func TestUpgradeOfVersion5(t *testing.T) {
 		}
 	}
 	wantFormerRecords(t, s)
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
+}
+
+// TestUpgradeOfVersion6: the columns of times are added, and records stay.
+func TestUpgradeOfVersion6(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	create(t, former, eventDocuments("", 1, 3)...)
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, `INSERT INTO record VALUES ('job', 'a', 7, '{"sent":1}');`+withoutTimes+"PRAGMA user_version = 6")
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 6", "run `watership setup`")
+	s := installed(t, Config{Path: path})
+	later := event("", 4)
+	later.QueueTime, later.TotalTime = 3*time.Second, 5*time.Second
+	create(t, s, schemas.DocumentFormat{}.Document(later))
+	for asked, want := range map[string]int64{"": 4, "watership.queue_time: 3000000000": 1, "watership.total_time >= 5000000000": 1, "not watership.queue_time: *": 3} {
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node(t, asked)}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
+	}
+	if job, _, err := s.Job(t.Context(), "a"); string(job) != `{"sent":1}` || err != nil {
+		t.Errorf("the job is %s, %v", job, err)
+	}
 	wantSameTables(t, s, installed(t, Config{}))
 	wantConsistent(t, s)
 }

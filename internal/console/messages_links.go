@@ -145,7 +145,7 @@ func (m messageList) Moved(at int) string {
 // Offered are names of further columns that are often of use.
 func (m messageList) Offered() []string {
 	often := append([]string{
-		"error.type", "watership.class", "watership.error_group", "event.duration", "watership.delay", "watership.fingerprint", "messaging.type",
+		"error.type", "watership.class", "watership.error_group", "event.duration", "watership.queue_time", "watership.total_time", "watership.delay", "watership.fingerprint", "messaging.type",
 		"messaging.message.conversation_id", "messaging.content_type", "messaging.message.body.size", "watership.vhost", "watership.replay.job",
 	}, m.Known.Labels...)
 	chosen, offered := m.shorts(), []string{}

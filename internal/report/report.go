@@ -44,6 +44,8 @@ type Report struct {
 	Progress   *string        // for the next attempt; nil: as before
 	Attempts   int            // that the consumer made by itself, this one included; 0: one
 	FailedAt   time.Time      // of the first of them; zero: now
+	StartedAt  time.Time      // of the latest of them; zero: not known
+	Duration   time.Duration  // of the latest of them, at least a nanosecond; 0: not known
 
 	// Message is the message as its consumer got it, as far as the report can be read.
 	Message schemas.Envelope
@@ -61,6 +63,8 @@ const (
 	fieldProgress   = "progress"
 	fieldAttempts   = "attempts"
 	fieldFailedAt   = "failed-at"
+	fieldStartedAt  = "started-at"
+	fieldDuration   = "duration"
 	fieldExchange   = "exchange"
 	fieldRoutingKey = "routing-key"
 	fieldExpiration = "expiration"
@@ -69,7 +73,10 @@ const (
 
 const (
 	longestDelay = 24 * time.Hour // a longer delay is this one
-	longestName  = 255            // bytes, of an exchange or routing key
+
+	longestDuration = 365 * 24 * time.Hour
+
+	longestName  = 255 // bytes, of an exchange or routing key
 	mostAttempts = 1_000_000
 	latestTime   = 253402300799000 // ms since 1970: the end of the year 9999
 
@@ -111,8 +118,9 @@ func Parse(arrived schemas.Envelope) (Report, error) {
 	if attempts, given := f.number(fieldAttempts, mostAttempts, "a whole number up to 1000000"); given {
 		told.Attempts = int(attempts)
 	}
-	if at, given := f.number(fieldFailedAt, latestTime, "whole milliseconds since 1970"); given && at > 0 {
-		told.FailedAt = time.UnixMilli(int64(at)).UTC()
+	told.FailedAt, told.StartedAt = f.time(fieldFailedAt), f.time(fieldStartedAt)
+	if took, given := f.number(fieldDuration, uint64(longestDuration.Milliseconds()), milliseconds); given {
+		told.Duration = max(time.Duration(took)*time.Millisecond, 1)
 	}
 	exchange, routingKey := f.name(fieldExchange), f.name(fieldRoutingKey)
 	if expiration, given := f.number(fieldExpiration, longestExpiration, milliseconds); given {
@@ -152,6 +160,12 @@ func (r Report) Publishing() amqp.Publishing {
 	}
 	if !r.FailedAt.IsZero() {
 		table[fieldFailedAt] = r.FailedAt.UnixMilli()
+	}
+	if !r.StartedAt.IsZero() {
+		table[fieldStartedAt] = r.StartedAt.UnixMilli()
+	}
+	if r.Duration > 0 {
+		table[fieldDuration] = r.Duration.Milliseconds()
 	}
 	headers := maps.Clone(e.Headers)
 	if headers == nil {
@@ -245,4 +259,13 @@ func (f *fields) number(name string, most uint64, expected string) (n uint64, gi
 		return 0, false
 	}
 	return n, true
+}
+
+// time returns a field that is a time in milliseconds, zero if it is absent.
+func (f *fields) time(name string) time.Time {
+	at, given := f.number(name, latestTime, "whole milliseconds since 1970")
+	if !given || at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(at)).UTC()
 }

@@ -42,6 +42,8 @@ func (b bundle) fieldFormats() map[string]any {
 	}
 	return map[string]any{
 		"event.duration":              duration("nanoseconds"),
+		"watership.queue_time":        duration("nanoseconds"),
+		"watership.total_time":        duration("nanoseconds"),
 		"watership.delay":             duration("milliseconds"),
 		eventstore.LagField:           duration("milliseconds"),
 		"event.sequence":              map[string]any{"id": "number", "params": map[string]any{"pattern": "0"}},

@@ -99,8 +99,9 @@ func (a *Admission) Ticket(ctx context.Context) (*Ticket, error) {
 type Next struct {
 	Step Step
 
-	Why  error         // of the attempt; nil: it succeeded
-	Took time.Duration // the attempt; 0 without one
+	Why     error         // of the attempt; nil: it succeeded
+	Started time.Time     // when the attempt began; zero without one
+	Took    time.Duration // the attempt; 0 without one
 
 	Deliveries int            // of a Suspected message, without an outcome
 	Decision   retry.Decision // about a Suspected message
@@ -158,7 +159,7 @@ func (t *Ticket) Run(ctx context.Context, attempt func() error) (Next, error) {
 	case ordering.Later:
 		why = retry.After(ordering.Pause, t.earlierError(why))
 	}
-	return Next{Why: why, Took: a.cfg.Now().Sub(started)}, nil
+	return Next{Why: why, Started: started, Took: a.cfg.Now().Sub(started)}, nil
 }
 
 // identify gives the message an instance id, if it has none.

@@ -104,7 +104,7 @@ func timeLayouts() [9]string {
 }
 
 const (
-	longestLag   = 7 * 24 * time.Hour // an indexer that was down
+	LongestLag   = 7 * 24 * time.Hour // an indexer that was down
 	maxClockSkew = 5 * time.Minute    // the greatest difference between the clocks of two machines
 )
 
@@ -113,5 +113,5 @@ const (
 func IsPlausible(t, received time.Time) bool {
 	// time.Time.Before would overflow with the most distant times that a header can
 	// hold.
-	return t.Unix() > received.Add(-longestLag).Unix() && t.Unix() < received.Add(maxClockSkew).Unix()
+	return t.Unix() > received.Add(-LongestLag).Unix() && t.Unix() < received.Add(maxClockSkew).Unix()
 }

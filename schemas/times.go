@@ -1,0 +1,53 @@
+package schemas
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/watershipmq/watership/schemas/internal/publishtime"
+)
+
+// sameClock is the difference between two clocks that counts as none: a message that
+// seems to start by so much before it was published waited for no time.
+const sameClock = 10 * time.Millisecond
+
+// setTimes sets the times of work of an event, as far as they are known: the process that
+// tried the message has told when the attempt began, and Watership, the broker or the
+// publisher when the message was sent.
+func (dec Decoder) setTimes(e *Event) {
+	if e.Started.IsZero() {
+		return
+	}
+	published := dec.exactlyPublishedAt(e)
+	e.QueueTime = timeBetween(cmp.Or(e.Sent, published), e.Started)
+	if e.RecordedAction() == Handled {
+		e.TotalTime = timeBetween(published, e.Started.Add(e.Duration))
+	}
+}
+
+// exactlyPublishedAt returns when a message was published; the zero time if that is not
+// known, or known to the second only. A replay repeats the times of the message that was
+// published first.
+func (dec Decoder) exactlyPublishedAt(e *Event) time.Time {
+	if e.Replay != "" {
+		return time.Time{}
+	}
+	ms := typedTable(e.Envelope.Headers).int(headerBrokerTime)
+	if ms > 0 && publishtime.IsPlausible(time.UnixMilli(ms), e.Started) {
+		return time.UnixMilli(ms)
+	}
+	if t, found := dec.stamped(e.Envelope, e.Started); found && t.Nanosecond() != 0 {
+		return t
+	}
+	return time.Time{}
+}
+
+// timeBetween returns the time from one moment to another, at least a nanosecond; zero if
+// it is not known, or a clock is ahead.
+func timeBetween(from, to time.Time) time.Duration {
+	took := to.Sub(from)
+	if from.IsZero() || took < -sameClock || took > publishtime.LongestLag {
+		return 0
+	}
+	return max(took, 1)
+}
