@@ -23,6 +23,7 @@ type Aggregations interface {
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
 	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
 	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
+	Percentiles(ctx context.Context, sel eventstore.Selection, by string, n int, fields ...string) (eventstore.PercentilesBy, error)
 	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 }
 
@@ -34,6 +35,7 @@ func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
 	t.Run("encoded bodies", func(t *testing.T) { testEncodedBodies(t, open(t)) })
 	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelveEvents(t, open(t))) })
 	t.Run("over time by action", func(t *testing.T) { testHistogramByAction(t, open(t)) })
+	t.Run("percentiles", func(t *testing.T) { testPercentiles(t, open(t)) })
 	t.Run("before 1970", func(t *testing.T) { testHistogramBefore1970(t, open(t)) })
 	t.Run("values of numeric labels", func(t *testing.T) { testNumericLabels(t, open(t)) })
 	t.Run("aggregations with a context that is done", func(t *testing.T) { testAggregationsContextDone(t, open(t)) })

@@ -227,6 +227,11 @@ func (s storedCounts) HistogramByAction(ctx context.Context, sel eventstore.Sele
 	return answer(ctx, s.link, func() ([][]int64, error) { return s.store.HistogramByAction(ctx, sel, over, actions) })
 }
 
+// Percentiles implements system.EventStore.
+func (s storedCounts) Percentiles(ctx context.Context, sel eventstore.Selection, by string, n int, fields ...string) (eventstore.PercentilesBy, error) {
+	return answer(ctx, s.link, func() (eventstore.PercentilesBy, error) { return s.store.Percentiles(ctx, sel, by, n, fields...) })
+}
+
 // FirstTime implements system.EventStore.
 func (s storedCounts) FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error) {
 	return answer(ctx, s.link, func() (time.Time, error) { return s.store.FirstTime(ctx, sel) })

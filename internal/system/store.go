@@ -33,6 +33,7 @@ type EventStore interface {
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
 	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
+	Percentiles(ctx context.Context, sel eventstore.Selection, by string, n int, fields ...string) (eventstore.PercentilesBy, error)
 	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
 	Retain(ctx context.Context) (removed int64, err error)
 	Removed(ctx context.Context, source string) (eventstore.Removed, error)

@@ -1,0 +1,23 @@
+package eventstore
+
+// Percentiles summarizes a number of the events of a selection, such as a time in
+// nanoseconds. A percentile is the smallest value that so many percent of the values do not
+// exceed, up to a hundredth of it too high; the zero value is that of no value.
+type Percentiles struct {
+	Count         int64 // events that have the field
+	P50, P95, P99 int64
+	Max           int64
+}
+
+// PercentilesBy has the percentiles of fields for each value of another field.
+type PercentilesBy struct {
+	Values []ValuePercentiles // the most frequent values, most frequent first
+	Others int64              // events with values that are not in Values
+}
+
+// ValuePercentiles are the percentiles of the events with one value.
+type ValuePercentiles struct {
+	Text   string
+	Count  int64         // of all events with the value
+	Fields []Percentiles // one for each field, in the order of the call
+}
