@@ -2,7 +2,7 @@ package eventstore
 
 // Percentiles summarizes a number of the events of a selection, such as a time in
 // nanoseconds. A percentile is the smallest value that so many percent of the values do not
-// exceed, up to a hundredth of it too high; the zero value is that of no value.
+// exceed, to within a hundredth of it; the zero value is that of no value.
 type Percentiles struct {
 	Count         int64 // events that have the field
 	P50, P95, P99 int64
