@@ -175,8 +175,14 @@ func (l *Life) read(ctx context.Context, store EventStore, node kql.Node) error 
 
 // Whole reads an event that has the body, else the first, with all stored fields.
 func (l Life) Whole(ctx context.Context, store EventStore) (schemas.Event, error) {
+	return Whole(ctx, store, l.WithBody())
+}
+
+// WithBody returns the first event that the store has with the body of the message, else the first. Life
+// leaves out the body itself.
+func (l Life) WithBody() schemas.Event {
 	index := slices.IndexFunc(l.Events, func(e schemas.Event) bool { return e.BodyIn == schemas.BodyHere })
-	return Whole(ctx, store, l.Events[max(index, 0)])
+	return l.Events[max(index, 0)]
 }
 
 // Whole reads an event with the fields that Life leaves out.
