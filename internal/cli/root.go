@@ -127,6 +127,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 	}{
 		{groupStart, newDev},
 		{groupFind, newSearch},
+		{groupFind, newSearches},
 		{groupFind, newShow},
 		{groupFind, newStream},
 		{groupFind, newExplain},

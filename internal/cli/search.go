@@ -21,6 +21,8 @@ type search struct {
 	count  bool
 	by     string
 	format outputFormat
+
+	messages bool
 }
 
 func newSearch(from *settings) *cobra.Command {
@@ -35,11 +37,15 @@ A field can be named by the end of its name, such as queue or action, and a head
 as headers.NAME. Times without a zone are in the local zone (TZ), as in the output.
 See docs/query.md for the whole language and its differences from Kibana.
 
+--messages lists messages instead: each message with an event that matches once, with
+its state at the queue that needs most attention, and --fields besides.
+
 -o csv prefixes text that a spreadsheet would read as a formula with an apostrophe;
 -o json and -o ndjson print every value unchanged.`,
 		Example: `  watership search 'action: poisoned and headers.tenant: acme' --since 1h
   watership search 'error.message: timeout' -o ndjson --limit 0
   watership search 'action: handled' --fields @timestamp,message.id,headers.tenant -o csv
+  watership search --messages 'headers.tenant: acme' --fields headers.tenant
   watership search 'action: poisoned' --count
   watership search 'action: poisoned' --by error_group --since 7d
   watership search --by @timestamp`,
@@ -60,8 +66,9 @@ See docs/query.md for the whole language and its differences from Kibana.
 	}
 	asked.filter.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.IntVarP(&asked.limit, "limit", "n", 50, "maximum number of events, or of values with --by; 0: no limit")
+	flags.IntVarP(&asked.limit, "limit", "n", 50, "maximum number of events, of messages, or of values with --by; 0: no limit")
 	flags.StringSliceVar(&asked.fields, "fields", nil, "columns to print, such as event.action,headers.tenant")
+	flags.BoolVar(&asked.messages, "messages", false, "list messages with their states, not events")
 	flags.BoolVar(&asked.count, "count", false, "print only the number of events")
 	addNonEmpty(flags, &asked.by, "by", "count events by the values of this field")
 	asked.format.addFlag(cmd, "table", "json", "ndjson", "csv")
@@ -74,6 +81,10 @@ func (q search) validate() error {
 		return usagef("--limit %d: expected 0 (no limit) or more", q.limit)
 	case q.count && q.by != "":
 		return usagef("--count and --by cannot be combined")
+	case q.messages && (q.count || q.by != ""):
+		return usagef("--messages cannot be combined with --count or --by")
+	case q.messages && q.format.is("csv"):
+		return usagef("--messages has no -o csv: use table, json or ndjson")
 	case len(q.fields) > 0 && (q.count || q.by != ""):
 		return usagef("--fields cannot be combined with --count or --by")
 	}
@@ -86,6 +97,8 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 		return to.count(ctx, sys, sel.Query, q.format)
 	case q.by != "":
 		return q.aggregate(ctx, sys, to, sel.Query)
+	case q.messages:
+		return q.listMessages(ctx, sys, to, sel.Query)
 	}
 	fields := usualFields()
 	if len(q.fields) > 0 {

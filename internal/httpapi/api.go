@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/quarantine"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/searches"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
@@ -83,6 +84,7 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	})
 	routes.Implement(set, routes.Service{System: sys, Handlers: handlers})
 	subscriptions.Implement(set, sys)
+	searches.Implement(set, sys)
 	alerts.Implement(set, sys)
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)

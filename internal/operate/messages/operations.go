@@ -17,6 +17,7 @@ type operations struct {
 func Implement(set *operation.Set, sys *system.System, handlers func() pipeline.Config) {
 	o := operations{sys, handlers}
 	operation.Implement(set, ExplainFailure, o.explain)
+	operation.Implement(set, ListMessages, lists{o}.listMessages)
 	operation.Implement(set, GetMessages, o.getMessages)
 	operation.Implement(set, GetBody, o.getBody)
 	operation.Implement(set, GetConversation, o.getConversation)
