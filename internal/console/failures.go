@@ -55,6 +55,7 @@ const (
 	groupsPerPage   = 100
 	failuresPerPage = 100
 	storeRetry      = 5 * time.Second // while the store is unavailable
+	badgeRefresh    = 30 * time.Second
 )
 
 // failures shows the unresolved failures that match a filter.
@@ -74,6 +75,9 @@ func (c failurePages) failures(r *http.Request) (frame.Response, error) {
 		if shown.Status == http.StatusServiceUnavailable {
 			shown.Refresh = storeRetry
 		}
+	}
+	if shown.HasBadge = err == nil && !v.List; shown.HasBadge {
+		shown.Badge, shown.Refresh = v.Count, badgeRefresh
 	}
 	shown.Data = v
 	return shown, nil

@@ -52,6 +52,7 @@ func (c systemPages) showOverview(r *http.Request) (frame.Response, error) {
 	p.Wait()
 	made := systemPage("Overview", "/", "overview.html", o)
 	made.Refresh = max(overviewRefresh, refreshFactor*time.Since(began).Round(time.Second))
+	made.HasBadge, made.Badge = true, o.Failures.Value.Total
 	if e := o.Events.Problem; e != nil && e.Status == http.StatusBadRequest { // the frame.Filter is wrong
 		made.Status, made.Refresh, made.Data = e.Status, 0, overview{Filter: f, Events: o.Events}
 	}

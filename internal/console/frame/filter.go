@@ -94,21 +94,28 @@ func (f Filter) PeriodName() string {
 	return f.From + " to " + f.To
 }
 
-// period is a quick choice of a period.
-type period struct{ Since, Name string }
+// Period is a quick choice of a period until now.
+type Period struct {
+	Since, Name string
+	Length      time.Duration // 0: no limit
+}
 
 // Periods are the quick choices, the shortest first.
-func (Filter) Periods() []period {
-	return []period{
-		{"15m", "Last 15 minutes"},
-		{"1h", "Last hour"},
-		{"6h", "Last 6 hours"},
-		{"24h", "Last 24 hours"},
-		{"7d", "Last 7 days"},
-		{"30d", "Last 30 days"},
-		{AllTime, "All time"},
+func Periods() []Period {
+	const hour = time.Hour
+	return []Period{
+		{"15m", "Last 15 minutes", hour / 4},
+		{"1h", "Last hour", hour},
+		{"6h", "Last 6 hours", 6 * hour},
+		{"24h", "Last 24 hours", 24 * hour},
+		{"7d", "Last 7 days", 7 * 24 * hour},
+		{"30d", "Last 30 days", 30 * 24 * hour},
+		{AllTime, "All time", 0},
 	}
 }
+
+// Periods are those of the package, for templates.
+func (Filter) Periods() []Period { return Periods() }
 
 // Last returns Since, or "" for no limit.
 func (f Filter) Last() string {

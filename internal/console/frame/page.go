@@ -24,6 +24,11 @@ type Page struct {
 	// files of the layout.
 	Styles, Scripts []string
 
+	// Badge is a number before the title, which tells in the tabs of a browser what is open; 0: none. With
+	// HasBadge, the script reads the page again for the number while nobody looks at it, too.
+	Badge    int
+	HasBadge bool
+
 	// Refresh is how often the script reads the page again while it is visible,
 	// to replace the elements with the attribute data-live; 0: never.
 	Refresh time.Duration

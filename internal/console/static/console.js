@@ -38,6 +38,19 @@ export function showTimes(element) {
   if (times.length > 0) document.querySelector("[data-zone]").textContent = timeZone === "UTC" ? "Times in UTC" : `Times in ${timeZone}; those that you enter are in UTC`;
 }
 
+// labelCells gives the cells of tables the titles of their columns, which they show where a row is a card.
+export function labelCells(element) {
+  for (const table of element.querySelectorAll("table")) {
+    const titles = [...(table.tHead?.rows[0]?.cells ?? [])].map((head) => head.textContent.trim());
+    for (const row of table.tBodies[0]?.rows ?? []) {
+      for (const cell of row.cells) {
+        const title = titles[cell.cellIndex];
+        if (title && cell.tagName === "TD" && cell.colSpan === 1 && cell.textContent.trim() !== "") cell.dataset.label ??= title;
+      }
+    }
+  }
+}
+
 // announce tells something to screen readers.
 export function announce(text) {
   document.getElementById("announce").textContent = text;
@@ -117,19 +130,58 @@ async function onClick(event) {
   }
 }
 
+// isInUse reports whether somebody works in an element: types, selects, has chosen something there, or
+// reads what an element with data-holds shows.
+export function isInUse(element) {
+  const selection = getSelection();
+  const isSelected = !selection.isCollapsed && selection.rangeCount > 0 && selection.getRangeAt(0).intersectsNode(element);
+  return isSelected || element.contains(document.activeElement) || element.querySelector("[data-holds]") !== null || [...element.querySelectorAll("input, select, textarea")].some(isChanged);
+}
+
+function isChanged(field) {
+  if (field.type === "hidden") return false;
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.options) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
+  return field.value !== field.defaultValue;
+}
+
+// detailsBy returns the details of an element by what they are about.
+function detailsBy(element) {
+  const about = (details) => `${details.closest("[id]")?.id} ${details.closest("[data-row]")?.querySelector("a[href]")?.getAttribute("href")} ${details.querySelector("summary")?.textContent}`;
+  return new Map([...element.querySelectorAll("details")].map((details) => [about(details), details]));
+}
+
+// rowInView returns the link and the place of the first row of an element that is in view.
+function rowInView(element) {
+  const row = scrollY > 0 && [...element.querySelectorAll("[data-row]")].find((row) => row.getBoundingClientRect().bottom > 0);
+  const href = row && row.querySelector("a[href]")?.getAttribute("href");
+  return href ? { href, top: row.getBoundingClientRect().top } : null;
+}
+
+// replaceLive replaces a live element. What is open stays open, and what is read stays in its place.
+function replaceLive(now, next) {
+  const former = detailsBy(now);
+  for (const [about, details] of detailsBy(next)) details.open ||= former.get(about)?.open ?? false;
+  const row = rowInView(now);
+  const above = now.getBoundingClientRect();
+  now.replaceWith(document.adoptNode(next));
+  const same = row && [...next.querySelectorAll("[data-row]")].find((one) => one.querySelector("a[href]")?.getAttribute("href") === row.href);
+  if (same) scrollBy({ top: same.getBoundingClientRect().top - row.top, behavior: "instant" });
+  else if (above.bottom <= 0) scrollBy({ top: next.getBoundingClientRect().height - above.height, behavior: "instant" });
+}
+
 // refresh reads the page again and replaces its live elements. An element in which
 // somebody works is left alone. For parts that were late it reads the page once more, and
 // waits for them.
 export async function refresh(url = location.href) {
   const response = await fetch(url, { headers: { Accept: "text/html", "Watership-Refresh": "yes" } });
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (response.ok && page.title) document.title = page.title;
   for (const now of document.querySelectorAll("[data-live][id]")) {
     const next = page.getElementById(now.id);
-    if (next) showTimes(next);
-    if (!next || next.querySelector("[data-late]") || now.contains(document.activeElement) || now.innerHTML === next.innerHTML) continue;
-    const opened = [...now.querySelectorAll("details")].map((details) => details.open);
-    next.querySelectorAll("details").forEach((details, i) => (details.open ||= opened[i] ?? false));
-    now.replaceWith(document.adoptNode(next));
+    if (next) showTimes(next), labelCells(next);
+    if (!next || next.querySelector("[data-late]") || isInUse(now) || now.innerHTML === next.innerHTML) continue;
+    replaceLive(now, next);
   }
   const whole = new URL(url, location.href);
   if (page.querySelector("[data-late]") && !whole.searchParams.has("wait")) {
@@ -142,15 +194,24 @@ export async function refresh(url = location.href) {
   else delete document.body.dataset.refresh;
 }
 
+// hiddenRefresh is how often, in milliseconds, a page that nobody looks at is read again for the number in its title.
+const hiddenRefresh = 60_000;
+
+// shownAgain waits until somebody looks at the page. A page with a number in its title waits for at most hiddenRefresh.
+function shownAgain() {
+  return new Promise((resolve) => {
+    document.addEventListener("visibilitychange", resolve, { once: true });
+    if (document.body.hasAttribute("data-badge")) setTimeout(resolve, hiddenRefresh);
+  });
+}
+
 // keepLive refreshes the page while somebody looks at it.
 async function keepLive() {
   for (;;) {
     const seconds = Number(document.body.dataset.refresh);
     if (!seconds) return;
     await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-    if (document.hidden) {
-      await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
-    }
+    if (document.hidden) await shownAgain();
     try {
       await refresh();
       document.body.classList.remove("stale");
@@ -169,6 +230,7 @@ function onSubmit(event) {
 
 tellZone();
 showTimes(document);
+labelCells(document);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 document.addEventListener("keydown", onKey);
 document.addEventListener("click", onClick);
