@@ -256,9 +256,11 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 	if _, err := (subscriptions.Service{System: s.System}).Subscribe(t.Context(), request, subscriptions.Caller{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
+	s.post(t, "/searches", url.Values{"name": {"Orders"}, "address": {"/messages?q=queue%3A+orders"}})
+	preview := s.only(t, "action: poisoned and message.id: order-3").Fingerprint
 	b := newBrowser(t, s)
 	for _, path := range []string{
-		"/?wait=1", "/messages", "/messages/order-3", "/messages/order-3/copy", "/messages/order-3/edit", "/messages/order-3/discard", "/failures", "/failures?view=list",
+		"/?wait=1", "/messages", "/messages?view=events", "/messages?preview=" + url.QueryEscape(preview), "/searches", "/waiting", "/alerts?wait=1", "/messages/order-3", "/messages/order-3/explain", "/messages/order-3/copy", "/messages/order-3/edit", "/messages/order-3/discard", "/failures", "/failures?view=list",
 		"/failures/discard?q=queue%3A+orders", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/doctor?wait=1", "/nothing",
 		"/messages/validate?queue=orders", "/messages/validate?queue=checked&since=all", "/routes/policy?queue=orders&action=add", "/routes/reload", "/adoptions", adopted, "/subscriptions", "/subscriptions/index",
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/server/kibana"
@@ -35,6 +36,9 @@ func (m messageList) searchCommand() string {
 			line = append(line, flag.name, wording.Quoted(flag.value))
 		}
 	}
+	if !m.Events {
+		line = append(line, "--messages")
+	}
 	if isFlag {
 		line = append(line, "--", wording.Quoted(f.Query))
 	}
@@ -43,8 +47,11 @@ func (m messageList) searchCommand() string {
 
 // curlCommand returns the request to the API.
 func (m messageList) curlCommand(address string, signsIn bool) string {
-	f := m.Filter
-	line := "curl -sG " + wording.Quoted(address+httpapi.Prefix+"/events")
+	f, path := m.Filter, messages.ListMessages.Path
+	if m.Events {
+		path = messages.SearchEvents.Path
+	}
+	line := "curl -sG " + wording.Quoted(address+httpapi.Prefix+path)
 	if signsIn {
 		line += ` -H "Authorization: Bearer $WATERSHIP_TOKEN"`
 	}

@@ -128,6 +128,10 @@ func (c searchPages) register() {
 	c.Handle("GET /messages", c.messages)
 	c.Handle("GET /messages/export.csv", c.exportCSV)
 	c.Handle("GET /messages/export.ndjson", c.exportNDJSON)
+	c.Handle("GET /searches", c.searches)
+	c.Handle("POST /searches", c.saveSearch)
+	c.Handle("POST /searches/{id}/rename", c.renameSearch)
+	c.Handle("POST /searches/{id}/delete", c.deleteSearch)
 }
 
 func (c messagePages) register() {

@@ -18,7 +18,7 @@ import (
 // exportNDJSON downloads the export of the API.
 func (c searchPages) exportNDJSON(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
-	filter := frame.ReadFilter(r.URL.Query(), zone, messagesSince).API()
+	filter := frame.ReadFilter(r.URL.Query(), zone, usualPeriod).API()
 	filter.Query = cmp.Or(filter.Query, "*")
 	stream, err := messages.ExportEvents.Call(r.Context(), c.api, messages.ExportInput{QueryFilter: filter})
 	return frame.Download{Stream: stream, Name: downloadName(".ndjson")}, err
@@ -39,7 +39,7 @@ type csvExport struct {
 
 func (c searchPages) exportCSV(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
-	m := messageList{Filter: frame.ReadFilter(r.URL.Query(), zone, messagesSince), Fields: strings.Join(r.URL.Query()["fields"], ",")}
+	m := messageList{Events: true, Filter: frame.ReadFilter(r.URL.Query(), zone, usualPeriod), Fields: strings.Join(r.URL.Query()["fields"], ",")}
 	var err error
 	if m.Known, err = c.knownFields(r.Context()); err != nil {
 		return nil, err

@@ -56,8 +56,8 @@ var lists = []struct{ name, path string }{
 	{"waiting --each", "/waiting"},
 }
 
-// BenchmarkLists measures every list on 500,000 events of a day, in both stores: 20,000 messages failed
-// in 1,000 groups, and 10,000 of them are open. WATERSHIP_TEST_SQLITE_FILE and WATERSHIP_TEST_STREAM
+// BenchmarkLists measures every list on a million events of a day, in both stores: 40,000 messages failed
+// in 1,000 groups, and 20,000 of them are open. WATERSHIP_TEST_SQLITE_FILE and WATERSHIP_TEST_STREAM
 // name a file and a data stream that it fills once and leaves for the next run.
 func BenchmarkLists(b *testing.B) {
 	b.Run("embedded", func(b *testing.B) {
@@ -116,7 +116,7 @@ func measureLists(b *testing.B, asked *traffic, settings ...string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if n < 400_000 {
+	if n < 900_000 {
 		fillWithFailures(b, store)
 	}
 	for _, list := range lists {
@@ -152,7 +152,13 @@ type storedEvent struct {
 	replay bool // of a handled event: of a replay
 }
 
-// fillWithFailures stores the events of 240,000 messages of the last 24 hours. Every twelfth was given up,
+// The messages that fillWithFailures stores, and the time between two of them.
+const (
+	storedMessages = 480_000
+	each           = 24 * time.Hour / storedMessages
+)
+
+// fillWithFailures stores the events of 480,000 messages of the last 24 hours. Every twelfth was given up,
 // and a half of these are open; the others were discarded, or replayed and handled. A thousand of
 // the last wait for their next attempt.
 func fillWithFailures(b *testing.B, store interface {
@@ -160,11 +166,11 @@ func fillWithFailures(b *testing.B, store interface {
 	Refresh(ctx context.Context) error
 },
 ) {
-	const messages, each, resolved = 240_000, 24 * time.Hour / 240_000, 10 * time.Minute
+	const resolved = 10 * time.Minute
 	began := time.Now()
 	begin := began.Add(-24*time.Hour - time.Minute)
 	var events []storedEvent
-	for n := range messages {
+	for n := range storedMessages {
 		at := time.Duration(n) * each
 		add := func(later time.Duration, action schemas.Action, replay bool) {
 			if at+later < 24*time.Hour {
@@ -187,7 +193,7 @@ func fillWithFailures(b *testing.B, store interface {
 			}
 		case n%48 != 1:
 			add(10*time.Millisecond, schemas.Handled, false)
-		case n > messages-48_000:
+		case n > storedMessages-48_000:
 			add(10*time.Millisecond, schemas.RetryScheduled, false)
 		}
 	}
@@ -243,7 +249,7 @@ func (s storedEvent) event(begin time.Time, i int64) schemas.Event {
 		e.BodyIn, e.Envelope.Body, e.Duration = schemas.BodyInPublished, nil, time.Duration(s.n%100)*time.Millisecond
 	}
 	if s.n%12 <= 1 {
-		e.Message, e.FirstFailed = fmt.Sprint("instance-", s.n), begin.Add(time.Duration(s.n)*24*time.Hour/240_000)
+		e.Message, e.FirstFailed = fmt.Sprint("instance-", s.n), begin.Add(time.Duration(s.n)*each)
 	}
 	if s.action == schemas.RetryScheduled || s.action == schemas.Poisoned {
 		e.Failure = schemas.Failure{Message: fmt.Sprintf("no stock in %s for %s", letters[failed/10%10], letters[failed/100]), Type: "*stock.Error", Class: "stock"}
@@ -265,7 +271,8 @@ func (s storedEvent) event(begin time.Time, i int64) schemas.Event {
 	return e
 }
 
-func deleteStreams(b *testing.B, store, prefix string) {
+func deleteStreams(b testing.TB, store, prefix string) {
+	b.Helper()
 	for _, path := range []string{"/_data_stream/" + prefix + "-*", "/" + prefix + ".*", "/_index_template/" + prefix + "*", "/_component_template/" + prefix + "*"} {
 		request, err := http.NewRequestWithContext(context.WithoutCancel(b.Context()), http.MethodDelete, store+path, nil)
 		if err != nil {

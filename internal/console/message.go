@@ -275,7 +275,7 @@ func (v messageView) IDQuery() string { return searchFor("messaging.message.id",
 
 // LifeQuery returns the parameters of a search for all events of the message.
 func (v messageView) LifeQuery() string {
-	return searchFor("watership.fingerprint", v.Event.Fingerprint)
+	return searchFor("watership.fingerprint", v.Event.Fingerprint) + "&view=" + eventsView
 }
 
 func searchFor(field, value string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/chart"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/searches"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/columns"
@@ -22,27 +23,35 @@ import (
 )
 
 const (
-	messagesPath  = "/messages"
-	messagesSince = "24h"
-	messageRows   = 50
-	maxFacets     = 6
+	messagesPath = "/messages"
+	messageRows  = 50
+	maxFacets    = 6
 )
+
+// eventsView is the value of the parameter view for a list of events instead of messages.
+const eventsView = "events"
 
 // messageList is the page of a search.
 type messageList struct {
 	Filter   frame.Filter
-	Fields   string // as in the URL: names with commas; "": the usual columns
+	Events   bool   // the list has events, else messages
+	Fields   string // as in the URL: names with commas; of events, "" are the usual columns, and messages have them besides
 	Live     bool
 	Columns  []columns.Column
 	Known    knownFields
 	Problem  *problem.Problem // instead of the rows
-	Rows     []messageRow
-	Skipped  int    // documents that cannot be read
-	Older    string // cursor of the next page
-	Paged    bool   // this page is not the first
+	Rows     []messageRow     // of events
+	Messages []listedRow
+	Preview  *preview // of one of the messages
+	Span     int      // columns of a list of messages, further ones included
+	Skipped  int      // documents that cannot be read
+	Cursor   string   // of this page
+	Older    string   // cursor of the next page
+	Paged    bool     // this page is not the first
 	Chart    chart.Histogram
 	Counted  bool
 	Queues   []messages.Value
+	Saved    []searches.Search
 	Commands commands
 	Kibana   string // the same query in Discover
 }
@@ -66,9 +75,12 @@ func (c searchPages) messages(r *http.Request) (frame.Response, error) {
 	m, ctx := messageList{}, r.Context()
 	asked := r.URL.Query()
 	zone, _ := frame.ZoneOf(r)
-	m.Filter = frame.ReadFilter(asked, zone, messagesSince)
+	m.Filter = frame.ReadFilter(asked, zone, "")
+	m.Events = asked.Get("view") == eventsView
+	c.fitPeriod(ctx, &m.Filter)
 	m.Live = asked.Get("live") == "1" && m.Filter.To == ""
-	m.Fields, m.Paged = strings.Join(asked["fields"], ","), asked.Get("cursor") != ""
+	m.Fields, m.Cursor = strings.Join(asked["fields"], ","), asked.Get("cursor")
+	m.Paged = m.Cursor != ""
 	var err error
 	if m.Known, err = c.knownFields(ctx); err != nil {
 		return nil, err
@@ -77,13 +89,13 @@ func (c searchPages) messages(r *http.Request) (frame.Response, error) {
 		if add := strings.TrimSpace(asked.Get("add")); add != "" {
 			return m.withColumn(ctx, add)
 		}
-		err = c.search(ctx, &m, asked.Get("cursor"))
+		err = c.search(r, &m)
 	} else {
 		err = fieldProblem(ctx, err)
 	}
 	p := frame.Page{
 		Title: "Messages", Section: messagesPath, Template: "messages.html",
-		Styles: []string{"messages.css"}, Scripts: []string{"query.js", "histogram.js", "messages.js"},
+		Styles: []string{"message.css", "messages.css"}, Scripts: []string{"query.js", "histogram.js", "messages.js"},
 	}
 	switch {
 	case err != nil:
@@ -110,7 +122,7 @@ func (m messageList) names() []string {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
+	if len(names) == 0 && m.Events {
 		return columns.Usual()
 	}
 	return names
@@ -133,9 +145,25 @@ func fieldProblem(ctx context.Context, err error) error {
 }
 
 // search reads the list and its counts at the same time.
-func (c searchPages) search(ctx context.Context, m *messageList, cursor string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.list(ctx, m, cursor) })
+func (c searchPages) search(r *http.Request, m *messageList) error {
+	asked := r.URL.Query()
+	group, ctx := errgroup.WithContext(r.Context())
+	if m.Events {
+		group.Go(func() error { return c.listEvents(ctx, m) })
+	} else {
+		group.Go(func() error { return c.listMessages(ctx, m, asked.Get("preview")) })
+		group.Go(func() error {
+			m.Preview = c.preview(r.WithContext(ctx), asked.Get("preview"))
+			return nil
+		})
+	}
+	group.Go(func() error {
+		found, err := searches.ListSearches.Call(ctx, c.api, struct{}{})
+		if m.Saved = found.Body.Searches; err != nil {
+			m.Saved = nil // the page is of use without them
+		}
+		return nil
+	})
 	var countErr error // less important: the list may fail for the same cause
 	group.Go(func() error {
 		countErr = c.count(ctx, m)
@@ -163,10 +191,10 @@ func (c searchPages) count(ctx context.Context, m *messageList) error {
 	return err
 }
 
-// list reads the rows.
-func (c searchPages) list(ctx context.Context, m *messageList, cursor string) error {
+// listEvents reads the rows of events.
+func (c searchPages) listEvents(ctx context.Context, m *messageList) error {
 	page, err := messages.SearchEvents.Call(ctx, c.api, messages.SearchInput{
-		QueryFilter: m.Filter.API(), WithBody: slices.ContainsFunc(m.Columns, columns.Column.OfBody), Limit: messageRows, Cursor: cursor,
+		QueryFilter: m.Filter.API(), WithBody: slices.ContainsFunc(m.Columns, columns.Column.OfBody), Limit: messageRows, Cursor: m.Cursor,
 	})
 	if err != nil {
 		return err

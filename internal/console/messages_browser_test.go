@@ -156,7 +156,7 @@ func TestHistogramIsZoomed(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
 	b := newBrowser(t, s)
-	const hour = "/messages?from=now-1h&q=action%3A+*&fields=message.id"
+	const hour = "/messages?view=events&from=now-1h&q=action%3A+*&fields=message.id"
 	const period = `(() => { const p = new URLSearchParams(location.search); return (Date.parse(p.get("to")) - Date.parse(p.get("from"))) / 60000; })()`
 	zoomed := func(minutes float64) {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestLiveTail(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
 	b := newBrowser(t, s)
-	b.open(t, "/messages?live=1&fields=message.id,headers.tenant,action&q="+url.QueryEscape("headers.tenant: acme and action: published"))
+	b.open(t, "/messages?view=events&live=1&fields=message.id,headers.tenant,action&q="+url.QueryEscape("headers.tenant: acme and action: published"))
 	b.sees(t, "[data-tail-state]", "Live")
 	s.publish(t, "order-5", "{}", amqp.Table{"tenant": "umbrella"})
 	s.publish(t, "<b>order-6", "{}", amqp.Table{"tenant": "acme"})
@@ -222,7 +222,7 @@ func TestLiveTail(t *testing.T) {
 func TestLiveRowsAreThoseOfTheServer(t *testing.T) {
 	s := newSystem(t)
 	b := newBrowser(t, s)
-	const path = "/messages?live=1&fields=%40timestamp,action,destination.name,routing_key,queue,attempt,message.id,error.message,headers.a.b,headers,duration,first_failed"
+	const path = "/messages?view=events&live=1&fields=%40timestamp,action,destination.name,routing_key,queue,attempt,message.id,error.message,headers.a.b,headers,duration,first_failed"
 	b.open(t, path)
 	b.sees(t, "[data-tail-state]", "Live")
 	s.broken.Store(true)
@@ -251,8 +251,10 @@ func TestMessagesInEachState(t *testing.T) {
 	for name, path := range map[string]string{
 		"messages":         "/messages?since=15m",
 		"messages-mistake": "/messages?q=acton%3A+poisoned",
+		"messages-events":  "/messages?view=events&since=15m",
+		"messages-preview": "/messages?since=15m&preview=" + url.QueryEscape(s.only(t, "action: poisoned and message.id: order-3").Fingerprint),
 		"messages-empty":   "/messages?q=message.id%3A+nobody",
-		"messages-columns": "/messages?fields=message.id,headers.tenant,headers,fingerprint,duration&live=1",
+		"messages-columns": "/messages?view=events&fields=message.id,headers.tenant,headers,fingerprint,duration&live=1",
 	} {
 		for scheme, widths := range screens() {
 			for _, width := range widths {
@@ -275,7 +277,7 @@ func TestMessagesInEachState(t *testing.T) {
 // Without script, the tail refreshes the page.
 func TestLiveTailWithoutScript(t *testing.T) {
 	s := newSystem(t)
-	if got := s.get(t, "/messages?live=1"); !strings.Contains(got.text, `<noscript><meta http-equiv="refresh" content="10"></noscript>`) {
+	if got := s.get(t, "/messages?view=events&live=1"); !strings.Contains(got.text, `<noscript><meta http-equiv="refresh" content="10"></noscript>`) {
 		t.Error("the page does not refresh itself")
 	}
 	if got := s.get(t, "/messages"); strings.Contains(got.text, "http-equiv") {

@@ -21,6 +21,9 @@ func (m messageList) Keep() map[string]string {
 	if m.Live {
 		keep["live"] = "1"
 	}
+	if m.Events {
+		keep["view"] = eventsView
+	}
 	return keep
 }
 
@@ -37,7 +40,10 @@ func (m messageList) link(path string, f frame.Filter, more map[string]string) s
 
 // OlderPage returns the link to the next page.
 func (m messageList) OlderPage() string {
-	return m.link(messagesPath, m.Filter, map[string]string{"fields": m.Fields, "cursor": m.Older})
+	keep := m.Keep()
+	delete(keep, "live")
+	keep["cursor"] = m.Older
+	return m.link(messagesPath, m.Filter, keep)
 }
 
 // Newest returns the link to the first page.
@@ -49,7 +55,7 @@ func (m messageList) Toggled() string {
 	if m.Live {
 		delete(keep, "live")
 	} else if keep["live"] = "1"; f.To != "" {
-		f = frame.Filter{Query: f.Query, Since: messagesSince, Zone: f.Zone}
+		f = frame.Filter{Query: f.Query, Since: usualPeriod, Zone: f.Zone}
 	}
 	return m.link(messagesPath, f, keep)
 }
@@ -83,7 +89,9 @@ func (m messageList) ZoomedBars() []string {
 	for i, bar := range m.Chart.Bars {
 		f := m.Filter
 		f.Since, f.From, f.To = "", utcText(bar.From), utcText(bar.To)
-		links[i] = m.link(messagesPath, f, map[string]string{"fields": m.Fields})
+		keep := m.Keep()
+		delete(keep, "live")
+		links[i] = m.link(messagesPath, f, keep)
 	}
 	return links
 }
@@ -94,13 +102,50 @@ func utcText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.00
 func (m messageList) Export(path string) string {
 	more := map[string]string{}
 	if strings.HasSuffix(path, ".csv") {
-		more["fields"] = m.Fields
+		more["fields"] = m.eventFields()
 	}
 	return m.link(path, m.Filter, more)
 }
 
 // Replay returns the link to a plan for the same messages.
 func (m messageList) Replay() string { return m.link("/replays/new", m.Filter, nil) }
+
+// eventFields are the columns as a list of events has them.
+func (m messageList) eventFields() string {
+	if m.Events || m.Fields == "" {
+		return m.Fields
+	}
+	names := make([]string, 0, len(columns.Usual()))
+	for _, name := range columns.Usual() {
+		names = append(names, m.Known.Short(name))
+	}
+	return strings.Join(append(names, m.shorts()...), ",")
+}
+
+// Switched returns the link to the list of events, or back to that of messages.
+func (m messageList) Switched() string {
+	keep := m.Keep()
+	if !m.Events {
+		keep["view"], keep["fields"] = eventsView, m.eventFields()
+		return m.link(messagesPath, m.Filter, keep)
+	}
+	delete(keep, "view")
+	further := slices.DeleteFunc(m.shorts(), func(short string) bool {
+		return slices.ContainsFunc(columns.Usual(), func(name string) bool { return m.Known.Short(name) == short })
+	})
+	keep["fields"] = strings.Join(further, ",")
+	return m.link(messagesPath, m.Filter, keep)
+}
+
+// Previewed returns the link to the page with the preview of a message in its list; "": without.
+func (m messageList) Previewed(fingerprint string) string {
+	keep := m.Keep()
+	keep["cursor"] = m.Cursor
+	if keep["preview"] = fingerprint; fingerprint == "" {
+		return m.link(messagesPath, m.Filter, keep)
+	}
+	return m.link(messagesPath, m.Filter, keep) + "#preview"
+}
 
 // Tail returns the URL of the events that follow.
 func (m messageList) Tail() string {
@@ -149,7 +194,10 @@ func (m messageList) Offered() []string {
 		"messaging.message.conversation_id", "messaging.content_type", "messaging.message.body.size", "watership.vhost", "watership.replay.job",
 	}, m.Known.Labels...)
 	chosen, offered := m.shorts(), []string{}
-	for _, name := range append(often, columns.Usual()...) {
+	if m.Events {
+		often = append(often, columns.Usual()...)
+	}
+	for _, name := range often {
 		if short := m.Known.Short(name); !slices.Contains(chosen, short) {
 			offered = append(offered, short)
 		}

@@ -87,11 +87,11 @@ func link(t *testing.T, d document, pattern string) string {
 
 func TestMessagesListEvents(t *testing.T) {
 	s := newSystem(t, "WATERSHIP_INDEX_LABELS=tenant")
-	s.get(t, "/messages?since=all").want(t, http.StatusOK, "No event matches", "Nothing is recorded yet")
+	s.get(t, "/messages?view=events&since=all").want(t, http.StatusOK, "No event matches", "Nothing is recorded yet")
 	shop(t, s)
-	page := s.get(t, "/messages")
-	page.want(t, http.StatusOK, "Last 24 hours", "published 3", "handled 2", "poisoned 1", "6 events", "Replay these")
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(page.words(t), "Queues: orders 3"); page = s.get(t, "/messages") {
+	page := s.get(t, "/messages?view=events")
+	page.want(t, http.StatusOK, "published 3", "handled 2", "poisoned 1", "6 events", "Replay these")
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(page.words(t), "Queues: orders 3"); page = s.get(t, "/messages?view=events") {
 		if time.Now().After(deadline) { // they are left out while the machine is slow
 			t.Fatalf("no counts by queue:\n%s", page.words(t))
 		}
@@ -106,7 +106,7 @@ func TestMessagesListEvents(t *testing.T) {
 	}
 
 	// Links narrow the query and keep the rest.
-	page = s.get(t, "/messages?q=queue%3A+orders+or+queue%3A+mails&fields=message.id,tenant&fields=headers.tenant")
+	page = s.get(t, "/messages?view=events&q=queue%3A+orders+or+queue%3A+mails&fields=message.id,tenant&fields=headers.tenant")
 	page.want(t, http.StatusOK, "Message tenant headers.tenant order-3 acme acme")
 	page = s.get(t, link(t, page, "poisoned"))
 	if got := page.Request.URL.Query(); got.Get("q") != "(queue: orders or queue: mails) and action: poisoned" || got.Get("fields") == "" {
@@ -115,13 +115,13 @@ func TestMessagesListEvents(t *testing.T) {
 	if got := strings.Join(rows(t, page), ";"); got != "order-3|acme|acme" {
 		t.Errorf("got %q", got)
 	}
-	s.get(t, "/messages?q=message.id%3A+nobody").want(t, http.StatusOK, "No event matches", "all time", "without the query")
+	s.get(t, "/messages?view=events&q=message.id%3A+nobody").want(t, http.StatusOK, "No event matches", "all time", "without the query")
 }
 
 func TestMessagesColumns(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
-	at := func(query string) string { return "/messages?q=action%3A+poisoned&" + query }
+	at := func(query string) string { return "/messages?view=events&q=action%3A+poisoned&" + query }
 	page := s.get(t, at("add=headers.tenant&fields=message.id")) // as a form without script sends it
 	if got, want := page.Request.URL.Query().Get("fields"), "message.id,headers.tenant"; got != want {
 		t.Errorf("columns %s, want %s", got, want)
@@ -145,7 +145,7 @@ func TestMessagesColumns(t *testing.T) {
 
 func TestMessagesMarkMistakes(t *testing.T) {
 	s := newSystem(t)
-	page := s.get(t, "/messages?q="+url.QueryEscape(`queue: orders and acton: "<b>"`))
+	page := s.get(t, "/messages?view=events&q="+url.QueryEscape(`queue: orders and acton: "<b>"`))
 	page.want(t, http.StatusBadRequest, `no field "acton"`, "Did you mean event.action?")
 	for _, want := range []string{
 		`queue: orders and <mark>acton</mark>: &#34;&lt;b&gt;&#34;`, `value="queue: orders and acton: &#34;&lt;b&gt;&#34;"`, `aria-invalid="true" aria-describedby="problem"`,
@@ -154,9 +154,9 @@ func TestMessagesMarkMistakes(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, page.text)
 		}
 	}
-	s.get(t, "/messages?since=yesterday").want(t, http.StatusBadRequest, "expected a duration such as 15m")
-	s.get(t, "/messages?from=now-1h&to=now-2h").want(t, http.StatusBadRequest, "no event can match")
-	s.get(t, "/messages?cursor=x").want(t, http.StatusBadRequest, "the cursor cannot be read")
+	s.get(t, "/messages?view=events&since=yesterday").want(t, http.StatusBadRequest, "expected a duration such as 15m")
+	s.get(t, "/messages?view=events&from=now-1h&to=now-2h").want(t, http.StatusBadRequest, "no event can match")
+	s.get(t, "/messages?view=events&cursor=x").want(t, http.StatusBadRequest, "the cursor cannot be read")
 }
 
 // The pages of a list have every event once.
@@ -168,7 +168,7 @@ func TestMessagesInPages(t *testing.T) {
 	}
 	s.await(t, 2*messages, "message.id: *")
 	seen := map[string]bool{}
-	page := s.get(t, "/messages?fields=event.id,message.id")
+	page := s.get(t, "/messages?view=events&fields=event.id,message.id")
 	page.want(t, http.StatusOK, "120 events")
 	for range 3 {
 		for _, row := range rows(t, page) {
@@ -194,7 +194,7 @@ func TestMessagesHistogram(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
 	for _, query := range []string{"", "headers.tenant: *", "action: (handled or poisoned)"} {
-		page := s.get(t, "/messages?since=15m&q="+url.QueryEscape(query))
+		page := s.get(t, "/messages?view=events&since=15m&q="+url.QueryEscape(query))
 		bars := regexp.MustCompile(`<a href="([^"]*)" data-bar="\d+" aria-label="[^"]*: (\d+) events?"`).FindAllStringSubmatch(page.text, -1)
 		sum := 0
 		for _, bar := range bars {
@@ -211,7 +211,7 @@ func TestMessagesHistogram(t *testing.T) {
 			t.Errorf("%q: the bars have %d events, the list %d", query, sum, want)
 		}
 	}
-	if page := s.get(t, "/messages?q=headers.tenant%3A+*"); strings.Contains(page.text, `class="published"`) || !strings.Contains(page.text, `class="bar"`) {
+	if page := s.get(t, "/messages?view=events&q=headers.tenant%3A+*"); strings.Contains(page.text, `class="published"`) || !strings.Contains(page.text, `class="bar"`) {
 		t.Error("a query of headers is evaluated for each action")
 	}
 }
@@ -220,7 +220,7 @@ func TestMessagesDownloads(t *testing.T) {
 	s := newSystem(t)
 	s.publish(t, "=cmd|' /C calc'!A0", `{"id":1}`, amqp.Table{"tenant": "a,\"b\"\n"})
 	shop(t, s)
-	got := s.get(t, link(t, s.get(t, "/messages?fields=message.id,headers.tenant,attempt&q=action%3A+handled"), "CSV"))
+	got := s.get(t, link(t, s.get(t, "/messages?view=events&fields=message.id,headers.tenant,attempt&q=action%3A+handled"), "CSV"))
 	lines, err := csv.NewReader(strings.NewReader(got.text)).ReadAll()
 	slices.SortFunc(lines[1:], func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	want := "[[messaging.message.id headers.tenant watership.attempt] ['=cmd|' /C calc'!A0 a,\"b\"\n 1] [order-1 acme 1] [order-2 umbrella 1]]"
@@ -230,7 +230,7 @@ func TestMessagesDownloads(t *testing.T) {
 	if h := got.Header.Get("Content-Disposition"); !strings.HasPrefix(h, `attachment; filename="messages-2`) || got.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
 		t.Errorf("%v", got.Header)
 	}
-	got = s.get(t, link(t, s.get(t, "/messages?q=action%3A+published"), "NDJSON"))
+	got = s.get(t, link(t, s.get(t, "/messages?view=events&q=action%3A+published"), "NDJSON"))
 	var ids []string
 	for line := range strings.Lines(got.text) {
 		var event struct {
@@ -280,7 +280,7 @@ func TestMessagesAsCommands(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
 	const query = `message.id: "order-3" and error.message: "no table" or headers.tenant: "it's"`
-	page := s.get(t, "/messages?since=1h&fields=message.id,error.message&q="+url.QueryEscape(query))
+	page := s.get(t, "/messages?view=events&since=1h&fields=message.id,error.message&q="+url.QueryEscape(query))
 	pre := regexp.MustCompile(`<pre tabindex="0">([^<]*)</pre>`).FindAllStringSubmatch(page.text, -1)
 	if len(pre) != 2 {
 		t.Fatalf("%q", pre)
@@ -297,10 +297,10 @@ func TestMessagesAsCommands(t *testing.T) {
 		t.Errorf("%s finds %s, %v", pre[1][1], out, err)
 	}
 	for path, want := range map[string]string{
-		"/messages?from=2026-05-04&to=now":                "TZ=UTC watership search --from 2026-05-04 --to now",
-		"/messages?from=2026-05-04T03:00:00Z&q=-x":        "watership search --from 2026-05-04T03:00:00Z -- -x",
-		"/messages?since=all&q=%40timestamp+%3E+now-1d/d": "TZ=UTC watership search '@timestamp > now-1d/d'",
-		"/messages?since=all":                             "watership search",
+		"/messages?view=events&from=2026-05-04&to=now":                "TZ=UTC watership search --from 2026-05-04 --to now",
+		"/messages?view=events&from=2026-05-04T03:00:00Z&q=-x":        "watership search --from 2026-05-04T03:00:00Z -- -x",
+		"/messages?view=events&since=all&q=%40timestamp+%3E+now-1d/d": "TZ=UTC watership search '@timestamp > now-1d/d'",
+		"/messages?view=events&since=all":                             "watership search",
 	} {
 		if page := s.get(t, path); !strings.Contains(page.text, `<pre tabindex="0">`+html.EscapeString(want)+"</pre>") {
 			t.Errorf("%s has no %s:\n%s", path, want, page.words(t))
@@ -355,7 +355,7 @@ func newPages(t *testing.T, change func(*console.Config), settings ...string) fu
 // The page says what works without the store, and tries again.
 func TestMessagesWithoutStore(t *testing.T) {
 	get := newPages(t, func(*console.Config) {}, "WATERSHIP_STORE_URL=http://127.0.0.1:1")
-	page := get("/messages?q=action%3A+poisoned")
+	page := get("/messages?view=events&q=action%3A+poisoned")
 	page.want(t, http.StatusServiceUnavailable, "127.0.0.1:1", "Wait until the store answers", "routes", "The page tries again")
 	for _, want := range []string{`data-refresh="5"`, `value="action: poisoned"`, `id="list" data-live`} {
 		if !strings.Contains(page.text, want) {
@@ -383,7 +383,7 @@ func TestMessagesWithoutCounts(t *testing.T) {
 			return served.Do(ctx, op, in, out)
 		})
 	})
-	get("/messages").want(t, http.StatusOK, "Counting takes too long for this query", "No event matches")
+	get("/messages?view=events").want(t, http.StatusOK, "Counting takes too long for this query", "No event matches")
 }
 
 // Kibana's names are full, and its times are in no zone.
@@ -393,9 +393,9 @@ func TestMessagesLinkToKibana(t *testing.T) {
 		cfg.Server, _ = url.Parse("https://watership.example/")
 	})
 	for path, want := range map[string][2]string{
-		"/messages?q=action%3A+poisoned+and+queue%3A+%22a%27b%22&since=1h30m": {"(time:(from:'now-1h-30m',to:'now'))", `query:'event.action: poisoned and watership.queue: "a!'b"'`},
-		"/messages?from=2026-05-04&to=2026-05-05+03:00":                       {"(time:(from:'2026-05-04T00:00:00.000Z',to:'2026-05-05T03:00:00.000Z'))", "query:''"},
-		"/messages?since=all": {"(time:(from:'now-10y',to:'now'))", "(index:'watership-messages',"},
+		"/messages?view=events&q=action%3A+poisoned+and+queue%3A+%22a%27b%22&since=1h30m": {"(time:(from:'now-1h-30m',to:'now'))", `query:'event.action: poisoned and watership.queue: "a!'b"'`},
+		"/messages?view=events&from=2026-05-04&to=2026-05-05+03:00":                       {"(time:(from:'2026-05-04T00:00:00.000Z',to:'2026-05-05T03:00:00.000Z'))", "query:''"},
+		"/messages?view=events&since=all":                                                 {"(time:(from:'now-10y',to:'now'))", "(index:'watership-messages',"},
 	} {
 		page := get(path)
 		address, hash, _ := strings.Cut(link(t, page, "Kibana"), "#/?")
@@ -407,7 +407,7 @@ func TestMessagesLinkToKibana(t *testing.T) {
 			t.Errorf("another server:\n%s", page.words(t))
 		}
 	}
-	if page := get("/messages?q=acton%3A+x"); strings.Contains(page.text, "kibana.example") {
+	if page := get("/messages?view=events&q=acton%3A+x"); strings.Contains(page.text, "kibana.example") {
 		t.Error("a mistake leads to Kibana")
 	}
 }
@@ -420,7 +420,7 @@ func TestMessagesOfHostiles(t *testing.T) {
 	s.publish(t, hostile, "{}", amqp.Table{`<img src=x onerror="a">`: hostile})
 	s.await(t, 1, "action: published")
 	s.await(t, 1, "action: poisoned")
-	page := s.get(t, "/messages?fields=message.id,error.message,"+url.QueryEscape(`headers.<img src=x onerror="a">`))
+	page := s.get(t, "/messages?view=events&fields=message.id,error.message,"+url.QueryEscape(`headers.<img src=x onerror="a">`))
 	if len(rows(t, page)) != 2 {
 		t.Fatalf("got %s", page.text)
 	}
@@ -450,7 +450,7 @@ func TestOddMessageIDs(t *testing.T) {
 	s.await(t, int64(2*len(odd)), "destination.name: shop")
 	link := regexp.MustCompile(`href="(/messages[^"]*)"[^>]*>`)
 	for _, id := range odd {
-		page := s.get(t, "/messages?"+url.Values{"q": {"action: poisoned and message.id: " + strconv.Quote(id)}}.Encode())
+		page := s.get(t, "/messages?view=events&"+url.Values{"q": {"action: poisoned and message.id: " + strconv.Quote(id)}}.Encode())
 		_, list, _ := strings.Cut(page.text, "<tbody")
 		path := link.FindStringSubmatch(list)
 		if path == nil {
@@ -502,8 +502,8 @@ func TestMessagesForViewers(t *testing.T) {
 	operator := token(access.Token{Name: "ops", Role: access.Operator, Bodies: true})
 	viewer := token(access.Token{Name: "viewer", Role: access.Viewer})
 	limited := token(access.Token{Name: "limited", Role: access.Viewer, Queues: []string{"mails"}})
-	s.get(t, "/messages", "Authorization", operator).want(t, http.StatusOK, "Replay these", "NDJSON with bodies", "$WATERSHIP_TOKEN")
-	page := s.get(t, "/messages", "Authorization", viewer)
+	s.get(t, "/messages?view=events", "Authorization", operator).want(t, http.StatusOK, "Replay these", "NDJSON with bodies", "$WATERSHIP_TOKEN")
+	page := s.get(t, "/messages?view=events", "Authorization", viewer)
 	page.want(t, http.StatusOK, "order-3", "CSV of the columns")
 	for _, never := range []string{"Replay these", "/replays/new", "export.ndjson"} {
 		if strings.Contains(page.text, never) {
@@ -511,11 +511,11 @@ func TestMessagesForViewers(t *testing.T) {
 		}
 	}
 	s.get(t, "/messages/export.ndjson", "Authorization", viewer).want(t, http.StatusForbidden, "bodies")
-	s.get(t, "/messages?fields=body.json.id", "Authorization", viewer).want(t, http.StatusForbidden, "bodies")
+	s.get(t, "/messages?view=events&fields=body.json.id", "Authorization", viewer).want(t, http.StatusForbidden, "bodies")
 	if got := s.get(t, "/messages/export.csv?fields=message.id", "Authorization", viewer); !strings.Contains(got.text, "order-3") {
 		t.Errorf("a viewer gets %s", got.text)
 	}
-	if got := rows(t, s.get(t, "/messages?since=all", "Authorization", limited)); len(got) != 0 {
+	if got := rows(t, s.get(t, "/messages?view=events&since=all", "Authorization", limited)); len(got) != 0 {
 		t.Errorf("of other queues: %q", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -103,6 +104,21 @@ func newSystem(t testing.TB, settings ...string) served {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// eachStore runs a test on a system with each of the stores.
+func eachStore(t *testing.T, test func(t *testing.T, s served)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, newSystem(t)) })
+	t.Run("elasticsearch", func(t *testing.T) {
+		store := os.Getenv("WATERSHIP_TEST_STORE_URL")
+		if store == "" {
+			t.Skip("WATERSHIP_TEST_STORE_URL is not set")
+		}
+		stream := fmt.Sprint("test-console-", time.Now().UnixNano())
+		t.Cleanup(func() { deleteStreams(t, store, stream) })
+		test(t, newSystem(t, "WATERSHIP_STORE_URL="+store, "WATERSHIP_STORE_STREAM="+stream))
+	})
 }
 
 func (s served) handle(msg *message.Message) ([]*message.Message, error) {

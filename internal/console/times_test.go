@@ -16,7 +16,7 @@ func TestTimesWithoutTheZoneOfTheBrowser(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.fail(t, "order-1")
-	path := "/messages?q=action%3A+poisoned&since=all"
+	path := "/messages?view=events&q=action%3A+poisoned&since=all"
 	shown := s.get(t, path)
 	shown.want(t, http.StatusOK, "order-1")
 	times := regexp.MustCompile(`<time [^>]*data-utc[^>]*>([^<]*)</time>`).FindAllStringSubmatch(shown.text, -1)

@@ -1,5 +1,5 @@
-// The page of messages: the live tail, and menus that close.
-import { announce, timeText } from "./console.js";
+// The page of messages: the live tail, previews, and menus that close.
+import { announce, isInUse, labelCells, refresh, showTimes, timeText } from "./console.js";
 
 const most = 500; // rows
 const bar = document.querySelector("[data-tail]");
@@ -102,28 +102,34 @@ function rowOf(event, columns) {
 }
 
 // tail follows new events while somebody looks, and keeps them back while the reader has
-// scrolled down or has paused.
+// scrolled down or has paused. A list of messages is read again instead, and not while it is read.
 function tail() {
+  const reads = bar.hasAttribute("data-tail-reads");
   const body = document.querySelector("#list tbody");
   const columns = [...document.querySelectorAll("#list th")].map((head) => ({ name: head.dataset.name, kind: head.dataset.kind }));
   const [state, pause, more] = ["state", "pause", "more"].map((name) => bar.querySelector(`[data-tail-${name}]`));
   const seen = new Set([...body.rows].map((row) => row.dataset.id));
-  const newest = Date.parse(body.querySelector("time")?.dateTime ?? "") || Date.now();
+  const newest = (!reads && Date.parse(body.querySelector("time")?.dateTime ?? "")) || Date.now() - 2000;
   let waiting = []; // events, the oldest first
   let source = null;
   let paused = false;
 
-  const held = () => paused || scrollY > 300;
+  const held = () => paused || scrollY > 300 || (reads && isInUse(document.getElementById("list")));
 
   const flush = () => {
+    more.hidden = true;
+    if (reads) {
+      waiting = [];
+      return refresh().catch(() => {}); // the server is away: the source says so
+    }
     const rows = waiting.slice(-most).reverse().map((event) => rowOf(event, columns));
     body.prepend(...rows);
+    labelCells(document);
     while (body.rows.length > most) {
       seen.delete(body.rows[body.rows.length - 1].dataset.id);
       body.deleteRow(-1);
     }
     waiting = [];
-    more.hidden = true;
   };
 
   const show = () => {
@@ -149,7 +155,7 @@ function tail() {
   };
 
   const connect = () => {
-    source = new EventSource(`${bar.dataset.tail}&last=${most}`);
+    source = new EventSource(`${bar.dataset.tail}&last=${reads ? 0 : most}`);
     source.addEventListener("open", () => tell("Live", "good"));
     source.addEventListener("error", () => {
       tell("Connecting…", "warn");
@@ -172,16 +178,74 @@ function tail() {
     show();
   });
   more.addEventListener("click", () => {
+    if (reads) closePreview();
     flush();
     scrollTo({ top: 0 });
   });
   document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : source ?? connect()));
   addEventListener("scroll", show, { passive: true });
   addEventListener("pagehide", disconnect);
-  setInterval(show, 300); // several events at a time
+  setInterval(show, reads ? 2000 : 300); // several events at a time
   bar.hidden = false;
   if (!document.hidden) connect();
 }
+
+// closePreview hides the preview, and returns the row that it was of.
+function closePreview() {
+  const shown = document.getElementById("preview");
+  const row = shown?.previousElementSibling;
+  if (!row) return null;
+  const opener = row.querySelector("[data-preview]");
+  opener.setAttribute("aria-expanded", "false");
+  row.classList.remove("selected");
+  shown.remove();
+  history.replaceState(null, "", withoutPreview());
+  return row;
+}
+
+// openPreview shows the preview of a row without a load of the page, or hides it.
+async function openPreview(link) {
+  const row = link.closest("tr");
+  if (closePreview() === row) return;
+  const href = withPreview(row.dataset.id);
+  const response = await fetch(href, { headers: { Accept: "text/html" } });
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const shown = page.getElementById("preview");
+  if (!shown || !row.isConnected) return location.assign(href);
+  closePreview(); // another was faster
+  showTimes(shown);
+  link.setAttribute("aria-expanded", "true");
+  row.classList.add("selected");
+  row.after(document.adoptNode(shown));
+  history.replaceState(null, "", href);
+}
+
+// withPreview is the address of the page with the preview of a message.
+function withPreview(fingerprint) {
+  const url = withoutPreview();
+  url.searchParams.set("preview", fingerprint);
+  return url;
+}
+
+// withoutPreview is the address of the page without a preview.
+function withoutPreview() {
+  const url = new URL(location.href);
+  url.searchParams.delete("preview");
+  url.hash = "";
+  return url;
+}
+
+// A click on a row opens its preview, unless it is on a link or selects text.
+document.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const row = event.target.closest(".listed tr[data-row]");
+  if (!row) return;
+  const link = row.querySelector("[data-preview]");
+  const onOther = event.target.closest("a, button, input");
+  if ((onOther && onOther !== link) || (!onOther && !getSelection().isCollapsed)) return;
+  event.preventDefault();
+  openPreview(link);
+});
 
 // Menus close with Escape, and when somebody goes elsewhere.
 document.addEventListener("click", (event) => {
