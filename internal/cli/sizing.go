@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -43,10 +44,19 @@ func readTraffic(ctx context.Context, sys backend) (sizing.Traffic, sizing.Setti
 	return traffic, settings, err
 }
 
+// handledText says how many messages a handler of Watership gets, for each that is published. A
+// message may reach several queues.
+func handledText(each float64) string {
+	if each > 1 {
+		return fmt.Sprintf("each handled by Watership %.1f times on average", each)
+	}
+	return fmt.Sprintf("%.0f %% handled by Watership", 100*each)
+}
+
 func (p printer) sizing(rows []sizingRow) error {
 	t := rows[0].Traffic
-	err := p.printf("The last 24 hours: %s messages a second in the busiest minute, %s a day, bodies of %s, %.0f %% handled by Watership.\n",
-		sizing.Amount(t.Peak), sizing.Amount(t.Daily), sizing.Bytes(t.Size), 100*t.Handled)
+	err := p.printf("The last 24 hours: %s messages a second in the busiest minute, %s a day, bodies of %s, %s.\n",
+		sizing.Amount(t.Peak), sizing.Amount(t.Daily), sizing.Bytes(t.Size), handledText(t.Handled))
 	if err != nil {
 		return err
 	}

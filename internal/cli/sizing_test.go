@@ -51,4 +51,12 @@ func TestSizing(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+	first := len(events)
+	for n := range 1500 { // each message is handled at one queue or two
+		add(schemas.Handled, time.Duration(n)*time.Second, 1000)
+	}
+	a.keep(t, events[first:]...)
+	if out := a.must(t, "doctor", "--sizing"); !strings.Contains(out, "each handled by Watership 1.5 times on average.") {
+		t.Errorf("messages of several queues:\n%s", out)
+	}
 }
