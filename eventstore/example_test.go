@@ -69,8 +69,13 @@ func ExampleMappingsTemplate() {
 	// Output: true
 }
 
+func ExampleFailuresMappingsTemplate() {
+	fmt.Println(bytes.Contains(eventstore.FailuresMappingsTemplate(), []byte(`"fingerprint"`)))
+	// Output: true
+}
+
 func ExampleStreamTemplate() {
-	body, err := eventstore.StreamTemplate(schemas.Traffic, "watership-messages-traffic", "watership-messages", "30d")
+	body, err := eventstore.StreamTemplate("watership-messages-traffic", "30d", "watership-messages-mappings")
 	fmt.Println(bytes.Contains(body, []byte(`"data_retention":"30d"`)), err)
 	// Output: true <nil>
 }

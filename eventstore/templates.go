@@ -4,8 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-
-	"github.com/watershipmq/watership/schemas"
+	"slices"
 )
 
 // TemplateVersion is the version of the templates that Install writes. Their _meta
@@ -20,9 +19,6 @@ var mappings []byte
 //go:embed templates/stream.json
 var streamTemplate []byte
 
-// failuresMappings are the mappings of the stream of failures that differ: values that are read of
-// thousands of events at a time, and which the traffic has no room for.
-//
 //go:embed templates/failures.json
 var failuresMappings []byte
 
@@ -30,26 +26,34 @@ var failuresMappings []byte
 // documents.
 func MappingsTemplate() []byte { return mappings }
 
+// FailuresMappingsTemplate returns the body of the component template with the mappings of the
+// stream of failures that differ: values that are read of thousands of events at a time, and which
+// the traffic has no room for.
+func FailuresMappingsTemplate() []byte {
+	body, _ := json.Marshal(map[string]any{ // it is embedded, and so valid
+		"_meta":    map[string]any{"managed_by": "watership", "version": TemplateVersion},
+		"template": map[string]any{"mappings": json.RawMessage(failuresMappings)},
+	})
+	return body
+}
+
 // customTemplate returns the name of the component template with an operator's settings for new
 // indices of a data stream. Watership does not write it.
 func customTemplate(stream string) string { return stream + "@custom" }
 
-// StreamTemplate returns the body of the index template of one data stream, by its name. With an
-// empty retention, documents are never deleted.
-func StreamTemplate(kind schemas.Stream, stream, mappings, retention string) ([]byte, error) {
+// StreamTemplate returns the body of the index template of one data stream, by its name. mappings
+// names the component templates with its mappings, of which the last takes precedence. With an empty
+// retention, documents are never deleted.
+func StreamTemplate(stream, retention string, mappings ...string) ([]byte, error) {
 	var body map[string]any
 	if err := json.Unmarshal(streamTemplate, &body); err != nil {
 		return nil, fmt.Errorf("reading the embedded stream template: %w", err)
 	}
 	body["index_patterns"] = []string{stream}
-	body["composed_of"] = []string{mappings, customTemplate(stream)} // the last takes precedence
+	body["composed_of"] = append(slices.Clone(mappings), customTemplate(stream)) // what the index template has itself would outrank it
 	body["ignore_missing_component_templates"] = []string{customTemplate(stream)}
-	template := body["template"].(map[string]any)
-	if kind == schemas.Failures {
-		template["mappings"] = json.RawMessage(failuresMappings)
-	}
 	if retention != "" {
-		template["lifecycle"] = map[string]any{"enabled": true, "data_retention": retention}
+		body["template"].(map[string]any)["lifecycle"] = map[string]any{"enabled": true, "data_retention": retention}
 	}
 	return json.Marshal(body)
 }

@@ -117,7 +117,7 @@ func formerIndex(b *testing.B) map[string]any {
 // currentIndex has the settings of both templates of the stream of traffic.
 func currentIndex(b *testing.B) map[string]any {
 	b.Helper()
-	stream, err := eventstore.StreamTemplate(schemas.Traffic, "bench-traffic", "bench-mappings", "")
+	stream, err := eventstore.StreamTemplate("bench-traffic", "", "bench-mappings")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -29,9 +29,11 @@ func (i *installer) Install(ctx context.Context) error {
 	if err := i.checkReplaceable(ctx); err != nil {
 		return err
 	}
-	mappings := esapi.ClusterPutComponentTemplateRequest{Name: i.mappingsTemplate(), Body: bytes.NewReader(eventstore.MappingsTemplate())}
-	if err := i.requestJSON(ctx, "writing component template "+i.mappingsTemplate(), mappings, nil); err != nil {
-		return err
+	for name, body := range map[string][]byte{i.mappingsTemplate(): eventstore.MappingsTemplate(), i.failuresTemplate(): eventstore.FailuresMappingsTemplate()} {
+		mappings := esapi.ClusterPutComponentTemplateRequest{Name: name, Body: bytes.NewReader(body)}
+		if err := i.requestJSON(ctx, "writing component template "+name, mappings, nil); err != nil {
+			return err
+		}
 	}
 	for _, stream := range allStreams() {
 		if err := i.installStream(ctx, stream); err != nil {
@@ -57,7 +59,11 @@ func (i *installer) checkReplaceable(ctx context.Context) error {
 
 func (i *installer) installStream(ctx context.Context, stream schemas.Stream) error {
 	name := i.dataStream(stream)
-	body, err := eventstore.StreamTemplate(stream, name, i.mappingsTemplate(), i.retention[stream])
+	mappings := []string{i.mappingsTemplate()}
+	if stream == schemas.Failures {
+		mappings = append(mappings, i.failuresTemplate())
+	}
+	body, err := eventstore.StreamTemplate(name, i.retention[stream], mappings...)
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,28 @@ func TestCustomSettings(t *testing.T) {
 	}
 }
 
+// The component template of an operator takes precedence over all of Watership's mappings.
+func TestCustomMappings(t *testing.T) {
+	s := open(t, Config{})
+	custom := "/_component_template/" + s.dataStream(schemas.Failures) + "@custom"
+	mustDo(t, "PUT", custom, `{"template":{"mappings":{"properties":{"watership":{"properties":{"fingerprint":{"type":"keyword","ignore_above":77}}}}}}}`)
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e := event(1)
+	e.Action = schemas.Poisoned
+	create(t, s, schemas.DocumentFormat{}.Document(e))
+	mapping := mustDo(t, "GET", "/"+s.dataStream(schemas.Failures)+"/_mapping/field/watership.fingerprint,messaging.message.id", "")
+	for _, want := range []string{`"ignore_above":77`, `"doc_values":false`} { // the fingerprint of the operator, and the message id of Watership
+		if strings.Count(mapping, want) != 1 {
+			t.Errorf("the mapping has %s %d times: %s", want, strings.Count(mapping, want), mapping)
+		}
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // indices counts the backing indices of a stream.
 func indices(t *testing.T, s *Store, stream schemas.Stream) int {
 	t.Helper()
@@ -71,12 +93,13 @@ func indices(t *testing.T, s *Store, stream schemas.Stream) int {
 func TestInstallRefuses(t *testing.T) {
 	const foreign = `{"template":{},"_meta":{"managed_by":"somebody","version":1}}`
 	for name, tt := range map[string]struct{ path, body, says string }{
-		"a component template of others":      {"/_component_template/STREAM-mappings", foreign, "component template STREAM-mappings is not Watership's"},
-		"an index template of others":         {"/_index_template/STREAM-failures", `{"index_patterns":["STREAM-failures"]}`, "index template STREAM-failures is not Watership's"},
-		"an odd _meta":                        {"/_component_template/STREAM-mappings", `{"template":{},"_meta":{"managed_by":["watership"],"version":"x"}}`, "not Watership's"},
-		"a newer version":                     {"/_component_template/STREAM-mappings", `{"template":{},"_meta":{"managed_by":"watership","version":99}}`, "has version 99"},
-		"an ordinary index in place":          {"/STREAM-traffic", `{}`, "is an ordinary index"},
-		"another template of higher priority": {"/_index_template/STREAM-other", `{"index_patterns":["STREAM-*"],"data_stream":{},"priority":501}`, "priority above 500"},
+		"a component template of others":        {"/_component_template/STREAM-mappings", foreign, "component template STREAM-mappings is not Watership's"},
+		"an index template of others":           {"/_index_template/STREAM-failures", `{"index_patterns":["STREAM-failures"]}`, "index template STREAM-failures is not Watership's"},
+		"a second component template of others": {"/_component_template/STREAM-mappings-failures", foreign, "component template STREAM-mappings-failures is not Watership's"},
+		"an odd _meta":                          {"/_component_template/STREAM-mappings", `{"template":{},"_meta":{"managed_by":["watership"],"version":"x"}}`, "not Watership's"},
+		"a newer version":                       {"/_component_template/STREAM-mappings", `{"template":{},"_meta":{"managed_by":"watership","version":99}}`, "has version 99"},
+		"an ordinary index in place":            {"/STREAM-traffic", `{}`, "is an ordinary index"},
+		"another template of higher priority":   {"/_index_template/STREAM-other", `{"index_patterns":["STREAM-*"],"data_stream":{},"priority":501}`, "priority above 500"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Config{})
@@ -140,7 +163,7 @@ func TestInstallUpgradesVersion1(t *testing.T) {
 	s := open(t, Config{})
 	mustDo(t, "PUT", "/_component_template/"+s.mappingsTemplate(), readTestdata(t, "testdata/mappings-v1.json"))
 	for _, stream := range allStreams() {
-		body, err := eventstore.StreamTemplate(schemas.Traffic, s.dataStream(stream), s.mappingsTemplate(), "") // of both streams, then
+		body, err := eventstore.StreamTemplate(s.dataStream(stream), "", s.mappingsTemplate())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +241,7 @@ func readTestdata(t *testing.T, name string) string {
 
 func TestCheckNamesAllThatIsMissing(t *testing.T) {
 	s := open(t, Config{})
-	for _, name := range []string{"component template STREAM-mappings", "index template STREAM-traffic", "index template STREAM-failures"} {
+	for _, name := range []string{"component template STREAM-mappings", "component template STREAM-mappings-failures", "index template STREAM-traffic", "index template STREAM-failures"} {
 		wantCheck(t, s, name+" is missing")
 	}
 }

@@ -86,7 +86,7 @@ func TestSummariesOfFailuresReadNoSources(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		real.ServeHTTP(w, r)
 	})
-	former, err := eventstore.StreamTemplate(schemas.Traffic, s.dataStream(schemas.Failures), s.mappingsTemplate(), "")
+	former, err := eventstore.StreamTemplate(s.dataStream(schemas.Failures), "", s.mappingsTemplate())
 	if err != nil {
 		t.Fatal(err)
 	}

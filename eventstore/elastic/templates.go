@@ -33,6 +33,9 @@ func metaVersion(meta json.RawMessage) int {
 // mappingsTemplate is the component template of both index templates.
 func (c *client) mappingsTemplate() string { return c.stream + "-mappings" }
 
+// failuresTemplate is the component template with what differs in the stream of failures.
+func (c *client) failuresTemplate() string { return c.mappingsTemplate() + "-failures" }
+
 // ignoreMissing maps the error for a missing template to nil.
 func ignoreMissing(err error) error {
 	if errorContains(err, "resource_not_found_exception") {
@@ -41,14 +44,16 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// templates reads the templates with Watership's three names.
+// templates reads the templates with Watership's names.
 func (i *installer) templates(ctx context.Context) ([]template, error) {
-	found := make([]template, 0, 3)
-	component, err := i.componentTemplate(ctx)
-	if err != nil {
-		return nil, err
+	var found []template
+	for _, name := range []string{i.mappingsTemplate(), i.failuresTemplate()} {
+		component, err := i.componentTemplate(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, component)
 	}
-	found = append(found, component)
 	for _, name := range i.dataStreams() {
 		index, err := i.indexTemplate(ctx, name)
 		if err != nil {
@@ -59,8 +64,8 @@ func (i *installer) templates(ctx context.Context) ([]template, error) {
 	return found, nil
 }
 
-func (i *installer) componentTemplate(ctx context.Context) (template, error) {
-	t := template{kind: "component template", name: i.mappingsTemplate()}
+func (i *installer) componentTemplate(ctx context.Context, name string) (template, error) {
+	t := template{kind: "component template", name: name}
 	var response struct {
 		Templates []struct {
 			Template struct {
@@ -122,7 +127,7 @@ func (t template) checkUsable() error {
 	return nil
 }
 
-// Check returns an error unless Elasticsearch answers and all three templates are
+// Check returns an error unless Elasticsearch answers and all templates are
 // usable. It lists all problems. Without an answer the error is a *eventstore.Error.
 func (i *installer) Check(ctx context.Context) error {
 	templates, err := i.templates(ctx)
