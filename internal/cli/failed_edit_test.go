@@ -237,6 +237,13 @@ func testFailedRetry(t *testing.T, a *playback) {
 	for _, target := range []string{"--to-queue=other", "--to-failed-queue=false"} {
 		servertest.WantRun(t, a.Run(t, "failed", "retry", target, "--yes"), exitUsage, "use 'watership replay' for another target")
 	}
+	groups := a.Run(t, "failed", "-o", "json").Out
+	var listed []struct{ ID string }
+	if err := json.Unmarshal([]byte(groups), &listed); err != nil || len(listed) != 1 {
+		t.Fatalf("%v: %s", err, groups)
+	}
+	servertest.WantRun(t, a.Run(t, "failed", "retry", listed[0].ID, "--dry-run"), exitOK, "3 messages to send")
+	servertest.WantRun(t, a.Run(t, "failed", "retry", listed[0].ID, "aaaaaaaa", "--dry-run"), exitFailed, "no unresolved failure matches")
 	servertest.WantRun(t, a.Run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
 	if job := onlyJob(t, a.Installation); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job: %+v", job)

@@ -1,9 +1,18 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/code"
 )
 
 // ofFailures restricts a query to failures; a replay leaves out those that are resolved.
@@ -21,8 +30,32 @@ func (r *replay) selectFailures() error {
 		return usagef("failed retry sends failures to the queues where they failed: use 'watership replay' for another target, " +
 			"which also sends failures that are resolved")
 	}
+	if words := strings.Fields(r.query); !slices.ContainsFunc(words, func(word string) bool { return !history.IsID(word) }) {
+		r.groups = words
+	}
 	if r.file == "" && r.group == "" {
 		r.query = ofFailures(r.query)
+	}
+	return nil
+}
+
+// selectGroups selects the failures of the groups that the query names. If some name no group, they
+// stay words to search.
+func (r *replay) selectGroups(ctx context.Context, sys operation.Via) error {
+	var queries []string
+	for _, name := range r.groups {
+		found, err := failures.GetFailureGroup.Call(ctx, sys, failures.GroupInput{Group: name})
+		var unknown *failures.NotFoundError
+		if errors.As(err, &unknown) || isRefused(err, code.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the group %s: %w", name, err)
+		}
+		queries = append(queries, "("+found.Body.Query+")")
+	}
+	if len(queries) > 0 {
+		r.query = strings.Join(queries, " or ")
 	}
 	return nil
 }
@@ -31,14 +64,16 @@ func (r *replay) selectFailures() error {
 func newFailedRetry(from *settings) *cobra.Command {
 	r := new(replay)
 	cmd := r.command(from)
-	cmd.Use, cmd.Short = "retry [QUERY]", "Replay failures: one first, then the rest"
-	cmd.Long = `Replay the unresolved failures that match a query to the queue that failed. One message is
-sent first: if its consumer handles it, the rest follows. A terminal prompts in between. The
-outcome of a single failure is waited for, too.
+	cmd.Use, cmd.Short = "retry [QUERY|GROUP...]", "Replay failures: one first, then the rest"
+	cmd.Long = `Replay the unresolved failures that match a query, or of some groups by their names in
+watership failed, to the queue that failed. One message is sent first: if its consumer
+handles it, the rest follows. A terminal prompts in between. The outcome of a single failure
+is waited for, too.
 
 It is "replay --to-failed-queue --canary 1" for failures, with the same flags but those of
 other targets.`
 	cmd.Example = `  watership failed retry 'queue: orders and error.type: timeout'
+  watership failed retry k3f7q2xa --reason 'fixed in 1.4.2'
   watership failed retry 'queue: orders' --canary 10 --rate 50 --yes`
 	r.failuresAlone = true
 	for name, value := range map[string]string{"to-failed-queue": "true", "canary": "1"} {

@@ -109,6 +109,7 @@ type replay struct {
 	query  string
 	stream string // whose messages the query selects; "": none
 	group  string
+	groups []string // that the query may name instead
 	names  []string // in the file of --ids
 
 	toFailedQueue   bool
@@ -136,6 +137,9 @@ type replay struct {
 }
 
 func (r *replay) run(ctx context.Context, sys backend) error {
+	if err := r.selectGroups(ctx, sys); err != nil {
+		return err
+	}
 	if err := r.orderAsPublished(ctx, sys); err != nil {
 		return err
 	}

@@ -34,6 +34,11 @@ func (k Kind) ID() string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(hash.Sum(nil)[:5]))
 }
 
+// IsID reports whether a text has the form of the ID of a kind.
+func IsID(text string) bool {
+	return len(text) == 8 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
 // KindOf returns the kind of a failure.
 func KindOf(failure eventstore.EventSummary) Kind {
 	return Kind{Queue: failure.Queue, Class: failure.Class, Type: failure.ErrorType, Group: failure.ErrorGroup}
