@@ -34,7 +34,7 @@ func TestDevelopmentFromASecondTerminal(t *testing.T) {
 	answer.Body.Close()
 	lost := regexp.MustCompile(`replay 'message.id: (\S+) `).FindStringSubmatch(d.out.String())[1]
 	for name, test := range map[string]func(*testing.T, *development, string){
-		"tail": testDevTail, "discard": testDevDiscard, "export and import": testDevTransfer, "mistakes": testDevMistakes,
+		"tail": testDevTail, "discard": testDevDiscard, "explain": testDevExplain, "export and import": testDevTransfer, "mistakes": testDevMistakes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, d, lost) })
 	}
@@ -76,6 +76,12 @@ func testDevDiscard(t *testing.T, d *development, lost string) {
 	servertest.WantWords(t, d.must(t, d.in("failed discard "+about+" --reason 'paid by hand' --yes")), "discarded 1 failure")
 	servertest.Until(t, "the failure to be no longer open", func() bool { return !strings.Contains(d.must(t, d.in("failed "+about)), lost) })
 	servertest.WantWords(t, d.must(t, d.in("show "+lost)), "discarded", "paid by hand")
+}
+
+// The policies of the shop are those of the process of dev, which has no file with them.
+func testDevExplain(t *testing.T, d *development, _ string) {
+	servertest.WantWords(t, d.must(t, d.in("explain --error x:y --queue shop.billing")), "handles it by a route that is not in this configuration")
+	servertest.WantWords(t, d.must(t, d.in("explain --error x:y --queue nosuch")), "no route has this queue")
 }
 
 func testDevTransfer(t *testing.T, d *development, lost string) {

@@ -87,7 +87,11 @@ func (p *page) explanation(ex messages.Explanation) {
 	}
 	field("message", ex.Message)
 	field("queue", ex.Queue)
-	if !ex.Route {
+	switch {
+	case ex.Process != "":
+		field("", "process "+ex.Process+" handles it by a route that is not in this configuration:")
+		field("", "the default policy stands in for its own, which that process knows (--server)")
+	case !ex.Route:
 		field("", "no route has this queue: the default policy counts")
 	}
 	field("error", ex.Error.Text)

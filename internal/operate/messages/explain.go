@@ -57,6 +57,7 @@ type Explanation struct {
 	Message  string    `json:"message,omitempty" doc:"Fingerprint of the message; none: the error was given"`
 	Queue    string    `json:"queue"`
 	Route    bool      `json:"route" doc:"Whether a route has the queue; false: the default policy counts"`
+	Process  string    `json:"process,omitempty" doc:"Process that handles the queue, as HOST:PID, if a route of another configuration has it: its policy is not known here"`
 	Error    Error     `json:"error"`
 	Class    string    `json:"class" doc:"By the rules of now"`
 	Rule     string    `json:"rule,omitempty" doc:"Rule that chooses the class; none: the error names it, or no rule matches"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/internal/history"
@@ -11,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/topology/role"
 )
 
 // ExplainFailure declares the operation.
@@ -54,7 +56,29 @@ func (o operations) explain(ctx context.Context, in *ExplainInput) (*ExplainOutp
 	if errors.As(err, &none) {
 		return nil, problem.NotFound(err.Error())
 	}
+	o.addProcesses(ctx, list)
 	return &ExplainOutput{Explanations{append([]Explanation{}, list...)}}, err
+}
+
+// addProcesses adds to explanations without a route the process that handles the queue, which has
+// policies of its own. Without the management API they are not known.
+func (o operations) addProcesses(ctx context.Context, list []Explanation) {
+	if !slices.ContainsFunc(list, func(ex Explanation) bool { return !ex.Route }) {
+		return
+	}
+	management, err := o.System.Management()
+	if err != nil {
+		return
+	}
+	consumers, _ := management.Consumers(ctx, o.System.VHost())
+	for i := range list {
+		for _, consumer := range consumers {
+			c, ours := role.ParseTag(consumer.Tag)
+			if ours && c.Role == role.Routes && consumer.Queue.Name == list[i].Queue && !list[i].Route {
+				list[i].Process = c.Process
+			}
+		}
+	}
 }
 
 // livesOf finds the messages with an id that the caller may see.
