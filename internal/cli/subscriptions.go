@@ -85,7 +85,10 @@ func problemText(v subscriptions.Subscription) string {
 	if v.Reason != "" {
 		return v.Reason
 	}
-	return waitingText(v)
+	if text := waitingText(v); text != "" || v.Parked == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s could not be delivered: see watership subscriptions parked %s", wording.Plural(int(v.Parked), "message"), v.Name)
 }
 
 // waitingText returns why nothing is delivered.
@@ -184,15 +187,53 @@ stops again: --skip-removed continues without them.`,
 }
 
 func newSubscriptionsDelete(from *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "delete NAME",
-		Short:   "Delete a subscription and the list of its parked messages",
-		Example: "  watership subscriptions delete billing",
-		Args:    exactArgs(1, "the name of a subscription"),
+	var a action
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a subscription and the list of its parked messages",
+		Long: `Delete a subscription. Its position and the list of its parked messages are lost. Messages
+that were delivered stay where they are.`,
+		Example: `  watership subscriptions delete billing
+  watership subscriptions delete billing --reason 'replaced by invoices' --yes`,
+		Args: exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeSubscription(cmd, from, args[0], subscriptions.DeleteSubscription, subscriptions.ActInput{NameInput: subscriptions.NameInput{Name: args[0]}}, "deleted")
+			if err := a.read(from, cmd, "subscriptions delete"); err != nil {
+				return err
+			}
+			return from.withSystem(cmd, func(ctx context.Context, sys backend) error { return a.deleteSubscription(ctx, sys, args[0]) })
 		},
 	}
+	a.addYes(cmd)
+	a.addFlags(cmd, "why")
+	return cmd
+}
+
+// deletedSubscription is a subscription that is deleted, or would be.
+type deletedSubscription struct {
+	Name   string `json:"name"`
+	Parked int    `json:"parked"` // messages in the list that goes with it
+}
+
+// deleteSubscription reads no more of the subscription than its parked messages, so that one whose
+// query cannot be read any more can be deleted, too.
+func (a *action) deleteSubscription(ctx context.Context, sys operation.Via, name string) error {
+	in := subscriptions.DeleteInput{NameInput: subscriptions.NameInput{Name: name}}
+	operation.Fill(&in.Body).Reason = a.reason
+	v := deletedSubscription{Name: name}
+	return a.run(ctx, flow{
+		preview: func(ctx context.Context) (found, error) {
+			parked, err := subscriptions.ListParked.Call(ctx, sys, in.NameInput)
+			v.Parked = len(parked.Body.Parked)
+			text := fmt.Sprintf("subscription %s has %s\n", terminal.Cell(name, 100), wording.Plural(v.Parked, "parked message"))
+			return found{number: 1, text: text, body: v, question: "Delete subscription " + terminal.Cell(name, 100) + "?"}, err
+		},
+		change: func(ctx context.Context) (string, any, error) {
+			if _, err := subscriptions.DeleteSubscription.Call(ctx, sys, in); err != nil {
+				return "", nil, err
+			}
+			return "subscription " + terminal.Cell(name, 100) + " is deleted\n", v, nil
+		},
+	})
 }
 
 func newSubscriptionsRewind(from *settings) *cobra.Command {
@@ -228,6 +269,7 @@ func changeSubscription[I, O any](cmd *cobra.Command, from *settings, name strin
 func newSubscriptionsParked(from *settings) *cobra.Command {
 	var format outputFormat
 	var again, drop bool
+	var a action
 	cmd := &cobra.Command{
 		Use:   "parked NAME [POSITION...]",
 		Short: "List parked messages, deliver them again, or drop them",
@@ -237,27 +279,32 @@ positions, or all. The messages themselves stay in the store: see them with
 'watership show'.`,
 		Example: `  watership subscriptions parked billing
   watership subscriptions parked billing --retry
-  watership subscriptions parked billing 1764000000000000:shop:v1:ab --drop`,
+  watership subscriptions parked billing 1764000000000000:shop:v1:ab --drop --yes`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if again && drop || len(args) > 1 && !again && !drop {
 				return usagef("expected --retry or --drop")
 			}
+			if a.yes && !drop {
+				return usagef("--yes is for --drop")
+			}
+			if a.Streams = streamsOf(cmd); drop && !a.yes && !terminal.IsTerminal(a.In) {
+				return usagef("subscriptions parked --drop asks first, and there is no terminal to ask: give --yes")
+			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
 				to := subscriptionPrinter{from.printer(cmd)}
 				named := subscriptions.NameInput{Name: args[0]}
-				if again || drop {
-					change, text := subscriptions.RetryParked, "%s will be delivered again"
-					if drop {
-						change, text = subscriptions.DropParked, "dropped %s"
-					}
-					in := subscriptions.PositionsInput{NameInput: named}
-					in.Body.Positions = args[1:]
-					changed, err := change.Call(ctx, sys, in)
+				in := subscriptions.PositionsInput{NameInput: named}
+				in.Body.Positions = args[1:]
+				switch {
+				case drop:
+					return a.dropParked(ctx, sys, in)
+				case again:
+					changed, err := subscriptions.RetryParked.Call(ctx, sys, in)
 					if err != nil {
 						return err
 					}
-					return to.printf(text, wording.Plural(changed.Body.Changed, "message"))
+					return to.printf("%s will be delivered again", wording.Plural(changed.Body.Changed, "message"))
 				}
 				found, err := subscriptions.ListParked.Call(ctx, sys, named)
 				if err != nil {
@@ -270,8 +317,35 @@ positions, or all. The messages themselves stay in the store: see them with
 	}
 	cmd.Flags().BoolVar(&again, "retry", false, "deliver the messages again")
 	cmd.Flags().BoolVar(&drop, "drop", false, "remove the messages from the list")
+	a.addYes(cmd)
 	format.addFlag(cmd, "table", "json", "ndjson")
 	return cmd
+}
+
+func (a *action) dropParked(ctx context.Context, sys operation.Via, in subscriptions.PositionsInput) error {
+	return a.run(ctx, flow{
+		preview: func(ctx context.Context) (found, error) {
+			list, err := subscriptions.ListParked.Call(ctx, sys, in.NameInput)
+			if err != nil {
+				return found{}, err
+			}
+			n := len(list.Body.Parked)
+			if len(in.Body.Positions) > 0 {
+				n = len(in.Body.Positions)
+			}
+			if n == 0 {
+				return found{text: "nothing is parked\n"}, nil
+			}
+			return found{number: n, question: fmt.Sprintf("Drop %s from the list?", wording.Plural(n, "parked message"))}, nil
+		},
+		change: func(ctx context.Context) (string, any, error) {
+			changed, err := subscriptions.DropParked.Call(ctx, sys, in)
+			if err != nil {
+				return "", nil, err
+			}
+			return fmt.Sprintf("dropped %s\n", wording.Plural(changed.Body.Changed, "message")), nil, nil
+		},
+	})
 }
 
 func (p subscriptionPrinter) parked(list []subscriptions.ParkedMessage) error {

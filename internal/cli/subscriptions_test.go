@@ -75,13 +75,18 @@ func TestSubscriptionCommands(t *testing.T) {
 		text := w.Run(t, "doctor").Out
 		return strings.Contains(text, "subscription gone delivers nothing: ") && strings.Contains(text, "watership subscriptions pause gone")
 	})
-	servertest.WantRun(t, w.Run(t, "subscriptions", "delete", "gone"), exitOK)
+	servertest.WantRun(t, w.Run(t, "subscriptions", "delete", "gone"), exitUsage, "there is no terminal to ask: give --yes")
+	servertest.WantRun(t, w.Run(t, "subscriptions", "delete", "gone", "--dry-run"), exitOK, "subscription gone has 0 parked messages")
+	servertest.WantRun(t, w.Run(t, "subscriptions", "delete", "gone", "--yes", "--reason", "a mistake"), exitOK, "subscription gone is deleted")
+	servertest.Until(t, "an event has the reason", func() bool {
+		return strings.Contains(w.Run(t, "search", "action: audited and event.reason: \"a mistake\"", "-o", "json").Out, "subscription gone")
+	})
 	direct, through := w.through(t, nil, "subscriptions", "list", "-o", "ndjson"), w.through(t, viewer, "subscriptions", "list", "-o", "ndjson")
 	lags := regexp.MustCompile(`"(lag_seconds|position|checkpoint|caught_up)":[^,}]*`) // change all the time
 	if lags.ReplaceAllString(direct.Out, "") != lags.ReplaceAllString(through.Out, "") || strings.Count(direct.Out, "\n") != 2 {
 		t.Errorf("%s and\n%s", direct.Out, through.Out)
 	}
-	for _, args := range [][]string{{"subscriptions", "delete", "billing-0"}, {"subscribe", "mine", "--to-queue", "q"}} {
+	for _, args := range [][]string{{"subscriptions", "delete", "billing-0", "--yes"}, {"subscribe", "mine", "--to-queue", "q"}} {
 		if got := w.through(t, viewer, args...); got.Code == exitOK {
 			t.Errorf("a viewer may %v", args)
 		}
@@ -91,7 +96,7 @@ func TestSubscriptionCommands(t *testing.T) {
 	}
 	for n, environ := range [][]string{nil, operator} {
 		name := fmt.Sprintf("billing-%d", n)
-		if got := w.through(t, environ, "subscriptions", "delete", name); got.Code != exitOK || got.Out != "subscription "+name+" is deleted\n" {
+		if got := w.through(t, environ, "subscriptions", "delete", name, "--yes"); got.Code != exitOK || !strings.HasSuffix(got.Out, "subscription "+name+" is deleted\n") {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -138,9 +143,16 @@ func TestSubscriptionToAURL(t *testing.T) {
 	rabbittest.Eventually(t, "one is parked", func() bool {
 		return strings.Contains(i.Run(t, "subscriptions", "parked", "hooks").Out, "422")
 	})
+	const parked = "1 message could not be delivered: see watership subscriptions parked hooks"
+	rabbittest.Eventually(t, "the list has it as a problem", func() bool { return strings.Contains(i.Run(t, "subscriptions", "list").Out, parked) })
+	rabbittest.Eventually(t, "doctor reports it", func() bool {
+		text := i.Run(t, "doctor").Out
+		return strings.Contains(text, "subscription hooks could not deliver 1 message: ") && strings.Contains(text, "watership subscriptions parked hooks --retry")
+	})
 	mu.Lock()
 	refuse = ""
 	mu.Unlock()
+	servertest.WantRun(t, i.Run(t, "subscriptions", "parked", "hooks", "--drop"), exitUsage, "there is no terminal to ask: give --yes")
 	if r := i.Run(t, "subscriptions", "parked", "hooks", "--retry"); r.Out != "1 message will be delivered again\n" {
 		t.Errorf("%+v", r)
 	}
@@ -150,6 +162,9 @@ func TestSubscriptionToAURL(t *testing.T) {
 		}
 	})
 	rabbittest.Eventually(t, "it is delivered", func() bool { return received() == "1 hooks,3 hooks,2 hooks" })
+	rabbittest.Eventually(t, "nothing is left to drop", func() bool {
+		return i.Run(t, "subscriptions", "parked", "hooks", "--drop", "--yes").Out == "nothing is parked\n"
+	})
 }
 
 // replay --follow sends history and then each new message, until it is stopped.

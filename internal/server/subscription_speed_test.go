@@ -76,7 +76,7 @@ func TestSubscriptionHistory(t *testing.T) {
 				of = s.arrivals(t, subscribed, historyMessages)
 				s.Must(t, "subscribe", fmt.Sprint("history-", round), "destination.name: "+s.Exchange, "--to-queue", subscribed, "--max-backlog", "0")
 				bySubscription := perSecond(<-of)
-				s.Must(t, "subscriptions", "delete", fmt.Sprint("history-", round))
+				s.Must(t, "subscriptions", "delete", fmt.Sprint("history-", round), "--yes")
 				t.Logf("%s: replay %.0f/s, subscription %.0f/s, ratio %.2f", around.Kind, byReplay, bySubscription, bySubscription/byReplay)
 			}
 		})

@@ -169,7 +169,7 @@ func (p pages) do(r *http.Request, form Form) (changed int, err error) {
 	case string(subscriptions.ResumeAfterRemoved):
 		_, err = subscriptions.SkipRemoved.Call(ctx, p.api, act)
 	case string(subscriptions.Delete):
-		_, err = subscriptions.DeleteSubscription.Call(ctx, p.api, act)
+		_, err = subscriptions.DeleteSubscription.Call(ctx, p.api, subscriptions.DeleteInput{IdempotencyKey: key, NameInput: name})
 	case "retry", "drop":
 		change := subscriptions.RetryParked
 		if action == "drop" {

@@ -78,6 +78,7 @@ const (
 	SubscriptionStopped         Code = "subscription_stopped"
 	SubscriptionUnattended      Code = "subscription_unattended"
 	SubscriptionWaits           Code = "subscription_waits"
+	SubscriptionParked          Code = "subscription_parked"
 	SubscriptionBehindRetention Code = "subscription_behind_retention"
 	TapUnknown                  Code = "tap_unknown"
 	TappedExchangeMissing       Code = "tapped_exchange_missing"
@@ -178,6 +179,7 @@ func kinds() []kind {
 		{SubscriptionStopped, SubscriptionsCheck},
 		{SubscriptionUnattended, SubscriptionsCheck},
 		{SubscriptionWaits, SubscriptionsCheck},
+		{SubscriptionParked, SubscriptionsCheck},
 		{SubscriptionBehindRetention, SubscriptionsCheck},
 		{TapUnknown, TapCheck},
 		{TappedExchangeMissing, TapCheck},

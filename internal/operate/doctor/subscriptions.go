@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -60,7 +61,25 @@ func (r recordChecks) checkSubscription(ctx context.Context, all *subscription.S
 		})
 	case sub.State == subscription.Active && sub.Checkpoint.Waiting != "":
 		r.reportWith(do("pause"), SubscriptionWaits, Warning, fmt.Sprintf("subscription %s delivers nothing: %s", sub.Name, sub.Checkpoint.Waiting.Text(sub.Checkpoint.Error)), "mend its target, or")
+	default:
+		r.checkParked(ctx, all, sub)
 	}
+}
+
+// checkParked reports the messages that a subscription could not deliver, until they are delivered
+// again or dropped.
+func (r recordChecks) checkParked(ctx context.Context, all *subscription.Subscriptions, sub subscription.Subscription) {
+	if sub.Checkpoint.Parked == 0 {
+		return
+	}
+	parked, err := all.Parked(ctx, sub.Name)
+	if err != nil || len(parked) == 0 {
+		return // an error is that of the list of subscriptions, too
+	}
+	last := slices.MaxFunc(parked, func(a, b subscription.Parked) int { return a.Time.Compare(b.Time) })
+	r.reportWith(commandline.New("subscriptions parked", sub.Name).With("retry", ""), SubscriptionParked, Warning,
+		fmt.Sprintf("subscription %s could not deliver %s: %s", sub.Name, wording.Plural(len(parked), "message"), last.Cause.Text(last.Error)),
+		"mend its target, then")
 }
 
 // isOvertaken reports a subscription that retention is about to overtake: the oldest event that it has

@@ -46,7 +46,7 @@ var (
 		Method: http.MethodPost, Path: "/subscriptions/{name}/rewind", ID: "rewindSubscription", Tag: "subscriptions", Role: access.Operator,
 		Summary: "Continue a subscription at another position",
 	})
-	DeleteSubscription = operation.Declare[ActInput, struct{}](operation.Operation{
+	DeleteSubscription = operation.Declare[DeleteInput, struct{}](operation.Operation{
 		Method: http.MethodPost, Path: "/subscriptions/{name}/delete", ID: "deleteSubscription", Tag: "subscriptions", Role: access.Operator,
 		Summary: "Delete a subscription and the list of its parked messages", Unsigned: true,
 	})
@@ -233,8 +233,24 @@ func (o operations) rewind(ctx context.Context, in *RewindInput) (*SubscriptionO
 	return o.change(ctx, in.Name, Change{Action: Rewind, To: in.Body.To}, "to "+in.Body.To)
 }
 
-func (o operations) delete(ctx context.Context, in *ActInput) (*struct{}, error) {
-	_, err := o.change(ctx, in.Name, Change{Action: Delete}, "")
+// DeleteInput names a subscription to delete.
+type DeleteInput struct {
+	operation.IdempotencyKey
+	NameInput
+	Body *Deletion
+}
+
+// Deletion says why a subscription is deleted.
+type Deletion struct {
+	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
+}
+
+func (o operations) delete(ctx context.Context, in *DeleteInput) (*struct{}, error) {
+	reason := ""
+	if in.Body != nil {
+		reason = in.Body.Reason
+	}
+	_, err := o.change(ctx, in.Name, Change{Action: Delete}, reason)
 	return nil, err
 }
 

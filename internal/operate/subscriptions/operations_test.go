@@ -76,7 +76,7 @@ func TestSubscriptionsOfOthersAreInvisible(t *testing.T) {
 		"resume": func() error { _, err := o.resume(limited, &ActInput{NameInput: name}); return err },
 		"skip":   func() error { _, err := o.skipRemoved(limited, &ActInput{NameInput: name}); return err },
 		"rewind": func() error { _, err := o.rewind(limited, rewinding); return err },
-		"delete": func() error { _, err := o.delete(limited, &ActInput{NameInput: name}); return err },
+		"delete": func() error { _, err := o.delete(limited, &DeleteInput{NameInput: name}); return err },
 		"parked": func() error { _, err := o.parked(limited, &name); return err },
 		"retry":  func() error { _, err := o.retryParked(limited, &PositionsInput{NameInput: name}); return err },
 		"drop":   func() error { _, err := o.dropParked(limited, &PositionsInput{NameInput: name}); return err },
@@ -122,7 +122,7 @@ func TestOperationsChangeASubscription(t *testing.T) {
 	if out, err := o.resume(admin, &ActInput{NameInput: NameInput{"all"}}); err != nil || out.Body.State != "active" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := o.delete(admin, &ActInput{NameInput: NameInput{"all"}}); err != nil {
+	if _, err := o.delete(admin, &DeleteInput{NameInput: NameInput{"all"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -148,7 +148,7 @@ func TestActionsCountNoEvents(t *testing.T) {
 	if out, err := o.dropParked(admin, &PositionsInput{NameInput: name}); err != nil || out.Body.Changed != 1 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := o.delete(admin, &ActInput{NameInput: name}); err != nil {
+	if _, err := o.delete(admin, &DeleteInput{NameInput: name}); err != nil {
 		t.Error(err)
 	}
 }
