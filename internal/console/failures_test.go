@@ -391,3 +391,14 @@ func TestFailuresOfViewers(t *testing.T) {
 	as(limited, "/failures/discard?q=*").want(t, http.StatusOK, "No unresolved failure matches")
 	as(limited, "/replays/new?q=*&target=queue&queue=orders").want(t, http.StatusForbidden, "lou may not use the queue orders")
 }
+
+// The page of an unknown group says what to do in the console, and no request of the API.
+func TestUnknownGroup(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	page := s.get(t, "/failures/groups/nope")
+	page.want(t, http.StatusNotFound, `no group of failures has the id "nope"`, "Look for it among the failures")
+	if strings.Contains(page.text, "GET /") {
+		t.Errorf("it names a request:\n%s", page.text)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -63,7 +64,17 @@ type done struct {
 	Failures, Missing int  // of a resolution: that were discarded; events that the store does not have yet
 }
 
-func (p Pages) group(r *http.Request) (frame.Response, error) { return p.show(r, nil, nil) }
+func (p Pages) group(r *http.Request) (frame.Response, error) {
+	page, err := p.show(r, nil, nil)
+	if err == nil {
+		return page, nil
+	}
+	refused := frame.ProblemOf(err)
+	if refused.Code == code.NotFound { // the API names a request
+		refused.Remedy = "Look for it among the failures, with the muted groups. A group is gone when the store has no event of it any more."
+	}
+	return nil, refused
+}
 
 // show shows a group, and the problem of a form that was refused.
 func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem) (frame.Response, error) {
