@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -27,6 +28,11 @@ func TestLinesSayTheZoneOfTheirTimes(t *testing.T) {
 	group := failures.FailureGroup{Group: history.Group{Count: 1, First: at, Last: at}, State: failures.State{
 		Resolved: &failures.Resolution{By: "ann", Time: at}, Muted: &failures.Mute{By: "ann", Until: &at}, Notes: []failures.Note{{By: "ann", Time: at}},
 	}}
+	failed := schemas.Event{Action: schemas.Poisoned}
+	failed.Time, failed.EventID = at, "e"
+	shown := shownGroup{
+		group, failures.GroupFailure{Event: eventjson.Of(schemas.DocumentFormat{}, failed)}, failures.GroupHistory{Entries: []failures.HistoryEntry{{Time: at, What: failures.Noted}}},
+	}
 	subscription := subscriptions.Subscription{Created: at, UnattendedSince: &at, Waiting: subscription.Unattended}
 	job := replayer.Job{ID: "j", Created: at, Started: at, Updated: at, Ended: at}
 	explanation := messages.Explanation{Failed: at, GivenUp: at, Schedule: []messages.Attempt{{Number: 2, Time: at}}}
@@ -35,7 +41,7 @@ func TestLinesSayTheZoneOfTheirTimes(t *testing.T) {
 	step.EventID = "e"
 	for name, print := range map[string]func(to printer) error{
 		"plan":         func(to printer) error { return writePreview(to.Out, replayer.Plan{Matched: 1, First: at, Last: at}) },
-		"group":        func(to printer) error { return failurePrinter{to}.group(group) },
+		"group":        func(to printer) error { return failurePrinter{to}.group(shown) },
 		"subscription": func(to printer) error { return subscriptionPrinter{to}.subscription(subscription) },
 		"job":          func(to printer) error { return (&outputFormat{name: "text"}).job(to.Out, job) },
 		"body":         func(to printer) error { return to.unfit(messages.InvalidMessage{Time: at}) },

@@ -44,6 +44,43 @@ func KindOf(failure eventstore.EventSummary) Kind {
 	return Kind{Queue: failure.Queue, Class: failure.Class, Type: failure.ErrorType, Group: failure.ErrorGroup}
 }
 
+// KindIn returns the kind whose failures a query selects, all of them or those that meet further conditions.
+func KindIn(query string) (Kind, bool) {
+	node, err := kql.Parse(query)
+	if err != nil {
+		return Kind{}, false
+	}
+	conditions, values := map[string]bool{}, map[string]string{}
+	for _, part := range conjuncts(node) {
+		conditions[part.String()] = true
+		if is, of := part.(kql.Is); of && len(is.Field) == 1 && len(is.Value.Pattern) == 1 {
+			values[is.Field[0]] = is.Value.Pattern[0]
+		}
+	}
+	kind := Kind{
+		Queue: values["watership.queue"], Class: values["watership.class"], Type: values["error.type"], Group: values["watership.error_group"],
+	}
+	for _, part := range kind.Events() {
+		if !conditions[part.String()] {
+			return Kind{}, false
+		}
+	}
+	return kind, true
+}
+
+// conjuncts returns the conditions that a query combines with and.
+func conjuncts(node kql.Node) []kql.Node {
+	and, is := node.(kql.And)
+	if !is {
+		return []kql.Node{node}
+	}
+	var all []kql.Node
+	for _, part := range and {
+		all = append(all, conjuncts(part)...)
+	}
+	return all
+}
+
 // Group has the failures of a kind.
 type Group struct {
 	ID string `json:"id" doc:"Short name of the queue, class, error type and error group"`
@@ -56,6 +93,11 @@ type Group struct {
 
 	Regressed bool `json:"regressed" doc:"It fails again after it was resolved: by an operator, or since all of its failures were"`
 
+	New        bool `json:"new" doc:"It failed for the first time within the last day, and has not regressed"`
+	Escalating bool `json:"escalating" doc:"It is not new, and the last hour has at least ten failures and three times as many as the hour before it"`
+	LastHour   int  `json:"last_hour" doc:"Failures of the last hour, including resolved ones"`
+	HourBefore int  `json:"hour_before" doc:"Failures of the hour before it, including resolved ones"`
+
 	Histogram Histogram `json:"histogram"`
 
 	UpTo int64 `json:"up_to" doc:"event.sequence of its newest failure"`
@@ -64,14 +106,29 @@ type Group struct {
 // Groups returns the unresolved failures that match a query by their kinds, the most
 // frequent first.
 func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
-	groups, pasts := map[Kind]*Group{}, map[Kind]*past{}
+	return f.groups(ctx, node, isAll(node))
+}
+
+// GroupsOf returns the groups of some kinds that have unresolved failures among the visible ones.
+func (f Failures) GroupsOf(ctx context.Context, kinds []Kind, visible kql.Node) ([]*Group, error) {
+	var either kql.Or
+	for _, kind := range kinds {
+		either = append(either, kind.Query())
+	}
+	return f.groups(ctx, kql.And{either, visible}, true)
+}
+
+// groups returns the groups of the failures that match a query, which finds all failures of each group if whole
+// is set.
+func (f Failures) groups(ctx context.Context, node kql.Node, whole bool) ([]*Group, error) {
+	now, groups, pasts := time.Now(), map[Kind]*Group{}, map[Kind]*past{}
 	for failure, err := range f.all(ctx, node, eventstore.Cursor{}) {
 		if err != nil {
 			return nil, err
 		}
 		kind := KindOf(failure.EventSummary)
 		if pasts[kind] == nil {
-			pasts[kind] = &past{}
+			pasts[kind] = &past{trend: trend{now: now}}
 		}
 		pasts[kind].add(failure)
 		if failure.Resolved() {
@@ -83,6 +140,9 @@ func (f Failures) Groups(ctx context.Context, node kql.Node) ([]*Group, error) {
 		groups[kind].add(failure.EventSummary)
 	}
 	if err := f.setRegressed(ctx, groups, pasts, node); err != nil {
+		return nil, err
+	}
+	if err := f.setTrends(ctx, groups, pasts, whole); err != nil {
 		return nil, err
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {

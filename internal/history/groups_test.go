@@ -49,3 +49,21 @@ func TestGroups(t *testing.T) {
 		t.Errorf("%q, %v", ids, err)
 	}
 }
+
+func TestKindInAQuery(t *testing.T) {
+	whole := Kind{Queue: "orders", Class: "stock", Type: "http.Status", Group: `no "stock" of #: (x)*`}
+	bare := Kind{Queue: "orders", Group: "no stock"}
+	for query, want := range map[string]Kind{
+		whole.Query().String(): whole, bare.Query().String(): bare,
+		"(" + whole.Query().String() + ") and headers.tenant: acme": whole,
+	} {
+		if got, is := KindIn(query); !is || got != want {
+			t.Errorf("%s: %+v, %t", query, got, is)
+		}
+	}
+	for _, query := range []string{"", "*", "watership.queue: orders", `watership.queue: "orders" and watership.error_group: "no stock"`, "not (" + whole.Query().String() + ")", "queue:"} {
+		if got, is := KindIn(query); is {
+			t.Errorf("%s: %+v", query, got)
+		}
+	}
+}

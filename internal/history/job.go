@@ -75,7 +75,7 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 	}
 	messages := map[string]*sentMessage{}
 	selection := eventstore.Selection{
-		Query: kql.And{kql.FieldIs("watership.replay.job", job.ID), withActions(append(reportActions(), schemas.Replayed)...)},
+		Query: kql.And{kql.FieldIs("watership.replay.job", job.ID), ReportedOr(schemas.Replayed)},
 		Order: eventstore.BySequence, WithoutBody: true,
 	}
 	for e, err := range storeread.Readable(store.Events(ctx, selection)) {
@@ -99,6 +99,11 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 // reportActions are the actions that the consumer of a queue reports.
 func reportActions() []schemas.Action {
 	return []schemas.Action{schemas.Handled, schemas.RetryScheduled, schemas.Poisoned}
+}
+
+// ReportedOr returns a query for the events that consumers report, and for those with other actions.
+func ReportedOr(others ...schemas.Action) kql.Node {
+	return withActions(append(reportActions(), others...)...)
 }
 
 // findNotReported finds the queues that reported about the messages before the job was

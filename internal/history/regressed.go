@@ -17,9 +17,11 @@ type past struct {
 	any      bool
 	until    int64 // sequence at which all failures so far were resolved
 	cameBack bool
+	trend    trend
 }
 
 func (p *past) add(f failure) {
+	p.trend.add(f.EventSummary)
 	p.cameBack = p.cameBack || p.any && p.until < f.Sequence
 	p.any, p.until = true, max(p.until, f.at)
 }

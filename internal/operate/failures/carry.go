@@ -32,7 +32,7 @@ type successor struct {
 func successors(ctx context.Context, store Store, within kql.Node, decisions []schemas.Event) (map[history.Kind][]successor, error) {
 	found := map[history.Kind][]successor{}
 	for _, decision := range slices.Backward(decisions) {
-		kind := history.KindOf(eventstore.Summarize(decision))
+		kind := kindOf(decision)
 		if _, known := found[kind]; known || len(found) == maxFormer || !(schemas.Failure{Group: kind.Group}).HasFormerGroup(kind.Queue) {
 			continue
 		}
@@ -70,11 +70,19 @@ func statesOf(decisions []schemas.Event, successors map[history.Kind][]successor
 	states := States{}
 	for _, decision := range decisions {
 		states.Apply(decision)
-		for _, s := range successors[history.KindOf(eventstore.Summarize(decision))] {
-			if s.first <= decision.Sequence {
-				states.applyTo(s.Kind, decision)
-			}
+		for _, kind := range carriedTo(decision, successors) {
+			states.applyTo(kind, decision)
 		}
 	}
 	return states
+}
+
+// carriedTo returns the successors about which a decision is, too.
+func carriedTo(decision schemas.Event, successors map[history.Kind][]successor) (kinds []history.Kind) {
+	for _, s := range successors[kindOf(decision)] {
+		if s.first <= decision.Sequence {
+			kinds = append(kinds, s.Kind)
+		}
+	}
+	return kinds
 }

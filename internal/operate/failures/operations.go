@@ -50,6 +50,8 @@ func Implement(set *operation.Set, sys *system.System) {
 	o := operations{Service{sys}}
 	operation.Implement(set, GroupFailures, o.list)
 	operation.Implement(set, GetFailureGroup, o.get)
+	operation.Implement(set, GetGroupFailure, o.groupFailure)
+	operation.Implement(set, GetGroupHistory, o.history)
 	operation.Implement(set, TriageFailureGroup, o.triage)
 	operation.Implement(set, ResolveFailures, o.resolve)
 	operation.Implement(set, GroupFailuresBy, o.listBy)

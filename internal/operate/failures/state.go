@@ -67,25 +67,31 @@ type Store interface {
 // were muted up to a time before now, or to a number of failures that there were, are not muted. A
 // decision that cannot be read, as of a newer version, counts for nothing.
 func Read(ctx context.Context, store Store, within kql.Node, now time.Time) (States, error) {
-	var decisions []schemas.Event
+	decisions, former, err := readDecisions(ctx, store, within)
+	if err != nil {
+		return nil, err
+	}
+	states := statesOf(decisions, former)
+	return states, states.endMutes(ctx, store, now)
+}
+
+// readDecisions returns the events of decisions about groups, in their order, and the successors of
+// the groups.
+func readDecisions(ctx context.Context, store Store, within kql.Node) (decisions []schemas.Event, former map[history.Kind][]successor, err error) {
 	selection := eventstore.Selection{
 		Query: kql.And{kql.FieldIs("event.action", string(schemas.Triaged)), within}, Order: eventstore.BySequence, WithoutBody: true,
 	}
 	for e, err := range storeread.Readable(store.Events(ctx, selection)) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if refused, is := e.Refused(); is {
 			e = refused
 		}
 		decisions = append(decisions, e)
 	}
-	former, err := successors(ctx, store, within, decisions)
-	if err != nil {
-		return nil, err
-	}
-	states := statesOf(decisions, former)
-	return states, states.endMutes(ctx, store, now)
+	former, err = successors(ctx, store, within, decisions)
+	return decisions, former, err
 }
 
 // Apply applies an event. Events come in the order of their sequences.
@@ -96,7 +102,7 @@ func (s States) Apply(e schemas.Event) {
 	if e.Action != schemas.Triaged {
 		return
 	}
-	s.applyTo(history.KindOf(eventstore.Summarize(e)), e)
+	s.applyTo(kindOf(e), e)
 }
 
 func (s States) applyTo(kind history.Kind, e schemas.Event) {

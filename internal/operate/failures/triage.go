@@ -102,15 +102,15 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 		return nil, err
 	}
 	found := map[string]*FailureGroup{}
-	var kinds kql.Or
+	var kinds []history.Kind
 	for kind, state := range states { // those that operators decided about
 		if id := kind.ID(); slices.Contains(ids, id) {
 			found[id] = &FailureGroup{history.Group{ID: id, Kind: kind, Query: kind.Query().String()}, *state}
-			kinds = append(kinds, kind.Query())
+			kinds = append(kinds, kind)
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return found[id] != nil })
-	failed, err := s.kinds(ctx, others, visible)
+	failed, err := s.failedKinds(ctx, others, visible)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 	case len(kinds) > maxKinds:
 		open, err = failures.Groups(ctx, visible)
 	case len(kinds) > 0:
-		open, err = failures.Groups(ctx, kql.And{kinds, visible})
+		open, err = failures.GroupsOf(ctx, kinds, visible)
 	}
 	if err != nil {
 		return nil, err
@@ -136,9 +136,9 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 	return groups, nil
 }
 
-// kinds returns queries for the failures of the groups with some ids. An id is a hash of its kind, and so
-// failures are read until all are found, but not what became of them.
-func (s Service) kinds(ctx context.Context, ids []string, visible kql.Node) (kinds kql.Or, err error) {
+// failedKinds returns the kinds of the groups with some ids that have failures. An id is a hash of its kind,
+// and so failures are read until all are found, but not what became of them.
+func (s Service) failedKinds(ctx context.Context, ids []string, visible kql.Node) (kinds []history.Kind, err error) {
 	wanted := map[string]bool{}
 	for _, id := range ids {
 		wanted[id] = true
@@ -164,7 +164,7 @@ func (s Service) kinds(ctx context.Context, ids []string, visible kql.Node) (kin
 		if !wanted[id] {
 			continue
 		}
-		kinds = append(kinds, kind.Query())
+		kinds = append(kinds, kind)
 		if delete(wanted, id); len(wanted) == 0 {
 			break
 		}

@@ -14,6 +14,16 @@ type Decision struct{ Operator, Reason string }
 // Text returns the reason with the operator.
 func (d Decision) Text() string { return By(d.Operator, d.Reason) }
 
+// Parse returns the decision that a text of By is about. A text without a name has no operator.
+func Parse(text string) Decision {
+	rest, is := strings.CutSuffix(text, ")")
+	at := strings.LastIndex(rest, "(")
+	if !is || at < 0 {
+		return Decision{Reason: text}
+	}
+	return Decision{Operator: rest[at+1:], Reason: strings.TrimSpace(rest[:at])}
+}
+
 // Max is the length of a reason in characters. It is the maxLength of reasons in the HTTP API.
 const Max = 1000
 

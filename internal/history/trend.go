@@ -1,0 +1,63 @@
+package history
+
+import (
+	"context"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+)
+
+// When a group is new, and when it escalates: a few failures more than before are chance.
+const (
+	newFor        = 24 * time.Hour
+	minEscalating = 10 // failures of the last hour
+	escalation    = 3  // times those of the hour before
+)
+
+// trend counts the failures of a group by their age, including resolved ones.
+type trend struct {
+	now                  time.Time
+	first                eventstore.EventSummary // the one with the lowest sequence
+	lastHour, hourBefore int
+}
+
+// add counts a failure. Failures come in the order of their sequences.
+func (t *trend) add(failure eventstore.EventSummary) {
+	if t.first.EventID == "" {
+		t.first = failure
+	}
+	switch age := t.now.Sub(failure.Time); {
+	case age < time.Hour:
+		t.lastHour++
+	case age < 2*time.Hour:
+		t.hourBefore++
+	}
+}
+
+// setTrends sets which groups are new and which escalate. pasts have all failures of the groups if whole is set;
+// otherwise others may be older, which are looked up.
+func (f Failures) setTrends(ctx context.Context, groups map[Kind]*Group, pasts map[Kind]*past, whole bool) error {
+	for kind, g := range groups {
+		t := pasts[kind].trend
+		g.LastHour, g.HourBefore = t.lastHour, t.hourBefore
+		g.New = !g.Regressed && t.now.Sub(t.first.Time) < newFor
+		if g.New && !whole {
+			older := eventstore.Selection{Query: kql.And{kind.Query(), before(t.now.Add(-newFor))}, Limit: 1}
+			hasOlder, err := hasAny(f.Store.Summaries(ctx, older))
+			if err != nil {
+				return err
+			}
+			g.New = !hasOlder
+		}
+		g.Escalating = !g.New && g.LastHour >= minEscalating && g.LastHour >= escalation*g.HourBefore
+	}
+	return nil
+}
+
+// before returns a query for the events before a time.
+func before(at time.Time) kql.Node {
+	return kql.Range{
+		Field: kql.Pattern{"@timestamp"}, Op: kql.Less, Value: kql.Value{Pattern: kql.Pattern{at.UTC().Format(time.RFC3339Nano)}, Quoted: true},
+	}
+}
