@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/triagepage"
+	"github.com/watershipmq/watership/internal/console/view/chart"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
@@ -41,15 +42,12 @@ type failuresView struct {
 // failureGroup is a group with its links.
 type failureGroup struct {
 	failures.FailureGroup
-	Bars                              []sparkBar
+	Bars                              []chart.SparkBar
 	Most                              int // failures in one step
 	Within                            string
 	Page                              string // of the group
 	Messages, Single, Replay, Discard string
 }
-
-// sparkBar is a bar of a sparkline of 4 by 24 for each step.
-type sparkBar struct{ X, Y, Height int }
 
 const (
 	groupsPerPage   = 100
@@ -163,23 +161,9 @@ func (v *failuresView) addGroups(groups []failures.FailureGroup) {
 			FailureGroup: groups[i], Page: triagepage.Path(groups[i].ID), Within: groups[i].Query, Messages: v.Filter.With("/messages", found), Single: linkTo("/failures", v.Filter.URL(), "q", found, "view", "list"),
 			Replay: v.replayLink(found), Discard: v.discardLink(found),
 		}
-		g.Bars, g.Most = sparkline(h.Counts)
+		g.Bars, g.Most = chart.Sparkline(h.Counts)
 		v.Groups = append(v.Groups, g)
 	}
-}
-
-func sparkline(counts []int) (bars []sparkBar, most int) {
-	const height = 24
-	for _, n := range counts {
-		most = max(most, n)
-	}
-	for i, n := range counts {
-		if n > 0 {
-			h := max(2, n*height/most)
-			bars = append(bars, sparkBar{4 * i, height - h, h})
-		}
-	}
-	return bars, most
 }
 
 func (v failuresView) replayLink(query string) string {

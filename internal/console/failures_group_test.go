@@ -25,7 +25,7 @@ func TestTriage(t *testing.T) {
 	s.fail(t, orders(2)...)
 	page := s.get(t, "/failures")
 	group := page.link(t, "/failures/groups/")
-	s.get(t, group).want(t, http.StatusOK, "2 failures", "no table for order #", "nobody", "There are no notes")
+	s.get(t, group).want(t, http.StatusOK, "2 failures", "no table for order #", "new", "nobody", "Newest failure", "1 of 2", "Nobody has replayed, decided or noted")
 	press := func(button, do string, pairs ...string) document {
 		t.Helper()
 		action, form := s.get(t, group).form(t, button)
@@ -170,9 +170,11 @@ func TestTriageInTheBrowser(t *testing.T) {
 	b.look(t, 1600, "light")
 	b.open(t, "/failures")
 	b.click(t, `a[href^="/failures/groups/"]`)
+	b.click(t, "summary:has(+ form input[name=assignee])")
 	b.enter(t, "input[name=assignee]", "ada")
 	b.click(t, "button[value=assigned]")
 	b.sees(t, ".done", "Assigned.")
+	b.click(t, "summary:has(+ form button[value=muted])")
 	at := value[string](t, b, `(() => {
 		const at = new Date(Date.now() + 36e5);
 		const field = document.querySelector("input[name=until][type=datetime-local]");
@@ -183,7 +185,7 @@ func TestTriageInTheBrowser(t *testing.T) {
 	b.enter(t, "form:has(button[value=muted]) input[name=reason]", "the supplier is closed")
 	b.click(t, "button[value=muted]")
 	b.sees(t, ".done", "Muted.")
-	b.sees(t, ".card dd", "until "+at)
+	b.sees(t, "#state", "until "+at)
 	group := value[string](t, b, "location.pathname")
 	b.open(t, "/failures?muted=true")
 	b.enterButton(t, "button[data-select-all]")
@@ -253,7 +255,7 @@ func TestWhyOnTheGroupPage(t *testing.T) {
 		t.Error("a body is shown")
 	}
 	as("bob", group+"?wait=1").want(t, http.StatusOK, "headers.tenant", "body.json.country", "nowhere")
-	if n := s.count(t, `action: audited and watership.audit.operation: "read bodies" and user.name: bob`); n != 1 {
+	if n := s.count(t, `action: audited and watership.audit.operation: "read bodies" and user.name: bob`); n != 2 { // the newest failure is shown with its body
 		t.Errorf("%d records of the bodies that bob read", n)
 	}
 	as("vera", hidden.link(t, "/messages?q=")).want(t, http.StatusOK, "order-1")

@@ -3,15 +3,19 @@
 package triagepage
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/console/view/chart"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/code"
@@ -38,7 +42,13 @@ func Path(id string) string { return "/failures/groups/" + url.PathEscape(id) }
 // groupView is the page of a group.
 type groupView struct {
 	failures.FailureGroup
+	Title              errorTitle
+	Bars               []chart.SparkBar // of the unresolved failures over time
+	Width, Most        int
+	Step               time.Duration
+	Until              time.Time // end of the bars
 	Path               string
+	Queued             string     // link to the failures of its queue
 	Messages, Failures string     // links to its events, and to its unresolved failures
 	Replay             string     // link
 	refused            url.Values // the form that was refused
@@ -46,8 +56,19 @@ type groupView struct {
 	Done               *done
 	Typed              bool // the operator must type the number of failures
 	Why                whyView
+	Shown              failureView
+	History            historyView
 	Key                string
 }
+
+// historyView is what operators did about the group.
+type historyView struct {
+	failures.GroupHistory
+	Problem *problem.Problem
+}
+
+// Refused reports whether the form with a decision was refused.
+func (v groupView) Refused(decision string) bool { return v.refused.Get("do") == decision }
 
 // Given returns a text of the form with a decision, if it was refused.
 func (v groupView) Given(decision, name string) string {
@@ -78,22 +99,40 @@ func (p Pages) group(r *http.Request) (frame.Response, error) {
 
 // show shows a group, and the problem of a form that was refused.
 func (p Pages) show(r *http.Request, given url.Values, refused *problem.Problem) (frame.Response, error) {
-	found, err := failures.GetFailureGroup.Call(r.Context(), p.API, failures.GroupInput{Group: r.PathValue("group")})
+	group := r.PathValue("group")
+	v := groupView{refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
+	var reading sync.WaitGroup // each reads the failures of the group
+	reading.Go(func() { v.Shown = p.failure(r, group) })
+	reading.Go(func() { v.History = p.history(r, group) })
+	found, err := failures.GetFailureGroup.Call(r.Context(), p.API, failures.GroupInput{Group: group})
+	reading.Wait()
 	if err != nil {
 		return nil, err
 	}
-	v := groupView{FailureGroup: found.Body, refused: given, Problem: refused, Key: rand.Text(), Done: p.done(r)}
+	v.FailureGroup, v.Title = found.Body, newErrorTitle(found.Body.Group.Group)
+	v.Bars, v.Most = chart.Sparkline(v.Histogram.Counts)
+	v.Width, v.Step = 4*len(v.Histogram.Counts), time.Duration(v.Histogram.Step)*time.Second
+	v.Until = v.Histogram.End()
+	v.Queued = "/failures?" + url.Values{"q": {kql.FieldIs("queue", v.Queue).String()}}.Encode()
 	query := url.Values{"q": {v.Query}, "since": {frame.AllTime}}
 	v.Path, v.Typed = Path(v.ID), v.Count > frame.TypedAbove
 	v.Messages, v.Failures = "/messages?"+query.Encode(), "/failures?view=list&"+query.Encode()
 	query.Set("target", "failed_queue")
 	v.Replay = "/replays/new?" + query.Encode()
 	v.Why = p.why(r, v.ID)
-	shown := frame.Page{Title: "Group of failures", Section: "/failures", Template: "failures_group.html", Styles: []string{"failures.css"}, Scripts: []string{"late.js"}, Data: v}
+	shown := frame.Page{Title: cmp.Or(v.Title.Text, "Failures without a text") + " · " + v.Queue, Section: "/failures", Template: "failures_group.html", Styles: []string{"failures.css"}, Scripts: []string{"late.js"}, Data: v}
 	if refused != nil {
 		shown.Status = refused.Status
 	}
 	return shown, nil
+}
+
+func (p Pages) history(r *http.Request, group string) historyView {
+	found, err := failures.GetGroupHistory.Call(r.Context(), p.API, failures.GroupInput{Group: group})
+	if err != nil {
+		return historyView{Problem: frame.ProblemOf(err)}
+	}
+	return historyView{GroupHistory: found.Body}
 }
 
 func (p Pages) done(r *http.Request) *done {

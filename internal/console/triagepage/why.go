@@ -26,8 +26,8 @@ type cause struct {
 
 // why compares the failures of a group, if the page waits for that.
 func (p Pages) why(r *http.Request, group string) whyView {
-	v := whyView{Wait: Path(group) + "?wait=1"}
-	if v.Late = !r.URL.Query().Has("wait"); v.Late {
+	v := whyView{Wait: frame.WaitLink(r)}
+	if v.Late = !r.URL.Query().Has(frame.WaitParameter); v.Late {
 		return v
 	}
 	found, err := failures.ExplainFailures.Call(r.Context(), p.API, failures.WhyInput{Of: group})
