@@ -22,6 +22,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -35,6 +36,8 @@ type failureEdit struct {
 	print   bool   // the message as an editor would open it, and send nothing
 	environ []string
 	folder  string // of the file of the editor; "": none
+
+	failedAt string // the queue of the failure that is replaced; "": the message has no open failure
 }
 
 func newFailedEdit(from *settings) *cobra.Command {
@@ -46,7 +49,8 @@ func newFailedEdit(from *settings) *cobra.Command {
 send the edited message to the queue that failed. It names the failure that it replaces, which
 is resolved when the edited message is handled. If the exchange or the routing key is edited,
 the message is sent there, and the failure is discarded. A failure that is resolved, or
-replayed already, is refused.
+replayed already, is refused. A body that does not fit the schema of the route is said to be so
+before the message is sent.
 
 Members that are not edited stay as they are, bytes and AMQP types included. For many
 messages, use "failed retry --transform FILE".
@@ -119,10 +123,15 @@ func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 	if e.program == "" {
 		return errors.Join(errors.New("the message was not edited: nothing was sent"), e.removeFile())
 	}
-	if err := tryProgram(ctx, e.program, message); err != nil {
+	edited, err := tryProgram(ctx, e.program, message)
+	if err != nil {
 		return fmt.Errorf("the edited message cannot be sent: %w%s", err, kept)
 	}
-	e.toFailedQueue = !routed
+	if e.toFailedQueue = !routed; e.toFailedQueue {
+		if err := e.checkSchema(ctx, sys, edited); err != nil {
+			return fmt.Errorf("%w%s", err, kept)
+		}
+	}
 	if err := e.sendEdited(ctx, sys, id); err != nil {
 		return fmt.Errorf("%w%s", err, kept)
 	}
@@ -130,6 +139,18 @@ func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 		err = e.discardFailure(ctx, sys)
 	}
 	return errors.Join(err, e.removeFile())
+}
+
+// checkSchema warns an operator whose edited body does not fit the schema of the route.
+func (e *failureEdit) checkSchema(ctx context.Context, sys backend, edited schemas.Envelope) error {
+	in := messages.ValidateBodyInput{}
+	in.Body.Queue, in.Body.ContentEncoding, in.Body.Body = e.failedAt, edited.Properties.ContentEncoding, edited.Body
+	checked, err := messages.ValidateBody.Call(ctx, sys, in)
+	if err != nil || checked.Body.Error == "" {
+		return err
+	}
+	_, err = fmt.Fprintf(e.Out, "the edited body does not fit %s, the schema of the route: %s\n", terminal.Cell(checked.Body.Schema, 0), terminal.Cell(checked.Body.Error, 0))
+	return err
 }
 
 // discardFailure discards the failure of a message that was sent elsewhere: no report about its
@@ -182,7 +203,7 @@ func (e *failureEdit) choose(ctx context.Context, sys backend, id string) (schem
 	}
 	switch {
 	case len(open) == 1:
-		e.names = []string{open[0].EventID}
+		e.names, e.failedAt = []string{open[0].EventID}, open[0].Queue
 		return failedMessage(ctx, sys, id, open[0], found)
 	case e.print:
 		return failedMessage(ctx, sys, id, e.failuresOf(found[0])[0], found)
@@ -346,15 +367,15 @@ func (e *failureEdit) openEditor(ctx context.Context, file string) error {
 	return nil
 }
 
-func tryProgram(ctx context.Context, text string, message schemas.Envelope) error {
+func tryProgram(ctx context.Context, text string, message schemas.Envelope) (schemas.Envelope, error) {
 	program, err := transform.Parse(text)
 	if err != nil {
-		return err
+		return message, err
 	}
-	_, _, err = program.Apply(ctx, message)
+	made, _, err := program.Apply(ctx, message)
 	var failed *transform.Error
 	if errors.As(err, &failed) { // the user knows of no program
-		return errors.New(strings.Replace(failed.Problem, "its output", "it", 1))
+		return made, errors.New(strings.Replace(failed.Problem, "its output", "it", 1))
 	}
-	return err
+	return made, err
 }

@@ -31,6 +31,8 @@ type messageEdit struct {
 	Reason  string
 	Key     string
 	Problem *problem.Problem
+	Review  *editReview // nil: nothing was reviewed yet
+	failed  schemas.Envelope
 }
 
 // openFailure is the newest unresolved failure of a message at a queue.
@@ -83,6 +85,7 @@ func (c messagePages) messageEdit(r *http.Request) (v messageEdit, before []byte
 	if e.Body, err = c.readBody(r, messageID(found.Event)); err != nil {
 		return v, nil, err
 	}
+	v.failed = e
 	if before, err = transform.JSON(e); err == nil && len(before) > transform.MaxProgram {
 		v.Problem = frame.Unprocessable(fmt.Sprintf("the message has %d bytes as JSON, and an edit at most %d", len(before), transform.MaxProgram), "Send a copy of it.")
 	}
@@ -94,15 +97,15 @@ func conflict(detail, remedy string) *problem.Problem {
 }
 
 func messageEditPage(v messageEdit) frame.Page {
-	p := frame.Page{Title: "Edit " + v.Name, Section: "/messages", Template: "message_edit.html", Data: v, Styles: []string{"message.css"}}
+	p := frame.Page{Title: "Edit " + v.Name, Section: "/messages", Template: "message_edit.html", Data: v, Styles: []string{"message.css"}, Scripts: []string{"edit.js"}}
 	if v.Problem != nil {
 		p.Status = v.Problem.Status
 	}
 	return p
 }
 
-// sendEdit replays the failure with the edited message. Only what differs is changed, so that all
-// else is sent byte for byte.
+// sendEdit shows what an edit changes and who gets it. Once that was seen, it replays the failure with the edited
+// message. Only what differs is changed, so that all else is sent byte for byte.
 func (c messagePages) sendEdit(r *http.Request) (frame.Response, error) {
 	v, before, err := c.messageEdit(r)
 	if err != nil || v.Problem != nil {
@@ -113,6 +116,13 @@ func (c messagePages) sendEdit(r *http.Request) (frame.Response, error) {
 	program, err := v.program(before)
 	if err != nil {
 		v.Problem = frame.Unprocessable(err.Error(), "")
+		return messageEditPage(v), nil
+	}
+	if v.Review, err = c.review(r, v, before, program); err != nil {
+		v.Problem = frame.ProblemOf(err)
+		return messageEditPage(v), nil
+	}
+	if form := r.PostForm; form.Get("do") != "send" || form.Get("reviewed") != v.Review.Of || v.Review.Doubtful() && form.Get("anyway") == "" {
 		return messageEditPage(v), nil
 	}
 	one := 1

@@ -3,12 +3,14 @@ package console_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html"
 	"image"
 	"image/png"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -417,6 +419,21 @@ func TestEditOfAFailedMessage(t *testing.T) {
 	}
 	form.Set("message", strings.Replace(edited, "null", `"hazel"`, 1))
 	form.Set("reason", "the customer was missing")
+	form.Set("do", "send")
+	review := s.post(t, "/messages/m-1/edit", form)
+	review.want(t, http.StatusOK, "To the queue orders , and to no other", "1 change", ".body.customer", "null", `"hazel"`, "Send to orders")
+	if n := s.count(t, "action: replayed"); n != 0 {
+		t.Errorf("%d messages were sent that nobody had reviewed", n)
+	}
+	form = review.fields(t)
+	form.Set("do", "send")
+	form.Set("message", strings.Replace(form.Get("message"), "hazel", "bigwig", 1))
+	review = s.post(t, "/messages/m-1/edit", form)
+	review.want(t, http.StatusOK, "Send to orders", `"bigwig"`) // another edit than the one that was reviewed
+	form = review.fields(t)
+	form.Set("message", strings.Replace(form.Get("message"), "bigwig", "hazel", 1))
+	form = s.post(t, "/messages/m-1/edit", form).fields(t)
+	form.Set("do", "send")
 	s.post(t, "/messages/m-1/edit", form).want(t, http.StatusOK, "1 message", "the customer was missing")
 	s.await(t, 1, "action: handled")
 	replayed := s.only(t, "action: handled").Envelope
@@ -427,6 +444,46 @@ func TestEditOfAFailedMessage(t *testing.T) {
 	s.get(t, "/messages/m-1/edit").want(t, http.StatusConflict, "no unresolved failure")
 	if n := s.count(t, "action: published"); n != 1 {
 		t.Errorf("%d messages were published to the exchange, want 1", n)
+	}
+}
+
+// An edit whose body is broken, or does not fit the schema of the route, is sent only by those who say so.
+func TestEditsThatAreDoubtful(t *testing.T) {
+	schema := filepath.Join(t.TempDir(), "order.json")
+	if err := os.WriteFile(schema, []byte(`{"properties": {"total": {"minimum": 1}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSystem(t, `WATERSHIP_ROUTES=[{queue: checked, schema: `+schema+`, handler: {http: {url: "http://127.0.0.1:9/"}}}]`)
+	failed := published("m-1", `{"total": 0}`, nil)
+	failed.Action, failed.Queue, failed.Failure, failed.Envelope.Properties.ContentType = schemas.Poisoned, "checked", schemas.Failure{Message: "no"}, "application/json"
+	s.keep(t, failed)
+	form := s.get(t, "/messages/m-1/edit").fields(t)
+	edited := form.Get("message")
+	var members map[string]any
+	if err := json.Unmarshal([]byte(edited), &members); err != nil {
+		t.Fatal(err)
+	}
+	delete(members, "body")
+	members["body_text"] = `{"total": 1, broken`
+	broken, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(edited, `"total": 0`, `"total": -1`, 1): "The body does not fit order.json", string(broken): "The body is not valid JSON",
+	} {
+		form.Set("message", text)
+		review := s.post(t, "/messages/m-1/edit", form)
+		review.want(t, http.StatusOK, want, "Send it anyway")
+		again := review.fields(t)
+		again.Del("anyway")
+		again.Set("do", "send")
+		s.post(t, "/messages/m-1/edit", again).want(t, http.StatusOK, want, "Send it anyway")
+	}
+	form.Set("message", strings.Replace(edited, `"total": 0`, `"total": 1`, 1))
+	s.post(t, "/messages/m-1/edit", form).want(t, http.StatusOK, "The body fits order.json", "Send to checked")
+	if n := s.count(t, "action: replayed"); n != 0 {
+		t.Errorf("%d messages were sent", n)
 	}
 }
 

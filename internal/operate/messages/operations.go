@@ -33,4 +33,5 @@ func Implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	operation.Implement(set, GetStream, o.getStream)
 	operation.Implement(set, TailEvents, o.tailEvents)
 	operation.Implement(set, ValidateEvents, o.validateEvents)
+	operation.Implement(set, ValidateBody, bodyCheck{sys}.validate)
 }

@@ -29,6 +29,11 @@ func RouteSchema(sys *system.System, queue string) (*bodyschema.Schema, error) {
 	return schema, nil
 }
 
+// hasSchema reports whether the route of a queue has a schema.
+func hasSchema(routes []config.Route, queue string) bool {
+	return slices.ContainsFunc(routes, func(r config.Route) bool { return r.Queue == queue && r.Schema != "" })
+}
+
 // Stored checks the bodies of the messages of a selection of a System's store with a schema. It
 // sets the store of the ValidationConfig.
 func Stored(ctx context.Context, sys *system.System, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
