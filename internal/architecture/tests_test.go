@@ -27,8 +27,6 @@ func untested() map[string]string {
 		"internal/console/frame":               page,
 		"internal/console/routepage":           page,
 		"internal/console/subscriptionpage":    page,
-		"internal/console/triagepage":          page,
-		"internal/console/view/statuspage":     page,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/statuspage"
 	"github.com/watershipmq/watership/internal/httpapi"
@@ -14,7 +15,9 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // overview is the data of its template.
@@ -24,6 +27,8 @@ type overview struct {
 	Alerts   *frame.Part[alerts.Alerts]
 	Events   *frame.Part[statuspage.Histogram]
 	Failures *frame.Part[statuspage.OpenFailures]
+	Waiting  *frame.Part[int] // messages that wait for their next attempt
+	Rates    *frame.Part[statuspage.Rates]
 	Server   *frame.Part[statuspage.Server]
 	Routes   *frame.Part[statuspage.Routes]
 	Jobs     *frame.Part[[]replays.Job]        // that run
@@ -35,6 +40,8 @@ const (
 	refreshFactor   = 20  // a page that takes a second is read again after 20 s
 	oldFindings     = 300 // seconds for which findings of doctor are shown without running it again
 	recentJobs      = 100
+	openGroups      = 1000
+	ratedQueues     = 1000
 )
 
 // showOverview shows the state of the system at a glance. The script reads again what takes
@@ -44,7 +51,8 @@ func (c systemPages) showOverview(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
 	p := frame.NewParts(r)
-	o := overview{Filter: f, Wait: frame.WaitLink(r), Alerts: frame.Ask(p, c.alerts), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures)}
+	o := overview{Filter: f, Wait: frame.WaitLink(r), Alerts: frame.Ask(p, c.alerts), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures), Waiting: frame.Ask(p, c.countWaiting)}
+	o.Rates = frame.Ask(p, func(ctx context.Context) (statuspage.Rates, error) { return c.rates(ctx, f) })
 	o.Events = frame.Ask(p, func(ctx context.Context) (statuspage.Histogram, error) { return c.eventsOverTime(ctx, f) })
 	if !access.FromContext(r.Context()).Limited() {
 		o.Doctor = frame.Ask(p, c.findings(oldFindings))
@@ -75,8 +83,44 @@ func (c systemPages) alerts(ctx context.Context) (alerts.Alerts, error) {
 }
 
 func (c systemPages) openFailures(ctx context.Context) (statuspage.OpenFailures, error) {
-	groups, err := failures.GroupFailures.Call(ctx, c.api, failures.GroupsInput{Limit: 1, Muted: true})
+	groups, err := failures.GroupFailures.Call(ctx, c.api, failures.GroupsInput{Limit: openGroups, Sort: "last", Muted: true})
 	return statuspage.NewOpenFailures(groups.Body), err
+}
+
+func (c systemPages) countWaiting(ctx context.Context) (int, error) {
+	found, err := waiting.GroupWaiting.Call(ctx, c.api, waiting.PageInput{Limit: 1})
+	return found.Body.Messages, err
+}
+
+// rates compares the queues in a period with the same period before it. All time has none.
+func (c systemPages) rates(ctx context.Context, f frame.Filter) (statuspage.Rates, error) {
+	now, err := c.countByQueue(ctx, f)
+	if err != nil {
+		return statuspage.Rates{}, err
+	}
+	selected, err := f.Selected(time.Now())
+	if err != nil || selected.Begin.IsZero() {
+		return statuspage.NewRates(now, nil), err
+	}
+	former := f
+	former.Since, former.To = "", selected.Begin.Format(time.RFC3339)
+	former.From = selected.Begin.Add(-selected.End.Sub(selected.Begin)).Format(time.RFC3339)
+	before, err := c.countByQueue(ctx, former)
+	return statuspage.NewRates(now, &before), err
+}
+
+// countByQueue counts the messages of a period that each queue has handled, and given up.
+func (c systemPages) countByQueue(ctx context.Context, f frame.Filter) (counts statuspage.Counts, err error) {
+	for action, of := range map[schemas.Action]*messages.Values{schemas.Handled: &counts.Handled, schemas.Poisoned: &counts.Failed} {
+		in := messages.ValuesInput{QueryFilter: f.API(), Field: "watership.queue", Limit: ratedQueues}
+		in.Query = frame.Within(f.Query, kql.FieldIs("event.action", string(action)).String())
+		found, err := messages.CountValues.Call(ctx, c.api, in)
+		if err != nil {
+			return counts, err
+		}
+		*of = found.Body
+	}
+	return counts, nil
 }
 
 func (c systemPages) server(ctx context.Context) (statuspage.Server, error) {

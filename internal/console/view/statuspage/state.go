@@ -18,7 +18,16 @@ type OpenFailures struct {
 	Queues []QueueFailures // those with the most
 	Others int             // queues that are left out
 	counts map[string]int  // of all queues
+
+	Fresh     []failures.FailureGroup // that are new, have regressed or escalate, and are not muted: the newest
+	More      int                     // such groups that are left out
+	New, Back int                     // groups that are new since the last hour, and that have regressed
 }
+
+const (
+	maxFresh = 6
+	justNow  = time.Hour
+)
 
 // QueueFailures is the number of failures of a queue.
 type QueueFailures struct {
@@ -38,7 +47,28 @@ func NewOpenFailures(of failures.GroupPage) OpenFailures {
 		failures.Queues = append(failures.Queues, QueueFailures{queue, "/failures?" + ofQueue(queue), of.Queues[queue]})
 	}
 	failures.Others = len(queues) - len(failures.Queues)
+	failures.addFresh(of.Groups)
 	return failures
+}
+
+// addFresh adds what is new about groups.
+func (f *OpenFailures) addFresh(groups []failures.FailureGroup) {
+	for _, g := range groups {
+		if g.Muted != nil || !g.New && !g.Regressed && !g.Escalating {
+			continue
+		}
+		if g.New && time.Since(g.First) < justNow {
+			f.New++
+		}
+		if g.Regressed {
+			f.Back++
+		}
+		if len(f.Fresh) == maxFresh {
+			f.More++
+			continue
+		}
+		f.Fresh = append(f.Fresh, g)
+	}
 }
 
 // Of is the number of failures of a queue.
