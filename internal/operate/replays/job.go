@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -15,6 +16,7 @@ type Job struct {
 	State     replayer.State `json:"state" enum:"planned,running,paused,failed,done,cancelled"`
 	Running   bool           `json:"running" doc:"A process is sending its messages"`
 	Problem   string         `json:"problem,omitempty" doc:"Why it does not run"`
+	Group     string         `json:"group,omitempty" doc:"Id of the group of failures whose messages it sends; none: its query is another one"`
 	Query     string         `json:"query" doc:"With full names and absolute times, and within the limits of the operator"`
 	DSL       any            `json:"dsl,omitempty"`
 	Target    Target         `json:"target"`
@@ -69,6 +71,9 @@ func NewJob(j replayer.Job) Job {
 	}
 	if len(j.DSL) > 0 {
 		job.DSL = j.DSL
+	}
+	if kind, is := history.KindIn(j.Query); is {
+		job.Group = kind.ID()
 	}
 	for _, f := range j.Failures {
 		job.Failures = append(job.Failures, SendFailure{f.EventID, f.Message, f.Reason, f.Cause})
