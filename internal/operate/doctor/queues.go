@@ -218,7 +218,10 @@ func (t topologyChecks) checkRouteQueues() {
 			t.report(QueueDropsAfterDeliveries, Error, fmt.Sprintf("queue %s drops a message after %d deliveries, and has no dead-letter exchange", route.Queue, limit),
 				t.deadLetterPolicy(queue))
 		}
-		t.checkArguments(route.Arguments, queue)
+		if differences := argumentDifferences(route.Arguments, queue); len(differences) > 0 {
+			t.report(RouteArgumentsDiffer, Warning, fmt.Sprintf("queue %s was declared with other arguments than those of its route: %s", route.Queue, strings.Join(differences, ", ")),
+				"a queue's arguments never change: write those of the queue into routes; or let it run empty, delete it, and run watership setup")
+		}
 		dropCheck{t, queue}.ofMessages()
 		if parking, there := t.queues[t.Topology.Parking(route.Queue)]; there && route.Park {
 			dropCheck{t, parking}.ofParkedCopies()
