@@ -21,14 +21,15 @@ func faceless() map[string]map[string]string {
 			"PublishMessage":  "publish sends many messages at once by PublishMessages",
 		},
 		"internal/console": {
-			"CountEvents":        "a histogram counts the same events",
-			"CreateSubscription": "a subscription belongs to the deployment of its reader, so that a command creates it",
-			"GetStream":          "messages are listed by the query of their stream",
-			"GetVersion":         "pages know the process that serves them",
-			"ListWaiting":        "a page shows groups, and its query finds the messages of one",
-			"PublishMessages":    "a page publishes one message by PublishMessage",
-			"RewriteQuarantine":  "the store asks for a login with more rights than that of serve",
-			"WatchReplay":        "the page of a job is refreshed",
+			"ConfigureSubscription": "its settings belong to the deployment of its reader, so that a command changes them",
+			"CountEvents":           "a histogram counts the same events",
+			"CreateSubscription":    "a subscription belongs to the deployment of its reader, so that a command creates it",
+			"GetStream":             "messages are listed by the query of their stream",
+			"GetVersion":            "pages know the process that serves them",
+			"ListWaiting":           "a page shows groups, and its query finds the messages of one",
+			"PublishMessages":       "a page publishes one message by PublishMessage",
+			"RewriteQuarantine":     "the store asks for a login with more rights than that of serve",
+			"WatchReplay":           "the page of a job is refreshed",
 		},
 	}
 }

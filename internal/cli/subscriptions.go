@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation"
@@ -18,13 +19,13 @@ import (
 func newSubscriptions(from *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscriptions",
-		Short: "List, show, pause, resume, rewind and delete subscriptions",
+		Short: "List, show, configure, pause, resume, rewind and delete subscriptions",
 		Long: `A subscription is a record in the store with a query, a target and a checkpoint; in
 Elasticsearch, in the index STREAM.records. See 'watership subscribe'.`,
 		Args: rejectUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSubscriptionsList(from), newSubscriptionsShow(from), newSubscriptionsPause(from),
+	cmd.AddCommand(newSubscriptionsList(from), newSubscriptionsShow(from), newSubscriptionsConfigure(from), newSubscriptionsPause(from),
 		newSubscriptionsResume(from),
 		newSubscriptionsRewind(from),
 		newSubscriptionsDelete(from),
@@ -183,6 +184,46 @@ stops again: --skip-removed continues without them.`,
 		},
 	}
 	cmd.Flags().BoolVar(&skipRemoved, "skip-removed", false, "continue without the events that retention has removed")
+	return cmd
+}
+
+func newSubscriptionsConfigure(from *settings) *cobra.Command {
+	var query string
+	var to subscriptions.Settings
+	var maxBacklog, attempts int
+	cmd := &cobra.Command{
+		Use:   "configure NAME",
+		Short: "Change the settings of a subscription",
+		Long: `Change the query of a subscription, and what happens when its target does not keep up or
+does not take a message. State, position and parked messages stay: a new query finds
+events after the position. For another target, create a second subscription from the
+position of this one.`,
+		Example: "  watership subscriptions configure billing --max-backlog 500\n  watership subscriptions configure billing --query 'destination.name: shop' --on-poison stop",
+		Args:    exactArgs(1, "the name of a subscription"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			changed := cmd.Flags().Changed
+			if changed("query") {
+				to.Query = &query
+			}
+			if changed("max-backlog") {
+				to.MaxBacklog = &maxBacklog
+			}
+			if changed("attempts") {
+				to.Attempts = &attempts
+			}
+			if to == (subscriptions.Settings{}) {
+				return usagef("expected --query, --on-poison, --max-backlog or --attempts")
+			}
+			in := subscriptions.ConfigureInput{NameInput: subscriptions.NameInput{Name: args[0]}}
+			in.Body.Settings, in.Body.Zone = to, client.ZoneName(time.Local)
+			return changeSubscription(cmd, from, args[0], subscriptions.ConfigureSubscription, in, "configured")
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&query, "query", "", "events to deliver; '' for all published messages")
+	flags.StringVar(&to.OnPoison, "on-poison", "", "message that cannot be delivered: park, or stop the subscription")
+	flags.IntVar(&maxBacklog, "max-backlog", 0, "messages in the queue at which deliveries wait; 0: no limit")
+	flags.IntVar(&attempts, "attempts", 0, "calls of the URL until a message is parked; 0: no limit")
 	return cmd
 }
 

@@ -59,6 +59,13 @@ func TestSubscriptionCommands(t *testing.T) {
 		if got := run(exitOK, "subscriptions", "list"); !strings.Contains(got.Out, "paused") || !strings.Contains(got.Out, "a deploy") {
 			t.Errorf("%s", got.Out)
 		}
+		run(exitOK, "subscriptions", "configure", name, "--on-poison", "stop", "--max-backlog", "5")
+		if got := run(exitOK, "subscriptions", "show", name, "-o", "json"); !strings.Contains(got.Out, `"on_poison": "stop"`) || !strings.Contains(got.Out, `"max_backlog": 5`) {
+			t.Errorf("%s", got.Out)
+		}
+		if got := run(exitUsage, "subscriptions", "configure", name); !strings.Contains(got.Err, "expected --query") {
+			t.Errorf("%+v", got)
+		}
 		run(exitOK, "subscriptions", "rewind", name, "start")
 		run(exitOK, "subscriptions", "resume", name)
 		w.Broker.Take(t, queue, n+1)

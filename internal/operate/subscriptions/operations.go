@@ -46,6 +46,11 @@ var (
 		Method: http.MethodPost, Path: "/subscriptions/{name}/rewind", ID: "rewindSubscription", Tag: "subscriptions", Role: access.Operator,
 		Summary: "Continue a subscription at another position",
 	})
+	ConfigureSubscription = operation.Declare[ConfigureInput, SubscriptionOutput](operation.Operation{
+		Method: http.MethodPost, Path: "/subscriptions/{name}/configure", ID: "configureSubscription", Tag: "subscriptions", Role: access.Operator,
+		Summary: "Change the settings of a subscription",
+		Text:    "Its state, position and parked messages stay. A subscription to a URL needs the role admin.",
+	})
 	DeleteSubscription = operation.Declare[DeleteInput, struct{}](operation.Operation{
 		Method: http.MethodPost, Path: "/subscriptions/{name}/delete", ID: "deleteSubscription", Tag: "subscriptions", Role: access.Operator,
 		Summary: "Delete a subscription and the list of its parked messages", Unsigned: true,
@@ -77,6 +82,7 @@ func Implement(set *operation.Set, sys *system.System) {
 	operation.Implement(set, ResumeSubscription, o.resume)
 	operation.Implement(set, SkipRemoved, o.skipRemoved)
 	operation.Implement(set, RewindSubscription, o.rewind)
+	operation.Implement(set, ConfigureSubscription, o.configure)
 	operation.Implement(set, DeleteSubscription, o.delete)
 	operation.Implement(set, ListParked, o.parked)
 	operation.Implement(set, RetryParked, o.retryParked)
@@ -135,21 +141,27 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) 
 	return out, nil
 }
 
-// checkVisible returns an error unless there is a subscription that the caller may see. It reads the
-// record alone, since to count the events that are left can take long.
-func (o operations) checkVisible(ctx context.Context, name string) error {
+// visible returns a subscription that the caller may see. It reads the record alone, since to count the
+// events that are left can take long.
+func (o operations) visible(ctx context.Context, name string) (subscription.Subscription, error) {
 	all, err := o.System.Subscriptions(ctx)
 	if err != nil {
-		return err
+		return subscription.Subscription{}, err
 	}
 	sub, err := all.Get(ctx, name)
 	if err != nil {
-		return inputError(err)
+		return sub, inputError(err)
 	}
 	if !maySee(access.FromContext(ctx), sub.Query, sub.Target.Queue) {
-		return &subscription.NotFoundError{Name: name}
+		return sub, &subscription.NotFoundError{Name: name}
 	}
-	return nil
+	return sub, nil
+}
+
+// checkVisible returns an error unless there is a subscription that the caller may see.
+func (o operations) checkVisible(ctx context.Context, name string) error {
+	_, err := o.visible(ctx, name)
+	return err
 }
 
 func (o operations) get(ctx context.Context, in *NameInput) (*SubscriptionOutput, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -122,8 +123,31 @@ func TestOperationsChangeASubscription(t *testing.T) {
 	if out, err := o.resume(admin, &ActInput{NameInput: NameInput{"all"}}); err != nil || out.Body.State != "active" {
 		t.Errorf("%+v, %v", out, err)
 	}
+	configuring := &ConfigureInput{NameInput: NameInput{"all"}}
+	if _, err := o.configure(admin, configuring); err == nil {
+		t.Error("nothing is changed")
+	}
+	query, unlimited := "routing_key: paid", 0
+	configuring.Body.Settings = Settings{Query: &query, OnPoison: "stop", MaxBacklog: &unlimited}
+	if out, err := o.configure(admin, configuring); err != nil || !strings.Contains(out.Body.Query, "paid") || out.Body.OnPoison != "stop" || out.Body.Target.MaxBacklog != 0 || out.Body.ChangedBy != "ann" {
+		t.Errorf("%+v, %v", out, err)
+	}
 	if _, err := o.delete(admin, &DeleteInput{NameInput: NameInput{"all"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who may send no events to a URL changes no subscription to one.
+func TestAURLIsConfiguredByAnAdmin(t *testing.T) {
+	o := operations{newService(t)}
+	_, err := o.Subscribe(t.Context(), Request{Name: "mails", From: "start", URL: "https://mails.example.com/"}, ann())
+	must(t, err)
+	in := &ConfigureInput{NameInput: NameInput{"mails"}}
+	in.Body.OnPoison = "stop"
+	_, err = o.configure(as(t, access.Operator), in)
+	wantStatus(t, err, http.StatusForbidden)
+	if out, err := o.configure(as(t, access.Admin), in); err != nil || out.Body.OnPoison != "stop" {
+		t.Errorf("an admin: %+v, %v", out, err)
 	}
 }
 

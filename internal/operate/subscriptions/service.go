@@ -70,17 +70,8 @@ func (s Service) subscription(r Request, by Caller) (sub subscription.Subscripti
 	if sub.Target, err = r.target(s.networks()); err != nil {
 		return sub, from, err
 	}
-	zone := cmp.Or(by.Zone, time.Local)
-	node, err := s.System.ParseQueryIn(r.Query, zone)
-	if err == nil && by.Restrict != nil {
-		node, err = by.Restrict(node)
-	}
-	if err != nil {
+	if sub.Query, err = s.query(r.Query, by); err != nil {
 		return sub, from, err
-	}
-	sub.Query = node.String()
-	if _, all := node.(kql.All); all {
-		sub.Query = ""
 	}
 	if sub.Target.Kind == subscription.ToURL {
 		sub.Retry.Attempts = DefaultAttempts
@@ -88,8 +79,23 @@ func (s Service) subscription(r Request, by Caller) (sub subscription.Subscripti
 	if r.Attempts != nil {
 		sub.Retry.Attempts = *r.Attempts
 	}
-	from, err = subscription.ParseFrom(r.From, time.Now().In(zone))
+	from, err = subscription.ParseFrom(r.From, time.Now().In(cmp.Or(by.Zone, time.Local)))
 	return sub, from, inputError(err)
+}
+
+// query returns a query within the limits of the caller.
+func (s Service) query(text string, by Caller) (string, error) {
+	node, err := s.System.ParseQueryIn(text, cmp.Or(by.Zone, time.Local))
+	if err == nil && by.Restrict != nil {
+		node, err = by.Restrict(node)
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, all := node.(kql.All); all {
+		return "", nil
+	}
+	return node.String(), nil
 }
 
 // target returns the target of a request. URLs may lead to the networks, in addition to the
@@ -105,15 +111,23 @@ func (r Request) target(networks []netip.Prefix) (subscription.Target, error) {
 		return subscription.Target{Kind: subscription.ToURL, URL: r.URL}, nil
 	}
 	t := subscription.Target{Kind: subscription.ToQueue, Queue: r.Queue}
-	if r.MaxBacklog != nil {
-		if *r.MaxBacklog < 0 {
-			return t, system.InputError{Err: fmt.Errorf("a backlog of %d messages: expected 1 or more, or 0 for no limit", *r.MaxBacklog)}
-		}
-		if t.MaxBacklog = *r.MaxBacklog; t.MaxBacklog == 0 {
-			t.MaxBacklog = -1
-		}
+	if r.MaxBacklog == nil {
+		return t, nil
 	}
-	return t, nil
+	backlog, err := maxBacklog(*r.MaxBacklog)
+	t.MaxBacklog = backlog
+	return t, err
+}
+
+// maxBacklog returns the MaxBacklog of a target. That of a request has 0 for no limit.
+func maxBacklog(requested int) (int, error) {
+	switch {
+	case requested < 0:
+		return 0, system.InputError{Err: fmt.Errorf("a backlog of %d messages: expected 1 or more, or 0 for no limit", requested)}
+	case requested == 0:
+		return -1, nil
+	}
+	return requested, nil
 }
 
 // List returns the subscriptions, sorted by name.

@@ -1,0 +1,79 @@
+package subscriptions
+
+import (
+	"context"
+
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/subscription"
+)
+
+// Settings are new settings of a subscription. Those that are left out stay.
+type Settings struct {
+	Query      *string `json:"query,omitempty" maxLength:"4000" doc:"KQL, which finds events after the position; without event.action it finds published events"`
+	OnPoison   string  `json:"on_poison,omitempty" enum:"park,stop" doc:"What happens to a message that cannot be delivered"`
+	MaxBacklog *int    `json:"max_backlog,omitempty" minimum:"0" maximum:"1000000000" doc:"Ready messages in the queue at which deliveries wait; 0: no limit"`
+	Attempts   *int    `json:"attempts,omitempty" minimum:"0" maximum:"10000" doc:"Calls of a URL until a message is poison; 0: no limit"`
+}
+
+// ConfigureInput has new settings of a subscription.
+type ConfigureInput struct {
+	operation.IdempotencyKey
+	NameInput
+	Body struct {
+		Settings
+		Zone string `json:"time_zone,omitempty" maxLength:"100" doc:"Zone of times without one, such as Europe/Berlin or +02:00; default: UTC"`
+	}
+}
+
+func (o operations) configure(ctx context.Context, in *ConfigureInput) (*SubscriptionOutput, error) {
+	caller := access.FromContext(ctx)
+	access.Describe(ctx, access.Action{Name: "configure", Object: "subscription " + in.Name})
+	sub, err := o.visible(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if sub.Target.Kind == subscription.ToURL && !caller.May(access.Admin) {
+		return nil, problem.Forbidden(caller.Name+" has the role "+caller.Role.String()+", and what goes to a URL is a decision of an admin", "Ask an admin.")
+	}
+	zone, err := eventfilter.ParseZone("time_zone", in.Body.Zone)
+	if err != nil {
+		return nil, err
+	}
+	v, err := o.Configure(ctx, in.Name, in.Body.Settings, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
+	return &SubscriptionOutput{v}, err
+}
+
+// Configure changes the settings of a subscription. Mistakes are InputErrors.
+func (s Service) Configure(ctx context.Context, name string, to Settings, by Caller) (Subscription, error) {
+	settings := subscription.Settings{OnPoison: subscription.OnPoison(to.OnPoison), Attempts: to.Attempts}
+	if to == (Settings{}) {
+		return Subscription{}, system.InputErrorf("expected a setting to change: query, on_poison, max_backlog or attempts")
+	}
+	if to.Query != nil {
+		query, err := s.query(*to.Query, by)
+		if err != nil {
+			return Subscription{}, err
+		}
+		settings.Query = &query
+	}
+	if to.MaxBacklog != nil {
+		backlog, err := maxBacklog(*to.MaxBacklog)
+		if err != nil {
+			return Subscription{}, err
+		}
+		settings.MaxBacklog = &backlog
+	}
+	all, err := s.System.Subscriptions(ctx)
+	if err != nil {
+		return Subscription{}, err
+	}
+	sub, err := all.Configure(ctx, name, by.Name, settings)
+	if err != nil {
+		return Subscription{}, inputError(err)
+	}
+	return view(ctx, all, sub)
+}

@@ -1,0 +1,55 @@
+package subscription
+
+import (
+	"cmp"
+	"context"
+)
+
+// Settings are new settings of a subscription. Those that are nil or empty stay as they are.
+type Settings struct {
+	Query      *string // as Create takes it
+	OnPoison   OnPoison
+	MaxBacklog *int // as Target has it; for a queue
+	Attempts   *int // as Retry has it; for a URL or a handler
+}
+
+// Configure changes the settings of a subscription. Its state, position and parked messages stay: a new
+// query finds the events after the position. Its error is an *Error for a mistake.
+func (s *Subscriptions) Configure(ctx context.Context, name, by string, to Settings) (Subscription, error) {
+	if to.Query != nil {
+		node, err := s.resolve(*to.Query)
+		if err != nil {
+			return Subscription{}, err
+		}
+		text := node.String()
+		to.Query = &text
+	}
+	sub, err := s.Get(ctx, name)
+	if err != nil {
+		return sub, err
+	}
+	switch isQueue := sub.Target.Kind == ToQueue; {
+	case to.MaxBacklog != nil && !isQueue:
+		return sub, mistakef("subscription %s delivers to %s, which has no backlog", name, sub.Target)
+	case to.Attempts != nil && isQueue:
+		return sub, mistakef("subscription %s delivers to %s, for which attempts do not count", name, sub.Target)
+	}
+	to.apply(&sub)
+	if err := sub.check(s.cfg.Topology.Owns); err != nil {
+		return sub, err
+	}
+	return s.change(ctx, name, by, to.apply)
+}
+
+func (to Settings) apply(sub *Subscription) {
+	sub.OnPoison = cmp.Or(to.OnPoison, sub.OnPoison)
+	if to.Query != nil {
+		sub.Query, sub.Checkpoint.CaughtUp = *to.Query, false
+	}
+	if to.MaxBacklog != nil {
+		sub.Target.MaxBacklog = *to.MaxBacklog
+	}
+	if to.Attempts != nil {
+		sub.Retry.Attempts = *to.Attempts
+	}
+}
