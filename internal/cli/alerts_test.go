@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -170,4 +172,15 @@ func scrapeText(t *testing.T, i *servertest.Installation) string {
 	t.Helper()
 	_, body := i.Ask(t, "/metrics")
 	return body
+}
+
+// The command tells of alerts beyond the most that a rule has, in every format.
+func TestAlertsThatAreNotListed(t *testing.T) {
+	var told strings.Builder
+	to := alertPrinter{printer{Streams: terminal.Streams{Out: io.Discard, Err: &told}}}
+	to.omitted(alerts.Alerts{Rules: []alerts.Rule{{Name: "all"}, {Name: "new", Omitted: 199}}})
+	const want = "199 further alerts of rule new not listed: a rule has at most 500 at a time"
+	if got := told.String(); !strings.Contains(got, want) || strings.Contains(got, "all") {
+		t.Errorf("printed %q, want %q", got, want)
+	}
 }
