@@ -269,6 +269,9 @@ func TestClassThatNeverApplies(t *testing.T) {
 	if got := check("{class: ordering}"); got.Code != exitOK || !strings.Contains(got.Out, "statuses.409: 409 means poison, so the delays of class ordering never apply") || strings.Contains(got.Out, "425") {
 		t.Errorf("%+v", got)
 	}
+	if got := check("{means: retry, class: orderng}"); got.Code != exitOK || !strings.Contains(got.Out, "statuses.409: class orderng has no delays in retry policy slow; the nearest that has is ordering") {
+		t.Errorf("%+v", got)
+	}
 	for _, outcome := range []string{"{means: retry, class: ordering}", "{means: poison, class: ordering}", "{class: other}"} {
 		if got := check(outcome); got.Code != exitOK || strings.Contains(got.Out, "WARNING") {
 			t.Errorf("%s: %+v", outcome, got)
