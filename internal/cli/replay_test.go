@@ -67,6 +67,15 @@ func playedEverywhere(t *testing.T, test func(t *testing.T, a *playback)) {
 	})
 }
 
+// playedUnderPolicies is played, and on brokers as operators have them.
+func playedUnderPolicies(t *testing.T, test func(t *testing.T, a *playback)) {
+	played(t, test)
+	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
+		t.Parallel()
+		test(t, play(t, servertest.Install(t, b, servertest.Nobody)))
+	})
+}
+
 // playedDirectly is played without the API, for what concerns the process that sends.
 func playedDirectly(t *testing.T, test func(t *testing.T, a *playback)) {
 	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) { test(t, play(t, p.Install(t, servertest.Nobody))) })
@@ -75,7 +84,11 @@ func playedDirectly(t *testing.T, test func(t *testing.T, a *playback)) {
 func play(t *testing.T, i *servertest.Installation) *playback {
 	t.Helper()
 	a := &playback{Installation: i, t: t}
-	a.Must(t, "setup")
+	if i.Broker.Policies {
+		servertest.WantRun(t, a.Run(t, "setup"), exitFailed, "limits what must not be dropped", "watership-unlimited")
+	} else {
+		a.Must(t, "setup")
+	}
 	a.channel = a.Broker.Channel(t)
 	return a
 }
@@ -158,7 +171,7 @@ func (a *playback) complete(args ...string) string {
 }
 
 // TestReplayCommand looks before it sends, sends, and leaves a job behind.
-func TestReplayCommand(t *testing.T) { playedEverywhere(t, testReplayCommand) }
+func TestReplayCommand(t *testing.T) { playedUnderPolicies(t, testReplayCommand) }
 
 func testReplayCommand(t *testing.T, a *playback) {
 	a.keep(a.event(schemas.Published, 1), a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
