@@ -43,6 +43,7 @@ func TestPagesOnAPhone(t *testing.T) {
 	job, group, message := s.longValues(t)
 	fingerprint := s.only(t, "action: poisoned and message.id: "+message).Fingerprint
 	b := newBrowser(t, s)
+	b.look(t, 390, "light")
 	for _, page := range []string{
 		"/?wait=1", "/messages", "/messages?view=events", "/messages?since=all&fields=headers.tenant,body.json&preview=" + url.QueryEscape(fingerprint),
 		"/messages?q=message.id%3A+nobody", "/messages/" + message, "/messages/" + message + "/explain", "/messages/" + message + "/copy", "/messages/" + message + "/edit",
@@ -51,9 +52,9 @@ func TestPagesOnAPhone(t *testing.T) {
 		"/waiting", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/routes/policy?queue=orders&action=add",
 		"/routes/reload", "/adoptions", "/subscriptions", "/alerts?wait=1", "/doctor?wait=1", "/searches", "/nothing",
 	} {
+		b.open(t, page)
 		for _, width := range []int64{360, 390} {
 			b.look(t, width, "light")
-			b.open(t, page)
 			if wide := value[int64](t, b, "document.scrollingElement.scrollWidth"); wide > width {
 				t.Errorf("%s is %d pixels wide on a screen of %d: %s", page, wide, width, value[string](t, b, `[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("; ")`))
 			}
