@@ -111,7 +111,8 @@ func (c messagePages) sendEdit(r *http.Request) (frame.Response, error) {
 	if err != nil || v.Problem != nil {
 		return messageEditPage(v), err
 	}
-	v.Text, v.Reason, v.Key = r.PostForm.Get("message"), strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("key")
+	v.Text = strings.ReplaceAll(r.PostForm.Get("message"), "\r\n", "\n") // as forms send the ends of lines
+	v.Reason, v.Key = strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("key")
 	v.Failure = r.PostForm.Get("failure")
 	program, err := v.program(before)
 	if err != nil {

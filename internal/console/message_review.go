@@ -35,8 +35,7 @@ func (v editReview) Doubtful() bool { return v.Broken || v.Error != "" }
 
 // review compares the edited message with the one that failed, and checks its body.
 func (c messagePages) review(r *http.Request, v messageEdit, before []byte, program string) (*editReview, error) {
-	text := strings.TrimSpace(strings.ReplaceAll(v.Text, "\r\n", "\n")) // forms and scripts send other ends of lines
-	sum := sha256.Sum256([]byte(v.Failure + "\n" + text))
+	sum := sha256.Sum256([]byte(v.Failure + "\n" + strings.TrimSpace(v.Text)))
 	made := &editReview{Of: hex.EncodeToString(sum[:16])}
 	if i := slices.IndexFunc(v.Open, func(f openFailure) bool { return f.Event == v.Failure }); i >= 0 {
 		made.Queue = v.Open[i].Queue
