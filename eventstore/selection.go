@@ -10,12 +10,28 @@ import (
 // Order is the order in which events are read.
 type Order int
 
-// The orders: newest first by time, or in the order in which the indexer received
-// the events.
+// The orders: newest first by time; in the order in which the indexer received the
+// events; or the slowest first by a time of work, without the events that have none.
 const (
 	NewestFirst Order = iota
 	BySequence
+	SlowestInQueue
+	SlowestInHandler
+	SlowestInTotal
 )
+
+// Time returns the field of the time by which an order sorts; "" for the other orders.
+func (o Order) Time() string {
+	switch o {
+	case SlowestInQueue:
+		return "watership.queue_time"
+	case SlowestInHandler:
+		return "event.duration"
+	case SlowestInTotal:
+		return "watership.total_time"
+	}
+	return ""
+}
 
 // Selection selects events, and the way to read them. The zero value reads all
 // events with all fields, newest first.
@@ -34,11 +50,30 @@ type Cursor struct {
 	Sequence int64     `json:"sequence"`
 	EventID  string    `json:"event_id"`
 	Time     time.Time `json:"time,omitzero"` // to the millisecond; for NewestFirst alone
+
+	// The times of work, for the orders by them.
+	QueueTime time.Duration `json:"queue_time,omitzero"`
+	Duration  time.Duration `json:"duration,omitzero"`
+	TotalTime time.Duration `json:"total_time,omitzero"`
+}
+
+// Took returns the time of work by which an order sorts.
+func (c Cursor) Took(by Order) time.Duration {
+	switch by {
+	case SlowestInQueue:
+		return c.QueueTime
+	case SlowestInHandler:
+		return c.Duration
+	}
+	return c.TotalTime
 }
 
 // CursorAt returns the place of an event, in any order.
 func CursorAt(e schemas.Event) Cursor {
-	return Cursor{Sequence: e.Sequence, EventID: e.EventID, Time: e.Time.UTC().Truncate(time.Millisecond)}
+	return Cursor{
+		Sequence: e.Sequence, EventID: e.EventID, Time: e.Time.UTC().Truncate(time.Millisecond),
+		QueueTime: e.QueueTime, Duration: e.Duration, TotalTime: e.TotalTime,
+	}
 }
 
 // FieldIn is a terms filter: the field has one of the values.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
 )
 
 // pitReader reads the documents of a selection, page by page, from a point in time.
@@ -41,6 +42,10 @@ func (r *reader) newPITReader(sel eventstore.Selection) *pitReader {
 	switch sel.Order {
 	case eventstore.BySequence:
 		p.sort = []any{sortBy("event.sequence", "asc", "long")}
+	case eventstore.SlowestInQueue, eventstore.SlowestInHandler, eventstore.SlowestInTotal:
+		field := sel.Order.Time()
+		p.query = querydsl.Bool("filter", []map[string]any{p.query, {"exists": map[string]any{"field": field}}})
+		p.sort = []any{sortBy(field, "desc", "long"), sortBy("event.sequence", "desc", "long")}
 	default:
 		p.sort = []any{sortBy("@timestamp", "desc", "date"), sortBy("event.sequence", "desc", "long")}
 	}

@@ -27,9 +27,13 @@ func (r *reader) filter(sel eventstore.Selection) map[string]any {
 	if sel.UpTo != 0 {
 		clauses = append(clauses, sequenceRange("lte", sel.UpTo))
 	}
-	if sel.After != (eventstore.Cursor{}) && sel.Order == eventstore.BySequence {
+	switch {
+	case sel.After == (eventstore.Cursor{}):
+	case sel.Order == eventstore.BySequence:
 		clauses = append(clauses, afterCursor(sel.After))
-	} else if sel.After != (eventstore.Cursor{}) {
+	case sel.Order.Time() != "":
+		clauses = append(clauses, fasterThanCursor(sel))
+	default:
 		clauses = append(clauses, olderThanCursor(sel.After))
 	}
 	return querydsl.Bool("filter", clauses)
@@ -51,6 +55,16 @@ func olderThanCursor(c eventstore.Cursor) map[string]any {
 		return map[string]any{"range": map[string]any{"@timestamp": map[string]any{op: c.Time.UnixMilli(), "format": "epoch_millis"}}}
 	}
 	return querydsl.Bool("filter", []map[string]any{atTime("lte"), querydsl.AnyOf([]map[string]any{atTime("lt"), sequenceRange("lt", c.Sequence), higherID(c)})})
+}
+
+// fasterThanCursor matches shorter times of work, and lower sequences and higher ids of the
+// cursor's own time.
+func fasterThanCursor(sel eventstore.Selection) map[string]any {
+	took := func(op string) map[string]any {
+		return map[string]any{"range": map[string]any{sel.Order.Time(): map[string]any{op: sel.After.Took(sel.Order).Nanoseconds()}}}
+	}
+	c := sel.After
+	return querydsl.Bool("filter", []map[string]any{took("lte"), querydsl.AnyOf([]map[string]any{took("lt"), sequenceRange("lt", c.Sequence), higherID(c)})})
 }
 
 // higherID matches higher ids of the cursor's own sequence.

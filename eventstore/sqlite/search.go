@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"time"
 
@@ -45,6 +46,11 @@ func afterCursor(sel eventstore.Selection) condition {
 	case sel.Order == eventstore.BySequence:
 		return where(`("event.sequence", "event.id") > (?, ?)`, c.Sequence, c.EventID)
 	}
+	if field := sel.Order.Time(); field != "" {
+		took := c.Took(sel.Order).Nanoseconds()
+		return where(fmt.Sprintf(`(%[1]s <= ? AND (%[1]s < ? OR "event.sequence" < ? OR "event.sequence" = ? AND "event.id" > ?))`, quoteName(field)),
+			took, took, c.Sequence, c.Sequence, c.EventID)
+	}
 	millis := c.Time.UnixMilli()
 	return where(`("@timestamp" <= ? AND ("@timestamp" < ? OR "event.sequence" < ? OR "event.sequence" = ? AND "event.id" > ?))`,
 		millis, millis, c.Sequence, c.Sequence, c.EventID)
@@ -77,6 +83,9 @@ func (r *reader) selectNumbers(ctx context.Context, operation string, sel events
 	filter, err := r.filter(operation, sel)
 	if err != nil {
 		return nil, err
+	}
+	if field := sel.Order.Time(); field != "" {
+		conditions = append(conditions, where(quoteName(field)+" IS NOT NULL"))
 	}
 	filter = allOf(append(conditions, filter))
 	if sel.Order == eventstore.NewestFirst && sel.Limit > 0 {
@@ -156,6 +165,9 @@ func scanNumbers(rows *sql.Rows) (numbers []int64, err error) {
 func orderBy(by eventstore.Order) string {
 	if by == eventstore.BySequence {
 		return `"event.sequence", "event.id"`
+	}
+	if field := by.Time(); field != "" {
+		return quoteName(field) + ` DESC, "event.sequence" DESC, "event.id"`
 	}
 	return `"@timestamp" DESC, "event.sequence" DESC, "event.id"`
 }

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"queries", testQueries},
 		{"thousands of values", testManyValues},
 		{"newest first", testNewestFirst},
+		{"slowest first", testSlowestFirst},
 		{"by sequence", testBySequence},
 		{"a cursor", testCursor},
 		{"a cursor of the newest first", testCursorNewestFirst},

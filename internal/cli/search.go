@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/httpapi"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/operate/messages"
 )
 
 // search holds the arguments of `search`.
@@ -20,6 +22,7 @@ type search struct {
 	fields []string
 	count  bool
 	by     string
+	sort   string
 	format outputFormat
 
 	messages bool
@@ -29,12 +32,16 @@ func newSearch(from *settings) *cobra.Command {
 	var asked search
 	cmd := &cobra.Command{
 		Use:   "search [QUERY]",
-		Short: "Search events, newest first",
+		Short: "Search events, newest or slowest first",
 		Long: `Search events with Kibana's query language (KQL): field: value, "phrases",
 wildcards, and, or, not, parentheses and ranges. Without a query, all events match.
 
 A field can be named by the end of its name, such as queue or action, and a header
 as headers.NAME. Times without a zone are in the local zone (TZ), as in the output.
+--sort slowest lists the messages first that took longest from publish to handled,
+slowest-queue the attempts that waited longest in their queue, slowest-handler those
+that took longest. docs/record.md says when these times are known.
+
 See docs/query.md for the whole language and its differences from Kibana.
 
 --messages lists messages instead: each message with an event that matches once, with
@@ -46,6 +53,7 @@ its state at the queue that needs most attention, and --fields besides.
   watership search 'error.message: timeout' -o ndjson --limit 0
   watership search 'action: handled' --fields @timestamp,message.id,headers.tenant -o csv
   watership search --messages 'headers.tenant: acme' --fields headers.tenant
+  watership search 'queue: orders' --since 1h --sort slowest-queue --limit 10
   watership search 'action: poisoned' --count
   watership search 'action: poisoned' --by error_group --since 7d
   watership search --by @timestamp`,
@@ -60,6 +68,7 @@ its state at the queue that needs most attention, and --fields besides.
 					return err
 				}
 				sel.Limit = asked.limit
+				sel = messages.Sorted(sel, asked.sort)
 				return asked.run(ctx, sys, from.printer(cmd), sel)
 			})
 		},
@@ -71,6 +80,7 @@ its state at the queue that needs most attention, and --fields besides.
 	flags.BoolVar(&asked.messages, "messages", false, "list messages with their states, not events")
 	flags.BoolVar(&asked.count, "count", false, "print only the number of events")
 	addNonEmpty(flags, &asked.by, "by", "count events by the values of this field")
+	flags.Var(newChoice(&asked.sort, "newest", "slowest", "slowest-queue", "slowest-handler"), "sort", "order: newest, slowest, slowest-queue or slowest-handler")
 	asked.format.addFlag(cmd, "table", "json", "ndjson", "csv")
 	return cmd
 }
@@ -85,6 +95,8 @@ func (q search) validate() error {
 		return usagef("--messages cannot be combined with --count or --by")
 	case q.messages && q.format.is("csv"):
 		return usagef("--messages has no -o csv: use table, json or ndjson")
+	case q.sort != "" && q.sort != "newest" && (q.count || q.by != "" || q.messages):
+		return usagef("--sort cannot be combined with --count, --by or --messages")
 	case len(q.fields) > 0 && (q.count || q.by != ""):
 		return usagef("--fields cannot be combined with --count or --by")
 	}
@@ -101,6 +113,13 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 		return q.listMessages(ctx, sys, to, sel.Query)
 	}
 	fields := usualFields()
+	if time := sel.Order.Time(); time != "" {
+		slow, err := fieldsNamed(sys, []string{time})
+		if err != nil {
+			return err
+		}
+		fields = slices.Concat(slow, fields)
+	}
 	if len(q.fields) > 0 {
 		var err error
 		if fields, err = fieldsNamed(sys, q.fields); err != nil {

@@ -44,7 +44,7 @@ func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2
 const maxPage = 1000
 
 func (c *Client) search(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
-	in := messages.SearchInput{WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: maxPage}
+	in := messages.SearchInput{WithBody: !sel.WithoutBody && c.server.Caller.Bodies, Limit: maxPage, Sort: messages.SortOf(sel)}
 	in.Query, in.DSL = Split(sel.Query)
 	for left := sel.Limit; ; {
 		if sel.Limit > 0 {

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -23,7 +25,7 @@ const maxPageBytes = 8 << 20 // of documents of a page; a single one can be larg
 var (
 	SearchEvents = operation.Declare[SearchInput, SearchOutput](operation.Operation{
 		Method: http.MethodGet, Path: "/events", ID: "searchEvents", Tag: "events", Role: access.Viewer,
-		Summary: "Search events, newest first",
+		Summary: "Search events, newest or slowest first",
 		Text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
 	})
 	GetEvent = operation.Declare[EventInput, EventOutput](operation.Operation{
@@ -38,6 +40,7 @@ type SearchInput struct {
 	eventfilter.QueryFilter
 	Fields   []string `query:"fields" maxItems:"100" doc:"Fields to return, by full or short names; none: all except the body"`
 	WithBody bool     `query:"body" doc:"Return bodies, too, if the caller may read them"`
+	Sort     string   `query:"sort" enum:"newest,slowest,slowest-queue,slowest-handler" default:"newest" doc:"Order: newest first, or the attempts first that took longest: from publish to handled, in the queue or in the handler. Attempts whose time is not known are left out"`
 	Limit    int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of events"`
 	Cursor   string   `query:"cursor" maxLength:"2000" pattern:"^[A-Za-z0-9_-]*$" doc:"Cursor of the page before, for the same query"`
 }
@@ -58,6 +61,7 @@ func (o operations) searchEvents(ctx context.Context, in *SearchInput) (*SearchO
 	if err != nil {
 		return nil, err
 	}
+	sel = Sorted(sel, in.Sort)
 	if sel.After, err = operation.ParseCursor[eventstore.Cursor](in.Cursor); err != nil {
 		return nil, err
 	}
@@ -81,6 +85,36 @@ func (o operations) searchEvents(ctx context.Context, in *SearchInput) (*SearchO
 		err = store.Check(ctx) // may be the reason
 	}
 	return &SearchOutput{page}, err
+}
+
+// Sorted returns a selection in the order with a name of SearchInput, of attempts alone if that sorts by a
+// time of work.
+func Sorted(sel eventstore.Selection, sort string) eventstore.Selection {
+	switch sort {
+	case "slowest":
+		sel.Order = eventstore.SlowestInTotal
+	case "slowest-queue":
+		sel.Order = eventstore.SlowestInQueue
+	case "slowest-handler":
+		sel.Order = eventstore.SlowestInHandler
+	default:
+		return sel
+	}
+	sel.Query = kql.And{history.Attempts(), cmp.Or[kql.Node](sel.Query, kql.All{})}
+	return sel
+}
+
+// SortOf returns the name of the order of a selection.
+func SortOf(sel eventstore.Selection) string {
+	switch sel.Order {
+	case eventstore.SlowestInTotal:
+		return "slowest"
+	case eventstore.SlowestInQueue:
+		return "slowest-queue"
+	case eventstore.SlowestInHandler:
+		return "slowest-handler"
+	}
+	return "newest"
 }
 
 // documentOf returns the document of an event.
