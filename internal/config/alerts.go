@@ -29,17 +29,19 @@ type Alerts struct {
 // AlertRule is the condition of alerts.
 type AlertRule struct {
 	Name string
-	On   string // new_group, regressed, poisoned, paused, lag, gap or doctor
+	On   string // new_group, regressed, poisoned, slow, paused, lag, gap or doctor
 
-	Query     string        // of failures, in KQL; "": all
-	By        string        // of poisoned: queue, class or none; default: queue
-	MoreThan  int           // of poisoned
-	Within    time.Duration // of poisoned and gap; default of gap: 1h
-	Behind    time.Duration // of lag
-	For       time.Duration // how long a condition holds before its alert fires; default: 0
-	Severity  string        // default: warning
-	Labels    map[string]string
-	Receivers []string // default: all
+	Query      string        // of failures, or of attempts of slow, in KQL; "": all
+	By         string        // of poisoned: queue, class or none; default: queue
+	MoreThan   int           // of poisoned
+	Time       string        // of slow: queue, handler or total; default: total
+	SlowerThan time.Duration // of slow: what the 95th percentile exceeds
+	Within     time.Duration // of poisoned, slow and gap; default of gap: 1h
+	Behind     time.Duration // of lag
+	For        time.Duration // how long a condition holds before its alert fires; default: 0
+	Severity   string        // default: warning
+	Labels     map[string]string
+	Receivers  []string // default: all
 }
 
 // AlertReceiver has exactly one kind of receiver.
@@ -101,7 +103,7 @@ func alertKeys(c *Alerts) []Key {
 }
 
 func alertConditions() []string {
-	return []string{"new_group", "regressed", "poisoned", "paused", "lag", "gap", "doctor"}
+	return []string{"new_group", "regressed", "poisoned", "slow", "paused", "lag", "gap", "doctor"}
 }
 
 func readAlertRule(l *loader, path string, n node) AlertRule {
@@ -112,6 +114,8 @@ func readAlertRule(l *loader, path string, n node) AlertRule {
 		structureField{name: "query", read: scalar(kqlQuery, &r.Query)},
 		structureField{name: "by", read: scalar(oneOf("queue", "class", "none"), &r.By)},
 		structureField{name: "more_than", read: scalar(wholeNumber(0, 1_000_000_000), &r.MoreThan)},
+		structureField{name: "time", read: scalar(oneOf("queue", "handler", "total"), &r.Time)},
+		structureField{name: "slower_than", read: scalar(duration(time.Millisecond, 30*day), &r.SlowerThan)},
 		structureField{name: "within", read: scalar(duration(time.Second, 30*day), &r.Within)},
 		structureField{name: "behind", read: scalar(duration(time.Second, 30*day), &r.Behind)},
 		structureField{name: "for", read: scalar(duration(time.Second, 30*day), &r.For)},
@@ -259,15 +263,20 @@ func (k checker) checkAlerts(a Alerts) {
 // checkRule refuses fields that the condition of a rule does not have.
 func (k checker) checkRule(at string, r AlertRule) {
 	k.rejectIf(at+".on", r.On == "", "the condition: "+alternatives(alertConditions()))
-	failures := slices.Contains([]string{"new_group", "regressed", "poisoned"}, r.On)
-	k.rejectIf(at+".query", r.Query != "" && !failures, "no query: only new_group, regressed and poisoned have one")
+	queried := slices.Contains([]string{"new_group", "regressed", "poisoned", "slow"}, r.On)
+	k.rejectIf(at+".query", r.Query != "" && !queried, "no query: only new_group, regressed, poisoned and slow have one")
 	_, limited := k.seen[at+".more_than"]
 	poisoned := r.On == "poisoned"
 	k.rejectIf(at+".more_than", poisoned && !limited, "the number of failures that are no alert")
 	k.rejectIf(at+".within", poisoned && r.Within == 0, "the time in which failures are counted, such as 10m")
 	k.rejectIf(at+".more_than", limited && !poisoned, "nothing: only poisoned has it")
 	k.rejectIf(at+".by", r.By != "" && !poisoned, "nothing: only poisoned has it")
-	k.rejectIf(at+".within", r.Within > 0 && !poisoned && r.On != "gap", "nothing: only poisoned and gap have it")
+	slow := r.On == "slow"
+	k.rejectIf(at+".slower_than", slow && r.SlowerThan == 0, "the time that 95 percent of the attempts may take, such as 30s")
+	k.rejectIf(at+".slower_than", r.SlowerThan > 0 && !slow, "nothing: only slow has it")
+	k.rejectIf(at+".time", r.Time != "" && !slow, "nothing: only slow has it")
+	k.rejectIf(at+".within", slow && r.Within == 0, "the time whose attempts count, such as 15m")
+	k.rejectIf(at+".within", r.Within > 0 && !poisoned && !slow && r.On != "gap", "nothing: only poisoned, slow and gap have it")
 	k.rejectIf(at+".behind", r.On == "lag" && r.Behind == 0, "how far the record may be behind, such as 5m")
 	k.rejectIf(at+".behind", r.Behind > 0 && r.On != "lag", "nothing: only lag has it")
 }

@@ -50,7 +50,7 @@ func TestSettingsThatContradict(t *testing.T) {
 			"amqp: {listen: ':5672', url: 'amqp://rabbit'}", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},
 		"an alert rule without a condition": {
-			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r}]", "w.yaml:2: alerts.rules[0].on: expected the condition: new_group, regressed, poisoned, paused, lag, gap or doctor",
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r}]", "w.yaml:2: alerts.rules[0].on: expected the condition: new_group, regressed, poisoned, slow, paused, lag, gap or doctor",
 		},
 		"an alert rule twice": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap}, {name: r, on: doctor}]", "w.yaml:2: alerts.rules[1].name: \"r\": expected each rule once",
@@ -63,6 +63,18 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"a number of failures that is missing": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: poisoned, within: 5m}]", "w.yaml:2: alerts.rules[0].more_than: expected the number of failures that are no alert",
+		},
+		"slow without a duration": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: slow, within: 5m}]", "w.yaml:2: alerts.rules[0].slower_than: expected the time that 95 percent of the attempts may take, such as 30s",
+		},
+		"slow without a period": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: slow, slower_than: 5s}]", "w.yaml:2: alerts.rules[0].within: expected the time whose attempts count, such as 15m",
+		},
+		"a duration of another condition": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap, slower_than: 5s}]", `w.yaml:2: alerts.rules[0].slower_than: "5s": expected nothing: only slow has it`,
+		},
+		"a time of another condition": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap, time: queue}]", `w.yaml:2: alerts.rules[0].time: "queue": expected nothing: only slow has it`,
 		},
 		"a lag without a bound": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: lag}]", "w.yaml:2: alerts.rules[0].behind: expected how far the record may be behind, such as 5m",

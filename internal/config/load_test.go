@@ -108,6 +108,7 @@ alerts:
     - {name: new, on: new_group, query: "watership.queue: orders", severity: critical, labels: {team: shop}, receivers: [chat], for: 1m}
     - {name: many, on: poisoned, by: class, more_than: 100, within: 10m}
     - {name: late, on: lag, behind: 5m}
+    - {name: slow, on: slow, time: queue, slower_than: 30s, within: 15m}
   receivers:
     - {name: chat, slack: {url_file: /run/slack}}
     - {name: on-call, alertmanager: {urls: ["http://alerts:9093"], username: shop, password_file: /run/alerts, tls: {ca: alerts.pem}}}
@@ -122,6 +123,7 @@ func alertsOfFull() Alerts {
 			{Name: "new", On: "new_group", Query: "watership.queue: orders", Severity: "critical", Labels: map[string]string{"team": "shop"}, Receivers: []string{"chat"}, For: time.Minute},
 			{Name: "many", On: "poisoned", By: "class", MoreThan: 100, Within: 10 * time.Minute, Severity: "warning"},
 			{Name: "late", On: "lag", Behind: 5 * time.Minute, Severity: "warning"},
+			{Name: "slow", On: "slow", Time: "queue", SlowerThan: 30 * time.Second, Within: 15 * time.Minute, Severity: "warning"},
 		},
 		Receivers: []AlertReceiver{
 			{Name: "chat", Slack: Slack{URLFile: "/run/slack"}},

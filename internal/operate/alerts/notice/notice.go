@@ -17,7 +17,7 @@ import (
 // Alert is a condition that a rule has found.
 type Alert struct {
 	Rule     string `json:"rule" doc:"Name of the rule"`
-	On       string `json:"on" doc:"Condition of the rule: new_group, regressed, poisoned, paused, lag, gap or doctor"`
+	On       string `json:"on" doc:"Condition of the rule: new_group, regressed, poisoned, slow, paused, lag, gap or doctor"`
 	Severity string `json:"severity"`
 
 	// Labels distinguish the alert from others of its rule.
@@ -55,6 +55,7 @@ const (
 	OnNewGroup  = "new_group"
 	OnRegressed = "regressed"
 	OnPoisoned  = "poisoned"
+	OnSlow      = "slow"
 	OnPaused    = "paused"
 	OnLag       = "lag"
 	OnGap       = "gap"

@@ -25,6 +25,7 @@ type Store interface {
 	eventstore.WatermarkStore
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
+	Percentiles(ctx context.Context, sel eventstore.Selection, by string, n int, fields ...string) (eventstore.PercentilesBy, error)
 }
 
 // System is what rules ask about. Each function may be called at any time.
@@ -89,6 +90,8 @@ func (s System) evaluate(cfg config.AlertRule, query kql.Node) evaluate {
 		return groupRule{s, query, true}.evaluate
 	case notice.OnPoisoned:
 		return countRule{s, query, cfg}.evaluate
+	case notice.OnSlow:
+		return slowRule{s, query, cfg}.evaluate
 	case notice.OnPaused:
 		return s.evaluatePaused
 	case notice.OnLag:

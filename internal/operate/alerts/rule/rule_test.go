@@ -385,6 +385,37 @@ func TestCountsOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
+// A queue is slow while the 95th percentile of the chosen time is above the duration, and no longer
+// when its slow attempts are older than the period.
+func TestSlow(t *testing.T) {
+	r := newRig(t)
+	total := r.rule("on: slow, slower_than: 2s, within: 10m")
+	queue := r.rule("on: slow, slower_than: 2s, within: 10m, time: queue, query: 'not watership.class: price'")
+	handler := r.rule("on: slow, slower_than: 2s, within: 10m, time: handler")
+	r.expect(total())
+	took := func(queue, handler, total time.Duration) func(*schemas.Event) {
+		return func(e *schemas.Event) { e.QueueTime, e.Duration, e.TotalTime = queue, handler, total }
+	}
+	for n := range 20 {
+		r.event(schemas.Handled, "orders", fmt.Sprint("m", n), "", took(time.Millisecond, time.Second, time.Second))
+	}
+	r.event(schemas.Handled, "orders", "late", "", took(time.Hour, time.Hour, time.Hour), func(e *schemas.Event) { e.Time = e.Time.Add(-11 * time.Minute) })
+	r.event(schemas.Handled, "orders", "one of 21", "", took(time.Hour, time.Millisecond, time.Hour))
+	r.event(schemas.Resumed, "orders", "no attempt", "", took(0, time.Hour, 0), took(0, time.Hour, 0))
+	r.expect(total())
+	r.expect(queue())
+	r.event(schemas.Handled, "orders", "two of 22", "", took(time.Hour, time.Millisecond, 3*time.Second))
+	r.event(schemas.Poisoned, "mails", "m", "price is wrong", took(3*time.Second, 0, 0))
+	r.event(schemas.RetryScheduled, "stock", "m", "stock is low", took(time.Millisecond, 3*time.Second, 0))
+	r.expect(total(), "queue orders is slow: p95 3 s from publish to handled, in 10m")
+	r.expect(queue(), "queue orders is slow: p95 1h in the queue, in 10m")
+	r.expect(handler(), "queue stock is slow: p95 3 s in the handler, in 10m")
+	for n := range 20 {
+		r.event(schemas.Handled, "orders", fmt.Sprint("n", n), "", took(time.Millisecond, time.Second, time.Second))
+	}
+	r.expect(total())
+}
+
 func TestPaused(t *testing.T) {
 	r, at := newRig(t), time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	paused := r.rule("on: paused")
