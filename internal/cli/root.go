@@ -151,6 +151,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupRun, newToken},
 		{groupCheck, newDoctor},
 		{groupCheck, newRoutes},
+		{groupCheck, newTimes},
 		{groupCheck, newAlerts},
 		{groupCheck, newConfig},
 	} {

@@ -56,7 +56,7 @@ func TestSettingsThatContradict(t *testing.T) {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap}, {name: r, on: doctor}]", "w.yaml:2: alerts.rules[1].name: \"r\": expected each rule once",
 		},
 		"a query of a rule about routes": {
-			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: paused, query: 'watership.queue: a'}]", "w.yaml:2: alerts.rules[0].query: \"watership.queue: a\": expected no query: only new_group, regressed and poisoned have one",
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: paused, query: 'watership.queue: a'}]", "w.yaml:2: alerts.rules[0].query: \"watership.queue: a\": expected no query: only new_group, regressed, poisoned and slow have one",
 		},
 		"a number of failures without a time": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: poisoned, more_than: 5}]", "w.yaml:2: alerts.rules[0].within: expected the time in which failures are counted, such as 10m",

@@ -104,6 +104,7 @@ func (c systemPages) register() {
 	c.Handle("GET /routes", c.showRoutes)
 	c.Handle("POST /routes/pause", c.pauseRoute)
 	c.Handle("POST /routes/resume", c.resumeRoute)
+	c.Handle("GET /times", c.showTimes)
 	c.Handle("GET /doctor", c.showDoctor)
 	c.Handle("GET /alerts", c.showAlerts)
 	c.Handle("POST /alerts/test", c.testAlerts)

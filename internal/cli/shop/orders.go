@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -70,10 +71,11 @@ func (s *Shop) tenant(n int) string { return pickOne(s.random(-n), "acme", "glob
 
 func pickOne(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
 
+// envelope returns a message with the time of its publish, by which its times of work are known.
 func envelope(exchange, key, id string, body order, tenant string) schemas.Envelope {
 	text, _ := json.Marshal(body) // texts and numbers
 	return schemas.Envelope{
-		Exchange: exchange, RoutingKey: key, Body: text, Headers: amqp.Table{"tenant": tenant},
+		Exchange: exchange, RoutingKey: key, Body: text, Headers: amqp.Table{"tenant": tenant, "timestamp_in_ms": time.Now().UnixMilli()},
 		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, AppID: "shop"},
 	}
 }

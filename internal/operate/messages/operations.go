@@ -25,6 +25,7 @@ func Implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	operation.Implement(set, CountValues, o.countValues)
 	operation.Implement(set, CountOverTime, o.countOverTime)
 	operation.Implement(set, ListFields, o.listFields)
+	operation.Implement(set, ListTimes, o.listTimes)
 	operation.Implement(set, ExportEvents, o.exportEvents)
 	operation.Implement(set, PublishMessage, o.publishMessage)
 	operation.Implement(set, PublishMessages, o.publishMessages)

@@ -496,8 +496,8 @@ func TestGap(t *testing.T) {
 // A condition that configurations have and no rule evaluates is refused.
 func TestUnknownCondition(t *testing.T) {
 	t.Parallel()
-	rules, err := rule.New(config.Alerts{Rules: []config.AlertRule{{Name: "r", On: "slow"}}}, rule.System{}, kql.Parse)
-	if want := `rule r: no condition of alerts is named "slow"`; err == nil || err.Error() != want {
+	rules, err := rule.New(config.Alerts{Rules: []config.AlertRule{{Name: "r", On: "late"}}}, rule.System{}, kql.Parse)
+	if want := `rule r: no condition of alerts is named "late"`; err == nil || err.Error() != want {
 		t.Errorf("%d rules, %v, want %s", len(rules), err, want)
 	}
 }
