@@ -129,7 +129,7 @@ func (c *valueCounts) percentiles() eventstore.Percentiles {
 		percent int64
 		into    *int64
 	}{{50, &p.P50}, {95, &p.P95}, {99, &p.P99}} {
-		rank, seen := (c.total*wanted.percent+99)/100, int64(0)
+		rank, seen := max(1, (c.total*wanted.percent+50)/100), int64(0) // as Elasticsearch rounds
 		for _, bucket := range buckets {
 			if seen += c.counts[bucket]; seen >= rank {
 				*wanted.into = min(highestIn(bucket), c.max)
