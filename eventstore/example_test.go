@@ -152,6 +152,12 @@ func ExampleByName() {
 	// Output: messaging.message.id: "order-42" or watership.message: "order-42" or event.id: "order-42"
 }
 
+func ExampleOrder() {
+	slowest := eventstore.Selection{Query: kql.FieldIs("queue", "orders"), Order: eventstore.SlowestInHandler, Limit: 10}
+	fmt.Println(slowest.Order.Time())
+	// Output: event.duration
+}
+
 // Only removed events that a query can match are missing for its reader.
 func ExampleRemoved() {
 	removed := eventstore.Removed{}

@@ -39,25 +39,21 @@ func (r *replay) selectFailures() error {
 	return nil
 }
 
-// selectGroups selects the failures of the groups that the query names. If some name no group, they
-// stay words to search.
-func (r *replay) selectGroups(ctx context.Context, sys operation.Via) error {
+// queryOfGroups returns a query for the failures of groups by their names, or "" if one names no group.
+func queryOfGroups(ctx context.Context, sys operation.Via, names []string) (string, error) {
 	var queries []string
-	for _, name := range r.groups {
+	for _, name := range names {
 		found, err := failures.GetFailureGroup.Call(ctx, sys, failures.GroupInput{Group: name})
 		var unknown *failures.NotFoundError
 		if errors.As(err, &unknown) || isRefused(err, code.NotFound) {
-			return nil
+			return "", nil
 		}
 		if err != nil {
-			return fmt.Errorf("reading the group %s: %w", name, err)
+			return "", fmt.Errorf("reading the group %s: %w", name, err)
 		}
 		queries = append(queries, "("+found.Body.Query+")")
 	}
-	if len(queries) > 0 {
-		r.query = strings.Join(queries, " or ")
-	}
-	return nil
+	return strings.Join(queries, " or "), nil
 }
 
 // newFailedRetry returns `failed retry`: a replay of failures with other defaults.

@@ -137,9 +137,11 @@ type replay struct {
 }
 
 func (r *replay) run(ctx context.Context, sys backend) error {
-	if err := r.selectGroups(ctx, sys); err != nil {
+	ofGroups, err := queryOfGroups(ctx, sys, r.groups)
+	if err != nil {
 		return err
 	}
+	r.query = cmp.Or(ofGroups, r.query)
 	if err := r.orderAsPublished(ctx, sys); err != nil {
 		return err
 	}

@@ -139,8 +139,8 @@ func TestFailures(t *testing.T) {
 	}
 	page.link(t, "/messages/o%2F1%3F%3Cscript%3E")
 	page.link(t, "/messages/order-") // either may be the latest
-	if len(page.values(t, "data-refresh")) != 0 {
-		t.Error("the page polls")
+	if refresh := page.values(t, "data-refresh"); !slices.Equal(refresh, []string{"30"}) {
+		t.Errorf("the page refreshes after %q seconds", refresh)
 	}
 	s.get(t, page.link(t, "sort=last")).want(t, http.StatusOK, "3 failures in 2 groups")
 

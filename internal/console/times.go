@@ -8,6 +8,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation"
 )
 
 // timesPage is the data of the page of times of work.
@@ -37,7 +38,7 @@ func (c systemPages) showTimes(r *http.Request) (frame.Response, error) {
 	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
 	p := frame.NewParts(r)
 	data := timesPage{Filter: f, Wait: frame.WaitLink(r)}
-	data.Times = frame.Ask(p, func(ctx context.Context) ([]queueTimes, error) { return c.timesOfQueues(ctx, f) })
+	data.Times = frame.Ask(p, func(ctx context.Context) ([]queueTimes, error) { return timesOfQueues(ctx, c.api, f) })
 	p.Wait()
 	made := systemPage("Times of work", "/routes", "times.html", data)
 	if data.Times.Problem != nil {
@@ -46,8 +47,8 @@ func (c systemPages) showTimes(r *http.Request) (frame.Response, error) {
 	return made, nil
 }
 
-func (c systemPages) timesOfQueues(ctx context.Context, f frame.Filter) ([]queueTimes, error) {
-	found, err := messages.ListTimes.Call(ctx, c.api, messages.TimesInput{QueryFilter: f.API()})
+func timesOfQueues(ctx context.Context, api operation.Via, f frame.Filter) ([]queueTimes, error) {
+	found, err := messages.ListTimes.Call(ctx, api, messages.TimesInput{QueryFilter: f.API()})
 	var all []queueTimes
 	for _, q := range found.Body.Queues {
 		all = append(all, queueTimes{q.Queue, q.Attempts, f.With("/messages", kql.FieldIs("queue", q.Queue).String()), []timeRow{

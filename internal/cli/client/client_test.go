@@ -180,7 +180,7 @@ func TestPauseRoute(t *testing.T) {
 func TestAnswersWithoutABody(t *testing.T) {
 	t.Parallel()
 	c := connected(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	if _, err := subscriptions.DeleteSubscription.Call(t.Context(), c, subscriptions.ActInput{NameInput: subscriptions.NameInput{Name: "billing"}}); err != nil {
+	if _, err := subscriptions.DeleteSubscription.Call(t.Context(), c, subscriptions.DeleteInput{NameInput: subscriptions.NameInput{Name: "billing"}}); err != nil {
 		t.Errorf("a deletion: %v", err)
 	}
 	if _, err := subscriptions.ListSubscriptions.Call(t.Context(), c, struct{}{}); err == nil || !strings.Contains(err.Error(), "is not the API of Watership") {

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -94,7 +95,7 @@ type Value struct {
 }
 
 func (o operations) countValues(ctx context.Context, in *ValuesInput) (*ValuesOutput, error) {
-	if err := o.checkFieldToCount(ctx, in.Field); err != nil {
+	if err := checkFieldToCount(ctx, o.System, in.Field); err != nil {
 		return nil, err
 	}
 	sel, err := in.Selection(ctx, o.System)
@@ -113,8 +114,8 @@ func (o operations) countValues(ctx context.Context, in *ValuesInput) (*ValuesOu
 }
 
 // checkFieldToCount refuses fields of bodies for callers that may not read bodies.
-func (o operations) checkFieldToCount(ctx context.Context, name string) error {
-	full, err := fieldNames(o.System, []string{name})
+func checkFieldToCount(ctx context.Context, sys *system.System, name string) error {
+	full, err := fieldNames(sys, []string{name})
 	if err == nil && namesBody(full) {
 		err = access.ReadBodies(ctx, name)
 	}

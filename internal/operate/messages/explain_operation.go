@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/topology/role"
 )
 
@@ -56,21 +57,21 @@ func (o operations) explain(ctx context.Context, in *ExplainInput) (*ExplainOutp
 	if errors.As(err, &none) {
 		return nil, problem.NotFound(err.Error())
 	}
-	o.addProcesses(ctx, list)
+	addProcesses(ctx, o.System, list)
 	return &ExplainOutput{Explanations{append([]Explanation{}, list...)}}, err
 }
 
 // addProcesses adds to explanations without a route the process that handles the queue, which has
 // policies of its own. Without the management API they are not known.
-func (o operations) addProcesses(ctx context.Context, list []Explanation) {
+func addProcesses(ctx context.Context, sys *system.System, list []Explanation) {
 	if !slices.ContainsFunc(list, func(ex Explanation) bool { return !ex.Route }) {
 		return
 	}
-	management, err := o.System.Management()
+	management, err := sys.Management()
 	if err != nil {
 		return
 	}
-	consumers, _ := management.Consumers(ctx, o.System.VHost())
+	consumers, _ := management.Consumers(ctx, sys.VHost())
 	for i := range list {
 		for _, consumer := range consumers {
 			c, ours := role.ParseTag(consumer.Tag)
