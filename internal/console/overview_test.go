@@ -154,6 +154,7 @@ func TestOverviewOfAPeriod(t *testing.T) {
 	s := newSystem(t)
 	s.publish(t, "m-1", `{}`, nil)
 	s.await(t, 1, "action: handled")
+	s.await(t, 1, "action: published")
 	s.get(t, whole("/?since=all")).want(t, http.StatusOK, "All time", "Published 1", "steps of 1 s")
 	s.get(t, whole("/?since=7d")).want(t, http.StatusOK, "Last 7 days", "Published 1", "steps of 3h")
 	s.get(t, whole("/?to=now-1h")).want(t, http.StatusOK, "No messages in this period")
