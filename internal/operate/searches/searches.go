@@ -84,7 +84,10 @@ func (s Service) Save(ctx context.Context, name, address, by string) (Search, er
 	} else if len(list) >= maxSearches {
 		return Search{}, &problem.Problem{Code: code.Conflict, Detail: fmt.Sprintf("there are %d saved searches already", maxSearches), Remedy: "Delete some."}
 	}
-	return saved, s.change(ctx, saved.ID, func(kept *Search) { *kept = saved })
+	return saved, s.change(ctx, saved.ID, func(kept *Search) error {
+		*kept = saved
+		return nil
+	})
 }
 
 // Rename gives a search another name.
@@ -104,9 +107,13 @@ func (s Service) Rename(ctx context.Context, id, name, by string) (Search, error
 		return Search{}, &problem.Problem{Code: code.Conflict, Detail: fmt.Sprintf("another search is named %q", name), Remedy: "Choose another name."}
 	}
 	var renamed Search
-	err = s.change(ctx, id, func(kept *Search) {
+	err = s.change(ctx, id, func(kept *Search) error {
+		if kept.ID == "" { // deleted by another process since it was listed
+			return notFound(id)
+		}
 		kept.Name, kept.By, kept.At = name, by, time.Now().UTC()
 		renamed = *kept
+		return nil
 	})
 	return renamed, err
 }
@@ -133,7 +140,7 @@ func (s Service) Delete(ctx context.Context, id string) error {
 }
 
 // change saves a search that a function changes, until no other process is faster.
-func (s Service) change(ctx context.Context, id string, change func(kept *Search)) error {
+func (s Service) change(ctx context.Context, id string, change func(kept *Search) error) error {
 	store, err := s.System.Store(ctx)
 	if err != nil {
 		return err
@@ -144,7 +151,9 @@ func (s Service) change(ctx context.Context, id string, change func(kept *Search
 		if err != nil {
 			return err
 		}
-		change(&kept)
+		if err := change(&kept); err != nil {
+			return err
+		}
 		if saved, err := eventstore.SaveRecord(ctx, store, recordKind, id, version, kept); saved != "" || err != nil {
 			return err
 		}

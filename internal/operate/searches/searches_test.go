@@ -94,3 +94,25 @@ func TestChangesAtTheSameTime(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
+
+// A search that is deleted while it is renamed is deleted: half of it does not come back.
+func TestDeletedWhileItIsRenamed(t *testing.T) {
+	s := newService(t)
+	for range 100 {
+		saved, err := s.Save(t.Context(), "a", "/messages", "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = s.Rename(t.Context(), saved.ID, "b", "ben") }) // fails if the other is faster
+		both.Go(func() {
+			if err := s.Delete(t.Context(), saved.ID); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		if got := names(t, s); got != "[]" {
+			t.Fatalf("left are %s", got)
+		}
+	}
+}
