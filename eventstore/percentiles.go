@@ -1,8 +1,8 @@
 package eventstore
 
 // Percentiles summarizes a number of the events of a selection, such as a time in
-// nanoseconds. A percentile is the smallest value that so many percent of the values do not
-// exceed, to within a hundredth of it; the zero value is that of no value.
+// nanoseconds. P95 is the smallest value that 95 percent of the values do not exceed, to
+// within a hundredth of it. Without a value all are 0.
 type Percentiles struct {
 	Count         int64 // events that have the field
 	P50, P95, P99 int64

@@ -50,7 +50,7 @@ func StreamTemplate(stream, retention string, mappings ...string) ([]byte, error
 		return nil, fmt.Errorf("reading the embedded stream template: %w", err)
 	}
 	body["index_patterns"] = []string{stream}
-	body["composed_of"] = append(slices.Clone(mappings), customTemplate(stream)) // what the index template has itself would outrank it
+	body["composed_of"] = append(slices.Clone(mappings), customTemplate(stream)) // mappings of the index template itself would outrank it
 	body["ignore_missing_component_templates"] = []string{customTemplate(stream)}
 	if retention != "" {
 		body["template"].(map[string]any)["lifecycle"] = map[string]any{"enabled": true, "data_retention": retention}

@@ -270,7 +270,7 @@ func TestStoreErrorOfAHangingStore(t *testing.T) {
 	})
 }
 
-// A request that fails once, as when another indexer takes over the queue meanwhile, is no failure that lasts.
+// A request that fails once, as before another indexer takes over the queue, is no failure that lasts.
 func TestOneFailedRequestIsNoStoreError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := New(Config{})

@@ -99,8 +99,8 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 }
 
 // startOf returns when the attempt at a message began, for the times in its events. It is
-// zero if nothing tells when the message came to its queue: another program dead-lettered
-// it there, or a process of an earlier version returned it.
+// zero if the time at which the message came to its queue is unknown, because another program
+// dead-lettered it there or a process of an earlier version returned it.
 func startOf(tried schemas.VerifiedState, began time.Time) time.Time {
 	_, moved := tried.Envelope.Headers["x-death"]
 	if returned := tried.State.Queue != ""; moved || returned && tried.State.Sent.IsZero() {

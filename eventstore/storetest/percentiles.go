@@ -9,7 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
-// testPercentiles compares the percentiles of times that lie far apart with those of the sorted times.
+// testPercentiles compares the percentiles of times that lie far apart with the sorted times.
 func testPercentiles(t *testing.T, store Aggregations) {
 	s, random := subject{store, t.Name()}, rand.New(rand.NewPCG(5, 99))
 	events := s.events(1, 700)

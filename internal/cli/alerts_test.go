@@ -174,7 +174,7 @@ func scrapeText(t *testing.T, i *servertest.Installation) string {
 	return body
 }
 
-// The command tells of alerts beyond the most that a rule has, in every format.
+// The command says how many alerts a rule has beyond its limit, in every format.
 func TestAlertsThatAreNotListed(t *testing.T) {
 	var told strings.Builder
 	to := alertPrinter{printer{Streams: terminal.Streams{Out: io.Discard, Err: &told}}}

@@ -35,7 +35,7 @@ type AlertRule struct {
 	By         string        // of poisoned: queue, class or none; default: queue
 	MoreThan   int           // of poisoned
 	Time       string        // of slow: queue, handler or total; default: total
-	SlowerThan time.Duration // of slow: what the 95th percentile exceeds
+	SlowerThan time.Duration // of slow: the 95th percentile is above
 	Within     time.Duration // of poisoned, slow and gap; default of gap: 1h
 	Behind     time.Duration // of lag
 	For        time.Duration // how long a condition holds before its alert fires; default: 0

@@ -12,7 +12,7 @@ import (
 const (
 	newFor        = 24 * time.Hour
 	minEscalating = 10 // failures of the last hour
-	escalation    = 3  // times those of the hour before
+	escalation    = 3  // times the failures of the hour before
 )
 
 // trend counts the failures of a group by their age, including resolved ones.

@@ -24,8 +24,8 @@ type Page struct {
 	// files of the layout.
 	Styles, Scripts []string
 
-	// Badge is a number before the title, which tells in the tabs of a browser what is open; 0: none. With
-	// HasBadge, the script reads the page again for the number while nobody looks at it, too.
+	// Badge is a number before the title, such as the number of open failures, which the tabs of a browser
+	// show; 0: no number. With HasBadge, the script reads the page again for it while the tab is hidden, too.
 	Badge    int
 	HasBadge bool
 

@@ -7,8 +7,8 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 )
 
-// argumentDifferences compares the arguments of a route with those of its queue, which has kept the ones
-// with which it was declared first. What the route leaves out may be as the queue has it.
+// argumentDifferences compares the arguments of a route with the arguments with which its queue was
+// declared first, and which it keeps. Arguments that the route leaves out do not differ.
 func argumentDifferences(of map[string]any, queue rabbit.Queue) (differences []string) {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		wanted, declared := rabbit.SettingText(of[name]), "no "+name

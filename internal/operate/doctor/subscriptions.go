@@ -74,7 +74,7 @@ func (r recordChecks) checkParked(ctx context.Context, all *subscription.Subscri
 	}
 	parked, err := all.Parked(ctx, sub.Name)
 	if err != nil || len(parked) == 0 {
-		return // an error is that of the list of subscriptions, too
+		return // the list of subscriptions reports the error
 	}
 	last := slices.MaxFunc(parked, func(a, b subscription.Parked) int { return a.Time.Compare(b.Time) })
 	r.reportWith(commandline.New("subscriptions parked", sub.Name).With("retry", ""), SubscriptionParked, Warning,

@@ -15,7 +15,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Bounds of what is looked up about the failures of a group, of which the newest count.
+// Bounds of reading the history of a group, whose newest failures count.
 const (
 	maxFollowed  = 20_000 // failures
 	followChunk  = 1000   // failures of one query
@@ -96,8 +96,8 @@ func (j *groupJob) add(e eventstore.EventSummary) {
 	}
 }
 
-// discards returns the discards with some event ids. Those of one operator with one reason are one if
-// less than a minute is between them.
+// discards returns the discards with some event ids. Discards of one operator with one reason within a
+// minute are one entry.
 func (s Service) discards(ctx context.Context, ids []string) (entries []HistoryEntry, err error) {
 	events, err := s.System.Store(ctx)
 	if err != nil {

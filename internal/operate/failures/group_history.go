@@ -44,13 +44,13 @@ type HistoryEntry struct {
 	Replay *GroupReplay `json:"replay,omitempty" doc:"Of replayed"`
 }
 
-// What a HistoryEntry is about, besides the decisions about a group.
+// The subjects of a HistoryEntry, in addition to the decisions about a group.
 const (
 	discarded Decision = "discarded"
 	replayed  Decision = "replayed"
 )
 
-// GroupReplay is what a job did with the messages of a group.
+// GroupReplay counts the messages of a group that a job has sent.
 type GroupReplay struct {
 	Job     string `json:"job" doc:"Id of the job"`
 	State   string `json:"state,omitempty" doc:"Of the job; none: the store does not have it, or you may not see it"`
@@ -166,7 +166,7 @@ func (j *groupJob) entry() HistoryEntry {
 	return HistoryEntry{Time: j.first, What: replayed, Replay: &r}
 }
 
-// addJobs adds what the jobs of replays say about themselves, to callers who may see them.
+// addJobs adds the states of the jobs of replays, for callers who may see them.
 func (s Service) addJobs(ctx context.Context, entries []HistoryEntry) error {
 	jobs, err := s.jobs(ctx)
 	if err != nil {

@@ -61,8 +61,8 @@ func (o operations) explain(ctx context.Context, in *ExplainInput) (*ExplainOutp
 	return &ExplainOutput{Explanations{append([]Explanation{}, list...)}}, err
 }
 
-// addProcesses adds to explanations without a route the process that handles the queue, which has
-// policies of its own. Without the management API they are not known.
+// addProcesses adds to explanations without a route the process that handles the queue, by another
+// configuration. Without the management API the process is not known.
 func addProcesses(ctx context.Context, sys *system.System, list []Explanation) {
 	if !slices.ContainsFunc(list, func(ex Explanation) bool { return !ex.Route }) {
 		return

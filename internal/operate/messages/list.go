@@ -121,8 +121,8 @@ func newListed(m history.ListedMessage) Listed {
 	}
 }
 
-// addValues adds the values of fields: of the newest event that has the field. Headers and bodies are
-// those of one event that has the body. Of bodies, a page reads at most maxPageBytes.
+// addValues adds the values of fields, of the newest event that has the field. Headers and bodies come
+// from one event that has the body. A page reads at most maxPageBytes of bodies.
 func addValues(ctx context.Context, store history.EventStore, documentOf func(schemas.Event) eventjson.Document, to []Listed, of []history.ListedMessage, fields []string) error {
 	if len(fields) == 0 || len(of) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func addValues(ctx context.Context, store history.EventStore, documentOf func(sc
 	return nil
 }
 
-// newestFirst returns the documents of a message's events, and last that of the whole event.
+// newestFirst returns the documents of a message's events, the one of the whole event last.
 func newestFirst(m history.ListedMessage, whole schemas.Event, documentOf func(schemas.Event) eventjson.Document) ([]columns.Document, error) {
 	var documents []columns.Document
 	for i := len(m.Events) - 1; i >= -1; i-- {

@@ -33,7 +33,7 @@ func (h Handling) Percent() float64 { return 100 * float64(h.Failed) / float64(m
 // Counts are the events of a period by queue: those that were handled, and those that were given up.
 type Counts struct{ Handled, Failed messages.Values }
 
-// NewRates compares the counts of a period with those of the same period before it; nil: there is none.
+// NewRates compares the counts of a period with the counts of the same period before it, or with nothing if before is nil.
 func NewRates(now Counts, before *Counts) Rates {
 	found := map[string]*Rate{}
 	at := func(queue string) *Rate {

@@ -51,7 +51,7 @@ func NewOpenFailures(of failures.GroupPage) OpenFailures {
 	return failures
 }
 
-// addFresh adds what is new about groups.
+// addFresh adds the groups that are new, regressed or escalating.
 func (f *OpenFailures) addFresh(groups []failures.FailureGroup) {
 	for _, g := range groups {
 		if g.Muted != nil || !g.New && !g.Regressed && !g.Escalating {
