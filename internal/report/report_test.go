@@ -113,3 +113,15 @@ func table(object map[string]any) amqp.Table {
 	}
 	return made
 }
+
+// A time that is wrong is unknown, and changes no outcome: the attempt was handled all the same.
+func TestWrongTimesAreUnknown(t *testing.T) {
+	for _, wrong := range []any{"12.5", -3, time.Now(), "soon", uint64(1) << 62, amqp.Table{}, int64(8 * 24 * time.Hour / time.Millisecond)} {
+		told, err := Parse(schemas.Envelope{Headers: amqp.Table{Header: amqp.Table{
+			"outcome": "handled", "exchange": "", "routing-key": "orders", "duration": wrong, "started-at": wrong,
+		}}})
+		if err != nil || told.Outcome != Handled || told.Duration != 0 {
+			t.Errorf("%v: %+v, %v", wrong, told, err)
+		}
+	}
+}
