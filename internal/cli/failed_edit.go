@@ -143,9 +143,7 @@ func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 
 // checkSchema warns an operator whose edited body does not fit the schema of the route.
 func (e *failureEdit) checkSchema(ctx context.Context, sys backend, edited schemas.Envelope) error {
-	in := messages.ValidateBodyInput{}
-	in.Body.Queue, in.Body.ContentEncoding, in.Body.Body = e.failedAt, edited.Properties.ContentEncoding, edited.Body
-	checked, err := messages.ValidateBody.Call(ctx, sys, in)
+	checked, err := messages.ValidateBody.Call(ctx, sys, messages.ToValidate(e.failedAt, edited))
 	if err != nil || checked.Body.Error == "" {
 		return err
 	}

@@ -39,6 +39,8 @@ func (c messagePages) review(r *http.Request, v messageEdit, before []byte, prog
 	made := &editReview{Of: hex.EncodeToString(sum[:16])}
 	if i := slices.IndexFunc(v.Open, func(f openFailure) bool { return f.Event == v.Failure }); i >= 0 {
 		made.Queue = v.Open[i].Queue
+	} else {
+		return nil, conflict("the failure was resolved since the page was opened", "Open the page again.")
 	}
 	former, err := jsondiff.Decode(before)
 	if err != nil {
@@ -61,9 +63,7 @@ func (c messagePages) review(r *http.Request, v messageEdit, before []byte, prog
 		return nil, frame.Unprocessable("the edited message cannot be sent: "+err.Error(), "")
 	}
 	made.Broken = claimsJSON(message.Properties.ContentType) && !json.Valid(textOf(message))
-	in := messages.ValidateBodyInput{}
-	in.Body.Queue, in.Body.ContentEncoding, in.Body.Body = made.Queue, message.Properties.ContentEncoding, message.Body
-	checked, err := messages.ValidateBody.Call(r.Context(), c.api, in)
+	checked, err := messages.ValidateBody.Call(r.Context(), c.api, messages.ToValidate(made.Queue, message))
 	made.BodyValidation = checked.Body
 	return made, err
 }

@@ -487,6 +487,17 @@ func TestEditsThatAreDoubtful(t *testing.T) {
 	}
 }
 
+// A message without a body is edited as any other.
+func TestEditWithoutABody(t *testing.T) {
+	s := newSystem(t)
+	failed := published("m-1", "", amqp.Table{"tenant": "acme"})
+	failed.Action, failed.Queue, failed.Failure = schemas.Poisoned, "orders", schemas.Failure{Message: "no"}
+	s.keep(t, failed)
+	form := s.get(t, "/messages/m-1/edit").fields(t)
+	form.Set("message", strings.Replace(form.Get("message"), "acme", "burrow", 1))
+	s.post(t, "/messages/m-1/edit", form).want(t, http.StatusOK, "1 change", "Send to orders")
+}
+
 // A form with a mistake comes back with all that somebody has written.
 func TestMistakesInACopy(t *testing.T) {
 	s := newSystem(t)

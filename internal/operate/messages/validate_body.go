@@ -15,7 +15,7 @@ import (
 
 // ValidateBody declares the operation.
 var ValidateBody = operation.Declare[ValidateBodyInput, ValidateBodyOutput](operation.Operation{
-	Method: http.MethodPost, Path: "/events/validate/body", ID: "validateBody", Tag: "events", Role: access.Viewer,
+	Method: http.MethodPost, Path: "/events/validate/body", ID: "validateBody", Tag: "events", Role: access.Viewer, MaxBody: maxBatchBody,
 	Summary: "Check a body with the schema of a route", Text: "Nothing is sent or stored.",
 })
 
@@ -23,9 +23,18 @@ var ValidateBody = operation.Declare[ValidateBodyInput, ValidateBodyOutput](oper
 type ValidateBodyInput struct {
 	Body struct {
 		Queue           string `json:"queue" minLength:"1" maxLength:"255" doc:"Queue of the route, whose schema is read anew"`
+		ContentType     string `json:"content_type,omitempty" maxLength:"255" doc:"With the charset of the body"`
 		ContentEncoding string `json:"content_encoding,omitempty" maxLength:"255" doc:"The body is compressed, such as gzip"`
-		Body            []byte `json:"body" doc:"In base64"`
+		Body            []byte `json:"body,omitempty" doc:"In base64; none: an empty body"`
 	}
+}
+
+// ToValidate returns the input for the body of a message to a queue.
+func ToValidate(queue string, e schemas.Envelope) ValidateBodyInput {
+	var in ValidateBodyInput
+	in.Body.Queue, in.Body.Body = queue, e.Body
+	in.Body.ContentType, in.Body.ContentEncoding = e.Properties.ContentType, e.Properties.ContentEncoding
+	return in
 }
 
 // ValidateBodyOutput has the result.
@@ -54,7 +63,7 @@ func (c bodyCheck) validate(ctx context.Context, in *ValidateBodyInput) (*Valida
 	}
 	out.Body.Schema = schema.Name()
 	body := in.Body.Body
-	message := schemas.Envelope{Properties: schemas.Properties{ContentEncoding: in.Body.ContentEncoding}, Body: body}
+	message := schemas.Envelope{Properties: schemas.Properties{ContentType: in.Body.ContentType, ContentEncoding: in.Body.ContentEncoding}, Body: body}
 	if text, isText := message.BodyText(); isText {
 		body = text
 	}
