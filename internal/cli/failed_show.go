@@ -154,7 +154,7 @@ func entryText(e failures.HistoryEntry) string {
 	case e.What == failures.Assigned:
 		return "assigned to " + e.Assignee
 	case e.What == failures.Muted:
-		return (muteEnd(&failures.Mute{Until: e.Until, Count: e.Count}) + ",")[1:]
+		return "muted" + muteEnd(&failures.Mute{Until: e.Until, Count: e.Count})
 	case e.Failures > 0:
 		return fmt.Sprintf("%s %s", e.What, wording.Plural(e.Failures, "failure"))
 	}

@@ -370,10 +370,12 @@ func (a *action) dropParked(ctx context.Context, sys operation.Via, in subscript
 			if err != nil {
 				return found{}, err
 			}
-			n := len(list.Body.Parked)
-			if len(in.Body.Positions) > 0 {
-				n = len(in.Body.Positions)
+			if len(in.Body.Positions) == 0 { // all, but none that is parked while the question waits
+				for _, message := range list.Body.Parked {
+					in.Body.Positions = append(in.Body.Positions, message.Position)
+				}
 			}
+			n := len(in.Body.Positions)
 			if n == 0 {
 				return found{text: "nothing is parked\n"}, nil
 			}

@@ -34,8 +34,9 @@ const eventsView = "events"
 // messageList is the page of a search.
 type messageList struct {
 	Filter   frame.Filter
-	Events   bool   // the list has events, else messages
-	Fields   string // as in the URL: names with commas; of events, "" are the usual columns, and messages have them besides
+	Asked    frame.Filter // without a period that nobody has chosen
+	Events   bool         // the list has events, else messages
+	Fields   string       // as in the URL: names with commas; of events, "" are the usual columns, and messages have them besides
 	Live     bool
 	Columns  []columns.Column
 	Known    knownFields
@@ -77,6 +78,7 @@ func (c searchPages) messages(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	m.Filter = frame.ReadFilter(asked, zone, "")
 	m.Events = asked.Get("view") == eventsView
+	m.Asked = m.Filter
 	c.fitPeriod(ctx, &m.Filter)
 	m.Live = asked.Get("live") == "1" && m.Filter.To == ""
 	m.Fields, m.Cursor = strings.Join(asked["fields"], ","), asked.Get("cursor")

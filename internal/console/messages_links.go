@@ -49,6 +49,9 @@ func (m messageList) OlderPage() string {
 // Newest returns the link to the first page.
 func (m messageList) Newest() string { return m.link(messagesPath, m.Filter, m.Keep()) }
 
+// Address returns the page as it is saved.
+func (m messageList) Address() string { return m.link(messagesPath, m.Asked, m.Keep()) }
+
 // Toggled returns the link that begins or ends the live tail.
 func (m messageList) Toggled() string {
 	keep, f := m.Keep(), m.Filter

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/internal/console/frame"
@@ -76,6 +77,14 @@ type preview struct {
 	Body        string // its beginning
 	BodyIsWhole bool
 	HasBody     bool
+}
+
+// PreviewURL returns the page of a previewed message that is not in the list, as on a busy system, or "".
+func (m messageList) PreviewURL() string {
+	if m.Preview == nil || slices.ContainsFunc(m.Messages, func(row listedRow) bool { return row.IsOpen }) {
+		return ""
+	}
+	return frame.MessageURL(m.Preview.Fingerprint)
 }
 
 // maxPreview bounds the text of a body, and previewSteps the events, which a preview shows.

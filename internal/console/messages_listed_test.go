@@ -115,6 +115,30 @@ func TestPeriodFitsTheData(t *testing.T) {
 	}
 }
 
+// A preview is shown although its message is no longer among the newest.
+func TestPreviewOfAMessageThatIsNotInTheList(t *testing.T) {
+	s := newSystem(t)
+	s.keep(t, published("order-1", "{}", nil), published("order-2", "{}", nil))
+	preview := s.only(t, "message.id: order-1").Fingerprint
+	page := s.get(t, "/messages?since=all&q=message.id%3A+order-2&preview="+url.QueryEscape(preview))
+	page.want(t, http.StatusOK, "order-2", "Open the message")
+	page.link(t, "/messages/"+url.PathEscape(preview))
+}
+
+// A period that fits the data is not one that somebody has chosen: it is not saved with a search.
+func TestFittingPeriodIsNotSaved(t *testing.T) {
+	s := newSystem(t)
+	e := published("order-1", "{}", nil)
+	e.Time = time.Now()
+	s.keep(t, e)
+	page := s.get(t, "/messages")
+	page.want(t, http.StatusOK, "order-1", "Last 15 minutes")
+	_, address, _ := strings.Cut(page.text, `name="address" value="`)
+	if address, _, _ = strings.Cut(address, `"`); !strings.HasPrefix(address, "/messages") || strings.Contains(address, "since") {
+		t.Errorf("saved is %q", address)
+	}
+}
+
 // A preview opens and closes without a load of the page, by click and by keys, and is in the address.
 func TestPreviewInTheBrowser(t *testing.T) {
 	s := newSystem(t)

@@ -161,7 +161,7 @@ function rowInView(element) {
 // replaceLive replaces a live element. What is open stays open, and what is read stays in its place.
 function replaceLive(now, next) {
   const former = detailsBy(now);
-  for (const [about, details] of detailsBy(next)) details.open ||= former.get(about)?.open ?? false;
+  for (const [about, details] of detailsBy(next)) details.open = former.get(about)?.open ?? details.open;
   const row = rowInView(now);
   const above = now.getBoundingClientRect();
   now.replaceWith(document.adoptNode(next));
@@ -176,7 +176,7 @@ function replaceLive(now, next) {
 export async function refresh(url = location.href) {
   const response = await fetch(url, { headers: { Accept: "text/html", "Watership-Refresh": "yes" } });
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  if (response.ok && page.title) document.title = page.title;
+  if (response.ok && page.title && !page.querySelector("[data-late]")) document.title = page.title;
   for (const now of document.querySelectorAll("[data-live][id]")) {
     const next = page.getElementById(now.id);
     if (next) showTimes(next), labelCells(next);

@@ -102,14 +102,15 @@ function rowOf(event, columns) {
 }
 
 // tail follows new events while somebody looks, and keeps them back while the reader has
-// scrolled down or has paused. A list of messages is read again instead, and not while it is read.
+// scrolled down or has paused. A list of messages is fetched again as a whole instead, but not
+// while somebody works in it.
 function tail() {
   const reads = bar.hasAttribute("data-tail-reads");
   const body = document.querySelector("#list tbody");
   const columns = [...document.querySelectorAll("#list th")].map((head) => ({ name: head.dataset.name, kind: head.dataset.kind }));
   const [state, pause, more] = ["state", "pause", "more"].map((name) => bar.querySelector(`[data-tail-${name}]`));
   const seen = new Set([...body.rows].map((row) => row.dataset.id));
-  const newest = (!reads && Date.parse(body.querySelector("time")?.dateTime ?? "")) || Date.now() - 2000;
+  const newest = reads ? 0 : Date.parse(body.querySelector("time")?.dateTime ?? "") || Date.now() - 2000;
   let waiting = []; // events, the oldest first
   let source = null;
   let paused = false;
@@ -148,6 +149,7 @@ function tail() {
 
   const receive = (message) => {
     const event = JSON.parse(message.data);
+    if (reads && !event.watership?.fingerprint) return; // of no message, such as the audit event of this page
     if (seen.has(event.event.id) || Date.parse(event["@timestamp"]) < newest) return;
     seen.add(event.event.id);
     waiting.push(event);
@@ -194,7 +196,10 @@ function tail() {
 function closePreview() {
   const shown = document.getElementById("preview");
   const row = shown?.previousElementSibling;
-  if (!row) return null;
+  if (!row) {
+    shown?.remove(); // of a message that is not in the list
+    return null;
+  }
   const opener = row.querySelector("[data-preview]");
   opener.setAttribute("aria-expanded", "false");
   row.classList.remove("selected");
