@@ -7,8 +7,8 @@ import (
 	"github.com/watershipmq/watership/schemas/internal/publishtime"
 )
 
-// sameClock is the difference between two clocks that counts as none: a message that
-// seems to start by so much before it was published waited for no time.
+// sameClock is the largest difference between two clocks that is ignored: a message whose
+// attempt seems to start up to 10 ms before its publish did not wait.
 const sameClock = 10 * time.Millisecond
 
 // setTimes sets the times of work of an event, as far as they are known: the process that

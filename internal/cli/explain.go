@@ -90,7 +90,7 @@ func (p *page) explanation(ex messages.Explanation) {
 	switch {
 	case ex.Process != "":
 		field("", "process "+ex.Process+" handles it by a route that is not in this configuration:")
-		field("", "the default policy stands in for its own, which that process knows (--server)")
+		field("", "the default policy is shown. Ask that process for its own with --server")
 	case !ex.Route:
 		field("", "no route has this queue: the default policy counts")
 	}

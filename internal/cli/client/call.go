@@ -88,7 +88,8 @@ func (r *request) add(input reflect.Value) error {
 }
 
 // setQuery sets a parameter. A list is one text, unless its tag asks for a parameter for each of
-// its values. A number above its maximum is the maximum, so that the limit of a page may be any.
+// its values. A number above the maximum of its parameter is lowered to it, so that a caller may
+// ask for pages of any size.
 func (r *request) setQuery(field reflect.StructField, tag string, value reflect.Value) error {
 	name, isExploded := strings.CutSuffix(tag, ",explode")
 	list, isList := value.Interface().([]string)
