@@ -142,7 +142,7 @@ func (f Failures) groups(ctx context.Context, node kql.Node, whole bool) ([]*Gro
 	if err := f.setRegressed(ctx, groups, pasts, node); err != nil {
 		return nil, err
 	}
-	if err := f.setTrends(ctx, groups, pasts, whole); err != nil {
+	if err := f.setTrends(ctx, now, groups, pasts, whole); err != nil {
 		return nil, err
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *Group) int {

@@ -70,7 +70,7 @@ func (f Failures) setRegressed(ctx context.Context, groups map[Kind]*Group, past
 }
 
 // errorGroups matches the failures with the error groups of some kinds. Failures of other kinds may have them, too.
-func errorGroups(kinds map[Kind]*past) kql.Node {
+func errorGroups[V any](kinds map[Kind]V) kql.Node {
 	groups := map[string]bool{}
 	for kind := range kinds {
 		groups[kind.Group] = true

@@ -36,14 +36,23 @@ func (t *trend) add(failure eventstore.EventSummary) {
 }
 
 // setTrends sets which groups are new and which escalate. pasts have all failures of the groups if whole is set;
-// otherwise others may be older, which are looked up.
-func (f Failures) setTrends(ctx context.Context, groups map[Kind]*Group, pasts map[Kind]*past, whole bool) error {
-	for kind, g := range groups {
+// otherwise others count, too.
+func (f Failures) setTrends(ctx context.Context, now time.Time, groups map[Kind]*Group, pasts map[Kind]*past, whole bool) error {
+	recent := map[Kind]*trend{}
+	for kind := range groups {
 		t := pasts[kind].trend
-		g.LastHour, g.HourBefore = t.lastHour, t.hourBefore
-		g.New = !g.Regressed && t.now.Sub(t.first.Time) < newFor
+		recent[kind] = &t
+	}
+	if !whole {
+		if err := f.countRecent(ctx, now, recent); err != nil {
+			return err
+		}
+	}
+	for kind, g := range groups {
+		g.LastHour, g.HourBefore = recent[kind].lastHour, recent[kind].hourBefore
+		g.New = !g.Regressed && now.Sub(pasts[kind].trend.first.Time) < newFor
 		if g.New && !whole {
-			older := eventstore.Selection{Query: kql.And{kind.Query(), before(t.now.Add(-newFor))}, Limit: 1}
+			older := eventstore.Selection{Query: kql.And{kind.Query(), before(now.Add(-newFor))}, Limit: 1}
 			hasOlder, err := hasAny(f.Store.Summaries(ctx, older))
 			if err != nil {
 				return err
@@ -55,9 +64,29 @@ func (f Failures) setTrends(ctx context.Context, groups map[Kind]*Group, pasts m
 	return nil
 }
 
+// countRecent replaces the trends of kinds by those of all their failures of the last two hours. A query with a
+// period has only some of these.
+func (f Failures) countRecent(ctx context.Context, now time.Time, trends map[Kind]*trend) error {
+	for kind := range trends {
+		trends[kind] = &trend{now: now}
+	}
+	lately := kql.And{GivenUp(), errorGroups(trends), byTime(kql.GreaterOrEqual, now.Add(-2*time.Hour))}
+	for failure, err := range f.Store.Summaries(ctx, eventstore.Selection{Query: lately, UpTo: f.UpTo}) {
+		if err != nil {
+			return err
+		}
+		if t := trends[KindOf(failure)]; t != nil {
+			t.add(failure)
+		}
+	}
+	return nil
+}
+
 // before returns a query for the events before a time.
-func before(at time.Time) kql.Node {
+func before(at time.Time) kql.Node { return byTime(kql.Less, at) }
+
+func byTime(op kql.Op, at time.Time) kql.Node {
 	return kql.Range{
-		Field: kql.Pattern{"@timestamp"}, Op: kql.Less, Value: kql.Value{Pattern: kql.Pattern{at.UTC().Format(time.RFC3339Nano)}, Quoted: true},
+		Field: kql.Pattern{"@timestamp"}, Op: op, Value: kql.Value{Pattern: kql.Pattern{at.UTC().Format(time.RFC3339Nano)}, Quoted: true},
 	}
 }

@@ -1,0 +1,65 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// aged returns failures of a queue with some ages, oldest first.
+func aged(now time.Time, queue string, ages ...time.Duration) (events []schemas.Event) {
+	for i, age := range ages {
+		e := schemas.Event{Action: schemas.Poisoned, Source: "test"}
+		e.EventID, e.Message, e.Queue, e.Attempt = fmt.Sprint("p-", queue, i), fmt.Sprint("m-", queue, i), queue, 1
+		e.Time = now.Add(-age)
+		e.Sequence = e.Time.UnixMicro()
+		events = append(events, e)
+	}
+	return events
+}
+
+// since matches the failures of a period up to now.
+func since(now time.Time, period time.Duration) kql.Node {
+	return byTime(kql.GreaterOrEqual, now.Add(-period))
+}
+
+// The trends of groups are those of all their failures, whatever failures a list has.
+func TestTrendsCountAllFailuresOfTheirGroups(t *testing.T) {
+	now := time.Now()
+	const old, hourBefore = 48 * time.Hour, 90 * time.Minute
+	lately := slices.Concat(slices.Repeat([]time.Duration{20 * time.Minute}, 9), []time.Duration{time.Minute})
+	steady := slices.Concat([]time.Duration{old}, slices.Repeat([]time.Duration{hourBefore}, 10), lately)
+	worse := slices.Concat([]time.Duration{old}, slices.Repeat([]time.Duration{hourBefore}, 3), lately)
+	fresh := slices.Concat([]time.Duration{hourBefore}, lately)
+	events := slices.Concat(aged(now, "steady", steady...), aged(now, "worse", worse...), aged(now, "fresh", fresh...))
+	// A handled one counts, too.
+	handled := events[len(steady)-2]
+	handled.Action, handled.EventID, handled.Sequence = schemas.Handled, "handled", handled.Sequence+1
+	failures, err := NewFailures(t.Context(), filledStore(t, append(events, handled)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Group{
+		"steady": {LastHour: 10, HourBefore: 10}, "worse": {Escalating: true, LastHour: 10, HourBefore: 3}, "fresh": {New: true, LastHour: 10, HourBefore: 1},
+	}
+	for name, node := range map[string]kql.Node{
+		"all": kql.All{}, "an hour": since(now, time.Hour), "five minutes": since(now, 5*time.Minute), "three days": since(now, 72*time.Hour),
+		"until an hour ago": before(now.Add(-time.Hour)), "some queues": kql.Or{kql.FieldIs("watership.queue", "steady"), kql.FieldIs("watership.queue", "worse"), kql.FieldIs("watership.queue", "fresh")},
+	} {
+		groups, err := failures.Groups(t.Context(), node)
+		if err != nil || len(groups) != len(want) {
+			t.Fatalf("%s: %d groups, %v", name, len(groups), err)
+		}
+		for _, g := range groups {
+			w := want[g.Queue]
+			if g.New != w.New || g.Escalating != w.Escalating || g.LastHour != w.LastHour || g.HourBefore != w.HourBefore {
+				t.Errorf("%s, %s: new %t, escalating %t, %d and %d before; want new %t, escalating %t, %d and %d before",
+					name, g.Queue, g.New, g.Escalating, g.LastHour, g.HourBefore, w.New, w.Escalating, w.LastHour, w.HourBefore)
+			}
+		}
+	}
+}
