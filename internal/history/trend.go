@@ -38,27 +38,25 @@ func (t *trend) add(failure eventstore.EventSummary) {
 // setTrends sets which groups are new and which escalate. pasts have all failures of the groups if whole is set;
 // otherwise others count, too.
 func (f Failures) setTrends(ctx context.Context, now time.Time, groups map[Kind]*Group, pasts map[Kind]*past, whole bool) error {
-	recent := map[Kind]*trend{}
-	for kind := range groups {
+	recent, candidates := map[Kind]*trend{}, map[Kind]*Group{}
+	for kind, g := range groups {
 		t := pasts[kind].trend
 		recent[kind] = &t
+		if !g.Regressed && now.Sub(t.first.Time) < newFor {
+			candidates[kind] = g
+		}
 	}
 	if !whole {
 		if err := f.countRecent(ctx, now, recent); err != nil {
 			return err
 		}
+		if err := f.deleteOlder(ctx, now.Add(-newFor), candidates); err != nil {
+			return err
+		}
 	}
 	for kind, g := range groups {
+		g.New = candidates[kind] != nil
 		g.LastHour, g.HourBefore = recent[kind].lastHour, recent[kind].hourBefore
-		g.New = !g.Regressed && now.Sub(pasts[kind].trend.first.Time) < newFor
-		if g.New && !whole {
-			older := eventstore.Selection{Query: kql.And{kind.Query(), before(now.Add(-newFor))}, Limit: 1}
-			hasOlder, err := hasAny(f.Store.Summaries(ctx, older))
-			if err != nil {
-				return err
-			}
-			g.New = !hasOlder
-		}
 		g.Escalating = !g.New && g.LastHour >= minEscalating && g.LastHour >= escalation*g.HourBefore
 	}
 	return nil
@@ -77,6 +75,24 @@ func (f Failures) countRecent(ctx context.Context, now time.Time, trends map[Kin
 		}
 		if t := trends[KindOf(failure)]; t != nil {
 			t.add(failure)
+		}
+	}
+	return nil
+}
+
+// deleteOlder deletes those groups from the map that have failures before a time. It reads these of all groups at once,
+// since a list may have thousands of groups.
+func (f Failures) deleteOlder(ctx context.Context, at time.Time, groups map[Kind]*Group) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	older := kql.And{GivenUp(), errorGroups(groups), before(at)}
+	for failure, err := range f.Store.Summaries(ctx, eventstore.Selection{Query: older, UpTo: f.UpTo}) {
+		if err != nil {
+			return err
+		}
+		if delete(groups, KindOf(failure)); len(groups) == 0 {
+			break
 		}
 	}
 	return nil

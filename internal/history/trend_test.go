@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -61,5 +62,68 @@ func TestTrendsCountAllFailuresOfTheirGroups(t *testing.T) {
 					name, g.Queue, g.New, g.Escalating, g.LastHour, g.HourBefore, w.New, w.Escalating, w.LastHour, w.HourBefore)
 			}
 		}
+	}
+}
+
+// Many groups whose failures in a list are all of the last day cost as many requests as few groups do.
+func TestTrendsOfManyGroupsTakeFewRequests(t *testing.T) {
+	now := time.Now()
+	asked := func(each int) *counted {
+		var events []schemas.Event
+		resolved := map[Kind]int64{}
+		for i := range each {
+			old := aged(now, fmt.Sprint("old-", i), 48*time.Hour, time.Minute)
+			if i%2 == 0 { // by an operator, who left the failures open
+				resolved[KindOf(eventstore.Summarize(old[1]))] = old[1].Sequence
+			}
+			events = append(events, old...)
+			events = append(events, aged(now, fmt.Sprint("new-", i), time.Minute)...)
+		}
+		failures, err := NewFailures(t.Context(), filledStore(t, events), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &counted{Store: failures.Store}
+		failures.Store, failures.Resolved = store, resolved
+		groups, err := failures.Groups(t.Context(), since(now, time.Hour))
+		if err != nil || len(groups) != 2*each {
+			t.Fatalf("%d groups, %v", len(groups), err)
+		}
+		for _, g := range groups {
+			if g.New != (g.Queue[:3] == "new") {
+				t.Errorf("%s: new is %t", g.Queue, g.New)
+			}
+		}
+		return store
+	}
+	few, many := asked(1), asked(50)
+	if many.requests > few.requests || many.read > 50*few.read {
+		t.Errorf("100 groups read %d summaries in %d requests, 2 groups %d in %d", many.read, many.requests, few.read, few.requests)
+	}
+}
+
+// What tells whether groups came back tells which are new as well, so that the failures of an old group are not
+// read a second time for the sake of a new one.
+func TestANewGroupReadsNoFailuresOfOldOnes(t *testing.T) {
+	now := time.Now()
+	const earlier = 3 * chunkSize
+	events := aged(now, "old", append(slices.Repeat([]time.Duration{48 * time.Hour}, earlier), time.Minute)...)
+	for i := range events {
+		events[i].Sequence += int64(i)
+		events[i].Failure.Message = "out of stock"
+	}
+	events = append(events, aged(now, "new", time.Minute)...)
+	failures, err := NewFailures(t.Context(), filledStore(t, events), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &counted{Store: failures.Store}
+	failures.Store = store
+	groups, err := failures.Groups(t.Context(), since(now, time.Hour))
+	if err != nil || len(groups) != 2 || groups[0].New == groups[1].New {
+		t.Fatalf("%+v, %v", groups, err)
+	}
+	if store.read > earlier+earlier/2 {
+		t.Errorf("%d summaries were read of %d failures", store.read, len(events))
 	}
 }
