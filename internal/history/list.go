@@ -64,8 +64,8 @@ const (
 
 // ListMessages returns a page of messages, with what became of each.
 func ListMessages(ctx context.Context, store EventStore, page MessageListPage, reporters Reporters) (MessageList, error) {
-	list := listReader{store: store, page: page, known: map[string]bool{}, last: page.Cursor.After}
-	for !list.full && !list.ended && list.read < eventsPerListed*page.Limit {
+	list := listReader{store: store, page: page, known: map[string]bool{}, last: page.Cursor.After, width: eventsPerRead * page.Limit}
+	for list.goesOn() {
 		if err := list.more(ctx); err != nil {
 			return MessageList{}, err
 		}
@@ -87,21 +87,29 @@ type listReader struct {
 	found       []schemas.Event   // the newest matching event of each message
 	known       map[string]bool   // fingerprints of found, and of messages of earlier pages
 	last        eventstore.Cursor // of the last event that belongs to this page or to earlier ones
-	read        int               // events
-	unreadable  int
-	full, ended bool // the page has its limit; there are no further events
+	read        int               // documents
+	width       int               // of the next read
+	unreadable  int               // before last
+	full, ended bool              // the page has its limit; there are no further events
+}
+
+// goesOn reports whether the page needs another read. A document that cannot be read has no cursor, so
+// that a page reads until it can end after an event: else the next page would be the same.
+func (r *listReader) goesOn() bool {
+	hasBegun := r.last != r.page.Cursor.After
+	return !r.full && !r.ended && (!hasBegun || r.read < eventsPerListed*r.page.Limit)
 }
 
 // more reads some events and adds their messages.
 func (r *listReader) more(ctx context.Context) error {
-	events, err := r.events(ctx)
+	events, unreadable, err := r.events(ctx)
 	if err != nil {
 		return err
 	}
 	if err := r.leaveOutListed(ctx, events); err != nil {
 		return err
 	}
-	for _, e := range events {
+	for i, e := range events {
 		if e.Fingerprint != "" && !r.known[e.Fingerprint] {
 			if len(r.found) == r.page.Limit {
 				r.full, r.ended = true, false
@@ -111,40 +119,50 @@ func (r *listReader) more(ctx context.Context) error {
 			r.found = append(r.found, e)
 		}
 		r.last = eventstore.CursorAt(e)
+		r.unreadable += unreadable[i]
+	}
+	if r.ended {
+		r.unreadable += unreadable[len(events)]
 	}
 	return nil
 }
 
-// events reads the next events of the query, up to the message that would be one too many.
-func (r *listReader) events(ctx context.Context) (events []schemas.Event, err error) {
-	most := eventsPerRead * r.page.Limit
+// events reads the next events of the query, up to the message that would be one too many. unreadable are
+// the numbers of documents before each event, and after the last one, that cannot be read. Those after the
+// last one are read again, in a wider read if there is no event.
+func (r *listReader) events(ctx context.Context) (events []schemas.Event, unreadable []int, err error) {
+	most := r.width
 	selection := eventstore.Selection{Query: r.page.Query, Limit: most, After: r.last, UpTo: r.page.Cursor.UpTo, WithoutBody: true}
 	added, read := map[string]bool{}, 0
+	unreadable = []int{0}
 	for e, err := range r.store.Events(ctx, selection) {
 		read++
 		if storeread.EndsRead(err) {
-			return nil, err
+			return nil, nil, err
 		}
 		if err != nil {
-			r.unreadable++
+			unreadable[len(events)]++
 			continue
 		}
 		if e.Action.OfNoMessage() {
 			e.Fingerprint = ""
 		}
 		e.Envelope.Headers, e.Failure.Stack = nil, ""
-		events = append(events, e)
+		events, unreadable = append(events, e), append(unreadable, 0)
 		if e.Fingerprint != "" && !r.known[e.Fingerprint] {
 			added[e.Fingerprint] = true
 		}
-		if len(r.found)+len(added) > r.page.Limit {
+		if len(r.found)+len(added) > r.page.Limit || len(events) == eventsPerRead*r.page.Limit {
 			r.read += read
-			return events, nil
+			return events, unreadable, nil
 		}
 	}
 	r.read += read
 	r.ended = read < most
-	return events, ctx.Err()
+	if len(events) == 0 {
+		r.width *= 2
+	}
+	return events, unreadable, ctx.Err()
 }
 
 // leaveOutListed marks the messages of some events that earlier pages have: those with a matching
