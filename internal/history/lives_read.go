@@ -29,8 +29,8 @@ func (r livesReader) lives(ctx context.Context, fingerprints []string) ([]Life, 
 	if err != nil {
 		return nil, err
 	}
-	if !whole { // one message has most of them
-		return r.oneByOne(ctx, fingerprints)
+	if !whole { // one message may have most of them
+		return r.halves(ctx, fingerprints)
 	}
 	owner := map[string]int{} // of events, by their ids
 	for _, e := range events {
@@ -92,13 +92,18 @@ func (r livesReader) addCopies(ctx context.Context, lives []Life, owner map[stri
 	return ctx.Err()
 }
 
-func (r livesReader) oneByOne(ctx context.Context, fingerprints []string) ([]Life, error) {
-	lives := make([]Life, len(fingerprints))
-	for i, fingerprint := range fingerprints {
-		var err error
-		if lives[i], err = readLife(ctx, r.store, eventstore.EventSummary{Fingerprint: fingerprint}); err != nil {
-			return nil, err
-		}
+// halves reads the lives of messages that have too many events for one read: of each half at once, and of a
+// single message its newest events.
+func (r livesReader) halves(ctx context.Context, fingerprints []string) ([]Life, error) {
+	if len(fingerprints) == 1 {
+		l, err := readLife(ctx, r.store, eventstore.EventSummary{Fingerprint: fingerprints[0]})
+		return []Life{l}, err
 	}
-	return lives, nil
+	middle := len(fingerprints) / 2
+	lives, err := r.lives(ctx, fingerprints[:middle])
+	if err != nil {
+		return nil, err
+	}
+	others, err := r.lives(ctx, fingerprints[middle:])
+	return append(lives, others...), err
 }
