@@ -2,7 +2,9 @@ package messages
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +60,7 @@ type Listed struct {
 	Events      int                  `json:"events" doc:"Number of its events"`
 	Error       string               `json:"error,omitempty" doc:"Of its latest failure, also of one that is resolved"`
 	ErrorType   string               `json:"error_type,omitempty"`
-	Values      map[string]any       `json:"values,omitempty" doc:"Values of the fields that were asked for, by their full names: of the newest event that has the field"`
+	Values      map[string]any       `json:"values,omitempty" doc:"Values of the fields that were asked for, by their full names: of the newest event that has the field; stack traces: of its latest failure; fields of bodies: of the first 8 MiB of bodies of a page"`
 }
 
 // lists are the functions of the operations on lists of messages.
@@ -122,7 +124,7 @@ func newListed(m history.ListedMessage) Listed {
 }
 
 // addValues adds the values of fields, of the newest event that has the field. Headers and bodies come
-// from one event that has the body. A page reads at most maxPageBytes of bodies.
+// from one event that has the body, and stack traces from the latest failure.
 func addValues(ctx context.Context, store history.EventStore, documentOf func(schemas.Event) eventjson.Document, to []Listed, of []history.ListedMessage, fields []string) error {
 	if len(fields) == 0 || len(of) == 0 {
 		return nil
@@ -130,6 +132,11 @@ func addValues(ctx context.Context, store history.EventStore, documentOf func(sc
 	whole, err := wholeEvents(ctx, store, of, namesBody(fields))
 	if err != nil {
 		return err
+	}
+	if slices.Contains(fields, "error.stack_trace") {
+		if err := addStacks(ctx, store, of); err != nil {
+			return err
+		}
 	}
 	for i, m := range of {
 		to[i].Values = map[string]any{}
@@ -166,27 +173,67 @@ func newestFirst(m history.ListedMessage, whole schemas.Event, documentOf func(s
 	return documents, nil
 }
 
-// wholeEvents reads an event with headers of each message: one that has the body, else the first.
+// wholeEvents reads an event with headers of each message: one that has the body, else the first. If those
+// with bodies are too large, the others lack them.
 func wholeEvents(ctx context.Context, store history.EventStore, of []history.ListedMessage, withBody bool) ([]schemas.Event, error) {
-	events, index, either := make([]schemas.Event, len(of)), map[string]int{}, kql.Or{}
+	events, lacking := make([]schemas.Event, len(of)), map[string]*schemas.Event{}
 	for i, m := range of {
 		events[i] = m.WithBody()
-		index[events[i].EventID] = i
-		either = append(either, kql.FieldIs("event.id", events[i].EventID))
+		lacking[events[i].EventID] = &events[i]
+	}
+	if withBody {
+		if err := readStored(ctx, store, lacking, true); err != nil {
+			return nil, err
+		}
+	}
+	return events, readStored(ctx, store, lacking, false)
+}
+
+// addStacks adds the stack trace of each message's latest failure, since lives have none.
+func addStacks(ctx context.Context, store history.EventStore, of []history.ListedMessage) error {
+	failures, lacking := make([]schemas.Event, len(of)), map[string]*schemas.Event{}
+	for i, m := range of {
+		if m.HasFailed {
+			lacking[m.Failure.EventID] = &failures[i]
+		}
+	}
+	if err := readStored(ctx, store, lacking, false); err != nil {
+		return err
+	}
+	for i, m := range of {
+		for j, e := range m.Events {
+			if e.EventID == failures[i].EventID {
+				m.Events[j].Failure.Stack = failures[i].Failure.Stack
+			}
+		}
+	}
+	return nil
+}
+
+// readStored reads the events with the ids of lacking, and removes them from it. It ends after maxPageBytes
+// of bodies; a single one can be larger.
+func readStored(ctx context.Context, store history.EventStore, lacking map[string]*schemas.Event, withBody bool) error {
+	if len(lacking) == 0 {
+		return nil
+	}
+	var either kql.Or
+	for _, id := range slices.Sorted(maps.Keys(lacking)) {
+		either = append(either, kql.FieldIs("event.id", id))
 	}
 	size := 0
 	for e, err := range storeread.Readable(store.Events(ctx, eventstore.Selection{Query: either, Limit: len(either), WithoutBody: !withBody})) {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if i, asked := index[e.EventID]; asked {
-			events[i] = e
+		if to, asked := lacking[e.EventID]; asked {
+			*to = e
+			delete(lacking, e.EventID)
 		}
 		if size += len(e.Envelope.Body); size > maxPageBytes {
 			break
 		}
 	}
-	return events, ctx.Err()
+	return ctx.Err()
 }
 
 // Name returns the id by which people know a message: the publisher's, or the beginning of its
