@@ -79,12 +79,12 @@ type preview struct {
 	HasBody     bool
 }
 
-// PreviewURL returns the page of a previewed message that is not in the list, as on a busy system, or "".
-func (m messageList) PreviewURL() string {
-	if m.Preview == nil || slices.ContainsFunc(m.Messages, func(row listedRow) bool { return row.IsOpen }) {
+// URLUnlisted returns the page of the message if it has no row in the list, as on a busy system, else "".
+func (p *preview) URLUnlisted(list []listedRow) string {
+	if slices.ContainsFunc(list, func(row listedRow) bool { return row.IsOpen }) {
 		return ""
 	}
-	return frame.MessageURL(m.Preview.Fingerprint)
+	return frame.MessageURL(p.Fingerprint)
 }
 
 // maxPreview bounds the text of a body, and previewSteps the events, which a preview shows.
