@@ -429,10 +429,14 @@ type HTTP struct {
 	TrustedProxies []netip.Prefix
 }
 
-// ServerTLS names files in PEM, which are read again when they change. Zero: no TLS.
+// ServerTLS names files in PEM, which are read again when they change. Without them there is no TLS.
 type ServerTLS struct {
 	Cert string // with intermediate certificates
 	Key  string
+
+	// HSTS is whether browsers are told to use nothing but https for the host, on all its ports,
+	// for a year. Default true.
+	HSTS bool
 }
 
 // Auth is who may use the HTTP server. Zero: programs of the same machine.

@@ -16,6 +16,7 @@ func httpKeys(c *Config) []Key {
 		{Name: "http.trusted_proxies", Form: List, Help: "networks of proxies that name the client in X-Forwarded-For", read: scalars(network, &h.TrustedProxies)},
 		{Name: "http.tls.cert", Help: "PEM file with the certificate of the HTTP server", read: scalar(path, &h.TLS.Cert)},
 		{Name: "http.tls.key", Help: "PEM file with the key of http.tls.cert", read: scalar(path, &h.TLS.Key)},
+		{Name: "http.tls.hsts", Default: "true", Help: "tell browsers to use nothing but https for the host, on all its ports, for a year", read: scalar(boolean, &h.TLS.HSTS)},
 		{Name: "http.auth.tokens_file", Help: "file with the tokens of watership token (default: only programs of this machine may use the HTTP server)", read: scalar(path, &h.Auth.TokensFile)},
 		{Name: "http.auth.session_key_file", Help: "file with the keys that encrypt the cookies of browsers, one per line (default: random)", read: scalar(path, &h.Auth.SessionKeyFile)},
 		{Name: "http.auth.oidc.issuer", Help: "URL of the OpenID Connect provider", read: scalar(issuer, &h.Auth.OIDC.Issuer)},

@@ -89,7 +89,7 @@ var keyCases = map[string]keyCase{
 	"index.time_headers":            {good: "timestamp, sent_at", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
 	"index.labels":                  {good: "tenant, region", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
 	"index.numeric_labels":          {good: "amount", bad: strings.Repeat("n", 256), want: `"` + strings.Repeat("n", 256) + `": expected text of 1 to 255 bytes`},
-	"index.body.text":               {good: "false", bad: "no", want: `"no": expected true or false`},
+	"index.body.text":               {good: "false", bad: "yes", want: `"yes": expected true or false`},
 	"index.body.json":               {good: "false", bad: "1", want: `"1": expected true or false`},
 	"index.body.max_values":         {good: "100", bad: "-1", want: `"-1": expected a whole number from 1 to 1000000`},
 	"fingerprint.ignore_headers":    {good: "retries, attempt", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
@@ -102,6 +102,7 @@ var keyCases = map[string]keyCase{
 	"http.trusted_proxies":          {good: "10.0.0.0/24", bad: "10.0.0.1", want: `"10.0.0.1": expected a network such as 10.20.0.0/16 or fd00:20::/32`},
 	"http.tls.cert":                 {good: "cert.pem", with: "http.tls.key: key.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"http.tls.key":                  {good: "key.pem", with: "http.tls.cert: cert.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"http.tls.hsts":                 {good: "false", bad: "no", want: `"no": expected true or false`},
 	"http.auth.tokens_file":         {good: "/run/tokens", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"http.auth.session_key_file":    {good: "/run/sessions", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"http.auth.oidc.issuer": {

@@ -83,7 +83,7 @@ streams: [{exchange: shop, key: "order.#", id: "order-{headers.id}", version: "{
 http:
   listen: ":8181"
   url: https://watership.example
-  tls: {cert: http.pem, key: http.key}
+  tls: {cert: http.pem, key: http.key, hsts: false}
   trusted_proxies: [10.0.0.0/24]
   auth:
     tokens_file: /run/tokens
@@ -235,7 +235,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Index:  Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Body: Body{Text: true, JSON: true, MaxValues: 5000}},
 		Alerts: Alerts{Interval: 30 * time.Second, GroupWait: 30 * time.Second, GroupInterval: 5 * time.Minute, RepeatInterval: 12 * time.Hour},
-		HTTP:   HTTP{Auth: Auth{OIDC: OIDC{Scopes: []string{"email"}, NameClaim: "email", RolesClaim: "groups"}}},
+		HTTP:   HTTP{TLS: ServerTLS{HSTS: true}, Auth: Auth{OIDC: OIDC{Scopes: []string{"email"}, NameClaim: "email", RolesClaim: "groups"}}},
 		Log:    Log{Format: "text"}, StopTimeout: 30 * time.Second,
 	}, load(t, "", nil, nil))
 }

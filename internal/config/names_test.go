@@ -199,6 +199,7 @@ func TestDescribeDefaults(t *testing.T) {
 		"alerts.group_wait = 30s (default)",
 		"alerts.group_interval = 5m (default)",
 		"alerts.repeat_interval = 12h (default)",
+		"http.tls.hsts = true (default)",
 		"http.auth.oidc.scopes = email (default)",
 		"http.auth.oidc.name_claim = email (default)",
 		"http.auth.oidc.roles_claim = groups (default)",

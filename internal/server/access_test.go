@@ -192,13 +192,7 @@ func mustParse(t *testing.T, a *system.System, query string) kql.Node {
 func TestServesTLS(t *testing.T) {
 	cert, key := writeCertificate(t)
 	s := startServing(t, rabbittest.Embedded(t), "WATERSHIP_HTTP_TLS_CERT="+cert, "WATERSHIP_HTTP_TLS_KEY="+key)
-	authorities := x509.NewCertPool()
-	text, err := os.ReadFile(cert)
-	if err != nil || !authorities.AppendCertsFromPEM(text) {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "watership.example"}, ForceAttemptHTTP2: true}
-	defer transport.CloseIdleConnections()
+	transport := trusting(t, cert)
 	if status, body := s.request(t, &http.Client{Transport: transport}, "GET", "https://"+s.address+"/readyz", ""); status != 200 {
 		t.Errorf("%d: %s", status, body)
 	}
@@ -206,6 +200,50 @@ func TestServesTLS(t *testing.T) {
 	listening.Listen = s.address
 	if err := CheckHealth(t.Context(), listening); err != nil {
 		t.Error(err)
+	}
+}
+
+// trusting returns a transport of clients that trust the server with a certificate.
+func trusting(t *testing.T, cert string) *http.Transport {
+	t.Helper()
+	authorities := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	if err != nil || !authorities.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, ServerName: "watership.example"}, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// Each response over TLS tells browsers to use TLS from then on, and none without TLS, where browsers ignore it.
+func TestBrowsersStayWithTLS(t *testing.T) {
+	cert, key := writeCertificate(t)
+	files := []string{"WATERSHIP_HTTP_TLS_CERT=" + cert, "WATERSHIP_HTTP_TLS_KEY=" + key}
+	for name, c := range map[string]struct {
+		scheme   string
+		settings []string
+		want     string
+	}{
+		"with a certificate": {"https", files, "max-age=31536000"},
+		"switched off":       {"https", append(files, "WATERSHIP_HTTP_TLS_HSTS=false"), ""},
+		"without TLS":        {"http", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startServing(t, rabbittest.Embedded(t), c.settings...)
+			client := &http.Client{Transport: trusting(t, cert)}
+			s.request(t, client, "GET", c.scheme+"://"+s.address+"/readyz", "")
+			for _, path := range []string{"/healthz", "/metrics", "/", "/api/v1/version", "/nowhere"} {
+				response, err := client.Get(c.scheme + "://" + s.address + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				if got := response.Header.Get("Strict-Transport-Security"); got != c.want {
+					t.Errorf("%s: %q, want %q", path, got, c.want)
+				}
+			}
+		})
 	}
 }
 

@@ -150,6 +150,9 @@ func (s *Server) routes(live *gauges, faces Faces, guard *access.Guard) http.Han
 	mux.Handle("/", guard.Handler(keepConnection(admitted)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		access.SetHeaders(w.Header())
+		if r.TLS != nil && s.settings.HTTP.TLS.HSTS { // browsers ignore it without TLS
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		mux.ServeHTTP(w, r)
 	})
 }
