@@ -160,6 +160,24 @@ func checkMail(t *testing.T, mails []string) {
 	}
 }
 
+// mailText returns the subject and the text of a mail.
+func mailText(t *testing.T, sent string) string {
+	t.Helper()
+	m, err := mail.ReadMessage(strings.NewReader(sent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(quotedprintable.NewReader(m.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subject + "\n" + strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
 // A server without STARTTLS gets neither login nor mail, and its refusals are errors.
 func TestMailIsRefused(t *testing.T) {
 	s := newSMTPServer(t, false)

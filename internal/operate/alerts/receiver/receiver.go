@@ -18,7 +18,7 @@ type Receiver struct {
 	Kind string // alertmanager, webhook, slack or mail
 	To   string // where notices go, without secrets
 
-	// Send sends a notice and returns the answer of the receiver.
+	// Send sends a notice, whose texts it makes safe, and returns the answer of the receiver.
 	Send func(ctx context.Context, n notice.Notice) (answer string, err error)
 }
 
@@ -33,7 +33,7 @@ func New(receivers []config.AlertReceiver) ([]Receiver, error) {
 			mistakes = append(mistakes, err)
 			continue
 		}
-		r.Name = cfg.Name
+		r.Name, r.Send = cfg.Name, sendSafely(r.Send)
 		list = append(list, r)
 	}
 	return list, errors.Join(mistakes...)

@@ -21,6 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operate/alerts/receiver"
+	"github.com/watershipmq/watership/internal/render/wording"
 )
 
 // load reads the receiver of a configuration, as serve does.
@@ -220,6 +221,58 @@ func TestAlertmanagers(t *testing.T) {
 	b.status = http.StatusUnauthorized
 	if _, err := r.Send(t.Context(), example()); err == nil || !strings.Contains(err.Error(), "500") || !strings.Contains(err.Error(), "401") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Texts of messages reach no receiver with what acts on a terminal, forges lines or turns the direction.
+func TestTextsAreSafe(t *testing.T) {
+	const forged = "no \x1b[2J\x1b]0;owned\x07stock\r\nRESOLVED: all\t\u009b31m \u2028 \u202egnp\x7f \xff"
+	n := example()
+	n.Alerts[0].Summary, n.Alerts[0].Detail, n.Alerts[0].Muted = forged, forged, forged
+	n.Alerts[0].Labels["class"] = forged
+	posted, mails := newServer(t), newSMTPServer(t, true)
+	text := func() string { return string(posted.body) }
+	template := "{{range .Alerts}}{{.Summary}} {{.Detail}} {{.Muted}} {{range .Labels}}{{.}} {{end}}{{end}}"
+	for name, c := range map[string]struct {
+		yaml string
+		sent func() string
+	}{
+		"webhook":      {"webhook: {url: '" + posted.URL + "'}", text},
+		"template":     {"webhook: {url: '" + posted.URL + "', template: '" + template + "'}", text},
+		"slack":        {"slack: {url_file: " + write(t, posted.URL) + "}", text},
+		"alertmanager": {"alertmanager: {urls: ['" + posted.URL + "']}", text},
+		"mail":         {"mail: {server: '" + mails.address() + "', tls: tls, ca: " + mails.ca + ", from: ops@shop.example, to: [a@shop.example]}", func() string { return mailText(t, mails.mails[0]) }},
+	} {
+		if _, err := loaded(t, c.yaml).Send(t.Context(), n); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sent := c.sent()
+		if decoded, ok := stringsOf(sent); ok {
+			sent = decoded
+		}
+		if !strings.Contains(sent, "[2J") || !strings.Contains(sent, "stock  RESOLVED: all") {
+			t.Errorf("%s does not have the text: %q", name, sent)
+		}
+		if at := strings.IndexFunc(sent, func(r rune) bool { return r != '\n' && wording.SafeRune(r) != r }); at >= 0 {
+			t.Errorf("%s has %q", name, sent[max(0, at-10):min(at+10, len(sent))])
+		}
+	}
+	if n.Alerts[0].Labels["class"] != forged {
+		t.Error("the labels of the alert itself, which identify it, have changed")
+	}
+}
+
+// stringsOf returns the texts of JSON, as a program that decodes it has them.
+func stringsOf(text string) (decoded string, isJSON bool) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return decoded, errors.Is(err, io.EOF)
+		}
+		if value, is := token.(string); is {
+			decoded += value + "\n"
+		}
 	}
 }
 
