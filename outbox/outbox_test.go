@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-func install(t *testing.T, db *sql.DB) {
+func install(t testing.TB, db *sql.DB) {
 	t.Helper()
 	if err := outbox.Install(t.Context(), db); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func install(t *testing.T, db *sql.DB) {
 }
 
 // publish commits messages in one transaction.
-func publish(t *testing.T, db *sql.DB, messages ...schemas.Envelope) {
+func publish(t testing.TB, db *sql.DB, messages ...schemas.Envelope) {
 	t.Helper()
 	err := database.InTx(t.Context(), db, func(tx *sql.Tx) error { return outbox.Publish(t.Context(), tx, messages...) })
 	if err != nil {
@@ -58,7 +58,7 @@ func publish(t *testing.T, db *sql.DB, messages ...schemas.Envelope) {
 	}
 }
 
-func startRelay(t *testing.T, cfg outbox.RelayConfig) *outbox.Relay {
+func startRelay(t testing.TB, cfg outbox.RelayConfig) *outbox.Relay {
 	t.Helper()
 	cfg.Interval = time.Millisecond
 	r, err := outbox.NewRelay(cfg)
@@ -69,7 +69,7 @@ func startRelay(t *testing.T, cfg outbox.RelayConfig) *outbox.Relay {
 	return r
 }
 
-func run(t *testing.T, part func(context.Context) error) (stop func()) {
+func run(t testing.TB, part func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -85,7 +85,7 @@ func run(t *testing.T, part func(context.Context) error) (stop func()) {
 }
 
 // consume declares a queue with a name of the test, and returns its deliveries.
-func consume(t *testing.T, url, name string) (queue string, deliveries <-chan amqp.Delivery) {
+func consume(t testing.TB, url, name string) (queue string, deliveries <-chan amqp.Delivery) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {

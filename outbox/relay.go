@@ -152,6 +152,8 @@ type session struct {
 	lease   *database.Lease
 	dialect database.Dialect
 	slow    *slow
+
+	beginning beginning // of the goroutine that publishes what is new
 }
 
 // row is a message in the table.
@@ -164,9 +166,15 @@ type row struct {
 
 // relay publishes some messages that were not published before, and returns their number.
 func (s *session) relay(ctx context.Context, by *sender) (int, error) {
-	rows, err := s.read(ctx, "attempts = 0 ORDER BY id")
-	if err != nil || len(rows) == 0 {
+	if err := s.settle(ctx); err != nil {
 		return 0, err
+	}
+	rows, err := s.read(ctx, s.beginning.condition())
+	if err != nil {
+		return 0, err
+	}
+	if s.beginning.pass(rows); len(rows) == 0 {
+		return 0, nil
 	}
 	return len(rows), s.send(ctx, by, rows, func(d destination) bool { return !s.slow.has(d) })
 }
