@@ -200,7 +200,7 @@ func (j *Job) fail(f Failure) {
 type NoJobError struct{ ID string }
 
 func (e *NoJobError) Error() string {
-	return fmt.Sprintf("there is no job %q: `watership jobs list` lists them", e.ID)
+	return fmt.Sprintf("there is no job %q", e.ID)
 }
 
 // TakenOverError reports that another process has changed a job.

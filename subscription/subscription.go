@@ -199,7 +199,7 @@ type NotFoundError struct{ Name string }
 
 // Error implements error.
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("there is no subscription %s: see watership subscriptions list", e.Name)
+	return "there is no subscription " + e.Name
 }
 
 // checkName returns an error if a subscription cannot have the name.

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // wordsOf returns the text of an error, with the names of flags and the zone of this process.
@@ -22,6 +23,8 @@ func wordsOf(err error) string {
 	var unknown *replayer.UncheckedError
 	var noGroup *failures.NotFoundError
 	var noStream *history.NoStreamError
+	var noJob *replayer.NoJobError
+	var noSubscription *subscription.NotFoundError
 	switch {
 	case errors.As(err, &field):
 		return inText(err, field, field.Text(flagOf))
@@ -35,6 +38,10 @@ func wordsOf(err error) string {
 		return inText(err, noGroup, noGroup.Error()+": watership failed --muted lists them")
 	case errors.As(err, &noStream):
 		return inText(err, noStream, noStream.Error()+"; watership search --by stream.id lists streams")
+	case errors.As(err, &noJob):
+		return inText(err, noJob, noJob.Error()+": watership jobs list lists them")
+	case errors.As(err, &noSubscription):
+		return inText(err, noSubscription, noSubscription.Error()+": watership subscriptions list lists them")
 	}
 	return err.Error()
 }

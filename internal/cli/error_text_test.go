@@ -5,13 +5,20 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // The words of a face stand with the error that they are about, wherever it is in the text.
 func TestWordsOfAWrappedError(t *testing.T) {
-	err := fmt.Errorf("editing: %w; the message is in message.json", &failures.NotFoundError{ID: "k3f7"})
-	want := `editing: no group of failures has the id "k3f7": watership failed --muted lists them; the message is in message.json`
-	if got := wordsOf(err); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
+	for want, err := range map[string]error{
+		`no group of failures has the id "k3f7": watership failed --muted lists them`: &failures.NotFoundError{ID: "k3f7"},
+		`there is no job "j-1": watership jobs list lists them`:                       &replayer.NoJobError{ID: "j-1"},
+		`there is no subscription mail: watership subscriptions list lists them`:      &subscription.NotFoundError{Name: "mail"},
+	} {
+		err, want = fmt.Errorf("editing: %w; the message is in message.json", err), "editing: "+want+"; the message is in message.json"
+		if got := wordsOf(err); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
 	}
 }

@@ -151,7 +151,7 @@ func (c replayPages) showJob(r *http.Request, refused *problem.Problem) (frame.R
 // job reads the job of a page.
 func (c replayPages) job(r *http.Request) (replayJob, error) {
 	found, err := replays.GetReplay.Call(r.Context(), c.api, replays.JobInput{ID: r.PathValue("id")})
-	return replayJob{replaypage.Job{Job: found.Body}}, err
+	return replayJob{replaypage.Job{Job: found.Body}}, frame.Unknown(err, "Look for it on the page of all replays.")
 }
 
 // refresh returns how often the page is read again.

@@ -79,7 +79,9 @@ func TestReplayWithCanary(t *testing.T) {
 	s.get(t, "/failures").want(t, http.StatusOK, "No unresolved failures")
 	s.get(t, "/replays/new?q=action%3A+poisoned&target=failed_queue").want(t, http.StatusOK, "Nothing to send", "All events that match are left out.",
 		"What is left out", "105", "“Again” sends them too")
-	s.get(t, "/replays/nobody").want(t, http.StatusNotFound, "there is no job")
+	for _, path := range []string{"/replays/nobody", "/replays/nobody/cancel"} {
+		s.get(t, path).want(t, http.StatusNotFound, `there is no job "nobody" Look for it on the page of all replays.`)
+	}
 }
 
 // The links of outcomes find the messages that they count.

@@ -63,7 +63,7 @@ func TestSubscriptions(t *testing.T) {
 	act("Resume", "", "", http.StatusOK, "Resumed.", "State active")
 	s.awaitPage(t, path, "Delivered 2")
 	s.post(t, path+"/explode", url.Values{}).want(t, http.StatusNotFound, "no such page")
-	s.get(t, "/subscriptions/nobody").want(t, http.StatusNotFound, "nobody")
+	s.get(t, "/subscriptions/nobody").want(t, http.StatusNotFound, "there is no subscription nobody Look for it on the page of all subscriptions.")
 
 	pages, err := console.New(console.Config{API: s.api})
 	if err != nil {

@@ -120,6 +120,20 @@ func ProblemOf(err error) *problem.Problem {
 	return inWords(*p).Complete()
 }
 
+// Unknown returns the problem of an error with a remedy for readers of pages, if it is that something
+// does not exist: the API names a request instead. Other errors stay as they are, and nil does.
+func Unknown(err error, remedy string) error {
+	if err == nil {
+		return nil
+	}
+	p := ProblemOf(err)
+	if p.Code != code.NotFound {
+		return err
+	}
+	p.Remedy = remedy
+	return p
+}
+
 // inWords replaces the text that the API has for each value which does not fit its schema by
 // the first such value. A page shows no list of them.
 func inWords(p problem.Problem) problem.Problem {

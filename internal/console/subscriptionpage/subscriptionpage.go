@@ -119,7 +119,7 @@ func (p pages) showOne(r *http.Request, v One) (frame.Response, error) {
 	in := subscriptions.NameInput{Name: r.PathValue("name")}
 	found, err := subscriptions.GetSubscription.Call(r.Context(), p.api, in)
 	if err != nil {
-		return nil, err
+		return nil, frame.Unknown(err, "Look for it on the page of all subscriptions.")
 	}
 	if v.Subscription = (Subscription{found.Body}); v.Parked > 0 {
 		parked, err := subscriptions.ListParked.Call(r.Context(), p.api, in)

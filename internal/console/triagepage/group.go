@@ -18,7 +18,6 @@ import (
 	"github.com/watershipmq/watership/internal/console/view/chart"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -90,11 +89,7 @@ func (p Pages) group(r *http.Request) (frame.Response, error) {
 	if err == nil {
 		return page, nil
 	}
-	refused := frame.ProblemOf(err)
-	if refused.Code == code.NotFound { // the API names a request
-		refused.Remedy = "Look for it among the failures, with the muted groups. A group is gone when the store has no event of it any more."
-	}
-	return nil, refused
+	return nil, frame.Unknown(err, "Look for it among the failures, with the muted groups. A group is gone when the store has no event of it any more.")
 }
 
 // show shows a group, and the problem of a form that was refused.

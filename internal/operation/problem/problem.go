@@ -20,6 +20,8 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/replayer"
+	"github.com/watershipmq/watership/subscription"
 )
 
 // Problem is the body of every error response, as RFC 9457 describes it.
@@ -166,6 +168,10 @@ func New(ctx context.Context, err error) *Problem {
 		for _, name := range mistake.Fields {
 			p.Fields = append(p.Fields, string(name))
 		}
+	case is[*replayer.NoJobError](err):
+		p.Remedy = "GET /replays lists them."
+	case is[*subscription.NotFoundError](err):
+		p.Remedy = "GET /subscriptions lists them."
 	case p.Code == code.RoutesUnchecked:
 		p.Remedy, p.RetryAfter = "Try again, or send unchecked_routes; see doctor.", RetryLater
 	case p.Code == code.StoreUnavailable:
