@@ -418,7 +418,7 @@ type HTTP struct {
 	Listen string // host:port; empty, the default, is off
 
 	// URL is the address at which browsers find the server. Auth.OIDC needs it, and links
-	// in Kibana lead there. Default: none.
+	// in alerts and in Kibana lead there. Default: none.
 	URL URL
 
 	TLS  ServerTLS

@@ -12,7 +12,7 @@ func httpKeys(c *Config) []Key {
 	h := &c.HTTP
 	return []Key{
 		{Name: "http.listen", Help: "listen address of the HTTP server, with the console, the API, health checks and metrics, host:port (default: off)", read: scalar(listenAddress, &h.Listen)},
-		{Name: "http.url", Help: "address at which browsers find the HTTP server, for http.auth.oidc and for links in Kibana", read: scalar(origin, &h.URL)},
+		{Name: "http.url", Help: "address at which browsers find the HTTP server, for http.auth.oidc and for links in alerts and in Kibana (default: alerts link to http.listen, if it is one address)", read: scalar(origin, &h.URL)},
 		{Name: "http.trusted_proxies", Form: List, Help: "networks of proxies that name the client in X-Forwarded-For", read: scalars(network, &h.TrustedProxies)},
 		{Name: "http.tls.cert", Help: "PEM file with the certificate of the HTTP server", read: scalar(path, &h.TLS.Cert)},
 		{Name: "http.tls.key", Help: "PEM file with the key of http.tls.cert", read: scalar(path, &h.TLS.Key)},
@@ -29,6 +29,23 @@ func httpKeys(c *Config) []Key {
 		{Name: "http.auth.oidc.roles", Form: Structure, Help: "roles by the values of this claim", read: structures(readRoleGrant, &h.Auth.OIDC.Roles)},
 		{Name: "http.auth.oidc.bearer", Default: "false", Help: "accept ID tokens of the provider from programs", read: scalar(boolean, &h.Auth.OIDC.Bearer)},
 	}
+}
+
+// Console returns the address at which browsers find the console: URL, or Listen without one. It is nil if
+// neither is set, and if Listen is all addresses of the machine, or any port.
+func (h HTTP) Console() *url.URL {
+	if !h.URL.IsZero() {
+		parsed, _ := url.Parse(h.URL.Reveal()) // the configuration was checked
+		return parsed
+	}
+	host, port, err := net.SplitHostPort(h.Listen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() || port == "0" {
+		return nil
+	}
+	if h.TLS.Cert != "" {
+		return &url.URL{Scheme: "https", Host: h.Listen}
+	}
+	return &url.URL{Scheme: "http", Host: h.Listen}
 }
 
 func readRoleGrant(l *loader, path string, n node) RoleGrant {

@@ -67,9 +67,11 @@ func TestOverviewOfAlerts(t *testing.T) {
 	})
 	page := s.get(t, whole("/"))
 	page.want(t, http.StatusOK, "Alerts", "1 alert", "firing", "critical", "new failures in queue orders: no table for order")
-	if link := v.Alerts[0].Link; link != "" {
-		t.Errorf("without http.url it has the link %s", link)
+	path, ofServer := strings.CutPrefix(v.Alerts[0].Link, s.url)
+	if !ofServer {
+		t.Errorf("without http.url the link is %q, and not below %s, where the server listens", v.Alerts[0].Link, s.url)
 	}
+	s.get(t, path).want(t, http.StatusOK, "no table for order", "Mute")
 	for _, at := range []string{"/", "/alerts"} {
 		_, list, _ := strings.Cut(s.get(t, whole(at)).text, "1 alert</caption>")
 		list, _, _ = strings.Cut(list, "</table>")

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -59,7 +60,11 @@ func New(sys *system.System, s *server.Server) *API {
 	api.huma = humago.NewWithPrefix(api.mux, Prefix, humaConfig())
 	api.operations = operation.NewSet(api.huma, Prefix)
 	operation.Implement(api.operations, Reload, api.reload)
-	implement(api.operations, sys, api.handlers)
+	var console func() *url.URL
+	if s != nil {
+		console = s.Console
+	}
+	implement(api.operations, sys, api.handlers, console)
 	adoptions.Implement(api.operations, api.adoptions)
 	replays.Implement(api.operations, sys, api.runs)
 	operation.Implement(api.operations, GetStatus, api.status)
@@ -71,21 +76,21 @@ func New(sys *system.System, s *server.Server) *API {
 // replays.ByWatcher, and an adoption in the call that starts it.
 func Local(sys *system.System) *operation.Set {
 	set := operation.NewLocal()
-	implement(set, sys, func() pipeline.Config { return routes.Handlers(sys) })
+	implement(set, sys, func() pipeline.Config { return routes.Handlers(sys) }, nil)
 	adoptions.Implement(set, adoptions.InCalls(sys))
 	replays.Implement(set, sys, replays.ByWatcher{})
 	return set
 }
 
-// implement adds the operations of all subjects to a set.
-func implement(set *operation.Set, sys *system.System, handlers func() pipeline.Config) {
+// implement adds the operations of all subjects to a set. console is as in alerts.Service.
+func implement(set *operation.Set, sys *system.System, handlers func() pipeline.Config, console func() *url.URL) {
 	operation.Implement(set, GetVersion, func(ctx context.Context, _ *struct{}) (*VersionOutput, error) {
 		return version(ctx, sys.Settings()), nil
 	})
 	routes.Implement(set, routes.Service{System: sys, Handlers: handlers})
 	subscriptions.Implement(set, sys)
 	searches.Implement(set, sys)
-	alerts.Implement(set, sys)
+	alerts.Implement(set, alerts.Service{System: sys, Console: console})
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)
 	quarantine.Implement(set, sys)

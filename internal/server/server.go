@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -53,6 +54,18 @@ func (s *Server) Address() net.Addr {
 		return nil
 	}
 	return s.http.Addr()
+}
+
+// Console returns the address at which browsers find the console, with the port on which the server listens.
+// It is nil if that is not known.
+func (s *Server) Console() *url.URL {
+	settings := s.settings.HTTP
+	if s.http != nil {
+		host, _, _ := net.SplitHostPort(settings.Listen) // the server listens there
+		_, port, _ := net.SplitHostPort(s.http.Addr().String())
+		settings.Listen = net.JoinHostPort(host, port)
+	}
+	return settings.Console()
 }
 
 // Registerer returns the registry of the metrics that http.listen serves.

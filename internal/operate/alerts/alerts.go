@@ -29,13 +29,20 @@ import (
 )
 
 // Service does the work for one System.
-type Service struct{ System *system.System }
+type Service struct {
+	System *system.System
+
+	// Console returns the address at which browsers find the console; nil: it is not known. A nil function:
+	// the configuration says.
+	Console func() *url.URL
+}
 
 // Server is a running server, as the role asks about it.
 type Server interface {
 	Ready(ctx context.Context) error
 	Registerer() prometheus.Registerer
 	Handlers() pipeline.Config
+	Console() *url.URL
 	Diagnose(ctx context.Context) []doctor.Finding
 }
 
@@ -143,12 +150,10 @@ func (s Service) Test(ctx context.Context, name, by string) ([]Answer, error) {
 }
 
 func (s Service) console() *url.URL {
-	address := s.System.Settings().HTTP.URL
-	if address.IsZero() {
-		return nil
+	if s.Console == nil {
+		return s.System.Settings().HTTP.Console()
 	}
-	parsed, _ := url.Parse(address.Reveal()) // the configuration was checked
-	return parsed
+	return s.Console()
 }
 
 func linkOf(console *url.URL) string {
@@ -163,7 +168,6 @@ type Role struct {
 	service   Service
 	settings  config.Alerts
 	receivers []receiver.Receiver
-	link      string
 
 	mu       sync.Mutex // guards the fields below
 	notifier *notice.Notifier
@@ -177,7 +181,7 @@ func (s Service) Role() (*Role, error) {
 	if !slices.Contains(settings.Roles, role.Alerts) {
 		return nil, nil
 	}
-	r := &Role{service: s, link: linkOf(s.console())}
+	r := &Role{service: s}
 	return r, r.Reload(settings.Alerts)
 }
 
@@ -212,6 +216,7 @@ func (r *Role) Check(settings config.Alerts) error {
 
 // Run evaluates and sends until ctx ends. Without rules it does nothing.
 func (r *Role) Run(ctx context.Context, server Server) error {
+	logger, settings := r.service.System.Logger(), r.service.System.Settings().Alerts
 	asked, err := r.service.system(ctx, server)
 	store, noStore := r.service.System.Store(ctx)
 	if ctx.Err() != nil {
@@ -221,9 +226,12 @@ func (r *Role) Run(ctx context.Context, server Server) error {
 		return err
 	}
 	asked.Diagnose = sinceReady(server.Ready, asked.Diagnose)
+	if len(settings.Receivers) > 0 && asked.Console == nil {
+		logger.Info("notices of alerts have no links to the console: set http.url, the address at which browsers find it")
+	}
 	notifier := notice.New(notice.Config{
 		Store: store, Source: asked.Source, Process: role.NewConsumer(role.Alerts, "").Process + " " + rand.Text()[:6],
-		Link: r.link, Logger: r.service.System.Logger(), Registerer: server.Registerer(),
+		Link: linkOf(asked.Console), Logger: logger, Registerer: server.Registerer(),
 	})
 	r.mu.Lock()
 	r.notifier, r.system = notifier, asked
@@ -280,7 +288,7 @@ func (s Service) system(ctx context.Context, server Server) (rule.System, error)
 	store, err := s.System.Store(ctx)
 	service := routes.Service{System: s.System, Handlers: server.Handlers}
 	return rule.System{
-		Source: source, Topology: s.System.Topology(), Store: store, Diagnose: server.Diagnose, Waiting: s.waiting, Console: s.console(),
+		Source: source, Topology: s.System.Topology(), Store: store, Diagnose: server.Diagnose, Waiting: s.waiting, Console: server.Console(),
 		Failures: func(ctx context.Context) (history.Failures, error) { return failures.Unresolved(ctx, s.System) },
 		Routes:   func(ctx context.Context) ([]routes.RouteState, error) { return service.States(ctx, false) },
 	}, err

@@ -10,7 +10,6 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
-	"github.com/watershipmq/watership/internal/system"
 )
 
 // testTimeout bounds a test, in which each receiver has its own time.
@@ -33,8 +32,8 @@ var (
 type operations struct{ Service }
 
 // Implement adds the operations on alerts to a set.
-func Implement(set *operation.Set, sys *system.System) {
-	o := operations{Service{sys}}
+func Implement(set *operation.Set, service Service) {
+	o := operations{service}
 	operation.Implement(set, ListAlerts, o.list)
 	operation.Implement(set, TestAlerts, o.test)
 }

@@ -29,7 +29,7 @@ type Alert struct {
 	Summary string `json:"summary" doc:"One line"`
 	Detail  string `json:"detail,omitempty"`
 	Page    string `json:"page,omitempty" doc:"Path and query of its page of the console"`
-	Link    string `json:"link,omitempty" doc:"URL of its page of the console, if http.url is set"`
+	Link    string `json:"link,omitempty" doc:"URL of its page of the console, if it is known where browsers find that"`
 
 	// Muted says by whom and until when a condition that still holds is muted: its alert ends.
 	Muted string `json:"muted,omitempty" doc:"By whom and until when the group of failures is muted, for which the alert has ended"`
