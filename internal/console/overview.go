@@ -24,10 +24,10 @@ import (
 type overview struct {
 	Filter   frame.Filter
 	Wait     string // link to the page with all of its parts
-	Alerts   *frame.Part[alerts.Alerts]
+	Alerts   *frame.Part[statuspage.Alerts]
 	Events   *frame.Part[statuspage.Histogram]
 	Failures *frame.Part[statuspage.OpenFailures]
-	Waiting  *frame.Part[int] // messages that wait for their next attempt
+	Waiting  *frame.Part[waiting.WaitingGroupPage]
 	Rates    *frame.Part[statuspage.Rates]
 	Server   *frame.Part[statuspage.Server]
 	Routes   *frame.Part[statuspage.Routes]
@@ -51,7 +51,11 @@ func (c systemPages) showOverview(r *http.Request) (frame.Response, error) {
 	zone, _ := frame.ZoneOf(r)
 	f := frame.ReadFilter(r.URL.Query(), zone, "24h")
 	p := frame.NewParts(r)
-	o := overview{Filter: f, Wait: frame.WaitLink(r), Alerts: frame.Ask(p, c.alerts), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures), Waiting: frame.Ask(p, c.countWaiting)}
+	o := overview{Filter: f, Wait: frame.WaitLink(r), Server: frame.Ask(p, c.server), Routes: frame.Ask(p, c.routes), Jobs: frame.Ask(p, c.runningJobs), Failures: frame.Ask(p, c.openFailures), Waiting: frame.Ask(p, c.countWaiting)}
+	o.Alerts = frame.Ask(p, func(ctx context.Context) (statuspage.Alerts, error) {
+		found, err := c.alerts(ctx)
+		return statuspage.NewAlerts(found.Alerts), err
+	})
 	o.Rates = frame.Ask(p, func(ctx context.Context) (statuspage.Rates, error) { return c.rates(ctx, f) })
 	o.Events = frame.Ask(p, func(ctx context.Context) (statuspage.Histogram, error) { return c.eventsOverTime(ctx, f) })
 	if !access.FromContext(r.Context()).Limited() {
@@ -87,9 +91,10 @@ func (c systemPages) openFailures(ctx context.Context) (statuspage.OpenFailures,
 	return statuspage.NewOpenFailures(groups.Body), err
 }
 
-func (c systemPages) countWaiting(ctx context.Context) (int, error) {
+// countWaiting returns how many messages wait for their next attempt, and since when.
+func (c systemPages) countWaiting(ctx context.Context) (waiting.WaitingGroupPage, error) {
 	found, err := waiting.GroupWaiting.Call(ctx, c.api, waiting.PageInput{Limit: 1})
-	return found.Body.Messages, err
+	return found.Body, err
 }
 
 // rates compares the queues in a period with the same period before it. All time has none.

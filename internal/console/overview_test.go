@@ -66,7 +66,7 @@ func TestOverviewOfAlerts(t *testing.T) {
 		return len(v.Alerts) == 1
 	})
 	page := s.get(t, whole("/"))
-	page.want(t, http.StatusOK, "Alerts", "1 alert", "firing", "critical", "new failures in queue orders: no table for order")
+	page.want(t, http.StatusOK, "Alerts", "1 firing: 1 new group", "1 alert", "firing", "critical", "new failures in queue orders: no table for order")
 	path, ofServer := strings.CutPrefix(v.Alerts[0].Link, s.url)
 	if !ofServer {
 		t.Errorf("without http.url the link is %q, and not below %s, where the server listens", v.Alerts[0].Link, s.url)
@@ -274,7 +274,7 @@ func TestPauseARoute(t *testing.T) {
 	if strings.Contains(page.text, "<b>database") {
 		t.Error("a reason is markup")
 	}
-	s.get(t, whole("/")).want(t, http.StatusOK, "1 paused", "by an operator")
+	s.get(t, whole("/")).want(t, http.StatusOK, "1 route paused (orders,", "1 paused", "by an operator")
 	s.get(t, whole("/doctor?again=1")).want(t, http.StatusOK, "the route of queue orders is paused by hand: the <b>database</b> moves", "watership routes resume orders")
 	s.publish(t, "m-1", `{}`, nil)
 	s.await(t, 1, "action: published")

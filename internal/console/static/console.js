@@ -145,9 +145,9 @@ function isChanged(field) {
   return field.value !== field.defaultValue;
 }
 
-// detailsBy returns the details of an element by what they are about.
+// detailsBy returns the details of an element by what they are about. Those whose summary changes have an id.
 function detailsBy(element) {
-  const about = (details) => `${details.closest("[id]")?.id} ${details.closest("[data-row]")?.querySelector("a[href]")?.getAttribute("href")} ${details.querySelector("summary")?.textContent}`;
+  const about = (details) => details.id || `${details.closest("[id]")?.id} ${details.closest("[data-row]")?.querySelector("a[href]")?.getAttribute("href")} ${details.querySelector("summary")?.textContent}`;
   return new Map([...element.querySelectorAll("details")].map((details) => [about(details), details]));
 }
 

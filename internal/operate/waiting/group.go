@@ -17,6 +17,7 @@ type WaitingGroup struct {
 	Count   int       `json:"count"`
 	First   time.Time `json:"first" doc:"When the first of them is due"`
 	Last    time.Time `json:"last" doc:"When the last of them is due"`
+	Oldest  time.Time `json:"oldest" doc:"When the first attempt of the message that has failed for the longest time failed"`
 	Example string    `json:"example" doc:"Id of the message that is due first"`
 	Query   string    `json:"query" doc:"Finds the messages"`
 
@@ -50,6 +51,9 @@ func (g *WaitingGroup) add(m WaitingMessage) {
 	}
 	if m.Due.After(g.Last) {
 		g.Last = m.Due
+	}
+	if began := m.began(); g.Count == 1 || began.Before(g.Oldest) {
+		g.Oldest = began
 	}
 	g.addKey(m)
 }

@@ -121,6 +121,21 @@ func TestGroupsCountEqualErrorsOfAQueue(t *testing.T) {
 	}
 }
 
+// The oldest message is the one whose first attempt failed first, not the one whose latest did.
+func TestGroupsHaveTheirOldestMessage(t *testing.T) {
+	began := at().Add(-24 * time.Hour)
+	patient := then(waits("a", "orders", "stock", time.Hour), schemas.Rescheduled, time.Hour)
+	patient.FirstFailed = began
+	store := newStore(t, waits("b", "orders", "stock", time.Hour), patient, waits("c", "mail", "stock", time.Hour))
+	groups, err := Groups(t.Context(), store, nil, nil, at())
+	if err != nil || len(groups) != 2 {
+		t.Fatalf("%d groups, %v", len(groups), err)
+	}
+	if !groups[0].Oldest.Equal(began) || !groups[1].Oldest.Equal(at().Add(-time.Hour)) {
+		t.Errorf("the oldest began at %s and %s", groups[0].Oldest, groups[1].Oldest)
+	}
+}
+
 func TestTheQueryOfAGroupFindsItsMessages(t *testing.T) {
 	store := newStore(t, waits("a", "orders", "stock", time.Hour), waits("b", "orders", "", time.Hour), waits("c", "mail", "stock", time.Hour))
 	groups, err := Groups(t.Context(), store, nil, nil, at())

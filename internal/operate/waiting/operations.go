@@ -86,6 +86,7 @@ type GroupsOutput struct{ Body WaitingGroupPage }
 type WaitingGroupPage struct {
 	Groups   []WaitingGroup `json:"groups" nullable:"false"`
 	Messages int            `json:"messages" doc:"Number of messages in all groups"`
+	Oldest   *time.Time     `json:"oldest,omitempty" doc:"The earliest such time of all groups; none: no message waits"`
 	Cursor   string         `json:"cursor,omitempty" doc:"Continues after this page; none: this is the last"`
 }
 
@@ -109,6 +110,9 @@ func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, er
 	page := WaitingGroupPage{Groups: []WaitingGroup{}}
 	for _, g := range groups {
 		page.Messages += g.Count
+		if page.Oldest == nil || g.Oldest.Before(*page.Oldest) {
+			page.Oldest = &g.Oldest
+		}
 	}
 	shown, next := operation.PageAt(groups, begin, in.Limit)
 	for _, g := range shown {

@@ -40,6 +40,15 @@ type WaitingMessage struct {
 	sequence int64  // of the event since which it waits
 }
 
+// began returns when the first attempt of the message failed. Of one that was not tried yet, it is when
+// it began to wait.
+func (m WaitingMessage) began() time.Time {
+	if m.FirstFailed.IsZero() {
+		return m.Since
+	}
+	return m.FirstFailed
+}
+
 // Reason is why a message waits. Its values are stable.
 type Reason string
 

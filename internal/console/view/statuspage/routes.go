@@ -17,6 +17,7 @@ type Routes struct {
 	List     []Route
 	Problem  string // of the store, which then does not tell all
 	Paused   int    // routes
+	First    *Route // the route that was paused first; nil: none is paused, or it is not known since when
 	All      bool   // an operator has paused all routes
 	Policies []Policy
 	Unknown  []string // queues whose policy the server does not know
@@ -59,6 +60,11 @@ func NewRoutes(of routes.Routes) Routes {
 			}
 		}
 		routes.Policies[i].Queues = append(routes.Policies[i].Queues, state.Queue)
+	}
+	for _, route := range routes.List {
+		if route.State == "paused" && route.Since != nil && (routes.First == nil || route.Since.Before(*routes.First.Since)) {
+			routes.First = &route
+		}
 	}
 	slices.SortStableFunc(routes.List, func(a, b Route) int { return cmp.Compare(a.urgency(), b.urgency()) })
 	return routes
