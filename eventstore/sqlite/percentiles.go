@@ -14,8 +14,8 @@ import (
 
 // Percentiles returns the percentiles of fields that are numbers, for each of the n most
 // frequent values of a keyword that is a column. It ignores Order and Limit of the
-// selection. It reads the events of one value at a time, and keeps counts of their numbers
-// in place of the numbers.
+// selection. It reads the events of one value after the other, and keeps counts of their
+// numbers in place of the numbers.
 func (r *reader) Percentiles(ctx context.Context, sel eventstore.Selection, by string, n int, fields ...string) (eventstore.PercentilesBy, error) {
 	operation := "computing percentiles by " + by
 	grouped, _ := r.layout.fields.Lookup(by)
@@ -38,46 +38,84 @@ func (r *reader) Percentiles(ctx context.Context, sel eventstore.Selection, by s
 			return err
 		}
 		found.Others = counted.Others
-		statement := fmt.Sprintf("SELECT %s FROM event WHERE %s = ? AND (%s)", quoteNames(fields), quoteName(by), values.filter.sql)
+		percentiles, err := values.percentiles(ctx, tx, counted.Values, fields)
 		for _, value := range counted.Values {
-			args := append([]any{value.Text}, values.filter.args...)
-			percentiles, err := percentilesOf(ctx, tx, len(fields), statement, args)
-			if err != nil {
-				return err
-			}
-			found.Values = append(found.Values, eventstore.ValuePercentiles{Text: value.Text, Count: value.Count, Fields: percentiles})
+			found.Values = append(found.Values, eventstore.ValuePercentiles{Text: value.Text, Count: value.Count, Fields: percentiles[value.Text]})
 		}
-		return nil
+		return err
 	})
 	return found, err
 }
 
-// percentilesOf reads the values of a number of columns.
-func percentilesOf(ctx context.Context, tx *sql.Tx, columns int, statement string, args []any) ([]eventstore.Percentiles, error) {
-	rows, err := tx.QueryContext(ctx, statement, args...)
+// percentilesSQL selects the columns of the events with some values, the events of one value
+// after the other. SQLite evaluates a subquery of the filter, such as of headers, once.
+func (v fieldValues) percentilesSQL(fields []string) string {
+	by := quoteName(v.location.column)
+	return fmt.Sprintf("SELECT %s, %s FROM event WHERE %[1]s IN (SELECT value FROM json_each(?)) AND (%[3]s) ORDER BY %[1]s", by, quoteNames(fields), v.filter.sql)
+}
+
+// percentiles returns the percentiles of columns by the values of a field.
+func (v fieldValues) percentiles(ctx context.Context, tx *sql.Tx, of []eventstore.Bucket, fields []string) (map[string][]eventstore.Percentiles, error) {
+	texts := make([]string, len(of))
+	for i, value := range of {
+		texts[i] = value.Text
+	}
+	rows, err := tx.QueryContext(ctx, v.percentilesSQL(fields), append([]any{jsonList(texts)}, v.filter.args...)...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	counts, row, into := make([]valueCounts, columns), make([]sql.NullInt64, columns), make([]any, columns)
-	for i := range into {
-		counts[i], into[i] = valueCounts{counts: map[int]int64{}}, &row[i]
+	found := map[string][]eventstore.Percentiles{}
+	var counts columnCounts
+	var value, last string
+	numbers := make([]sql.NullInt64, len(fields))
+	into := []any{&value}
+	for i := range numbers {
+		into = append(into, &numbers[i])
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return nil, err
 		}
-		for i, value := range row {
-			if value.Valid {
-				counts[i].add(value.Int64)
+		if counts == nil || value != last {
+			if counts != nil {
+				found[last] = counts.percentiles()
 			}
+			counts, last = newColumnCounts(len(fields)), value
+		}
+		counts.add(numbers)
+	}
+	if counts != nil {
+		found[last] = counts.percentiles()
+	}
+	return found, rows.Err()
+}
+
+// columnCounts counts the numbers of each of several columns.
+type columnCounts []valueCounts
+
+func newColumnCounts(columns int) columnCounts {
+	c := make(columnCounts, columns)
+	for i := range c {
+		c[i].counts = map[int]int64{}
+	}
+	return c
+}
+
+func (c columnCounts) add(row []sql.NullInt64) {
+	for i, number := range row {
+		if number.Valid {
+			c[i].add(number.Int64)
 		}
 	}
-	list := make([]eventstore.Percentiles, columns)
+}
+
+func (c columnCounts) percentiles() []eventstore.Percentiles {
+	list := make([]eventstore.Percentiles, len(c))
 	for i := range list {
-		list[i] = counts[i].percentiles()
+		list[i] = c[i].percentiles()
 	}
-	return list, rows.Err()
+	return list
 }
 
 // valueCounts counts numbers in buckets, as an HDR histogram with two digits does: 128

@@ -76,6 +76,35 @@ func TestStreamsUseTheirIndex(t *testing.T) {
 	}
 }
 
+// TestPercentilesReadByQueue: the events of a period come from the index of the queue, in its order, and a search
+// for a header is evaluated once for all queues.
+func TestPercentilesReadByQueue(t *testing.T) {
+	s := installed(t, Config{})
+	field, _ := s.layout.fields.Lookup("watership.queue")
+	for query, want := range map[string]string{
+		`@timestamp >= "2026-05-14" and event.action: (handled or poisoned)`: "SEARCH event USING INDEX event by watership.queue (watership.queue=? AND @timestamp>?)",
+		"headers.tenant: acme": "SEARCH event USING INTEGER PRIMARY KEY (rowid=?)",
+	} {
+		values, err := s.newFieldValues("testing", eventstore.Selection{Query: node(t, query)}, field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := plan(t, s, values.percentilesSQL([]string{"event.duration"}), append([]any{`["orders","mail"]`}, values.filter.args...))
+		sorts, terms := 0, 0
+		for _, step := range steps {
+			if strings.Contains(step, "TEMP B-TREE") {
+				sorts++
+			}
+			if strings.Contains(step, "term VIRTUAL TABLE") {
+				terms++
+			}
+		}
+		if isSearch := strings.Contains(query, "headers"); steps[0] != want || sorts > 0 != isSearch || terms > 1 || terms == 1 != isSearch {
+			t.Errorf("the plan for %s is %q", query, steps)
+		}
+	}
+}
+
 func plan(t *testing.T, s *Store, statement string, args []any) []string {
 	t.Helper()
 	rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
