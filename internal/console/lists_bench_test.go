@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,14 +24,17 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// lists are the pages of the console, and what the commands ask for, by the text of a command.
+// lists are the pages of the console, and what the commands ask for, by the text of a command. GROUP is the
+// first group of the page of failures.
 var lists = []struct{ name, path string }{
 	{"console overview", "/"},
+	{"console overview, all of it", "/?wait=1"},
 	{"console messages", "/messages"},
 	{"console messages, poisoned", "/messages?q=action%3A+poisoned"},
 	{"console failures", "/failures"},
 	{"console failures, last hour", "/failures?since=1h"},
 	{"console failures, each", "/failures?view=list"},
+	{"console group", "/failures/groups/GROUP"},
 	{"console waiting", "/waiting"},
 	{"console routes", "/routes"},
 	{"console replays", "/replays"},
@@ -119,8 +123,12 @@ func measureLists(b *testing.B, asked *traffic, settings ...string) {
 	if n < 900_000 {
 		fillWithFailures(b, store)
 	}
+	group := regexp.MustCompile(`/failures/groups/(\w+)`).FindStringSubmatch(s.get(b, "/failures").text)
+	if group == nil {
+		b.Fatal("the page of failures has no group")
+	}
 	for _, list := range lists {
-		path := list.path
+		path := strings.Replace(list.path, "GROUP", group[1], 1)
 		if !strings.HasPrefix(list.name, "console ") {
 			path = httpapi.Prefix + path
 		}
