@@ -3,7 +3,9 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/render/columns"
@@ -29,6 +31,24 @@ func usualFields() []field {
 		{terminal.Column{Title: "MESSAGE"}, "messaging.message.id", columns.MessageID},
 		{terminal.Column{Title: "ERROR", DropOrder: 2}, "error.message", columns.Clock(terminal.Time).ErrorText},
 	}
+}
+
+// timeOf returns the column of the time by which an order sorts; false if it sorts by none.
+func timeOf(order eventstore.Order) (column field, ok bool) {
+	times := map[eventstore.Order]struct {
+		title string
+		of    func(schemas.Event) time.Duration
+	}{
+		eventstore.SlowestInQueue:   {"IN QUEUE", func(e schemas.Event) time.Duration { return e.QueueTime }},
+		eventstore.SlowestInHandler: {"HANDLER", func(e schemas.Event) time.Duration { return e.Duration }},
+		eventstore.SlowestInTotal:   {"TOTAL", func(e schemas.Event) time.Duration { return e.TotalTime }},
+	}
+	chosen, ok := times[order]
+	return field{
+		terminal.Column{Title: chosen.title, Fixed: true, Right: true},
+		order.Time(),
+		func(e schemas.Event) string { return shortDuration(chosen.of(e)) },
+	}, ok
 }
 
 // actionText names the action by which a query finds the event, and says whether the store

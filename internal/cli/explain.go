@@ -89,8 +89,8 @@ func (p *page) explanation(ex messages.Explanation) {
 	field("queue", ex.Queue)
 	switch {
 	case ex.Process != "":
-		field("", "process "+ex.Process+" handles it by a route that is not in this configuration:")
-		field("", "the default policy is shown. Ask that process for its own with --server")
+		field("", "process "+ex.Process+" handles it by a route that is not in this configuration,")
+		field("", "so that the default policy is shown (ask that process for its own with --server)")
 	case !ex.Route:
 		field("", "no route has this queue: the default policy counts")
 	}

@@ -87,7 +87,7 @@ func (p failurePrinter) group(g shownGroup) error {
 	case g.Regressed:
 		pair("regressed", "since it was resolved")
 	case g.New:
-		pair("new", "since less than a day")
+		pair("new", "first failed less than a day ago")
 	}
 	if g.Escalating {
 		pair("trend", "escalating")

@@ -113,12 +113,8 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 		return q.listMessages(ctx, sys, to, sel.Query)
 	}
 	fields := usualFields()
-	if time := sel.Order.Time(); time != "" {
-		slow, err := fieldsNamed(sys, []string{time})
-		if err != nil {
-			return err
-		}
-		fields = slices.Concat(slow, fields)
+	if time, ok := timeOf(sel.Order); ok {
+		fields = slices.Insert(fields, 0, time)
 	}
 	if len(q.fields) > 0 {
 		var err error

@@ -65,6 +65,9 @@ func testTimesOfWork(t *testing.T, seed seeder) {
 	} {
 		wantLines(t, a.must(t, "search", "--sort", sort, "--limit", "2", "--fields", "message.id", "-o", "csv"), want)
 	}
+	if table := a.must(t, "search", "--sort", "slowest-handler", "--limit", "1"); !strings.HasPrefix(table, "HANDLER") || !strings.Contains(table, "\n    20s") {
+		t.Errorf("the time is not readable:\n%s", table)
+	}
 	wantLines(t, a.must(t, "search", "--sort", "slowest", "--limit", "0", "--fields", "message.id", "-o", "ndjson", "not queue: mails and event.duration > 18000000000"),
 		fmt.Sprintf("%s\n%s", `{"messaging.message.id":"m-20"}`, `{"messaging.message.id":"m-19"}`))
 }
