@@ -117,14 +117,17 @@ func (r parkedRecords) eachParked(ctx context.Context, name string, positions []
 	if err != nil {
 		return 0, err
 	}
-	done := 0
+	done, parked, asked := 0, map[string]bool{}, map[string]bool{}
+	for _, p := range list {
+		parked[FormatPosition(p.Position)] = true
+	}
 	for _, position := range positions {
-		if !slices.ContainsFunc(list, func(p Parked) bool { return FormatPosition(p.Position) == position }) {
+		if asked[position] = true; !parked[position] {
 			return 0, mistakef("subscription %s has no parked message at position %s: see watership subscriptions parked %[1]s", name, position)
 		}
 	}
 	for _, p := range list {
-		if len(positions) > 0 && !slices.Contains(positions, FormatPosition(p.Position)) {
+		if len(asked) > 0 && !asked[FormatPosition(p.Position)] {
 			continue
 		}
 		_, version, err := r.store.Record(ctx, parkedKind(name), p.id())

@@ -108,12 +108,12 @@ func messageEditPage(v messageEdit) frame.Page {
 // message. Only what differs is changed, so that all else is sent byte for byte.
 func (c messagePages) sendEdit(r *http.Request) (frame.Response, error) {
 	v, before, err := c.messageEdit(r)
-	if err != nil || v.Problem != nil {
-		return messageEditPage(v), err
-	}
 	v.Text = strings.ReplaceAll(r.PostForm.Get("message"), "\r\n", "\n") // as forms send the ends of lines
 	v.Reason, v.Key = strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("key")
 	v.Failure = r.PostForm.Get("failure")
+	if err != nil || v.Problem != nil {
+		return messageEditPage(v), err
+	}
 	program, err := v.program(before)
 	if err != nil {
 		v.Problem = frame.Unprocessable(err.Error(), "")

@@ -35,11 +35,12 @@ func (c searchPages) listMessages(ctx context.Context, m *messageList, previewed
 	for i, column := range m.Columns {
 		fields[i] = column.Name
 	}
+	m.Span = len(m.Columns) + usualListed
 	page, err := messages.ListMessages.Call(ctx, c.api, messages.ListInput{QueryFilter: m.Filter.API(), Fields: fields, Limit: messageRows, Cursor: m.Cursor})
 	if err != nil {
 		return err
 	}
-	m.Older, m.Skipped, m.Span = page.Body.Cursor, page.Body.Unreadable, len(m.Columns)+usualListed
+	m.Older, m.Skipped = page.Body.Cursor, page.Body.Unreadable
 	for _, listed := range page.Body.Messages {
 		row := listedRow{Listed: listed, URL: frame.MessageURL(listed.Fingerprint), IsOpen: listed.Fingerprint == previewed}
 		if id := listed.MessageID; id != "" && frame.NamesPage(id) {

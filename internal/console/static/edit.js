@@ -9,17 +9,24 @@ document.addEventListener("submit", async (event) => {
     const response = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form, event.submitter)) });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     const next = page.getElementById("reviewed");
-    if (!next) return form.submit(); // the page of the answer says why; without a button it is a review, too
+    const problem = page.querySelector(".problem"); // of a page without a form
+    if (!next && !problem) throw new Error(response.statusText);
+    if (!next) return show(document.adoptNode(problem));
     document.getElementById("reviewed").replaceWith(document.adoptNode(next));
     announce(next.innerText);
     next.scrollIntoView({ block: "nearest" });
   } catch {
     const note = document.createElement("p");
     note.className = "note";
-    note.setAttribute("role", "alert");
-    note.textContent = "The server did not answer, and nothing was sent. Review the message again.";
-    document.getElementById("reviewed").replaceChildren(note);
+    note.textContent = "The server did not review the message, and nothing was sent. Try again.";
+    show(note);
   } finally {
     delete form.dataset.sent; // it was not sent
   }
 });
+
+// show shows why there is no review. The text stays.
+function show(why) {
+  why.setAttribute("role", "alert");
+  document.getElementById("reviewed").replaceChildren(why);
+}

@@ -114,14 +114,19 @@ function tail() {
   let waiting = []; // events, the oldest first
   let source = null;
   let paused = false;
+  let reading = false; // the whole list, once at a time
 
   const held = () => paused || scrollY > 300 || (reads && isInUse(document.getElementById("list")));
+
+  // hold keeps the page from replacing the list of messages, too, while it is paused.
+  const hold = (on = paused) => document.querySelector("#list .listed")?.toggleAttribute("data-holds", on);
 
   const flush = () => {
     more.hidden = true;
     if (reads) {
       waiting = [];
-      return refresh().catch(() => {}); // the server is away: the source says so
+      reading = true;
+      return refresh().catch(() => {}).finally(() => (reading = false)); // the source says that the server is away
     }
     const rows = waiting.slice(-most).reverse().map((event) => rowOf(event, columns));
     body.prepend(...rows);
@@ -134,7 +139,7 @@ function tail() {
   };
 
   const show = () => {
-    if (waiting.length === 0) return;
+    if (reading || waiting.length === 0) return;
     if (!held()) return flush();
     more.hidden = false;
     more.textContent = waiting.length > most ? `More than ${most} new events` : `${waiting.length} new ${waiting.length === 1 ? "event" : "events"}`;
@@ -151,9 +156,9 @@ function tail() {
     const event = JSON.parse(message.data);
     if (reads && !event.watership?.fingerprint) return; // of no message, such as the audit event of this page
     if (seen.has(event.event.id) || Date.parse(event["@timestamp"]) < newest) return;
-    seen.add(event.event.id);
+    if (!reads) seen.add(event.event.id);
     waiting.push(event);
-    if (waiting.length > 2 * most) waiting.splice(0, most);
+    if (waiting.length > 2 * most) for (const left of waiting.splice(0, most)) seen.delete(left.event.id);
   };
 
   const connect = () => {
@@ -177,11 +182,12 @@ function tail() {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
     tell(paused ? "Paused" : "Live", paused ? "warn" : "good");
+    if (reads) hold();
     show();
   });
   more.addEventListener("click", () => {
-    if (reads) closePreview();
-    flush();
+    if (reads) closePreview(), hold(false);
+    Promise.resolve(flush()).then(() => reads && hold());
     scrollTo({ top: 0 });
   });
   document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : source ?? connect()));
@@ -195,16 +201,14 @@ function tail() {
 // closePreview hides the preview, and returns the row that it was of.
 function closePreview() {
   const shown = document.getElementById("preview");
-  const row = shown?.previousElementSibling;
-  if (!row) {
-    shown?.remove(); // of a message that is not in the list
-    return null;
-  }
+  if (!shown) return null;
+  const row = shown.previousElementSibling; // null: the message is not in the list
+  shown.remove();
+  history.replaceState(null, "", withoutPreview());
+  if (!row) return null;
   const opener = row.querySelector("[data-preview]");
   opener.setAttribute("aria-expanded", "false");
   row.classList.remove("selected");
-  shown.remove();
-  history.replaceState(null, "", withoutPreview());
   return row;
 }
 
