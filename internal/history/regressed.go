@@ -59,9 +59,10 @@ func (f Failures) setRegressed(ctx context.Context, groups map[Kind]*Group, past
 		if whole == nil {
 			continue
 		}
-		if whole.add(failure); whole.cameBack || !failure.Resolved() { // which keeps all later ones from coming back
+		whole.add(failure)
+		pasts[kind].trend.first = whole.trend.first // which tells whether the group is new
+		if whole.cameBack || !failure.Resolved() {  // which keeps all later ones from coming back
 			groups[kind].Regressed = whole.cameBack
-			pasts[kind].trend.first = whole.trend.first // which tells whether the group is new
 			if delete(undecided, kind); len(undecided) == 0 {
 				break
 			}

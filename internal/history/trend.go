@@ -38,24 +38,24 @@ func (t *trend) add(failure eventstore.EventSummary) {
 // setTrends sets which groups are new and which escalate. pasts have all failures of the groups if whole is set;
 // otherwise others count, too.
 func (f Failures) setTrends(ctx context.Context, now time.Time, groups map[Kind]*Group, pasts map[Kind]*past, whole bool) error {
-	recent, candidates := map[Kind]*trend{}, map[Kind]*Group{}
+	recent, unsure := map[Kind]*trend{}, map[Kind]*Group{}
 	for kind, g := range groups {
 		t := pasts[kind].trend
 		recent[kind] = &t
-		if !g.Regressed && now.Sub(t.first.Time) < newFor {
-			candidates[kind] = g
+		g.New = !g.Regressed && now.Sub(t.first.Time) < newFor
+		if g.New && f.Resolved[kind] > 0 { // setRegressed has read the first failure of each other group
+			unsure[kind] = g
 		}
 	}
 	if !whole {
 		if err := f.countRecent(ctx, now, recent); err != nil {
 			return err
 		}
-		if err := f.deleteOlder(ctx, now.Add(-newFor), candidates); err != nil {
+		if err := f.findOlder(ctx, now.Add(-newFor), unsure); err != nil {
 			return err
 		}
 	}
 	for kind, g := range groups {
-		g.New = candidates[kind] != nil
 		g.LastHour, g.HourBefore = recent[kind].lastHour, recent[kind].hourBefore
 		g.Escalating = !g.New && g.LastHour >= minEscalating && g.LastHour >= escalation*g.HourBefore
 	}
@@ -80,9 +80,9 @@ func (f Failures) countRecent(ctx context.Context, now time.Time, trends map[Kin
 	return nil
 }
 
-// deleteOlder deletes those groups from the map that have failures before a time. It reads these of all groups at once,
-// since a list may have thousands of groups.
-func (f Failures) deleteOlder(ctx context.Context, at time.Time, groups map[Kind]*Group) error {
+// findOlder finds the groups that have failures before a time, which are not new. It deletes them from the map, and
+// reads the failures of all groups at once, since a list may have thousands of groups.
+func (f Failures) findOlder(ctx context.Context, at time.Time, groups map[Kind]*Group) error {
 	if len(groups) == 0 {
 		return nil
 	}
@@ -91,7 +91,11 @@ func (f Failures) deleteOlder(ctx context.Context, at time.Time, groups map[Kind
 		if err != nil {
 			return err
 		}
-		if delete(groups, KindOf(failure)); len(groups) == 0 {
+		kind := KindOf(failure)
+		if g := groups[kind]; g != nil {
+			g.New = false
+		}
+		if delete(groups, kind); len(groups) == 0 {
 			break
 		}
 	}

@@ -127,3 +127,25 @@ func TestANewGroupReadsNoFailuresOfOldOnes(t *testing.T) {
 		t.Errorf("%d summaries were read of %d failures", store.read, len(events))
 	}
 }
+
+// The first failure of a group that no operator resolved tells whether it is new, so that a list with new groups takes
+// as many requests as one with old groups.
+func TestNewGroupsTakeNoFurtherRequest(t *testing.T) {
+	now := time.Now()
+	asked := func(isNew bool, ages ...time.Duration) int {
+		failures, err := NewFailures(t.Context(), filledStore(t, slices.Concat(aged(now, "a", ages...), aged(now, "b", ages...))), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &counted{Store: failures.Store}
+		failures.Store = store
+		groups, err := failures.Groups(t.Context(), since(now, time.Hour))
+		if err != nil || len(groups) != 2 || groups[0].New != isNew || groups[1].New != isNew {
+			t.Fatalf("%+v, %v", groups, err)
+		}
+		return store.requests
+	}
+	if old, fresh := asked(false, 48*time.Hour, time.Minute), asked(true, 2*time.Minute, time.Minute); fresh > old {
+		t.Errorf("new groups took %d requests, old ones %d", fresh, old)
+	}
+}
