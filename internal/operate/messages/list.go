@@ -176,10 +176,11 @@ func newestFirst(m history.ListedMessage, whole schemas.Event, documentOf func(s
 // wholeEvents reads an event with headers of each message: one that has the body, else the first. If those
 // with bodies are too large, the others lack them.
 func wholeEvents(ctx context.Context, store history.EventStore, of []history.ListedMessage, withBody bool) ([]schemas.Event, error) {
-	events, lacking := make([]schemas.Event, len(of)), map[string]*schemas.Event{}
+	events, lacking := make([]schemas.Event, len(of)), map[string][]*schemas.Event{}
 	for i, m := range of {
 		events[i] = m.WithBody()
-		lacking[events[i].EventID] = &events[i]
+		id := events[i].EventID
+		lacking[id] = append(lacking[id], &events[i])
 	}
 	if withBody {
 		if err := readStored(ctx, store, lacking, true); err != nil {
@@ -191,10 +192,10 @@ func wholeEvents(ctx context.Context, store history.EventStore, of []history.Lis
 
 // addStacks adds the stack trace of each message's latest failure, since lives have none.
 func addStacks(ctx context.Context, store history.EventStore, of []history.ListedMessage) error {
-	failures, lacking := make([]schemas.Event, len(of)), map[string]*schemas.Event{}
+	failures, lacking := make([]schemas.Event, len(of)), map[string][]*schemas.Event{}
 	for i, m := range of {
 		if m.HasFailed {
-			lacking[m.Failure.EventID] = &failures[i]
+			lacking[m.Failure.EventID] = append(lacking[m.Failure.EventID], &failures[i])
 		}
 	}
 	if err := readStored(ctx, store, lacking, false); err != nil {
@@ -210,9 +211,9 @@ func addStacks(ctx context.Context, store history.EventStore, of []history.Liste
 	return nil
 }
 
-// readStored reads the events with the ids of lacking, and removes them from it. It ends after maxPageBytes
-// of bodies; a single one can be larger.
-func readStored(ctx context.Context, store history.EventStore, lacking map[string]*schemas.Event, withBody bool) error {
+// readStored reads the events with the ids of lacking, which has the places for each, and removes them from it. It ends
+// after maxPageBytes of bodies; a single one can be larger.
+func readStored(ctx context.Context, store history.EventStore, lacking map[string][]*schemas.Event, withBody bool) error {
 	if len(lacking) == 0 {
 		return nil
 	}
@@ -225,10 +226,10 @@ func readStored(ctx context.Context, store history.EventStore, lacking map[strin
 		if err != nil {
 			return err
 		}
-		if to, asked := lacking[e.EventID]; asked {
+		for _, to := range lacking[e.EventID] {
 			*to = e
-			delete(lacking, e.EventID)
 		}
+		delete(lacking, e.EventID)
 		if size += len(e.Envelope.Body); size > maxPageBytes {
 			break
 		}

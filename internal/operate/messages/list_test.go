@@ -2,6 +2,7 @@ package messages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,5 +64,27 @@ func TestStackTraceOfLatestFailure(t *testing.T) {
 	again.Action, again.Attempt, again.Failure.Stack = schemas.Poisoned, 2, "main.go:2"
 	if got := listValues(t, []schemas.Event{first, failed, again}, "error.stack_trace", "error.message")["m"]; got["error.stack_trace"] != "main.go:2" || got["error.message"] != "no stock" {
 		t.Errorf("got %v", got)
+	}
+}
+
+// Two messages of a page can share an event, as a message and the one whose replay it is. Both have what is read of it.
+func TestValuesOfASharedEvent(t *testing.T) {
+	failed := published(`{}`)
+	failed.Action, failed.Queue, failed.Attempt, failed.Failure = schemas.Poisoned, "orders", 1, schemas.Failure{Message: "no stock", Stack: "main.go:1"}
+	failed.Envelope.Headers = amqp.Table{"tenant": "acme"}
+	sys, _ := systemtest.Embedded(t)
+	systemtest.Record(t, sys, failed)
+	store, err := sys.Store(t.Context())
+	must(t, err)
+	found, err := history.ListMessages(t.Context(), store, history.MessageListPage{Limit: 50}, nil)
+	must(t, err)
+	other := found.Messages[0]
+	other.Events = slices.Clone(other.Events)
+	listed := make([]Listed, 2)
+	must(t, addValues(t.Context(), store, operations{System: sys}.documentOf, listed, append(found.Messages, other), []string{"headers.tenant", "error.stack_trace"}))
+	for i, m := range listed {
+		if m.Values["headers.tenant"] != "acme" || m.Values["error.stack_trace"] != "main.go:1" {
+			t.Errorf("message %d: got %v", i, m.Values)
+		}
 	}
 }
