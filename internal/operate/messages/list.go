@@ -2,6 +2,7 @@ package messages
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -139,38 +140,45 @@ func addValues(ctx context.Context, store history.EventStore, documentOf func(sc
 		}
 	}
 	for i, m := range of {
-		to[i].Values = map[string]any{}
-		documents, err := newestFirst(m, whole[i], documentOf)
-		if err != nil {
+		if to[i].Values, err = valuesOf(newestFirst(m, whole[i], documentOf), fields); err != nil {
 			return err
-		}
-		for _, field := range fields {
-			for _, document := range documents {
-				if value, found := document.At(field); found {
-					to[i].Values[field] = value
-					break
-				}
-			}
 		}
 	}
 	return nil
 }
 
-// newestFirst returns the documents of a message's events, the one of the whole event last.
-func newestFirst(m history.ListedMessage, whole schemas.Event, documentOf func(schemas.Event) eventjson.Document) ([]columns.Document, error) {
-	var documents []columns.Document
-	for i := len(m.Events) - 1; i >= -1; i-- {
-		e := whole
-		if i >= 0 {
-			e = m.Events[i]
-		}
-		document, err := columns.Parse(documentOf(e))
+// valuesOf returns the values of fields, each of the first document that has it.
+func valuesOf(documents iter.Seq2[columns.Document, error], fields []string) (map[string]any, error) {
+	values, missing := map[string]any{}, slices.Clone(fields)
+	for document, err := range documents {
 		if err != nil {
 			return nil, err
 		}
-		documents = append(documents, document)
+		missing = slices.DeleteFunc(missing, func(field string) bool {
+			value, found := document.At(field)
+			if found {
+				values[field] = value
+			}
+			return found
+		})
+		if len(missing) == 0 {
+			break
+		}
 	}
-	return documents, nil
+	return values, nil
+}
+
+// newestFirst yields the documents of a message's events, the one of the whole event last. A message may have many
+// events, and a list many messages, so that a document is made when it is asked for.
+func newestFirst(m history.ListedMessage, whole schemas.Event, documentOf func(schemas.Event) eventjson.Document) iter.Seq2[columns.Document, error] {
+	return func(yield func(columns.Document, error) bool) {
+		for _, e := range slices.Backward(m.Events) {
+			if !yield(columns.Parse(documentOf(e))) {
+				return
+			}
+		}
+		yield(columns.Parse(documentOf(whole)))
+	}
 }
 
 // wholeEvents reads an event with headers of each message: one that has the body, else the first. If those

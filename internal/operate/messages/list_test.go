@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -85,6 +86,39 @@ func TestValuesOfASharedEvent(t *testing.T) {
 	for i, m := range listed {
 		if m.Values["headers.tenant"] != "acme" || m.Values["error.stack_trace"] != "main.go:1" {
 			t.Errorf("message %d: got %v", i, m.Values)
+		}
+	}
+}
+
+// Of a message with many events, only those documents are made that it takes to find the fields.
+func TestDocumentsUntilAllFieldsAreFound(t *testing.T) {
+	var m history.ListedMessage
+	for n := range 100 {
+		e := published(`{}`)
+		e.Attempt = n + 1
+		m.Events = append(m.Events, e)
+	}
+	m.Events[97].Queue = "orders"
+	sys, _ := systemtest.Embedded(t)
+	store, err := sys.Store(t.Context())
+	must(t, err)
+	for _, test := range []struct {
+		fields    []string
+		documents int
+	}{
+		{[]string{"watership.attempt"}, 1},
+		{[]string{"watership.attempt", "watership.queue"}, 3},
+		{[]string{"watership.attempt", "error.type"}, 101},
+	} {
+		made := 0
+		documentOf := func(e schemas.Event) eventjson.Document {
+			made++
+			return operations{System: sys}.documentOf(e)
+		}
+		listed := make([]Listed, 1)
+		must(t, addValues(t.Context(), store, documentOf, listed, []history.ListedMessage{m}, test.fields))
+		if got := fmt.Sprint(listed[0].Values["watership.attempt"]); got != "100" || made != test.documents {
+			t.Errorf("%q: attempt %s, %d documents; want 100, %d", test.fields, got, made, test.documents)
 		}
 	}
 }
