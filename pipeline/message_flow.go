@@ -294,10 +294,12 @@ func (f *messageFlow) poisonUnreadable(ctx context.Context, route Route, why err
 	return f.poison(ctx, arrived, state.Failed(f.now(), 0, route.Queue, failure(why)))
 }
 
-// ofRoute returns the state of a message of a route, with all that the processes that
-// move it further need to know of the route.
+// ofRoute returns the state with which a message of a route arrived, with all that the
+// processes that move it further need to know of the route, and without the time of an attempt:
+// this delivery has had none.
 func ofRoute(route Route, s schemas.State) schemas.State {
 	s.Route, s.Park = route.Handler != nil, route.Park
+	s.Started = time.Time{}
 	return s
 }
 

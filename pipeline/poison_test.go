@@ -234,6 +234,25 @@ func TestFaultsOfWatershipsHandlers(t *testing.T) {
 	})
 }
 
+// Poison because of a fault has had no attempt since it was delivered: a time that the message
+// brought is of another attempt.
+func TestFaultOfARouteHasNoTimeOfAnAttempt(t *testing.T) {
+	m := newModel(t, 0)
+	e := schemas.Envelope{RoutingKey: "own", Body: []byte("x")}
+	brought := schemas.State{Queue: "own", Fingerprint: e.Fingerprint(), Message: "m", Attempt: 1, Started: m.broker.now}
+	arrived := schemas.FromDelivery(amqp.Delivery{
+		Exchange: m.broker.topology.Return(), RoutingKey: "own", Body: e.Body, Headers: schemas.DefaultFrameMax.Wrap(e, brought).Headers,
+	})
+	h := &routeHandler{messageFlow: m.flow(), route: Route{Queue: "own"}}
+	if err := h.poisonMessage(t.Context(), arrived, errBroken); err != nil {
+		t.Fatal(err)
+	}
+	_, state, err := schemas.FromDelivery(m.broker.queues[m.broker.topology.Poison()][0]).Unwrap()
+	if err != nil || state.Message != "m" || !state.Started.IsZero() {
+		t.Errorf("%+v %v", state, err)
+	}
+}
+
 func TestFaultsOfThePoisonHandler(t *testing.T) {
 	for name, fault := range map[string]func(){"a panic": func() { panic("the logger") }, "the end of a goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {

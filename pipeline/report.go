@@ -52,7 +52,6 @@ func (r *retrier) handleReport(msg *message.Message) error {
 	}
 	verified.State = ofRoute(route, verified.State)
 	verified.State.MissingSince, verified.State.NotBefore, verified.State.Undecided, verified.State.Elapsed = time.Time{}, time.Time{}, false, 0
-	verified.State.Started = time.Time{}
 	if told.Duration > 0 {
 		verified.State.Started = startOf(verified, told.StartedAt)
 	}

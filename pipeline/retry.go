@@ -52,7 +52,6 @@ func (r *retrier) handleDead(msg *message.Message) error {
 		r.reportMismatch(label, death.Queue, letter)
 	}
 	verified.State = ofRoute(route, verified.State)
-	verified.State.Started = time.Time{}
 	var policy retry.Policy
 	var why error
 	policy, verified.State.Attempt, why = route.Headers.Apply(letter.Headers, *route.Policy, verified.State.Attempt, deathError(death, r.retried))

@@ -141,7 +141,6 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 		h.reportMismatch(h.route.Queue, h.route.Queue, arrived)
 	}
 	verified.State = ofRoute(h.route, verified.State)
-	verified.State.Started = time.Time{}
 	return verified, err
 }
 
