@@ -21,26 +21,17 @@ func (dec Decoder) publishedAt(arrived Envelope, replayed bool, received time.Ti
 	if replayed {
 		return received, TimeOfIngest
 	}
-	if t, found := dec.stamped(arrived, received); found {
+	if t, found := publishtime.OfStamp(arrived.Properties.Timestamp, received); found {
 		return t, timeOfPublisher
 	}
-	return received, TimeOfIngest
-}
-
-// stamped returns the time that the publisher of a message wrote.
-func (dec Decoder) stamped(arrived Envelope, received time.Time) (time.Time, bool) {
-	if t, found := publishtime.OfStamp(arrived.Properties.Timestamp, received); found {
-		return t, true
-	}
-	headers := typedTable(arrived.Headers)
 	for _, name := range dec.TimeHeaders {
 		value := headers[name]
 		if n := headertext.Integer(value); n != 0 {
 			value = n
 		}
 		if t, found := publishtime.Of(value, received); found {
-			return t, true
+			return t, timeOfPublisher
 		}
 	}
-	return time.Time{}, false
+	return received, TimeOfIngest
 }

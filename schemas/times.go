@@ -32,14 +32,11 @@ func (dec Decoder) exactlyPublishedAt(e *Event) time.Time {
 	if e.Replay != "" {
 		return time.Time{}
 	}
-	ms := typedTable(e.Envelope.Headers).int(headerBrokerTime)
-	if ms > 0 && publishtime.IsPlausible(time.UnixMilli(ms), e.Started) {
-		return time.UnixMilli(ms)
+	at, source := dec.publishedAt(e.Envelope, false, e.Started)
+	if source == TimeOfIngest || source == timeOfPublisher && at.Nanosecond() == 0 {
+		return time.Time{}
 	}
-	if t, found := dec.stamped(e.Envelope, e.Started); found && t.Nanosecond() != 0 {
-		return t
-	}
-	return time.Time{}
+	return at
 }
 
 // timeBetween returns the time from one moment to another, at least a nanosecond; zero if
