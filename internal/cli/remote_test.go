@@ -369,6 +369,7 @@ func TestViewerThroughServer(t *testing.T) {
 		{[]string{"search", "--fields", "body.text"}, exitFailed, "", "bodies"},
 		{[]string{"show", "m-2"}, exitOK, "the token may not read bodies", ""},
 		{[]string{"show", "m-2", "--raw"}, exitFailed, "", "bodies"},
+		{[]string{"failed", "edit", "m-2", "--print"}, exitFailed, "", "the token may not read bodies, so no message can be edited"},
 		{[]string{"export", "*"}, exitFailed, "", "bodies"},
 		{[]string{"failed"}, exitOK, "1 failure in 1 group", ""},
 		{[]string{"failed", "discard", "*", "--reason", "x", "--yes"}, exitFailed, "", "vic has the role viewer, and this needs operator\n  Ask an administrator"},
@@ -384,6 +385,36 @@ func TestViewerThroughServer(t *testing.T) {
 		}
 		if strings.Contains(got.Out, `"order"`) || strings.Contains(got.Out, `\"order\"`) {
 			t.Errorf("%q prints a body:\n%s", test.args, got.Out)
+		}
+	}
+}
+
+// A command asks the server once for its version, its settings and the caller's permissions.
+func TestVersionIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	a := newSeededFile(t)
+	s := serveAPI(t, config.Sources{Environ: a.environ[:2]})
+	a.keep(t, a.event(1, schemas.Published), a.event(2, schemas.Poisoned, at("orders")))
+	var asked atomic.Int32
+	api := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/version" {
+			asked.Add(1)
+		}
+		api.ServeHTTP(w, r)
+	})
+	a.environ = s.environ(t, access.Token{Name: "ada", Role: access.Operator, Bodies: true})
+	for _, args := range [][]string{
+		{"version"},
+		{"search", "-o", "ndjson"},
+		{"show", "m-2"},
+		{"failed", "edit", "m-2", "--print"},
+		{"doctor", "--sizing"},
+	} {
+		asked.Store(0)
+		a.must(t, args...)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%q asked %d times", args, n)
 		}
 	}
 }
