@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/watershipmq/watership/internal/console/frame"
+	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/render/jsondiff"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -62,16 +62,10 @@ func (c messagePages) review(r *http.Request, v messageEdit, before []byte, prog
 	if err != nil {
 		return nil, frame.Unprocessable("the edited message cannot be sent: "+err.Error(), "")
 	}
-	made.Broken = claimsJSON(message.Properties.ContentType) && !json.Valid(textOf(message))
+	made.Broken = messageform.ClaimsJSON(message.Properties.ContentType) && !json.Valid(textOf(message))
 	checked, err := messages.ValidateBody.Call(r.Context(), c.api, messages.ToValidate(made.Queue, message))
 	made.BodyValidation = checked.Body
 	return made, err
-}
-
-// claimsJSON reports whether a content type is one of JSON.
-func claimsJSON(contentType string) bool {
-	kind, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json"))
 }
 
 // textOf returns the body of a message without its compression.

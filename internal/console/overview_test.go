@@ -198,8 +198,8 @@ func TestRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.await(t, 1, "action: retry_scheduled and queue: failing")
-	page := s.get(t, whole("/routes"))
-	page.want(t, http.StatusOK, "3 routes", "orders", "failing", "left, attempt", "running", "no queue", "watership.index", "watership.wait.1000",
+	page := s.until(t, whole("/routes"), "running")
+	page.want(t, http.StatusOK, "3 routes", "orders", "failing", "left, attempt", "no queue", "watership.index", "watership.wait.1000",
 		"4 attempts within 41 s", "200 attempts within 3h 19m, each delay shorter by up to 50 %, none on 2020-01-01 (Europe/Berlin), if the first fails now, none later than 10d after the first", "the last at 03:00, none on", "And 99 attempts more", "Errors of class never", "One attempt;")
 	if strings.Contains(page.text, "<script>alert") || strings.Contains(page.words(t), "\u202e") {
 		t.Error("the name of a queue is not shown as text")
@@ -280,7 +280,7 @@ func TestPauseARoute(t *testing.T) {
 	s.await(t, 1, "action: published")
 	s.post(t, "/routes/resume", url.Values{"queue": {"orders"}, "key": {"k-2"}}).want(t, http.StatusOK, "The route of orders is resumed.")
 	s.await(t, 1, "action: handled")
-	s.get(t, whole("/routes")).want(t, http.StatusOK, "1 route", "orders", "running")
+	s.until(t, whole("/routes"), "running").want(t, http.StatusOK, "1 route", "orders")
 	s.post(t, "/routes/pause", url.Values{"queue": {"nothing/at all"}, "reason": {"x"}}).want(t, http.StatusBadRequest, "no route has the queue nothing/at all")
 	s.await(t, 1, "action: audited and watership.audit.operation: pause and not error.type: *")
 }
@@ -310,6 +310,7 @@ func TestViewersPauseNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.until(t, whole("/routes"), "running")
 	page := serveAs(t, pages, access.Identity{Name: "eve", Role: access.Viewer}, whole("/routes"))
 	page.want(t, http.StatusOK, "orders", "running")
 	if strings.Contains(page.text, "/routes/pause") {

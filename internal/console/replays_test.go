@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// until reads a page until it has a text.
+// until reads a page until it has a text. The counts of a quorum queue whose leader does not answer at once are some
+// seconds old.
 func (s served) until(t *testing.T, path, text string) document {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {

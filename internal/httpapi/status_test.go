@@ -116,9 +116,9 @@ func testStatusAndRoutes(t *testing.T, s served) {
 	var route any
 	eventually(t, "the management API knows the consumer", func() bool {
 		route = s.get(t, "/routes?recent=true")["routes"].([]any)[0]
-		return member(route, "processes") != nil
+		return member(route, "processes") != nil && member(route, "state") == "running"
 	})
-	if member(route, "state") != "running" || member(route, "recent", "handled") != 1.0 || member(route, "in_flight") != 0.0 {
+	if member(route, "recent", "handled") != 1.0 || member(route, "in_flight") != 0.0 {
 		t.Errorf("%v", route)
 	}
 	schedule, _ := json.Marshal(member(route, "retry"))
@@ -157,9 +157,7 @@ func testPauseRoutes(t *testing.T, s served) {
 	limited.do(t, http.MethodPost, "/routes/orders/pause", why).wantProblem(t, http.StatusForbidden, "bob may not use the queue orders")
 	s.do(t, http.MethodPost, "/routes/nothing/pause", why).wantProblem(t, http.StatusBadRequest, "no route has the queue nothing")
 	s.do(t, http.MethodPost, "/routes/orders/pause", `{"reason":" "}`).wantProblem(t, http.StatusUnprocessableEntity, "validation failed")
-	if member(route(), "state") != "running" {
-		t.Fatalf("%v", route())
-	}
+	eventually(t, "the route runs", func() bool { return member(route(), "state") == "running" })
 	if got := s.post(t, "/routes/orders/pause", why); got["paused"] != true {
 		t.Errorf("%v", got)
 	}
@@ -178,7 +176,8 @@ func testPauseRoutes(t *testing.T, s served) {
 		s.post(t, "/routes/orders/resume", "{}")
 	}
 	eventually(t, "the message is handled", func() bool { return s.handled.Load() == 1 })
-	if got := route(); member(got, "state") != "running" || member(got, "paused_by_hand") != nil || member(got, "error") != nil {
+	eventually(t, "the route runs again", func() bool { return member(route(), "state") == "running" })
+	if got := route(); member(got, "paused_by_hand") != nil || member(got, "error") != nil {
 		t.Errorf("%v", got)
 	}
 	if got := s.get(t, "/events/count"+query("query", "action: resumed and error.type: operator")); got["count"] != 1.0 {

@@ -58,7 +58,7 @@ func (p Pages) failure(r *http.Request, group string) failureView {
 		return v
 	}
 	id := cmp.Or(v.Failed.Fingerprint, v.Failed.EventID)
-	v.Name, v.Message = cmp.Or(v.Failed.Envelope.Properties.MessageID, id), "/messages/"+url.PathEscape(id)
+	v.Name, v.Message = cmp.Or(v.Failed.Envelope.Properties.MessageID, id), frame.MessageURL(id)
 	at := func(event string) string {
 		if event == "" {
 			return ""

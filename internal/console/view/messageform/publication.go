@@ -85,8 +85,7 @@ func (f Form) Publication(original string) (messages.Publication, error) {
 
 // CheckBody reports a body that is not valid JSON, though its content type says that it is JSON.
 func CheckBody(p messages.Publication) error {
-	kind, _, _ := mime.ParseMediaType(p.Properties.ContentType)
-	if p.Text == "" || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+	if p.Text == "" || !ClaimsJSON(p.Properties.ContentType) {
 		return nil
 	}
 	var value any
@@ -120,4 +119,10 @@ func (f Form) properties() (messages.Properties, error) {
 		p.Timestamp = at
 	}
 	return p, nil
+}
+
+// ClaimsJSON reports whether a content type is one of JSON.
+func ClaimsJSON(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json"))
 }
