@@ -297,13 +297,13 @@ func (s *system) selection(text string) eventstore.Selection {
 func (s *system) wait(store testStore, want int) []schemas.Event {
 	s.t.Helper()
 	var got []schemas.Event
-	for deadline := time.Now().Add(2 * rabbittest.Timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if s.count(store) < int64(want) {
-			continue
+	if rabbittest.Poll(2*rabbittest.Timeout, func() bool {
+		if s.count(store) >= int64(want) {
+			got = s.events(store, "")
 		}
-		if got = s.events(store, ""); len(got) >= want {
-			return got
-		}
+		return len(got) >= want
+	}) {
+		return got
 	}
 	for _, queue := range s.topology.Indexed() {
 		s.t.Logf("%d messages wait in %s", s.Len(s.t, queue), queue)
@@ -315,14 +315,10 @@ func (s *system) wait(store testStore, want int) []schemas.Event {
 // counted waits until the store has want documents, and fails if it has more.
 func (s *system) counted(store testStore, want int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(4 * rabbittest.Timeout); ; time.Sleep(50 * time.Millisecond) {
-		got := s.count(store)
-		if got == int64(want) {
-			return
-		}
-		if got > int64(want) || time.Now().After(deadline) {
-			s.t.Fatalf("%d documents, want %d\n%s", got, want, s.log)
-		}
+	var got int64
+	rabbittest.Poll(4*rabbittest.Timeout, func() bool { got = s.count(store); return got >= int64(want) })
+	if got != int64(want) {
+		s.t.Fatalf("%d documents, want %d\n%s", got, want, s.log)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/database/databasetest"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -208,14 +209,9 @@ func (o *orders) await(t testing.TB, db *sql.DB) {
 // eventually waits until a function returns no error.
 func eventually(t testing.TB, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	var err error
+	if !rabbittest.Poll(time.Minute, func() bool { err = try(); return err == nil }) {
+		t.Fatal(err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/operate/alerts"
 	"github.com/watershipmq/watership/internal/operation"
@@ -120,10 +122,8 @@ func TestAlertsOfOthers(t *testing.T) {
 
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain for a minute")
-		}
+	if !rabbittest.Poll(time.Minute, condition) {
+		t.Fatal("waited in vain for a minute")
 	}
 }
 

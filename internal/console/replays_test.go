@@ -8,21 +8,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // until reads a page until it has a text. The counts of a quorum queue whose leader does not answer at once are some
 // seconds old.
 func (s served) until(t *testing.T, path, text string) document {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		page := s.get(t, path)
-		if strings.Contains(page.words(t), text) {
-			return page
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s never has %q:\n%s", path, text, page.words(t))
-		}
+	var page document
+	if !rabbittest.Poll(time.Minute, func() bool { page = s.get(t, path); return strings.Contains(page.words(t), text) }) {
+		t.Fatalf("%s never has %q:\n%s", path, text, page.words(t))
 	}
+	return page
 }
 
 // A canary goes first, its outcome is looked at, and then the rest is sent.
@@ -259,9 +257,5 @@ func TestReplaysPages(t *testing.T) {
 
 func (s served) untilNoneRuns(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); len(s.get(t, "/replays").values(t, "data-refresh")) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a job runs for ever")
-		}
-	}
+	until(t, func() bool { return len(s.get(t, "/replays").values(t, "data-refresh")) == 0 })
 }

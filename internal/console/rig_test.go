@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/net/html"
@@ -150,14 +152,9 @@ func (s served) publish(t *testing.T, id, body string, headers amqp.Table) {
 // await waits until n events match a query.
 func (s served) await(t *testing.T, n int64, query string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		count := s.count(t, query)
-		if int64(count) >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d events match %s, want %d", count, query, n)
-		}
+	count := 0
+	if !rabbittest.Poll(time.Minute, func() bool { count = s.count(t, query); return int64(count) >= n }) {
+		t.Fatalf("%d events match %s, want %d", count, query, n)
 	}
 }
 

@@ -7,27 +7,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/watershipmq/watership/internal/console"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
-
-// awaitPage reads a page until it has a text.
-func (s served) awaitPage(t *testing.T, path, text string) document {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		page := s.get(t, path)
-		if strings.Contains(page.words(t), text) {
-			return page
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s never has %q:\n%s", path, text, page.words(t))
-		}
-	}
-}
 
 // An operator sees how far subscriptions are, and pauses, resumes, rewinds and deletes them.
 func TestSubscriptions(t *testing.T) {
@@ -41,9 +26,9 @@ func TestSubscriptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.publish(t, "order-1", "{}", nil)
-	list := s.awaitPage(t, "/subscriptions", "active queue "+queue+" 1 none 0")
+	list := s.until(t, "/subscriptions", "active queue "+queue+" 1 none 0")
 	path := list.link(t, "/subscriptions/search")
-	page := s.awaitPage(t, path, "Lag none")
+	page := s.until(t, path, "Lag none")
 	page.want(t, http.StatusOK, "Subscription search.index", "State active", "Delivered 1", "To queue "+queue, "are parked", "by ann")
 	act := func(button, name, value string, status int, texts ...string) {
 		t.Helper()
@@ -61,7 +46,7 @@ func TestSubscriptions(t *testing.T) {
 	act("Rewind", "to", "someday", http.StatusBadRequest, "someday")
 	act("Rewind", "to", "start", http.StatusOK, "It continues at the new position.")
 	act("Resume", "", "", http.StatusOK, "Resumed.", "State active")
-	s.awaitPage(t, path, "Delivered 2")
+	s.until(t, path, "Delivered 2")
 	s.post(t, path+"/explode", url.Values{}).want(t, http.StatusNotFound, "no such page")
 	s.get(t, "/subscriptions/nobody").want(t, http.StatusNotFound, "there is no subscription nobody Look for it on the page of all subscriptions.")
 
@@ -102,7 +87,7 @@ func TestParkedMessages(t *testing.T) {
 		s.post(t, action, form).want(t, http.StatusOK, text)
 	}
 	s.publish(t, "order-<b>1", "{}", nil)
-	page := s.awaitPage(t, path, "Parked messages 1 message")
+	page := s.until(t, path, "Parked messages 1 message")
 	page.want(t, http.StatusOK, "order-<b>1", "422")
 	if strings.Contains(page.text, "order-<b>") {
 		t.Error("the id of a message is markup")
@@ -110,12 +95,8 @@ func TestParkedMessages(t *testing.T) {
 	act("Drop all parked messages", "Dropped 1 parked message from the list.")
 	s.get(t, path).without(t, "Parked messages")
 	s.publish(t, "order-2", "{}", nil)
-	s.awaitPage(t, path, "Parked messages 1 message")
+	s.until(t, path, "Parked messages 1 message")
 	accepts.Store(true)
 	act("Deliver all parked messages again", "1 parked message will be delivered again.")
-	for deadline := time.Now().Add(time.Minute); strings.Contains(s.get(t, path).words(t), "Parked messages"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the parked message is not delivered again")
-		}
-	}
+	until(t, func() bool { return !strings.Contains(s.get(t, path).words(t), "Parked messages") })
 }

@@ -151,10 +151,8 @@ func (s served) route() pipeline.Route {
 // eventually repeats a check until it holds.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !check(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
+	if !rabbittest.Poll(time.Minute, check) {
+		t.Fatalf("never: %s", what)
 	}
 }
 

@@ -210,10 +210,8 @@ func TestFollowOverLostConnections(t *testing.T) {
 
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
+	if !rabbittest.Poll(2*time.Minute, condition) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }
 

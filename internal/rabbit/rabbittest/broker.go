@@ -38,17 +38,24 @@ type Address struct{ URL string }
 func Each(t *testing.T, test func(t *testing.T, b Broker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { test(t, Embedded(t)) })
-	switch {
-	case noServers():
+	if noServers() {
 		t.Run("servers", func(t *testing.T) { needServers(t) })
-	case soak():
-		EachServer(t, test)
-	default:
-		all := servers(t)
-		b := all[oneOfTwo(t)*(len(all)-1)]
-		b.Version = version(t, b.URL)
-		t.Run(b.Version, func(t *testing.T) { test(t, b) })
+		return
 	}
+	oldestOrNewest(t, test)
+}
+
+// oldestOrNewest runs a test on the RabbitMQ that its name chooses, or on every one if WATERSHIP_TEST_SOAK is set.
+func oldestOrNewest(t *testing.T, test func(t *testing.T, b Broker)) {
+	t.Helper()
+	if soak() {
+		EachServer(t, test)
+		return
+	}
+	all := servers(t)
+	b := all[oneOfTwo(t)*(len(all)-1)]
+	b.Version = version(t, b.URL)
+	t.Run(b.Version, func(t *testing.T) { test(t, b) })
 }
 
 // EachVersion runs a test on the embedded broker and on the same RabbitMQs as EachServer.

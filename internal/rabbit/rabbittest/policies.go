@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// WithPolicies runs a test on the embedded broker and on the same RabbitMQs as EachServer, each with a
+// WithPolicies runs a test on the embedded broker and on the RabbitMQ that Each has for it, each with a
 // virtual host as operators have them: policies for all exchanges and queues, and queues that are quorum
 // queues unless a client says otherwise.
 func WithPolicies(t *testing.T, test func(t *testing.T, b Broker)) {
@@ -19,7 +19,7 @@ func WithPolicies(t *testing.T, test func(t *testing.T, b Broker)) {
 		if noServers() {
 			return
 		}
-		EachServer(t, func(t *testing.T, b Broker) {
+		oldestOrNewest(t, func(t *testing.T, b Broker) {
 			test(t, b.newVHost(t, `{"default_queue_type":"quorum"}`).withPolicies(t))
 		})
 	})

@@ -31,12 +31,22 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 // Eventually waits until the condition is true, or fails the test after Timeout.
 func Eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if condition() {
-			return
-		}
+	if !Poll(Timeout, condition) {
+		t.Fatalf("never came true: %s", what)
 	}
-	t.Fatalf("never came true: %s", what)
+}
+
+// Poll waits until the condition is true, and reports whether it became true within the limit. The longer it has waited,
+// the less often it asks, because conditions ask servers, which have little time left when many tests wait.
+func Poll(limit time.Duration, condition func() bool) bool {
+	for begin := time.Now(); !condition(); {
+		waited := time.Since(begin)
+		if waited > limit {
+			return false
+		}
+		time.Sleep(min(max(waited/8, 5*time.Millisecond), 250*time.Millisecond))
+	}
+	return true
 }
 
 // NoLeaks fails the test if goroutines of Watership or the AMQP client outlive it.

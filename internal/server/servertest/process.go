@@ -11,17 +11,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // Until waits for a condition, and fails long after it should have come true.
 func Until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(250 * time.Millisecond)
+	if !rabbittest.Poll(2*time.Minute, condition) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }
 
