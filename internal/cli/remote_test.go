@@ -409,7 +409,6 @@ func TestVersionIsAskedOnce(t *testing.T) {
 		{"search", "-o", "ndjson"},
 		{"show", "m-2"},
 		{"failed", "edit", "m-2", "--print"},
-		{"doctor", "--sizing"},
 	} {
 		asked.Store(0)
 		a.must(t, args...)
