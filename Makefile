@@ -74,9 +74,9 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 # The simulation runs in a Go runtime whose decisions repeat, with one processor for each process.
 sim: ## Simulate SEEDS systems with faults, from SEED on or for a DURATION, or one of them RUNS times, or MUTANTS=1 (docs/reliability.md)
 	overlay=$$($(GO) run ./internal/simulation/goruntime dist/goruntime) && \
-		GOEXPERIMENT=norandomizedheapbase64 $(GO) test -c -overlay $$overlay -o dist/simulation.test ./internal/simulation && \
+		GOEXPERIMENT=norandomizedheapbase64 $(GO) test -c -vet=off -tags goruntime -overlay $$overlay -o dist/simulation.test ./internal/simulation && \
 		cd internal/simulation && SEED=$(or $(SEED),$(if $(DURATION),,1)) DURATION=$(DURATION) SEEDS=$(or $(SEEDS),100) RUNS=$(RUNS) OVERLAY=$(if $(MUTANTS),$$overlay) GOMAXPROCS=1 GOGC=off GOMEMLIMIT=4GiB GODEBUG=asyncpreemptoff=1 \
-		../../dist/simulation.test -test.v -test.run '$(if $(MUTANTS),TestMutantsAreFound,$(if $(RUNS),TestASeedGivesOneRun,TestSeeds))$$' -test.timeout 12h
+		../../dist/simulation.test -test.v -test.run '$(if $(MUTANTS),TestMutantsAreFound,$(if $(RUNS),TestASeedGivesOneRun,(TestClocks|TestSeeds)))$$' -test.timeout 12h
 
 cluster: ## Test three nodes of each server and three instances with faults, from SEED (root on Debian; scripts/cluster)
 	scripts/cluster

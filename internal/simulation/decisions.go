@@ -23,7 +23,7 @@ type postponement struct {
 	id      string
 	attempt int
 	decided time.Time
-	until   time.Time
+	until   time.Time // by the clock of the operator
 }
 
 // decide postpones or cancels the next attempt of the first message that waits for a while.
@@ -115,12 +115,17 @@ func (d *decisions) check() {
 		}
 		for _, p := range d.postponed {
 			hastened := slices.ContainsFunc(o.hastened, func(s span) bool { return s.has(o.messages[c.id].queue, c.begun) })
-			if p.id == c.id && p.attempt == c.attempt && c.begun.After(p.decided) && c.begun.Before(p.until) && !hastened &&
+			if p.id == c.id && p.attempt == c.attempt && c.begun.After(p.decided) && c.begun.Before(p.until.Add(-o.plan.mostApart())) && !hastened &&
 				o.faults.spare(p.decided.Add(-time.Minute), c.begun) {
 				o.world.fail("%s begins attempt %d of %s, which was postponed, %s early", c.life.name, c.attempt, c.id, p.until.Sub(c.begun))
 			}
 		}
 	}
+}
+
+// mayBeEarly reports whether the operator has postponed an attempt to a time that a wrong clock may find to be over. o.mu is held.
+func (d *decisions) mayBeEarly(c *call) bool {
+	return d.oracle.plan.mostApart() > 0 && slices.ContainsFunc(d.postponed, func(p postponement) bool { return p.id == c.id && p.attempt == c.attempt })
 }
 
 // checkRecord reports a message that was cancelled, and has no event of that. It returns false for others.

@@ -99,6 +99,7 @@ func NewPlan(seed uint64) Plan {
 	plan.addDecisions(randomness(seed, "decisions"))
 	plan.addFaultsOfOperator(randomness(seed, "operator"))
 	plan.addProjectors(randomness(seed, "projectors"))
+	plan.addClocks(randomness(seed, "clocks"))
 	return plan
 }
 
@@ -221,6 +222,8 @@ func (w *world) inflict(ctx context.Context, operator *operator, f Fault) {
 	case Pause:
 		p.pause(f.For)
 		time.Sleep(f.For)
+	case ClockSteps:
+		w.setClock(p, f)
 	case Cut, CutAll, Stall, Slow:
 		w.disturb(p, f)
 	case StoreRefuses, StoreLoses, StoreIsLate, StoreIsOverloaded, StoreIsBusy, StoreBlocksWrites, StoreWritesLater:

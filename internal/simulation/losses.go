@@ -178,7 +178,7 @@ func (l *losses) isOnlyFault(d *deletion) bool {
 	return !slices.ContainsFunc(o.plan.Faults, func(f Fault) bool {
 		from := o.world.began.Add(settling + f.At)
 		to := from.Add(f.For + longestDelay) // it may wait for a moment
-		return f.Kind != QueueIsDeleted && from.Before(d.restored.Add(pauseDelay)) && to.After(d.at)
+		return f.Kind != QueueIsDeleted && f.Kind != ClockSteps && from.Before(d.restored.Add(pauseDelay)) && to.After(d.at)
 	})
 }
 
@@ -187,13 +187,13 @@ func (l *losses) isOnlyFault(d *deletion) bool {
 // take the event, and only the log says so.
 func (l *losses) checkDropped(dropped []span) {
 	o := l.oracle
-	own := schemas.Topology{}
+	own, apart := schemas.Topology{}, o.plan.mostApart()
 	for _, d := range l.deletions {
 		if !own.Owns(d.queue) || isOnDemand(d.queue) {
 			continue
 		}
 		recorded := slices.ContainsFunc(dropped, func(s span) bool {
-			return s.queue == d.queue && !s.from.Before(d.at) && !s.from.After(d.restored.Add(pauseDelay))
+			return s.queue == d.queue && !s.from.Before(d.at.Add(-apart)) && !s.from.After(d.restored.Add(pauseDelay+apart))
 		})
 		lost := slices.ContainsFunc(l.deletions, func(other *deletion) bool {
 			return other.queue == own.Log() && !other.at.Before(d.at) && other.held[""]

@@ -253,6 +253,18 @@ func mutants() []mutant {
 			},
 		},
 		{
+			"sequences go back with the clock",
+			[]edit{
+				{
+					"indexer/clock.go",
+					`	c.last = max(c.last+1, now.UnixMicro())
+`,
+					`	c.last = now.UnixMicro()
+`,
+				},
+			},
+		},
+		{
 			"a pause reaches no process",
 			[]edit{
 				{
@@ -329,51 +341,31 @@ func formerFaults() []mutant {
 			},
 		},
 		{
-			"the lock of an ordered route is on another connection than its messages",
+			"the lock of an ordered route is on another connection than its messages, which does not learn of its loss",
 			[]edit{
 				{
 					"pipeline/internal/admission/placelog/hold.go",
-					`err == nil && (all <= 1 || !time.Now().Before(deadline)) {`,
-					`err == nil && all >= 0 {`,
-				},
-				{
-					"pipeline/internal/admission/placelog/hold.go",
-					`channel.Consume(l.cfg.Queue, "", false, false, false, false, nil)`,
-					`channel.Consume(l.cfg.Queue, "", false, true, false, false, nil)`,
-				},
-				{
-					"pipeline/internal/admission/placelog/hold.go",
-					`	deadline, none := time.Now().Add(most), 0
+					`	l := h.log
+	select {
+	case l.opening <- struct{}{}:
 `,
-					`	deadline, none := time.Now().Add(most), 0
-	if most > 0 {
-		return nil
+					`	l := h.log
+	if on, err = l.cfg.Other.Current(ctx); err != nil {
+		return nil, err
 	}
+	select {
+	case l.opening <- struct{}{}:
 `,
 				},
 				{
 					"pipeline/internal/admission/placelog/hold.go",
-					`		err := withChannel(on, func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(`,
-					`		err := l.cfg.Other.Do(ctx, func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(`,
-				},
-				{
-					"pipeline/internal/admission/placelog/hold.go",
-					`			if _, err := consumers(g.on, g.log.cfg.Lock); err != nil {
-				return err
-			}
+					`		if lost, err := h.join(ctx, on); lost != nil || err != nil {
+			return lost, err
+		}
 `,
-					"",
-				},
-				{
-					"pipeline/internal/admission/placelog/hold.go",
-					`	_ = unlock(g.on, l.cfg.Lock)
-`,
-					`	_ = l.cfg.Other.Do(context.Background(), func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete(l.cfg.Lock, false, false, false)
-		return err
-	})
+					`		if lost, err := h.join(ctx, on); lost != nil || err != nil {
+			return make(chan struct{}), err
+		}
 `,
 				},
 				{
@@ -388,6 +380,28 @@ func formerFaults() []mutant {
 					"pipeline/build.go",
 					`			Publisher: p.ownPublisher, Unordered:`,
 					`			Other: p.connections.sending, Publisher: p.ownPublisher, Unordered:`,
+				},
+				{
+					"internal/rabbit/connection.go",
+					`// IsBlocked reports whether the broker has blocked a connection.
+`,
+					`// Current returns the connection of this moment.
+func (c *Connection) Current(ctx context.Context) (*amqp.Connection, error) {
+	for {
+		now := c.status.get()
+		if now.live != nil {
+			return now.live.Connection, nil
+		}
+		select {
+		case <-now.changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// IsBlocked reports whether the broker has blocked a connection.
+`,
 				},
 			},
 		},

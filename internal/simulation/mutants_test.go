@@ -106,7 +106,7 @@ func (m mutant) build(t *testing.T, base string) (program string) {
 		t.Fatal(err)
 	}
 	program = filepath.Join(folder, "simulation.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", described, "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "goruntime", "-overlay", described, "-o", program, ".")
 	build.Env = append(os.Environ(), "GOMAXPROCS=", "GOGC=", "GOMEMLIMIT=", "GODEBUG=", "GOEXPERIMENT=norandomizedheapbase64")
 	if printed, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, printed)

@@ -74,7 +74,12 @@ func (n *network) listenerAt(address string) *pipeListener {
 var errUnreachable = errors.New("the network does not reach it")
 
 // dial connects a host to the HTTP server of an address, or else to the broker.
-func (n *network) dial(host, address string) (far net.Conn, err error) {
+func (n *network) dial(host, address string) (near net.Conn, err error) {
+	runRight(func() { near, err = n.connect(host, address) })
+	return near, err
+}
+
+func (n *network) connect(host, address string) (far net.Conn, err error) {
 	if listener := n.listenerAt(address); listener != nil {
 		far, err = listener.dial()
 	} else {

@@ -72,6 +72,7 @@ func newAction(random *rand.Rand, at time.Duration) Action {
 // jobs.
 type operator struct {
 	world *world
+	clock clock
 
 	mu      sync.Mutex // guards the fields below
 	current *operatorLife
@@ -100,9 +101,10 @@ func newCommand(ctx context.Context, w *world, name string) (*system.System, *li
 	return sys, l, err
 }
 
-func newOperator(ctx context.Context, w *world) (*operator, error) {
-	o := &operator{world: w}
-	return o, o.start(ctx)
+func newOperator(ctx context.Context, w *world, c clock) (o *operator, err error) {
+	o = &operator{world: w, clock: c}
+	c.run(func() { err = o.start(ctx) })
+	return o, err
 }
 
 // start starts the process of the operator, until ctx ends.
@@ -155,9 +157,11 @@ func (o *operator) meet(ctx context.Context, f Fault) {
 		now.link.kill()
 		now.end()
 		o.world.afterLife(now.ended)
-		if err := o.start(ctx); err != nil {
-			o.world.fail("the operator's process does not start again: %v", err)
-		}
+		o.clock.run(func() {
+			if err := o.start(ctx); err != nil {
+				o.world.fail("the operator's process does not start again: %v", err)
+			}
+		})
 	case OperatorStoreRefuses:
 		now.link.meet(refusesRequests, f.For)
 	case OperatorStoreLoses:

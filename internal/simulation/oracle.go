@@ -457,7 +457,7 @@ func (o *oracle) checkAttempts() {
 				o.world.fail("%s has attempt %d, and ends with attempt %d", id, c.attempt, last)
 			}
 			hastened := slices.ContainsFunc(o.hastened, func(s span) bool { return s.has(o.messages[id].queue, c.begun) })
-			if c.attempt > 1 && !hastened && !slices.ContainsFunc(byID[id], func(before *call) bool {
+			if c.attempt > 1 && !hastened && !o.decisions.mayBeEarly(c) && !slices.ContainsFunc(byID[id], func(before *call) bool {
 				return before.attempt == c.attempt-1 && !before.ended.IsZero() && !c.begun.Before(before.ended.Add(o.delay(id, before.attempt)))
 			}) {
 				o.world.fail("attempt %d of %s is early", c.attempt, id)

@@ -19,6 +19,7 @@ type process struct {
 	name   string
 	world  *world
 	routes func(*life) []pipeline.Route
+	clock  clock
 
 	mu    sync.Mutex // guards the fields below
 	life  *life      // nil: it does not run
@@ -102,13 +103,13 @@ func (p *process) start() {
 	l.link = &storeLink{world: p.world, name: l.name}
 	p.life = l
 	p.world.note(l.name, "starts")
-	go func() {
+	go p.clock.run(func() {
 		defer close(l.ended)
 		defer end()
 		if err := l.run(ctx, p.routes(l)); err != nil && !l.isDead() && ctx.Err() == nil {
 			p.world.fail("%s ended with: %v", l.name, err)
 		}
-	}()
+	})
 }
 
 func (l *life) run(ctx context.Context, routes []pipeline.Route) error {

@@ -31,11 +31,12 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // failed returns seeds that have failed, each with another cause.
 func failed() []uint64 {
 	return []uint64{
-		14,  // places of ordered messages stayed whose publishing was refused
-		250, // due messages waited for a decision that one of them read
-		229, // of two equal messages in order, one took the place of the other, whose own stayed
-		280, // a reload waited under a lock
-		165, // a resumed job forgot that a claim was proven
+		14,   // places of ordered messages stayed whose publishing was refused
+		250,  // due messages waited for a decision that one of them read
+		229,  // of two equal messages in order, one took the place of the other, whose own stayed
+		280,  // a reload waited under a lock
+		165,  // a resumed job forgot that a claim was proven
+		5047, // one failed request made a process unready for minutes, whose queue another one had taken over
 	}
 }
 
@@ -153,7 +154,7 @@ func check(t *testing.T, seed uint64) Result {
 	})
 	var text strings.Builder
 	fmt.Fprintf(&text, "seed %d: %d violations with %d faults, %d with these:", seed, len(result.Violations), len(plan.Faults), len(shown.Violations))
-	fmt.Fprintf(&text, "\n  %s", least.Profile)
+	fmt.Fprintf(&text, "\n  %s, clocks: %s", least.Profile, least.Clocks)
 	for _, a := range least.Actions {
 		fmt.Fprintf(&text, "\n  %s", a)
 	}

@@ -42,6 +42,7 @@ type Plan struct {
 	Receivers  bool // of subscriptions
 	Projectors int  // of one projection
 	Profile    Profile
+	Clocks     []time.Duration // how far those of the processes and then that of the operator are ahead; nil: they are right
 	Faults     []Fault
 	Actions    []Action // of an operator
 	Outages    []Outage // of the service that handlers need
@@ -141,7 +142,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	}
 
 	for i := range plan.Processes {
-		w.processes = append(w.processes, &process{name: fmt.Sprintf("serve%d", i), world: w, routes: w.routes})
+		w.processes = append(w.processes, &process{name: fmt.Sprintf("serve%d", i), world: w, routes: w.routes, clock: plan.clockOf(i)})
 	}
 	for _, p := range w.processes {
 		p.start()
@@ -150,7 +151,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	time.Sleep(settling)
 	working, endWork := context.WithCancel(t.Context())
 	defer endWork()
-	operator, err := newOperator(working, w)
+	operator, err := newOperator(working, w, plan.clockOf(plan.Processes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func run(t *testing.T, plan Plan, path string) Result {
 	for _, a := range plan.Actions {
 		faults.Go(func() {
 			time.Sleep(a.At)
-			operator.act(working, a)
+			operator.clock.run(func() { operator.act(working, a) })
 		})
 	}
 	for _, f := range plan.Faults {
@@ -234,7 +235,7 @@ func (w *world) startConsumers(ctx context.Context, n int, operator *operator) (
 func (w *world) awaitRest() {
 	longest := quiet
 	if w.oracle.losses.hasBodiless() {
-		longest += waitForBodies
+		longest += waitForBodies + w.oracle.plan.mostApart() // by the clock of a process
 	}
 	end := time.Now().Add(longest)
 	for {

@@ -88,6 +88,31 @@ func (b *synctestBubble) draw() uint32 {
 		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n	if bubbleGen.Load() > 0 || gogetenv(\"SIMULATION_PLAN\") != \"\" {\n		return 0\n	}\n"},
 		// The queue of goroutines that gave way, which also depends on how often others ran.
 		{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if bubbleGen.Load() == 0 && pp.schedtick%61 == 0 && !sched.runq.empty() {"},
+		// A goroutine has the wall clock of the one that started it, and of the one that set its timer. Times in a bubble are
+		// measured by a clock, too, that nobody sets.
+		{"runtime/runtime2.go", "	bubble  *synctestBubble\n", "	bubble  *synctestBubble\n	clock   *int64\n"},
+		{"runtime/proc.go", "		newg.bubble = callergp.bubble\n", "		newg.bubble = callergp.bubble\n		newg.clock = callergp.clock\n"},
+		{"runtime/proc.go", "	gp.labels = nil\n", "	gp.labels = nil\n	gp.clock = nil\n"},
+		{"runtime/time.go", "	isFake bool         //", "	clock  *int64\n	isFake bool         //"},
+		{"runtime/time.go", "		t.isFake = true\n	}\n	t.modify(", "		t.isFake = true\n		t.clock = getg().clock\n	}\n	t.modify("},
+		{"runtime/time.go", "		gp.bubble = bubble\n", "		gp.bubble = bubble\n		gp.clock = t.clock\n"},
+		{"runtime/time.go", "		gp.bubble = nil\n", "		gp.bubble = nil\n		gp.clock = nil\n"},
+		{"runtime/time.go", "		sec = bubble.now / (1000 * 1000 * 1000)\n		nsec = int32(bubble.now % (1000 * 1000 * 1000))\n", `		wall := bubble.now
+		if ahead := getg().clock; ahead != nil {
+			wall += *ahead
+		}
+		sec = wall / (1000 * 1000 * 1000)
+		nsec = int32(wall % (1000 * 1000 * 1000))
+`},
+		{"runtime/time.go", "		return sec, nsec, 0\n", "		return sec, nsec, bubble.now\n"},
+		{"runtime/time.go", "//go:linkname time_runtimeIsBubbled", `//go:linkname useClock
+func useClock(ahead *int64) (before *int64) {
+	gp := getg()
+	before, gp.clock = gp.clock, ahead
+	return before
+}
+
+//go:linkname time_runtimeIsBubbled`},
 		// Names of processes have a number, whose length decides how long frames are.
 		{"os/exec.go", "func Getpid() int { return syscall.Getpid() }", "func Getpid() int { return 4711 }"},
 	}
