@@ -100,6 +100,7 @@ func NewPlan(seed uint64) Plan {
 	plan.addFaultsOfOperator(randomness(seed, "operator"))
 	plan.addProjectors(randomness(seed, "projectors"))
 	plan.addClocks(randomness(seed, "clocks"))
+	plan.addFlapping(randomness(seed, "flapping"))
 	return plan
 }
 
@@ -222,6 +223,8 @@ func (w *world) inflict(ctx context.Context, operator *operator, f Fault) {
 	case Pause:
 		p.pause(f.For)
 		time.Sleep(f.For)
+	case Flapping:
+		w.flap(p, f)
 	case ClockSteps:
 		w.setClock(p, f)
 	case Cut, CutAll, Stall, Slow:
