@@ -152,6 +152,7 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupCheck, newDoctor},
 		{groupCheck, newRoutes},
 		{groupCheck, newTimes},
+		{groupCheck, newMap},
 		{groupCheck, newAlerts},
 		{groupCheck, newConfig},
 	} {

@@ -65,6 +65,7 @@ type pages struct {
 // The pages by their subjects.
 type (
 	systemPages  struct{ pages }
+	mapPages     struct{ pages } // the map of services
 	failurePages struct{ pages } // and waiting messages
 	replayPages  struct{ pages }
 	searchPages  struct{ pages }
@@ -83,6 +84,7 @@ func New(cfg Config) (*Console, error) {
 	p := pages{made, cfg, cfg.API}
 	made.Handle("GET /", notFound)
 	systemPages{p}.register()
+	made.Handle("GET /map", mapPages{p}.show)
 	failurePages{p}.register()
 	replayPages{p}.register()
 	searchPages{p}.register()

@@ -37,6 +37,7 @@ var lists = []struct{ name, path string }{
 	{"console group", "/failures/groups/GROUP"},
 	{"console waiting", "/waiting"},
 	{"console routes", "/routes"},
+	{"console map", "/map?wait=1"},
 	{"console replays", "/replays"},
 	{"console alerts", "/alerts"},
 	{"search", "/events?limit=20"},

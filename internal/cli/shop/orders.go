@@ -76,6 +76,17 @@ func envelope(exchange, key, id string, body order, tenant string) schemas.Envel
 	text, _ := json.Marshal(body) // texts and numbers
 	return schemas.Envelope{
 		Exchange: exchange, RoutingKey: key, Body: text, Headers: amqp.Table{"tenant": tenant, "timestamp_in_ms": time.Now().UnixMilli()},
-		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, AppID: "shop"},
+		Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, AppID: publisherOf(exchange)},
 	}
+}
+
+// publisherOf returns the name of the service that publishes to an exchange.
+func publisherOf(exchange string) string {
+	switch exchange {
+	case Payments:
+		return "billing"
+	case Shipments:
+		return "warehouse"
+	}
+	return "shop"
 }

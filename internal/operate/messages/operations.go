@@ -26,6 +26,7 @@ func Implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	operation.Implement(set, CountOverTime, o.countOverTime)
 	operation.Implement(set, ListFields, o.listFields)
 	operation.Implement(set, ListTimes, o.listTimes)
+	operation.Implement(set, GetServiceMap, serviceMaps{sys}.get)
 	operation.Implement(set, ExportEvents, o.exportEvents)
 	operation.Implement(set, PublishMessage, o.publishMessage)
 	operation.Implement(set, PublishMessages, o.publishMessages)

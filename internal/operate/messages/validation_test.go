@@ -22,7 +22,7 @@ import (
 // orderSchema wants an object with an id.
 const orderSchema = `{"type":"object","required":["id"],"properties":{"id":{"type":"integer"}}}`
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

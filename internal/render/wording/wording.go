@@ -91,3 +91,23 @@ func twoUnits(d, large time.Duration, largeName string, small time.Duration, sma
 	}
 	return text
 }
+
+// Rate writes a number a second in the shortest unit of time in which it is at least one, such as 4.2/s or 12/h; zero is 0/s.
+func Rate(perSecond float64) string {
+	number, unit := perSecond, "s"
+	for _, longer := range []struct {
+		seconds float64
+		name    string
+	}{{60, "min"}, {3600, "h"}, {86400, "day"}} {
+		if number >= 1 || perSecond == 0 {
+			break
+		}
+		number, unit = perSecond*longer.seconds, longer.name
+	}
+	digits := 0
+	if number < 10 {
+		digits = 1
+	}
+	text := strconv.FormatFloat(number, 'f', digits, 64)
+	return strings.TrimSuffix(text, ".0") + "/" + unit
+}

@@ -39,3 +39,13 @@ func TestOneLine(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestRate(t *testing.T) {
+	for perSecond, want := range map[float64]string{
+		0: "0/s", 1: "1/s", 4.24: "4.2/s", 12.6: "13/s", 1234: "1234/s", 0.5: "30/min", 1.0 / 60: "1/min", 0.01: "36/h", 1.0 / 7200: "12/day", 1e-6: "0.1/day",
+	} {
+		if got := Rate(perSecond); got != want {
+			t.Errorf("%v is %s, want %s", perSecond, got, want)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package shop_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/watershipmq/watership/internal/cli/shop"
+	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/server"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// truth counts what the shop does, by the ends of ways.
+type truth struct {
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+func (tr *truth) add(way string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.counts[way]++
+}
+
+// watch returns the routes of the shop with handlers that are counted.
+func (tr *truth) watch(routes []pipeline.Route) []pipeline.Route {
+	for i := range routes {
+		handle, queue := routes[i].Handler, routes[i].Queue
+		routes[i].Handler = func(msg *message.Message) ([]*message.Message, error) {
+			produced, err := handle(msg)
+			if err != nil {
+				tr.add(queue + " failed")
+				return produced, err
+			}
+			e, _ := schemas.FromContext(msg.Context())
+			tr.add(e.Exchange + " > " + queue)
+			tr.add(queue + " handled")
+			for range produced {
+				tr.add(map[string]string{shop.Billing: "billing > " + shop.Payments, shop.Warehouse: "warehouse > " + shop.Shipments}[queue])
+			}
+			return produced, err
+		}
+	}
+	return routes
+}
+
+// The map of services that is found in the record is what the shop does: the same ways, with the same numbers of
+// messages and failures.
+func TestMapOfTheShop(t *testing.T) {
+	environ := []string{
+		"WATERSHIP_AMQP_URL=" + config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0", "WATERSHIP_HTTP_LISTEN=127.0.0.1:0",
+		"WATERSHIP_STORE_URL=sqlite:" + filepath.Join(t.TempDir(), "store.db"), "WATERSHIP_DATA=" + t.TempDir(),
+	}
+	cfg, err := config.Load(config.Sources{Environ: environ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, did := shop.New(shop.Config{Seed: 3, Rate: 100, First: 1}), truth{counts: map[string]int64{}}
+	made, err := server.New(t.Context(), sys, server.Config{
+		Reload: func() (config.Config, error) { return config.Load(config.Sources{Environ: environ}) },
+		Taps:   example.Taps(), Routes: did.watch(example.Routes()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httpapi.New(sys, made)
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- made.Run(ctx, server.Faces{API: api, Run: func(ctx context.Context) error {
+			for made.Ready(ctx) != nil && ctx.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			close(ready)
+			<-ctx.Done()
+			return nil
+		}})
+	}()
+	defer func() {
+		stop()
+		if err := errors.Join(<-ended, sys.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	publisher, err := sys.Publisher(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const messagesToSend = 150
+	open, closeShop := context.WithCancel(t.Context())
+	sent := 0
+	err = example.Open(open, func(ctx context.Context, m rabbit.Message) (func(context.Context) error, error) {
+		if sent++; sent > messagesToSend {
+			closeShop()
+			return func(context.Context) error { return nil }, nil
+		}
+		did.add("shop > " + m.Exchange)
+		return func(context.Context) error { return nil }, publisher.Publish(ctx, m)
+	})
+	closeShop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := access.NewContext(t.Context(), access.AsOperator("test"))
+	var last messages.ServiceMap
+	found := func() map[string]int64 {
+		got, err := messages.GetServiceMap.Call(as, api, messages.MapInput{Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = got.Body
+		return countsOf(last)
+	}
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		did.mu.Lock()
+		diff := cmp.Diff(did.counts, found())
+		did.mu.Unlock()
+		if diff == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("(-what the shop did +the map):\n%s", diff)
+		}
+	}
+	for _, e := range last.Edges {
+		in := messages.CountInput{QueryFilter: eventfilter.QueryFilter{Filter: eventfilter.Filter{Query: e.Query}}}
+		events, err := messages.CountEvents.Call(as, api, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := e.Messages + map[string]int64{messages.MapServices: e.Failed}[e.To.Kind]; events.Body.Count != want {
+			t.Errorf("%s finds %d events, want %d", e.Query, events.Body.Count, want)
+		}
+		if e.To.Kind == messages.MapServices && e.Messages > 0 && e.P95 == 0 {
+			t.Errorf("the attempts of %s have no times", e.From.Name)
+		}
+	}
+	services := map[string]string{shop.Billing: "billing", shop.Changes: "", shop.Warehouse: "warehouse", shop.Carrier: "", shop.Mail: ""}
+	if diff := cmp.Diff(services, servicesOf(last)); diff != "" || last.OmittedEdges != 0 || last.OmittedEvents != 0 {
+		t.Errorf("(-services of the shop +of the map), %d and %d left out:\n%s", last.OmittedEdges, last.OmittedEvents, diff)
+	}
+}
+
+// countsOf returns the numbers of a map in the words of truth, and of services only those that it knows.
+func countsOf(m messages.ServiceMap) map[string]int64 {
+	counts := map[string]int64{}
+	add := func(way string, n int64) {
+		if n > 0 {
+			counts[way] += n
+		}
+	}
+	for _, e := range m.Edges {
+		switch e.To.Kind {
+		case messages.MapServices:
+			add(e.From.Name+" handled", e.Messages)
+			add(e.From.Name+" failed", e.Failed)
+		case messages.MapQueues:
+			add(e.From.Name+" > "+e.To.Name, e.Messages-e.Failed) // without poison
+		default:
+			add(e.From.Name+" > "+e.To.Name, e.Messages)
+		}
+	}
+	return counts
+}
+
+// servicesOf returns the services of queues.
+func servicesOf(m messages.ServiceMap) map[string]string {
+	services := map[string]string{}
+	for _, e := range m.Edges {
+		if e.To.Kind == messages.MapServices {
+			services[e.From.Name] = e.To.Name
+		}
+	}
+	return services
+}
