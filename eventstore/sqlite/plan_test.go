@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,6 +61,43 @@ func TestFailuresUseTheirIndexes(t *testing.T) {
 		if !strings.Contains(steps[0], "USING INDEX "+want) {
 			t.Errorf("the plan is %q, want one with the index %s", steps, want)
 		}
+	}
+}
+
+// TestFailuresAreFoundInTheirIndex: no column of an event is read to find all that were given up, in their order.
+func TestFailuresAreFoundInTheirIndex(t *testing.T) {
+	s := installed(t, Config{})
+	filter, err := s.filter("testing", eventstore.Selection{Query: history.GivenUp()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN SELECT event.n FROM event WHERE "+filter.sql+" ORDER BY "+orderBy(eventstore.BySequence), filter.args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	opened, read := map[int]string{}, map[int]bool{} // cursors
+	for rows.Next() {
+		var address, cursor, p2, p3 int
+		var step string
+		var p4, p5, comment sql.NullString
+		if err := rows.Scan(&address, &step, &cursor, &p2, &p3, &p4, &p5, &comment); err != nil {
+			t.Fatal(err)
+		}
+		switch step {
+		case "OpenRead":
+			opened[cursor] = p4.String
+		case "Column":
+			read[cursor] = true
+		}
+	}
+	for cursor := range read {
+		if of := opened[cursor]; !strings.HasPrefix(of, "k(") { // the keys of an index
+			t.Errorf("columns are read from a table of %s columns", of)
+		}
+	}
+	if err := rows.Err(); err != nil || len(read) == 0 {
+		t.Errorf("the statement reads %v, %v", read, err)
 	}
 }
 
