@@ -34,6 +34,7 @@ type bodyView struct {
 	From, To, Size int    // bytes of Hex
 	Before, Next   string // pages of Hex
 	Image          string // URL
+	Copy           string // the text, if it is short enough to be copied; "": it is not
 }
 
 type bodyTab struct {
@@ -70,12 +71,16 @@ const (
 	hexWidth     = 16        // bytes
 	maxTreeNodes = 2000
 	maxTreeDepth = 32
+	maxCopied    = 32 << 10 // bytes, which the page has a second time
 )
 
 func (b *bodyView) show(r *http.Request, e schemas.Event, body []byte) {
 	text, isText := schemas.Envelope{Properties: e.Envelope.Properties, Body: body}.BodyText()
 	if isText = isText && !slices.Contains(text, 0); !isText {
 		text = body
+	}
+	if isText && len(text) <= maxCopied {
+		b.Copy = string(text)
 	}
 	tree, isJSON := jsontree.Parse(text, jsontree.Limits{Nodes: maxTreeNodes, Depth: maxTreeDepth})
 	views := []bodyTab{{Name: "tree", Title: "JSON"}, {Name: "image", Title: "Image"}, {Name: "text", Title: "Text"}, {Name: "hex", Title: "Hex"}}

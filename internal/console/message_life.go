@@ -135,6 +135,15 @@ type header struct {
 // Count is the number of values, with those that are left out.
 func (h header) Count() int { return len(h.Headers) + h.LeftOut }
 
+// firstHeaders is the number of headers that are shown at once: most messages have fewer.
+const firstHeaders = 20
+
+// First are the headers that are shown at once, and More the others.
+func (h header) First() []header { return h.Headers[:min(len(h.Headers), firstHeaders)] }
+
+// More are the headers after the First.
+func (h header) More() []header { return h.Headers[len(h.First()):] }
+
 // Bounds of the headers that are shown. A value of 1 MiB or thousands of values are no help.
 const (
 	maxHeaders  = 600

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,9 @@ func TestBodyViews(t *testing.T) {
 		"png":                     {"Image", "Hex"},
 	} {
 		s.get(t, "/messages/"+path).want(t, http.StatusOK, texts...)
+	}
+	if texts := s.get(t, "/messages/text").values(t, "data-copy"); !slices.Contains(texts, "plain\ntext") {
+		t.Errorf("what can be copied: %q", texts)
 	}
 	page := s.get(t, "/messages/png")
 	src := regexp.MustCompile(`<img class="picture" src="([^"]+)"`).FindStringSubmatch(page.text)
@@ -598,6 +602,35 @@ func TestRolesOnAMessage(t *testing.T) {
 	for _, action := range []string{"copy", "discard"} {
 		got := s.do(t, http.MethodPost, "/messages/m-1/"+action, kim.fields(t), "Authorization", secrets["bob"], "Content-Type", "application/x-www-form-urlencoded")
 		got.want(t, http.StatusForbidden)
+	}
+}
+
+// Headers beyond those of most messages are folded.
+func TestManyHeaders(t *testing.T) {
+	s := newSystem(t)
+	few, many := amqp.Table{}, amqp.Table{}
+	for i := range 23 {
+		if many[fmt.Sprint("header-", i)] = "x"; i < 20 {
+			few[fmt.Sprint("header-", i)] = "x"
+		}
+	}
+	s.keep(t, published("few", "", few), published("many", "", many))
+	s.get(t, "/messages/many").want(t, http.StatusOK, "3 more headers", "header-22")
+	s.get(t, "/messages/few").without(t, "more header")
+}
+
+// A message of a conversation has its state, and not each of its events.
+func TestConversationStates(t *testing.T) {
+	s := newSystem(t)
+	handled := published("m-1", "a", nil)
+	handled.Action, handled.State = schemas.Handled, schemas.State{Queue: "orders", Attempt: 1}
+	of := func(e schemas.Event) schemas.Event { e.Envelope.Properties.CorrelationID = "c"; return e }
+	s.keep(t, of(published("m-1", "a", nil)), of(handled), of(published("m-2", "b", nil)))
+	page := s.get(t, "/messages/m-1")
+	_, tree, _ := strings.Cut(page.text, `<ul class="tree">`)
+	badges := regexp.MustCompile(`<span class="badge [^"]*">([^<]*)</span>`).FindAllStringSubmatch(tree, -1)
+	if len(badges) != 2 || badges[0][1] != "handled" || badges[1][1] != "no report" {
+		t.Errorf("%q", badges)
 	}
 }
 

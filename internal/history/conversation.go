@@ -31,14 +31,15 @@ type ConversationMessage struct {
 	Exchange      string
 	RoutingKey    string
 	Type          string
-	First, Last   time.Time        // of its events
+	First, Last   time.Time // of its events
+	State         MessageState
 	Actions       []schemas.Action // of its events, in order, each once in a row
 	Queues        []string         // where it was handled or failed
 }
 
 // FindConversation returns the conversation of the messages with an id. causation is the
 // header in which handlers name the message that they handled; "": none.
-func FindConversation(ctx context.Context, store CheckedStore, id, causation string) (Conversation, error) {
+func FindConversation(ctx context.Context, store CheckedStore, id, causation string, reporters Reporters) (Conversation, error) {
 	c := conversation{store: store, causation: causation, messages: map[string]*ConversationMessage{}, asked: map[string]bool{}, seen: map[string]bool{}}
 	for next := kql.Or(withID(id).(kql.Or)); len(next) > 0 && !c.more; {
 		found, err := c.read(ctx, next)
@@ -53,7 +54,28 @@ func FindConversation(ctx context.Context, store CheckedStore, id, causation str
 		}
 		return Conversation{}, &NotFoundError{ID: id}
 	}
-	return c.sorted(), nil
+	all := c.sorted()
+	return all, addStates(ctx, store, all.Messages, reporters)
+}
+
+// addStates reads what became of messages, as lists of messages do.
+func addStates(ctx context.Context, store EventStore, messages []ConversationMessage, reporters Reporters) error {
+	fingerprints := make([]string, len(messages))
+	for i, m := range messages {
+		fingerprints[i] = m.Fingerprint
+	}
+	lives, err := livesReader{store}.lives(ctx, fingerprints)
+	if err != nil {
+		return err
+	}
+	queues, err := queuesOf(ctx, store, lives, reporters)
+	if err != nil {
+		return err
+	}
+	for i := range messages {
+		messages[i].State = stateOf(queues[i])
+	}
+	return nil
 }
 
 type conversation struct {

@@ -20,6 +20,17 @@ type MessageState string
 // and perhaps no queue has got it.
 const Unreported MessageState = "published"
 
+// stateOf returns the state of a message with states at some queues.
+func stateOf(queues []AtQueue) MessageState {
+	state := Unreported
+	for i, at := range queues {
+		if i == 0 || attention(at.State) < attention(QueueState(state)) {
+			state = MessageState(at.State)
+		}
+	}
+	return state
+}
+
 // ListedMessage is a message of a list.
 type ListedMessage struct {
 	Life          // at most the events that FindStream reads of a message; without bodies and headers
@@ -226,12 +237,7 @@ func (r *listReader) messages(ctx context.Context, reporters Reporters) ([]Liste
 }
 
 func newListedMessage(l Life, queues []AtQueue) ListedMessage {
-	m := ListedMessage{Life: l, State: Unreported, Queues: queues, First: l.Events[0], Latest: l.Events[len(l.Events)-1]}
-	for i, at := range queues {
-		if i == 0 || attention(at.State) < attention(QueueState(m.State)) {
-			m.State = MessageState(at.State)
-		}
-	}
+	m := ListedMessage{Life: l, State: stateOf(queues), Queues: queues, First: l.Events[0], Latest: l.Events[len(l.Events)-1]}
 	for _, e := range l.Events {
 		m.Attempts = max(m.Attempts, e.Attempt)
 		if action := e.RecordedAction(); action == schemas.RetryScheduled || action == schemas.Poisoned {

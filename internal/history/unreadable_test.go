@@ -42,7 +42,7 @@ func TestADocumentThatCannotBeRead(t *testing.T) {
 	if found, err := Find(t.Context(), store, "m-1"); err != nil || len(found.List) != 1 || len(found.List[0].Events) != 1 {
 		t.Errorf("its life: %+v (%v)", found, err)
 	}
-	if found, err := FindConversation(t.Context(), store, "m-1", ""); err != nil || len(found.Messages) != 1 {
+	if found, err := FindConversation(t.Context(), store, "m-1", "", nil); err != nil || len(found.Messages) != 1 {
 		t.Errorf("its conversation: %+v (%v)", found, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

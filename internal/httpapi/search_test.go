@@ -306,9 +306,9 @@ func testConversation(t *testing.T, r rig) {
 		messages, _ := r.get(t, "/messages/"+id+"/conversation")["messages"].([]any)
 		var list []string
 		for _, m := range messages {
-			list = append(list, fmt.Sprint(member(m, "message_id")))
+			list = append(list, fmt.Sprint(member(m, "message_id"), " ", member(m, "state")))
 		}
-		if got := strings.Join(list, " "); got != "m-1 m-2 m-3 m-4" {
+		if got := strings.Join(list, ", "); got != "m-1 published, m-2 published, m-3 failed, m-4 published" {
 			t.Errorf("with %s: %s", id, got)
 		}
 	}

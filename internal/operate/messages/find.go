@@ -174,17 +174,19 @@ type Conversation struct {
 
 // ConversationMessage is a message of a conversation.
 type ConversationMessage struct {
-	Fingerprint   string           `json:"fingerprint"`
-	MessageID     string           `json:"message_id,omitempty"`
-	CorrelationID string           `json:"correlation_id,omitempty"`
-	Parent        string           `json:"parent,omitempty" doc:"Fingerprint of the message whose handler published this one"`
-	Exchange      string           `json:"exchange"`
-	RoutingKey    string           `json:"routing_key"`
-	Type          string           `json:"type,omitempty"`
-	First         time.Time        `json:"first" doc:"Time of the first event"`
-	Last          time.Time        `json:"last" doc:"Time of the last event"`
-	Actions       []schemas.Action `json:"actions" nullable:"false" doc:"Of its events, in order"`
-	Queues        []string         `json:"queues" nullable:"false" doc:"Queues that handled it or failed"`
+	Fingerprint   string               `json:"fingerprint"`
+	MessageID     string               `json:"message_id,omitempty"`
+	CorrelationID string               `json:"correlation_id,omitempty"`
+	Parent        string               `json:"parent,omitempty" doc:"Fingerprint of the message whose handler published this one"`
+	Exchange      string               `json:"exchange"`
+	RoutingKey    string               `json:"routing_key"`
+	Type          string               `json:"type,omitempty"`
+	First         time.Time            `json:"first" doc:"Time of the first event"`
+	Last          time.Time            `json:"last" doc:"Time of the last event"`
+	State         history.MessageState `json:"state" enum:"failed,waiting,replaying,replayed,handled,discarded,published" doc:"At the queue that needs most attention; published: no consumer has reported about it"`
+
+	Actions []schemas.Action `json:"actions" nullable:"false" doc:"Of its events, in order"`
+	Queues  []string         `json:"queues" nullable:"false" doc:"Queues that handled it or failed"`
 }
 
 // ConversationInput is the input of GetConversation.
@@ -197,7 +199,7 @@ func (o operations) getConversation(ctx context.Context, in *ConversationInput) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := history.FindConversation(ctx, store, in.ID, pipeline.HeaderCausation)
+	found, err := history.FindConversation(ctx, store, in.ID, pipeline.HeaderCausation, o.reporters)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ type Node struct {
 	Nodes   []Node // in an object or array
 	Members int    // number of nodes, with those that are left out
 	Level   int    // 0: the root
+
+	Unfolded bool // an object or array that is shown open at first: all of a small tree, else the outer ones
 }
 
 // Limits bound a tree.
@@ -34,7 +36,22 @@ func Parse(body []byte, limits Limits) (root Node, isJSON bool) {
 		return Node{}, false
 	}
 	t := tree{tokens: jsonscan.New(bytes.TrimSpace(body)), left: limits.Nodes, deepest: limits.Depth}
-	return t.node(0), true
+	root = t.node(0)
+	root.unfold(limits.Nodes-t.left <= smallTree)
+	return root, true
+}
+
+const (
+	smallTree     = 200 // nodes
+	outerLevels   = 2   // that are open in a larger tree
+	unfoldedNodes = 50  // at most, of an object or array that is open there
+)
+
+func (n *Node) unfold(isSmall bool) {
+	n.Unfolded = isSmall || n.Level < outerLevels && n.Members <= unfoldedNodes
+	for i := range n.Nodes {
+		n.Nodes[i].unfold(isSmall)
+	}
 }
 
 // tree reads the tokens of valid JSON.

@@ -54,6 +54,30 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A small tree is open at first. Of a larger one the outer levels are, unless they have many members.
+func TestUnfolded(t *testing.T) {
+	const deep = `[[[{"a": 1}]]]`
+	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat(deep+",", n), ",") + "]" }
+	for _, test := range []struct {
+		body string
+		want int // levels that are open
+	}{
+		{deep, 4},
+		{list(30), 5},
+		{list(45), 2},
+		{list(51), 0},
+	} {
+		n, _ := jsontree.Parse([]byte(test.body), jsontree.Limits{Nodes: 2000, Depth: 32})
+		open := 0
+		for ; n.Unfolded && n.Open != ""; n = n.Nodes[0] {
+			open++
+		}
+		if open != test.want {
+			t.Errorf("%.20s: %d levels are open, want %d", test.body, open, test.want)
+		}
+	}
+}
+
 // FuzzParse checks that a tree without limits has each value, and that limits hold.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"c"}]}`), 3, 1)
