@@ -141,7 +141,7 @@ func TestOverviewDoesNotWait(t *testing.T) {
 	if took := time.Since(began); took > time.Second/2 {
 		t.Errorf("the page came after %s", took)
 	}
-	page.want(t, http.StatusOK, "Counting… Wait for it", "Looking for failures… Wait for it")
+	page.want(t, http.StatusOK, "Counting… Load", "Looking for failures… Load")
 	if strings.Contains(page.text, "deadline") {
 		t.Error("a part that is late is shown as a problem")
 	}

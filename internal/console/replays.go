@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -25,6 +26,12 @@ func (j replayJob) Link() string { return "/replays/" + url.PathEscape(j.ID) }
 // Messages returns a link to the events of the job that match a query; "" for all.
 func (j replayJob) Messages(query string) string {
 	return messagesLink(frame.Within("replay.job: "+strconv.Quote(j.ID), query))
+}
+
+// Again is a link to a plan that sends what failed to the queue that failed, once its cause is mended.
+func (j replayJob) Again() string {
+	query := frame.Within("replay.job: "+strconv.Quote(j.ID), history.GivenUp().String())
+	return linkTo("/replays/new", url.Values{"q": {query}, "since": {frame.AllTime}, "target": {string(replayer.ToFailedQueue)}})
 }
 
 func messagesLink(query string) string {

@@ -93,7 +93,8 @@ func TestOutcomesAreQueries(t *testing.T) {
 	action, form := plan.form(t, "Send 2 messages")
 	path := s.post(t, action, form).Request.URL.Path
 	page := s.until(t, path, "2 failed")
-	page.want(t, http.StatusOK, "no table for order order-1", "All events of this replay")
+	page.want(t, http.StatusOK, "Replay of 2 messages to the queue that failed", "no table for order order-1", "All events of this replay")
+	s.until(t, page.link(t, "/replays/new?q="), "Plan: 2 messages to send") // those that have failed again
 	for part, want := range map[string]int{"retry_scheduled": 2, "+handled": 0} {
 		link, err := url.Parse(page.link(t, part))
 		if err != nil {

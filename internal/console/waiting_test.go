@@ -17,7 +17,7 @@ func TestWaiting(t *testing.T) {
 	}
 	s.await(t, 2, "action: retry_scheduled")
 	page := s.get(t, "/waiting?q=queue%3A+orders")
-	page.want(t, http.StatusOK, "2 messages", "orders", "no table for order #", "patient-", "Decide about all…")
+	page.want(t, http.StatusOK, "2 messages", "orders", "no table for order #", "patient-", "Retry, postpone or cancel all…")
 	s.get(t, whole("/")).want(t, http.StatusOK, "2 waiting, the oldest failed")
 	preview := s.get(t, page.link(t, "/waiting/decide"))
 	preview.want(t, http.StatusOK, "2 waiting messages", "Postpone by, in minutes")
