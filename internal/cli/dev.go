@@ -142,7 +142,7 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 		return err
 	}
 	err = serve(ctx, s, func(ctx context.Context) error { return d.run(ctx, s) })
-	if loss := lossText(d.sys); loss != "" {
+	if loss := lossText(d.sys.Loss()); loss != "" {
 		fmt.Fprintln(d.Out, loss)
 	}
 	return err

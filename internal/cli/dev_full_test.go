@@ -110,6 +110,21 @@ func TestDevelopmentWorksAFullBrokerOff(t *testing.T) {
 	}
 }
 
+func TestLossText(t *testing.T) {
+	for _, c := range []struct {
+		messages, unrecorded int
+		want                 string
+	}{
+		{0, 0, ""},
+		{343, 0, "lost with the in-memory broker: 343 messages in its queues, all recorded"},
+		{2, 1, "lost with the in-memory broker: 2 messages in its queues, 1 of them not recorded yet"},
+	} {
+		if got := lossText(c.messages, c.unrecorded); got != c.want {
+			t.Errorf("%d, %d: %q, want %q", c.messages, c.unrecorded, got, c.want)
+		}
+	}
+}
+
 // A dev whose broker is full ends without working off what is in it, and says how
 // much that is.
 func TestDevelopmentEndsWithAFullBroker(t *testing.T) {

@@ -44,7 +44,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 				return err
 			}
 			err = serve(cmd.Context(), s, func(ctx context.Context) error { return reloadOnHangups(ctx, s) })
-			if loss := lossText(a); loss != "" {
+			if loss := lossText(a.Loss()); loss != "" {
 				logger.Warn(loss)
 			}
 			return err
@@ -76,12 +76,15 @@ func addressOf(u config.URL) *url.URL {
 
 // lossText describes the messages that are lost when the embedded broker ends; "" if
 // none are lost.
-func lossText(a *system.System) string {
-	messages, unrecorded := a.Loss()
-	if messages == 0 {
+func lossText(messages, unrecorded int) string {
+	switch text := "lost with the in-memory broker: " + wording.Plural(messages, "message") + " in its queues, "; {
+	case messages == 0:
 		return ""
+	case unrecorded == 0:
+		return text + "all recorded"
+	default:
+		return fmt.Sprintf("%s%d of them not recorded yet", text, unrecorded)
 	}
-	return fmt.Sprintf("lost with the in-memory broker: %s in its queues, %d of them not recorded yet", wording.Plural(messages, "message"), unrecorded)
 }
 
 func newHealthcheck(from *settings) *cobra.Command {
