@@ -149,7 +149,7 @@ func (ch *channel) nack(args *decoder) *exception {
 	if args.bad {
 		return truncatedArguments()
 	}
-	return ch.acknowledge(tag, flags.at(0), rejection(flags.at(1)), ch.vhost.rabbitmq == RabbitMQ40)
+	return ch.acknowledge(tag, flags.at(0), rejection(flags.at(1)), ch.vhost.rabbitmq.isBefore43())
 }
 
 func (ch *channel) reject(args *decoder) *exception {
@@ -199,7 +199,8 @@ func (ch *channel) apply(s acknowledgement) {
 	for _, o := range s.deliveries {
 		switch s.disposition {
 		case requeued:
-			ch.requeue(o, s.failed)
+			ch.release(o)
+			o.queue.giveBack(o.entry, s.failed)
 		case rejected:
 			ch.release(o)
 			o.queue.reject(o.entry, s.failed)
@@ -209,11 +210,6 @@ func (ch *channel) apply(s acknowledgement) {
 		}
 	}
 	ch.deliverAfter(s.deliveries)
-}
-
-func (ch *channel) requeue(o unackedDelivery, failed bool) {
-	ch.release(o)
-	o.queue.requeue(o.entry, failed)
 }
 
 // release ends the claim of a consumer, or of a basic.get, to a delivery.
@@ -256,6 +252,6 @@ func (ch *channel) recover(id methodID, args *decoder) *exception {
 	if id == basicRecover {
 		ch.reply(basicRecoverOK, nil)
 	}
-	ch.apply(acknowledgement{ch.unacked.removeAll(), requeued, ch.vhost.rabbitmq == RabbitMQ40})
+	ch.apply(acknowledgement{ch.unacked.removeAll(), requeued, ch.vhost.rabbitmq.isBefore43()})
 	return nil
 }

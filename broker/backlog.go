@@ -5,8 +5,8 @@ import "container/heap"
 // backlog holds the ready messages of a queue, in order of priority and then of
 // arrival. A quorum queue has priorities without an argument
 // (https://www.rabbitmq.com/docs/quorum-queues): since RabbitMQ 4.3 as many as there are
-// levels, of which the highest comes first, and before two, which take turns. It
-// delivers requeued messages first, whatever their priority.
+// levels, of which the highest comes first, in RabbitMQ 4.0 two, which take turns, and before
+// none. It delivers requeued messages first, whatever their priority.
 type backlog struct {
 	quorum   bool
 	release  Release
@@ -32,7 +32,9 @@ type lane struct {
 func newBacklog(s settings, r Release) backlog {
 	b := backlog{quorum: s.quorum, release: r}
 	switch {
-	case s.quorum && r == RabbitMQ40:
+	case s.quorum && r.isBefore40():
+		b.lanes = make([]lane, 1)
+	case s.quorum && r.isBefore43():
 		b.lanes = make([]lane, 2)
 	case !s.quorum:
 		b.lanes = make([]lane, s.maxPriority+1)
@@ -51,7 +53,7 @@ func (b *backlog) push(e *entry) {
 // sizeOf returns the bytes of a message that count towards the limit of the queue. Quorum
 // queues of RabbitMQ 4.3 count the properties, too.
 func (b *backlog) sizeOf(m *message) int64 {
-	if b.quorum && b.release != RabbitMQ40 {
+	if b.quorum && !b.release.isBefore43() {
 		return m.size()
 	}
 	return int64(len(m.body))
@@ -74,9 +76,11 @@ func (b *backlog) level(m *message) int {
 	switch {
 	case !b.quorum:
 		return min(level, len(b.lanes)-1)
-	case b.release == RabbitMQ40 && level > defaultLevel:
+	case b.release.isBefore40():
+		return 0
+	case b.release.isBefore43() && level > defaultLevel:
 		return 1
-	case b.release == RabbitMQ40:
+	case b.release.isBefore43():
 		return 0
 	case !set:
 		return defaultLevel

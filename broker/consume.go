@@ -154,7 +154,7 @@ func (ch *channel) qos(args *decoder) *exception {
 	}
 	ch.vhost.lock()
 	defer ch.vhost.unlock()
-	if flags.at(0) && ch.vhost.rabbitmq == RabbitMQ40 {
+	if flags.at(0) && ch.vhost.rabbitmq.isBefore43() {
 		ch.globalPrefetch = count
 	} else {
 		ch.prefetch, ch.globalPrefetch = count, 0
@@ -191,7 +191,7 @@ func (ch *channel) queueForGet(name string) (*queue, *exception) {
 	q, err := ch.usableQueue(name)
 	if err == nil && q.settings.quorum && q.settings.singleActive {
 		kind := `<<"quorum">>` // as RabbitMQ 4.3 prints it
-		if ch.vhost.rabbitmq == RabbitMQ40 {
+		if ch.vhost.rabbitmq.isBefore43() {
 			kind = "quorum"
 		}
 		err = newException(resourceLocked, "cannot obtain access to locked %s. basic.get operations "+

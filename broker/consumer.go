@@ -36,7 +36,7 @@ func (c *consumer) hasCapacity() bool {
 func (c *consumer) deliver(e *entry) {
 	ch, q := c.channel, c.queue
 	tag := ch.lastTag + 1
-	if !q.replies || ch.vhost.rabbitmq != RabbitMQ40 {
+	if !q.replies || !ch.vhost.rabbitmq.isBefore43() {
 		ch.lastTag = tag
 	}
 	ch.conn.out.deliver(delivery{
@@ -57,7 +57,7 @@ func (q *queue) headerOf(e *entry) []byte {
 	switch {
 	case !q.settings.quorum || e.acquired == 0:
 		return e.message.header
-	case q.vhost.rabbitmq == RabbitMQ40:
+	case q.vhost.rabbitmq.isBefore43():
 		return e.message.redelivery(e.failures, 0)
 	}
 	return e.message.redelivery(e.failures, e.acquired)

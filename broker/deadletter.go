@@ -93,7 +93,11 @@ func (d deadLetter) withDeathHeaders() *message {
 	}
 	p := old.properties()
 	p.values[propExpiration] = nil // else it would expire at once in the next queue
-	p.setHeaders(m.deathHeaders(p.headers(), old.exchange))
+	headers := m.deathHeaders(p.headers(), old.exchange)
+	if d.queue.vhost.rabbitmq.isBefore40() {
+		headers = headers.without("x-last-death-reason", "x-last-death-queue", "x-last-death-exchange")
+	}
+	p.setHeaders(headers)
 	m.header = p.encode()
 	return m
 }
@@ -103,7 +107,7 @@ func (d deadLetter) withDeathHeaders() *message {
 // quorum queues.
 func (d deadLetter) carriedFailures() int {
 	switch {
-	case d.queue.vhost.rabbitmq != RabbitMQ40:
+	case !d.queue.vhost.rabbitmq.isBefore43():
 		return d.failures
 	case d.queue.settings.quorum && d.reason == "rejected":
 		return 1
@@ -120,6 +124,9 @@ func (d deadLetter) history() []death {
 		keys: old.keys[:len(old.keys)-old.bcc], first: time.Now(), ttl: old.ttl,
 	}
 	rest := slices.Clone(old.deaths)
+	if len(rest) == 0 && d.queue.vhost.rabbitmq.isBefore40() { // it believes a publisher
+		rest = old.headers().deaths()
+	}
 	known := slices.IndexFunc(rest, func(r death) bool { return r.queue == record.queue && r.reason == record.reason })
 	if known >= 0 {
 		record = rest[known]

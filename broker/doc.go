@@ -1,5 +1,5 @@
 // Package broker is an AMQP 0-9-1 broker inside the process, for tests, development and
-// trying out. It behaves as RabbitMQ 4.3 does, or as 4.0 with Config.Release, in everything that an
+// trying out. It behaves as RabbitMQ 4.3 does, or as 4.0 or 3.10 with Config.Release, in everything that an
 // ordinary client uses, and refuses the rest with RabbitMQ's own error. It holds messages in memory only. This
 // is a whole test:
 //

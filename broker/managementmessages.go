@@ -84,7 +84,7 @@ func getMessages(r *managementRequest) (status int, body any) {
 	if refusal != nil {
 		return refused(refusal)
 	}
-	failed := ch.vhost.rabbitmq == RabbitMQ40 || strings.HasPrefix(d.AckMode, "reject")
+	failed := ch.vhost.rabbitmq.isBefore43() || strings.HasPrefix(d.AckMode, "reject")
 	views, taken := []view{}, acknowledgement{disposition: v, failed: failed}
 	for int64(len(views)) < count {
 		e := q.get()

@@ -81,3 +81,37 @@ func (d death) table() table {
 	}
 	return t
 }
+
+// deaths returns the entries of x-death, as those of a publisher.
+func (t table) deaths() (all []death) {
+	list, _ := t.lookup("x-death")
+	if list.kind != 'A' {
+		return nil
+	}
+	for item := range list.items() {
+		if item.kind == 'F' {
+			all = append(all, table(item.raw).death())
+		}
+	}
+	return all
+}
+
+// death returns an entry of x-death. What it lacks is empty.
+func (t table) death() death {
+	text := func(name string) string {
+		f, _ := t.lookup(name)
+		value, _ := f.text()
+		return value
+	}
+	d := death{queue: text("queue"), reason: text("reason"), exchange: text("exchange"), first: time.Now(), ttl: -1}
+	if count, there := t.lookup("count"); there {
+		d.count, _ = count.integer()
+	}
+	if keys, there := t.lookup("routing-keys"); there && keys.kind == 'A' {
+		for key := range keys.items() {
+			value, _ := key.text()
+			d.keys = append(d.keys, value)
+		}
+	}
+	return d
+}

@@ -178,7 +178,7 @@ func (ch *channel) routeIncoming() (routed, *exception) {
 		return routed{}, err
 	}
 	p := routed{m, v.route(x, m), in.mandatory}
-	if x.name == "" && v.rabbitmq == RabbitMQ40 {
+	if x.name == "" && v.rabbitmq.isBefore43() {
 		v.deliverReplies(m)
 	}
 	return p, nil

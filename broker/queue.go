@@ -63,7 +63,7 @@ func (q *queue) push(m *message) (accepted bool) {
 	}
 	q.positions++
 	e := &entry{message: m, position: q.positions, expires: q.expiry(m)}
-	if q.settings.quorum || q.vhost.rabbitmq != RabbitMQ40 {
+	if q.settings.quorum || !q.vhost.rabbitmq.isBefore43() {
 		e.redelivered, e.failures, e.acquired = m.failures > 0, m.failures, m.failures
 	}
 	q.countMessage(m)
@@ -111,6 +111,23 @@ func (q *queue) requeue(e *entry, failed bool) {
 		return
 	}
 	q.ready.requeue(e)
+}
+
+// giveBack is requeue for a message that a consumer gives back. A quorum queue of RabbitMQ 3.10 without a
+// delivery limit puts it at its end.
+func (q *queue) giveBack(e *entry, failed bool) {
+	if q.deleted || !q.settings.quorum || q.settings.deliveryLimit >= 0 || !q.vhost.rabbitmq.isBefore40() {
+		q.requeue(e, failed)
+		return
+	}
+	q.unacked--
+	q.positions++
+	e.redelivered, e.position = true, q.positions
+	e.acquired++
+	if failed {
+		e.failures++
+	}
+	q.ready.push(e)
 }
 
 // acknowledge removes a delivered message.

@@ -18,7 +18,7 @@ func (ch *channel) consumeReplies(tag string, noAck, answer bool) *exception {
 		return newException(preconditionFailed, "reply consumer already set")
 	}
 	v := ch.vhost
-	q := newQueue(v, replyToName+"."+generatedID(), defaultSettings(false), nil)
+	q := newQueue(v, replyToName+"."+generatedID(), defaultSettings(false, v.rabbitmq), nil)
 	q.autoDelete, q.replies = true, true
 	if err := v.reserveTopology(q.bytes()); err != nil {
 		return err

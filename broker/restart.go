@@ -66,7 +66,7 @@ func (v *vhost) stop() {
 		}
 	}
 	for _, x := range v.exchanges {
-		if !x.durable && v.rabbitmq == RabbitMQ40 {
+		if !x.durable && v.rabbitmq.isBefore43() {
 			v.deleteExchange(x)
 		}
 	}

@@ -42,7 +42,7 @@ func (v *vhost) routeThrough(x *exchange, m *message) {
 // exchange by its name (§3.1.3.1).
 func (v *vhost) addQueueNamed(name string, matched *bool) {
 	q, there := v.queues[name]
-	if !there && v.rabbitmq != RabbitMQ40 {
+	if !there && !v.rabbitmq.isBefore43() {
 		q, there = v.replies[name]
 	}
 	if there {

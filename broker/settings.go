@@ -27,9 +27,9 @@ type settings struct {
 // defaultDeliveryLimit is the limit of quorum queues since RabbitMQ 4.0.
 const defaultDeliveryLimit = 20
 
-func defaultSettings(quorum bool) settings {
+func defaultSettings(quorum bool, r Release) settings {
 	s := settings{quorum: quorum, messageTTL: -1, maxLength: -1, maxBytes: -1, deliveryLimit: -1, overflow: dropHead}
-	if quorum {
+	if quorum && !r.isBefore40() {
 		s.deliveryLimit = defaultDeliveryLimit
 	}
 	return s
@@ -66,7 +66,7 @@ func queueArguments(r Release) []argument {
 		{"x-stream-max-segment-size-bytes", false, false, nil},
 		{"x-initial-cluster-size", false, false, nil},
 	}
-	if r == RabbitMQ40 {
+	if r.isBefore43() {
 		return append(all,
 			argument{"x-queue-mode", true, false, checkQueueMode},
 			argument{"x-queue-version", true, false, checkQueueVersion(1, 2)},
@@ -94,7 +94,7 @@ func parseSettings(args table, where string, r Release) (settings, *exception) {
 	if err != nil {
 		return settings{}, err
 	}
-	s := defaultSettings(kind == "quorum")
+	s := defaultSettings(kind == "quorum", r)
 	for _, a := range queueArguments(r) {
 		f, there := args.lookup(a.name)
 		if !there {

@@ -30,6 +30,13 @@ func TestSuiteOfRabbitMQ40(t *testing.T) {
 	brokertest.Run(t, brokertest.Target{URL: b.URL(), Dial: b.Dial})
 }
 
+func TestSuiteOfRabbitMQ310(t *testing.T) {
+	t.Parallel()
+	b := broker.New(broker.Config{Release: broker.RabbitMQ310})
+	t.Cleanup(func() { b.Close() })
+	brokertest.Run(t, brokertest.Target{URL: b.URL(), Dial: b.Dial})
+}
+
 func TestSuiteOverTCP(t *testing.T) {
 	t.Parallel()
 	brokertest.Run(t, brokertest.Target{URL: broker.Start(t, broker.Config{}).URL()})

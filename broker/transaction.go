@@ -69,7 +69,7 @@ func (ch *channel) txCommit() *exception {
 		ch.apply(s)
 	}
 	switch {
-	case gone != nil && ch.vhost.rabbitmq != RabbitMQ40:
+	case gone != nil && !ch.vhost.rabbitmq.isBefore43():
 		return newException(resourceError, "failed to deliver message: {not_found, %s}", gone.description())
 	case gone != nil, !complete:
 		return newException(preconditionFailed, "partial tx completion")
@@ -82,7 +82,7 @@ func (ch *channel) txCommit() *exception {
 // deletion the commit fails; nil where none exists.
 func (p routed) deletedTarget() *queue {
 	for _, q := range p.targets {
-		if q.deleted && !q.replies && (!q.settings.quorum || q.vhost.rabbitmq != RabbitMQ40) {
+		if q.deleted && !q.replies && (!q.settings.quorum || !q.vhost.rabbitmq.isBefore43()) {
 			return q
 		}
 	}

@@ -128,7 +128,8 @@ func (v *vhost) release(channels ...*channel) {
 		ch.rollBack()
 		for _, o := range ch.unacked.removeAll() {
 			touch(o.queue)
-			ch.requeue(o, true)
+			ch.release(o)
+			o.queue.requeue(o.entry, true)
 		}
 		for _, c := range ch.consumers {
 			touch(c.queue)

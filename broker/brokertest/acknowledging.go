@@ -13,6 +13,7 @@ func acknowledging() []behaviour {
 		{name: "unknown tag", check: acknowledgeUnknownTag},
 		{name: "a tag settled twice", check: acknowledgeTwice},
 		{name: "requeue to where it was", check: requeueToPosition},
+		{name: "a quorum queue puts what is given back at its end", until: "4.0", check: givenBackToTheEndOfQuorum},
 		{name: "a quorum queue keeps the order of giving back", since: "4.0", check: requeueOrderOfQuorum},
 		{name: "nack multiple, requeue", check: nackMultipleWithRequeue},
 		{name: "reject without requeue drops", check: rejectWithoutRequeue},
@@ -81,6 +82,23 @@ func requeueToPosition(p *probe) {
 	p.must(b.Nack(false, true))
 	p.must(a.Nack(false, true))
 	p.wantEqual("order", p.bodies(q, 4), []string{"a", "b", "c", "d"})
+}
+
+func givenBackToTheEndOfQuorum(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishTexts(q, "a", "b", "c", "d", "e")
+	a, b, c := p.getWith(p.ch, q, false), p.getWith(p.ch, q, false), p.getWith(p.ch, q, false)
+	p.must(b.Nack(false, true))
+	p.must(a.Nack(false, true))
+	p.must(c.Reject(true))
+	p.awaitReady(q, 5)
+	p.wantEqual("order", p.bodies(q, 5), []string{"d", "e", "b", "a", "c"})
+	p.publishTexts(q, "a", "b", "c")
+	ch := p.channel()
+	p.getWith(ch, q, false)
+	p.must(p.getWith(ch, q, false).Nack(true, true))
+	p.awaitReady(q, 3)
+	p.wantEqual("order of one nack of two", p.bodies(q, 3), []string{"c", "a", "b"})
 }
 
 func requeueOrderOfQuorum(p *probe) {

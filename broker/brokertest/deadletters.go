@@ -25,6 +25,7 @@ func deadLetters() []behaviour {
 		{name: "an automatic cycle ends", check: automaticCycleEnds},
 		{name: "a cycle with a rejection goes on", check: cycleWithRejection},
 		{name: "to itself, expired", check: deadLetterToItself},
+		{name: "a made-up history is believed", until: "4.0", check: believedDeathHistory},
 		{name: "a made-up history is not believed", since: "4.0", check: forgedDeathHistory},
 		{name: "no such exchange", check: deadLetterNoSuchExchange},
 		{name: "the exchange may come later", check: deadLetterExchangeDeclaredLater},
@@ -244,6 +245,21 @@ func deadLetterToItself(p *probe) {
 	p.publishTexts(name, "a")
 	p.awaitReady(name, 0)
 	p.expectEmpty(name)
+}
+
+// believedDeathHistory: the entries stay as they are, but for the count.
+func believedDeathHistory(p *probe) {
+	dead := p.queue(nil)
+	q := p.queue(deadLetterArguments("", dead))
+	other := amqp.Table{"queue": "other", "reason": "expired", "count": int64(2), "exchange": "x", "routing-keys": []any{"k"}}
+	p.publishConfirmed("", q, amqp.Publishing{Headers: amqp.Table{
+		"x-death":              []any{other, amqp.Table{"queue": q, "reason": "rejected", "count": int64(7), "exchange": "", "routing-keys": []any{q}}},
+		"x-first-death-reason": "boredom",
+	}})
+	p.must(p.getWith(p.ch, q, false).Nack(false, false))
+	d := p.get(dead)
+	p.wantEqual("x-death", xDeathsOf(d), []any{xDeath(q, "rejected", "", 8, q), xDeath("other", "expired", "x", 2, "k")})
+	p.wantEqual("x-first-death-reason", d.Headers["x-first-death-reason"], any("boredom"))
 }
 
 func forgedDeathHistory(p *probe) {

@@ -28,6 +28,7 @@ func limits() []behaviour {
 		{name: "delivery limit drops", since: "4.0", check: deliveryLimitDrops},
 		{name: "a nack counts as a failed delivery", since: "4.0", until: "4.3", check: nackCountsAsDelivery},
 		{name: "a nack is no failed delivery", since: "4.3", check: nackIsNoFailedDelivery},
+		{name: "quorum queues have no delivery limit", until: "4.0", check: noDeliveryLimit},
 		{name: "quorum queues have a delivery limit of 20", since: "4.0", check: defaultDeliveryLimit},
 		{name: "a closed channel counts as a failed delivery", check: closedChannelCountsAsDelivery},
 	}
@@ -172,6 +173,16 @@ func deliveryLimitDrops(p *probe) {
 	}
 	p.wantEqual("count and redelivered", counts, []any{nil, false, int64(1), true, int64(2), true})
 	p.awaitReady(q, 0)
+}
+
+func noDeliveryLimit(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum"})
+	p.publishTexts(q, "a")
+	const more = 25 // than the limit since RabbitMQ 4.0
+	for range more {
+		p.must(p.getWith(p.ch, q, false).Reject(true))
+	}
+	p.wantEqual("headers", p.get(q).Headers, amqp.Table{"x-delivery-count": int64(more)})
 }
 
 func defaultDeliveryLimit(p *probe) {
