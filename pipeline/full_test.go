@@ -1,0 +1,84 @@
+package pipeline
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// A policy of the operator limits a delay queue, which fills. If it drops its oldest messages, they have their
+// next attempt early, as dead letters. If it refuses new ones, these wait at their route, and their handlers
+// run once. None is lost or given up. The queues are classic, which a policy can make drop messages.
+func TestPoliciesThatFillADelayQueue(t *testing.T) {
+	for overflow, drops := range map[string]bool{"drop-head": true, "reject-publish": false} {
+		t.Run(overflow, func(t *testing.T) {
+			rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) { testFilledDelayQueue(t, b, overflow, drops) })
+		})
+	}
+}
+
+func testFilledDelayQueue(t *testing.T, b rabbittest.Broker, overflow string, drops bool) {
+	const messages, limit, delay = 12, 3, time.Hour
+	queue, delayed := rabbittest.Name(t), ""
+	var failed atomic.Int64
+	r := start(t, b, func(c *Config) {
+		delayed = c.Topology.Delays().Queue(delay)
+		limitQueue(t, b, delayed, limit, overflow)
+		c.QueueType = Classic
+		c.Routes = []Route{{
+			Queue: queue, Concurrency: messages, Policy: attemptsAfter(delay), Breaker: &retry.Breaker{Messages: -1},
+			Handler: handler(func(msg *message.Message) error {
+				err := onAttempt(msg, 1, errBroken)
+				if err != nil {
+					failed.Add(1)
+				}
+				return err
+			}),
+		}}
+	})
+	for i := range messages {
+		r.publish("", queue, amqp.Publishing{Body: fmt.Append(nil, i)})
+	}
+	rabbittest.Eventually(t, "all have failed once, and the delay queue is full", func() bool {
+		return failed.Load() >= messages && b.Len(t, delayed) >= limit
+	})
+	handled := func() int { return len(r.all(ofQueue(queue, schemas.Handled))) }
+	want := 0
+	if drops {
+		want = messages - limit
+	}
+	rabbittest.Eventually(t, "those that the queue dropped are handled", func() bool { return handled() == want })
+	if n := b.Len(t, delayed); n > limit {
+		t.Errorf("the delay queue has %d messages, and the limit is %d", n, limit)
+	}
+	b.Manage(t, http.MethodDelete, limitPath(t, b), "")
+	rabbittest.Eventually(t, "all others wait in the delay queue", func() bool { return b.Len(t, delayed) == messages-want })
+	if n := failed.Load(); n != messages {
+		t.Errorf("%d first attempts of %d messages", n, messages)
+	}
+	if lost := r.all(ofQueue(queue, schemas.Poisoned)); len(lost) > 0 || handled() != want {
+		t.Error(r.eventText())
+	}
+}
+
+// limitQueue limits the messages of a queue by a policy that wins against those of all queues.
+func limitQueue(t *testing.T, b rabbittest.Broker, queue string, limit int, overflow string) {
+	t.Helper()
+	b.Manage(t, http.MethodPut, limitPath(t, b),
+		fmt.Sprintf(`{"pattern":%q,"apply-to":"queues","priority":9,"definition":{"max-length":%d,"overflow":%q}}`, "^"+strings.ReplaceAll(queue, ".", "[.]")+"$", limit, overflow))
+}
+
+func limitPath(t *testing.T, b rabbittest.Broker) string {
+	return "/api/policies/" + url.PathEscape(b.VHostName(t)) + "/limit"
+}
