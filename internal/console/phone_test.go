@@ -49,7 +49,7 @@ func TestPagesOnAPhone(t *testing.T) {
 		"/messages?q=message.id%3A+nobody", "/messages/" + message, "/messages/" + message + "/explain", "/messages/" + message + "/copy", "/messages/" + message + "/edit",
 		"/messages/" + message + "/discard", "/messages/" + message + "?body=hex", "/messages/validate?queue=orders",
 		"/failures", "/failures?view=list", "/failures/by?fields=headers.tenant,queue", "/failures/groups/" + group, "/failures/discard?q=queue%3A+orders", "/failures/resolve?group=" + group,
-		"/waiting", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/map?wait=1", "/routes/policy?queue=orders&action=add",
+		"/waiting", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/map?wait=1", "/times", "/routes/policy?queue=orders&action=add",
 		"/routes/reload", "/adoptions", "/subscriptions", "/alerts?wait=1", "/doctor?wait=1", "/searches", "/nothing",
 	} {
 		b.open(t, page)
