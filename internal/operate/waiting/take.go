@@ -26,9 +26,14 @@ type taker struct {
 }
 
 const (
-	// windowSize is the number of messages that one channel holds. RabbitMQ searches all of
+	// maxWindow is the number of messages that one channel holds at most. RabbitMQ searches all of
 	// them for each rejected one.
-	windowSize = 1000
+	maxWindow = 1000
+
+	// A window has as many messages as have windowBytes of bodies, because it receives them at once. The size of
+	// messages is not known before the first window, which has fewer.
+	windowBytes = 64 << 20
+	firstWindow = 50
 
 	maxWindows = 1000 // within RabbitMQ's limit of channels
 	maxPasses  = 20
@@ -72,13 +77,15 @@ func (t taker) pass(ctx context.Context, wanted map[string]bool, limit int) (fou
 	reading, cancel := context.WithTimeoutCause(ctx, readTimeout, fmt.Errorf("it was not read within %s", readTimeout))
 	defer cancel()
 	found = map[string]bool{}
+	read := 0 // bytes
 	for last := false; !last; {
-		w := t.open(ctx)
+		w := t.open(ctx, windowOf(held, read))
 		windows = append(windows, w)
 		if err := w.read(reading, wanted, found, limit-held); err != nil {
 			return nil, held, err
 		}
 		held += w.held
+		read += w.bytes
 		last = w.last || len(windows) == maxWindows || limit > 0 && held >= limit || limit == 0 && len(found) >= len(wanted)
 	}
 	if len(found) == 0 {
@@ -99,15 +106,26 @@ func (t taker) pass(ctx context.Context, wanted map[string]bool, limit int) (fou
 	return found, held, nil
 }
 
+// windowOf returns the number of messages of a window after so many messages with bodies of so many bytes.
+func windowOf(held, bytes int) int {
+	if held == 0 {
+		return firstWindow
+	}
+	average := max(bytes/held, 1)
+	return min(max(windowBytes/average, 1), maxWindow)
+}
+
 // window has the messages that one channel holds.
 type window struct {
 	taker
+	size    int // at most
 	session chan *rabbit.Session
 	release context.CancelFunc
 	ended   chan error
 
 	live   *rabbit.Session
 	held   int
+	bytes  int      // of bodies
 	tags   []uint64 // of wanted messages
 	newest uint64   // tag
 	last   bool     // the queue is empty but for held messages
@@ -116,14 +134,14 @@ type window struct {
 var errReleased = errors.New("released")
 
 // open consumes on its own channel until end.
-func (t taker) open(ctx context.Context) *window {
+func (t taker) open(ctx context.Context, size int) *window {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &window{taker: t, session: make(chan *rabbit.Session), ended: make(chan error, 1)}
+	w := &window{taker: t, size: size, session: make(chan *rabbit.Session), ended: make(chan error, 1)}
 	released := make(chan struct{})
 	w.release = func() { close(released) }
 	go func() {
 		defer cancel(nil)
-		w.ended <- t.conn.Consume(ctx, rabbit.ConsumeConfig{Queue: t.queue, Prefetch: windowSize}, func(ctx context.Context, s *rabbit.Session) error {
+		w.ended <- t.conn.Consume(ctx, rabbit.ConsumeConfig{Queue: t.queue, Prefetch: size}, func(ctx context.Context, s *rabbit.Session) error {
 			select {
 			case w.session <- s:
 			case <-released:
@@ -163,7 +181,7 @@ func (w *window) read(ctx context.Context, wanted, found map[string]bool, limit 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	size := windowSize
+	size := w.size
 	if limit > 0 {
 		size = min(size, limit)
 	}
@@ -198,6 +216,7 @@ func (w *window) read(ctx context.Context, wanted, found map[string]bool, limit 
 
 func (w *window) hold(d amqp.Delivery, wanted, found map[string]bool) {
 	w.held++
+	w.bytes += len(d.Body)
 	w.newest = d.DeliveryTag
 	_, state, err := schemas.FromDelivery(d).Unwrap()
 	if key := waitOf(state); err == nil && wanted[key] {
