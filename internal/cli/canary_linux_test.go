@@ -71,6 +71,7 @@ func TestRetryOfOneFailure(t *testing.T) {
 	i.Must(t, "publish", "--exchange", i.Exchange, "--message-id", "m-1", servertest.WriteFile(t, "order.json", "{}"))
 	i.Eventually(t, "action: poisoned", 1)
 	servertest.WantRun(t, i.Run(t, "failed", "retry", "--yes"), exitFailed, "sent 1 of 1", "of 1 message: 0 handled, 1 failed, 0 not reported", "1 message failed again")
+	i.Eventually(t, "action: poisoned", 2) // the outcome is that of the first attempt
 	service.Mend()
 	servertest.WantRun(t, i.Run(t, "failed", "retry", "--yes"), exitOK, "sent 1 of 1", "of 1 message: 1 handled, 0 failed, 0 not reported")
 }
