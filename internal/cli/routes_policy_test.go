@@ -48,6 +48,8 @@ func TestRouteOfAnExistingQueue(t *testing.T) {
 			q, err := broker.Channel(t).QueueDeclarePassive(i.Queue, true, false, false, false, nil)
 			return err == nil && q.Consumers == 0
 		})
+		i.Eventually(t, "action: paused and error.type: operator", 1)
+		servertest.Until(t, "counts of the management API, which are some seconds old", func() bool { return i.Run(t, "routes") == through("routes") })
 		same(0, queue+"  no consumer", "routes")
 		same(2, "another program consumes queue "+queue+": Watership cannot pause it", "routes", "pause", queue, "--reason", "test")
 		i.Must(t, "routes", "resume", "--all")
