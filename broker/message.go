@@ -82,7 +82,7 @@ func (d death) table() table {
 	return t
 }
 
-// deaths returns the entries of x-death, as those of a publisher.
+// deaths returns the entries of x-death, as a publisher may have sent them.
 func (t table) deaths() (all []death) {
 	list, _ := t.lookup("x-death")
 	if list.kind != 'A' {
@@ -96,7 +96,7 @@ func (t table) deaths() (all []death) {
 	return all
 }
 
-// death returns an entry of x-death. What it lacks is empty.
+// death returns an entry of x-death. Fields that it lacks are empty.
 func (t table) death() death {
 	text := func(name string) string {
 		f, _ := t.lookup(name)

@@ -153,7 +153,7 @@ type session struct {
 	dialect database.Dialect
 	slow    *slow
 
-	beginning beginning // of the goroutine that publishes what is new
+	beginning beginning // of the goroutine that publishes new messages
 }
 
 // row is a message in the table.

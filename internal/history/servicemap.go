@@ -52,11 +52,11 @@ type QueueAttempts struct {
 	Queue   string
 	Service string // the app_id of what its handler publishes; "": not known
 	Handled int64
-	Failed  int64         // attempts, those of poison included
+	Failed  int64         // attempts, also of poison
 	Handler time.Duration // 95th percentile of the time of the attempts; zero: not known
 }
 
-// MapStore reads what a ServiceMap needs.
+// MapStore reads the events of a ServiceMap.
 type MapStore interface {
 	EventStore
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
@@ -149,7 +149,7 @@ func FieldIsOrNone(field, value string) kql.Node {
 
 func ofAction(action schemas.Action) kql.Node { return kql.FieldIs("event.action", string(action)) }
 
-// mapQueues has what is known of queues whatever the exchanges of their messages are.
+// mapQueues has the counts and times of queues, for messages of all exchanges.
 type mapQueues struct {
 	names   []string // those with most attempts first
 	of      map[string]mapQueue

@@ -62,7 +62,7 @@ func (f Failures) setTrends(ctx context.Context, now time.Time, groups map[Kind]
 	return nil
 }
 
-// countRecent replaces the trends of kinds by those of all their failures of the last two hours. A query with a
+// countRecent counts the trends of kinds anew, over all their failures of the last two hours. A query with a
 // period has only some of these.
 func (f Failures) countRecent(ctx context.Context, now time.Time, trends map[Kind]*trend) error {
 	for kind := range trends {

@@ -56,7 +56,7 @@ func differences() []time.Duration {
 	return []time.Duration{30 * time.Millisecond, 700 * time.Millisecond, 8 * time.Second, 2 * time.Minute}
 }
 
-// clockOf returns the clock of a process of serve; that of the operator follows them.
+// clockOf returns the clock of a process of serve; the operator's follows them.
 func (p Plan) clockOf(process int) clock {
 	if process >= len(p.Clocks) {
 		return newClock(0)

@@ -144,7 +144,7 @@ func (p *process) current() *life {
 }
 
 // kill ends the process as SIGKILL does: nothing that it does after this moment reaches the broker
-// or the store. Its goroutines end later, which nobody can see.
+// or the store. Its goroutines end later, unseen.
 func (p *process) kill() {
 	p.mu.Lock()
 	l := p.life

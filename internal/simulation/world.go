@@ -42,7 +42,7 @@ type Plan struct {
 	Receivers  bool // of subscriptions
 	Projectors int  // of one projection
 	Profile    Profile
-	Clocks     []time.Duration // how far those of the processes and then that of the operator are ahead; nil: they are right
+	Clocks     []time.Duration // how far the processes and then the operator are ahead; nil: all are right
 	Faults     []Fault
 	Actions    []Action // of an operator
 	Outages    []Outage // of the service that handlers need

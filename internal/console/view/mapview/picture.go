@@ -84,7 +84,7 @@ func (s size) draw(layers [][]messages.MapNode, labels map[messages.MapNode]labe
 }
 
 // capacity is the number of nodes in a row of a layer with several: each second row has one less, so that lines from
-// above reach its nodes between those of the row before.
+// above reach its nodes between the nodes of the row before.
 func (s size) capacity(row int) int { return s.inRow - row%2 }
 
 // begin returns the left of the first of n nodes in a row. The nodes of several rows are in columns.

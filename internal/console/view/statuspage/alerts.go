@@ -8,7 +8,7 @@ import (
 type Alerts struct {
 	List            []notice.Item
 	Firing, Pending int
-	Kinds           []AlertKind // of those that fire, in the order in which somebody should read them
+	Kinds           []AlertKind // that fire, in the order to read them
 }
 
 // AlertKind is a number of alerts of a kind.

@@ -9,7 +9,7 @@ import (
 
 // sendSafely returns a function that sends a notice whose texts have no control characters and no marks of
 // direction. Messages may have put them there, and where a receiver prints a notice, they would act on the
-// terminal, forge lines, or reorder what is read.
+// terminal, forge lines, or reorder the text.
 func sendSafely(send func(context.Context, notice.Notice) (string, error)) func(context.Context, notice.Notice) (string, error) {
 	return func(ctx context.Context, n notice.Notice) (string, error) {
 		alerts := make([]notice.Item, len(n.Alerts))
