@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
@@ -135,16 +136,14 @@ func TestMapOfTheShop(t *testing.T) {
 		last = got.Body
 		return countsOf(last)
 	}
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	diff := ""
+	if !rabbittest.Poll(2*time.Minute, func() bool {
 		did.mu.Lock()
-		diff := cmp.Diff(did.counts, found())
-		did.mu.Unlock()
-		if diff == "" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("(-what the shop did +the map):\n%s", diff)
-		}
+		defer did.mu.Unlock()
+		diff = cmp.Diff(did.counts, found())
+		return diff == ""
+	}) {
+		t.Fatalf("(-what the shop did +the map):\n%s", diff)
 	}
 	for _, e := range last.Edges {
 		in := messages.CountInput{QueryFilter: eventfilter.QueryFilter{Filter: eventfilter.Filter{Query: e.Query}}}
