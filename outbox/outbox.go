@@ -14,6 +14,9 @@
 // each is published at least once, always with the same message id. An Inbox makes the
 // handler of a route run once for each message id, in a transaction to which the messages
 // that it returns belong.
+//
+// Append is Publish for the events of a stream, such as those about one order: only at the version
+// on which the caller has decided, and with Load to decide on.
 package outbox
 
 import (
@@ -37,11 +40,14 @@ const Limit = 1_000_000
 // ErrFull: Limit messages wait already.
 var ErrFull = errors.New("the outbox is full: its relay does not run, or RabbitMQ is unavailable")
 
-// Install creates the tables of the outbox and of the inbox, unless they exist.
+// Install creates the tables of the outbox, of streams and of the inbox, unless they exist.
 func Install(ctx context.Context, db *sql.DB) error {
 	dialect, err := database.DialectOf(ctx, db)
 	if err == nil {
 		err = database.Create(ctx, db, "watership_inbox", schema(dialect)...)
+	}
+	if err == nil {
+		err = database.Create(ctx, db, "watership_stream_event", streamSchema(dialect)...)
 	}
 	if err != nil {
 		return fmt.Errorf("installing the outbox: %w", err)
@@ -74,22 +80,46 @@ const waits = "attempts > 0 AND length(exchange) < 256 AND length(routing_key) <
 // a random one, and one without a delivery mode is persistent. If the outbox is full, the
 // error is ErrFull, and the caller rolls tx back.
 func Publish(ctx context.Context, tx *sql.Tx, messages ...schemas.Envelope) error {
+	rows := make([]outgoing, len(messages))
+	for i, e := range messages {
+		var err error
+		if rows[i], err = prepare(e); err != nil {
+			return err
+		}
+	}
+	return add(ctx, tx, rows)
+}
+
+// outgoing is a message as its rows have it.
+type outgoing struct {
+	schemas.Envelope
+	properties string // encoded
+}
+
+func prepare(e schemas.Envelope) (outgoing, error) {
+	if e.Properties.MessageID == "" {
+		e.Properties.MessageID = watermill.NewULID()
+	}
+	if e.Properties.DeliveryMode == 0 {
+		e.Properties.DeliveryMode = amqp.Persistent
+	}
+	if e.Body == nil {
+		e.Body = []byte{}
+	}
+	properties, err := encodeProperties(e)
+	if err != nil {
+		return outgoing{}, fmt.Errorf("message %s for exchange %q: %w", e.Properties.MessageID, e.Exchange, err)
+	}
+	return outgoing{e, string(properties)}, nil
+}
+
+func add(ctx context.Context, tx *sql.Tx, messages []outgoing) error {
 	var id int64 // of the last message
-	for _, e := range messages {
-		if e.Properties.MessageID == "" {
-			e.Properties.MessageID = watermill.NewULID()
-		}
-		if e.Properties.DeliveryMode == 0 {
-			e.Properties.DeliveryMode = amqp.Persistent
-		}
-		properties, err := encodeProperties(e)
-		if err != nil {
-			return fmt.Errorf("message %s for exchange %q: %w", e.Properties.MessageID, e.Exchange, err)
-		}
+	for _, m := range messages {
 		row := tx.QueryRowContext(ctx, "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ($1, $2, $3, $4) RETURNING id",
-			e.Exchange, e.RoutingKey, string(properties), nonNil(e.Body))
+			m.Exchange, m.RoutingKey, m.properties, m.Body)
 		if err := row.Scan(&id); err != nil {
-			return fmt.Errorf("adding message %s to the outbox: %w", e.Properties.MessageID, err)
+			return fmt.Errorf("adding message %s to the outbox: %w", m.Properties.MessageID, err)
 		}
 	}
 	if id <= Limit {
@@ -123,11 +153,4 @@ func isFullQuery() string {
 		ranges = append(ranges, fmt.Sprintf("EXISTS (SELECT 1 FROM watership_outbox WHERE attempts = 0 AND id > CAST($1 AS BIGINT) - %d AND id <= CAST($1 AS BIGINT) - %d)", to+probeWidth, to))
 	}
 	return "SELECT " + strings.Join(ranges, " OR ")
-}
-
-func nonNil(body []byte) []byte {
-	if body == nil {
-		return []byte{}
-	}
-	return body
 }

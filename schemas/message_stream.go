@@ -23,10 +23,15 @@ type MessageStream struct {
 // longestStreamID is as long as an event's id.
 const longestStreamID = longestID // bytes
 
+// IsValid reports whether the id can be that of a stream: it has 1 to 512 bytes of UTF-8 without control characters.
+func (m MessageStream) IsValid() bool {
+	return m.ID != "" && len(m.ID) <= longestStreamID && utf8.ValidString(m.ID) && !strings.ContainsFunc(m.ID, unicode.IsControl)
+}
+
 // bounded returns no stream for an id that cannot be searched, and no version for one that
 // JSON parsers cannot read exactly.
 func (m MessageStream) bounded() MessageStream {
-	if m.ID == "" || len(m.ID) > longestStreamID || !utf8.ValidString(m.ID) || strings.ContainsFunc(m.ID, unicode.IsControl) {
+	if !m.IsValid() {
 		return MessageStream{}
 	}
 	if !m.HasVersion || m.Version < 0 || m.Version > MaxSequence {
