@@ -49,7 +49,7 @@ func (c searchPages) countOver(ctx context.Context, f frame.Filter, query kql.No
 	for i, name := range names {
 		group.Go(func() (err error) {
 			part := f
-			part.Query = both(f.Query, conditions[name])
+			part.Query = frame.Within(f.Query, conditions[name])
 			list[i].Name = name
 			list[i].Counts, err = c.countSteps(ctx, part)
 			return err
@@ -85,16 +85,6 @@ func actionConditions() (names []string, conditions map[string]string) {
 	}
 	conditions[otherActions] = "event.action: (" + strings.Join(others, " or ") + ")"
 	return append(names, otherActions), conditions
-}
-
-func both(query, condition string) string {
-	switch {
-	case query == "" || condition == "":
-		return query + condition
-	case query == "*":
-		return condition
-	}
-	return "(" + query + ") and " + condition
 }
 
 // isOfColumns reports whether a query has no condition on words, headers or labels, which a

@@ -35,7 +35,7 @@ func (c mapPages) show(r *http.Request) (frame.Response, error) {
 	data := mapPage{Filter: f, Wait: frame.WaitLink(r)}
 	data.Map = frame.Ask(p, func(ctx context.Context) (mapview.Map, error) {
 		found, err := messages.GetServiceMap.Call(ctx, c.api, messages.MapInput{QueryFilter: f.API(), Limit: mapEdges})
-		return mapview.New(found.Body, func(query string) string { return f.With("/messages", both(f.Query, query)) }), err
+		return mapview.New(found.Body, func(query string) string { return f.With("/messages", frame.Within(f.Query, query)) }), err
 	})
 	p.Wait()
 	made := systemPage("Map of services", "/routes", "map.html", data)

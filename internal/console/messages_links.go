@@ -66,24 +66,8 @@ func (m messageList) Toggled() string {
 // Narrowed returns the link to the events with a value besides.
 func (m messageList) Narrowed(field, value string) string {
 	f := m.Filter
-	f.Query = narrowed(f.Query, field, value)
+	f.Query = frame.Within(f.Query, kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}}}.String())
 	return m.link(messagesPath, f, m.Keep())
-}
-
-// narrowed returns a query with one condition more.
-func narrowed(query, field, value string) string {
-	condition := kql.Is{Field: kql.Pattern{field}, Value: kql.Value{Pattern: kql.Pattern{value}}}.String()
-	node, err := kql.Parse(query)
-	if err != nil {
-		return query
-	}
-	switch node.(type) {
-	case kql.All:
-		return condition
-	case kql.Or:
-		return "(" + query + ") and " + condition
-	}
-	return query + " and " + condition
 }
 
 // ZoomedBars returns the links to the events of each bar.

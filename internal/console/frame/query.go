@@ -1,8 +1,11 @@
 package frame
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/eventstore/kql"
 )
 
 // maxQuery is the number of characters of the longest query that the API reads.
@@ -11,18 +14,27 @@ const maxQuery = 4000
 // FitsQuery reports whether the API reads a query of this length.
 func FitsQuery(query string) bool { return utf8.RuneCountInString(query) <= maxQuery }
 
-// Within returns a query for the events that match two queries. The star for all events
-// matches texts where it is not alone.
+// Within returns a query for the events that match two queries. An empty one is for all events, as the star is,
+// which matches texts where it is not alone.
 func Within(query, other string) string {
-	query = strings.TrimSpace(query)
+	query, other = strings.TrimSpace(query), strings.TrimSpace(other)
 	switch {
 	case query == "" || query == "*":
-		if other == "" {
-			return "*"
-		}
-		return other
-	case other == "":
+		return cmp.Or(other, "*")
+	case other == "" || other == "*":
 		return query
 	}
-	return "(" + query + ") and (" + other + ")"
+	return operand(query) + " and " + operand(other)
+}
+
+// operand returns a query as an operand of and: in parentheses, unless it means the same without them.
+func operand(query string) string {
+	node, err := kql.Parse(query)
+	switch node.(type) {
+	case kql.Is, kql.Exists, kql.Range, kql.Not, kql.And:
+		if err == nil {
+			return query
+		}
+	}
+	return "(" + query + ")"
 }
