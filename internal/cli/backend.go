@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -16,6 +18,11 @@ type backend interface {
 	operation.Via
 	language
 	streams
+
+	// Version returns the version and the settings of the process that does the operations, and the
+	// permissions of the caller.
+	Version(ctx context.Context) (httpapi.Version, error)
+
 	Close() error
 }
 

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/httpapi"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -90,11 +88,11 @@ messages, use "failed retry --transform FILE".
 
 func (e *failureEdit) run(ctx context.Context, sys backend, id string) error {
 	ctx = withOperator(ctx, e.operator)
-	version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+	version, err := sys.Version(ctx)
 	if err != nil {
 		return err
 	}
-	if !version.Body.Caller.Bodies {
+	if !version.Caller.Bodies {
 		return errors.New("the token may not read bodies, so no message can be edited: ask for a token with --bodies")
 	}
 	message, err := e.choose(ctx, sys, id)

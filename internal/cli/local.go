@@ -30,6 +30,12 @@ func (l *local) Do(ctx context.Context, op *operation.Operation, in, out any) er
 	return refused(do(asOperator(ctx)))
 }
 
+// Version implements backend.
+func (l *local) Version(ctx context.Context) (httpapi.Version, error) {
+	version, err := httpapi.GetVersion.Call(ctx, l, struct{}{})
+	return version.Body, err
+}
+
 // recorded does an action with an audit event, and returns the errors of both. A store can be mended while RabbitMQ is down, so that an
 // event is needed only for an operator who has said a name or a reason.
 func (l *local) recorded(ctx context.Context, do func(ctx context.Context) error) error {

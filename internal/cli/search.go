@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/httpapi"
-	"github.com/watershipmq/watership/internal/operation"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -141,13 +138,13 @@ func (q search) run(ctx context.Context, sys backend, to printer, sel eventstore
 
 // checkBodies warns that whole documents are printed without bodies, if the caller may not
 // read them. To name a field of bodies is a mistake then.
-func (p printer) checkBodies(ctx context.Context, sys operation.Via, fields []field, sel eventstore.Selection) error {
+func (p printer) checkBodies(ctx context.Context, sys backend, fields []field, sel eventstore.Selection) error {
 	if sel.WithoutBody {
 		return nil
 	}
-	version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+	version, err := sys.Version(ctx)
 	switch {
-	case err != nil || version.Body.Caller.Bodies:
+	case err != nil || version.Caller.Bodies:
 		return err
 	case needsBody(fields):
 		return errors.New("--fields: the token may not read bodies; ask an administrator for one that may (token create --bodies)")

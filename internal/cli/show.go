@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/watershipmq/watership/internal/httpapi"
-
 	"github.com/watershipmq/watership/internal/operation/code"
 
 	"github.com/spf13/cobra"
@@ -68,11 +66,11 @@ type foundMessage struct {
 
 // findMessages returns the messages with an id, without their bodies if the caller may not read them.
 func findMessages(ctx context.Context, sys backend, id string) (list []foundMessage, more bool, err error) {
-	version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+	version, err := sys.Version(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	mayRead := version.Body.Caller.Bodies
+	mayRead := version.Caller.Bodies
 	found, err := messages.GetMessages.Call(ctx, sys, messages.MessagesInput{ID: id, WithBody: mayRead})
 	if err != nil {
 		return nil, false, err

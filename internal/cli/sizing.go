@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watershipmq/watership/internal/httpapi"
-
 	"github.com/watershipmq/watership/internal/cli/sizing"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 )
@@ -35,11 +33,11 @@ func reportSizing(ctx context.Context, sys backend, to printer, format outputFor
 // readTraffic returns the traffic that the store has of the last 24 hours, and the settings to plan
 // for it.
 func readTraffic(ctx context.Context, sys backend) (sizing.Traffic, sizing.Settings, error) {
-	version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+	version, err := sys.Version(ctx)
 	if err != nil {
 		return sizing.Traffic{}, sizing.Settings{}, err
 	}
-	settings := sizing.Settings{Retention: time.Duration(version.Body.Settings.RetentionSeconds) * time.Second, Replicas: 1}
+	settings := sizing.Settings{Retention: time.Duration(version.Settings.RetentionSeconds) * time.Second, Replicas: 1}
 	traffic, err := sizing.Read(ctx, sys)
 	return traffic, settings, err
 }

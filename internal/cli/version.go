@@ -6,7 +6,6 @@ import (
 	"runtime"
 
 	"github.com/watershipmq/watership/internal/cli/client"
-	"github.com/watershipmq/watership/internal/httpapi"
 
 	"github.com/spf13/cobra"
 
@@ -34,12 +33,11 @@ version, too, and the name and the role of the token.`,
 				if !is {
 					return nil
 				}
-				version, err := httpapi.GetVersion.Call(ctx, sys, struct{}{})
+				version, err := server.Version(ctx)
 				if err != nil {
 					return err
 				}
-				v := version.Body
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "server %s at %s, used as %s with the role %s\n", v.Version, server.Address(), v.Caller.Name, v.Caller.Role)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "server %s at %s, used as %s with the role %s\n", version.Version, server.Address(), version.Caller.Name, version.Caller.Role)
 				return err
 			})
 		},

@@ -14,17 +14,12 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/backoff"
-	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 )
 
 // Do implements operation.Via: it sends the request of an operation, and reads its response.
 func (c *Client) Do(ctx context.Context, op *operation.Operation, in, out any) error {
-	if version, is := out.(*httpapi.VersionOutput); is && c.server.Documents != 0 { // Connect asked
-		version.Body = c.server
-		return nil
-	}
 	r, err := newRequest(op, in)
 	if err != nil {
 		return err

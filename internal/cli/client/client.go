@@ -140,6 +140,10 @@ func (c connection) Close() error {
 // Address returns the URL of the server.
 func (c connection) Address() string { return strings.TrimSuffix(c.base.String(), httpapi.Prefix) }
 
+// Version returns the version of the server, its settings and the caller's permissions, as they were when
+// Connect asked.
+func (c *Client) Version(context.Context) (httpapi.Version, error) { return c.server, nil }
+
 // version returns the server's version for people.
 func (c *Client) version() string {
 	if c.server.Version == "" {
