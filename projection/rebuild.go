@@ -71,7 +71,7 @@ func (c *connection) checkSource(ctx context.Context) error {
 }
 
 func (c *connection) unknownSource() error {
-	return fmt.Errorf("the store has no event of source %q, and no indexer has recorded any: watership show prints the source of a message", c.cfg.Reader.Source)
+	return fmt.Errorf("the store has no event of source %q, and no indexer has recorded any: each event of a message has its source", c.cfg.Reader.Source)
 }
 
 // rebuild is one call of Rebuild.

@@ -207,7 +207,7 @@ func (e *NoJobError) Error() string {
 type TakenOverError struct{ ID string }
 
 func (e *TakenOverError) Error() string {
-	return fmt.Sprintf("job %s was changed by another process: see `watership jobs show %[1]s`", e.ID)
+	return fmt.Sprintf("job %s was changed by another process", e.ID)
 }
 
 // jobs are the jobs in a store.

@@ -16,8 +16,7 @@ import (
 type BusyError struct{ ID string }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("job %s is run by another process, which holds its queue at the broker: "+
-		"wait, or stop it with `watership jobs cancel %[1]s`", e.ID)
+	return fmt.Sprintf("job %s is run by another process, which holds its queue at the broker", e.ID)
 }
 
 const (

@@ -141,7 +141,7 @@ type UnrecordedError struct {
 
 func (e *UnrecordedError) Error() string {
 	return fmt.Sprintf("the query of job %s finds other events than before, and the record of %d messages that it sent is not in the store "+
-		"(%d events wait in the log): run watership serve, then `watership jobs resume %[1]s`", e.ID, e.Missing, e.Waiting)
+		"(%d events wait in the log): run watership serve, which stores them, then resume the job", e.ID, e.Missing, e.Waiting)
 }
 
 // rivalsOf returns the rivals of a job at the start of a run: the rivals of its plan

@@ -142,7 +142,7 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, exp
 		case job.Finished():
 			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
 		case expected != nil && !job.sameWork(*expected):
-			return job, fmt.Errorf("job %s was changed since it was shown: review it with `watership jobs show %[1]s`", id)
+			return job, fmt.Errorf("job %s was changed since it was shown: review it again", id)
 		}
 		if err := job.check(r.cfg.Topology.Owns); err != nil {
 			return job, fmt.Errorf("job %s cannot be run: %w", id, err)

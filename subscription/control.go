@@ -76,7 +76,7 @@ func (s *Subscriptions) Create(ctx context.Context, sub Subscription, from From)
 	sub.Checkpoint = Checkpoint{Position: sub.Start}
 	sub.version, err = eventstore.SaveRecord(ctx, s.cfg.Store, recordKind, sub.Name, "", sub)
 	if err == nil && sub.version == "" {
-		err = mistakef("there is a subscription %s: choose another name, or delete it with watership subscriptions delete", sub.Name)
+		err = mistakef("there is a subscription %s: choose another name, or delete it first", sub.Name)
 	}
 	return sub, err
 }

@@ -123,7 +123,7 @@ func (r parkedRecords) eachParked(ctx context.Context, name string, positions []
 	}
 	for _, position := range positions {
 		if asked[position] = true; !parked[position] {
-			return 0, mistakef("subscription %s has no parked message at position %s: see watership subscriptions parked %[1]s", name, position)
+			return 0, mistakef("subscription %s has no parked message at position %s: see the list of its parked messages", name, position)
 		}
 	}
 	for _, p := range list {

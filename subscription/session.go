@@ -338,7 +338,7 @@ func (s *session) handlePoison(ctx context.Context, one *sent, poison poisonErro
 		return err
 	}
 	if count = len(list); count >= MaxParked {
-		return stopError{fmt.Errorf("%d messages are parked: retry or drop them with watership subscriptions parked %s; the latest error: %w", count, s.settings.Name, poison)}
+		return stopError{fmt.Errorf("%d messages are parked, and no more are: retry or drop them; the latest error: %w", count, poison)}
 	}
 	if err := s.park(ctx, p); err != nil {
 		return err

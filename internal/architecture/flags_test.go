@@ -44,6 +44,20 @@ func literals(t *testing.T, each func(path string, at token.Position, text strin
 	}
 }
 
+// A package for programs of others names the programs that run beside it, such as watership serve, and no command of
+// an operator: who has called it may be a page, a request or a program in Go.
+func TestCommandsAreNamedByFaces(t *testing.T) {
+	command := regexp.MustCompile(`watership (adopt|doctor|failed|jobs|quarantine|replay|routes|search|show|subscriptions|waiting)\b [^.]`)
+	literals(t, func(path string, at token.Position, text string) {
+		if strings.HasPrefix(path, "internal/") || strings.HasPrefix(path, "scripts/") || strings.HasPrefix(path, "cmd/") {
+			return
+		}
+		if command.MatchString(text) {
+			t.Errorf("%s: %q names a command: say what to do, and let internal/cli name the command", at, text)
+		}
+	})
+}
+
 // Only a command has flags. The API, the pages and packages for programs of others return errors
 // and findings as values, and each face has its own names for what a caller can give.
 func TestFlagsAreNamedByCommands(t *testing.T) {

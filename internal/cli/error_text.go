@@ -24,6 +24,9 @@ func wordsOf(err error) string {
 	var noGroup *failures.NotFoundError
 	var noStream *history.NoStreamError
 	var noJob *replayer.NoJobError
+	var busy *replayer.BusyError
+	var takenOver *replayer.TakenOverError
+	var unrecorded *replayer.UnrecordedError
 	var noSubscription *subscription.NotFoundError
 	switch {
 	case errors.As(err, &field):
@@ -40,6 +43,12 @@ func wordsOf(err error) string {
 		return inText(err, noStream, noStream.Error()+"; watership search --by stream.id lists streams")
 	case errors.As(err, &noJob):
 		return inText(err, noJob, noJob.Error()+": watership jobs list lists them")
+	case errors.As(err, &busy):
+		return inText(err, busy, busy.Error()+": wait, or stop it with watership jobs cancel "+busy.ID)
+	case errors.As(err, &takenOver):
+		return inText(err, takenOver, takenOver.Error()+": see watership jobs show "+takenOver.ID)
+	case errors.As(err, &unrecorded):
+		return inText(err, unrecorded, unrecorded.Error()+" with watership jobs resume "+unrecorded.ID)
 	case errors.As(err, &noSubscription):
 		return inText(err, noSubscription, noSubscription.Error()+": watership subscriptions list lists them")
 	}

@@ -126,7 +126,7 @@ func PlanWarnings(plan replayer.Plan) (warnings []string) {
 		warn("no serve stores %s in the log, so it is not known what was replayed, handled or failed lately: run watership serve", wording.Plural(plan.Log.Events, "event"))
 	}
 	if plan.Unreadable > 0 {
-		warn("%s cannot be read, so it is not known what was sent by them: see watership jobs list", wording.Plural(plan.Unreadable, "job"))
+		warn("%s cannot be read, so it is not known what was sent by them: the list of jobs says why", wording.Plural(plan.Unreadable, "job"))
 	}
 	return warnings
 }

@@ -170,6 +170,10 @@ func New(ctx context.Context, err error) *Problem {
 		}
 	case is[*replayer.NoJobError](err):
 		p.Remedy = "GET /replays lists them."
+	case is[*replayer.BusyError](err):
+		p.Remedy = "Wait until it ends, or cancel the job."
+	case is[*replayer.TakenOverError](err):
+		p.Remedy = "Look at the job again."
 	case is[*subscription.NotFoundError](err):
 		p.Remedy = "GET /subscriptions lists them."
 	case p.Code == code.RoutesUnchecked:
