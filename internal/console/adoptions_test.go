@@ -50,7 +50,7 @@ func TestAdoptions(t *testing.T) {
 	queue := errorQueue(t, broker, nil)
 	s.get(t, s.get(t, "/failures").link(t, "/adoptions")).want(t, http.StatusOK, "Error queues of other systems", "No error queue was taken in yet", "masstransit: ")
 	form := url.Values{"queue": {queue}, "format": {"spring"}, "failed_queue": {"orders"}, "limit": {"x"}}
-	s.post(t, "/adoptions/preview", form).want(t, http.StatusBadRequest, `limit "x": expected a number`)
+	s.post(t, "/adoptions/preview", form).want(t, http.StatusUnprocessableEntity, `limit "x": expected a number`)
 	form.Set("limit", "")
 	preview := s.post(t, "/adoptions/preview", form)
 	preview.want(t, http.StatusOK, "Found 3 failures", "orders", "shop.<b>NoStock</b>", "1 message cannot be read in this format and stays in the queue")

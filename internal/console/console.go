@@ -119,8 +119,7 @@ func (c failurePages) register() {
 
 func (c replayPages) register() {
 	c.Handle("GET /replays", c.replays)
-	c.Handle("GET /replays/new", c.planReplay)
-	c.Handle("POST /replays/new", c.startReplay)
+	c.newReplay().Add(c.Frame)
 	c.Handle("GET /replays/{id}", c.replay)
 	c.Handle("GET /replays/{id}/cancel", c.cancelPage)
 	c.Handle("POST /replays/{id}/cancel", c.cancelReplay)
@@ -141,8 +140,7 @@ func (c messagePages) register() {
 	c.Handle("GET /messages/{id}", c.message)
 	c.Handle("GET /messages/{id}/image", c.messageImage)
 	c.Handle("GET /messages/{id}/explain", c.explainMessage)
-	c.Handle("GET /messages/{id}/discard", c.messageDiscardForm)
-	c.Handle("POST /messages/{id}/discard", c.discardMessage)
+	c.discardMessage().Add(c.Frame)
 	c.Handle("GET /messages/{id}/edit", c.messageEditForm)
 	c.Handle("POST /messages/{id}/edit", c.sendEdit)
 	c.Handle("GET /messages/{id}/copy", c.messageCopyForm)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"net/http"
 	"net/url"
@@ -8,86 +9,67 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/messageform"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// messageDiscard is the form that discards the failures of a message.
-type messageDiscard struct {
+// discardSelection has the failures of a message.
+type discardSelection struct {
 	messageView
-	Reason  string
-	Key     string
-	Problem *problem.Problem
-	Found   failures.Discarded
+	Shown []string // ids that a form has shown
 }
 
 // messageDiscarded is the result of the form.
 type messageDiscarded struct{ Failures, Missing, Parked int }
 
-func (c messagePages) messageDiscardForm(r *http.Request) (frame.Response, error) {
-	if err := frame.NeedOperator(r, "a discard"); err != nil {
-		return nil, err
+// discardMessage is the action that discards the failures of a message.
+func (c messagePages) discardMessage() actionpage.Flow[discardSelection, failures.Discarded] {
+	return actionpage.Flow[discardSelection, failures.Discarded]{
+		Path: "/messages/{id}/discard", Role: access.Operator,
+		Confirmation: frame.Confirmation{Name: "a discard", Unit: "failure", Reason: "Say why nothing more is to be done.", Events: true},
+		Read:         c.readDiscard, Preview: c.previewDiscard, Act: c.discard, Page: discardPage,
 	}
-	return c.showDiscard(r, messageDiscard{Key: rand.Text()})
 }
 
-// showDiscard shows the form with the failures that the message has now.
-func (c messagePages) showDiscard(r *http.Request, d messageDiscard) (frame.Response, error) {
+func (c messagePages) readDiscard(r *http.Request, form url.Values) (s discardSelection, isSelected bool, err error) {
 	v, found, err := c.findMessage(r)
+	v.Queues = found.Queues
+	return discardSelection{v, form["failure"]}, len(v.Failures) > 0, err
+}
+
+// previewDiscard finds the failures that the message has now.
+func (c messagePages) previewDiscard(ctx context.Context, s discardSelection) (failures.Discarded, operation.Found, error) {
+	in := failures.DiscardInput{}
+	in.Body.IDs, in.Body.DryRun = s.Failures, true
+	found, err := failures.DiscardFailures.Call(ctx, c.api, in)
+	return found.Body, found.Body.Found, err
+}
+
+func (c messagePages) discard(ctx context.Context, key operation.IdempotencyKey, s discardSelection, shown frame.Confirmed) (frame.Response, error) {
+	in := failures.DiscardInput{IdempotencyKey: key}
+	in.Body.IDs, in.Body.Bounds, in.Body.UpTo = s.Shown, shown.Bounds, shown.UpTo
+	done, err := c.discardFailures(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	v.Queues = found.Queues
-	d.messageView = v
-	if len(v.Failures) > 0 {
-		in := failures.DiscardInput{}
-		in.Body.IDs, in.Body.DryRun = v.Failures, true
-		first, err := failures.DiscardFailures.Call(r.Context(), c.api, in)
-		if err != nil {
-			return nil, err
-		}
-		if d.Found = first.Body; d.Found.Matched == 0 { // another person was first
-			d.Failures = nil
-		}
-	}
-	p := frame.Page{Title: "Discard " + v.Name, Section: "/messages", Template: "message_discard.html", Data: d, Styles: []string{"message.css"}}
-	if d.Problem != nil {
-		p.Status = d.Problem.Status
-	}
-	return p, nil
+	return c.Done(s.URL, done), nil
 }
 
-// discardMessage discards the failures that the form has shown, or none if their number is another
-// one now.
-func (c messagePages) discardMessage(r *http.Request) (frame.Response, error) {
-	if err := r.ParseForm(); err != nil {
-		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
-	}
-	in, mistake := failures.DiscardInput{IdempotencyKey: frame.KeyOf(r)}, (*problem.Problem)(nil)
-	in.Body.Bounds, in.Body.UpTo, mistake = frame.Shown(r.PostForm, "failure", "a discard", "Say why nothing more is to be done.")
-	in.Body.IDs = r.PostForm["failure"]
-	var done url.Values
-	if mistake == nil {
-		var err error
-		if done, err = c.discardFailures(r, in); err != nil {
-			mistake = frame.ProblemOf(err)
-		}
-	}
-	if mistake != nil {
-		return c.showDiscard(r, messageDiscard{Reason: in.Body.Reason, Key: in.Key, Problem: mistake})
-	}
-	return c.Done("/messages/"+url.PathEscape(r.PathValue("id")), done), nil
+func discardPage(_ context.Context, v actionpage.Shown[discardSelection, failures.Discarded]) (frame.Page, error) {
+	return frame.Page{Title: "Discard " + v.Selected.Name, Section: "/messages", Template: "message_discard.html", Data: v, Styles: []string{"message.css"}}, nil
 }
 
 // discardFailures returns the result as parameters of the page of the message.
-func (c messagePages) discardFailures(r *http.Request, in failures.DiscardInput) (url.Values, error) {
-	answer, err := failures.DiscardFailures.Call(r.Context(), c.api, in)
+func (c messagePages) discardFailures(ctx context.Context, in failures.DiscardInput) (url.Values, error) {
+	answer, err := failures.DiscardFailures.Call(ctx, c.api, in)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +192,7 @@ func (c messagePages) sendCopy(r *http.Request) (frame.Response, error) {
 	if list := r.PostForm["failure"]; v.Resolve && len(list) > 0 {
 		in := failures.DiscardInput{IdempotencyKey: operation.IdempotencyKey{Key: v.Key + " discard"}}
 		in.Body.IDs, in.Body.Reason = list, replacedBy+sent.Fingerprint
-		if done, err = c.discardFailures(r, in); err != nil {
+		if done, err = c.discardFailures(r.Context(), in); err != nil {
 			v.Sent = sent.Fingerprint
 			return fail(err)
 		}

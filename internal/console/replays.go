@@ -188,24 +188,20 @@ func (v jobView) pendingLink() string {
 
 // resumeReplay sends the rest of a job, or some more of its messages.
 func (c replayPages) resumeReplay(r *http.Request) (frame.Response, error) {
-	form, stopAfter := r.PostForm, 0
-	left, refused := frame.ShownCount(form, "message")
-	switch {
-	case refused != nil:
-	case form.Get("more") != "":
+	more, stopAfter := r.PostForm.Get("more") != "", 0
+	left, refused := frame.Confirmation{Name: "a replay", Unit: "message"}.Read(r.PostForm, more)
+	if more && refused == nil {
 		var err error
-		if stopAfter, err = strconv.Atoi(form.Get("canary")); err != nil || stopAfter < 1 {
+		if stopAfter, err = strconv.Atoi(r.PostForm.Get("canary")); err != nil || stopAfter < 1 {
 			refused = frame.Unprocessable("expected a number of messages to send", "")
 		}
-	default:
-		refused = frame.CheckTyped(form, left, "message")
 	}
 	if refused != nil {
 		return c.showJob(r, refused)
 	}
 	in := replays.ResumeInput{ID: r.PathValue("id"), IdempotencyKey: frame.KeyOf(r)}
 	body := operation.Fill(&in.Body)
-	body.StopAfter, body.Expect = stopAfter, &left
+	body.StopAfter, body.Expect = stopAfter, left.Expect
 	if _, err := replays.ResumeReplay.Call(r.Context(), c.api, in); err != nil {
 		return c.showJob(r, frame.ProblemOf(err))
 	}

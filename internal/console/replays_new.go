@@ -1,36 +1,35 @@
 package console
 
 import (
-	"crypto/rand"
+	"context"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 
-	"github.com/watershipmq/watership/internal/operation/code"
-
+	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operate/replays"
-	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
+// planForm has the fields of the page on which a replay is planned.
+type planForm struct {
+	replaypage.Form
+	Filter frame.Filter
+	First  bool // its first messages alone are sent
+}
+
 // planView is the page on which a replay is planned.
 type planView struct {
-	Form    replaypage.Form
-	Filter  frame.Filter
-	Problem *problem.Problem
-	Changed bool // the number of messages is another than that which was shown
-	Planned bool
-	replays.Plan
+	actionpage.Shown[planForm, replays.Plan]
 	LeftOut []leftOut
 	Events  []schemas.Event // the sample
 	Command string
-	Typed   bool // the operator must type the number
-	Key     string
 }
 
 // leftOut is the number of events that a plan leaves out for a reason.
@@ -39,68 +38,59 @@ type leftOut struct {
 	Reason string
 }
 
-// planReplay shows the plan of a replay. Nothing is sent.
-func (c replayPages) planReplay(r *http.Request) (frame.Response, error) {
-	if err := frame.NeedOperator(r, "a replay"); err != nil {
-		return nil, err
+// newReplay is the action that plans a replay and starts it: all of it, or its first messages.
+func (c replayPages) newReplay() actionpage.Flow[planForm, replays.Plan] {
+	return actionpage.Flow[planForm, replays.Plan]{
+		Path: "/replays/new", Role: access.Operator, Confirmation: frame.Confirmation{Name: "a replay", Unit: "message"},
+		Read: readPlanForm, Preview: c.planReplay, OnFirst: isCanary, Act: c.startReplay, Page: planPage,
 	}
-	return c.showPlan(r, readPlanForm(r, r.URL.Query()))
 }
 
-// readPlanForm reads the fields of the page. A mistake in them is the problem of the view.
-func readPlanForm(r *http.Request, values url.Values) planView {
+// readPlanForm reads the fields of the page.
+func readPlanForm(r *http.Request, values url.Values) (f planForm, isSelected bool, err error) {
 	zone, _ := frame.ZoneOf(r)
-	v := planView{Filter: frame.ReadFilter(values, zone, frame.AllTime)}
-	var err error
-	if v.Form, err = replaypage.ReadForm(values, v.Filter.API().Filter); err != nil {
-		v.Problem = frame.Unprocessable(err.Error(), "")
+	f.Filter, f.First = frame.ReadFilter(values, zone, frame.AllTime), isCanary(values)
+	if f.Form, err = replaypage.ReadForm(values, f.Filter.API().Filter); err != nil {
+		err = frame.Unprocessable(err.Error(), "")
 	}
-	return v
+	return f, f.Query != "" || len(f.IDs) > 0 || f.Group != "", err
 }
 
 // Fields are the parameters of the form.
-func (v planView) Fields() url.Values {
-	values := v.Form.Fields()
-	maps.Copy(values, v.Filter.URL())
+func (f planForm) Fields() url.Values {
+	values := f.Form.Fields()
+	maps.Copy(values, f.Filter.URL())
 	return values
 }
 
-// showPlan shows a form with its plan, and with the problem of a request that was refused.
-func (c replayPages) showPlan(r *http.Request, v planView) (frame.Response, error) {
-	refused := v.Problem
-	if f := v.Form; f.Query != "" || len(f.IDs) > 0 || f.Group != "" {
-		planned, err := replays.PlanReplay.Call(r.Context(), c.api, replays.PlanInput{Body: f.Replay})
-		if v.Plan = planned.Body; err != nil {
-			v.Problem = frame.ProblemOf(err)
-		} else if v.Planned = true; refused != nil {
-			v.Changed = refused.Code == code.ExpectMismatch
-		}
+func (c replayPages) planReplay(ctx context.Context, f planForm) (replays.Plan, operation.Found, error) {
+	planned, err := replays.PlanReplay.Call(ctx, c.api, replays.PlanInput{Body: f.Replay})
+	return planned.Body, planned.Body.Found, err
+}
+
+func planPage(_ context.Context, shown actionpage.Shown[planForm, replays.Plan]) (frame.Page, error) {
+	v := planView{Shown: shown}
+	for _, reason := range slices.Sorted(maps.Keys(v.Found.LeftOut)) {
+		v.LeftOut = append(v.LeftOut, leftOut{v.Found.LeftOut[reason], replaypage.LeftOutText(reason)})
 	}
-	for _, reason := range slices.Sorted(maps.Keys(v.Plan.LeftOut)) {
-		v.LeftOut = append(v.LeftOut, leftOut{v.Plan.LeftOut[reason], replaypage.LeftOutText(reason)})
-	}
-	for _, document := range v.Sample {
+	for _, document := range v.Found.Sample {
 		event, err := schemas.ParseDocument(document)
 		if err != nil {
-			return nil, err
+			return frame.Page{}, err
 		}
 		v.Events = append(v.Events, event)
 	}
 	if remedy := v.refusal().Remedy("“Unchecked routes”"); remedy != "" {
-		v.Plan.Problem += ": " + remedy
+		v.Found.Problem += ": " + remedy
 	}
-	v.Command, v.Typed, v.Key = v.Form.Command(v.Matched), v.Matched > frame.TypedAbove, rand.Text()
-	shown := frame.Page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}
-	if v.Problem != nil {
-		shown.Status = v.Problem.Status
-	}
-	return shown, nil
+	v.Command = v.Selected.Command(v.Matched)
+	return frame.Page{Title: "New replay", Section: "/replays", Template: "replays_new.html", Data: v, Styles: []string{"failures.css"}}, nil
 }
 
 // refusal returns why the replay would be refused.
 func (v planView) refusal() *replays.PlanError {
-	refused := replays.PlanError{Code: v.ProblemCode, Matched: v.Matched}
-	for _, route := range v.Routes {
+	refused := replays.PlanError{Code: v.Found.ProblemCode, Matched: v.Found.Matched}
+	for _, route := range v.Found.Routes {
 		refused.Count += route.Unroutable
 	}
 	return &refused
@@ -111,33 +101,17 @@ func (planView) RouteName(r replays.PlanRoute) string {
 	return replayer.Route{Exchange: r.Exchange, RoutingKey: r.RoutingKey, Queue: r.Queue, Others: r.Others}.String()
 }
 
-// startReplay starts a replay after its plan: all of it, or its first messages.
-func (c replayPages) startReplay(r *http.Request) (frame.Response, error) {
-	v := readPlanForm(r, r.PostForm)
-	count, uncounted := frame.ShownCount(r.PostForm, "message")
-	first := r.PostForm.Get("first") != ""
-	switch {
-	case v.Problem != nil:
-	case uncounted != nil:
-		v.Problem = uncounted
-	case !first:
-		v.Problem = frame.CheckTyped(r.PostForm, count, "message")
-	case v.Form.Canary < 1:
-		v.Problem = frame.Unprocessable("a canary needs a number of messages", "")
+// isCanary reports whether a form sends the first messages alone.
+func isCanary(form url.Values) bool { return form.Get("first") != "" }
+
+func (c replayPages) startReplay(ctx context.Context, key operation.IdempotencyKey, f planForm, shown frame.Confirmed) (frame.Response, error) {
+	request := f.Replay
+	request.Expect, request.UpTo = shown.Expect, shown.UpTo
+	if f.First {
+		if request.StopAfter = f.Canary; f.Canary < 1 {
+			return nil, frame.Unprocessable("a canary needs a number of messages", "")
+		}
 	}
-	if v.Problem != nil {
-		return c.showPlan(r, v)
-	}
-	request := v.Form.Replay
-	if first {
-		request.StopAfter = v.Form.Canary
-	}
-	request.Expect = &count
-	request.UpTo, _ = strconv.ParseInt(r.PostForm.Get("up_to"), 10, 64) // none: all that are stored
-	job, err := replays.StartReplay.Call(r.Context(), c.api, replays.StartInput{IdempotencyKey: frame.KeyOf(r), Body: request})
-	if err != nil {
-		v.Problem = frame.ProblemOf(err)
-		return c.showPlan(r, v)
-	}
-	return frame.Redirect("/replays/" + url.PathEscape(job.Body.ID)), nil
+	job, err := replays.StartReplay.Call(ctx, c.api, replays.StartInput{IdempotencyKey: key, Body: request})
+	return frame.Redirect("/replays/" + url.PathEscape(job.Body.ID)), err
 }

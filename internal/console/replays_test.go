@@ -198,7 +198,7 @@ func TestReplayOfAnotherNumber(t *testing.T) {
 	one.Set("reason", "paid by hand")
 	s.post(t, discard, one)
 	changed := s.post(t, action, form)
-	changed.want(t, http.StatusConflict, "The number has changed: 2 now.", "Nothing was sent.", "Plan: 2 messages to send", "failed and discarded since (“Again” sends them too)")
+	changed.want(t, http.StatusConflict, "The number has changed: 2 messages now.", "Nothing was sent.", "Plan: 2 messages to send", "failed and discarded since (“Again” sends them too)")
 	s.broken.Store(true)
 	s.publish(t, "late", "{}", nil)
 	s.await(t, 4, "action: poisoned")

@@ -38,7 +38,7 @@ func TestPolicyOfAQueue(t *testing.T) {
 		t.Errorf("the form has lost the reason: %q", again)
 	}
 	other.Del("digest")
-	s.post(t, action, other).want(t, http.StatusBadRequest, "the form has no change")
+	s.post(t, action, other).want(t, http.StatusUnprocessableEntity, "the form has no change")
 	for range 2 { // as with a second click
 		s.post(t, action, form).want(t, http.StatusOK, "RabbitMQ has applied the change", "is retried now")
 	}

@@ -4,7 +4,6 @@ package actionpage
 
 import (
 	"context"
-	"crypto/rand"
 	"html/template"
 	"maps"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/console/view/replaypage"
 	"github.com/watershipmq/watership/internal/operation"
-	"github.com/watershipmq/watership/internal/operation/code"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
@@ -47,7 +46,8 @@ type Selection struct {
 	eventfilter.Choice
 	operation.Bounds
 	Groups []string
-	Form   url.Values // has the fields of the action
+	Filter frame.Filter // of the page
+	Form   url.Values   // has the fields of the action
 }
 
 // Result is the response of an action.
@@ -61,21 +61,14 @@ type View struct {
 	Action
 	Filter      frame.Filter
 	IDs, Groups []string
-	Form        url.Values
-	Found       any      // the response to a dry run; the zero value if Unread
+	Found       any      // the response to a dry run, or the zero value if Unread
 	Unread      bool     // the dry run failed, so that the objects are not known
 	Queues      []string // of Found, sorted
-	Problem     *problem.Problem
-	Changed     bool // the number is another than that which was shown
-	Typed       bool // the operator must type the number
-	Key         string
+	Asked
 }
 
 // Given returns a field of the form.
 func (s Selection) Given(name string) string { return strings.TrimSpace(s.Form.Get(name)) }
-
-// Given returns a field of the form.
-func (v View) Given(name string) string { return v.selection().Given(name) }
 
 // Return is the address of the page to which the action returns.
 func (v View) Return() string {
@@ -100,80 +93,58 @@ func Register(f *frame.Frame, actions ...Action) error {
 			*word = string(text)
 		}
 		a.report = func(v View) (template.HTML, error) { return f.Block(a.Template, "done", v) }
-		f.Handle("GET "+a.Path, a.preview)
-		f.Handle("POST "+a.Path, func(r *http.Request) (frame.Response, error) { return a.act(f, r) })
+		a.flow(f).Add(f)
 	}
 	return nil
 }
 
-// read reads the selection of a request.
-func (a Action) read(r *http.Request, values url.Values) (View, error) {
-	zone, _ := frame.ZoneOf(r)
-	v := View{
-		Action: a, Filter: frame.ReadFilter(values, zone, frame.AllTime), Form: values, Key: rand.Text(),
-		IDs: replaypage.Lines(values["ids"]), Groups: replaypage.Lines(values["group"]),
+// flow returns the flow of an action.
+func (a Action) flow(f *frame.Frame) Flow[Selection, Result] {
+	return Flow[Selection, Result]{
+		Path: a.Path, Role: access.Operator,
+		Confirmation: frame.Confirmation{Name: "a " + a.Name, Unit: a.Unit, Reason: a.Reason, Events: true},
+		Read:         a.read,
+		Preview: func(ctx context.Context, s Selection) (Result, operation.Found, error) {
+			s.DryRun = true
+			found, err := a.Call(ctx, operation.IdempotencyKey{}, s)
+			return found, found.Outcome.Found, err
+		},
+		Act: func(ctx context.Context, key operation.IdempotencyKey, s Selection, shown frame.Confirmed) (frame.Response, error) {
+			s.Bounds, s.UpTo = shown.Bounds, shown.UpTo
+			done, err := a.Call(ctx, key, s)
+			if err != nil {
+				return nil, err
+			}
+			v := a.view(s, done)
+			v.Form = s.Form
+			report, err := a.report(v)
+			return f.Done(v.Return(), url.Values{"report": {string(report)}}), err
+		},
+		Page: func(_ context.Context, v Shown[Selection, Result]) (frame.Page, error) {
+			view := a.view(v.Selected, v.Found)
+			view.Unread, view.Asked = v.Unread, v.Asked
+			return frame.Page{Title: a.Title, Section: a.Section, Template: a.Template, Styles: []string{"failures.css"}, Data: view}, nil
+		},
 	}
-	what, nothing := a.Unit, v.Filter.Query == "" && len(v.IDs) == 0
+}
+
+// read reads the selection of a form.
+func (a Action) read(r *http.Request, form url.Values) (s Selection, isSelected bool, err error) {
+	zone, _ := frame.ZoneOf(r)
+	s = Selection{Filter: frame.ReadFilter(form, zone, frame.AllTime), Groups: replaypage.Lines(form["group"]), Form: form}
+	s.Choice = eventfilter.Choice{Filter: s.Filter.API().Filter, IDs: replaypage.Lines(form["ids"])}
+	what, nothing := a.Unit, s.Query == "" && len(s.IDs) == 0
 	if a.ByGroup {
-		what, nothing = "group", len(v.Groups) == 0
+		what, nothing = "group", len(s.Groups) == 0
 	}
 	if nothing {
-		return v, problem.BadRequest("no "+what+" is selected", "Go back and select some.")
+		return s, false, problem.BadRequest("no "+what+" is selected", "Go back and select some.")
 	}
-	return v, frame.NeedOperator(r, "a "+a.Name)
+	return s, true, nil
 }
 
-func (v View) selection() Selection {
-	return Selection{Choice: eventfilter.Choice{Filter: v.Filter.API().Filter, IDs: v.IDs}, Groups: v.Groups, Form: v.Form}
-}
-
-// preview shows the objects that the action would change.
-func (a Action) preview(r *http.Request) (frame.Response, error) {
-	v, err := a.read(r, r.URL.Query())
-	if err != nil {
-		return nil, err
-	}
-	return v.show(r.Context(), nil)
-}
-
-// show shows the preview, and the problem of an action that was refused.
-func (v View) show(ctx context.Context, refused *problem.Problem) (frame.Response, error) {
-	s := v.selection()
-	s.DryRun = true
-	found, err := v.Call(ctx, operation.IdempotencyKey{}, s)
-	if v.Unread = err != nil; v.Unread {
-		refused = frame.ProblemOf(err)
-	}
-	v.Found, v.Queues, v.Typed, v.Problem = found.Body, slices.Sorted(maps.Keys(found.Queues)), found.Matched > frame.TypedAbove, refused
-	shown := frame.Page{Title: v.Title, Section: v.Section, Template: v.Template, Styles: []string{"failures.css"}}
-	if refused != nil {
-		v.Changed, shown.Status = refused.Code == code.ExpectMismatch, refused.Status
-	}
-	shown.Data = v
-	return shown, nil
-}
-
-// act does the action after its preview.
-func (a Action) act(f *frame.Frame, r *http.Request) (frame.Response, error) {
-	v, err := a.read(r, r.PostForm)
-	if err != nil {
-		return nil, err
-	}
-	s := v.selection()
-	var mistake *problem.Problem
-	if s.Bounds, s.UpTo, mistake = frame.Shown(r.PostForm, a.Unit, "a "+a.Name, a.Reason); mistake != nil {
-		return v.show(r.Context(), mistake)
-	}
-	done, err := a.Call(r.Context(), frame.KeyOf(r), s)
-	if err != nil {
-		return v.show(r.Context(), frame.ProblemOf(err))
-	}
-	v.Found = done.Body
-	report, err := a.report(v)
-	if err != nil {
-		return nil, err
-	}
-	return f.Done(v.Return(), url.Values{"report": {string(report)}}), nil
+func (a Action) view(s Selection, found Result) View {
+	return View{Action: a, Filter: s.Filter, IDs: s.IDs, Groups: s.Groups, Found: found.Body, Queues: slices.Sorted(maps.Keys(found.Queues))}
 }
 
 // Before returns the report of the action that led to a page; "": none did. It is signed, so that it

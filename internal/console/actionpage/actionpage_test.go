@@ -25,6 +25,11 @@ func request(role access.Role, form string) *http.Request {
 	return r.WithContext(access.NewContext(r.Context(), access.Identity{Name: "ann", Role: role}))
 }
 
+// previewed shows the preview of a request.
+func previewed(flow Flow[Selection, Result], r *http.Request) (frame.Response, error) {
+	return flow.preview(r, r.URL.Query())
+}
+
 // mend is an action that finds some lamps, of which others may have mended one since.
 func mend(matched *int, done *[]Selection) Action {
 	return Action{
@@ -62,7 +67,8 @@ func TestActionIsAboutWhatWasShown(t *testing.T) {
 		}
 		return response.(frame.Page).Data.(View)
 	}
-	if v := shown(a.preview(request(access.Operator, "q=hall&since=all"))); !v.Typed || v.Problem != nil || len(v.Queues) != 1 || v.Key == "" {
+	flow := a.flow(f)
+	if v := shown(previewed(flow, request(access.Operator, "q=hall&since=all"))); !v.Typed || v.Problem != nil || len(v.Queues) != 1 || v.Key == "" {
 		t.Errorf("the preview: %+v", v)
 	}
 	const form = "q=hall&since=all&expect=101&up_to=7"
@@ -72,20 +78,20 @@ func TestActionIsAboutWhatWasShown(t *testing.T) {
 		"without the number":       "q=hall&reason=dark&up_to=7",
 		"without the sequence":     "q=hall&reason=dark&expect=101&count=101",
 	} {
-		if v := shown(a.act(f, request(access.Operator, values))); v.Problem == nil || v.Changed || v.Given("reason") != strings.TrimSpace(v.Form.Get("reason")) {
+		if v := shown(flow.act(request(access.Operator, values))); v.Problem == nil || v.Changed || v.Given("reason") != strings.TrimSpace(v.Form.Get("reason")) {
 			t.Errorf("%s: %+v", name, v.Problem)
 		}
 	}
 	const confirmed = form + "&reason=dark&count=101"
 	matched = 100 // somebody has mended one
-	if v := shown(a.act(f, request(access.Operator, confirmed))); !v.Changed || v.Typed {
+	if v := shown(flow.act(request(access.Operator, confirmed))); !v.Changed || v.Typed {
 		t.Errorf("another number: %+v", v)
 	}
 	if len(done) != 0 {
 		t.Fatalf("it was done: %+v", done)
 	}
 	matched = 101
-	response, err := a.act(f, request(access.Operator, confirmed))
+	response, err := flow.act(request(access.Operator, confirmed))
 	if err != nil || len(done) != 1 || done[0].Reason != "dark" || done[0].UpTo != 7 || done[0].Query != "hall" {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -104,14 +110,14 @@ func TestActionOnWhatCannotBeRead(t *testing.T) {
 	var done []Selection
 	matched := 0
 	a := mend(&matched, &done)
-	response, err := a.preview(request(access.Operator, "q=hall"))
+	response, err := previewed(a.flow(nil), request(access.Operator, "q=hall"))
 	if err != nil || response.(frame.Page).Data.(View).Unread {
 		t.Errorf("none matches: %+v, %v", response, err)
 	}
 	a.Call = func(context.Context, operation.IdempotencyKey, Selection) (Result, error) {
 		return Result{}, problem.BadRequest("expected a value", "")
 	}
-	response, err = a.preview(request(access.Operator, "q=hall"))
+	response, err = previewed(a.flow(nil), request(access.Operator, "q=hall"))
 	if page := response.(frame.Page); err != nil || !page.Data.(View).Unread || page.Status != http.StatusBadRequest {
 		t.Errorf("a mistake in the query: %+v, %v", page, err)
 	}
@@ -133,10 +139,10 @@ func TestActionNeedsASelectionAndARole(t *testing.T) {
 		"no group":         {byGroup, access.Operator, "q=hall", "no group is selected"},
 		"a viewer":         {a, access.Viewer, "q=hall", "a mend needs operator"},
 	} {
-		if _, err := test.action.preview(request(test.role, test.form)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := previewed(test.action.flow(nil), request(test.role, test.form)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := test.action.act(&frame.Frame{}, request(test.role, test.form)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := test.action.flow(nil).act(request(test.role, test.form)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s, posted: %v", name, err)
 		}
 	}

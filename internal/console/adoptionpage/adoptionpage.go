@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
@@ -29,9 +31,7 @@ type pages struct {
 // Register adds the pages to a frame that has their templates.
 func Register(f *frame.Frame, api operation.Via) {
 	p := pages{f, api}
-	f.Handle("GET /adoptions", p.list)
-	f.Handle("POST /adoptions/preview", p.preview)
-	f.Handle("POST /adoptions", p.start)
+	p.adopt().Add(f)
 	f.Handle("GET /adoptions/{id}", p.show)
 	f.Handle("POST /adoptions/{id}/cancel", p.cancel)
 }
@@ -48,20 +48,11 @@ func page(title, template string, data any, refused *problem.Problem) frame.Page
 
 // List is the page of the adoptions, with the form for another one.
 type List struct {
-	adoptions.Request
+	actionpage.Shown[adoptions.Request, adoptions.AdoptionPreview]
 	Formats   []adoptions.Format
 	Queues    []string // to choose from
-	Preview   *Preview // of the request; nil: none
 	Adoptions []Adoption
-	Problem   *problem.Problem
-	Key       string
 }
-
-// Preview are the failures that were found first.
-type Preview struct{ adoptions.AdoptionPreview }
-
-// Typed reports whether the operator must type the number.
-func (p Preview) Typed() bool { return p.Matched > frame.TypedAbove }
 
 // Adoption is an adoption with its links.
 type Adoption struct{ adoptions.Adoption }
@@ -87,15 +78,38 @@ func (Adoption) FailuresLink(queue string) string {
 	return "/failures?" + url.Values{"q": {kql.FieldIs("queue", queue).String()}}.Encode()
 }
 
-// list shows the latest adoptions, and the form.
-func (p pages) list(r *http.Request) (frame.Response, error) {
-	v := List{}
-	v.Queue = r.URL.Query().Get("queue")
-	return p.showList(r.Context(), v), nil
+// adopt is the action that takes in an error queue. Its preview reads the first messages, which return to their queue.
+func (p pages) adopt() actionpage.Flow[adoptions.Request, adoptions.AdoptionPreview] {
+	return actionpage.Flow[adoptions.Request, adoptions.AdoptionPreview]{
+		Path: "/adoptions", PreviewPath: "/adoptions/preview", Role: access.Operator, Confirmation: frame.Confirmation{Name: "an adoption", Unit: "message"},
+		Read: readRequest,
+		Preview: func(ctx context.Context, request adoptions.Request) (adoptions.AdoptionPreview, operation.Found, error) {
+			found, err := adoptions.PreviewAdoption.Call(ctx, p.api, adoptions.PreviewInput{Body: adoptions.AdoptionRequest(request)})
+			return found.Body, operation.Found{Matched: found.Body.Matched}, err
+		},
+		Act: func(ctx context.Context, key operation.IdempotencyKey, request adoptions.Request, shown frame.Confirmed) (frame.Response, error) {
+			request.Limit, request.Expect, request.Reason = *shown.Expect, shown.Expect, shown.Reason
+			started, err := adoptions.StartAdoption.Call(ctx, p.api, adoptions.StartInput{IdempotencyKey: key, Body: adoptions.AdoptionRequest(request)})
+			return frame.Redirect(Adoption{started.Body}.Link()), err
+		},
+		Page: p.list,
+	}
 }
 
-func (p pages) showList(ctx context.Context, v List) frame.Page {
-	v.Formats, v.Key = adoptions.Formats(), rand.Text()
+func readRequest(_ *http.Request, form url.Values) (r adoptions.Request, isSelected bool, err error) {
+	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
+	r = adoptions.Request{Queue: text("queue"), Format: text("format"), FailedQueue: text("failed_queue")}
+	if limit := text("limit"); limit != "" {
+		if r.Limit, err = strconv.Atoi(limit); err != nil {
+			err = frame.Unprocessable(fmt.Sprintf("limit %q: expected a number", limit), "")
+		}
+	}
+	return r, true, err
+}
+
+// list shows the latest adoptions, and the form.
+func (p pages) list(ctx context.Context, shown actionpage.Shown[adoptions.Request, adoptions.AdoptionPreview]) (frame.Page, error) {
+	v := List{Shown: shown, Formats: adoptions.Formats()}
 	found, err := adoptions.ListAdoptions.Call(ctx, p.api, struct{}{})
 	if err != nil && v.Problem == nil {
 		v.Problem = frame.ProblemOf(err)
@@ -103,12 +117,9 @@ func (p pages) showList(ctx context.Context, v List) frame.Page {
 	made := page("Error queues of other systems", "adoptions.html", nil, v.Problem)
 	for _, a := range found.Body.Adoptions {
 		v.Adoptions = append(v.Adoptions, Adoption{a})
-		if a.State == adoptions.Running {
+		if a.State == adoptions.Running && !v.Previewed { // another reading would show messages as new that a preview has
 			made.Refresh = refresh
 		}
-	}
-	if v.Preview != nil { // which another reading would show as new
-		made.Refresh = 0
 	}
 	queues, _ := routes.ListQueues.Call(ctx, p.api, routes.QueuesInput{}) // without the management API any queue can be named
 	for _, q := range queues.Body.Queues {
@@ -117,58 +128,7 @@ func (p pages) showList(ctx context.Context, v List) frame.Page {
 		}
 	}
 	made.Data = v
-	return made
-}
-
-// preview shows the failures that would be taken in first. The messages return to their queue.
-func (p pages) preview(r *http.Request) (frame.Response, error) {
-	v, err := readRequest(r.PostForm)
-	if err != nil {
-		return nil, err
-	}
-	found, err := adoptions.PreviewAdoption.Call(r.Context(), p.api, adoptions.PreviewInput{Body: adoptions.AdoptionRequest(v.Request)})
-	if err != nil {
-		v.Problem = frame.ProblemOf(err)
-	} else {
-		v.Preview = &Preview{found.Body}
-	}
-	return p.showList(r.Context(), v), nil
-}
-
-func readRequest(form url.Values) (v List, err error) {
-	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
-	v.Request = adoptions.Request{Queue: text("queue"), Format: text("format"), FailedQueue: text("failed_queue"), Reason: text("reason")}
-	if limit := text("limit"); limit != "" {
-		if v.Limit, err = strconv.Atoi(limit); err != nil {
-			return v, problem.BadRequest(fmt.Sprintf("limit %q: expected a number", limit), "Open the page again.")
-		}
-	}
-	return v, nil
-}
-
-// start starts an adoption after its preview.
-func (p pages) start(r *http.Request) (frame.Response, error) {
-	v, err := readRequest(r.PostForm)
-	if err != nil {
-		return nil, err
-	}
-	count, refused := frame.ShownCount(r.PostForm, "message")
-	if refused == nil {
-		refused = frame.CheckTyped(r.PostForm, count, "message")
-	}
-	v.Expect = &count
-	var started adoptions.AdoptionOutput
-	if refused == nil {
-		started, err = adoptions.StartAdoption.Call(r.Context(), p.api, adoptions.StartInput{IdempotencyKey: frame.KeyOf(r), Body: adoptions.AdoptionRequest(v.Request)})
-		if err != nil {
-			refused = frame.ProblemOf(err)
-		}
-	}
-	if v.Problem = refused; refused != nil {
-		v.Limit, _ = strconv.Atoi(r.PostForm.Get("asked_limit")) // the other one is of the preview
-		return p.showList(r.Context(), v), nil
-	}
-	return frame.Redirect(Adoption{started.Body}.Link()), nil
+	return made, nil
 }
 
 // One is the page of an adoption.

@@ -17,50 +17,37 @@ import (
 // TypedAbove is the number of messages above which an operator types the number.
 const TypedAbove = 100
 
-// Shown returns the bounds of an action about what an operator was shown: the number, which must be
-// typed if it is large, the sequence up to which, and the reason. what is the word for one of them,
-// and needs says that a reason is missing, with its remedy.
-func Shown(form url.Values, what, needs, remedy string) (b operation.Bounds, upTo int64, mistake *problem.Problem) {
-	b.Reason = strings.TrimSpace(form.Get("reason"))
-	count, mistake := ShownCount(form, what)
-	b.Expect = &count
-	if mistake == nil {
-		mistake = CheckTyped(form, count, what)
-	}
-	if mistake == nil && b.Reason == "" {
-		mistake = Unprocessable(needs+" needs a reason", remedy)
-	}
-	if mistake == nil {
-		upTo, mistake = ShownUpTo(form)
-	}
-	return b, upTo, mistake
+// Confirmation is what an operator confirms with the form of an action.
+type Confirmation struct {
+	Name   string // of the action with its article, such as "a discard"
+	Unit   string // the word for one object, such as failure
+	Reason string // asks for the reason; "": none is needed
+	Events bool   // the form has the sequence of the events that were shown
 }
 
-// ShownCount returns the number of messages that an operator was shown.
-func ShownCount(form url.Values, what string) (int, *problem.Problem) {
+// Confirmed has what an operator was shown, and the reason of the action.
+type Confirmed struct {
+	operation.Bounds
+	UpTo int64 // highest sequence of the events; 0: the form has none
+}
+
+// Read reads the form, whose number must be typed if it is large, unless the action is on the first objects alone.
+func (c Confirmation) Read(form url.Values, onFirst bool) (shown Confirmed, mistake *problem.Problem) {
+	shown.Reason = strings.TrimSpace(form.Get("reason"))
 	count, err := strconv.Atoi(form.Get("expect"))
-	if err != nil || count < 0 {
-		return 0, Unprocessable("the form has no number of "+what+"s", "Open the page again.")
+	shown.Expect = &count
+	shown.UpTo, _ = strconv.ParseInt(form.Get("up_to"), 10, 64)
+	switch typed := form.Get("count"); {
+	case err != nil || count < 0:
+		mistake = Unprocessable("the form has no number of "+c.Unit+"s", "Open the page again.")
+	case count > TypedAbove && !onFirst && strings.NewReplacer(",", "", " ", "").Replace(typed) != strconv.Itoa(count):
+		mistake = Unprocessable(fmt.Sprintf("%q is not the number of %ss", typed, c.Unit), fmt.Sprintf("Type %d to confirm.", count))
+	case c.Reason != "" && shown.Reason == "":
+		mistake = Unprocessable(c.Name+" needs a reason", c.Reason)
+	case c.Events && shown.UpTo < 1:
+		mistake = Unprocessable("the form has no up_to", "Open the page again.")
 	}
-	return count, nil
-}
-
-// ShownUpTo returns the highest sequence of the events that an operator was shown.
-func ShownUpTo(form url.Values) (int64, *problem.Problem) {
-	upTo, err := strconv.ParseInt(form.Get("up_to"), 10, 64)
-	if err != nil || upTo < 1 {
-		return 0, Unprocessable("the form has no up_to", "Open the page again.")
-	}
-	return upTo, nil
-}
-
-// CheckTyped refuses a large number of messages that the operator has not typed.
-func CheckTyped(form url.Values, count int, what string) *problem.Problem {
-	typed := form.Get("count")
-	if count > TypedAbove && strings.NewReplacer(",", "", " ", "").Replace(typed) != strconv.Itoa(count) {
-		return Unprocessable(fmt.Sprintf("%q is not the number of %ss", typed, what), fmt.Sprintf("Type %d to confirm.", count))
-	}
-	return nil
+	return shown, mistake
 }
 
 // Unprocessable is the problem of a form with a mistake.
@@ -69,9 +56,12 @@ func Unprocessable(detail, remedy string) *problem.Problem {
 }
 
 // NeedOperator refuses a page of an action to callers who may not act.
-func NeedOperator(r *http.Request, action string) error {
-	if caller := access.FromContext(r.Context()); !caller.May(access.Operator) {
-		return problem.Forbidden(fmt.Sprintf("%s has the role %s, and %s needs %s", caller.Name, caller.Role, action, access.Operator), "Ask an operator.")
+func NeedOperator(r *http.Request, action string) error { return Need(r, access.Operator, action) }
+
+// Need refuses a page of an action to callers without its role.
+func Need(r *http.Request, role access.Role, action string) error {
+	if caller := access.FromContext(r.Context()); !caller.May(role) {
+		return problem.Forbidden(fmt.Sprintf("%s has the role %s, and %s needs %s", caller.Name, caller.Role, action, role), "Ask an "+role.String()+".")
 	}
 	return nil
 }

@@ -3,12 +3,13 @@
 package routepage
 
 import (
+	"context"
 	"crypto/rand"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/watershipmq/watership/internal/console/actionpage"
 	"github.com/watershipmq/watership/internal/console/frame"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/routes"
@@ -28,8 +29,7 @@ type pages struct {
 // Register adds the pages to a frame that has their templates.
 func Register(f *frame.Frame, api operation.Via) {
 	p := pages{f, api}
-	f.Handle("GET /routes/policy", p.previewPolicy)
-	f.Handle("POST /routes/policy", p.changePolicy)
+	p.changePolicy().Add(f)
 	f.Handle("GET /routes/reload", p.reloadForm)
 	f.Handle("POST /routes/reload", p.reload)
 }
@@ -42,47 +42,11 @@ func page(title, template string, data any, refused *problem.Problem) frame.Page
 	return made
 }
 
-func needAdmin(r *http.Request, action string) error {
-	if caller := access.FromContext(r.Context()); !caller.May(access.Admin) {
-		return problem.Forbidden(fmt.Sprintf("%s has the role %s, and %s needs %s", caller.Name, caller.Role, action, access.Admin), "Ask an admin.")
-	}
-	return nil
-}
-
-// Policy is the preview of a change of the policies of a queue, or its result.
+// Policy names a queue whose policies change.
 type Policy struct {
-	Queue   string
-	Action  routes.PolicyAction
-	Reason  string
-	Change  *routes.PolicyChange // nil: refused, or done
-	Lines   []string             // the change in words
-	Key     string
-	Done    bool
-	Problem *problem.Problem
-}
-
-// previewPolicy shows a change. Nothing is changed.
-func (p pages) previewPolicy(r *http.Request) (frame.Response, error) {
-	v := readPolicy(r.URL.Query())
-	if err := needAdmin(r, "a change of policies"); err != nil {
-		return nil, err
-	}
-	if done, _ := p.frame.DoneBefore(r); done.Get("queue") == v.Queue && done.Get("action") == string(v.Action) {
-		v.Done = true
-		return page(v.Title(), "routes_policy.html", v, nil), nil
-	}
-	if v.Queue == "" {
-		return nil, problem.BadRequest("no queue is named", "Go back to the routes and name a queue.")
-	}
-	return p.showPolicy(r, v, nil), nil
-}
-
-func readPolicy(values url.Values) Policy {
-	v := Policy{Queue: strings.TrimSpace(values.Get("queue")), Action: routes.Add, Reason: strings.TrimSpace(values.Get("reason")), Key: rand.Text()}
-	if values.Get("action") == string(routes.Remove) {
-		v.Action = routes.Remove
-	}
-	return v
+	Queue  string
+	Action routes.PolicyAction
+	digest string // of the change that was shown
 }
 
 // Title names the change.
@@ -93,43 +57,57 @@ func (v Policy) Title() string {
 	return "Retries for " + v.Queue
 }
 
+// PolicyView is the preview of a change of the policies of a queue.
+type PolicyView struct {
+	actionpage.Shown[Policy, routes.PolicyChange]
+	Lines []string // the change in words
+}
+
+// changePolicy is the action that changes the policies of a queue.
+func (p pages) changePolicy() actionpage.Flow[Policy, routes.PolicyChange] {
+	return actionpage.Flow[Policy, routes.PolicyChange]{
+		Path: "/routes/policy", Role: access.Admin, Confirmation: frame.Confirmation{Name: "a change of policies", Unit: "queue"},
+		Read: readPolicy,
+		Preview: func(ctx context.Context, v Policy) (routes.PolicyChange, operation.Found, error) {
+			change, err := p.call(ctx, v, operation.IdempotencyKey{}, routes.PolicyRequest{Bounds: operation.Bounds{DryRun: true}})
+			return change, operation.Found{Matched: change.Matched}, err
+		},
+		Act: func(ctx context.Context, key operation.IdempotencyKey, v Policy, shown frame.Confirmed) (frame.Response, error) {
+			if v.digest == "" {
+				return nil, frame.Unprocessable("the form has no change", "Open the page again.")
+			}
+			_, err := p.call(ctx, v, key, routes.PolicyRequest{Bounds: shown.Bounds, Digest: v.digest})
+			return p.frame.Done("/routes", url.Values{"action": {string(v.Action)}, "queue": {v.Queue}}), err
+		},
+		Page: func(_ context.Context, shown actionpage.Shown[Policy, routes.PolicyChange]) (frame.Page, error) {
+			v := PolicyView{Shown: shown}
+			if v.Previewed {
+				v.Lines = strings.Split(v.Found.Text(), "\n")
+			}
+			return page(v.Selected.Title(), "routes_policy.html", v, nil), nil
+		},
+	}
+}
+
+func readPolicy(_ *http.Request, form url.Values) (v Policy, isSelected bool, err error) {
+	v = Policy{strings.TrimSpace(form.Get("queue")), routes.Add, form.Get("digest")}
+	if form.Get("action") == string(routes.Remove) {
+		v.Action = routes.Remove
+	}
+	if v.Queue == "" {
+		err = problem.BadRequest("no queue is named", "Go back to the routes and name a queue.")
+	}
+	return v, true, err
+}
+
 // call does the change as a request asks for it.
-func (p pages) call(r *http.Request, v Policy, key operation.IdempotencyKey, request routes.PolicyRequest) (routes.PolicyOutput, error) {
+func (p pages) call(ctx context.Context, v Policy, key operation.IdempotencyKey, request routes.PolicyRequest) (routes.PolicyChange, error) {
 	change := routes.AddRoute
 	if v.Action == routes.Remove {
 		change = routes.RemoveRoute
 	}
-	return change.Call(r.Context(), p.api, routes.PolicyInput{Queue: v.Queue, IdempotencyKey: key, Body: request})
-}
-
-// showPolicy shows the preview, and the problem of a change that was refused.
-func (p pages) showPolicy(r *http.Request, v Policy, refused *problem.Problem) frame.Page {
-	planned, err := p.call(r, v, operation.IdempotencyKey{}, routes.PolicyRequest{Bounds: operation.Bounds{DryRun: true}})
-	switch {
-	case refused != nil:
-		v.Problem = refused
-	case err != nil:
-		v.Problem = frame.ProblemOf(err)
-	}
-	if err == nil {
-		v.Change, v.Lines = &planned.Body, strings.Split(planned.Body.Text(), "\n")
-	}
-	return page(v.Title(), "routes_policy.html", v, v.Problem)
-}
-
-// changePolicy makes the change that the page has shown.
-func (p pages) changePolicy(r *http.Request) (frame.Response, error) {
-	v := readPolicy(r.PostForm)
-	request := routes.PolicyRequest{Bounds: operation.Bounds{Reason: v.Reason}, Digest: r.PostForm.Get("digest")}
-	count, uncounted := frame.ShownCount(r.PostForm, "queue")
-	if request.Expect = &count; uncounted != nil || request.Digest == "" || v.Queue == "" {
-		return nil, problem.BadRequest("the form has no change", "Open the page again.")
-	}
-	if _, err := p.call(r, v, frame.KeyOf(r), request); err != nil {
-		return p.showPolicy(r, v, frame.ProblemOf(err)), nil
-	}
-	values := url.Values{"queue": {v.Queue}, "action": {string(v.Action)}}
-	return p.frame.Done("/routes/policy?"+values.Encode(), values), nil
+	changed, err := change.Call(ctx, p.api, routes.PolicyInput{Queue: v.Queue, IdempotencyKey: key, Body: request})
+	return changed.Body, err
 }
 
 // Reload is the page of the configuration.
@@ -140,7 +118,7 @@ type Reload struct {
 }
 
 func (p pages) reloadForm(r *http.Request) (frame.Response, error) {
-	if err := needAdmin(r, "a reload of the configuration"); err != nil {
+	if err := frame.Need(r, access.Admin, "a reload of the configuration"); err != nil {
 		return nil, err
 	}
 	v := Reload{Key: rand.Text()}

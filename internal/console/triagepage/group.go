@@ -209,10 +209,12 @@ func muteEnd(hours, until string, zone *time.Location, now time.Time) (end time.
 func (p Pages) resolve(r *http.Request) (frame.Response, error) {
 	form := r.PostForm
 	request := failures.Resolve{Groups: []string{r.PathValue("group")}}
-	var mistake *problem.Problem
-	if request.Bounds, request.UpTo, mistake = frame.Shown(form, "failure", "a resolution", "Say why nothing more is to be done."); mistake != nil {
+	confirmation := frame.Confirmation{Name: "a resolution", Unit: "failure", Reason: "Say why nothing more is to be done.", Events: true}
+	shown, mistake := confirmation.Read(form, false)
+	if mistake != nil {
 		return p.show(r, form, mistake)
 	}
+	request.Bounds, request.UpTo = shown.Bounds, shown.UpTo
 	resolved, err := failures.ResolveFailures.Call(r.Context(), p.API, failures.ResolveInput{IdempotencyKey: frame.KeyOf(r), Body: request})
 	if err != nil {
 		return p.show(r, form, frame.ProblemOf(err))
