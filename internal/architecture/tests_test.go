@@ -24,7 +24,6 @@ func untested() map[string]string {
 		"internal/rabbit/exclusive":            "package replayer tests it with jobs that lose their connections",
 		"internal/operation/sse":               "package httpapi tests it with streams of its operations",
 		"internal/console/adoptionpage":        page,
-		"internal/console/routepage":           page,
 		"internal/console/subscriptionpage":    page,
 	}
 }
