@@ -186,7 +186,7 @@ func (x *exchange) applyPolicy(v *vhost) {
 func (q *queue) applyPolicy() {
 	args, former := q.args, q.settings
 	if q.policy = q.vhost.policyFor(func(p *policy) bool { return p.fitsQueue(q) }); q.policy != nil {
-		args = q.policy.arguments.over(args)
+		args = q.policy.arguments.over(args, q.settings.quorum)
 	}
 	s, err := parseSettings(args, q.description(), q.vhost.rabbitmq)
 	if err != nil {
@@ -202,11 +202,11 @@ func (q *queue) applyPolicy() {
 }
 
 // over returns the arguments of a queue with the settings of a policy. The stricter of two
-// numbers applies, and of two texts the argument.
-func (t table) over(args table) table {
+// numbers applies, and of two texts the argument, but for the overflow of quorum queues.
+func (t table) over(args table, quorum bool) table {
 	for name, f := range t.fields() {
 		own, there := args.lookup(name)
-		if !there || stricter(name, f, own) {
+		if !there || stricter(name, f, own) || quorum && name == "x-overflow" {
 			args = args.without(name).withField(name, f)
 		}
 	}

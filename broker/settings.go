@@ -111,7 +111,10 @@ func parseSettings(args table, where string, r Release) (settings, *exception) {
 			return s, newException(preconditionFailed, "invalid arg '%s' for %s: %s", a.name, where, problem)
 		}
 	}
-	// RabbitMQ falls back to at-most-once without an error, too.
+	// RabbitMQ falls back to drop-head and at-most-once without an error, too.
+	if s.quorum && s.overflow == rejectPublishDLX {
+		s.overflow = dropHead
+	}
 	s.atLeastOnce = s.atLeastOnce && s.quorum && s.hasDLX && s.overflow == rejectPublish
 	return s, nil
 }

@@ -27,6 +27,7 @@ func RunManagement(t *testing.T, address string) {
 		{"messages", managedMessages},
 		{"policies", managedPolicies},
 		{"policies of queues", policiesOfQueues},
+		{"overflow of quorum queues by policy", overflowOfQuorumQueues},
 		{"dead letters by policy", deathsByPolicy},
 		{"policies of exchanges", policiesOfExchanges},
 		{"lists", managedLists},

@@ -75,10 +75,16 @@ func (m *management) queue(name, arguments string) string {
 // publishTo publishes a message, and reports whether a queue has got it.
 func (m *management) publishTo(exchange, key string) (routed bool) {
 	m.Helper()
-	status, _, answer := m.request("POST", "/exchanges/%2F/"+exchange+"/publish",
-		`{"properties":{"delivery_mode":2},"routing_key":"`+key+`","payload":"a","payload_encoding":"string"}`)
+	status, answer := m.tryToPublish(exchange, key)
 	m.wantEqual("status", status, 200)
 	return answer == `{"routed":true}`
+}
+
+func (m *management) tryToPublish(exchange, key string) (status int, answer string) {
+	m.Helper()
+	status, _, answer = m.request("POST", "/exchanges/%2F/"+exchange+"/publish",
+		`{"properties":{"delivery_mode":2},"routing_key":"`+key+`","payload":"a","payload_encoding":"string"}`)
+	return status, answer
 }
 
 // taken removes all messages of a queue, and returns their number.
@@ -99,11 +105,11 @@ func (m *management) awaitPolicy(what string, is func() bool) {
 	}
 }
 
-// kept publishes messages to a queue, and returns how many it keeps.
+// kept publishes messages to a queue, which may refuse some, and returns how many it keeps.
 func (m *management) kept(queue string) int {
 	m.Helper()
 	for range 6 {
-		m.publishTo("amq.default", queue)
+		m.tryToPublish("amq.default", queue)
 	}
 	return m.taken(queue)
 }
@@ -126,6 +132,22 @@ func policiesOfQueues(m *management) {
 
 	m.expectResponse("DELETE", "/policies/%2F/NAME.-0", "", 204, "")
 	m.awaitPolicy("the policy no longer applies", func() bool { return m.kept(plain) == 6 })
+}
+
+// overflowOfQuorumQueues: a policy precedes the argument. A full quorum queue keeps one more than its limit if it
+// rejects messages, and does not know reject-publish-dlx.
+func overflowOfQuorumQueues(m *management) {
+	queue := func(name, overflow string) string {
+		return m.queue(name, `{"x-queue-type":"quorum","x-max-length":2,"x-overflow":"`+overflow+`"}`)
+	}
+	rejects, drops, undecided := queue("rejects", "reject-publish"), queue("drops", "drop-head"), queue("undecided", "reject-publish-dlx")
+	m.wantEqual("a queue that rejects keeps", m.kept(rejects), 3)
+	m.wantEqual("a queue that drops its oldest keeps", m.kept(drops), 2)
+	m.wantEqual("a queue with reject-publish-dlx keeps", m.kept(undecided), 2)
+	m.policy("rejects", "queues", "0", `{"overflow":"drop-head"}`)
+	m.policy("drops", "queues", "1", `{"overflow":"reject-publish"}`)
+	m.awaitPolicy("a policy makes a queue drop its oldest", func() bool { return m.kept(rejects) == 2 })
+	m.awaitPolicy("a policy makes a queue reject", func() bool { return m.kept(drops) == 3 })
 }
 
 // deathsByPolicy: an argument precedes the text of a policy.
