@@ -27,6 +27,11 @@ type PublisherConfig struct {
 	// from the others takes messages, and can store none. The time doubles if the next node
 	// confirms nothing either. Zero: 10 s.
 	Silence time.Duration
+
+	// Refusals is how long after the first message that a full queue refused the publisher opens
+	// another channel: RabbitMQ 3.10 never tells a channel that a quorum queue has no limit any
+	// more. Zero: 5 s.
+	Refusals time.Duration
 }
 
 const (
@@ -74,6 +79,9 @@ func NewPublisher(c *Connection, cfg PublisherConfig) *Publisher {
 	}
 	if cfg.Silence <= 0 {
 		cfg.Silence = defaultSilence
+	}
+	if cfg.Refusals <= 0 {
+		cfg.Refusals = defaultRefusals
 	}
 	p := &Publisher{
 		conn:    c,

@@ -78,6 +78,10 @@ func (w *window) serve(left backlog) backlog {
 			p.conn.log.Warn("messages were not confirmed before their callers gave them up; publishing on another channel",
 				"messages", p.givenUpUnconfirmed.Load())
 			return w.close(left)
+		case w.refusals.areOld(p.cfg.Refusals) && w.sent.oldest() == nil:
+			return w.close(left)
+		case w.refusals.areOld(p.cfg.Refusals) && w.refusals.awaitConfirms():
+			w.wait(nil, now.changed)
 		case len(left.messages) == 0:
 			left.alone = false
 			// Not started here: the connection may have been blocked during wait.

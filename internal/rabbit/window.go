@@ -32,9 +32,10 @@ type window struct {
 	suspect *Pending   // sent alone, not yet processed by the broker
 	resends []*Pending // to send again, alone
 
-	headers encodedHeaders
-	sent    sentMessages
-	timer   *time.Timer
+	headers  encodedHeaders
+	sent     sentMessages
+	refusals refusals
+	timer    *time.Timer
 }
 
 func (p *Publisher) newWindow() (*window, error) {
@@ -180,6 +181,7 @@ func (w *window) finishIfKnown(m *Pending) bool {
 	case w.ch.IsClosed():
 		return false // the client library resolves confirms when the channel is lost
 	default:
+		w.refusals.add()
 		w.finish(m, &NackedError{Exchange: m.message.Exchange, RoutingKey: m.message.RoutingKey})
 	}
 	return true

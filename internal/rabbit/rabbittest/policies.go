@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -80,4 +82,16 @@ func (b Broker) Policy(t testing.TB, pattern, applyTo, definition string) {
 	t.Helper()
 	b.Manage(t, http.MethodPut, "/api/policies/"+url.PathEscape(b.VHostName(t))+"/"+strings.ToLower(rand.Text()[:10]),
 		fmt.Sprintf(`{"pattern":%q,"apply-to":%q,"definition":%s}`, pattern, applyTo, definition))
+}
+
+// LimitQueue limits the messages of a queue by a policy that wins against those of all queues, until lift is
+// called or the test ends. Overflow says what the queue does when it is full.
+func (b Broker) LimitQueue(t testing.TB, queue string, limit int, overflow string) (lift func()) {
+	t.Helper()
+	path := "/api/policies/" + url.PathEscape(b.VHostName(t)) + "/" + url.PathEscape("limit-"+queue)
+	b.Manage(t, http.MethodPut, path, fmt.Sprintf(`{"pattern":%q,"apply-to":"queues","priority":9,"definition":{"max-length":%d,"overflow":%q}}`,
+		"^"+regexp.QuoteMeta(queue)+"$", limit, overflow))
+	lift = sync.OnceFunc(func() { b.Manage(t, http.MethodDelete, path, "") })
+	t.Cleanup(lift)
+	return lift
 }
