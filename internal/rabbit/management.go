@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -261,6 +262,21 @@ func (q Queue) Available() bool {
 		return false
 	}
 	return true
+}
+
+// Overflow returns what the queue does when it is full: drop-head, which is the default, reject-publish or
+// reject-publish-dlx. A policy precedes the argument of a quorum queue, for which reject-publish-dlx is drop-head;
+// the argument of other queues precedes a policy.
+func (q Queue) Overflow() string {
+	declared, _ := q.Arguments["x-overflow"].(string)
+	byPolicy, _ := q.Effective["overflow"].(string)
+	if q.Type != "quorum" {
+		return cmp.Or(declared, byPolicy, "drop-head")
+	}
+	if overflow := cmp.Or(byPolicy, declared); overflow == "reject-publish" {
+		return overflow
+	}
+	return "drop-head"
 }
 
 // DeadLetterExchange returns the queue's dead-letter exchange, set by argument or

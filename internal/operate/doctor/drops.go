@@ -23,7 +23,7 @@ func dropsOf(queue rabbit.Queue) (drops dropSettings) {
 	keys := []string{"expires"}
 	if !hasDeadLetters(queue) {
 		keys = append(keys, "message-ttl")
-		if !rejectsPublishes(queue) {
+		if queue.Overflow() == "drop-head" { // else their publishers still have the messages
 			keys = append(keys, "max-length", "max-length-bytes")
 		}
 	}
@@ -38,15 +38,6 @@ func dropsOf(queue rabbit.Queue) (drops dropSettings) {
 		}
 	}
 	return drops
-}
-
-// rejectsPublishes reports whether a full queue rejects messages, which their publishers still have.
-func rejectsPublishes(queue rabbit.Queue) bool {
-	overflow, declared := queue.Arguments["x-overflow"].(string)
-	if !declared {
-		overflow, _ = queue.Effective["overflow"].(string)
-	}
-	return strings.HasPrefix(overflow, "reject-publish")
 }
 
 // dropCheck compares the settings of a queue of a route with what may be lost.

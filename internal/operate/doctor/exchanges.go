@@ -194,11 +194,9 @@ func (t topologyChecks) checkDeadLetters(ctx context.Context) {
 // atLeastOnce reports whether a queue dead-letters at least once. That needs a quorum
 // queue, the strategy, and reject-publish: else RabbitMQ silently falls back.
 func atLeastOnce(queue rabbit.Queue) bool {
-	setting := func(key string) any {
-		if value, given := queue.Arguments["x-"+key]; given {
-			return value
-		}
-		return queue.Effective[key]
+	strategy, declared := queue.Arguments["x-dead-letter-strategy"]
+	if !declared {
+		strategy = queue.Effective["dead-letter-strategy"]
 	}
-	return queue.Type == "quorum" && setting("dead-letter-strategy") == "at-least-once" && setting("overflow") == "reject-publish"
+	return queue.Type == "quorum" && strategy == "at-least-once" && queue.Overflow() == "reject-publish"
 }

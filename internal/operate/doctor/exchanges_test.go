@@ -205,9 +205,9 @@ func TestDeadLettersAtLeastOnce(t *testing.T) {
 		"both":        {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-overflow": overflow}, Effective: map[string]any{"dead-letter-strategy": strategy}}, true},
 		"no overflow": {rabbit.Queue{Type: "quorum", Arguments: map[string]any{"x-dead-letter-strategy": strategy}}, false},
 		"classic":     {rabbit.Queue{Type: "classic", Arguments: map[string]any{"x-dead-letter-strategy": strategy, "x-overflow": overflow}}, false},
-		"an argument that overrides": {rabbit.Queue{
-			Type: "quorum", Arguments: map[string]any{"x-overflow": "drop-head"},
-			Effective: map[string]any{"dead-letter-strategy": strategy, "overflow": overflow},
+		"a policy that overrides": {rabbit.Queue{
+			Type: "quorum", Arguments: map[string]any{"x-dead-letter-strategy": strategy, "x-overflow": overflow},
+			Effective: map[string]any{"overflow": "drop-head"},
 		}, false},
 	} {
 		if got := atLeastOnce(test.queue); got != test.want {

@@ -250,6 +250,7 @@ func TestQueuesOfRoutesThatMayDropMessages(t *testing.T) {
 		"expiry with dead letters":  {rabbit.Queue{Type: "classic", Arguments: retry, Effective: map[string]any{"message-ttl": 3000.0, "max-length": 5.0}}, "4.0.5", ""},
 		"publishes are rejected":    {rabbit.Queue{Type: "classic", Effective: map[string]any{"overflow": "reject-publish", "max-length": 5.0}}, "4.0.5", ""},
 		"the argument wins":         {rabbit.Queue{Type: "classic", Policy: "all", Arguments: map[string]any{"x-overflow": "drop-head"}, Effective: map[string]any{"overflow": "reject-publish", "max-length": 5.0}}, "4.0.5", `drops messages by max-length 5 of policy "all"`},
+		"of a quorum queue not":     {rabbit.Queue{Type: "quorum", Policy: "all", Arguments: map[string]any{"x-overflow": "reject-publish", "x-delivery-limit": float64(unlimited)}, Effective: map[string]any{"overflow": "drop-head", "max-length": 5.0}}, "4.0.5", `drops messages by max-length 5 of policy "all"`},
 		"a limit that is none":      {rabbit.Queue{Type: "classic", Effective: map[string]any{"max-length": float64(unlimited)}}, "4.0.5", ""},
 		"a stream has no consumers": {rabbit.Queue{Type: "stream"}, "4.0.5", "is a stream, whose route would skip"},
 	} {

@@ -204,6 +204,17 @@ func setting(queue rabbit.Queue, definition map[string]any, key string) (value a
 	return value, has
 }
 
+// overflowOf returns what a full queue with a policy does.
+func overflowOf(queue rabbit.Queue, definition map[string]any) string {
+	const key = "overflow"
+	value, has := definition[key]
+	if !has && queue.OperatorPolicy != "" {
+		value = queue.Effective[key]
+	}
+	queue.Effective = map[string]any{key: value}
+	return queue.Overflow()
+}
+
 // lengthLimits returns the keys that limit the length of a queue.
 func lengthLimits(queue rabbit.Queue, definition map[string]any) []string {
 	return slices.DeleteFunc([]string{"max-length", "max-length-bytes"}, func(key string) bool {
@@ -216,7 +227,7 @@ func lengthLimits(queue rabbit.Queue, definition map[string]any) []string {
 // publisher sends them again, and a replay of the failure would be a second copy.
 func checkOverflow(queue rabbit.Queue, base rabbit.Policy) error {
 	const overflow, twice = "overflow", "reject-publish-dlx"
-	if value, _ := setting(queue, base.Definition, overflow); value != twice || len(lengthLimits(queue, base.Definition)) == 0 {
+	if overflowOf(queue, base.Definition) != twice || len(lengthLimits(queue, base.Definition)) == 0 {
 		return nil
 	}
 	remedy := "its owner has to declare it again, with overflow reject-publish"
@@ -235,7 +246,7 @@ func dropped(queue rabbit.Queue, definition map[string]any) []string {
 	if _, has := setting(queue, definition, "message-ttl"); has {
 		notes = append(notes, "messages that expire by message-ttl were dropped, and become failures from now on")
 	}
-	if overflow, has := setting(queue, definition, "overflow"); has && overflow != "drop-head" {
+	if overflowOf(queue, definition) != "drop-head" {
 		return notes
 	}
 	for _, key := range lengthLimits(queue, definition) {

@@ -168,6 +168,10 @@ func TestDroppedMessagesBecomeFailures(t *testing.T) {
 			"drop-head":                {args: amqp.Table{"x-overflow": "drop-head"}, policy: map[string]any{"overflow": "reject-publish", "max-length": 9}, notes: []string{full + "max-length "}},
 			"reject-publish":           {policy: map[string]any{"overflow": "reject-publish", "max-length": 9}},
 			"reject-publish, argument": {args: amqp.Table{"x-overflow": "reject-publish", "x-max-length": 9}},
+			"drop-head, quorum": {
+				args:   amqp.Table{"x-queue-type": "quorum", "x-overflow": "reject-publish"},
+				policy: map[string]any{"overflow": "drop-head", "max-length": 9}, notes: []string{full + "max-length "},
+			},
 			"expiry of the queue":      {args: amqp.Table{"x-expires": 600_000}},
 			"overflow without a limit": {policy: map[string]any{"overflow": "reject-publish-dlx"}},
 		} {
