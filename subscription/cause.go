@@ -34,6 +34,7 @@ const (
 	BodyMissing       Cause = "body_missing"       // no event of the message has its body
 	EventMissing      Cause = "event_missing"      // the event is no longer in the store
 	Unreadable        Cause = "unreadable"         // the error says why the document cannot be read
+	StreamHeld        Cause = "stream_held"        // an earlier message of its stream is parked
 )
 
 // Text returns the cause in words, with the error that some causes have. A cause that this release does
@@ -68,6 +69,8 @@ func words(c Cause) string {
 		return "the headers of the message leave no room for the name and the position of the subscription"
 	case BodyMissing:
 		return "no event of the message has its body, which may be past its retention"
+	case StreamHeld:
+		return "an earlier message of its stream is parked"
 	case EventMissing:
 		return "the event is no longer in the store"
 	}

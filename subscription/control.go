@@ -243,16 +243,22 @@ func (s *Subscriptions) Rewind(ctx context.Context, name, by string, to From) (S
 	})
 }
 
-// change changes a subscription for an operator. It repeats a save that conflicts with a
-// checkpoint.
+// change changes a subscription for an operator.
 func (s *Subscriptions) change(ctx context.Context, name, by string, change func(*Subscription)) (Subscription, error) {
+	return s.revise(ctx, name, func(sub *Subscription) {
+		change(sub)
+		sub.ChangedBy, sub.Changed = by, time.Now().UTC()
+	})
+}
+
+// revise changes a subscription. It repeats a save that conflicts with a checkpoint.
+func (s *Subscriptions) revise(ctx context.Context, name string, change func(*Subscription)) (Subscription, error) {
 	for ctx.Err() == nil {
 		sub, err := s.Get(ctx, name)
 		if err != nil {
 			return sub, err
 		}
 		change(&sub)
-		sub.ChangedBy, sub.Changed = by, time.Now().UTC()
 		sub.Revision++
 		saved, err := s.save(ctx, &sub)
 		if err != nil || saved {
@@ -284,7 +290,7 @@ func (s *Subscriptions) Delete(ctx context.Context, name string) error {
 			return err
 		}
 		if deleted {
-			_, err = s.Drop(ctx, name, nil)
+			_, err = s.drop(ctx, name, nil)
 			return err
 		}
 	}

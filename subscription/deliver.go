@@ -157,36 +157,49 @@ func (r *runner) callOnce(ctx context.Context, d Delivery, attempt retry.Attempt
 	return err
 }
 
-// retryParked delivers the parked messages that an operator has marked for that.
-func (r *runner) retryParked(ctx context.Context) error {
+// retryParked delivers the parked messages that an operator has marked for that, and those that were behind
+// one which was delivered or dropped. It returns the streams that are held.
+func (r *runner) retryParked(ctx context.Context) (held map[string]bool, err error) {
+	held = map[string]bool{}
 	if r.unnamed {
-		return nil
+		return held, nil
 	}
 	list, err := r.Parked(ctx, r.settings.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range list {
-		if !p.Retry {
+		if held[p.Stream] {
 			continue
 		}
-		failed := r.retryOne(ctx, p)
-		var why *poisonError
-		if failed != nil {
-			why = new(poisonError)
-			if !errors.As(failed, why) {
-				return failed
+		isDelivered := false
+		if p.Retry || p.Cause == StreamHeld {
+			if isDelivered, err = r.retryOne(ctx, p); err != nil {
+				return nil, err
 			}
 		}
-		if err := r.finishRetry(ctx, p, why); err != nil {
-			return err
+		if !isDelivered && r.parksStreams() && p.Stream != "" {
+			held[p.Stream] = true
 		}
 	}
-	return nil
+	return held, nil
 }
 
-// retryOne delivers a parked message.
-func (r *runner) retryOne(ctx context.Context, p Parked) error {
+// retryOne delivers a parked message and removes it from the list, or keeps it with the reason.
+func (r *runner) retryOne(ctx context.Context, p Parked) (isDelivered bool, err error) {
+	failed := r.deliverParked(ctx, p)
+	var why *poisonError
+	if failed != nil {
+		why = new(poisonError)
+		if !errors.As(failed, why) {
+			return false, failed
+		}
+	}
+	return failed == nil, r.finishRetry(ctx, p, why)
+}
+
+// deliverParked delivers a parked message.
+func (r *runner) deliverParked(ctx context.Context, p Parked) error {
 	for event, err := range r.cfg.Store.Events(ctx, eventstore.Selection{Query: kql.FieldIs("event.id", p.EventID), Limit: 1}) {
 		if storeread.EndsRead(err) {
 			return err

@@ -21,6 +21,7 @@ type Parked struct {
 	EventID      string            `json:"event_id,omitempty"` // "": the document cannot be read
 	Action       schemas.Action    `json:"action,omitempty"`
 	MessageID    string            `json:"message_id,omitempty"`
+	Stream       string            `json:"stream,omitempty"` // of the message
 	Cause        Cause             `json:"cause"`
 	Error        string            `json:"error,omitempty"` // of a program or RabbitMQ, or about a document that cannot be read
 	Time         time.Time         `json:"time"`
@@ -103,8 +104,18 @@ func (s *Subscriptions) RetryParked(ctx context.Context, name, by string, positi
 	return marked, err
 }
 
-// Drop removes parked messages from the list. Without positions it is all of them.
-func (r parkedRecords) Drop(ctx context.Context, name string, positions []string) (int, error) {
+// Drop removes parked messages from the list. Without positions it is all of them. The messages behind them
+// in their streams, of ParkStream, are delivered then.
+func (s *Subscriptions) Drop(ctx context.Context, name string, positions []string) (int, error) {
+	dropped, err := s.drop(ctx, name, positions)
+	if err != nil || dropped == 0 {
+		return dropped, err
+	}
+	_, err = s.revise(ctx, name, func(*Subscription) {}) // so that its runner looks
+	return dropped, err
+}
+
+func (r parkedRecords) drop(ctx context.Context, name string, positions []string) (int, error) {
 	return r.eachParked(ctx, name, positions, func(p Parked, version string) (bool, error) {
 		return r.store.DeleteRecord(ctx, parkedKind(name), p.id(), version)
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // Run runs a subscription to a handler (ToHandler) until ctx ends. It calls handle with one
-// event after another, at the pace of the handler. An error of handle is repeated as
+// event after another, or with several at a time (Subscription.By), at the pace of the handler. An error of handle is repeated as
 // Subscription.Retry says; one of retry.Permanent makes the message poison, and one of
 // retry.Unavailable costs no attempt.
 //

@@ -36,6 +36,7 @@ type session struct {
 	confirming  context.Context // ends when it stops waiting for confirms
 	abort       context.CancelCauseFunc
 	bytes       *semaphore.Weighted
+	streams     *streams
 	inFlight    chan *sent
 	unconfirmed atomic.Int64 // number of messages to the queue
 	room        int          // messages that the queue still may get until it is looked at again
@@ -47,16 +48,21 @@ type sent struct {
 	Item
 	bytes   int64
 	pending *rabbit.Pending // of a message to a queue; nil: err is the outcome
+	called  bool            // by a goroutine, which sets err before it closes finished
 	err     error
 	skipped bool
+
+	before   *sent         // in its stream, if that is on its way, too
+	finished chan struct{} // closed when the outcome is known
 }
 
 func (r *runner) session(ctx context.Context) error {
-	if err := r.retryParked(ctx); err != nil {
+	held, err := r.retryParked(ctx)
+	if err != nil {
 		return err
 	}
 	r.bound = false // the queue may have been declared again
-	s := &session{runner: r, bytes: semaphore.NewWeighted(windowBytes), inFlight: make(chan *sent, window)}
+	s := &session{runner: r, bytes: semaphore.NewWeighted(windowBytes), streams: newStreams(r.settings, held), inFlight: make(chan *sent, window)}
 	s.sending, s.cancel = context.WithCancelCause(ctx)
 	defer s.cancel(nil)
 	s.confirming, s.abort = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -68,9 +74,10 @@ func (r *runner) session(ctx context.Context) error {
 		s.cancel(err)
 		s.abort(err)
 	})
-	err := s.send()
+	err = s.send()
 	close(s.inFlight)
 	work.Wait()
+	s.streams.calls.Wait()
 	if cause := context.Cause(s.sending); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -172,8 +179,7 @@ func (s *session) send() error {
 // pass passes an item on. After one that ends the session it waits for the end, so that no
 // later one passes it.
 func (s *session) pass(one *sent) error {
-	var poison poisonError
-	isLast := one.err != nil && (s.stopsAtPoison() || !errors.As(one.err, &poison))
+	isLast := !one.called && s.endsSession(one.err)
 	select {
 	case s.inFlight <- one: // also when ctx has ended, since it may be delivered
 	default:
@@ -192,9 +198,18 @@ func (s *session) pass(one *sent) error {
 
 func (r *runner) stopsAtPoison() bool { return r.settings.OnPoison == Stop || r.unnamed }
 
+func (r *runner) parksStreams() bool { return r.settings.OnPoison == ParkStream && !r.unnamed }
+
+// endsSession reports whether the session ends at an item with this outcome.
+func (r *runner) endsSession(outcome error) bool {
+	var poison poisonError
+	return outcome != nil && (r.stopsAtPoison() || !errors.As(outcome, &poison))
+}
+
 // sendOne returns an error if the session cannot go on. An outcome of the message is in one.
 func (s *session) sendOne(one *sent) error {
 	event := &one.Event
+	s.streams.enter(one)
 	switch {
 	case one.CaughtUp:
 		return nil
@@ -212,6 +227,14 @@ func (s *session) sendOne(one *sent) error {
 		return nil
 	}
 	d := Delivery{s.settings.Name, one.Position, *event}
+	if s.streams.slots != nil {
+		return s.callBeside(d, one)
+	}
+	if s.parksStreams() {
+		if one.err = s.awaitTurn(one); one.err != nil {
+			return endOf(s.sending, one.err)
+		}
+	}
 	if s.settings.Target.Kind != ToQueue {
 		one.err = s.deliverByCall(s.sending, d)
 		event.Envelope.Body = nil
@@ -246,9 +269,8 @@ func endOf(ctx context.Context, err error) error {
 // confirm handles the outcomes in order. It ends with the error that ends the session.
 func (s *session) confirm(ctx context.Context) error {
 	for one := range s.inFlight {
-		if one.pending != nil {
-			one.err = s.outcome(one.pending.Wait(ctx))
-			s.unconfirmed.Add(-1)
+		if err := s.awaitOutcome(ctx, one); err != nil {
+			return err
 		}
 		s.bytes.Release(one.bytes)
 		if err := s.done(ctx, one); err != nil {
@@ -327,7 +349,7 @@ func (s *session) handlePoison(ctx context.Context, one *sent, poison poisonErro
 	}
 	p := Parked{
 		Subscription: s.settings.Name, Position: one.Position, EventID: one.Event.EventID, Action: one.Event.RecordedAction(),
-		MessageID: one.Event.Envelope.Properties.MessageID, Cause: poison.cause, Error: poison.text(), Time: time.Now().UTC(),
+		MessageID: one.Event.Envelope.Properties.MessageID, Stream: one.Event.Stream.ID, Cause: poison.cause, Error: poison.text(), Time: time.Now().UTC(),
 	}
 	if one.Err != nil {
 		p.Position = s.checkpoint().Position

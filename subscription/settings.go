@@ -11,6 +11,9 @@ type Settings struct {
 	OnPoison   OnPoison
 	MaxBacklog *int // as Target has it; for a queue
 	Attempts   *int // as Retry has it; for a URL or a handler
+
+	By          *By  // "" also takes back Concurrency
+	Concurrency *int // as Subscription has it
 }
 
 // Configure changes the settings of a subscription. Its state, position and parked messages stay: a new
@@ -51,5 +54,13 @@ func (to Settings) apply(sub *Subscription) {
 	}
 	if to.Attempts != nil {
 		sub.Retry.Attempts = *to.Attempts
+	}
+	if to.By != nil {
+		if sub.By = *to.By; sub.By == "" {
+			sub.Concurrency = 0
+		}
+	}
+	if to.Concurrency != nil {
+		sub.Concurrency = *to.Concurrency
 	}
 }

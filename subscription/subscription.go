@@ -1,6 +1,7 @@
 package subscription
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,6 +25,13 @@ type Subscription struct {
 	Target   Target   `json:"target"`
 	OnPoison OnPoison `json:"on_poison"`
 	Retry    Retry    `json:"retry"`
+
+	// By is the order of the deliveries to a URL or a handler: ByStream delivers up to Concurrency
+	// streams side by side, each in order. "": one event after another.
+	By By `json:"by,omitempty"`
+
+	// Concurrency is the number of calls at a time, of ByStream. 0: DefaultConcurrency.
+	Concurrency int `json:"concurrency,omitempty"`
 
 	Created   time.Time         `json:"created"`
 	CreatedBy string            `json:"created_by,omitempty"`
@@ -80,11 +88,48 @@ const (
 // OnPoison is what happens to a message that cannot be delivered.
 type OnPoison string
 
-// A poison message is parked and the rest goes on, or the subscription stops before it.
+// A poison message is parked and the rest goes on, or the rest without those behind it in its stream, which are
+// parked as well until it is delivered or dropped, or the subscription stops before it. A message without a stream
+// has none behind it.
 const (
-	Park OnPoison = "park"
-	Stop OnPoison = "stop"
+	Park       OnPoison = "park"
+	ParkStream OnPoison = "park-stream"
+	Stop       OnPoison = "stop"
 )
+
+// By is the order in which events are delivered.
+type By string
+
+// ByStream delivers the events of different streams, and those without a stream, in any order.
+const ByStream By = "stream"
+
+// Numbers of calls at a time.
+const (
+	DefaultConcurrency = 10
+	MaxConcurrency     = 200
+)
+
+// concurrency returns the number of calls at a time.
+func (s *Subscription) concurrency() int {
+	if s.By == "" {
+		return 1
+	}
+	return cmp.Or(s.Concurrency, DefaultConcurrency)
+}
+
+func (s *Subscription) checkOrder() error {
+	switch {
+	case s.By != "" && s.By != ByStream:
+		return mistakef("deliveries by %q: expected %s", s.By, ByStream)
+	case s.By == ByStream && s.Target.Kind == ToQueue:
+		return mistakef("subscription %s delivers to %s, which gets all events in order without waiting for their consumer", s.Name, s.Target)
+	case s.Concurrency < 0 || s.Concurrency > MaxConcurrency:
+		return mistakef("%d calls at a time: expected up to %d", s.Concurrency, MaxConcurrency)
+	case s.Concurrency > 1 && s.By == "":
+		return mistakef("%d calls at a time: expected deliveries by stream", s.Concurrency)
+	}
+	return nil
+}
 
 // Kind is the kind of a target.
 type Kind string
@@ -219,8 +264,11 @@ func (s *Subscription) check(owns func(name string) bool) error {
 	if err := s.Target.check(owns); err != nil {
 		return mistakef("target of subscription %s: %v", s.Name, err)
 	}
-	if s.OnPoison != Park && s.OnPoison != Stop {
-		return mistakef("on poison %q: expected %s or %s", s.OnPoison, Park, Stop)
+	if s.OnPoison != Park && s.OnPoison != ParkStream && s.OnPoison != Stop {
+		return mistakef("on poison %q: expected %s, %s or %s", s.OnPoison, Park, ParkStream, Stop)
+	}
+	if err := s.checkOrder(); err != nil {
+		return err
 	}
 	if err := s.Retry.check(); err != nil {
 		return mistakef("retries of subscription %s: %v", s.Name, err)

@@ -29,9 +29,14 @@ watership-subscription and watership-subscription-position, by which a repeated
 delivery is recognised.
 
 While the queue is full or missing, or the URL is unavailable, deliveries wait. A
-message that cannot be delivered is parked, and the rest goes on.`,
+message that cannot be delivered is parked, and the rest goes on; with --on-poison
+park-stream the later messages of its stream wait behind it.
+
+A URL gets one event after another. With --by stream it gets the events of several
+streams side by side (see 'watership stream'), those of each stream in order.`,
 		Example: `  watership subscribe billing 'destination.name: shop' --from start --to-queue billing.events
   watership subscribe mails 'action: poisoned' --from now --to-url https://mails.example.com/hooks
+  watership subscribe search '' --to-url https://search.example.com/hooks --by stream --concurrency 20 --on-poison park-stream
   watership subscribe audit '' --from 2026-05-04T03:00:00Z --to-queue audit --on-poison stop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
@@ -69,7 +74,9 @@ message that cannot be delivered is parked, and the rest goes on.`,
 	flags.StringVar(&r.From, "from", "start", "first event: start, now, a position, or a time such as 2026-05-04T03:00:00Z or now-1h")
 	flags.StringVar(&r.Queue, "to-queue", "", "queue to deliver to")
 	flags.StringVar(&r.URL, "to-url", "", "URL to post to")
-	flags.StringVar(&r.OnPoison, "on-poison", "park", "message that cannot be delivered: park, or stop the subscription")
+	flags.StringVar(&r.OnPoison, "on-poison", "park", "message that cannot be delivered: park, park-stream (and the later ones of its stream), or stop the subscription")
+	flags.StringVar(&r.By, "by", "", "order of the calls of the URL: stream (each stream in order); default: one event after another")
+	flags.IntVar(&r.Concurrency, "concurrency", 0, "calls of the URL at a time, with --by stream; 0: 10")
 	flags.IntVar(&maxBacklog, "max-backlog", subscription.DefaultMaxBacklog, "messages in the queue at which deliveries wait; 0: no limit")
 	flags.IntVar(&attempts, "attempts", subscriptions.DefaultAttempts, "calls of the URL until a message is parked; 0: no limit")
 	return cmd

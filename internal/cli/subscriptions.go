@@ -141,8 +141,16 @@ func (p subscriptionPrinter) subscription(v subscriptions.Subscription) error {
 	}
 	text := line("name", v.Name) + line("query", v.Query) + line("to", v.Target.String()) + line("state", state) + line("reason", v.Reason) + line("waiting", waitingText(v)) +
 		line("position", v.Position) + line("lag", lag) + line("delivered", strconv.FormatInt(v.Delivered, 10)) + line("parked", strconv.FormatInt(v.Parked, 10)) +
-		line("on poison", v.OnPoison) + line("created", terminal.Time(v.Created)+" by "+v.CreatedBy)
+		line("on poison", v.OnPoison) + line("calls", callsText(v)) + line("created", terminal.Time(v.Created)+" by "+v.CreatedBy)
 	return p.printf("%s", strings.TrimSuffix(text, "\n"))
+}
+
+// callsText says how the events are delivered side by side; "": they are not.
+func callsText(v subscriptions.Subscription) string {
+	if v.By == "" {
+		return ""
+	}
+	return fmt.Sprintf("by %s, %d at a time", v.By, v.Concurrency)
 }
 
 func newSubscriptionsPause(from *settings) *cobra.Command {
@@ -190,7 +198,8 @@ stops again: --skip-removed continues without them.`,
 func newSubscriptionsConfigure(from *settings) *cobra.Command {
 	var query string
 	var to subscriptions.Settings
-	var maxBacklog, attempts int
+	var maxBacklog, attempts, concurrency int
+	var order string
 	cmd := &cobra.Command{
 		Use:   "configure NAME",
 		Short: "Change the settings of a subscription",
@@ -211,8 +220,14 @@ position of this one.`,
 			if changed("attempts") {
 				to.Attempts = &attempts
 			}
+			if changed("by") {
+				to.By = &order
+			}
+			if changed("concurrency") {
+				to.Concurrency = &concurrency
+			}
 			if to == (subscriptions.Settings{}) {
-				return usagef("expected --query, --on-poison, --max-backlog or --attempts")
+				return usagef("expected --query, --on-poison, --max-backlog, --attempts, --by or --concurrency")
 			}
 			in := subscriptions.ConfigureInput{NameInput: subscriptions.NameInput{Name: args[0]}}
 			in.Body.Settings, in.Body.Zone = to, client.ZoneName(time.Local)
@@ -221,7 +236,9 @@ position of this one.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&query, "query", "", "events to deliver; '' for all published messages")
-	flags.StringVar(&to.OnPoison, "on-poison", "", "message that cannot be delivered: park, or stop the subscription")
+	flags.StringVar(&to.OnPoison, "on-poison", "", "message that cannot be delivered: park, park-stream (and the later ones of its stream), or stop the subscription")
+	flags.StringVar(&order, "by", "", "order of the calls of the URL: stream (each stream in order), or position (one event after another)")
+	flags.IntVar(&concurrency, "concurrency", 0, "calls of the URL at a time, by stream; 0: 10")
 	flags.IntVar(&maxBacklog, "max-backlog", 0, "messages in the queue at which deliveries wait; 0: no limit")
 	flags.IntVar(&attempts, "attempts", 0, "calls of the URL until a message is parked; 0: no limit")
 	return cmd

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
@@ -118,8 +119,17 @@ func TestSubscriptionToAURL(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	refuse := "2"
+	var besides atomic.Int32
+	beside := make(chan struct{}) // closed when three requests are there
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/beside" {
+			if besides.Add(1) == 3 {
+				close(beside)
+			}
+			<-beside
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if string(body) == refuse {
@@ -172,6 +182,19 @@ func TestSubscriptionToAURL(t *testing.T) {
 	rabbittest.Eventually(t, "nothing is left to drop", func() bool {
 		return i.Run(t, "subscriptions", "parked", "hooks", "--drop", "--yes").Out == "nothing is parked\n"
 	})
+	if r := i.Run(t, "subscribe", "beside", "--to-url", server.URL+"/beside", "--by", "stream", "--concurrency", "3", "--on-poison", "park-stream"); r.Code != exitOK {
+		t.Fatalf("%+v", r)
+	}
+	rabbittest.Eventually(t, "three are delivered side by side", func() bool {
+		text := i.Run(t, "subscriptions", "show", "beside").Out
+		return strings.Contains(text, "delivered   3\n") && strings.Contains(text, "on poison   park-stream\n") && strings.Contains(text, "calls       by stream, 3 at a time\n")
+	})
+	if r := i.Run(t, "subscriptions", "configure", "beside", "--by", "position", "--on-poison", "park"); r.Code != exitOK {
+		t.Fatalf("%+v", r)
+	}
+	if text := i.Run(t, "subscriptions", "show", "beside").Out; strings.Contains(text, "calls ") || !strings.Contains(text, "on poison   park\n") {
+		t.Errorf("%s", text)
+	}
 }
 
 // replay --follow sends history and then each new message, until it is stopped.

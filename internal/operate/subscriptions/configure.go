@@ -14,10 +14,16 @@ import (
 // Settings are new settings of a subscription. Those that are left out stay.
 type Settings struct {
 	Query      *string `json:"query,omitempty" maxLength:"4000" doc:"KQL, which finds events after the position; without event.action it finds published events"`
-	OnPoison   string  `json:"on_poison,omitempty" enum:"park,stop" doc:"What happens to a message that cannot be delivered"`
+	OnPoison   string  `json:"on_poison,omitempty" enum:"park,park-stream,stop" doc:"What happens to a message that cannot be delivered"`
 	MaxBacklog *int    `json:"max_backlog,omitempty" minimum:"0" maximum:"1000000000" doc:"Ready messages in the queue at which deliveries wait; 0: no limit"`
 	Attempts   *int    `json:"attempts,omitempty" minimum:"0" maximum:"10000" doc:"Calls of a URL until a message is poison; 0: no limit"`
+
+	By          *string `json:"by,omitempty" enum:"stream,position" doc:"Of a URL: stream delivers streams side by side, each in order; position delivers one event after another"`
+	Concurrency *int    `json:"concurrency,omitempty" minimum:"0" maximum:"200" doc:"Calls at a time, by stream; 0: 10"`
 }
+
+// byPosition takes back subscription.ByStream.
+const byPosition = "position"
 
 // ConfigureInput has new settings of a subscription.
 type ConfigureInput struct {
@@ -49,9 +55,16 @@ func (o operations) configure(ctx context.Context, in *ConfigureInput) (*Subscri
 
 // Configure changes the settings of a subscription. Mistakes are InputErrors.
 func (s Service) Configure(ctx context.Context, name string, to Settings, by Caller) (Subscription, error) {
-	settings := subscription.Settings{OnPoison: subscription.OnPoison(to.OnPoison), Attempts: to.Attempts}
+	settings := subscription.Settings{OnPoison: subscription.OnPoison(to.OnPoison), Attempts: to.Attempts, Concurrency: to.Concurrency}
 	if to == (Settings{}) {
-		return Subscription{}, system.InputErrorf("expected a setting to change: query, on_poison, max_backlog or attempts")
+		return Subscription{}, system.InputErrorf("expected a setting to change: query, on_poison, max_backlog, attempts, by or concurrency")
+	}
+	if to.By != nil {
+		by := subscription.By(*to.By)
+		if by == byPosition {
+			by = ""
+		}
+		settings.By = &by
 	}
 	if to.Query != nil {
 		query, err := s.query(*to.Query, by)

@@ -26,8 +26,10 @@ type Request struct {
 	URL        string `json:"url,omitempty" maxLength:"2000" doc:"URL to post to; or queue"`
 	MaxBacklog *int   `json:"max_backlog,omitempty" minimum:"0" maximum:"1000000000" doc:"Ready messages in the queue at which deliveries wait; 0: no limit; default: 10000"`
 
-	OnPoison string `json:"on_poison,omitempty" enum:"park,stop" doc:"What happens to a message that cannot be delivered; default: park"`
-	Attempts *int   `json:"attempts,omitempty" minimum:"0" maximum:"10000" doc:"Calls of a URL until a message is poison; 0: no limit; default: 8"`
+	OnPoison    string `json:"on_poison,omitempty" enum:"park,park-stream,stop" doc:"What happens to a message that cannot be delivered; with park-stream the later messages of its stream are parked, too, until it is delivered or dropped; default: park"`
+	Attempts    *int   `json:"attempts,omitempty" minimum:"0" maximum:"10000" doc:"Calls of a URL until a message is poison; 0: no limit; default: 8"`
+	By          string `json:"by,omitempty" enum:"stream" doc:"Of a URL: streams are delivered side by side, each in order; default: one event after another"`
+	Concurrency int    `json:"concurrency,omitempty" minimum:"0" maximum:"200" doc:"Calls at a time, by stream; 0: 10"`
 }
 
 // DefaultAttempts is the number of calls of a URL until a message is poison.
@@ -66,7 +68,9 @@ func (s Service) networks() []netip.Prefix { return s.System.Settings().Subscrip
 
 // subscription returns the subscription of a request.
 func (s Service) subscription(r Request, by Caller) (sub subscription.Subscription, from subscription.From, err error) {
-	sub = subscription.Subscription{Name: r.Name, CreatedBy: by.Name, OnPoison: subscription.OnPoison(r.OnPoison)}
+	sub = subscription.Subscription{
+		Name: r.Name, CreatedBy: by.Name, OnPoison: subscription.OnPoison(r.OnPoison), By: subscription.By(r.By), Concurrency: r.Concurrency,
+	}
 	if sub.Target, err = r.target(s.networks()); err != nil {
 		return sub, from, err
 	}

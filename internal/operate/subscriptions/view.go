@@ -2,6 +2,7 @@
 package subscriptions
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -14,7 +15,9 @@ type Subscription struct {
 	Name            string             `json:"name"`
 	Query           string             `json:"query" doc:"With full names and absolute times, and within the limits of its creator"`
 	Target          SubscriptionTarget `json:"target"`
-	OnPoison        string             `json:"on_poison" enum:"park,stop"`
+	OnPoison        string             `json:"on_poison" enum:"park,park-stream,stop"`
+	By              string             `json:"by,omitempty" enum:"stream" doc:"Streams are delivered side by side, each in order; none: one event after another"`
+	Concurrency     int                `json:"concurrency,omitempty" doc:"Calls at a time, by stream"`
 	Attempts        int                `json:"attempts" doc:"Calls of a URL until a message is poison; 0: no limit"`
 	Delays          []string           `json:"delays,omitempty" doc:"Before the next attempts; the last one repeats"`
 	State           string             `json:"state" enum:"active,paused,stopped"`
@@ -88,6 +91,9 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, WaitingError: sub.Checkpoint.Error, Checkpoint: timeOf(sub.Checkpoint.Time),
 		Target: SubscriptionTarget{Kind: string(sub.Target.Kind), Queue: sub.Target.Queue},
 	}
+	if sub.By != "" {
+		v.By, v.Concurrency = string(sub.By), cmp.Or(sub.Concurrency, subscription.DefaultConcurrency)
+	}
 	for _, delay := range sub.Retry.Delays {
 		v.Delays = append(v.Delays, wording.Duration(delay))
 	}
@@ -122,13 +128,14 @@ type ParkedMessage struct {
 	EventID   string `json:"event_id,omitempty" doc:"Of its event in the store; none: its document cannot be read"`
 	Action    string `json:"action,omitempty"`
 	MessageID string `json:"message_id,omitempty"`
+	Stream    string `json:"stream,omitempty" doc:"Stream of the message"`
 
-	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,unreadable" doc:"Why it is parked"`
+	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,unreadable,stream_held" doc:"Why it is parked"`
 	Error string             `json:"error,omitempty" doc:"Of the target or RabbitMQ, or about the document"`
 	Time  time.Time          `json:"time"`
 	Retry bool               `json:"retry,omitempty" doc:"It is about to be delivered again"`
 }
 
 func parkedOf(p subscription.Parked) ParkedMessage {
-	return ParkedMessage{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Cause, p.Error, p.Time, p.Retry}
+	return ParkedMessage{subscription.FormatPosition(p.Position), p.EventID, string(p.Action), p.MessageID, p.Stream, p.Cause, p.Error, p.Time, p.Retry}
 }
