@@ -31,12 +31,13 @@ SIMULATE ?= 0s
 FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
 
 # The race detector takes two to five times the processor time. make test has it for the packages whose goroutines
-# share state, and for whole processes of serve (internal/server), but not for these, which make soak tests with it.
-FEW_GOROUTINES = internal/(architecture|cli|config|console|history|httpapi|operate|operation|render|report|simulation|template)(/|$$)|/(schemas|eventstore/kql|scripts)(/|$$)
+# share state while messages move, and make soak for all. Tests of commands and of whole installations start a binary
+# that is built without it.
+SHARING = watership/(broker|indexer|outbox|pipeline|projection|subscription|replayer/internal|internal/(backoff|handler|rabbit|topology))(/|$$)
 
 # The packages whose tests take longest begin first, so that none of them is the last.
-RACED = ./internal/server ./indexer ./pipeline ./replayer ./subscription ./broker ./projection $$($(GO) list ./... | grep -vE '$(FEW_GOROUTINES)')
-UNRACED = ./internal/cli ./internal/console ./internal/httpapi $$($(GO) list ./... | grep -E '$(FEW_GOROUTINES)')
+RACED = ./indexer ./pipeline ./broker ./projection ./subscription $$($(GO) list ./... | grep -E '$(SHARING)')
+UNRACED = ./internal/server ./internal/cli ./internal/console ./replayer ./internal/httpapi $$($(GO) list ./... | grep -vE '$(SHARING)')
 TEST = $(COLLECTOR) $(GO) test -vet=off -p 2 -parallel 3 -timeout $(TEST_TIMEOUT)
 
 # A server sets the limits of the garbage collector for its process. Tests run many in one, where the
@@ -46,10 +47,10 @@ COLLECTOR = GOGC=200 GOMEMLIMIT=2GiB
 # The build runs while servers and test data are fetched. make lint runs vet.
 test: ## Run every test on real servers, most with the race detector (stop the servers with scripts/services down)
 	@.ci/tools
-	set -e; $(GO) build $(RACE) $(PKG) & build=$$!; $(WITH_SERVERS) || exit; wait $$build; \
+	set -e; [[ "$(PKG)" != "./..." ]] || { $(GO) build ./... && $(GO) build $(RACE) $(RACED); } & build=$$!; $(WITH_SERVERS) || exit; wait $$build; \
 		if [[ "$(PKG)" != "./..." ]]; then $(TEST) $(RACE) $(PKG); exit; fi; \
 		$(FRESH_SEEDS) & seeds=$$!; \
-		WATERSHIP_TEST_FAULTS=1 $(COLLECTOR) $(GO) test $(RACE) -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server; wait $$seeds; \
+		WATERSHIP_TEST_FAULTS=1 $(COLLECTOR) $(GO) test -vet=off -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server; wait $$seeds; \
 		$(TEST) -skip 'TestSeeds$$' $(UNRACED) & unraced=$$!; raced=0; $(TEST) $(RACE) $(RACED) || raced=$$?; wait $$unraced; exit $$raced
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod

@@ -82,7 +82,7 @@ func newRolloverStore(t *testing.T, url string) *rolloverStore {
 
 func (i *rolloverStore) rollOver() {
 	i.t.Helper()
-	ask(i.t, http.MethodPost, "/"+i.stream+"-traffic/_rollover", "")
+	ask(i.t, http.MethodPost, "/"+i.stream+"-traffic/_rollover?master_timeout=2m", "")
 }
 
 func TestEqualMessagesStayTwo(t *testing.T) {

@@ -70,6 +70,7 @@ func TestAssignFreeSequencesKeepsTheOrder(t *testing.T) {
 func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	type onBroker = func(t *testing.T, b rabbittest.Broker)
+	onEither := func(t *testing.T, test onBroker) { test(t, rabbittest.Either(t)) }
 	for name, test := range map[string]struct {
 		each    func(*testing.T, onBroker)
 		message func(*system, int) rabbit.Message
@@ -78,7 +79,7 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 			e := s.message("order", n)
 			return rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: e.Publishing()}
 		}},
-		"of bundles and events": {rabbittest.EachKind, func(s *system, n int) rabbit.Message {
+		"of bundles and events": {onEither, func(s *system, n int) rabbit.Message {
 			e, id := s.message("order", n), fmt.Sprint("event-", n)
 			m := poisoned(e, s.topology, id)
 			if n%3 > 0 {
@@ -91,7 +92,7 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 			}
 			return m
 		}},
-		"of events": {rabbittest.EachKind, func(s *system, n int) rabbit.Message {
+		"of events": {onEither, func(s *system, n int) rabbit.Message {
 			return poisoned(s.message("order", n), s.topology, fmt.Sprint("event-", n))
 		}},
 	} {

@@ -297,7 +297,7 @@ func (s *system) selection(text string) eventstore.Selection {
 func (s *system) wait(store testStore, want int) []schemas.Event {
 	s.t.Helper()
 	var got []schemas.Event
-	if rabbittest.Poll(2*rabbittest.Timeout, func() bool {
+	if rabbittest.Poll(rabbittest.Timeout, func() bool {
 		if s.count(store) >= int64(want) {
 			got = s.events(store, "")
 		}
@@ -316,7 +316,7 @@ func (s *system) wait(store testStore, want int) []schemas.Event {
 func (s *system) counted(store testStore, want int) {
 	s.t.Helper()
 	var got int64
-	rabbittest.Poll(4*rabbittest.Timeout, func() bool { got = s.count(store); return got >= int64(want) })
+	rabbittest.Poll(rabbittest.Timeout, func() bool { got = s.count(store); return got >= int64(want) })
 	if got != int64(want) {
 		s.t.Fatalf("%d documents, want %d\n%s", got, want, s.log)
 	}
@@ -357,7 +357,7 @@ func (s *system) finish(store testStore, want int, indexers ...*running) []schem
 
 // patient returns a context with the time-out of a test.
 func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*rabbittest.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), rabbittest.Timeout)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -51,7 +51,7 @@ func (s *system) read(store testStore) eventReader {
 // wantInOrder receives events until the reader has n, in the order of their positions.
 func (r eventReader) wantInOrder(t *testing.T, n int) (list []schemas.Event) {
 	t.Helper()
-	deadline := time.After(4 * rabbittest.Timeout)
+	deadline := time.After(rabbittest.Timeout)
 	var last eventstore.Cursor
 	for len(list) < n {
 		select {

@@ -245,7 +245,7 @@ func (r *rig) crash(t *testing.T, queue string, concurrency, messages int) bool 
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- process.Wait() }()
-	deadline := time.After(4 * rabbittest.Timeout) // while other processes end
+	deadline := time.After(rabbittest.Timeout) // while other processes end
 	for {
 		select {
 		case <-ended:

@@ -122,7 +122,7 @@ func agingElastic(t *testing.T) aging {
 			storeEvents(t, store, source, hours...)
 			observe(t)
 			if slices.Contains(hours, 10*hour) {
-				do(t, http.MethodPost, "/"+stream+"-traffic/_rollover")
+				do(t, http.MethodPost, "/"+stream+"-traffic/_rollover?master_timeout=2m")
 				observe(t)
 				observe(t)
 			}

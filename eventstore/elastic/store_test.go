@@ -131,7 +131,7 @@ func create(t *testing.T, s *Store, docs ...schemas.Document) {
 
 func rollOver(t *testing.T, s *Store, stream schemas.Stream) {
 	t.Helper()
-	mustDo(t, "POST", "/"+s.dataStream(stream)+"/_rollover", "")
+	mustDo(t, "POST", "/"+s.dataStream(stream)+"/_rollover?master_timeout=2m", "")
 }
 
 // event is number n.

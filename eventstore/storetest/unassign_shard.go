@@ -32,14 +32,14 @@ func UnassignShard(t *testing.T, server, stream string) (assign func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sendRequest(t, http.MethodPut, server+"/_index_template/"+stream, body, nil)
+	sendRequest(t, http.MethodPut, server+"/_index_template/"+stream+"?master_timeout=2m", body, nil)
 	var rolled struct {
 		Index string `json:"new_index"`
 	}
-	sendRequest(t, http.MethodPost, server+"/"+stream+"/_rollover?wait_for_active_shards=0", nil, &rolled)
-	sendRequest(t, http.MethodPut, server+"/_index_template/"+stream, original, nil)
+	sendRequest(t, http.MethodPost, server+"/"+stream+"/_rollover?master_timeout=2m&wait_for_active_shards=0", nil, &rolled)
+	sendRequest(t, http.MethodPut, server+"/_index_template/"+stream+"?master_timeout=2m", original, nil)
 	assign = func() {
-		sendRequest(t, http.MethodPut, server+"/"+rolled.Index+"/_settings", []byte(`{"index.routing.allocation.require._name":null}`), nil)
+		sendRequest(t, http.MethodPut, server+"/"+rolled.Index+"/_settings?master_timeout=2m", []byte(`{"index.routing.allocation.require._name":null}`), nil)
 	}
 	t.Cleanup(assign)
 	return assign

@@ -175,7 +175,7 @@ func TestQuarantineAfterAMappingConflict(t *testing.T) {
 		t.Errorf("%d events are in quarantine", n)
 	}
 	for _, stream := range streams {
-		i.AskStore(t, http.MethodPost, stream+"/_rollover", "")
+		i.AskStore(t, http.MethodPost, stream+"/_rollover?master_timeout=2m", "")
 	}
 	servertest.WantRun(t, i.Run(t, "quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
 	i.Eventually(t, "labels.tenant: * and body.json.order: 2", 2)

@@ -256,7 +256,7 @@ func TestMessagesInEachState(t *testing.T) {
 		"messages-empty":   "/messages?q=message.id%3A+nobody",
 		"messages-columns": "/messages?view=events&fields=message.id,headers.tenant,headers,fingerprint,duration&live=1",
 	} {
-		for scheme, widths := range screens() {
+		for scheme, widths := range screens(name) {
 			for _, width := range widths {
 				b.look(t, width, scheme)
 				b.open(t, path)

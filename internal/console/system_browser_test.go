@@ -86,7 +86,7 @@ func TestRoutesInTheBrowser(t *testing.T) {
 	b.sees(t, "p.done", "The route of orders is paused.")
 	b.sees(t, "#states", "by an operator")
 	for _, path := range []string{"/?wait=1", "/routes?wait=1", "/doctor?wait=1", "/alerts?wait=1"} {
-		for scheme, widths := range screens() {
+		for scheme, widths := range screens(path) {
 			for _, width := range widths {
 				b.look(t, width, scheme)
 				b.open(t, path)

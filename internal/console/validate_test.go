@@ -76,7 +76,7 @@ func TestValidateWithoutSchema(t *testing.T) {
 	}
 	s.get(t, "/messages/validate?queue=plain").want(t, http.StatusBadRequest, "the route of queue plain has no schema", "No route has a schema")
 	b := newBrowser(t, s)
-	for scheme, widths := range screens() {
+	for scheme, widths := range screens("validate") {
 		for _, width := range widths {
 			b.look(t, width, scheme)
 			b.open(t, "/messages/validate")

@@ -129,10 +129,21 @@ func soak() bool { return os.Getenv("WATERSHIP_TEST_SOAK") != "" }
 // broker and no store shapes, since one without servers costs a fraction.
 func Either(t testing.TB) Broker {
 	t.Helper()
-	if !soak() && (noServers() || oneOfTwo(t) == 0) {
-		return Embedded(t)
+	if _, onServers := Forms(t); onServers {
+		return NewestServer(t)
 	}
-	return NewestServer(t)
+	return Embedded(t)
+}
+
+// Forms reports in which of its two forms a test of a whole installation runs: without servers, or on them. It is one
+// of the two, as the name of the test chooses, since an installation on servers costs ten times as much, and both if
+// WATERSHIP_TEST_SOAK is set.
+func Forms(t testing.TB) (embedded, onServers bool) {
+	if soak() {
+		return true, true
+	}
+	onServers = !noServers() && oneOfTwo(t) == 1
+	return !onServers, onServers
 }
 
 // oneOfTwo returns 0 or 1, always the same for a test.

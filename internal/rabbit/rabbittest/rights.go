@@ -59,29 +59,31 @@ func (b Broker) Login(t testing.TB, rights Rights, tags ...string) Broker {
 	return as
 }
 
-// Grant replaces the permissions of a Login's user.
-func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
+// User returns the user in the URL.
+func (a Address) User(t testing.TB) string {
 	t.Helper()
-	u, err := url.Parse(as.URL)
+	u, err := url.Parse(a.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return u.User.Username()
+}
+
+// Grant replaces the permissions of a Login's user.
+func (b Broker) Grant(t testing.TB, as Broker, rights Rights) {
+	t.Helper()
 	body, err := json.Marshal(rights)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(), string(body))
+	b.Manage(t, http.MethodPut, "/api/permissions/"+url.PathEscape(b.VHostName(t))+"/"+as.User(t), string(body))
 }
 
 // GrantTopic lets a Login's user publish to a topic exchange with routing keys that match a
 // pattern (https://www.rabbitmq.com/docs/access-control#topic-authorisation).
 func (b Broker) GrantTopic(t testing.TB, as Broker, exchange, write string) {
 	t.Helper()
-	u, err := url.Parse(as.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Manage(t, http.MethodPut, "/api/topic-permissions/"+url.PathEscape(b.VHostName(t))+"/"+u.User.Username(),
+	b.Manage(t, http.MethodPut, "/api/topic-permissions/"+url.PathEscape(b.VHostName(t))+"/"+as.User(t),
 		fmt.Sprintf(`{"exchange":%q,"write":%q,"read":""}`, exchange, write))
 }
 

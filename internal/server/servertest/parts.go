@@ -94,14 +94,21 @@ func OnNewest(t *testing.T, test func(t *testing.T, p Parts)) {
 	test(t, Newest(t))
 }
 
-// SideBySide runs two forms of a test at the same time.
+// SideBySide runs a test in its forms (rabbittest.Forms), at the same time if there are two.
 func SideBySide(t *testing.T, embedded, servers func(t *testing.T)) {
 	t.Parallel() // most of it is waiting
-	for name, form := range map[string]func(t *testing.T){"embedded": embedded, "servers": servers} {
+	isEmbedded, onServers := rabbittest.Forms(t)
+	run := func(name string, form func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			form(t)
 		})
+	}
+	if isEmbedded {
+		run("embedded", embedded)
+	}
+	if onServers {
+		run("servers", servers)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // Until waits for a condition, and fails long after it should have come true.
 func Until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	if !rabbittest.Poll(2*time.Minute, condition) {
+	if !rabbittest.Poll(rabbittest.Timeout, condition) {
 		t.Fatalf("waited in vain for %s", what)
 	}
 }
