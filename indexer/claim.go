@@ -17,6 +17,8 @@ type claim struct {
 
 	// watermarks.mu guards the fields below.
 	watermark int64     // the highest one that may have been saved: later sequences are above
+	replaces  bool      // a former session, so that the first batch may restore sequences above the watermark
+	begun     bool      // a batch
 	heldUntil time.Time // the watermark does not move before
 	confirmed time.Time // when the last request began that saved the entry
 	unwritten []*batch  // that have sequences
@@ -31,12 +33,22 @@ func newClaim(queue string, cancel context.CancelCauseFunc) *claim {
 // was released because it was not saved for long.
 var errClaimLost = errors.New("another indexer has claimed the queue, of this RabbitMQ or of another one that has the same source (setting source)")
 
-// begin records that a batch takes sequences from now on.
+// held reports whether the watermark may not move, because requests of a former session may still reach the store, or
+// because messages that it left are not in a batch yet: a slow store answers long after the first delivery.
+func (c *claim) held() bool {
+	return c.replaces && !c.begun || time.Now().Before(c.heldUntil)
+}
+
+// begin records that a batch takes sequences from now on, or restores some if its first message was redelivered.
 func (w *watermarks) begin(c *claim, b *batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.above = w.clock.current()
+	if b.startsRedelivered {
+		b.above = min(b.above, c.watermark)
+	}
 	c.unwritten = append(c.unwritten, b)
+	c.begun = true
 }
 
 // hold stops the watermark and returns it, since the batch may restore sequences above it.
@@ -79,7 +91,7 @@ func (w *watermarks) advance(c *claim) {
 }
 
 func (w *watermarks) advanceLocked(c *claim) {
-	if time.Now().Before(c.heldUntil) {
+	if c.held() {
 		return
 	}
 	next := w.clock.advance()

@@ -301,15 +301,23 @@ func TestReleaseOfAbandonedEntries(t *testing.T) {
 // A lost message gets a free sequence below the next stored one, if no reader has been
 // there: its entry was released after some time without a save.
 func TestRestoredSequencesAreAboveTheWatermark(t *testing.T) {
-	for _, released := range []bool{false, true} {
-		t.Run(fmt.Sprintf("released=%t", released), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testRestoredSequences(t, released) })
+	for name, test := range map[string]struct {
+		released  bool
+		readDelay time.Duration
+	}{
+		"the former entry is there": {},
+		"a slow store":              {readDelay: 2 * formerSessionWait},
+		"it was released":           {released: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testRestoredSequences(t, test.released, test.readDelay) })
 		})
 	}
 }
 
-func testRestoredSequences(t *testing.T, released bool) {
+func testRestoredSequences(t *testing.T, released bool, readDelay time.Duration) {
 	m := newModel(t)
+	m.store.readDelay = readDelay
 	message := func(n int) amqp.Delivery {
 		return amqp.Delivery{Exchange: "shop", MessageId: fmt.Sprintf("m-%d", n), Redelivered: true, Headers: amqp.Table{"x-delivery-count": int64(1)}}
 	}

@@ -18,8 +18,9 @@ import (
 // modelStore is a store in memory that fails the test if a document becomes visible at or
 // below a position that a reader has passed.
 type modelStore struct {
-	t       *testing.T
-	records fakeRecords
+	t         *testing.T
+	records   fakeRecords
+	readDelay time.Duration // of each read
 
 	mu        sync.Mutex // guards the fields below
 	events    map[string]schemas.Event
@@ -171,6 +172,7 @@ func (c *modelClient) Sequences(ctx context.Context, documents []eventstore.Docu
 // answered reads under the lock. Without an answer it returns no result.
 func answered[T any](ctx context.Context, c *modelClient, result T, read func()) (none T, err error) {
 	err = c.request(ctx, modelReadLatency, func() {
+		time.Sleep(c.readDelay)
 		c.modelStore.mu.Lock()
 		defer c.modelStore.mu.Unlock()
 		read()

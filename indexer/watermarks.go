@@ -164,10 +164,9 @@ func (w *watermarks) claim(ctx context.Context, c *claim) error {
 	}
 	defer w.requests.Release(1)
 	began := time.Now()
-	var replaces bool
 	err := w.update(ctx, func(queues map[string]eventstore.Watermark) bool {
 		former := queues[c.queue]
-		if replaces = former.Session != ""; !replaces {
+		if c.replaces = former.Session != ""; !c.replaces {
 			former.Sequence = w.clock.current()
 		}
 		c.watermark = former.Sequence
@@ -180,7 +179,7 @@ func (w *watermarks) claim(ctx context.Context, c *claim) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.confirmed = began
-	if replaces {
+	if c.replaces {
 		c.heldUntil = time.Now().Add(formerSessionWait)
 	}
 	w.claims[c.queue] = c
@@ -193,7 +192,7 @@ func (w *watermarks) claim(ctx context.Context, c *claim) error {
 func (w *watermarks) end(ctx context.Context, c *claim) {
 	w.mu.Lock()
 	claimed := w.claims[c.queue] == c
-	complete := len(c.unwritten) == 0 && time.Now().After(c.heldUntil)
+	complete := len(c.unwritten) == 0 && !c.held()
 	delete(w.claims, c.queue)
 	w.mu.Unlock()
 	if !claimed || !complete || w.StoreError() != nil {
