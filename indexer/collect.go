@@ -79,7 +79,7 @@ func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) boo
 	}
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)
-		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || b.documents.bytes >= s.cfg.Memory/2
+		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || b.documents.bytes >= s.state.tuner.maxBytes
 	}
 	maxEvents, maxBytes := s.sizer.size()
 	return len(b.items) >= maxEvents || b.messages >= s.state.tuner.messagesPerBatch() || b.documents.bytes >= maxBytes

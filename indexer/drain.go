@@ -27,11 +27,7 @@ func (x *Indexer) drain(ctx context.Context, queue string, waiting func(context.
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	add := x.decoder.addTapped
-	if queue == x.cfg.Decoder.Topology.Log() {
-		add = x.decoder.addLifecycle
-	}
-	go func() { ended <- x.consume(consuming, queue, add) }()
+	go func() { ended <- x.consume(consuming, queue) }()
 	err := x.waitUntilDrained(ctx, queue, waiting)
 	stop()
 	<-ended // its error is the cancellation

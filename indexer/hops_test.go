@@ -88,7 +88,7 @@ func (h *hops) declareQueue() {
 	}{
 		{h.shop, "#", nil},
 		{h.topology.Direct(), h.queue, nil},
-		{h.topology.Return(), "", schemas.Topology{}.ReturnArguments(h.queue)},
+		{h.topology.Return(), "", schemas.State{Queue: h.queue}.ReturnArguments()},
 	} {
 		if err := ch.QueueBind(h.queue, b.key, b.exchange, false, b.match); err != nil {
 			h.t.Fatal(err)

@@ -16,8 +16,8 @@
 //
 // The queues must exist: a pipeline declares them, and so does `watership setup`.
 //
-// Run one indexer for each RabbitMQ: the queues have a single active consumer, so that a
-// second one only waits. To read events, use a store and no indexer.
+// Run one indexer for each RabbitMQ: each queue has a single active consumer, so that a
+// second one only waits, or has some of the queues that share the tap copies. To read events, use a store and no indexer.
 package indexer
 
 import (
@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,8 +127,8 @@ type Config struct {
 	Batch  Batch
 
 	// Memory limits the memory of messages, in bytes: one half for the unacknowledged
-	// messages of each queue, with their documents. Of the three queues at most two are
-	// busy for long. A single message may exceed the limit. So may messages that
+	// messages of each queue, with their documents; several queues of tap copies share that.
+	// Of the three kinds of queues at most two are busy for long. A single message may exceed the limit. So may messages that
 	// suddenly grow, until the indexer has adapted the prefetch. Zero: 64 MiB.
 	Memory int
 
@@ -199,16 +200,17 @@ type Indexer struct {
 // New returns an indexer. It does not connect to a server yet.
 func New(cfg Config) *Indexer {
 	cfg = cfg.withDefaults()
-	topology, now := cfg.Decoder.Topology, time.Now()
+	progress, now := map[string]*queueProgress{}, time.Now()
+	for _, queue := range cfg.Decoder.Topology.Indexed() {
+		progress[queue] = &queueProgress{indexedUntil: now}
+	}
 	x := &Indexer{
 		cfg:         cfg,
 		sequence:    clock{now: cfg.Now},
 		writeMemory: semaphore.NewWeighted(int64(cfg.Memory / 2)),
 		sizer:       newBatchSizer(cfg.Batch),
 		metrics:     newMetrics(cfg.Registerer),
-		progress: map[string]*queueProgress{
-			topology.Log(): {indexedUntil: now}, topology.Index(): {indexedUntil: now}, topology.IndexLate(): {indexedUntil: now},
-		},
+		progress:    progress,
 	}
 	x.watermarks = newWatermarks(x)
 	x.decoder = &eventDecoder{cfg: &x.cfg, sequence: &x.sequence, mismatches: x.metrics.mismatches}
@@ -235,17 +237,12 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (x *Indexer) consumeAll(ctx context.Context) error {
-	topology := x.cfg.Decoder.Topology
-	queues := map[string]addFunc{
-		topology.Log():       x.decoder.addLifecycle,
-		topology.Index():     x.decoder.addTapped,
-		topology.IndexLate(): x.decoder.addTapped,
-	}
+	queues := x.cfg.Decoder.Topology.Indexed()
 	defer x.watermarks.start(ctx)()
 	var running sync.WaitGroup
 	failures := make(chan error, len(queues))
-	for queue, add := range queues {
-		running.Go(func() { failures <- x.consume(ctx, queue, add) })
+	for _, queue := range queues {
+		running.Go(func() { failures <- x.consume(ctx, queue) })
 	}
 	running.Go(func() { expiry{x.cfg}.removePeriodically(ctx) })
 	running.Wait()
@@ -260,8 +257,12 @@ func (x *Indexer) consumeAll(ctx context.Context) error {
 
 // consume indexes one queue. It does not consume while the store is unavailable, so that
 // the messages stay in the queue.
-func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error {
-	state := &queueState{tuner: newPrefetchTuner(x.cfg.Memory/2, prefetchBatches*x.cfg.Batch.Events)}
+func (x *Indexer) consume(ctx context.Context, queue string) error {
+	add := x.decoder.addTapped
+	if queue == x.cfg.Decoder.Topology.Log() {
+		add = x.decoder.addLifecycle
+	}
+	state := &queueState{tuner: newPrefetchTuner(x.memoryOf(queue), prefetchBatches*x.cfg.Batch.Events)}
 	failures := 0
 	for {
 		if err := x.waitForStore(ctx, queue); err != nil {
@@ -304,6 +305,15 @@ func (x *Indexer) consume(ctx context.Context, queue string, add addFunc) error 
 		}
 		x.consecutiveRefusals.Store(0)
 	}
+}
+
+// memoryOf returns the bound of the unacknowledged messages of a queue, in bytes. The queues that share the
+// tap copies share the bound of one.
+func (x *Indexer) memoryOf(queue string) int {
+	if _, sharing := x.cfg.Decoder.Topology.Partitions(); slices.Contains(sharing, queue) {
+		return x.cfg.Memory / 2 / len(sharing)
+	}
+	return x.cfg.Memory / 2
 }
 
 // stoppedByIndexer reports whether the indexer, to which ctx belongs, ended the session.

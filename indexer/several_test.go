@@ -14,6 +14,50 @@ import (
 
 func TestSeveralIndexersKeepTheOrder(t *testing.T) { testSeveral(t, 10, 200) }
 
+// Copies that several queues share are recorded in the order of their keys, by one process that another
+// follows. A reader reads each event once.
+func TestPartitionsKeepTheOrderOfKeys(t *testing.T) {
+	b := rabbittest.Either(t)
+	s := newSystemOf(t, b, schemas.Topology{IndexPartitions: 3})
+	const keys, each = 12, 25
+	store := newStore(t, b)
+	reader := s.read(store)
+	run := s.start(store, nil)
+	s.publish(s.keyed(keys, each)...)
+	s.wait(store, keys*each)
+	_, queues := s.topology.Partitions()
+	for _, queue := range queues {
+		if w := s.watermark(store, queue); w.Session == "" {
+			t.Errorf("no copies are in %s", queue)
+		}
+	}
+	run.stop()
+	second := s.start(store, nil)
+	s.publish(s.keyed(keys, each)...)
+	read := reader.wantInOrder(t, 2*keys*each)
+	s.finish(store, 2*keys*each, second)
+	next := map[string]int{}
+	for _, event := range read {
+		key := event.Envelope.RoutingKey
+		if n := next[key] % each; event.Envelope.Properties.MessageID != fmt.Sprintf("%s-%d", key, n) {
+			t.Fatalf("message %d of key %s is %s", n, key, event.Envelope.Properties.MessageID)
+		}
+		next[key]++
+	}
+}
+
+// keyed returns messages with some routing keys, in turn.
+func (s *system) keyed(keys, each int) (list []schemas.Envelope) {
+	for n := range each {
+		for key := range keys {
+			m := s.message(fmt.Sprint("key", key), n)
+			m.RoutingKey = fmt.Sprint("key", key)
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
 // testSeveral starts, stops and kills three indexers at random while messages come
 // in. They are processes whose clocks differ by hours. Every message is there once,
 // and the order in which they were published is the order of the sequence. A reader reads

@@ -343,7 +343,7 @@ func (s *system) finish(store testStore, want int, indexers ...*running) []schem
 	for _, x := range indexers {
 		x.stop()
 	}
-	for _, queue := range []string{s.topology.Log(), s.topology.Index(), s.topology.IndexLate()} {
+	for _, queue := range s.topology.Indexed() {
 		if left := s.Len(s.t, queue); left > 0 {
 			s.t.Errorf("%d messages in %s are indexed and not acknowledged", left, queue)
 		}

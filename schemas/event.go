@@ -3,6 +3,7 @@ package schemas
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,8 +215,9 @@ func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, v
 
 // lateDeath returns the newest death in a queue of tap copies, with any limit.
 func (dec Decoder) lateDeath(headers amqp.Table) (Death, bool) {
+	_, queues := dec.Topology.Partitions()
 	for _, death := range deathsOf(headers) {
-		if _, former := dec.Topology.FormerIndex(death.Queue); former || death.Queue == dec.Topology.Index() {
+		if _, former := dec.Topology.FormerIndex(death.Queue); former || slices.Contains(queues, death.Queue) {
 			return death, true
 		}
 	}

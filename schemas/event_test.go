@@ -82,6 +82,8 @@ func TestALateCopyHasItsOrigin(t *testing.T) {
 	for _, limit := range []int64{0, 20} {
 		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit}}, Topology{}.Index())
 		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit}}, Topology{IndexLimit: 20}.Index())
+		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit, IndexPartitions: 3}}, Topology{IndexLimit: limit}.Index()+".2of3")
+		testLateCopy(t, Decoder{Source: "s", Topology: Topology{IndexLimit: limit}}, Topology{}.Index()+".2of3.headers.tenant")
 	}
 }
 

@@ -175,6 +175,12 @@ func (s State) AwaitsKey() bool {
 	return s.Waits == 0 && !s.WaitsSince.IsZero() && s.WaitsSince.Equal(s.Time)
 }
 
+// ReturnArguments returns the arguments of a binding of the exchange Return to the queue: it
+// routes by the header with the name of the queue whose consumer failed.
+func (s State) ReturnArguments() amqp.Table {
+	return amqp.Table{"x-match": "all", headerQueue: s.Queue}
+}
+
 func (s State) write(h typedTable) {
 	h.setInt(headerVersion, WireVersion)
 	h.setText(headerFingerprint, s.Fingerprint)

@@ -3,10 +3,9 @@ package schemas
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // DefaultPrefix is the first part of the names of Watership's exchanges and queues,
@@ -26,6 +25,15 @@ type Topology struct {
 	// ClassicIndex is whether the queues of tap copies and of late copies are classic
 	// ones, in an installation of quorum queues. It is part of their names, too.
 	ClassicIndex bool
+
+	// IndexPartitions is the number of queues that share the tap copies, which a
+	// consistent-hash exchange divides by PartitionKey. It is part of their names, with the
+	// key. 0 and 1: one queue gets all, and has its name alone.
+	IndexPartitions int
+
+	// PartitionKey is what copies of one queue have in common: "message_id", or "headers."
+	// with the name of a header. "": their routing key. Several queues need it.
+	PartitionKey string
 }
 
 // Name returns a name of Watership, which is the prefix with a suffix.
@@ -46,8 +54,28 @@ func (t Topology) Events() string { return t.Name(".events") }
 // Log returns the queue of lifecycle events.
 func (t Topology) Log() string { return t.Name(".log") }
 
-// Index returns the queue of tap copies.
-func (t Topology) Index() string { return tapQueue(t, ".index") }
+// Index returns the queue of tap copies, the first one if they are divided.
+func (t Topology) Index() string {
+	_, queues := t.Partitions()
+	return queues[0]
+}
+
+// Partitions returns the queues that share the tap copies, and the exchange that divides
+// them. The exchange is "" if there is one queue, which is bound to Tap itself.
+func (t Topology) Partitions() (exchange string, queues []string) {
+	name := tapQueue(t, ".index")
+	if t.IndexPartitions <= 1 {
+		return "", []string{name}
+	}
+	of := "of" + strconv.Itoa(t.IndexPartitions)
+	if t.PartitionKey != "" {
+		of += "." + t.PartitionKey
+	}
+	for n := range t.IndexPartitions {
+		queues = append(queues, name+"."+strconv.Itoa(n+1)+of)
+	}
+	return name + "." + of, queues
+}
 
 // Late returns the fanout exchange for tap copies that expired while the indexer
 // lagged.
@@ -67,22 +95,53 @@ func tapQueue(t Topology, suffix string) string {
 }
 
 // FormerIndex reports whether a queue is a queue of tap copies or of late copies
-// with another limit or of another type, and returns the topology with that.
+// with another limit, of another type or of another division, and returns the topology with that.
 func (t Topology) FormerIndex(queue string) (former Topology, is bool) {
 	for _, classic := range []bool{false, true} {
-		unlimited := Topology{Prefix: t.Prefix, ClassicIndex: classic}
-		for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
-			former = unlimited
-			if digits, limited := strings.CutPrefix(queue, name+"."); limited {
-				former.IndexLimit, _ = strconv.ParseInt(digits, 10, 64) // 0 for a name without a limit
+		undivided, one := Topology{Prefix: t.Prefix, ClassicIndex: classic}, t
+		one.IndexPartitions, one.PartitionKey = 0, ""
+		for _, name := range []string{undivided.Index(), undivided.IndexLate()} {
+			rest, _ := strings.CutPrefix(queue, name)
+			former = undivided
+			former.IndexLimit, rest = cutLimit(rest)
+			if queue == former.IndexLate() { // which all divisions share
+				is = former != one
+				former.IndexPartitions, former.PartitionKey = t.IndexPartitions, t.PartitionKey
+				return former, is
 			}
-			if queue == former.Index() || queue == former.IndexLate() {
-				return former, former != t
+			former.IndexPartitions, former.PartitionKey = cutPartition(rest)
+			if _, queues := former.Partitions(); slices.Contains(queues, queue) {
+				return former, former.Index() != t.Index()
 			}
 		}
 	}
 	return Topology{Prefix: t.Prefix}, false
 }
+
+// cutLimit returns the limit at the beginning of the end of a queue's name, 0 for none, and what follows it.
+func cutLimit(end string) (limit int64, rest string) {
+	digits, _, _ := strings.Cut(strings.TrimPrefix(end, "."), ".")
+	limit, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return 0, end
+	}
+	return limit, strings.TrimPrefix(end, "."+digits)
+}
+
+// cutPartition returns the number of queues, at most maxPartitions, and the key that the end of a queue's name
+// tells, 0 for a queue that gets all.
+func cutPartition(end string) (partitions int, key string) {
+	_, of, _ := strings.Cut(end, "of")
+	digits, key, _ := strings.Cut(of, ".")
+	partitions, err := strconv.Atoi(digits)
+	if err != nil || partitions < 2 || partitions > maxPartitions {
+		return 0, ""
+	}
+	return partitions, key
+}
+
+// maxPartitions bounds the names that are compared with the name of a queue.
+const maxPartitions = 64
 
 // Retry returns the name of the exchange and the queue for dead letters of
 // consumers in any language.
@@ -127,7 +186,11 @@ func (t Topology) Unstorable() string { return t.Name(".unstorable") }
 
 // Exchanges returns the names of Watership's exchanges.
 func (t Topology) Exchanges() []string {
-	return []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Report(), t.Direct(), t.Return(), t.Pauses()}
+	all := []string{t.Tap(), t.Events(), t.Late(), t.Retry(), t.Report(), t.Direct(), t.Return(), t.Pauses()}
+	if divides, _ := t.Partitions(); divides != "" {
+		all = append(all, divides)
+	}
+	return all
 }
 
 // Queues returns the names of Watership's queues without the delay queues.
@@ -136,16 +199,13 @@ func (t Topology) Queues() []string {
 }
 
 // Indexed returns the queues that the indexer consumes.
-func (t Topology) Indexed() []string { return []string{t.Log(), t.Index(), t.IndexLate()} }
+func (t Topology) Indexed() []string {
+	_, queues := t.Partitions()
+	return append(append([]string{t.Log()}, queues...), t.IndexLate())
+}
 
 // Owns reports whether an exchange or queue belongs to Watership.
 func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.Name(".")) }
-
-// ReturnArguments returns the arguments of a binding of the exchange Return to a queue:
-// it routes by the header with the name of the queue whose consumer failed.
-func (t Topology) ReturnArguments(queue string) amqp.Table {
-	return amqp.Table{"x-match": "all", headerQueue: queue}
-}
 
 // Parking returns the queue for copies of the messages that a queue's route has given up.
 // Its name has no prefix, since it belongs to the service, as the queue does.

@@ -92,10 +92,61 @@ func TestFormerIndexes(t *testing.T) {
 	}
 }
 
+// One queue has the names of releases that had one. The names of several tell how copies are
+// divided, so that another division has other queues; late copies have one queue in all.
+func TestPartitions(t *testing.T) {
+	for _, partitions := range []int{0, 1} {
+		one := Topology{IndexPartitions: partitions}
+		if divides, queues := one.Partitions(); divides != "" || !slices.Equal(queues, []string{"watership.index"}) ||
+			!slices.Equal(one.Indexed(), Topology{}.Indexed()) || !slices.Equal(one.Exchanges(), Topology{}.Exchanges()) {
+			t.Errorf("%d partitions: %s, %v", partitions, divides, queues)
+		}
+	}
+	divisions := []Topology{
+		{},
+		{IndexPartitions: 2},
+		{IndexPartitions: 64},
+		{IndexPartitions: 2, PartitionKey: "message_id"},
+		{IndexPartitions: 2, PartitionKey: "headers.1of3.profile"},
+		{IndexPartitions: 2, IndexLimit: 20},
+		{IndexPartitions: 2, ClassicIndex: true, PartitionKey: "headers.a"},
+		{IndexPartitions: 2, ClassicIndex: true, IndexLimit: 20},
+	}
+	names := map[string]bool{}
+	for _, now := range divisions {
+		divides, queues := now.Partitions()
+		if len(queues) != max(1, now.IndexPartitions) || now.Index() != queues[0] || !now.Owns(queues[0]) {
+			t.Errorf("%+v: %v", now, queues)
+		}
+		for _, name := range append(queues, divides) {
+			if names[name] {
+				t.Errorf("%+v: %s is a name of another division", now, name)
+			}
+			names[name] = name != ""
+		}
+		for _, of := range divisions {
+			_, formers := of.Partitions()
+			for _, queue := range formers {
+				if got, former := now.FormerIndex(queue); former != (of != now) || former && got != of {
+					t.Errorf("in %+v, %s is former: %v, of %+v", now, queue, former, got)
+				}
+			}
+			if _, former := now.FormerIndex(of.IndexLate()); former != (of.IndexLate() != now.IndexLate()) {
+				t.Errorf("in %+v, %s is former: %v", now, of.IndexLate(), former)
+			}
+		}
+	}
+	for _, queue := range []string{".index.3of2", ".index.0of2", ".index.01of2", ".index.2of65", ".index.1of1", ".index.1of", ".index.late.1of2", ".index.of2", ".index.1of2."} {
+		if got, former := (Topology{}).FormerIndex(Topology{}.Name(queue)); former {
+			t.Errorf("%s is former, of %+v", queue, got)
+		}
+	}
+}
+
 // A binding of the exchange of the last hop matches the messages for its queue alone.
 func TestReturnArguments(t *testing.T) {
 	for _, queue := range []string{"orders", ""} {
-		arguments := Topology{}.ReturnArguments(queue)
+		arguments := State{Queue: queue}.ReturnArguments()
 		message := DefaultFrameMax.WrapForQueue(everyEnvelope(), State{Queue: queue}, "")
 		if err := arguments.Validate(); err != nil || len(arguments) != 2 || arguments["x-match"] != "all" {
 			t.Errorf("arguments %v, %v", arguments, err)

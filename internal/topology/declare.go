@@ -44,6 +44,9 @@ func (d declarer) exchange(e exchange, args amqp.Table) error {
 	err := d.do(func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclare(e.name, e.kind, true, false, e.internal, false, args)
 	})
+	if unknown := e.unknownType(err); unknown != nil {
+		return unknown
+	}
 	return topologyError("exchange", e.name, err,
 		"delete it if nothing else uses it, or choose another topology.prefix, and retire the former one with watership setup, which moves what waits in its queues")
 }

@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,8 +34,7 @@ func (l Losses) Record(ctx context.Context, queue string) error {
 
 // kind returns whether the record has a gap, or messages themselves are lost.
 func (l Losses) kind(queue string) string {
-	switch queue {
-	case l.Verifier.Topology.Index(), l.Verifier.Topology.IndexLate(), l.Verifier.Topology.Log():
+	if slices.Contains(l.Verifier.Topology.Indexed(), queue) {
 		return "gap"
 	}
 	return "deleted_queue"
@@ -44,10 +44,10 @@ func (l Losses) kind(queue string) string {
 func (l Losses) loss(queue string, now time.Time) string {
 	until := now.UTC().Format(time.RFC3339)
 	switch {
-	case queue == l.Verifier.Topology.Index(), queue == l.Verifier.Topology.IndexLate():
-		return "copies of messages that waited in it, or that it would have got until " + until + ", are not recorded"
 	case queue == l.Verifier.Topology.Log():
 		return "events that waited in it are not recorded"
+	case slices.Contains(l.Verifier.Topology.Indexed(), queue):
+		return "copies of messages that waited in it, or that it would have got until " + until + ", are not recorded"
 	case queue == l.Verifier.Topology.Retry():
 		return "messages that failed in other consumers and waited in it, or that it would have got until " + until + ", are lost"
 	case queue == l.Verifier.Topology.Paused():

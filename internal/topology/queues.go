@@ -13,9 +13,8 @@ type queue struct {
 
 // queues returns Watership's queues, each with its arguments, which cannot change.
 func (c Config) queues() []queue {
-	queues := []queue{
+	queues := append(c.copyQueues(), []queue{
 		{c.Log(), c.args(singleActiveConsumer())},
-		{c.Index(), c.indexArgs(amqp.Table{"x-dead-letter-exchange": c.Late()})},
 		{c.IndexLate(), c.indexArgs(nil)},
 		{c.Retry(), c.args(nil)},
 		{c.Report(), c.reportArgs()},
@@ -23,7 +22,7 @@ func (c Config) queues() []queue {
 		{c.Poison(), c.args(nil)},
 		{c.Unstorable(), c.args(nil)},
 		{c.Paused(), c.args(amqp.Table{"x-message-ttl": int64(0), "x-max-length": int64(1)})},
-	}
+	}...)
 	for _, delay := range c.Delays {
 		queues = append(queues, queue{c.Topology.Delays().Queue(delay), c.delayArgs(delay.Milliseconds())})
 	}

@@ -93,7 +93,7 @@ func (r Reconciler) BindDirect(ctx context.Context, queue string) error {
 // the header with the queue's name. It fails with a *rabbit.RefusedError of code 404 if
 // the queue does not exist.
 func (r Reconciler) BindReturn(ctx context.Context, queue string) error {
-	return r.bindForDelivery(ctx, r.config().returnExchange(), queue, "", schemas.Topology{}.ReturnArguments(queue))
+	return r.bindForDelivery(ctx, r.config().returnExchange(), queue, "", schemas.State{Queue: queue}.ReturnArguments())
 }
 
 func (r Reconciler) bindForDelivery(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {

@@ -65,6 +65,9 @@ func (r repair) all(ch *amqp.Channel) error {
 			return fmt.Errorf("bind queue %q to exchange %q: %w", b.queue, b.exchange, err)
 		}
 	}
+	if err := c.bindDividing(ch); err != nil {
+		return err
+	}
 	for _, tap := range c.Tap {
 		for _, key := range tap.configuredKeys() {
 			if err := ch.ExchangeBind(c.Topology.Tap(), key, tap.Exchange, false, tap.bindingArgs()); err != nil {
@@ -88,6 +91,7 @@ func (r repair) each(ctx context.Context) error {
 	for _, b := range c.bindings() {
 		errs = append(errs, d.bind(b))
 	}
+	errs = append(errs, d.do(c.bindDividing))
 	for _, tap := range c.Tap {
 		errs = append(errs, ignoreNotFound(d.bindKeys(tap, c.Topology.Tap(), tap.configuredKeys())))
 	}
@@ -157,18 +161,26 @@ func (r repair) bind(ctx context.Context, queue string) error {
 		if b.queue != queue {
 			continue
 		}
-		err := r.by.declarer(ctx).bind(b)
-		if e, own := r.by.config().exchangeNamed(b.exchange); own && rabbit.IsMissing(err) {
-			if err := r.exchange(ctx, e); err != nil {
-				return err
-			}
-			err = r.by.declarer(ctx).bind(b)
-		}
-		if err != nil {
+		if err := r.bindTo(ctx, b.exchange, func() error { return r.by.declarer(ctx).bind(b) }); err != nil {
 			return err
+		}
+		if divides, _ := r.by.config().Partitions(); divides == b.exchange {
+			return r.bindTo(ctx, r.by.config().Topology.Tap(), func() error { return r.by.declarer(ctx).do(r.by.config().bindDividing) })
 		}
 	}
 	return nil
+}
+
+// bindTo calls bind, which binds to an exchange, and declares that if it is missing.
+func (r repair) bindTo(ctx context.Context, name string, bind func() error) error {
+	err := bind()
+	if e, own := r.by.config().exchangeNamed(name); own && rabbit.IsMissing(err) {
+		if err := r.exchange(ctx, e); err != nil {
+			return err
+		}
+		err = bind()
+	}
+	return err
 }
 
 // lost records the loss of a queue. The queue is needed even if that fails.

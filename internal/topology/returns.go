@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -21,7 +22,11 @@ const alternateExchange = "alternate-exchange"
 // exchanges may name an alternate exchange that takes it, confirmed. An argument wins over
 // policies, and the broker passes a message through an exchange once, so that it returns
 // what no binding matches.
-func (e exchange) args() amqp.Table { return amqp.Table{alternateExchange: e.name} }
+func (e exchange) args() amqp.Table {
+	args := amqp.Table{alternateExchange: e.name}
+	maps.Copy(args, e.own)
+	return args
+}
 
 // SelfBindings remembers which exchanges of Watership lack the argument, since a former
 // release declared them: it cannot be added, and messages that arrive while an exchange is
@@ -157,22 +162,22 @@ func (c Config) exchangeNamed(name string) (exchange, bool) {
 // ownExchange declares one of Watership's exchanges, and notes whether it lacks the
 // argument.
 func (d declarer) ownExchange(e exchange, c Config) error {
-	args := e.args()
+	args, alternate := e.args(), true
 	for {
 		err := d.exchange(e, args)
 		var differs *Error
 		switch isDifferent := errors.As(err, &differs); {
 		case err == nil:
-			d.self.set(e.name, args == nil)
+			d.self.set(e.name, !alternate)
 			return nil
-		case refusedWith(err, amqp.AccessRefused) && args != nil:
-			args = nil // the argument needs the permission to write to the exchange
+		case refusedWith(err, amqp.AccessRefused) && alternate:
+			args, alternate = e.own, false // the argument needs the permission to write to the exchange
 		case !isDifferent:
 			return err
 		case differs.Argument == "internal" && e.internal && c.mayLackInternal(e.name):
 			e.internal = false // RabbitMQ names one difference at a time
 		case differs.Argument == alternateExchange:
-			d.self.set(e.name, args != nil)
+			d.self.set(e.name, alternate)
 			return nil
 		default:
 			return err
@@ -186,6 +191,9 @@ func (d declarer) ownExchange(e exchange, c Config) error {
 func (d declarer) bindAllToThemselves(c Config) error {
 	var errs []error
 	for _, e := range c.exchanges() {
+		if e.kind == ConsistentHash {
+			continue // such a binding would take its share, and nobody publishes to it
+		}
 		if _, _, all := e.catchAll(); all {
 			errs = append(errs, d.bindToItself(e, ""))
 			continue

@@ -90,6 +90,9 @@ func (d declarer) declare(cfg Config) error {
 			return err
 		}
 	}
+	if err := d.do(cfg.bindDividing); err != nil {
+		return err
+	}
 	var unanswered error
 	for _, tap := range cfg.Tap {
 		if err := d.tap(tap, cfg); errors.Is(err, rabbit.ErrNoAnswer) {
@@ -180,19 +183,24 @@ func (c Config) validateTap(tap Tap) error {
 type exchange struct {
 	name, kind string
 	internal   bool
+	own        amqp.Table // arguments that every such exchange has
 }
 
 func (c Config) exchanges() []exchange {
-	return []exchange{
-		{c.Topology.Tap(), amqp.ExchangeFanout, true},
-		{c.Events(), amqp.ExchangeTopic, false},
-		{c.Late(), amqp.ExchangeFanout, true},
-		{c.Retry(), amqp.ExchangeTopic, true},
-		{c.Report(), amqp.ExchangeTopic, false},
+	all := []exchange{
+		{name: c.Topology.Tap(), kind: amqp.ExchangeFanout, internal: true},
+		{name: c.Events(), kind: amqp.ExchangeTopic},
+		{name: c.Late(), kind: amqp.ExchangeFanout, internal: true},
+		{name: c.Retry(), kind: amqp.ExchangeTopic, internal: true},
+		{name: c.Report(), kind: amqp.ExchangeTopic},
 		c.direct(),
 		c.returnExchange(),
-		{c.Pauses(), amqp.ExchangeDirect, false},
+		{name: c.Pauses(), kind: amqp.ExchangeDirect},
 	}
+	if c.divides() {
+		all = append(all, c.dividing())
+	}
+	return all
 }
 
 // mayLackInternal reports whether an exchange may exist without being internal, as a former
@@ -203,11 +211,11 @@ func (c Config) mayLackInternal(exchange string) bool {
 }
 
 func (c Config) direct() exchange {
-	return exchange{c.Direct(), amqp.ExchangeDirect, false}
+	return exchange{name: c.Direct(), kind: amqp.ExchangeDirect}
 }
 
 func (c Config) returnExchange() exchange {
-	return exchange{c.Return(), amqp.ExchangeHeaders, false}
+	return exchange{name: c.Return(), kind: amqp.ExchangeHeaders}
 }
 
 type binding struct {
@@ -217,12 +225,12 @@ type binding struct {
 func (c Config) bindings() []binding {
 	bindings := []binding{
 		{c.Log(), c.Events(), "#"},
-		{c.Index(), c.Topology.Tap(), ""},
 		{c.IndexLate(), c.Late(), ""},
 		{c.Retry(), c.Retry(), "#"},
 		{c.Report(), c.Report(), "#"},
 		c.directBinding(c.Topology.Delays().Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
 	}
+	bindings = append(bindings, c.copyBindings()...)
 	for _, delay := range c.Delays {
 		bindings = append(bindings, c.directBinding(c.Topology.Delays().Queue(delay)))
 	}
