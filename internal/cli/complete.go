@@ -71,17 +71,24 @@ func configureCompletion(root *cobra.Command) {
 // completion is a completion function of cobra.
 type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
+// suggest returns what find finds with the system of a command within completionTimeout; nothing without a system.
+func (s *settings) suggest(cmd *cobra.Command, directive cobra.ShellCompDirective, find func(context.Context, backend) []string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	sys, err := s.openSystem(ctx, cmd)
+	if err != nil {
+		return nil, directive
+	}
+	defer sys.Close()
+	return find(ctx, sys), directive
+}
+
 func (s *settings) completeNames(list func(context.Context, backend) []string) completion {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		sys, err := s.openSystem(ctx, cmd)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer sys.Close()
 		before := typed[:strings.LastIndex(typed, ",")+1] // of a list, only the last is typed
-		return matching(typed, before, list(ctx, sys)), cobra.ShellCompDirectiveNoFileComp
+		return s.suggest(cmd, cobra.ShellCompDirectiveNoFileComp, func(ctx context.Context, sys backend) []string {
+			return matching(typed, before, list(ctx, sys))
+		})
 	}
 }
 
@@ -122,13 +129,11 @@ func errorGroups(ctx context.Context, sys backend) []string {
 // value.
 func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	sys, err := s.openSystem(ctx, cmd)
-	if err != nil {
-		return nil, directive
-	}
-	defer sys.Close()
+	return s.suggest(cmd, directive, func(ctx context.Context, sys backend) []string { return queryWords(ctx, sys, typed) })
+}
+
+// queryWords returns a query with each of the words that may be its last.
+func queryWords(ctx context.Context, sys backend, typed string) []string {
 	word := typed[strings.LastIndexAny(typed, " (")+1:]
 	before := strings.TrimSuffix(typed, word)
 	field := lastWord(strings.TrimSuffix(strings.TrimRight(before, " "), ":"))
@@ -140,12 +145,12 @@ func (s *settings) completeQuery(cmd *cobra.Command, _ []string, typed string) (
 		for i := range names {
 			names[i] += ":"
 		}
-		return matching(typed, before, names), directive
+		return matching(typed, before, names)
 	}
 	if strings.HasPrefix(word, `"`) {
-		return withClosingQuote(matching(typed, before+`"`, values(ctx, sys, field))), directive
+		return withClosingQuote(matching(typed, before+`"`, values(ctx, sys, field)))
 	}
-	return matching(typed, before, slices.DeleteFunc(values(ctx, sys, field), needsQuotes)), directive
+	return matching(typed, before, slices.DeleteFunc(values(ctx, sys, field), needsQuotes))
 }
 
 // withClosingQuote appends a quote to each value.
@@ -208,14 +213,8 @@ func (s *settings) completeArgument(ids func(ctx context.Context, sys backend, t
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		sys, err := s.openSystem(ctx, cmd)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer sys.Close()
-		return matching(typed, "", ids(ctx, sys, typed)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return s.suggest(cmd, directive, func(ctx context.Context, sys backend) []string { return matching(typed, "", ids(ctx, sys, typed)) })
 	}
 }
 
