@@ -17,7 +17,7 @@ import (
 //go:embed schema.sql
 var tables string
 
-// failureIndexes are what version 5 added to version 4.
+// failureIndexes are what version 8 has in place of those that version 5 added to version 4.
 //
 //go:embed failures.sql
 var failureIndexes string
@@ -38,7 +38,7 @@ var timeColumns string
 
 const (
 	// schemaVersion is the version of all of them (PRAGMA user_version).
-	schemaVersion = 7
+	schemaVersion = 8
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -133,7 +133,7 @@ func (i *installer) createSchema(ctx context.Context, tx *sql.Tx) error {
 		return i.upgrade(ctx, tx, version)
 	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
-		tables+failureIndexes+streamColumns+timeColumns+recordTable, applicationID, schemaVersion))
+		tables+streamColumns+timeColumns+failureIndexes+recordTable, applicationID, schemaVersion))
 	return err
 }
 

@@ -121,12 +121,10 @@ CREATE INDEX "event by watership.queue" ON event ("watership.queue", "@timestamp
 
 -- Most events have none of these fields.
 CREATE INDEX "event by error.type" ON event ("error.type", "@timestamp") WHERE "error.type" IS NOT NULL;
-CREATE INDEX "event by watership.message" ON event ("watership.message") WHERE "watership.message" IS NOT NULL;
 CREATE INDEX "event by watership.class" ON event ("watership.class", "@timestamp") WHERE "watership.class" IS NOT NULL;
 CREATE INDEX "event by watership.error_group" ON event ("watership.error_group", "@timestamp") WHERE "watership.error_group" IS NOT NULL;
 CREATE INDEX "event by watership.quarantined_action" ON event ("watership.quarantined_action") WHERE "watership.quarantined_action" IS NOT NULL;
 CREATE INDEX "event by watership.replay.job" ON event ("watership.replay.job", "@timestamp") WHERE "watership.replay.job" IS NOT NULL;
-CREATE INDEX "event by watership.replay.of" ON event ("watership.replay.of") WHERE "watership.replay.of" IS NOT NULL;
 CREATE INDEX "event by watership.delay" ON event ("watership.delay") WHERE "watership.delay" IS NOT NULL;
 CREATE INDEX "event by watership.first_failed" ON event ("watership.first_failed") WHERE "watership.first_failed" IS NOT NULL;
 

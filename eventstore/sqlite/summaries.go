@@ -5,57 +5,162 @@ import (
 	"database/sql"
 	"encoding/json"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/schemas"
 )
 
-// selectSummary selects the fields of a eventstore.EventSummary, in the order of scanSummary.
-const selectSummary = `SELECT "event.id", "event.sequence", "@timestamp",
+// summaryColumns are the fields of a eventstore.EventSummary, in the order of scanSummary. The indexes of
+// failures.sql have all of them.
+const summaryColumns = `"event.id", "event.sequence", "@timestamp",
 	coalesce("watership.quarantined_action", "event.action", ''), coalesce("watership.fingerprint", ''),
 	coalesce("messaging.message.id", ''), coalesce("watership.message", ''), coalesce("watership.queue", ''),
 	coalesce("watership.class", ''), coalesce("error.type", ''), coalesce("watership.error_group", ''),
 	coalesce("watership.replay.job", ''), coalesce("watership.replay.of", ''), coalesce("watership.stream.id", ''),
-	"watership.stream.version"
-	FROM json_each(?) AS list CROSS JOIN event ON event.n = list.value`
+	"watership.stream.version"`
 
-// maxSummariesAtOnce is the number of events that one statement reads. The first reads one,
-// for callers that stop early.
-const maxSummariesAtOnce = 512
+// Statements that read the summaries of a list of places: from the table, and of failures from their index.
+const (
+	selectSummaries = `SELECT ` + summaryColumns + ` FROM json_each(?) AS list CROSS JOIN event ON event.n = list.value ->> 1`
+	selectGivenUp   = `SELECT ` + summaryColumns + ` FROM json_each(?) AS list CROSS JOIN event INDEXED BY "event given up"
+		ON event."event.sequence" = list.value ->> 0 AND +event.n = list.value ->> 1
+		WHERE "event.action" = 'poisoned' OR "watership.quarantined_action" = 'poisoned'`
+)
+
+// place is an event by its sequence and n.
+type place [2]int64
+
+const (
+	// maxSummariesAtOnce is the number of events that one statement reads. The first reads one,
+	// for callers that stop early.
+	maxSummariesAtOnce = 512
+
+	// maxLookedUp is the number of events with some values that are read at once, for which few events
+	// are looked up as a rule.
+	maxLookedUp = 20_000
+)
+
+const readingSummaries = "reading summaries of events"
 
 // Summaries reads the selected events in the order BySequence, without their documents:
 // those with one of the values in one of the fields, or all without such filters. Like
 // Events it reads from a snapshot.
 func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error] {
-	const operation = "reading summaries of events"
 	sel.Order = eventstore.BySequence
 	return func(yield func(eventstore.EventSummary, error) bool) {
-		numbers, err := r.selectNumbers(ctx, operation, sel, r.anyFilter(either)...)
-		if err != nil {
-			yield(eventstore.EventSummary{}, err)
+		found, whole, err := r.lookUp(ctx, sel, either)
+		if whole || err != nil {
+			yieldSummaries(found, r.storeError(readingSummaries, err), yield)
 			return
 		}
-		for count := 1; len(numbers) > 0; count = min(2*count, maxSummariesAtOnce) {
-			some := numbers[:min(count, len(numbers))]
-			numbers = numbers[len(some):]
-			summaries, err := r.readSummaries(ctx, some)
-			for _, summary := range summaries {
-				if !yield(summary, nil) {
-					return
-				}
-			}
-			if err != nil {
-				yield(eventstore.EventSummary{}, r.storeError(operation, err))
+		places, err := r.selectPlaces(ctx, sel, either)
+		if err != nil {
+			yield(eventstore.EventSummary{}, r.storeError(readingSummaries, err))
+			return
+		}
+		statement := selectSummaries
+		if isOfGivenUp(sel.Query) {
+			statement = selectGivenUp
+		}
+		for count := 1; len(places) > 0; count = min(2*count, maxSummariesAtOnce) {
+			some := places[:min(count, len(places))]
+			places = places[len(some):]
+			list, _ := json.Marshal(some) // numbers always marshal
+			summaries, err := r.querySummaries(ctx, statement, string(list))
+			if !yieldSummaries(summaries, r.storeError(readingSummaries, err), yield) {
 				return
 			}
 		}
 	}
 }
 
-// readSummaries leaves out the events that Retain has removed.
-func (r *reader) readSummaries(ctx context.Context, numbers []int64) (summaries []eventstore.EventSummary, err error) {
-	list, _ := json.Marshal(numbers) // numbers always marshal
-	rows, err := r.readers.QueryContext(ctx, selectSummary, string(list))
+// yieldSummaries returns false after an error, and when the consumer of the sequence stops.
+func yieldSummaries(summaries []eventstore.EventSummary, err error, yield func(eventstore.EventSummary, error) bool) bool {
+	for _, summary := range summaries {
+		if !yield(summary, nil) {
+			return false
+		}
+	}
+	if err != nil {
+		yield(eventstore.EventSummary{}, err)
+	}
+	return err == nil
+}
+
+// lookUp reads the events with one of the values in one of the fields. whole is false if that is not
+// asked for, and if they are too many to be read at once.
+func (r *reader) lookUp(ctx context.Context, sel eventstore.Selection, either []eventstore.FieldIn) (found []eventstore.EventSummary, whole bool, err error) {
+	if len(either) == 0 || sel.Limit > maxLookedUp {
+		return nil, false, nil
+	}
+	filter, err := r.filter(readingSummaries, sel)
+	if err != nil {
+		return nil, false, err
+	}
+	parts, args, others := make([]string, len(either)), []any{}, filter
+	for i, of := range either { // the index of each field has the events, and mostly their columns
+		part := allOf([]condition{r.hasOne(of), others})
+		parts[i] = "SELECT " + summaryColumns + " FROM event WHERE " + part.sql
+		args = append(args, part.args...)
+		others = allOf([]condition{others, not(r.hasOne(of))})
+	}
+	if len(args) >= maxArguments {
+		return nil, false, nil
+	}
+	most := maxLookedUp + 1
+	if sel.Limit > 0 {
+		most = sel.Limit
+	}
+	found, err = r.querySummaries(ctx, strings.Join(parts, " UNION ALL ")+" ORDER BY 2, 1 LIMIT ?", append(args, most)...)
+	return found, len(found) <= maxLookedUp, err
+}
+
+// selectPlaces is selectNumbers for summaries. They take 16 bytes an event.
+func (r *reader) selectPlaces(ctx context.Context, sel eventstore.Selection, either []eventstore.FieldIn) (places []place, err error) {
+	filter, err := r.filter(readingSummaries, sel)
+	if err != nil {
+		return nil, err
+	}
+	filter = allOf(append(r.anyFilter(either), filter))
+	statement := `SELECT "event.sequence", event.n FROM event WHERE ` + filter.sql + " ORDER BY " + orderBy(eventstore.BySequence)
+	if sel.Limit > 0 {
+		statement += " LIMIT ?"
+		filter.args = append(filter.args, sel.Limit)
+	}
+	rows, err := r.readers.QueryContext(ctx, statement, filter.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var at place
+		if err := rows.Scan(&at[0], &at[1]); err != nil {
+			return nil, err
+		}
+		places = append(places, at)
+	}
+	return places, rows.Err()
+}
+
+// isOfGivenUp reports whether a query has the condition of the index "event given up".
+func isOfGivenUp(node kql.Node) bool {
+	switch n := node.(type) {
+	case kql.And:
+		return slices.ContainsFunc(n, isOfGivenUp)
+	case kql.Or:
+		const poisoned = string(schemas.Poisoned)
+		return n.String() == kql.Or{kql.FieldIs("event.action", poisoned), kql.FieldIs("watership.quarantined_action", poisoned)}.String()
+	}
+	return false
+}
+
+// querySummaries leaves out the events that Retain has removed.
+func (r *reader) querySummaries(ctx context.Context, statement string, args ...any) (summaries []eventstore.EventSummary, err error) {
+	rows, err := r.readers.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +180,19 @@ func (r *reader) anyFilter(either []eventstore.FieldIn) []condition {
 		return nil
 	}
 	conditions := make([]condition, len(either))
-	for i, a := range either {
-		field, _ := r.layout.fields.Lookup(a.Field)
-		conditions[i] = r.layout.hasValue(r.layout.locate(field), oneOf(a.Values))
+	for i, of := range either {
+		conditions[i] = r.hasOne(of)
 	}
 	if len(conditions) == 1 { // indexes for the other conditions of the query count as well
 		return conditions
 	}
 	return []condition{unionOf(conditions)}
+}
+
+// hasOne is true of the events with one of the values of a field.
+func (r *reader) hasOne(of eventstore.FieldIn) condition {
+	field, _ := r.layout.fields.Lookup(of.Field)
+	return r.layout.hasValue(r.layout.locate(field), oneOf(of.Values))
 }
 
 func scanSummary(row *sql.Rows) (e eventstore.EventSummary, err error) {

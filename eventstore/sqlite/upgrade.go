@@ -13,8 +13,12 @@ import (
 // withoutFailureIndexes is the first version of which the events are not written again.
 const withoutFailureIndexes = 4
 
-// withRecords is the first version that has records and the columns of streams.
-const withRecords = 6
+// withRecords is the first version that has records and the columns of streams, and withTimes the first
+// that has the columns of times.
+const (
+	withRecords = 6
+	withTimes   = 7
+)
 
 // upgrade upgrades a file of an older version in one transaction.
 func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error {
@@ -24,17 +28,16 @@ func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error 
 			return err
 		}
 	}
-	added := timeColumns
+	added := failureIndexes
 	switch {
 	case version < withoutFailureIndexes:
 		if err := i.rewrite(ctx, tx); err != nil {
 			return err
 		}
-		added = failureIndexes
-	case version == withoutFailureIndexes:
-		added = failureIndexes + streamColumns + timeColumns
 	case version < withRecords:
-		added = streamColumns + timeColumns
+		added = streamColumns + timeColumns + added
+	case version < withTimes:
+		added = timeColumns + added
 	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", added, schemaVersion))
 	return err

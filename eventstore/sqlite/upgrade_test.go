@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -133,10 +134,19 @@ func wantFormerRecords(t *testing.T, s *Store) {
 	}
 }
 
-// withoutTimes makes a file of version 7 one of version 6.
-const withoutTimes = `ALTER TABLE event DROP COLUMN "watership.queue_time"; ALTER TABLE event DROP COLUMN "watership.total_time";`
+// formerIndexes makes a file of version 8 one of version 7.
+const formerIndexes = `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; DROP INDEX "event by watership.replay.of";
+	DROP INDEX "event by watership.message";
+	CREATE INDEX "event given up" ON event ("event.sequence", "event.id", "event.action", "watership.quarantined_action")
+		WHERE "event.action" = 'poisoned' OR "watership.quarantined_action" = 'poisoned';
+	CREATE INDEX "replay by watership.fingerprint" ON event (substr("watership.fingerprint", -16)) WHERE "watership.replay.of" IS NOT NULL;
+	CREATE INDEX "event by watership.message" ON event ("watership.message") WHERE "watership.message" IS NOT NULL;
+	CREATE INDEX "event by watership.replay.of" ON event ("watership.replay.of") WHERE "watership.replay.of" IS NOT NULL;`
 
-// withoutStreams makes a file of version 7 one of version 5.
+// withoutTimes makes a file of version 8 one of version 6.
+const withoutTimes = formerIndexes + `ALTER TABLE event DROP COLUMN "watership.queue_time"; ALTER TABLE event DROP COLUMN "watership.total_time";`
+
+// withoutStreams makes a file of version 8 one of version 5.
 const withoutStreams = withoutTimes + `DROP INDEX "event by watership.stream.id";
 	ALTER TABLE event DROP COLUMN "watership.stream.id"; ALTER TABLE event DROP COLUMN "watership.stream.version";
 	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.stream.id';`
@@ -162,6 +172,34 @@ func TestUpgradeOfVersion5(t *testing.T) {
 		}
 	}
 	wantFormerRecords(t, s)
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
+}
+
+// TestUpgradeOfVersion7: failures are found by indexes that have their summaries.
+func TestUpgradeOfVersion7(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	failed := event("", 2)
+	failed.Action = schemas.Poisoned
+	create(t, former, eventDocuments("", 1, 1)...)
+	create(t, former, schemas.DocumentFormat{}.Document(failed))
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, formerIndexes+"PRAGMA user_version = 7")
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 7", "run `watership setup`")
+	s := installed(t, Config{Path: path})
+	found := 0
+	for summary, err := range s.Summaries(t.Context(), eventstore.Selection{Query: history.GivenUp()}) {
+		found++
+		if want := eventstore.Summarize(failed); err != nil || summary != want {
+			t.Errorf("found %+v, %v, want %+v", summary, err, want)
+		}
+	}
+	if found != 1 {
+		t.Errorf("found %d failures", found)
+	}
 	wantSameTables(t, s, installed(t, Config{}))
 	wantConsistent(t, s)
 }
@@ -201,7 +239,7 @@ func TestUpgradeOfVersion4(t *testing.T) {
 	if err := former.Close(); err != nil {
 		t.Fatal(err)
 	}
-	execSQL(t, path, formerRecords+`DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4;`+withoutStreams)
+	execSQL(t, path, formerRecords+withoutStreams+`DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; PRAGMA user_version = 4`)
 	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 4", "run `watership setup`")
 	s := installed(t, Config{Path: path})
 	if n, err := s.Count(t.Context(), eventstore.Selection{}); n != 3 || err != nil {

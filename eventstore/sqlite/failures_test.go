@@ -1,0 +1,46 @@
+package sqlite
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/history"
+)
+
+// TestSummariesOfFailuresComeFromIndexes: the summaries of failures, and of the events that decide what became of
+// them, are read without the table.
+func TestSummariesOfFailuresComeFromIndexes(t *testing.T) {
+	s := installed(t, Config{})
+	if steps := plan(t, s, selectGivenUp, []any{"[[1,2]]"}); !strings.Contains(steps[1], "USING INDEX event given up (event.sequence=?)") {
+		t.Errorf("the plan of failures is %q", steps)
+	}
+	wantFromIndexes(t, s, selectGivenUp, []any{"[[1,2]]"})
+	if !isOfGivenUp(kql.And{node(t, "watership.queue: orders"), history.GivenUp()}) || isOfGivenUp(node(t, "event.action: poisoned or watership.queue: orders")) {
+		t.Error("queries for failures are not known")
+	}
+	deciding := node(t, "event.action: (handled or discarded) and not event.id: (a or b)")
+	for field, test := range map[string]struct {
+		query kql.Node
+		want  string
+	}{
+		"watership.replay.of":   {deciding, "USING INDEX event by watership.replay.of (watership.replay.of=?)"},
+		"watership.fingerprint": {kql.And{deciding, node(t, "watership.replay.of: *")}, "USING INDEX replay by watership.fingerprint (<expr>=?)"},
+		"watership.message":     {deciding, "USING INDEX event by watership.message (watership.message=?"},
+	} {
+		filter, err := s.filter("testing", eventstore.Selection{Query: test.query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		part := allOf([]condition{s.hasOne(eventstore.FieldIn{Field: field, Values: []string{"a", "b"}}), filter})
+		statement := "SELECT " + summaryColumns + " FROM event WHERE " + part.sql + " ORDER BY 2, 1"
+		steps := plan(t, s, statement, part.args)
+		if !strings.Contains(steps[0], test.want) {
+			t.Errorf("the plan by %s is %q", field, steps)
+		}
+		if field != "watership.message" { // most events of copies are left out by their actions
+			wantFromIndexes(t, s, statement, part.args)
+		}
+	}
+}
