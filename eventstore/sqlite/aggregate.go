@@ -76,12 +76,14 @@ func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout, cou
 	if v.location.column == "@timestamp" {
 		return 0, nil
 	}
-	if !v.location.single {
-		absent := allOf([]condition{v.filter, not(l.hasValue(v.location, notNull()))})
-		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM event WHERE "+absent.sql, absent.args...).Scan(&n)
-		return n, err
+	if err := tx.QueryRowContext(ctx, v.filter.countSQL(), v.filter.args...).Scan(&n); err != nil {
+		return 0, err
 	}
-	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM event WHERE "+v.filter.sql, v.filter.args...).Scan(&n)
+	if !v.location.single {
+		present, with := allOf([]condition{v.filter, l.hasValue(v.location, notNull())}), int64(0)
+		err = tx.QueryRowContext(ctx, present.countSQL(), present.args...).Scan(&with)
+		return n - with, err
+	}
 	n -= counted.Others
 	for _, bucket := range counted.Values {
 		n -= bucket.Count

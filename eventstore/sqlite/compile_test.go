@@ -103,7 +103,7 @@ func sqlWords(l layout) *regexp.Regexp {
 	words := []string{
 		`\+?\b(event|posting|list)\.`, `\b(SELECT|FROM|WHERE|IN|AND|OR|NOT|IS|NULL|TRUE|FALSE|UNION|INTERSECT|ALL|BETWEEN|MATCH|AS|CROSS|JOIN|ON)\b`,
 		`\b(event|term|key|text|word|n|id|doc|col|field|name|value|rowid|matches|typeof)\b`,
-		`\b(number|posting|beginning|list|term_value|json_each|substr|coalesce|printf|rtrim)\b`, `\|\|`, `'(%x=|"|""|=)'`, `-16`, `"event\.(sequence|id)"`, `= 'text'`, `[=<>?(),]`,
+		`\b(number|posting|beginning|list|term_value|json_each|substr|coalesce|printf|rtrim)\b`, `\|\|`, `'(%x=|"|""|" \*|=)'`, `-16`, `"event\.(sequence|id)"`, `= 'text'`, `[=<>?(),]`,
 	}
 	for _, column := range l.columns {
 		words = append(words, regexp.QuoteMeta(quoteName(column)))

@@ -15,6 +15,7 @@ type condition struct {
 	sql      string
 	args     []any
 	subquery string // if not empty, a SELECT of n of all matching events
+	once     bool   // subquery has each n once
 	byID     bool   // an index of ids finds all matching events, which are few as a rule
 }
 
@@ -23,6 +24,13 @@ func where(sql string, args ...any) condition { return condition{sql: sql, args:
 // inSubquery is true of the events whose n a SELECT returns.
 func inSubquery(subquery string, args ...any) condition {
 	return condition{sql: "event.n IN (" + subquery + ")", args: args, subquery: subquery}
+}
+
+// matching is true of the events with a word of the table term, by an SQL expression for a query of FTS5.
+func matching(query string, args ...any) condition {
+	found := inSubquery("SELECT rowid AS n FROM term WHERE term MATCH coalesce(("+query+"), '\"\"') AND rowid >= ?", append(args, lowestNumber{})...)
+	found.once = true
+	return found
 }
 
 // lowestNumber is the argument of a subquery for the lowest n to return. It is 0
@@ -52,6 +60,9 @@ func not(c condition) condition { return where("("+c.sql+") IS NOT TRUE", c.args
 func allOf(conditions []condition) condition {
 	var subqueries, others []condition
 	for _, c := range conditions {
+		if c.sql == "TRUE" {
+			continue
+		}
 		if c.subquery != "" {
 			subqueries = append(subqueries, c)
 			continue
@@ -71,7 +82,7 @@ func intersection(subqueries []condition) condition {
 	half := len(subqueries) / 2
 	a, b := intersection(subqueries[:half]), intersection(subqueries[half:])
 	both := inSubquery("SELECT n FROM ("+a.subquery+") INTERSECT SELECT n FROM ("+b.subquery+")", slices.Concat(a.args, b.args)...)
-	both.byID = a.byID || b.byID
+	both.byID, both.once = a.byID || b.byID, true
 	return both
 }
 
@@ -117,6 +128,7 @@ func unionOf(conditions []condition) condition {
 type predicate struct {
 	test func(value string) condition // of the SQL expression of a value
 
+	any   bool     // all values satisfy it
 	texts []string // all of them, if not nil; otherwise:
 	from  string   // the lowest one
 	to    string   // a text above the highest one; "" for no limit
@@ -150,7 +162,7 @@ func between(low, high any) predicate {
 }
 
 func notNull() predicate {
-	return predicate{test: func(value string) condition { return where(value + " IS NOT NULL") }}
+	return predicate{any: true, test: func(value string) condition { return where(value + " IS NOT NULL") }}
 }
 
 // oneOf checks that a value is one of the texts.
@@ -202,8 +214,7 @@ func (p predicate) ofTerm(location location) condition {
 	words := "SELECT " + keyBeginningSQL + " AS beginning FROM key WHERE id IN (" + keys.sql + ")"
 	switch {
 	case len(p.texts) == 1 && !location.allKeys:
-		return inSubquery("SELECT rowid AS n FROM term WHERE term MATCH coalesce((SELECT '\"' || beginning || ? || '\"' FROM ("+words+")), '\"\"') AND rowid >= ?",
-			slices.Concat([]any{strings.ReplaceAll(analyzer.Keyword(p.texts[0]), `"`, `""`)}, keys.args, []any{lowestNumber{}})...)
+		return matching("SELECT '\"' || beginning || ? || '\"' FROM ("+words+")", slices.Concat([]any{strings.ReplaceAll(analyzer.Keyword(p.texts[0]), `"`, `""`)}, keys.args)...)
 	case p.texts != nil:
 		escaped := make([]string, len(p.texts))
 		for i, text := range p.texts {
@@ -211,6 +222,9 @@ func (p predicate) ofTerm(location location) condition {
 		}
 		return inSubquery("SELECT doc AS n FROM ("+words+") CROSS JOIN json_each(?) AS list CROSS JOIN posting ON posting.term = beginning || list.value WHERE doc >= ?",
 			append(slices.Clone(keys.args), jsonList(escaped), lowestNumber{})...)
+	}
+	if p.any && !location.allKeys { // as one list, which is faster than a list for each value
+		return matching("SELECT '\"' || beginning || '\" *' FROM ("+words+")", keys.args...)
 	}
 	return p.ofTermRange(words, keys.args)
 }

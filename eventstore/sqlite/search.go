@@ -67,13 +67,20 @@ func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	statement := "SELECT count(*) FROM event WHERE " + filter.sql
-	if filter.subquery != "" { // counts without reading events
-		statement = "SELECT count(DISTINCT n) FROM (" + filter.subquery + ")"
-	}
 	var count int64
-	row := r.readers.QueryRowContext(ctx, statement, filter.args...)
+	row := r.readers.QueryRowContext(ctx, filter.countSQL(), filter.args...)
 	return count, r.storeError(operation, row.Scan(&count))
+}
+
+// countSQL counts the events of a condition, without reading them if a subquery finds them.
+func (c condition) countSQL() string {
+	switch {
+	case c.subquery == "":
+		return "SELECT count(*) FROM event WHERE " + c.sql
+	case c.once:
+		return "SELECT count(*) FROM (" + c.subquery + ")"
+	}
+	return "SELECT count(DISTINCT n) FROM (" + c.subquery + ")"
 }
 
 // selectNumbers returns n of the selected events, in order. They are the snapshot of a
