@@ -52,6 +52,22 @@ func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field 
 	return tally, nil
 }
 
+// Present returns those of some values of a keyword that an event of a selection has. It ignores Order
+// and Limit of the selection. The field needs doc_values.
+func (r *reader) Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error) {
+	present := map[string]bool{}
+	if len(of.Values) == 0 {
+		return present, nil
+	}
+	response, err := r.aggregate(ctx, "looking for values of "+of.Field, sel, map[string]any{
+		"values": map[string]any{"terms": map[string]any{"field": of.Field, "include": of.Values, "size": len(of.Values)}},
+	})
+	for _, b := range response.Aggregations.Values.Buckets {
+		present[b.text()] = true
+	}
+	return present, err
+}
+
 func (r *reader) aggregate(ctx context.Context, operation string, sel eventstore.Selection, aggregations map[string]any) (aggregationResponse, error) {
 	var response aggregationResponse
 	err := r.searchJSON(ctx, operation, map[string]any{

@@ -115,6 +115,39 @@ func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field 
 	return aggregation, err
 }
 
+// Present returns those of some values of a keyword that is a column which an event of a selection has. It
+// ignores Order and Limit of the selection, and reads one event for each value if the field has an index.
+func (r *reader) Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error) {
+	operation := "looking for values of " + of.Field
+	field, _ := r.layout.fields.Lookup(of.Field)
+	column := r.layout.locate(field).column
+	if column == "" || field.Type != kql.Keyword {
+		return nil, cannotAggregate(operation, field)
+	}
+	filter, err := r.filter(operation, sel)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.readers.QueryContext(ctx, presentSQL(column, filter), append([]any{jsonList(of.Values)}, filter.args...)...)
+	if err != nil {
+		return nil, r.storeError(operation, err)
+	}
+	defer rows.Close()
+	present := map[string]bool{}
+	for rows.Next() {
+		var value string
+		if err := rows.Scan(&value); err != nil {
+			return nil, r.storeError(operation, err)
+		}
+		present[value] = true
+	}
+	return present, r.storeError(operation, rows.Err())
+}
+
+func presentSQL(column string, filter condition) string {
+	return "SELECT list.value FROM json_each(?) AS list WHERE EXISTS (SELECT 1 FROM event WHERE event." + quoteName(column) + " = list.value AND (" + filter.sql + "))"
+}
+
 func cannotAggregate(operation string, field kql.Field) error {
 	return &eventstore.Error{
 		Kind: eventstore.BadRequest, Reason: fmt.Sprintf("%s: fields of type %s cannot be counted by", operation, field.Type),

@@ -20,6 +20,7 @@ import (
 type Aggregations interface {
 	Store
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
+	Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error)
 	Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error)
 	HistogramByAction(ctx context.Context, sel eventstore.Selection, over eventstore.Steps, actions []schemas.Action) ([][]int64, error)
 	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
@@ -31,6 +32,7 @@ type Aggregations interface {
 // store that is ready for documents, and is cleaned up with the test.
 func RunAggregations(t *testing.T, open func(t *testing.T) Aggregations) {
 	t.Run("the most frequent values", func(t *testing.T) { testTopValues(t, createTwelveEvents(t, open(t))) })
+	t.Run("values that are present", func(t *testing.T) { testPresent(t, createTwelveEvents(t, open(t))) })
 	t.Run("odd bodies", func(t *testing.T) { testOddBodies(t, open(t)) })
 	t.Run("encoded bodies", func(t *testing.T) { testEncodedBodies(t, open(t)) })
 	t.Run("over time", func(t *testing.T) { testHistogram(t, createTwelveEvents(t, open(t))) })
@@ -106,6 +108,29 @@ func testTopValues(t *testing.T, s Aggregations) {
 	}
 	if _, err := s.TopValues(t.Context(), all, "error.message", 3); err == nil {
 		t.Error("the values of a text were counted")
+	}
+}
+
+func testPresent(t *testing.T, s Aggregations) {
+	queues := []string{"third", "even", "nobody's", "even"}
+	for _, test := range []struct {
+		sel   eventstore.Selection
+		among []string
+		want  map[string]bool
+	}{
+		{eventstore.Selection{}, queues, map[string]bool{"even": true, "third": true}},
+		{eventstore.Selection{UpTo: 1}, queues, map[string]bool{"even": true}},
+		{eventstore.Selection{Query: kql.FieldIs("headers.tenant", "t1"), Limit: 1}, queues, map[string]bool{"third": true}},
+		{eventstore.Selection{Query: kql.FieldIs("event.id", "nobody")}, queues, map[string]bool{}},
+		{eventstore.Selection{}, nil, map[string]bool{}},
+	} {
+		got, err := s.Present(t.Context(), test.sel, eventstore.FieldIn{Field: "watership.queue", Values: test.among})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%+v of %q (-want +got):\n%s", test.sel, test.among, diff)
+		}
 	}
 }
 

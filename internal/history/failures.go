@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"iter"
+	"maps"
 	"sync"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -20,18 +21,15 @@ type Failures struct {
 	Resolved map[Kind]int64
 }
 
-// Reporters returns the queues whose consumers report `handled` events. It is called only if
+// Reporters returns those of some queues whose consumers report `handled` events. It is called only if
 // an outcome depends on that. Nil: all consumers report.
-type Reporters func(ctx context.Context) (queues map[string]bool, err error)
+type Reporters func(ctx context.Context, of []string) (queues map[string]bool, err error)
 
 // ReportingStore reports which consumers report.
 type ReportingStore interface {
 	EventStore
-	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
+	Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error)
 }
-
-// maxQueues bounds the queues whose consumers report `handled` events.
-const maxQueues = 10_000
 
 // NewFailures finds failures by all stored events. The handlers of routes, and consumers of
 // queues that have a `handled` event, report.
@@ -39,29 +37,32 @@ func NewFailures(ctx context.Context, store ReportingStore, routes []string) (Fa
 	return Failures{Store: store, Reporters: reportersOf(store, routes)}, store.Refresh(ctx)
 }
 
-// reportersOf reads the queues with `handled` events once, since that takes longer than the
-// failures do in a store with many events.
+// reportersOf asks the store about each queue once.
 func reportersOf(store ReportingStore, routes []string) Reporters {
-	var mu sync.Mutex // guards queues
-	var queues map[string]bool
-	return func(ctx context.Context) (map[string]bool, error) {
+	var mu sync.Mutex // guards reports
+	reports := map[string]bool{}
+	for _, queue := range routes {
+		reports[queue] = true
+	}
+	return func(ctx context.Context, of []string) (map[string]bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if queues != nil {
-			return queues, nil
+		unknown := eventstore.FieldIn{Field: "watership.queue"}
+		for _, queue := range of {
+			if _, known := reports[queue]; !known {
+				unknown.Values = append(unknown.Values, queue)
+			}
 		}
-		handled, err := store.TopValues(ctx, eventstore.Selection{Query: kql.FieldIs("event.action", string(schemas.Handled))}, "watership.queue", maxQueues)
-		if err != nil {
-			return nil, err
+		if len(unknown.Values) > 0 {
+			handled, err := store.Present(ctx, eventstore.Selection{Query: kql.FieldIs("event.action", string(schemas.Handled))}, unknown)
+			if err != nil {
+				return nil, err
+			}
+			for _, queue := range unknown.Values {
+				reports[queue] = handled[queue]
+			}
 		}
-		queues = map[string]bool{}
-		for _, queue := range routes {
-			queues[queue] = true
-		}
-		for _, queue := range handled.Values {
-			queues[queue.Text] = true
-		}
-		return queues, nil
+		return maps.Clone(reports), nil
 	}
 }
 

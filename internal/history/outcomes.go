@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
@@ -59,7 +61,7 @@ func resolutions(ctx context.Context, store Store, failures []eventstore.EventSu
 	reports := func(string) bool { return true }
 	if err == nil && e.replayed && reporters != nil {
 		var queues map[string]bool
-		queues, err = reporters(ctx)
+		queues, err = reporters(ctx, queuesAt(failures))
 		reports = func(queue string) bool { return queues[queue] }
 	}
 	if err != nil {
@@ -70,6 +72,15 @@ func resolutions(ctx context.Context, store Store, failures []eventstore.EventSu
 		found[i] = e.followUpOf(failure, math.MaxInt64).resolution(reports)
 	}
 	return found, nil
+}
+
+// queuesAt returns the queues of some failures, each once.
+func queuesAt(failures []eventstore.EventSummary) []string {
+	queues := map[string]bool{}
+	for _, failure := range failures {
+		queues[failure.Queue] = true
+	}
+	return slices.Sorted(maps.Keys(queues))
 }
 
 // eventIndex holds the events that decide the outcome of some failures.
@@ -92,11 +103,9 @@ func newEventIndex() *eventIndex {
 func (e *eventIndex) read(ctx context.Context, store Store, failures []eventstore.EventSummary, upTo int64) error {
 	lookups := newLookups()
 	var fingerprints []string
-	var own kql.Or // ids of the failures, which need not be read again
 	for _, failure := range failures {
 		if failure.Action == schemas.Poisoned && (upTo == 0 || failure.Sequence <= upTo) {
 			e.add(failure, lookups)
-			own = append(own, kql.FieldIs("event.id", failure.EventID))
 		}
 		lookups.add(failure.EventID, failure.Message)
 		lookups.add(failure.ReplayOf, "")
@@ -104,19 +113,27 @@ func (e *eventIndex) read(ctx context.Context, store Store, failures []eventstor
 			fingerprints = append(fingerprints, failure.Fingerprint)
 		}
 	}
-	selection := eventstore.Selection{Query: kql.And{decidingActions(), kql.Not{Node: own}}, UpTo: upTo}
-	ofReplays := selection
-	ofReplays.Query = kql.And{decidingActions(), kql.Exists{Field: kql.Pattern{"watership.replay.of"}}}
 	var err error
 	if len(fingerprints) > 0 {
-		err = e.collect(ctx, store, ofReplays, lookups, eventstore.FieldIn{Field: "watership.fingerprint", Values: fingerprints})
+		ofReplays := kql.And{decidingActions(), kql.Exists{Field: kql.Pattern{"watership.replay.of"}}}
+		err = e.collect(ctx, store, eventstore.Selection{Query: ofReplays, UpTo: upTo}, lookups, eventstore.FieldIn{Field: "watership.fingerprint", Values: fingerprints})
 	}
 	for err == nil && !lookups.done() {
 		ids, instances := lookups.next()
-		err = e.collect(ctx, store, selection, lookups,
+		others := kql.And{decidingActions(), kql.Not{Node: e.someKnown()}}
+		err = e.collect(ctx, store, eventstore.Selection{Query: others, UpTo: upTo}, lookups,
 			eventstore.FieldIn{Field: "watership.replay.of", Values: ids}, eventstore.FieldIn{Field: "watership.message", Values: instances})
 	}
 	return err
+}
+
+// someKnown matches events that need not be read again.
+func (e *eventIndex) someKnown() kql.Or {
+	known := kql.Or{}
+	for _, id := range slices.Sorted(maps.Keys(e.known)) {
+		known = append(known, kql.FieldIs("event.id", id))
+	}
+	return known[:min(len(known), maxLookup)]
 }
 
 func (e *eventIndex) collect(ctx context.Context, store Store, selection eventstore.Selection, lookups *lookups, either ...eventstore.FieldIn) error {

@@ -217,6 +217,11 @@ func (s storedCounts) TopValues(ctx context.Context, sel eventstore.Selection, f
 	return answer(ctx, s.link, func() (eventstore.Aggregation, error) { return s.store.TopValues(ctx, sel, field, n) })
 }
 
+// Present implements system.EventStore.
+func (s storedCounts) Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error) {
+	return answer(ctx, s.link, func() (map[string]bool, error) { return s.store.Present(ctx, sel, of) })
+}
+
 // Histogram implements system.EventStore.
 func (s storedCounts) Histogram(ctx context.Context, sel eventstore.Selection, field string, n int, zone *time.Location) (eventstore.Aggregation, error) {
 	return answer(ctx, s.link, func() (eventstore.Aggregation, error) { return s.store.Histogram(ctx, sel, field, n, zone) })

@@ -103,13 +103,13 @@ func (o operations) getMessages(ctx context.Context, in *MessagesInput) (*Messag
 	return out, nil
 }
 
-// reporters looks up which consumers report `handled` events.
-func (o operations) reporters(ctx context.Context) (map[string]bool, error) {
+// reporters looks up which consumers of some queues report `handled` events.
+func (o operations) reporters(ctx context.Context, of []string) (map[string]bool, error) {
 	failures, err := failures.Unresolved(ctx, o.System)
 	if err != nil {
 		return nil, err
 	}
-	return failures.Reporters(ctx)
+	return failures.Reporters(ctx, of)
 }
 
 // BodyInput is the input of GetBody.

@@ -22,6 +22,7 @@ import (
 // Store reads events and watermarks.
 type Store interface {
 	history.ReportingStore
+	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
 	eventstore.WatermarkStore
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
