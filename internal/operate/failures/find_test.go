@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -107,4 +109,36 @@ func publishFailures(t *testing.T, a *system.System, n int) (ids []string) {
 		t.Fatal(err)
 	}
 	return ids
+}
+
+// Groups are found by their ids however long ago they failed.
+func TestGroupsAreFoundOfAnyAge(t *testing.T) {
+	sys, _ := systemtest.Embedded(t)
+	store, err := sys.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, age := range []time.Duration{-time.Minute, 0, time.Minute, 2 * time.Hour, 30 * time.Hour, 1000 * time.Hour} {
+		at := time.Now().Add(-age)
+		e := schemas.Event{Action: schemas.Poisoned, Sequence: at.UnixMicro(), Source: "shop", VHost: "/", Envelope: schemas.Envelope{Exchange: "shop", Body: fmt.Append(nil, age)}}
+		e.State = schemas.State{EventID: fmt.Sprint("failure-", age), Fingerprint: e.Envelope.Fingerprint(), Time: at, Queue: fmt.Sprint("queue-", age), Failure: schemas.Failure{Message: "no stock", Type: "stock"}}
+		if _, err := store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(e)}); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, history.KindOf(eventstore.Summarize(e)).ID())
+	}
+	service := failures.Service{System: sys}
+	found, err := service.FindAll(t.Context(), ids, kql.All{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range found {
+		if alone, err := service.Find(t.Context(), ids[i], kql.All{}); err != nil || g.Count != 1 || alone.Count != 1 || alone.Queue != g.Queue {
+			t.Errorf("found %+v, alone %+v, %v", g, alone, err)
+		}
+	}
+	if _, err := service.Find(t.Context(), "aaaaaaaa", kql.All{}); err == nil {
+		t.Error("a group was found that never failed")
+	}
 }

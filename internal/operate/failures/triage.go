@@ -5,6 +5,7 @@ package failures
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -137,7 +138,8 @@ func (s Service) FindAll(ctx context.Context, ids []string, visible kql.Node) ([
 }
 
 // failedKinds returns the kinds of the groups with some ids that have failures. An id is a hash of its kind,
-// and so failures are read until all are found, but not what became of them.
+// and so failures are read until all are found, but not what became of them. Groups that people ask about have
+// failed lately as a rule, so that the newest failures come first.
 func (s Service) failedKinds(ctx context.Context, ids []string, visible kql.Node) (kinds []history.Kind, err error) {
 	wanted := map[string]bool{}
 	for _, id := range ids {
@@ -150,8 +152,24 @@ func (s Service) failedKinds(ctx context.Context, ids []string, visible kql.Node
 	if err != nil {
 		return nil, err
 	}
+	sel, now := eventstore.Selection{Query: kql.And{history.GivenUp(), visible}}, time.Now()
+	for _, age := range []time.Duration{time.Hour, 6 * time.Hour, 36 * time.Hour, 0} {
+		if sel.After = (eventstore.Cursor{}); age > 0 {
+			sel.After.Sequence = now.Add(-age).UnixMicro()
+		}
+		found, err := addKinds(events.Summaries(ctx, sel), wanted)
+		if kinds = append(kinds, found...); err != nil || len(wanted) == 0 {
+			return kinds, err
+		}
+		sel.UpTo = sel.After.Sequence - 1 // a cursor without an id is before all events of its sequence
+	}
+	return kinds, nil
+}
+
+// addKinds returns the kinds of failures whose ids are wanted, and removes them from wanted.
+func addKinds(of iter.Seq2[eventstore.EventSummary, error], wanted map[string]bool) (kinds []history.Kind, err error) {
 	seen := map[history.Kind]bool{}
-	for failure, err := range events.Summaries(ctx, eventstore.Selection{Query: kql.And{history.GivenUp(), visible}}) {
+	for failure, err := range of {
 		if err != nil {
 			return nil, err
 		}
