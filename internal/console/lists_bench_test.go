@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,9 +62,10 @@ var lists = []struct{ name, path string }{
 	{"waiting --each", "/waiting"},
 }
 
-// BenchmarkLists measures every list on a million events of a day, in both stores: 40,000 messages failed
-// in 1,000 groups, and 20,000 of them are open. WATERSHIP_TEST_SQLITE_FILE and WATERSHIP_TEST_STREAM
-// name a file and a data stream that it fills once and leaves for the next run.
+// BenchmarkLists measures every list on 500,000 events of a day, in both stores: 20,000 messages failed
+// in 1,000 groups, and 10,000 of them are open. WATERSHIP_TEST_SQLITE_FILE and WATERSHIP_TEST_STREAM
+// name a file and a data stream that it fills once and leaves for the next run, and WATERSHIP_TEST_MESSAGES
+// is the number of messages of a new one, 240,000 by default, with two events each or some more.
 func BenchmarkLists(b *testing.B) {
 	b.Run("embedded", func(b *testing.B) {
 		file := cmp.Or(os.Getenv("WATERSHIP_TEST_SQLITE_FILE"), filepath.Join(b.TempDir(), "store.db"))
@@ -121,15 +123,20 @@ func measureLists(b *testing.B, asked *traffic, settings ...string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if n < 900_000 {
+	if n == 0 {
 		fillWithFailures(b, store)
 	}
+	lastHour, err := store.HighestSequence(b.Context()) // when it was filled
+	if err != nil {
+		b.Fatal(err)
+	}
+	since := fmt.Sprint("since=", (time.Since(time.UnixMicro(lastHour)) + time.Hour).Round(time.Second))
 	group := regexp.MustCompile(`/failures/groups/(\w+)`).FindStringSubmatch(s.get(b, "/failures").text)
 	if group == nil {
 		b.Fatal("the page of failures has no group")
 	}
 	for _, list := range lists {
-		path := strings.Replace(list.path, "GROUP", group[1], 1)
+		path := strings.NewReplacer("GROUP", group[1], "since=1h", since).Replace(list.path)
 		if !strings.HasPrefix(list.name, "console ") {
 			path = httpapi.Prefix + path
 		}
@@ -161,14 +168,8 @@ type storedEvent struct {
 	replay bool // of a handled event: of a replay
 }
 
-// The messages that fillWithFailures stores, and the time between two of them.
-const (
-	storedMessages = 480_000
-	each           = 24 * time.Hour / storedMessages
-)
-
-// fillWithFailures stores the events of 480,000 messages of the last 24 hours. Every twelfth was given up,
-// and a half of these are open; the others were discarded, or replayed and handled. A thousand of
+// fillWithFailures stores the events of messages of the last 24 hours. Every twelfth was given up,
+// and a half of these are open; the others were discarded, or replayed and handled. Some of
 // the last wait for their next attempt.
 func fillWithFailures(b *testing.B, store interface {
 	Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error)
@@ -176,10 +177,17 @@ func fillWithFailures(b *testing.B, store interface {
 },
 ) {
 	const resolved = 10 * time.Minute
-	began := time.Now()
+	messages := 240_000
+	if n := os.Getenv("WATERSHIP_TEST_MESSAGES"); n != "" {
+		var err error
+		if messages, err = strconv.Atoi(n); err != nil {
+			b.Fatal(err)
+		}
+	}
+	each, began := 24*time.Hour/time.Duration(messages), time.Now()
 	begin := began.Add(-24*time.Hour - time.Minute)
 	var events []storedEvent
-	for n := range storedMessages {
+	for n := range messages {
 		at := time.Duration(n) * each
 		add := func(later time.Duration, action schemas.Action, replay bool) {
 			if at+later < 24*time.Hour {
@@ -202,7 +210,7 @@ func fillWithFailures(b *testing.B, store interface {
 			}
 		case n%48 != 1:
 			add(10*time.Millisecond, schemas.Handled, false)
-		case n > storedMessages-48_000:
+		case n > messages-messages/10:
 			add(10*time.Millisecond, schemas.RetryScheduled, false)
 		}
 	}
@@ -216,7 +224,7 @@ func fillWithFailures(b *testing.B, store interface {
 		documents = documents[:0]
 	}
 	for i, e := range events {
-		documents = append(documents, schemas.DocumentFormat{}.Document(e.event(begin, int64(i))))
+		documents = append(documents, schemas.DocumentFormat{}.Document(e.event(begin, each, int64(i))))
 		if len(documents) == 2000 {
 			create()
 		}
@@ -232,7 +240,7 @@ func fillWithFailures(b *testing.B, store interface {
 
 var letters = strings.Fields("alpha bravo charlie delta echo foxtrot golf hotel india juliett")
 
-func (s storedEvent) event(begin time.Time, i int64) schemas.Event {
+func (s storedEvent) event(begin time.Time, each time.Duration, i int64) schemas.Event {
 	tenant, region := fmt.Sprint("t", s.n%7), letters[s.n%3]
 	text := strings.Repeat("leave it at the door, ", 8)
 	if s.n%5000 == 0 {
@@ -241,9 +249,9 @@ func (s storedEvent) event(begin time.Time, i int64) schemas.Event {
 	e := schemas.Event{
 		Action: s.action, Sequence: begin.Add(s.at).UnixMicro() + i, TimeSource: schemas.TimeOfEvent, Ingested: begin.Add(s.at), Source: "shop", VHost: "/",
 		Envelope: schemas.Envelope{
-			Exchange: "shop", RoutingKey: fmt.Sprint("order.", letters[s.n%10]),
+			Exchange: letters[s.n%4], RoutingKey: fmt.Sprint("order.", letters[s.n%10]),
 			Headers:    amqp.Table{"tenant": tenant, "region": region, "customer": int64(s.n % 1000), "n": int64(s.n)},
-			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", s.n), ContentType: "application/json", DeliveryMode: amqp.Persistent},
+			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", s.n), AppID: fmt.Sprint("service-", s.n%9), ContentType: "application/json", DeliveryMode: amqp.Persistent},
 			Body:       fmt.Appendf(nil, `{"order":%d,"customer":{"id":%d,"tenant":%q},"lines":[{"sku":"s-%d","quantity":2}],"text":%q}`, s.n, s.n%5000, tenant, s.n%977, text),
 		},
 	}
