@@ -77,9 +77,6 @@ func (c compiler) anyFieldOf(name kql.Pattern, fits func(kql.Field) bool, compil
 	for _, field := range c.fields.Expand(name, fits) {
 		conditions = append(conditions, compile(field))
 	}
-	if len(conditions) == 1 {
-		return conditions[0]
-	}
 	return unionOf(conditions)
 }
 

@@ -106,8 +106,11 @@ func join(conditions []condition, word, none string) condition {
 // unionOf is true where any of the conditions is. As a UNION, each condition uses the
 // index of its field.
 func unionOf(conditions []condition) condition {
-	if len(conditions) == 0 {
+	switch len(conditions) {
+	case 0:
 		return where("FALSE")
+	case 1: // indexes for the other conditions of the query count as well
+		return conditions[0]
 	}
 	parts := make([]string, len(conditions))
 	var args []any

@@ -97,26 +97,32 @@ func (r *reader) lookUp(ctx context.Context, sel eventstore.Selection, either []
 	if len(either) == 0 || sel.Limit > maxLookedUp {
 		return nil, false, nil
 	}
-	filter, err := r.filter(readingSummaries, sel)
-	if err != nil {
+	statement, args, err := r.lookUpSQL(sel, either)
+	if err != nil || len(args) > maxArguments {
 		return nil, false, err
 	}
-	parts, args, others := make([]string, len(either)), []any{}, filter
-	for i, of := range either { // the index of each field has the events, and mostly their columns
-		part := allOf([]condition{r.hasOne(of), others})
+	found, err = r.querySummaries(ctx, statement, args...)
+	return found, len(found) <= maxLookedUp, err
+}
+
+// lookUpSQL finds the events of each field by the index of the field, which has mostly all columns.
+func (r *reader) lookUpSQL(sel eventstore.Selection, either []eventstore.FieldIn) (statement string, args []any, err error) {
+	filter, err := r.filter(readingSummaries, sel)
+	if err != nil {
+		return "", nil, err
+	}
+	parts := make([]string, len(either))
+	for i, of := range either {
+		part := allOf([]condition{r.hasOne(of), filter})
 		parts[i] = "SELECT " + summaryColumns + " FROM event WHERE " + part.sql
 		args = append(args, part.args...)
-		others = allOf([]condition{others, not(r.hasOne(of))})
-	}
-	if len(args) >= maxArguments {
-		return nil, false, nil
+		filter = allOf([]condition{filter, not(r.hasOne(of))})
 	}
 	most := maxLookedUp + 1
 	if sel.Limit > 0 {
 		most = sel.Limit
 	}
-	found, err = r.querySummaries(ctx, strings.Join(parts, " UNION ALL ")+" ORDER BY 2, 1 LIMIT ?", append(args, most)...)
-	return found, len(found) <= maxLookedUp, err
+	return strings.Join(parts, " UNION ALL ") + " ORDER BY 2, 1 LIMIT ?", append(args, most), nil
 }
 
 // selectPlaces is selectNumbers for summaries. They take 16 bytes an event.
@@ -182,9 +188,6 @@ func (r *reader) anyFilter(either []eventstore.FieldIn) []condition {
 	conditions := make([]condition, len(either))
 	for i, of := range either {
 		conditions[i] = r.hasOne(of)
-	}
-	if len(conditions) == 1 { // indexes for the other conditions of the query count as well
-		return conditions
 	}
 	return []condition{unionOf(conditions)}
 }
