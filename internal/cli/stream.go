@@ -6,38 +6,62 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func newStream(from *settings) *cobra.Command {
+	var part messages.StreamInput
 	var limit int
-	var check bool
+	var upTo int64
+	var check, follow bool
 	var format outputFormat
 	cmd := &cobra.Command{
 		Use:   "stream ID",
 		Short: "Show the messages of a stream, in order, and what became of them",
 		Long: `Show the messages about one thing, such as an order, each once. Their order is that
 of their versions; without versions, the order in which they were recorded. Missing
-versions, and versions of several messages, are listed below.
+versions, and versions of several messages, are listed below. --to and
+--up-to-version show the stream as it was, with what became of its messages until
+now. --follow prints each new message, until Ctrl-C.
 
 The setting streams says where messages have the id of their stream and their
 version. To list streams: watership search --by stream.id`,
 		Example: `  watership stream order-42
   watership stream order-42 --check --limit 1
+  watership stream order-42 --to 2026-05-04T03:00:00Z
+  watership stream order-42 --up-to-version 7
   watership stream replay order-42 --to-queue orders.rebuild --dry-run`,
 		Args: exactArgs(1, "one id of a stream"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
 				return usagef("--limit %d: expected 0 (no limit) or more", limit)
 			}
+			if follow && (check || part.To != "" || cmd.Flags().Changed("up-to-version")) {
+				return usagef("--follow cannot be combined with --check, --to or --up-to-version")
+			}
+			if cmd.Flags().Changed("up-to-version") {
+				if upTo < 0 || upTo > schemas.MaxSequence {
+					return usagef("--up-to-version %d: expected 0 or more", upTo)
+				}
+				part.UpToVersion = strconv.FormatInt(upTo, 10)
+			}
+			part.ID = args[0]
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				found, err := readStream(ctx, sys, args[0], limit)
+				if follow {
+					return followStream(ctx, sys, from.printer(cmd), part.ID, limit, format)
+				}
+				found, err := readStream(ctx, sys, part, limit)
 				if err != nil {
 					return err
 				}
@@ -51,6 +75,9 @@ version. To list streams: watership search --by stream.id`,
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of messages; 0: no limit")
 	cmd.Flags().BoolVar(&check, "check", false, "fail if versions are missing or double")
+	addNonEmpty(cmd.Flags(), &part.To, "to", "only messages before this time")
+	cmd.Flags().Int64Var(&upTo, "up-to-version", 0, "only messages with this version or a lower one")
+	cmd.Flags().BoolVar(&follow, "follow", false, "print the newest messages up to --limit, as recorded, and then each new one")
 	format.addFlag(cmd, "table", "json", "ndjson")
 	cmd.AddCommand(newStreamReplay(from))
 	return cmd
@@ -82,7 +109,7 @@ func (r *replay) orderAsPublished(ctx context.Context, sys backend) error {
 	if r.stream == "" || r.toFailedQueue {
 		return nil
 	}
-	found, err := readStream(ctx, sys, r.stream, 1)
+	found, err := readStream(ctx, sys, messages.StreamInput{ID: r.stream}, 1)
 	if err != nil {
 		return err
 	}
@@ -94,9 +121,28 @@ func (r *replay) orderAsPublished(ctx context.Context, sys backend) error {
 	return nil
 }
 
-// readStream returns a stream with its first messages; limit 0: with all of them.
-func readStream(ctx context.Context, sys backend, id string, limit int) (whole history.Stream, err error) {
-	in := messages.StreamInput{ID: id, Limit: wholePage}
+// followStream prints the published events of a stream as the store gets them.
+func followStream(ctx context.Context, sys backend, to printer, id string, earlier int, format outputFormat) error {
+	if format.is("json") {
+		return usagef("--follow needs -o table or -o ndjson")
+	}
+	columns, err := fieldsNamed(sys, []string{"stream.version", "@timestamp", "destination.name", "routing_key", "message.id"})
+	if err != nil {
+		return err
+	}
+	if earlier == 0 {
+		earlier = history.MaxStreamEvents
+	}
+	published := kql.And{history.StreamQuery(id), kql.FieldIs("event.action", string(schemas.Published))}
+	selection := eventstore.Selection{Query: published, WithoutBody: format.is("table")}
+	return sys.Follow(ctx, selection, earlier, &follower{printer: to, eventWriter: newEventWriter(sys, to, format, columns, true)})
+}
+
+// readStream returns a part of a stream with its first messages; limit 0: with all of them.
+func readStream(ctx context.Context, sys backend, in messages.StreamInput, limit int) (whole history.Stream, err error) {
+	if in.Limit = wholePage; in.To != "" {
+		in.Zone = client.ZoneName(time.Local)
+	}
 	err = eachPage(func(cursor string) (string, error) {
 		in.Cursor = cursor
 		if limit > 0 {

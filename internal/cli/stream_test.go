@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -59,12 +61,63 @@ func testStream(t *testing.T, seed seeder) {
 	if r := a.call(t, "stream", "order-43", "--check"); r.Code != exitOK || r.Err != "" || !strings.Contains(r.Out, "\n1 message, by version\n") {
 		t.Errorf("%+v", r)
 	}
+	testPartsOfAStream(t, a)
 	testStreamAsJSON(t, a)
 	if out := a.must(t, "search", "--by", "stream.id", "action: published"); !strings.Contains(columnsOf(out), "\norder-42 7 ") || !strings.Contains(columnsOf(out), "\norder-43 1 ") {
 		t.Errorf("the streams are\n%s", out)
 	}
 	if out := a.must(t, "search", "stream.id: order-42 and stream.version >= 4", "--count"); out != "3\n" {
 		t.Errorf("found %s", out)
+	}
+}
+
+// A stream is shown as it was at a version or a time.
+func testPartsOfAStream(t *testing.T, a seeded) {
+	t.Helper()
+	wantLines(t, a.must(t, "stream", "order-42", "--up-to-version", "1"), `
+		VERSION TIME EXCHANGE ROUTING KEY MESSAGE STATE
+		0 2026-05-04 03:00:01.000 shop order.created m-1 handled at orders
+		1 2026-05-04 03:00:04.000 shop order.created m-4 published
+		2 messages, by version`)
+	wantLines(t, a.must(t, "stream", "order-42", "--to", "2026-05-04 03:00:04"), `
+		VERSION TIME EXCHANGE ROUTING KEY MESSAGE STATE
+		0 2026-05-04 03:00:01.000 shop order.created m-1 handled at orders
+		2 2026-05-04 03:00:03.000 shop order.created m-3 failed at mails
+		2 messages, by version
+		gap: version 1 is missing`)
+	if out := a.must(t, "stream", "order-42", "--up-to-version", "2", "-o", "ndjson"); strings.Count(out, "\n") != 3 {
+		t.Errorf("up to version 2:\n%s", out)
+	}
+	const none = "no message of the stream \"order-42\" is within the time and the version that were asked for"
+	if r := a.call(t, "stream", "order-42", "--to", "2026-05-03"); r.Code != exitFailed || !strings.Contains(r.Err, none) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// New messages of a stream are printed as they come, after those that are there.
+func TestFollowAStream(t *testing.T) { bothWays(t, testFollowAStream) }
+
+func testFollowAStream(t *testing.T, seed seeder) {
+	a := seed(t)
+	keep := func(n int, stream string) {
+		a.keep(t, a.event(n, schemas.Published, inStream(stream, int64(n))), a.event(100+n, schemas.Handled, inStream(stream, int64(n)), at("orders")))
+	}
+	keep(1, "order-42")
+	ctx, stop := context.WithCancel(t.Context())
+	out, errs, done := &servertest.Sink{}, &servertest.Sink{}, make(chan int)
+	go func() {
+		done <- Run(ctx, terminal.Streams{In: strings.NewReader(""), Out: out, Err: errs}, []string{"stream", "order-42", "--follow", "--limit", "0"}, a.environ)
+	}()
+	servertest.Until(t, "the first message", func() bool { return strings.Contains(out.String(), "m-1") })
+	keep(2, "order-43")
+	keep(3, "order-42")
+	servertest.Until(t, "a new message", func() bool { return strings.Contains(out.String(), "m-3") })
+	stop()
+	if code := <-done; code != exitOK || errs.String() != "" {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	if text := out.String(); strings.Contains(text, "m-2") || strings.Count(text, "m-1") != 1 || strings.Contains(text, "m-101") {
+		t.Errorf("printed\n%s", text)
 	}
 }
 
@@ -131,6 +184,10 @@ func testStreamMistakes(t *testing.T, seed seeder) {
 		{[]string{"stream", ""}, exitUsage, "expected one id of a stream, got an empty text"},
 		{[]string{"stream", "a", "b"}, exitUsage, "expected one id of a stream, got 2 arguments"},
 		{[]string{"stream", "a", "--limit", "-1"}, exitUsage, "--limit -1: expected 0 (no limit) or more"},
+		{[]string{"stream", "a", "--up-to-version", "-1"}, exitUsage, "--up-to-version -1: expected 0 or more"},
+		{[]string{"stream", "a", "--follow", "--check"}, exitUsage, "--follow cannot be combined with --check"},
+		{[]string{"stream", "a", "--follow", "-o", "json"}, exitUsage, "--follow needs -o table or -o ndjson"},
+		{[]string{"stream", "a", "--to", "yesterday noon"}, exitUsage, "yesterday noon"},
 		{[]string{"stream", "nobody"}, exitFailed, `no message is of the stream "nobody": the setting streams`},
 		{[]string{"stream", "replay"}, exitUsage, "expected one id of a stream, got 0 arguments"},
 		{[]string{"stream", "replay", "a"}, exitUsage, "replay asks before it sends, and there is no terminal to ask"},

@@ -70,10 +70,16 @@ const (
 func StreamQuery(id string) kql.Node { return kql.FieldIs("watership.stream.id", id) }
 
 // NoStreamError reports that no message has a stream.
-type NoStreamError struct{ ID string }
+type NoStreamError struct {
+	ID     string
+	Within bool // only a part of the stream was asked for
+}
 
 // Error implements error.
 func (e *NoStreamError) Error() string {
+	if e.Within {
+		return fmt.Sprintf("no message of the stream %q is within the time and the version that were asked for", e.ID)
+	}
 	return fmt.Sprintf("no message is of the stream %q: the setting streams says where messages have theirs", e.ID)
 }
 
@@ -82,6 +88,9 @@ type StreamPage struct {
 	ID     string
 	Cursor StreamCursor // of the page before; zero: from the beginning
 	Limit  int          // messages; 0: all of them
+
+	// Within limits the stream to the events that match, such as those before a time; nil: all of them.
+	Within kql.Node
 
 	// Kept is how long the store keeps published messages; 0: for ever. A gap after an older
 	// message is not reported, since the messages may have been removed.
@@ -112,7 +121,7 @@ func FindStream(ctx context.Context, store CheckedStore, page StreamPage, report
 		if err := store.Check(ctx); err != nil {
 			return Stream{}, StreamCursor{}, err
 		}
-		return Stream{}, StreamCursor{}, &NoStreamError{page.ID}
+		return Stream{}, StreamCursor{}, &NoStreamError{page.ID, page.Within != nil}
 	}
 	entries := slices.SortedFunc(maps.Values(read.entries), (*streamEntry).compare)
 	s := Stream{ID: page.ID, Total: len(entries), More: read.more, Order: "sequence"}
@@ -156,7 +165,11 @@ type streamReader struct {
 // index reads which messages the stream has.
 func (r *streamReader) index(ctx context.Context, page StreamPage) error {
 	most := cmp.Or(page.MaxEvents, MaxStreamEvents)
-	selection := eventstore.Selection{Query: StreamQuery(page.ID), UpTo: page.Cursor.UpTo, Limit: most + 1}
+	query := StreamQuery(page.ID)
+	if page.Within != nil {
+		query = kql.And{query, page.Within}
+	}
+	selection := eventstore.Selection{Query: query, UpTo: page.Cursor.UpTo, Limit: most + 1}
 	read := 0
 	for e, err := range r.store.Summaries(ctx, selection) {
 		switch {
