@@ -70,3 +70,30 @@ func testFilledDelayQueue(t *testing.T, b rabbittest.Broker, kind QueueType, ove
 		t.Error(r.eventText())
 	}
 }
+
+// A policy of the operator limits the queue of due messages, which fills while no process runs. The others wait in
+// their delay queue, and go on after that: RabbitMQ tries again after three minutes, the embedded broker sooner.
+func TestPolicyThatFillsTheQueueOfDueMessages(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	const messages, delay = 12, 500 * time.Millisecond
+	queue := rabbittest.Name(t)
+	r := start(t, b, func(c *Config) {
+		b.LimitQueue(t, c.Topology.Delays().Due(), 2, "")
+		c.Routes = []Route{{
+			Queue: queue, Concurrency: messages, Policy: attemptsAfter(delay), Breaker: &retry.Breaker{Messages: -1},
+			Handler: handler(func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) }),
+		}}
+	})
+	for i := range messages {
+		r.publish("", queue, amqp.Publishing{Body: fmt.Append(nil, i), DeliveryMode: amqp.Persistent})
+	}
+	r.waitFor(messages, schemas.RetryScheduled)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	rabbittest.Eventually(t, "all have waited, and the queue of due messages is full", func() bool {
+		return b.Len(t, r.topology.Delays().Queue(delay)) == 0 && b.Len(t, r.topology.Delays().Due()) >= 2
+	})
+	r.run()
+	r.waitFor(messages, schemas.Handled)
+}

@@ -52,12 +52,19 @@ func (d declarer) exchange(e exchange, args amqp.Table) error {
 }
 
 func (d declarer) queue(q queue) error {
-	err := d.do(func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(q.name, true, false, false, false, q.args)
-		return err
-	})
+	err := d.queueWith(q.name, q.args)
+	if former := q.formerArgs(); former != nil && refusedWith(err, amqp.PreconditionFailed) && d.queueWith(q.name, former) == nil {
+		return nil
+	}
 	return topologyError("queue", q.name, err,
 		"a queue's arguments never change: let it run empty and delete it, or choose another topology.prefix, and retire the former one with watership setup, which moves what waits in its queues")
+}
+
+func (d declarer) queueWith(name string, args amqp.Table) error {
+	return d.do(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(name, true, false, false, false, args)
+		return err
+	})
 }
 
 func (d declarer) bind(b binding) error {

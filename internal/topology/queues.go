@@ -14,13 +14,13 @@ type queue struct {
 // queues returns Watership's queues, each with its arguments, which cannot change.
 func (c Config) queues() []queue {
 	queues := append(c.copyQueues(), []queue{
-		{c.Log(), c.args(singleActiveConsumer())},
+		{c.Log(), c.keepingArgs(singleActiveConsumer())},
 		{c.IndexLate(), c.indexArgs(nil)},
-		{c.Retry(), c.args(nil)},
+		{c.Retry(), c.keepingArgs(nil)},
 		{c.Report(), c.reportArgs()},
-		{c.Topology.Delays().Due(), c.args(nil)},
-		{c.Poison(), c.args(nil)},
-		{c.Unstorable(), c.args(nil)},
+		{c.Topology.Delays().Due(), c.keepingArgs(nil)},
+		{c.Poison(), c.keepingArgs(nil)},
+		{c.Unstorable(), c.keepingArgs(nil)},
 		{c.Paused(), c.args(amqp.Table{"x-message-ttl": int64(0), "x-max-length": int64(1)})},
 	}...)
 	for _, delay := range c.Delays {
@@ -65,6 +65,28 @@ func (c Config) args(more amqp.Table) amqp.Table {
 	}
 	maps.Copy(args, more)
 	return args
+}
+
+// keepingArgs returns the arguments of a queue whose publishers, or the queues that dead-letter to it, keep what it
+// refuses. A policy of the operator may limit it, and it would drop its oldest messages.
+func (c Config) keepingArgs(more amqp.Table) amqp.Table {
+	args := c.args(more)
+	if c.queueType() == Quorum {
+		args["x-overflow"] = "reject-publish"
+	}
+	return args
+}
+
+// formerArgs returns the arguments with which former releases declared a queue of keepingArgs; nil for others.
+func (q queue) formerArgs() amqp.Table {
+	_, deadLetters := q.args["x-dead-letter-exchange"]
+	_, limited := q.args["x-max-length"]
+	if _, keeps := q.args["x-overflow"]; !keeps || deadLetters || limited {
+		return nil
+	}
+	former := maps.Clone(q.args)
+	delete(former, "x-overflow")
+	return former
 }
 
 // routeArgs returns the arguments of a route's queue.

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +224,7 @@ func TestEffectiveTopology(t *testing.T) {
 			cfg.Log():                   {"x-single-active-consumer": true, "x-max-length": nil},
 			cfg.Index():                 {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": cfg.Late()},
 			cfg.IndexLate():             {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": nil},
-			cfg.Topology.Delays().Due(): {},
+			cfg.Topology.Delays().Due(): {"x-overflow": "reject-publish"},
 			cfg.Topology.Delays().Queue(24 * time.Hour): {
 				"x-message-ttl": 86400000.0, "x-dead-letter-exchange": cfg.Direct(), "x-dead-letter-routing-key": cfg.Topology.Delays().Due(),
 				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
@@ -240,5 +241,21 @@ func TestEffectiveTopology(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// Former releases declared queues of Watership without an overflow, and a queue's arguments never change.
+func TestQueuesOfFormerReleasesStay(t *testing.T) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
+		cfg := named(t, b, Quorum)
+		for _, name := range []string{cfg.Log(), cfg.Topology.Delays().Due()} {
+			q, _ := cfg.queueNamed(name)
+			former := maps.Clone(q.args)
+			delete(former, "x-overflow")
+			if _, err := b.Channel(t).QueueDeclare(name, true, false, false, false, former); err != nil {
+				t.Fatal(err)
+			}
+		}
+		declareTwice(t, b, cfg)
 	})
 }

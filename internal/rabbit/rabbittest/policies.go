@@ -85,12 +85,15 @@ func (b Broker) Policy(t testing.TB, pattern, applyTo, definition string) {
 }
 
 // LimitQueue limits the messages of a queue by a policy that wins against those of all queues, until lift is
-// called or the test ends. Overflow says what the queue does when it is full.
+// called or the test ends. Overflow says what the queue does when it is full; "" leaves that to the queue.
 func (b Broker) LimitQueue(t testing.TB, queue string, limit int, overflow string) (lift func()) {
 	t.Helper()
 	path := "/api/policies/" + url.PathEscape(b.VHostName(t)) + "/" + url.PathEscape("limit-"+queue)
-	b.Manage(t, http.MethodPut, path, fmt.Sprintf(`{"pattern":%q,"apply-to":"queues","priority":9,"definition":{"max-length":%d,"overflow":%q}}`,
-		"^"+regexp.QuoteMeta(queue)+"$", limit, overflow))
+	definition := fmt.Sprintf(`"max-length":%d`, limit)
+	if overflow != "" {
+		definition += fmt.Sprintf(`,"overflow":%q`, overflow)
+	}
+	b.Manage(t, http.MethodPut, path, fmt.Sprintf(`{"pattern":%q,"apply-to":"queues","priority":9,"definition":{%s}}`, "^"+regexp.QuoteMeta(queue)+"$", definition))
 	lift = sync.OnceFunc(func() { b.Manage(t, http.MethodDelete, path, "") })
 	t.Cleanup(lift)
 	return lift
