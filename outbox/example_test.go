@@ -105,6 +105,26 @@ func ExamplePublish() {
 	// <nil>
 }
 
+func ExampleLoad() {
+	ctx := context.Background()
+	db, remove := openDatabase()
+	defer remove()
+	if err := outbox.Install(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	fmt.Println(outbox.Append(ctx, tx, "order-17", 0, schemas.Envelope{Exchange: "shop", RoutingKey: "order.created"}))
+	events, version, err := outbox.Load(ctx, tx, "order-17")
+	fmt.Println(events[0].RoutingKey, version, err)
+	// Output:
+	// <nil>
+	// order.created 1 <nil>
+}
+
 func ExampleTx() {
 	fmt.Println(outbox.Tx(context.Background())) // outside of a handler
 	// Output: <nil>

@@ -246,3 +246,8 @@ func ExampleFrameMax_CountsDeliveries() {
 	// true
 	// false
 }
+
+func ExampleMessageStream() {
+	fmt.Println(schemas.MessageStream{ID: "order-42"}.IsValid(), schemas.MessageStream{ID: "order\n42"}.IsValid())
+	// Output: true false
+}
