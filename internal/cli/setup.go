@@ -25,9 +25,9 @@ index templates and, with --kibana, import the saved objects. setup can be repea
 it leaves existing objects unchanged, and fails with a remedy if one has other
 arguments. Saved objects of an earlier import are replaced.
 
-If tap.when_full, tap.limit or tap.queue_type has changed, setup indexes the messages
-of the former index queue and deletes it. Stop every serve with the former
-configuration first.
+If tap.when_full, tap.limit, tap.queue_type, index.partitions or index.partition_key has
+changed, setup indexes the messages of the former index queues and deletes them. Stop
+every serve with the former configuration first.
 
 setup lists what a former configuration has left: exchanges that are still tapped,
 topologies of other prefixes, queues that nothing uses. --untap ends the recording of

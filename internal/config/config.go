@@ -379,6 +379,12 @@ type Index struct {
 	// messages are; a single message may be larger. Default: 64MiB.
 	Memory int
 
+	// Partitions is the number of index queues among which a consistent-hash exchange divides
+	// the copies of messages, by PartitionKey: routing_key, message_id or headers.NAME.
+	// Default: 1, and routing_key.
+	Partitions   int
+	PartitionKey string
+
 	// Labels are headers that become keyword fields labels.NAME. NumericLabels become
 	// numeric fields numeric_labels.NAME, for queries with ranges. Each is one more
 	// field in every index. Default: none.

@@ -130,6 +130,8 @@ func messageKeys(c *Config) []Key {
 		{Name: "index.batch.bytes", Default: fmt.Sprintf("%dMiB", eventstore.DefaultBatchBytes>>20), Help: "maximum size of a bulk request", read: scalar(size(64<<10, 100<<20), &c.Index.Batch.Bytes)},
 		{Name: "index.batch.wait", Default: quantity.FormatDuration(eventstore.DefaultBatchWait), Help: "maximum wait for a bulk request to fill", read: scalar(duration(time.Millisecond, time.Minute), &c.Index.Batch.Wait)},
 		{Name: "index.memory", Default: "64MiB", Help: "memory limit of messages that the indexer has in flight", read: scalar(size(8<<20, 16<<30), &c.Index.Memory)},
+		{Name: "index.partitions", Default: "1", Help: "number of index queues that share the copies of messages, by the plugin rabbitmq_consistent_hash_exchange", read: scalar(wholeNumber(1, maxPartitions), &c.Index.Partitions)},
+		{Name: "index.partition_key", Default: "routing_key", Help: "what copies of one index queue have in common, whose order is kept: routing_key, message_id or headers.NAME", read: scalar(partitionKey, &c.Index.PartitionKey)},
 		{Name: "index.labels", Form: List, Help: "headers that are indexed as labels.NAME", read: scalars(headerName, &c.Index.Labels)},
 		{Name: "index.numeric_labels", Form: List, Help: "numeric headers that are indexed as numeric_labels.NAME, for ranges", read: scalars(headerName, &c.Index.NumericLabels)},
 		{Name: "index.time_headers", Form: List, Help: "headers with the time of the publish, for messages whose timestamp property has none", read: scalars(headerName, &c.Index.TimeHeaders)},

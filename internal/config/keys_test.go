@@ -87,6 +87,8 @@ var keyCases = map[string]keyCase{
 	"index.batch.wait":              {good: "1s", bad: "61s", want: `"61s": expected a duration such as 10s, from 1ms to 1m`},
 	"index.memory":                  {good: "256MiB", bad: "1MiB", want: `"1MiB": expected a size such as 5MiB, from 8MiB to 16384MiB`},
 	"index.time_headers":            {good: "timestamp, sent_at", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
+	"index.partitions":              {good: "4", bad: "65", want: `"65": expected a whole number from 1 to 64`},
+	"index.partition_key":           {good: "headers.tenant", bad: "tenant", want: `"tenant": expected routing_key, message_id or headers.NAME, with a name of 1 to 100 bytes`},
 	"index.labels":                  {good: "tenant, region", bad: "", want: `expected text of 1 to 255 bytes that is not blank`},
 	"index.numeric_labels":          {good: "amount", bad: strings.Repeat("n", 256), want: `"` + strings.Repeat("n", 256) + `": expected text of 1 to 255 bytes`},
 	"index.body.text":               {good: "false", bad: "yes", want: `"yes": expected true or false`},

@@ -189,6 +189,8 @@ func TestDescribeDefaults(t *testing.T) {
 		"index.batch.bytes = 5MiB (default)",
 		"index.batch.wait = 500ms (default)",
 		"index.memory = 64MiB (default)",
+		"index.partitions = 1 (default)",
+		"index.partition_key = routing_key (default)",
 		"index.body.text = true (default)",
 		"index.body.json = true (default)",
 		"index.body.max_values = 5000 (default)",

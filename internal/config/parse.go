@@ -113,6 +113,21 @@ func headerName(s string) (string, error) {
 	return boundedText(1, 255)(s)
 }
 
+// maxPartitions bounds the index queues: schemas knows the names of so many.
+const maxPartitions = 64
+
+// partitionKey parses what the copies in an index queue have in common.
+func partitionKey(s string) (string, error) {
+	header, isHeader := strings.CutPrefix(s, "headers.")
+	switch {
+	case s == "routing_key" || s == "message_id":
+		return s, nil
+	case !isHeader || strings.TrimSpace(header) == "" || len(header) > 100 || strings.ContainsFunc(header, unicode.IsControl) || !utf8.ValidString(header):
+		return "", errors.New("expected routing_key, message_id or headers.NAME, with a name of 1 to 100 bytes")
+	}
+	return s, nil
+}
+
 // path parses the name of a file, or an empty text.
 func path(s string) (string, error) { return boundedText(0, 4096)(s) }
 

@@ -122,6 +122,13 @@ type Overview struct {
 	ClusterName string `json:"cluster_name"`
 	Node        string `json:"node"`
 	Version     string `json:"rabbitmq_version"`
+
+	ExchangeTypes []ExchangeType `json:"exchange_types"`
+}
+
+// ExchangeType is a type of exchanges that a broker has, by itself or by a plugin.
+type ExchangeType struct {
+	Name string `json:"name"`
 }
 
 // Overview returns the cluster name, node and version of the broker.

@@ -33,7 +33,7 @@ func (s *Server) checkFormerQueues(ctx context.Context) (err error) {
 	if err != nil || len(former) == 0 {
 		return ignoreEnd(ctx, err)
 	}
-	return fmt.Errorf("queue %s is still there: tap.when_full, tap.limit or tap.queue_type has changed since it was made; run `watership setup`, which moves on to queue %s",
+	return fmt.Errorf("queue %s is still there: tap.when_full, tap.limit, tap.queue_type, index.partitions or index.partition_key has changed since it was made; run `watership setup`, which moves on to queue %s",
 		former[0].Name, s.Topology().Index())
 }
 
@@ -45,7 +45,7 @@ func newMigration(sys *system.System, conn *rabbit.Connection) (topology.Migrati
 // recordDropped records a gap for each pair of former index queues that is full, before they are emptied.
 func (s setup) recordDropped(ctx context.Context, conn *rabbit.Connection, former []topology.FormerIndex) error {
 	for _, f := range former {
-		if f.IndexLimit == 0 || f.Name != f.IndexLate() {
+		if f.IndexLimit == 0 || !f.IsLate() {
 			continue
 		}
 		publisher, err := s.Publisher(ctx)

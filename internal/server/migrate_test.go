@@ -2,12 +2,14 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
@@ -90,4 +92,67 @@ func TestSetupDeletesFormerDelayQueues(t *testing.T) {
 			return err != nil
 		})
 	})
+}
+
+// The number of index queues changes up and down while copies wait and publishers publish: each message is
+// recorded once, and those of a key in their order.
+func TestSetupChangesThePartitions(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	broker := rabbittest.Embedded(t)
+	i := servertest.Install(t, broker, servertest.Nobody)
+	channel, published := broker.Channel(t), 0
+	publish := func() {
+		for range 20 {
+			body := fmt.Sprint(published)
+			if err := channel.Publish(i.Exchange, fmt.Sprint("key", published%5), false, false, amqp.Publishing{Body: []byte(body)}); err != nil {
+				t.Fatal(err)
+			}
+			published++
+		}
+	}
+	i.Must(t, "setup")
+	publish()
+	now := schemas.Topology{Prefix: i.Prefix}
+	i.Rewrite(t, "index: {", "index: {partitions: 1, ")
+	for _, change := range []struct {
+		from, to string
+		topology schemas.Topology
+	}{
+		{"partitions: 1", "partitions: 3", schemas.Topology{IndexPartitions: 3}},
+		{"partitions: 3", "partitions: 2, partition_key: message_id", schemas.Topology{IndexPartitions: 2, PartitionKey: "message_id"}},
+		{"partitions: 2, partition_key: message_id", "partitions: 1", schemas.Topology{}},
+	} {
+		_, former := now.Partitions()
+		now = change.topology
+		now.Prefix = i.Prefix
+		i.Rewrite(t, change.from, change.to)
+		if r := i.Run(t, "serve"); r.Code != 1 || !strings.Contains(r.Err, "index.partitions or index.partition_key has changed") || !strings.Contains(r.Err, "moves on to queue "+now.Index()) {
+			t.Errorf("serve before setup: %+v", r)
+		}
+		publish()
+		if out := i.Must(t, "setup"); !strings.Contains(out, former[0]+" is emptied and replaced by "+now.Index()) {
+			t.Errorf("setup says %s", out)
+		}
+		publish()
+		serving := i.Serve(t)
+		i.Eventually(t, "action: published", published)
+		list, _ := i.Findings(t)
+		servertest.WantFinding(t, list, doctor.OK, "", "Watership's queues are bound to its exchanges")
+		serving.Stop(t)
+	}
+	events := i.Eventually(t, "action: published", published)
+	last := map[string]int{}
+	for _, e := range slices.Backward(events) { // the newest is first
+		var n int
+		if _, err := fmt.Sscan(string(e.Envelope.Body), &n); err != nil {
+			t.Fatal(err)
+		}
+		if former, is := last[e.Envelope.RoutingKey]; is && n < former {
+			t.Errorf("message %d of %s is recorded after %d", n, e.Envelope.RoutingKey, former)
+		}
+		last[e.Envelope.RoutingKey] = n
+	}
+	if len(events) != published {
+		t.Errorf("%d events of %d messages", len(events), published)
+	}
 }

@@ -52,7 +52,10 @@ func (asked Setup) Run(ctx context.Context, sys *system.System, report func(subj
 			report("topology", fmt.Sprintf("%s was deleted, and is declared again: watership search 'action: dropped' says what is lost", queue))
 		})
 	}
-	for _, step := range []func(context.Context) error{migration.CheckUnused, restored, s.declare, migration.Unbind} {
+	switched := func(ctx context.Context) error {
+		return migration.Switch(ctx, topology.Config{Topology: s.Topology(), QueueType: topology.QueueType(s.Settings().Topology.QueueType)})
+	}
+	for _, step := range []func(context.Context) error{migration.CheckUnused, restored, switched, s.declare, migration.Unbind} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -115,7 +118,7 @@ func (s setup) migrate(ctx context.Context, migration topology.Migration) error 
 	err = migration.Drain(ctx, func(ctx context.Context, former topology.FormerIndex) error {
 		return s.drain(ctx, migration.Conn, former)
 	}, func(former topology.FormerIndex) {
-		if former.Name == former.Index() {
+		if !former.IsLate() {
 			s.report("index", fmt.Sprintf("%s is emptied and replaced by %s", former.Name, s.Topology().Index()))
 		}
 	})

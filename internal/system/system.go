@@ -174,6 +174,12 @@ func topologyOf(settings config.Config) schemas.Topology {
 	if settings.Tap.WhenFull == "drop_oldest" {
 		topology.IndexLimit = int64(settings.Tap.Limit)
 	}
+	if settings.Index.Partitions > 1 {
+		topology.IndexPartitions = settings.Index.Partitions
+		if settings.Index.PartitionKey != "routing_key" {
+			topology.PartitionKey = settings.Index.PartitionKey
+		}
+	}
 	topology.ClassicIndex = settings.Topology.QueueType != "classic" && settings.Tap.QueueType == "classic"
 	return topology
 }

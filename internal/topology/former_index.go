@@ -14,23 +14,30 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// FormerIndex is an index queue with another limit or of another type than is configured
-// now. A queue's arguments cannot change, so they are part of its name.
+// FormerIndex is an index queue with another limit, of another type or of another division than is
+// configured now. A queue's arguments cannot change, so they are part of its name.
 type FormerIndex struct {
 	schemas.Topology        // with the former limit and type
 	Name             string // of the queue
-	Exchange         string // that it is bound to
 }
 
-func newFormerIndex(of schemas.Topology, name string) FormerIndex {
-	if name == of.Index() {
-		return FormerIndex{of, name, of.Tap()}
+// IsLate reports whether it is the queue of late copies.
+func (f FormerIndex) IsLate() bool { return f.Name == f.IndexLate() }
+
+// unbind ends the copies to the queue, and to those that share them with it.
+func (f FormerIndex) unbind(ch *amqp.Channel) error {
+	divides, _ := f.Partitions()
+	switch {
+	case f.IsLate():
+		return ch.QueueUnbind(f.Name, "", f.Late(), nil)
+	case divides != "":
+		return ch.ExchangeUnbind(divides, "", f.Tap(), false, nil)
 	}
-	return FormerIndex{of, name, of.Late()}
+	return ch.QueueUnbind(f.Name, "", f.Tap(), nil)
 }
 
 // Migration replaces queues of a former configuration or release. Index queues are
-// replaced by CheckUnused, Declare, Unbind and Drain, in this order.
+// replaced by CheckUnused, Switch, Declare, Unbind and Drain, in this order.
 type Migration struct {
 	Conn       *rabbit.Connection
 	Management *rabbit.Management
@@ -40,7 +47,7 @@ type Migration struct {
 
 // FormerIndexes returns the former index queues that exist, in the order in which
 // Drain drains them: messages that expire in the first go to the second. Without the
-// management API of this broker only those without a limit can be found.
+// management API of this broker only those without a limit that got all copies can be found.
 func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
 	err := m.Management.CheckCluster(ctx, m.Conn)
 	var queues []rabbit.Queue
@@ -53,7 +60,7 @@ func (m Migration) FormerIndexes(ctx context.Context) ([]FormerIndex, error) {
 	var former []FormerIndex
 	for _, q := range queues {
 		if topology, is := m.Topology.FormerIndex(q.Name); is {
-			former = append(former, newFormerIndex(topology, q.Name))
+			former = append(former, FormerIndex{topology, q.Name})
 		}
 	}
 	slices.SortFunc(former, func(a, b FormerIndex) int { return strings.Compare(a.Name, b.Name) })
@@ -74,7 +81,7 @@ func (m Migration) Restore(ctx context.Context, by Reconciler) error {
 		return err
 	}
 	for _, q := range by.Config.queues() {
-		if former && (q.name == m.Topology.Index() || q.name == m.Topology.IndexLate()) {
+		if former && q.name != m.Topology.Log() && slices.Contains(m.Topology.Indexed(), q.name) {
 			continue
 		}
 		if err := (repair{by}).queue(ctx, q); err != nil {
@@ -112,16 +119,16 @@ func (m Migration) formerUnlimited(ctx context.Context) ([]FormerIndex, error) {
 	var former []FormerIndex
 	for _, classic := range []bool{false, true} {
 		unlimited := schemas.Topology{Prefix: m.Topology.Prefix, ClassicIndex: classic}
-		if unlimited == m.Topology {
-			continue
-		}
 		for _, name := range []string{unlimited.Index(), unlimited.IndexLate()} {
+			if _, is := m.Topology.FormerIndex(name); !is {
+				continue
+			}
 			there, err := declarer{ctx: ctx, conn: m.Conn}.queueExists(name)
 			if err != nil {
 				return nil, err
 			}
 			if there {
-				former = append(former, newFormerIndex(unlimited, name))
+				former = append(former, FormerIndex{unlimited, name})
 			}
 		}
 	}
@@ -136,13 +143,11 @@ func (m Migration) CheckUnused(ctx context.Context) error {
 	})
 }
 
-// Unbind unbinds the former index queues; the queues with the present limit must be bound
+// Unbind unbinds the former index queues that Switch has left; the present queues must be bound
 // before. Messages that are published between the two steps are in both.
 func (m Migration) Unbind(ctx context.Context) error {
 	return m.eachFormer(ctx, func(former FormerIndex) error {
-		err := m.Conn.Do(ctx, func(ch *amqp.Channel) error {
-			return ch.QueueUnbind(former.Name, "", former.Exchange, nil)
-		})
+		err := m.Conn.Do(ctx, former.unbind)
 		if err != nil {
 			return fmt.Errorf("unbinding queue %s: %w", former.Name, err)
 		}
@@ -152,9 +157,9 @@ func (m Migration) Unbind(ctx context.Context) error {
 
 // Drain calls drain, which consumes the messages of a queue, with each former index queue
 // until the queue is empty, and deletes it: no message can reach it after Unbind. Then
-// it calls drained.
+// it calls drained. At the end it deletes the exchanges that led to the queues.
 func (m Migration) Drain(ctx context.Context, drain func(context.Context, FormerIndex) error, drained func(FormerIndex)) error {
-	return m.eachFormer(ctx, func(former FormerIndex) error {
+	err := m.eachFormer(ctx, func(former FormerIndex) error {
 		messages, err := m.awaitUnused(ctx, former.Name)
 		for ; err == nil && messages > 0; messages, err = m.awaitUnused(ctx, former.Name) {
 			if err := drain(ctx, former); err != nil {
@@ -170,6 +175,27 @@ func (m Migration) Drain(ctx context.Context, drain func(context.Context, Former
 		drained(former)
 		return nil
 	})
+	if err != nil || m.Management.CheckCluster(ctx, m.Conn) != nil {
+		return err
+	}
+	present, _ := m.Topology.Partitions()
+	return m.deleteDivisions(ctx, m.Topology, present)
+}
+
+// deleteDivisions deletes the exchanges that divide copies of a topology, or led to queues of copies, but for
+// one.
+func (m Migration) deleteDivisions(ctx context.Context, of schemas.Topology, keep string) error {
+	exchanges, err := m.Management.Exchanges(ctx, m.VHost)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range exchanges {
+		if strings.HasPrefix(e.Name, of.Name(".index.")) && e.Name != keep {
+			names = append(names, e.Name)
+		}
+	}
+	return m.deleteExchanges(ctx, names)
 }
 
 func (m Migration) eachFormer(ctx context.Context, do func(FormerIndex) error) error {
@@ -188,7 +214,7 @@ func (m Migration) eachFormer(ctx context.Context, do func(FormerIndex) error) e
 const unusedTimeout = 5 * time.Second // the broker's count of consumers lags
 
 func (m Migration) awaitUnused(ctx context.Context, queue string) (messages int, err error) {
-	used := fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full, tap.limit or tap.queue_type, and run setup again", queue)
+	used := fmt.Errorf("queue %s still has a consumer: stop the serve that has the former tap.when_full, tap.limit, tap.queue_type or index.partitions, and run setup again", queue)
 	return awaitUnused(ctx, m.Conn, queue, used)
 }
 

@@ -14,7 +14,8 @@ const ConsistentHash = "x-consistent-hash"
 // EnableConsistentHash says how a broker gets the type ConsistentHash.
 const EnableConsistentHash = "run rabbitmq-plugins enable rabbitmq_consistent_hash_exchange on each node of RabbitMQ, or set index.partitions: 1"
 
-const equalWeight = "1" // the key of each binding of the dividing exchange
+// EqualWeight is the key by which each queue is bound to the exchange that divides the copies.
+const EqualWeight = "1"
 
 // divides reports whether several queues share the tap copies.
 func (c Config) divides() bool { return c.IndexPartitions > 1 }
@@ -48,7 +49,7 @@ func (c Config) copyBindings() []binding {
 	}
 	var bindings []binding
 	for _, name := range names {
-		bindings = append(bindings, binding{name, divides, equalWeight})
+		bindings = append(bindings, binding{name, divides, EqualWeight})
 	}
 	return bindings
 }

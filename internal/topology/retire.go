@@ -375,13 +375,16 @@ func (r Retirement) Remove(ctx context.Context, keepDeadLetters bool) error {
 			return err
 		}
 	}
+	if err := r.deleteDivisions(ctx, r.Former, ""); err != nil {
+		return err
+	}
 	exchanges := slices.DeleteFunc(r.Former.Exchanges(), func(name string) bool { return keepDeadLetters && name == r.Former.Retry() })
 	return r.deleteExchanges(ctx, exchanges)
 }
 
-func (r Retirement) deleteExchanges(ctx context.Context, names []string) error {
+func (m Migration) deleteExchanges(ctx context.Context, names []string) error {
 	for _, name := range names {
-		if err := r.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) }); err != nil {
+		if err := m.Conn.Do(ctx, func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) }); err != nil {
 			return fmt.Errorf("deleting exchange %s: %w", name, err)
 		}
 	}

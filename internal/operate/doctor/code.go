@@ -21,6 +21,7 @@ const (
 	BindingMissing              Code = "binding_missing"
 	ExchangeMissing             Code = "exchange_missing"
 	FormerIndexBound            Code = "former_index_bound"
+	PluginMissing               Code = "plugin_missing"
 	BrokerUnreachable           Code = "broker_unreachable"
 	BrokerBlocked               Code = "broker_blocked"
 	ClockDiffers                Code = "clock_differs"
@@ -122,6 +123,7 @@ func kinds() []kind {
 		{BindingMissing, BindingsCheck},
 		{ExchangeMissing, BindingsCheck},
 		{FormerIndexBound, BindingsCheck},
+		{PluginMissing, BindingsCheck},
 		{BrokerUnreachable, BrokerCheck},
 		{BrokerBlocked, BrokerCheck},
 		{ClockDiffers, ClockCheck},

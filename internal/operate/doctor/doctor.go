@@ -113,6 +113,7 @@ type broker struct {
 	conn       *rabbit.Connection // nil: it cannot be reached
 	management *rabbit.Management // nil: it cannot be asked
 	version    string             // "" where it is not known
+	types      []rabbit.ExchangeType
 	queues     map[string]rabbit.Queue
 	policies   []rabbit.Policy
 }

@@ -6,15 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/topology"
 )
 
 // checkBindings checks that Watership's queues are bound to its exchanges.
 func (t topologyChecks) checkBindings(ctx context.Context) {
 	problems := len(t.findings)
-	t.checkQueuesBound(ctx, t.Topology.Tap(), "", t.Topology.Index())
+	t.checkCopiesBound(ctx)
 	t.checkQueuesBound(ctx, t.Topology.Late(), "", t.Topology.IndexLate())
 	t.checkQueuesBound(ctx, t.Topology.Events(), "#", t.Topology.Log())
 	t.checkQueuesBound(ctx, t.Topology.Retry(), "#", t.Topology.Retry())
@@ -37,6 +39,30 @@ func (b *broker) directQueues() []string {
 		}
 	}
 	return queues
+}
+
+// checkCopiesBound checks that the queues of copies are bound to the tap, by the exchange that divides
+// copies among several.
+func (t topologyChecks) checkCopiesBound(ctx context.Context) {
+	divides, queues := t.Topology.Partitions()
+	if divides == "" {
+		t.checkQueuesBound(ctx, t.Topology.Tap(), "", queues...)
+		return
+	}
+	if !slices.Contains(t.types, rabbit.ExchangeType{Name: topology.ConsistentHash}) {
+		t.report(PluginMissing, Error, "RabbitMQ has no exchanges of type "+topology.ConsistentHash+", by which index.partitions divides copies of messages", topology.EnableConsistentHash)
+		return
+	}
+	problems := len(t.findings)
+	t.checkQueuesBound(ctx, t.Topology.Tap(), "")
+	if len(t.findings) > problems {
+		return
+	}
+	bindings, err := t.management.BindingsTo(ctx, t.VHost, divides)
+	if err == nil && !hasBinding(bindings, "exchange", divides, "") {
+		t.report(BindingMissing, Error, fmt.Sprintf("exchange %s is not bound to exchange %s", divides, t.Topology.Tap()), "run watership setup")
+	}
+	t.checkQueuesBound(ctx, divides, topology.EqualWeight, queues...)
 }
 
 // checkQueuesBound checks that queues are bound to an exchange, by a key or by their names.
@@ -66,12 +92,14 @@ func (t topologyChecks) checkQueuesBound(ctx context.Context, exchange, key stri
 	}
 }
 
-// checkFormerIndex reports a queue of tap copies that has the limit or the type of another
-// configuration, and whether there is one.
+// checkFormerIndex reports a queue of tap copies that has the limit, the type or the division of another
+// configuration, or an exchange that leads to some, and whether there is one.
 func (t topologyChecks) checkFormerIndex(bindings []rabbit.Binding) bool {
+	divides, _ := t.Topology.Partitions()
 	for _, b := range bindings {
-		if _, former := t.Topology.FormerIndex(b.Destination); former {
-			t.report(FormerIndexBound, Error, fmt.Sprintf("queue %s is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say %s", b.Destination, t.Topology.Index()),
+		_, former := t.Topology.FormerIndex(b.Destination)
+		if former || b.DestinationType == "exchange" && b.Destination != divides && strings.HasPrefix(b.Destination, t.Topology.Name(".index.")) {
+			t.report(FormerIndexBound, Error, fmt.Sprintf(b.DestinationType+" %s is bound to the tap, and tap.when_full, tap.limit, tap.queue_type and index.partitions say %s", b.Destination, t.Topology.Index()),
 				"stop serve and run watership setup")
 			return true
 		}

@@ -51,7 +51,7 @@ func TestAFormerIndexQueueIsNamed(t *testing.T) {
 	s := newSetUpSite(t)
 	s.Topology.IndexLimit = 1000
 	want(t, of("bindings", Run(t.Context(), s.Config)), Error,
-		"queue "+names().Index()+" is bound to the tap, and tap.when_full, tap.limit and tap.queue_type say "+s.Topology.Index(), "stop serve and run watership setup")
+		"queue "+names().Index()+" is bound to the tap, and tap.when_full, tap.limit, tap.queue_type and index.partitions say "+s.Topology.Index(), "stop serve and run watership setup")
 }
 
 func TestTappedExchanges(t *testing.T) {
@@ -221,4 +221,28 @@ func TestExchangesThatPublishersCanUse(t *testing.T) {
 	wantNone(t, Run(t.Context(), s.Config), "is not internal")
 	s.answer(t, "exchanges/%2F/"+names().Tap(), `{"name":"watership.tap","type":"fanout","internal":false}`)
 	want(t, of("trust", Run(t.Context(), s.Config)), Warning, "exchange watership.tap is not internal", "run watership setup, which makes it internal")
+}
+
+const divided = "WATERSHIP_INDEX_PARTITIONS=3"
+
+func TestTheBindingsOfPartitionsAreNamed(t *testing.T) {
+	s := newSetUpSite(t, divided)
+	divides, queues := s.Topology.Partitions()
+	want(t, of("bindings", Run(t.Context(), s.Config)), OK, "Watership's queues are bound to its exchanges", "")
+	must(t, s.channel.QueueUnbind(queues[1], "1", divides, nil))
+	want(t, of("bindings", Run(t.Context(), s.Config)), Error, "queue "+queues[1]+" is not bound to exchange "+divides+` with key "1"`, "run watership setup")
+	must(t, s.channel.ExchangeUnbind(divides, "", names().Tap(), false, nil))
+	want(t, of("bindings", Run(t.Context(), s.Config)), Error, "exchange "+divides+" is not bound to exchange "+names().Tap(), "run watership setup")
+	must(t, s.channel.ExchangeBind(divides, "", names().Tap(), false, nil))
+	s.Topology.IndexPartitions = 0
+	want(t, of("bindings", Run(t.Context(), s.Config)), Error, "exchange "+divides+" is bound to the tap, and tap.when_full, tap.limit, tap.queue_type and index.partitions say watership.index", "stop serve and run watership setup")
+}
+
+func TestAMissingPluginIsNamed(t *testing.T) {
+	s := newSetUpSite(t, divided)
+	d := newDoctor(s.Config)
+	must(t, d.read(t.Context()))
+	d.types = []rabbit.ExchangeType{{Name: "fanout"}}
+	d.topology().checkBindings(t.Context())
+	want(t, of("bindings", d.findings), Error, "RabbitMQ has no exchanges of type x-consistent-hash", "run rabbitmq-plugins enable rabbitmq_consistent_hash_exchange on each node of RabbitMQ, or set index.partitions: 1")
 }

@@ -40,7 +40,7 @@ func (b *broker) ownQueues() (all []string, delays map[string]bool) {
 
 // typeOf returns the type of a queue of Watership.
 func (b *broker) typeOf(queue string) string {
-	if b.Topology.ClassicIndex && (queue == b.Topology.Index() || queue == b.Topology.IndexLate()) {
+	if b.Topology.ClassicIndex && queue != b.Topology.Log() && slices.Contains(b.Topology.Indexed(), queue) {
 		return "classic"
 	}
 	return b.Settings.Topology.QueueType

@@ -170,7 +170,7 @@ func (b *broker) readTopology(ctx context.Context, management *rabbit.Management
 	if err != nil {
 		return err
 	}
-	b.version = overview.Version
+	b.version, b.types = overview.Version, overview.ExchangeTypes
 	if b.conn != nil {
 		if err := overview.CheckCluster(ctx, b.conn); err != nil {
 			return err

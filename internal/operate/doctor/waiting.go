@@ -66,19 +66,24 @@ const maxLag = 10_000 // messages
 func (t topologyChecks) checkLag(ctx context.Context) {
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()
-	for _, queue := range []struct{ name, remedy string }{
-		{t.Topology.Index(), "run watership serve, or see in its log why it does not keep up with the traffic"},
-		{t.Topology.IndexLate(), "run watership serve, or see in its log why it does not keep up with the traffic"},
+	type watched struct{ name, remedy string }
+	_, copies := t.Topology.Partitions()
+	copies = append(copies, t.Topology.IndexLate())
+	var queues []watched
+	for _, name := range copies {
+		queues = append(queues, watched{name, "run watership serve, or see in its log why it does not keep up with the traffic"})
+	}
+	for _, queue := range append(queues, []watched{
 		{t.Topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
 		{t.Topology.Delays().Due(), "run watership serve: nothing returns the messages that are due"},
 		{t.Topology.Retry(), "run watership serve: nothing takes the dead letters"},
 		{t.Topology.Report(), "run watership serve: nothing takes the reports of consumers"},
 		{t.Topology.Poison(), "run watership serve: nothing records failed messages"},
-	} {
+	}...) {
 		found, there := t.counted(ctx, queue.name)
 		switch {
 		case !there:
-		case t.Topology.IndexLimit > 0 && found.Messages >= t.Topology.IndexLimit && slices.Contains([]string{t.Topology.Index(), t.Topology.IndexLate()}, queue.name):
+		case t.Topology.IndexLimit > 0 && found.Messages >= t.Topology.IndexLimit && slices.Contains(copies, queue.name):
 			t.report(QueueFull, Warning, fmt.Sprintf("%s is full with %s: its oldest are dropped", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)
 		case found.Messages > maxLag:
 			t.report(QueueLong, Warning, fmt.Sprintf("%s has %s", queue.name, wording.Plural(int(found.Messages), "message")), queue.remedy)

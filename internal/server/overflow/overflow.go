@@ -102,7 +102,12 @@ func (o *Watcher) look(ctx context.Context) {
 
 // begin notes that the oldest copies are dropped.
 func (o *Watcher) begin() {
-	o.since = time.Now().Add(-o.Lag(o.Topology.Index(), 1))
+	var lag time.Duration
+	_, queues := o.Topology.Partitions()
+	for _, queue := range queues {
+		lag = max(lag, o.Lag(queue, 1))
+	}
+	o.since = time.Now().Add(-lag)
 	o.dropping.Set(1)
 	o.Logger.Error("the queues of copies are full: the oldest copies of messages are dropped until the store takes more",
 		"queue", o.Topology.Index(), "limit", o.Topology.IndexLimit, "since", o.since)

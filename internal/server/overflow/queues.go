@@ -85,15 +85,20 @@ func (q Queues) isFull(late rabbit.QueueState) bool {
 // missing counts the copies that were published and neither acknowledged nor are in a
 // queue.
 func (q Queues) missing(ctx context.Context) (int64, error) {
-	index, err := q.Management.Queue(ctx, q.VHost, q.Topology.Index())
-	if err != nil {
-		return 0, err
+	var missing int64
+	_, queues := q.Topology.Partitions()
+	for _, name := range queues {
+		index, err := q.Management.Queue(ctx, q.VHost, name)
+		if err != nil {
+			return 0, err
+		}
+		missing += index.Stats.Published - index.Stats.Acknowledged - index.Messages
 	}
 	late, err := q.Management.Queue(ctx, q.VHost, q.Topology.IndexLate())
 	if err != nil {
 		return 0, err
 	}
-	return max(0, index.Stats.Published-index.Stats.Acknowledged-late.Stats.Acknowledged-index.Messages-late.Messages), nil
+	return max(0, missing-late.Stats.Acknowledged-late.Messages), nil
 }
 
 // unknown is the number of messages in a gap if the management API does not tell.
