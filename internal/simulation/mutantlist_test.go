@@ -287,8 +287,8 @@ func formerFaults() []mutant {
 			[]edit{
 				{
 					"internal/topology/returns.go",
-					`func (e exchange) args() amqp.Table { return amqp.Table{alternateExchange: e.name} }`,
-					`func (e exchange) args() amqp.Table { return nil }`,
+					`	args := amqp.Table{alternateExchange: e.name}`,
+					`	args := amqp.Table{}`,
 				},
 				{
 					"internal/topology/returns.go",
