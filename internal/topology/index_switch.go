@@ -105,7 +105,7 @@ func (s indexSwitch) declarePresent() error {
 	if err := d.queues(c, c.copyQueues()...); err != nil {
 		return err
 	}
-	if c.divides() {
+	if c.IndexPartitions > 1 {
 		for _, b := range c.copyBindings() {
 			if err := d.bind(b); err != nil {
 				return err

@@ -17,9 +17,6 @@ const EnableConsistentHash = "run rabbitmq-plugins enable rabbitmq_consistent_ha
 // EqualWeight is the key by which each queue is bound to the exchange that divides the copies.
 const EqualWeight = "1"
 
-// divides reports whether several queues share the tap copies.
-func (c Config) divides() bool { return c.IndexPartitions > 1 }
-
 // dividing returns the exchange that divides the tap copies.
 func (c Config) dividing() exchange {
 	name, _ := c.Partitions()

@@ -197,7 +197,7 @@ func (c Config) exchanges() []exchange {
 		c.returnExchange(),
 		{name: c.Pauses(), kind: amqp.ExchangeDirect},
 	}
-	if c.divides() {
+	if c.IndexPartitions > 1 {
 		all = append(all, c.dividing())
 	}
 	return all

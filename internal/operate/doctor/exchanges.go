@@ -16,7 +16,7 @@ import (
 // checkBindings checks that Watership's queues are bound to its exchanges.
 func (t topologyChecks) checkBindings(ctx context.Context) {
 	problems := len(t.findings)
-	t.checkCopiesBound(ctx)
+	checkCopiesBound(ctx, t)
 	t.checkQueuesBound(ctx, t.Topology.Late(), "", t.Topology.IndexLate())
 	t.checkQueuesBound(ctx, t.Topology.Events(), "#", t.Topology.Log())
 	t.checkQueuesBound(ctx, t.Topology.Retry(), "#", t.Topology.Retry())
@@ -43,7 +43,7 @@ func (b *broker) directQueues() []string {
 
 // checkCopiesBound checks that the queues of copies are bound to the tap, by the exchange that divides
 // copies among several.
-func (t topologyChecks) checkCopiesBound(ctx context.Context) {
+func checkCopiesBound(ctx context.Context, t topologyChecks) {
 	divides, queues := t.Topology.Partitions()
 	if divides == "" {
 		t.checkQueuesBound(ctx, t.Topology.Tap(), "", queues...)
