@@ -61,7 +61,14 @@ func (d declarer) lockCreation(queue string) (unlock func()) {
 		})
 		switch {
 		case err == nil:
-			return func() { d.unlockCreation(queue) }
+			return func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), creationRelease)
+				defer cancel()
+				_ = d.conn.Do(ctx, func(ch *amqp.Channel) error { // else it ends with the connection
+					_, err := ch.QueueDelete(queue, false, false, false)
+					return err
+				})
+			}
 		case !refusedWith(err, amqp.ResourceLocked) || time.Now().After(deadline):
 			return func() {}
 		}
@@ -69,13 +76,4 @@ func (d declarer) lockCreation(queue string) (unlock func()) {
 			return func() {}
 		}
 	}
-}
-
-func (d declarer) unlockCreation(queue string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), creationRelease)
-	defer cancel()
-	_ = d.conn.Do(ctx, func(ch *amqp.Channel) error { // else it ends with the connection
-		_, err := ch.QueueDelete(queue, false, false, false)
-		return err
-	})
 }
