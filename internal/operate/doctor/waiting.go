@@ -28,9 +28,11 @@ func (t topologyChecks) checkDelays(ctx context.Context) {
 	t.reportOK(DelaysCheck, "%s, none of which is stuck", wording.Plural(len(delays), "delay queue"))
 }
 
-const stuckPause = time.Second
+// stuckPause is longer than RabbitMQ keeps the numbers of a queue before it counts again
+// (https://www.rabbitmq.com/docs/management#statistics-interval).
+const stuckPause = 6 * time.Second
 
-// stuck reads the queues twice: a message that leaves in between is not stuck.
+// stuck reads the numbers twice if some message is due: one that leaves in between is not stuck.
 func (b *broker) stuck(ctx context.Context) ([]string, error) {
 	_, delays := b.ownQueues()
 	first, err := b.management.DeadLettering(ctx, b.VHost)
