@@ -35,8 +35,8 @@ func streamSchema(dialect database.Dialect) []string {
 }
 
 // Append adds events to a stream, which get the versions after expected, and publishes them as Publish
-// does. The expected version is that of the last event, as Load returns it; 0: the stream has none, so
-// the first event has version 1. The events stay in the database, and have the stream and their version as headers.
+// does. The expected version is the version of the last event, as Load returns it; 0: the stream has no events, so
+// that the first gets version 1. The events stay in the database, and have the stream and their version as headers.
 //
 // The error is ErrConflict if the stream has another version, or if the database says that a transaction
 // at the same time makes this one impossible. Of several transactions that append to a stream at one version,

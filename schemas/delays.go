@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Delays has the names of the delay queues of a Topology, and of those of a former release,
+// Delays has the names of the delay queues of a Topology, and of the delay queues of a former release,
 // whose messages expired to the default exchange.
 type Delays struct {
 	current, former string // before the number of milliseconds

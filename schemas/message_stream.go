@@ -23,7 +23,7 @@ type MessageStream struct {
 // longestStreamID is as long as an event's id.
 const longestStreamID = longestID // bytes
 
-// IsValid reports whether the id can be that of a stream: it has 1 to 512 bytes of UTF-8 without control characters.
+// IsValid reports whether the id can name a stream: it has 1 to 512 bytes of UTF-8 without control characters.
 func (m MessageStream) IsValid() bool {
 	return m.ID != "" && len(m.ID) <= longestStreamID && utf8.ValidString(m.ID) && !strings.ContainsFunc(m.ID, unicode.IsControl)
 }

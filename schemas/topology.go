@@ -128,8 +128,8 @@ func cutLimit(end string) (limit int64, rest string) {
 	return limit, strings.TrimPrefix(end, "."+digits)
 }
 
-// cutPartition returns the number of queues, at most maxPartitions, and the key that the end of a queue's name
-// tells, 0 for a queue that gets all.
+// cutPartition returns the number of queues, at most maxPartitions, and the key in the end of a queue's name; the
+// number is 0 for a queue that gets all.
 func cutPartition(end string) (partitions int, key string) {
 	_, of, _ := strings.Cut(end, "of")
 	digits, key, _ := strings.Cut(of, ".")

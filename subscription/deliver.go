@@ -157,8 +157,8 @@ func (r *runner) callOnce(ctx context.Context, d Delivery, attempt retry.Attempt
 	return err
 }
 
-// retryParked delivers the parked messages that an operator has marked for that, and those that were behind
-// one which was delivered or dropped. It returns the streams that are held.
+// retryParked delivers the parked messages that an operator has marked for that, and the later messages of a stream
+// whose poison message was delivered or dropped. It returns the streams that are held.
 func (r *runner) retryParked(ctx context.Context) (held map[string]bool, err error) {
 	held = map[string]bool{}
 	if r.unnamed {

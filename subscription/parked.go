@@ -104,8 +104,8 @@ func (s *Subscriptions) RetryParked(ctx context.Context, name, by string, positi
 	return marked, err
 }
 
-// Drop removes parked messages from the list. Without positions it is all of them. The messages behind them
-// in their streams, of ParkStream, are delivered then.
+// Drop removes parked messages from the list. Without positions it is all of them. The later messages of
+// their streams, of ParkStream, are delivered then.
 func (s *Subscriptions) Drop(ctx context.Context, name string, positions []string) (int, error) {
 	dropped, err := s.drop(ctx, name, positions)
 	if err != nil || dropped == 0 {

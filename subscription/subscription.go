@@ -88,9 +88,9 @@ const (
 // OnPoison is what happens to a message that cannot be delivered.
 type OnPoison string
 
-// A poison message is parked and the rest goes on, or the rest without those behind it in its stream, which are
+// A poison message is parked and the rest goes on, or the rest without the later messages of its stream, which are
 // parked as well until it is delivered or dropped, or the subscription stops before it. A message without a stream
-// has none behind it.
+// is parked alone.
 const (
 	Park       OnPoison = "park"
 	ParkStream OnPoison = "park-stream"

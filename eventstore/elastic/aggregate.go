@@ -52,7 +52,7 @@ func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field 
 	return tally, nil
 }
 
-// Present returns those of some values of a keyword that an event of a selection has. It ignores Order
+// Present returns the values, of some of a keyword, which an event of a selection has. It ignores Order
 // and Limit of the selection. The field needs doc_values.
 func (r *reader) Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error) {
 	present := map[string]bool{}

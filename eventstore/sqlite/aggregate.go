@@ -115,7 +115,7 @@ func (r *reader) TopValues(ctx context.Context, sel eventstore.Selection, field 
 	return aggregation, err
 }
 
-// Present returns those of some values of a keyword that is a column which an event of a selection has. It
+// Present returns the values, of some of a keyword with a column, which an event of a selection has. It
 // ignores Order and Limit of the selection, and reads one event for each value if the field has an index.
 func (r *reader) Present(ctx context.Context, sel eventstore.Selection, of eventstore.FieldIn) (map[string]bool, error) {
 	operation := "looking for values of " + of.Field

@@ -27,7 +27,7 @@ func queues(ctx context.Context, sys backend) []string {
 }
 
 // exchanges returns the exchanges of the configuration and of the broker, without Watership's. No
-// operation lists those, so that through a server they are those of its events.
+// operation lists those, so that through a server they come from its events.
 func exchanges(ctx context.Context, sys backend) []string {
 	l, isLocal := sys.(*local)
 	if !isLocal {

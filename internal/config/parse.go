@@ -113,10 +113,10 @@ func headerName(s string) (string, error) {
 	return boundedText(1, 255)(s)
 }
 
-// maxPartitions bounds the index queues: schemas knows the names of so many.
+// maxPartitions bounds the index queues, because schemas parses the names of this many.
 const maxPartitions = 64
 
-// partitionKey parses what the copies in an index queue have in common.
+// partitionKey parses the property that the copies in an index queue have in common.
 func partitionKey(s string) (string, error) {
 	header, isHeader := strings.CutPrefix(s, "headers.")
 	switch {

@@ -76,7 +76,7 @@ func (u URL) namesUserOnly() bool {
 	return parsed.User.Username() != "" && !password
 }
 
-// String returns the URL without its password, and those of further nodes after commas.
+// String returns the URL without its password, and the URLs of further nodes after commas.
 func (u URL) String() string {
 	all := u.RevealAll()
 	for i, each := range all {

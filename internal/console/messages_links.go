@@ -109,7 +109,7 @@ func (m messageList) eventFields() string {
 	return strings.Join(append(names, m.shorts()...), ",")
 }
 
-// Switched returns the link to the list of events, or back to that of messages.
+// Switched returns the link to the list of events, or back to the list of messages.
 func (m messageList) Switched() string {
 	keep := m.Keep()
 	if !m.Events {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// usualPeriod is that of a list whose store has older events, too.
+	// usualPeriod is the period of a list whose store has older events, too.
 	usualPeriod = "24h"
 	day         = 24 * time.Hour
 

@@ -21,7 +21,7 @@ type Failures struct {
 	Resolved map[Kind]int64
 }
 
-// Reporters returns those of some queues whose consumers report `handled` events. It is called only if
+// Reporters returns the queues, of some, whose consumers report `handled` events. It is called only if
 // an outcome depends on that. Nil: all consumers report.
 type Reporters func(ctx context.Context, of []string) (queues map[string]bool, err error)
 

@@ -271,7 +271,7 @@ func (q Queue) Available() bool {
 	return true
 }
 
-// Overflow returns what the queue does when it is full: drop-head, which is the default, reject-publish or
+// Overflow returns the behaviour of the full queue: drop-head, which is the default, reject-publish or
 // reject-publish-dlx. A policy precedes the argument of a quorum queue, for which reject-publish-dlx is drop-head;
 // the argument of other queues precedes a policy.
 func (q Queue) Overflow() string {

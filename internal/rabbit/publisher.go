@@ -29,7 +29,7 @@ type PublisherConfig struct {
 	Silence time.Duration
 
 	// Refusals is how long after the first message that a full queue refused the publisher opens
-	// another channel: RabbitMQ 3.10 never tells a channel that a quorum queue has no limit any
+	// another channel: RabbitMQ 3.10 never informs a channel that a quorum queue has no limit any
 	// more. Zero: 5 s.
 	Refusals time.Duration
 }

@@ -37,7 +37,7 @@ func (s indexSwitch) entrance() exchange {
 // end is the destination of a binding.
 type end struct{ name, kind string }
 
-// presentEnd returns what is bound to the tap in the end.
+// presentEnd returns the exchange or the queue that is bound to the tap in the end.
 func (s indexSwitch) presentEnd() end {
 	if divides, _ := s.present.Partitions(); divides != "" {
 		return end{divides, "exchange"}
@@ -46,8 +46,8 @@ func (s indexSwitch) presentEnd() end {
 }
 
 // Switch lets the present index queues get the copies of the tap in place of the former ones. It declares
-// them. It does nothing if the tap has none, as that of a new installation. Without the management API of this broker it does
-// nothing either: Declare and Unbind then do so one after the other.
+// them. It does nothing if the tap has no former ones, as in a new installation. Without the management API of this
+// broker it does nothing either, because Declare and Unbind then do so one after the other.
 func (m Migration) Switch(ctx context.Context, present Config) error {
 	if m.Management.CheckCluster(ctx, m.Conn) != nil {
 		return nil

@@ -67,8 +67,8 @@ func (c Config) args(more amqp.Table) amqp.Table {
 	return args
 }
 
-// keepingArgs returns the arguments of a queue whose publishers, or the queues that dead-letter to it, keep what it
-// refuses. A policy of the operator may limit it, and it would drop its oldest messages.
+// keepingArgs returns the arguments of a queue whose publishers, or the queues that dead-letter to it, keep the messages
+// that it refuses. A policy of the operator may limit it, and then it would drop its oldest messages.
 func (c Config) keepingArgs(more amqp.Table) amqp.Table {
 	args := c.args(more)
 	if c.queueType() == Quorum {

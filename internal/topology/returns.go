@@ -192,7 +192,7 @@ func (d declarer) bindAllToThemselves(c Config) error {
 	var errs []error
 	for _, e := range c.exchanges() {
 		if e.kind == ConsistentHash {
-			continue // such a binding would take its share, and nobody publishes to it
+			continue // such a binding would take its share, and no client publishes to it
 		}
 		if _, _, all := e.catchAll(); all {
 			errs = append(errs, d.bindToItself(e, ""))

@@ -36,7 +36,7 @@ type Action struct {
 	// Call does the action, or a dry run if the bounds of the selection say so.
 	Call func(ctx context.Context, key operation.IdempotencyKey, s Selection) (Result, error)
 
-	// report returns the block done of the template, which says what was done: its View has the response
+	// report returns the block done of the template, which reports the changes: its View has the response
 	// as Found.
 	report func(v View) (template.HTML, error)
 }

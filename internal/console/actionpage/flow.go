@@ -15,8 +15,8 @@ import (
 	"github.com/watershipmq/watership/internal/operation/problem"
 )
 
-// Flow is an action whose page shows what it would do, with a form that does what was shown, or nothing. S is
-// what an operator selects, and F the response to a preview.
+// Flow is an action with a page for its preview, and a form that carries out exactly the preview. S is the
+// selection of an operator, and F the response to a preview.
 type Flow[S, F any] struct {
 	Path string // of the page, and of the form that acts
 
@@ -27,33 +27,33 @@ type Flow[S, F any] struct {
 	Role access.Role // that the action needs
 	frame.Confirmation
 
-	// Read reads what a form selects, and whether that is something to preview. Its error replaces the page, but
+	// Read reads the selection of a form, and whether there is one to preview. Its error replaces the page, but
 	// a mistake of the form (code.InvalidValue) is shown there.
 	Read func(r *http.Request, form url.Values) (selected S, isSelected bool, err error)
 
-	// Preview finds what the action would change.
+	// Preview finds the changes that the action would make.
 	Preview func(ctx context.Context, selected S) (found F, number operation.Found, err error)
 
 	// OnFirst reports whether a form acts on the first objects alone; nil: none does.
 	OnFirst func(form url.Values) bool
 
-	// Act does what was shown. An error is shown on the page.
+	// Act makes the changes of the preview. The page shows its error.
 	Act func(ctx context.Context, key operation.IdempotencyKey, selected S, shown frame.Confirmed) (frame.Response, error)
 
 	// Page returns the page of a view, with any status.
 	Page func(ctx context.Context, v Shown[S, F]) (frame.Page, error)
 }
 
-// Shown is what the page of an action shows.
+// Shown is the content of the page of an action.
 type Shown[S, F any] struct {
 	Selected  S
-	Found     F    // the response to a preview; the zero value if there is none
-	Previewed bool // there is one
+	Found     F    // the response to a preview; without one, the zero value
+	Previewed bool // there is a response
 	Unread    bool // it failed, so that the objects are not known
 	Asked
 }
 
-// Asked is the part of a page with which an operator is asked to confirm what is shown.
+// Asked is the part of a page that asks an operator to confirm the preview.
 type Asked struct {
 	Form    url.Values
 	Matched int
@@ -87,7 +87,7 @@ func (a Flow[S, F]) form(r *http.Request) (frame.Response, error) {
 	return a.show(r.Context(), v, false, mistake)
 }
 
-// preview shows what the action would change.
+// preview shows the changes that the action would make.
 func (a Flow[S, F]) preview(r *http.Request, form url.Values) (frame.Response, error) {
 	if err := frame.Need(r, a.Role, a.Name); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (a Flow[S, F]) act(r *http.Request) (frame.Response, error) {
 	return a.show(r.Context(), v, isSelected, mistake)
 }
 
-// read reads what a form selects, and returns a mistake in it.
+// read reads the selection of a form, and returns a mistake in it.
 func (a Flow[S, F]) read(r *http.Request, form url.Values) (v Shown[S, F], isSelected bool, mistake *problem.Problem, err error) {
 	v.Form, v.Key = form, rand.Text()
 	v.Selected, isSelected, err = a.Read(r, form)

@@ -114,7 +114,7 @@ func Periods() []Period {
 	}
 }
 
-// Periods are those of the package, for templates.
+// Periods are the periods of the package, for templates.
 func (Filter) Periods() []Period { return Periods() }
 
 // Last returns Since, or "" for no limit.

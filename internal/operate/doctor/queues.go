@@ -146,7 +146,7 @@ func policiesOf(queue rabbit.Queue) string {
 	return strings.Join(names, " and ")
 }
 
-// unlimitedPolicy returns the command for a policy that wins against those of all queues of Watership,
+// unlimitedPolicy returns the command for a policy that wins against the policies of all queues of Watership,
 // and limits nothing. Queues of every type support its setting.
 func (b *broker) unlimitedPolicy() string {
 	highest := 0

@@ -123,7 +123,7 @@ func (r Request) target(networks []netip.Prefix) (subscription.Target, error) {
 	return t, err
 }
 
-// maxBacklog returns the MaxBacklog of a target. That of a request has 0 for no limit.
+// maxBacklog returns the MaxBacklog of a target. A request has 0 for no limit.
 func maxBacklog(requested int) (int, error) {
 	switch {
 	case requested < 0:

@@ -84,8 +84,8 @@ func (b Broker) Policy(t testing.TB, pattern, applyTo, definition string) {
 		fmt.Sprintf(`{"pattern":%q,"apply-to":%q,"definition":%s}`, pattern, applyTo, definition))
 }
 
-// LimitQueue limits the messages of a queue by a policy that wins against those of all queues, until lift is
-// called or the test ends. Overflow says what the queue does when it is full; "" leaves that to the queue.
+// LimitQueue limits the messages of a queue by a policy that wins against the policies of all queues, until lift is
+// called or the test ends. The policy sets the overflow, unless it is "".
 func (b Broker) LimitQueue(t testing.TB, queue string, limit int, overflow string) (lift func()) {
 	t.Helper()
 	path := "/api/policies/" + url.PathEscape(b.VHostName(t)) + "/" + url.PathEscape("limit-"+queue)

@@ -34,7 +34,7 @@ func Missing(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// Parts are a broker and a store of a test, with their differences from those of others.
+// Parts are a broker and a store of a test, with their differences from others.
 type Parts struct {
 	Broker   rabbittest.Broker // runs while no serve does
 	StoreURL string

@@ -204,7 +204,7 @@ func setting(queue rabbit.Queue, definition map[string]any, key string) (value a
 	return value, has
 }
 
-// overflowOf returns what a full queue with a policy does.
+// overflowOf returns the overflow of a queue with a policy.
 func overflowOf(queue rabbit.Queue, definition map[string]any) string {
 	const key = "overflow"
 	value, has := definition[key]
