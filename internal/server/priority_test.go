@@ -39,7 +39,7 @@ func TestPrioritiesOfPublishers(t *testing.T) {
 
 	i.Rewrite(t, "tap: {", "tap: {queue_type: classic, ")
 	publishPriorities(t, i, "waiting", broker, quorum.Index())
-	if r := i.Run(t, "serve"); r.Code != 1 || !strings.Contains(r.Err, "tap.queue_type has changed") {
+	if r := i.Run(t, "serve"); r.Code != 1 || !strings.Contains(r.Err, "index.partition_key has changed since it was made") {
 		t.Errorf("serve before setup: %+v", r)
 	}
 	if out := i.Must(t, "setup"); !strings.Contains(out, quorum.Index()+" is emptied and replaced by "+classic.Index()) {
