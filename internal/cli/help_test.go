@@ -128,7 +128,7 @@ func help(t *testing.T, args ...string) string {
 }
 
 // changing are the commands whose examples are only parsed.
-var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tail|adopt|alerts test|reload|validate|waiting (now|postpone|cancel)|failed (discard|retry|edit|assign|unassign|mute|unmute|note|resolve|show|why)|quarantine rewrite .* --yes|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|searches (save|rename|delete)|subscri(be|ptions (show|configure|pause|resume|rewind|delete|parked))|stream replay|token)`)
+var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tail|adopt|alerts test|reload|validate|waiting (now|postpone|cancel)|failed (discard|retry|edit|assign|unassign|mute|unmute|note|resolve|show|why)|quarantine rewrite .* --yes|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|searches (save|rename|delete)|subscri(be|ptions (show|configure|pause|resume|rewind|delete|parked))|stream (replay|order-42 --to)|token)`)
 
 // Every example is a command line with flags that exist; those that change
 // nothing are run.
