@@ -137,7 +137,7 @@ func TestExamplesWork(t *testing.T) { inEachStore(t, testExamplesWork) }
 func testExamplesWork(t *testing.T, seed seeder) {
 	a := aFew(t, seed)
 	published := a.event(50, schemas.Published, func(e *schemas.Event) {
-		e.Envelope.Properties.MessageID, e.Stream.ID = "6f1c0b9e", "order-42"
+		e.Envelope.Properties.MessageID, e.Stream = "6f1c0b9e", schemas.MessageStream{ID: "order-42", Version: 7, HasVersion: true}
 	})
 	poisoned := published
 	poisoned.EventID, poisoned.Action, poisoned.Sequence, poisoned.Queue = published.EventID+"-poisoned", schemas.Poisoned, 51, "orders"
