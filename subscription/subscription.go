@@ -122,11 +122,11 @@ func (s *Subscription) checkOrder() error {
 	case s.By != "" && s.By != ByStream:
 		return mistakef("deliveries by %q: expected %s", s.By, ByStream)
 	case s.By == ByStream && s.Target.Kind == ToQueue:
-		return mistakef("subscription %s delivers to %s, which gets all events in order without waiting for their consumer", s.Name, s.Target)
+		return mistakef("subscription %s delivers to %s, which gets all events in order without waiting for their consumer: choose no order of deliveries", s.Name, s.Target)
 	case s.Concurrency < 0 || s.Concurrency > MaxConcurrency:
-		return mistakef("%d calls at a time: expected up to %d", s.Concurrency, MaxConcurrency)
+		return mistakef("%d calls at a time: expected 1 to %d, or 0 for %d", s.Concurrency, MaxConcurrency, DefaultConcurrency)
 	case s.Concurrency > 1 && s.By == "":
-		return mistakef("%d calls at a time: expected deliveries by stream", s.Concurrency)
+		return mistakef("%d calls at a time: expected deliveries by stream, since one event after another has one call", s.Concurrency)
 	}
 	return nil
 }

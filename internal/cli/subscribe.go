@@ -75,7 +75,7 @@ streams side by side (see 'watership stream'), those of each stream in order.`,
 	flags.StringVar(&r.Queue, "to-queue", "", "queue to deliver to")
 	flags.StringVar(&r.URL, "to-url", "", "URL to post to")
 	flags.StringVar(&r.OnPoison, "on-poison", "park", "message that cannot be delivered: park, park-stream (and the later ones of its stream), or stop the subscription")
-	flags.StringVar(&r.By, "by", "", "order of the calls of the URL: stream (each stream in order); default: one event after another")
+	flags.StringVar(&r.By, "by", "", "order of the calls of the URL: stream (each stream in order), or position (one event after another, the default)")
 	flags.IntVar(&r.Concurrency, "concurrency", 0, "calls of the URL at a time, with --by stream; 0: 10")
 	flags.IntVar(&maxBacklog, "max-backlog", subscription.DefaultMaxBacklog, "messages in the queue at which deliveries wait; 0: no limit")
 	flags.IntVar(&attempts, "attempts", subscriptions.DefaultAttempts, "calls of the URL until a message is parked; 0: no limit")

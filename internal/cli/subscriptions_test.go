@@ -189,6 +189,11 @@ func TestSubscriptionToAURL(t *testing.T) {
 		text := i.Run(t, "subscriptions", "show", "beside").Out
 		return strings.Contains(text, "delivered   3\n") && strings.Contains(text, "on poison   park-stream\n") && strings.Contains(text, "calls       by stream, 3 at a time\n")
 	})
+	for _, args := range [][]string{{"subscriptions", "configure", "beside"}, {"subscribe", "another", "--to-url", server.URL}} {
+		if r := i.Run(t, append(args, "--by", "key")...); r.Code != exitUsage || !strings.Contains(r.Err, `by "key": expected stream or position`) {
+			t.Errorf("%+v", r)
+		}
+	}
 	if r := i.Run(t, "subscriptions", "configure", "beside", "--by", "position", "--on-poison", "park"); r.Code != exitOK {
 		t.Fatalf("%+v", r)
 	}

@@ -22,8 +22,16 @@ type Settings struct {
 	Concurrency *int    `json:"concurrency,omitempty" minimum:"0" maximum:"200" doc:"Calls at a time, by stream; 0: 10"`
 }
 
-// byPosition takes back subscription.ByStream.
-const byPosition = "position"
+// orderOf returns the order of deliveries with a name: stream, or position for one event after another.
+func orderOf(name string) (subscription.By, error) {
+	switch name {
+	case "", "position":
+		return "", nil
+	case string(subscription.ByStream):
+		return subscription.ByStream, nil
+	}
+	return "", system.InputErrorf("by %q: expected stream or position", name)
+}
 
 // ConfigureInput has new settings of a subscription.
 type ConfigureInput struct {
@@ -60,11 +68,11 @@ func (s Service) Configure(ctx context.Context, name string, to Settings, by Cal
 		return Subscription{}, system.InputErrorf("expected a setting to change: query, on_poison, max_backlog, attempts, by or concurrency")
 	}
 	if to.By != nil {
-		by := subscription.By(*to.By)
-		if by == byPosition {
-			by = ""
+		order, err := orderOf(*to.By)
+		if err != nil {
+			return Subscription{}, err
 		}
-		settings.By = &by
+		settings.By = &order
 	}
 	if to.Query != nil {
 		query, err := s.query(*to.Query, by)

@@ -28,7 +28,7 @@ type Request struct {
 
 	OnPoison    string `json:"on_poison,omitempty" enum:"park,park-stream,stop" doc:"What happens to a message that cannot be delivered; with park-stream the later messages of its stream are parked, too, until it is delivered or dropped; default: park"`
 	Attempts    *int   `json:"attempts,omitempty" minimum:"0" maximum:"10000" doc:"Calls of a URL until a message is poison; 0: no limit; default: 8"`
-	By          string `json:"by,omitempty" enum:"stream" doc:"Of a URL: streams are delivered side by side, each in order; default: one event after another"`
+	By          string `json:"by,omitempty" enum:"stream,position" doc:"Of a URL: stream delivers streams side by side, each in order; position, the default, delivers one event after another"`
 	Concurrency int    `json:"concurrency,omitempty" minimum:"0" maximum:"200" doc:"Calls at a time, by stream; 0: 10"`
 }
 
@@ -69,7 +69,10 @@ func (s Service) networks() []netip.Prefix { return s.System.Settings().Subscrip
 // subscription returns the subscription of a request.
 func (s Service) subscription(r Request, by Caller) (sub subscription.Subscription, from subscription.From, err error) {
 	sub = subscription.Subscription{
-		Name: r.Name, CreatedBy: by.Name, OnPoison: subscription.OnPoison(r.OnPoison), By: subscription.By(r.By), Concurrency: r.Concurrency,
+		Name: r.Name, CreatedBy: by.Name, OnPoison: subscription.OnPoison(r.OnPoison), Concurrency: r.Concurrency,
+	}
+	if sub.By, err = orderOf(r.By); err != nil {
+		return sub, from, err
 	}
 	if sub.Target, err = r.target(s.networks()); err != nil {
 		return sub, from, err
