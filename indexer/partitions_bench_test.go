@@ -52,7 +52,7 @@ func BenchmarkPartitions(b *testing.B) {
 
 // answeringStore answers some time later that it has stored everything, and keeps nothing but records.
 type answeringStore struct {
-	fakeRecords
+	fakeStore
 	wait time.Duration
 }
 
@@ -64,23 +64,3 @@ func (s *answeringStore) Create(_ context.Context, documents []schemas.Document)
 	}
 	return results, nil
 }
-
-func (s *answeringStore) Find(context.Context, []string) (map[string]eventstore.DocumentID, error) {
-	return nil, nil
-}
-
-func (s *answeringStore) Sequences(context.Context, []eventstore.DocumentID) (map[eventstore.DocumentID]int64, error) {
-	return nil, nil
-}
-
-func (s *answeringStore) HighestSequence(context.Context) (int64, error) { return 0, nil }
-
-func (s *answeringStore) HighestSequenceOf(context.Context, string) (int64, error) { return 0, nil }
-
-func (s *answeringStore) KnownJobs(context.Context, []string) (map[string]bool, error) {
-	return nil, nil
-}
-
-func (s *answeringStore) Handover(context.Context, string) ([]byte, error) { return nil, nil }
-
-func (s *answeringStore) SaveHandover(context.Context, string, []byte) error { return nil }
