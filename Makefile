@@ -45,7 +45,7 @@ TEST = $(COLLECTOR) $(GO) test -vet=off -p 2 -parallel 3 -timeout $(TEST_TIMEOUT
 COLLECTOR = GOGC=200 GOMEMLIMIT=2GiB
 
 # The build runs while servers and test data are fetched. make lint runs vet.
-test: ## Run every test on real servers, most with the race detector (stop the servers with scripts/services down)
+test: ## Run every test on real servers, and with the race detector where goroutines share state (stop the servers with scripts/services down)
 	@.ci/tools
 	set -e; [[ "$(PKG)" != "./..." ]] || { $(GO) build ./... && $(GO) build $(RACE) $(RACED); } & build=$$!; $(WITH_SERVERS) || exit; wait $$build; \
 		if [[ "$(PKG)" != "./..." ]]; then $(TEST) $(RACE) $(PKG); exit; fi; \

@@ -204,9 +204,9 @@ func columnsOf(text string) string {
 // TestMain removes the binary after the tests: it has 50 MB.
 func TestMain(m *testing.M) { os.Exit(servertest.WithBuilds(m)) }
 
-// inEachStore is for what needs no broker.
-func inEachStore(t *testing.T, story func(t *testing.T, seed seeder)) {
-	servertest.SideBySide(t, func(t *testing.T) { story(t, newSeededFile) }, func(t *testing.T) { story(t, newSeeded) })
+// inEitherStore is for what needs no broker.
+func inEitherStore(t *testing.T, story func(t *testing.T, seed seeder)) {
+	servertest.InForms(t, func(t *testing.T) { story(t, newSeededFile) }, func(t *testing.T) { story(t, newSeeded) })
 }
 
 // bothWays is for what a command prints: it reads the store itself, and through the API of a
@@ -221,7 +221,7 @@ func bothWays(t *testing.T, story func(t *testing.T, seed seeder)) {
 	}
 }
 
-// everyWay is bothWays and inEachStore.
+// everyWay is bothWays, and with Elasticsearch.
 func everyWay(t *testing.T, story func(t *testing.T, seed seeder)) {
 	bothWays(t, story)
 	t.Run("servers", func(t *testing.T) {

@@ -71,7 +71,7 @@ func startRejecter(t *testing.T, broker rabbittest.Broker, queue, deadLetters st
 // TestOtherLanguage: a consumer that knows nothing of Watership rejects, and
 // gets the same retries and the same poison.
 func TestOtherLanguage(t *testing.T) {
-	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) {
+	servertest.OnEitherInstallation(t, func(t *testing.T, install servertest.Installer) {
 		service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
 		i := install(t, service.URL)
 		serving := i.Serve(t)

@@ -65,7 +65,7 @@ func TestDoctorReportsQuarantine(t *testing.T) {
 	})
 }
 
-func TestQuarantineList(t *testing.T) { inEachStore(t, testQuarantineList) }
+func TestQuarantineList(t *testing.T) { inEitherStore(t, testQuarantineList) }
 
 func testQuarantineList(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -114,7 +114,7 @@ func testSearchingQuarantine(t *testing.T, seed seeder) {
 	servertest.WantWords(t, a.must(t, "show", a.unreadable(4).EventID), "in the log, and no event: not signed")
 }
 
-func TestQuarantineRewrite(t *testing.T) { inEachStore(t, testQuarantineRewrite) }
+func TestQuarantineRewrite(t *testing.T) { inEitherStore(t, testQuarantineRewrite) }
 
 func testQuarantineRewrite(t *testing.T, seed seeder) {
 	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant")

@@ -78,7 +78,7 @@ func playedUnderPolicies(t *testing.T, test func(t *testing.T, a *playback)) {
 
 // playedDirectly is played without the API, for what concerns the process that sends.
 func playedDirectly(t *testing.T, test func(t *testing.T, a *playback)) {
-	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) { test(t, play(t, p.Install(t, servertest.Nobody))) })
+	servertest.OnEither(t, func(t *testing.T, p servertest.Parts) { test(t, play(t, p.Install(t, servertest.Nobody))) })
 }
 
 func play(t *testing.T, i *servertest.Installation) *playback {

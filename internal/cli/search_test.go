@@ -222,7 +222,7 @@ func TestTablesInANarrowTerminal(t *testing.T) {
 }
 
 // A pattern of names finds the labels that the configuration has.
-func TestSearchLabelsByPattern(t *testing.T) { inEachStore(t, testSearchLabelsByPattern) }
+func TestSearchLabelsByPattern(t *testing.T) { inEitherStore(t, testSearchLabelsByPattern) }
 
 func testSearchLabelsByPattern(t *testing.T, seed seeder) {
 	a := seed(t, "WATERSHIP_INDEX_LABELS=tenant", "WATERSHIP_INDEX_NUMERIC_LABELS=n")

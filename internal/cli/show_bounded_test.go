@@ -19,7 +19,7 @@ import (
 
 // No message makes show take much memory or time, whatever its body, its headers
 // and the number of its events.
-func TestShowIsBounded(t *testing.T) { inEachStore(t, testShowIsBounded) }
+func TestShowIsBounded(t *testing.T) { inEitherStore(t, testShowIsBounded) }
 
 func testShowIsBounded(t *testing.T, seed seeder) {
 	a := seed(t)
@@ -58,7 +58,7 @@ func testShowIsBounded(t *testing.T, seed seeder) {
 
 // Equal messages without an id are one to show, however many there were.
 func TestShowManyEqualMessages(t *testing.T) {
-	inEachStore(t, func(t *testing.T, seed seeder) { testShowManyEqualMessages(t, seed, 120_000) })
+	inEitherStore(t, func(t *testing.T, seed seeder) { testShowManyEqualMessages(t, seed, 120_000) })
 	t.Run("api", func(t *testing.T) { // serve reads as show does
 		t.Parallel()
 		testShowManyEqualMessages(t, newSeededServer, 1_000)

@@ -143,7 +143,7 @@ func withoutColours(text string) string {
 
 // TestTranscript is an operator's night, in a terminal: find what failed, look
 // at it, follow what happens, replay it after a second thought.
-func TestTranscript(t *testing.T) { servertest.Everywhere(t, testTranscript) }
+func TestTranscript(t *testing.T) { servertest.OnEitherInstallation(t, testTranscript) }
 
 func testTranscript(t *testing.T, install servertest.Installer) {
 	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })

@@ -15,7 +15,7 @@ import (
 // A receiver verifies the requests of serve with its secret, and both attempts have the
 // same id.
 func TestSignedRequestsOfServe(t *testing.T) {
-	servertest.OnBoth(t, func(t *testing.T, p servertest.Parts) {
+	servertest.OnEither(t, func(t *testing.T, p servertest.Parts) {
 		service := servertest.NewService(t, func(_ servertest.Post, before int) int {
 			if before == 0 {
 				return http.StatusInternalServerError

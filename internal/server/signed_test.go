@@ -16,7 +16,7 @@ import (
 // TestSignedStates: with amqp.state_key_file, every event and state of Watership is
 // signed, and an unsigned one does not count, wherever it was published.
 func TestSignedStates(t *testing.T) {
-	servertest.Everywhere(t, func(t *testing.T, install servertest.Installer) {
+	servertest.OnEitherInstallation(t, func(t *testing.T, install servertest.Installer) {
 		service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusInternalServerError })
 		i := install(t, service.URL)
 		keys := servertest.WriteFile(t, "keys", strings.Repeat("k", 64)+"\n")

@@ -17,7 +17,7 @@ import (
 
 // Every event of a message has its stream, also those that travel without the body in which
 // the stream is found; the stream is shown and replayed in order.
-func TestStreamsOfASystem(t *testing.T) { servertest.OnBoth(t, testStreamsOfASystem) }
+func TestStreamsOfASystem(t *testing.T) { servertest.OnEither(t, testStreamsOfASystem) }
 
 func testStreamsOfASystem(t *testing.T, p servertest.Parts) {
 	service := servertest.NewService(t, func(p servertest.Post, before int) int {

@@ -74,15 +74,15 @@ func OnEvery(t *testing.T, test func(t *testing.T, p Parts)) {
 	})
 }
 
-// OnBoth runs a test that does not depend on the version of RabbitMQ.
-func OnBoth(t *testing.T, test func(t *testing.T, p Parts)) {
-	SideBySide(t, func(t *testing.T) { test(t, Around(t, rabbittest.Embedded(t))) },
+// OnEither runs a test that does not depend on the version of RabbitMQ, in its forms.
+func OnEither(t *testing.T, test func(t *testing.T, p Parts)) {
+	InForms(t, func(t *testing.T) { test(t, Around(t, rabbittest.Embedded(t))) },
 		func(t *testing.T) { test(t, Around(t, rabbittest.NewestServer(t))) })
 }
 
-// Everywhere runs a test of whole installations: the embedded broker is in the serve of one.
-func Everywhere(t *testing.T, test func(t *testing.T, install Installer)) {
-	SideBySide(t, func(t *testing.T) { test(t, InstallEmbedded) }, func(t *testing.T) {
+// OnEitherInstallation runs a test of whole installations in its forms: the embedded broker is in the serve of one.
+func OnEitherInstallation(t *testing.T, test func(t *testing.T, install Installer)) {
+	InForms(t, func(t *testing.T) { test(t, InstallEmbedded) }, func(t *testing.T) {
 		rabbittest.NewestOrEachServer(t, func(t *testing.T, broker rabbittest.Broker) { test(t, Around(t, broker).Install) })
 	})
 }
@@ -94,8 +94,8 @@ func OnNewest(t *testing.T, test func(t *testing.T, p Parts)) {
 	test(t, Newest(t))
 }
 
-// SideBySide runs a test in its forms (rabbittest.Forms), at the same time if there are two.
-func SideBySide(t *testing.T, embedded, servers func(t *testing.T)) {
+// InForms runs a test in its forms (rabbittest.Forms), at the same time if there are two.
+func InForms(t *testing.T, embedded, servers func(t *testing.T)) {
 	t.Parallel() // most of it is waiting
 	isEmbedded, onServers := rabbittest.Forms(t)
 	run := func(name string, form func(t *testing.T)) {
