@@ -65,7 +65,8 @@ func takePictures(t *testing.T) {
 	s.keepHistory(t, time.Now())
 	b := newBrowser(t, s)
 	b.look(t, 1280, "light")
-	for name, path := range map[string]string{"overview": "/?since=6h&wait=1", "message": "/messages/order-1042"} {
+	group := s.get(t, "/failures?since=all").link(t, "/failures/groups/")
+	for name, path := range map[string]string{"overview": "/?since=6h&wait=1", "message": "/messages/order-1042", "group": group} {
 		b.open(t, path)
 		var image []byte
 		b.do(t, "taking a picture", chromedp.CaptureScreenshot(&image))
