@@ -124,6 +124,13 @@ func clients() map[string]consumerProgram {
 		"PHP": {"LogicException", func(t *testing.T) *exec.Cmd {
 			return program([]string{"WATERSHIP_CLIENT=" + examples + "watership.php"}, fixture(t, "WATERSHIP_TEST_PHP"), "testdata/clients/client.php")
 		}},
+		"Ruby": {"ZeroDivisionError", func(t *testing.T) *exec.Cmd {
+			client, err := filepath.Abs(examples + "watership.rb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return program([]string{"WATERSHIP_CLIENT=" + client}, fixture(t, "WATERSHIP_TEST_RUBY"), "testdata/clients/client.rb")
+		}},
 		"Java": {"ArithmeticException", func(t *testing.T) *exec.Cmd {
 			jars := filepath.Join(fixture(t, "WATERSHIP_TEST_JAVA"), "*")
 			classes, err := javaClasses()
@@ -195,7 +202,7 @@ func startClient(t *testing.T, cmd *exec.Cmd, url, queue, exchange string) *runn
 	return c
 }
 
-// Consumers in four languages say the same words, and get the same retries, delays,
+// Consumers in five languages say the same words, and get the same retries, delays,
 // progress and histories.
 func TestClientsReport(t *testing.T) {
 	servertest.OnNewest(t, func(t *testing.T, p servertest.Parts) {
