@@ -74,7 +74,7 @@ func TestReportsOnQueuesOfOthers(t *testing.T) {
 	})
 }
 
-// The permissions of docs/security.md let a service report on its queue, and on no other.
+// The permissions of docs/permissions.md let a service report on its queue, and on no other.
 func TestDocumentedRightsOfReporters(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)

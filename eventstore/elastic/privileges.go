@@ -21,7 +21,7 @@ type grant struct {
 
 // requiredPrivileges are the privileges of serve. No other command but `quarantine
 // rewrite` needs more (see Replace), since serve installs the templates as setup does.
-// docs/security.md lists them for the default stream.
+// docs/permissions.md lists them for the default stream.
 func (s *Store) requiredPrivileges() privileges {
 	return privileges{
 		Cluster: []string{"monitor", "manage_index_templates"},

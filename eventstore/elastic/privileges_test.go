@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestDocumentedPrivileges compares the required privileges with those in docs/security.md.
+// TestDocumentedPrivileges compares the required privileges with those in docs/permissions.md.
 func TestDocumentedPrivileges(t *testing.T) {
-	page, err := os.ReadFile("../../docs/security.md")
+	page, err := os.ReadFile("../../docs/permissions.md")
 	if err != nil {
 		t.Fatal(err)
 	}

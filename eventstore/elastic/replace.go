@@ -65,7 +65,7 @@ func (w *writer) checkMayReplace(ctx context.Context) error {
 	if err == nil && len(login.Lacks) > 0 {
 		err = &eventstore.Error{
 			Kind:   eventstore.Unauthorized,
-			Reason: fmt.Sprintf("replacing quarantined documents: the login %s lacks %s: see docs/security.md", login.User, login.Lacks[0]),
+			Reason: fmt.Sprintf("replacing quarantined documents: the login %s lacks %s: see docs/permissions.md", login.User, login.Lacks[0]),
 		}
 	}
 	return err

@@ -32,7 +32,7 @@ func TestDeployedQueries(t *testing.T) {
 	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "order.json", `{"order": 1}`))
 	n.await(t, "fresh", notice.Firing)
 	var known []string // serve exports some only when they are needed
-	operations, err := os.ReadFile("../../docs/operations.md")
+	operations, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
 			}
 			want := "user " + user + " lacks " + full.without(lacking, user)
 			found := servertest.Saying(list, doctor.Error, "rights: ")
-			if found == nil || found.Detail != want || !strings.Contains(found.Remedy, "docs/security.md") {
+			if found == nil || found.Detail != want || !strings.Contains(found.Remedy, "docs/permissions.md") {
 				t.Errorf("%+v, want an error: %s", list, want)
 			}
 		})

@@ -22,22 +22,41 @@ const guides = "../../docs/guides/"
 func TestGuides(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	pages, err := filepath.Glob(guides + "*.md")
-	if err != nil || len(pages) < 6 {
+	if err != nil || len(pages) < 4 {
 		t.Fatalf("there are the guides %q: %v", pages, err)
 	}
 	for _, page := range pages {
-		t.Run(filepath.Base(page), func(t *testing.T) {
-			t.Parallel()
-			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := newReader(t)
-			if files := r.follow(t, string(text)); files < 1 || r.commands < 8 || len(r.terminals) < 2 {
-				t.Errorf("the guide has %d files, %d commands and %d terminals", files, r.commands, len(r.terminals))
-			}
-		})
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for language, walk := range walks(string(text)) {
+			t.Run(filepath.Base(page)+language, func(t *testing.T) {
+				t.Parallel()
+				r := newReader(t)
+				if files := r.follow(t, walk); files < 1 || r.commands < 8 || len(r.terminals) < 2 {
+					t.Errorf("the guide has %d files, %d commands and %d terminals", files, r.commands, len(r.terminals))
+				}
+			})
+		}
 	}
+}
+
+// walks returns what a reader follows on a page. A page with a part for each language has a walk
+// for each that has code: what is before the parts, its part, and what follows them.
+func walks(page string) map[string]string {
+	before, parts, found := strings.Cut(page, "\n### ")
+	if !found {
+		return map[string]string{"": page}
+	}
+	parts, after, _ := strings.Cut(parts, "\n## ")
+	all := map[string]string{}
+	for part := range strings.SplitSeq(parts, "\n### ") {
+		if language, _, _ := strings.Cut(part, "\n"); strings.Contains(part, "\n```") {
+			all[" "+language] = before + "\n### " + part + "\n## " + after
+		}
+	}
+	return all
 }
 
 // TestAPIPage follows the page of the HTTP API like a guide.
@@ -159,25 +178,28 @@ func commandsOf(text string) (all []command) {
 }
 
 // prepare runs a line without output. Libraries come from scripts/fixtures, and the commands
-// for logins are those of docs/security.md, which other tests run on servers.
+// for logins are those of docs/permissions.md, which other tests run on servers.
 func (r *guideReader) prepare(t *testing.T, line string) {
 	t.Helper()
 	program, _, _ := strings.Cut(line, " ")
 	variable, installs := map[string]string{
 		"pip": "WATERSHIP_TEST_PIKA", "npm": "WATERSHIP_TEST_AMQPLIB", "apt": "WATERSHIP_TEST_PHP", "mvn": "WATERSHIP_TEST_JAVA",
 	}[program]
+	if strings.HasPrefix(line, "apt install ruby") {
+		variable = "WATERSHIP_TEST_RUBY"
+	}
 	if installs {
 		r.install(t, line, variable)
 		return
 	}
 	switch program {
 	case "rabbitmqctl":
-		page, err := os.ReadFile("../../docs/security.md")
+		page, err := os.ReadFile("../../docs/permissions.md")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(page), "\n"+line+"\n") {
-			t.Errorf("docs/security.md does not have the command %s", line)
+			t.Errorf("docs/permissions.md does not have the command %s", line)
 		}
 	case "go":
 		sums, err := os.ReadFile("../../go.sum")

@@ -243,7 +243,7 @@ func TestRewriteNeedsPrivileges(t *testing.T) {
 	}
 	servertest.WantRun(t, run("import", servertest.WriteFile(t, "events", string(lines))), exitOK, "created 2 events")
 	got := run("quarantine", "rewrite", "--yes")
-	servertest.WantRun(t, got, exitFailed, "wrote 0 events of 2", "the login watership lacks index, delete on "+stream+"-traffic", "docs/security.md")
+	servertest.WantRun(t, got, exitFailed, "wrote 0 events of 2", "the login watership lacks index, delete on "+stream+"-traffic", "docs/permissions.md")
 	store.role(t, strings.Replace(role, `"auto_configure",`, `"auto_configure", "index", "delete", "read_cross_cluster",`, 1), `"read_cross_cluster"`)
 	servertest.WantRun(t, run("quarantine", "rewrite", "--yes"), exitOK, "wrote 2 events of 2")
 	servertest.WantRun(t, run("quarantine", "list"), exitOK, "nothing found")

@@ -27,13 +27,13 @@ import (
 // documented gives the JSON block of the page on security: the role at Elasticsearch.
 func documented(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/security.md")
+	text, err := os.ReadFile("../../docs/permissions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	block := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(string(text))
 	if block == nil {
-		t.Fatal("docs/security.md gives no role at Elasticsearch")
+		t.Fatal("docs/permissions.md gives no role at Elasticsearch")
 	}
 	return block[1]
 }

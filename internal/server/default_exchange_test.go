@@ -58,7 +58,7 @@ func TestMessagesToTheDefaultExchange(t *testing.T) {
 	})
 }
 
-// A policy of docs/operations.md moves messages to the default exchange on to a tapped
+// A policy of docs/rabbitmq.md moves messages to the default exchange on to a tapped
 // exchange, and their consumer has another queue. They are recorded, retried and
 // replayed as any message of that exchange.
 func TestDefaultExchangeTappedByAPolicy(t *testing.T) {
@@ -99,17 +99,17 @@ func TestDefaultExchangeTappedByAPolicy(t *testing.T) {
 	})
 }
 
-// documentedPolicy returns the definition of the policy that docs/operations.md has for the
+// documentedPolicy returns the definition of the policy that docs/rabbitmq.md has for the
 // queue orders.
 func documentedPolicy(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/rabbitmq.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^rabbitmqctl set_policy --vhost / orders-inbox '\^orders\$' '(.*)' --apply-to queues$`).FindSubmatch(page)
 	if found == nil {
-		t.Fatal("docs/operations.md has no policy orders-inbox")
+		t.Fatal("docs/rabbitmq.md has no policy orders-inbox")
 	}
 	return string(found[1])
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// precinct is a virtual host whose logins have the rights that docs/security.md gives
+// precinct is a virtual host whose logins have the rights that docs/permissions.md gives
 // them: Watership's, a publisher's, and those of a service that has a queue of its own.
 type precinct struct {
 	*servertest.Installation
@@ -52,7 +52,7 @@ func newPrecinct(t *testing.T, admin rabbittest.Broker, handler string) *precinc
 // setDocumentedPolicy gives the queue of the service its dead-letter exchange.
 func (p *precinct) setDocumentedPolicy(t *testing.T, names map[string]string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/security.md")
+	page, err := os.ReadFile("../../docs/permissions.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func wantSound(t *testing.T, i *servertest.Installation) {
 // wantDocumented compares the names with the list in the documentation.
 func wantDocumented(t *testing.T, i *servertest.Installation) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

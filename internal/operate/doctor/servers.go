@@ -51,7 +51,7 @@ func (d *doctor) checkPermissions(ctx context.Context) {
 			"let consumers work its queues off, or give it more memory or disk: rabbitmqctl status names the alarm")
 	default:
 		d.report(PermissionMissing, Error, fmt.Sprintf("user %s: %v", d.Login, err),
-			d.permissionsCommand()+" (docs/security.md)")
+			d.permissionsCommand()+" (docs/permissions.md)")
 	}
 }
 

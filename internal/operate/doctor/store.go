@@ -59,9 +59,9 @@ func (d *doctor) checkPrivileges(ctx context.Context) bool {
 		d.reportNoStore(err)
 	case len(login.Lacks) > 0:
 		d.report(StoreRightsMissing, Error, fmt.Sprintf("user %s lacks %s", login.User, strings.Join(login.Lacks, "; ")),
-			"add it to the role in Elasticsearch: docs/security.md has the whole")
+			"add it to the role in Elasticsearch: docs/permissions.md has the whole")
 	case login.User != "":
-		d.reportOK(RightsCheck, "user %s has those of docs/security.md", login.User)
+		d.reportOK(RightsCheck, "user %s has those of docs/permissions.md", login.User)
 	}
 	return err == nil && len(login.Lacks) == 0
 }

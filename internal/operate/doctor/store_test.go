@@ -49,9 +49,9 @@ func TestWhatAStoreNeeds(t *testing.T) {
 		"nothing": {secured{}, OK, "installed for watership-messages-*", ""},
 		"a privilege": {
 			secured{login: elastic.Login{User: "eve", Lacks: []string{"monitor for the cluster", "read on x-*"}}},
-			Error, "user eve lacks monitor for the cluster; read on x-*", "docs/security.md",
+			Error, "user eve lacks monitor for the cluster; read on x-*", "docs/permissions.md",
 		},
-		"none of the privileges": {secured{login: elastic.Login{User: "ann"}}, OK, "user ann has those of docs/security.md", ""},
+		"none of the privileges": {secured{login: elastic.Login{User: "ann"}}, OK, "user ann has those of docs/permissions.md", ""},
 		"an answer":              {secured{away: errors.New("no answer")}, Error, "no answer", "start Elasticsearch"},
 		"room":                   {secured{full: errors.New("index x is on no node")}, Error, "index x is on no node", "make room on the disks"},
 		"templates":              {secured{soft: errors.New("no template")}, Error, "no template", "run watership setup"},

@@ -27,10 +27,10 @@ func (t topologyChecks) checkTrust(ctx context.Context) {
 		t.reportOK(TrustCheck, "states are not signed, and the broker has one login")
 	case err != nil:
 		t.report(ForgersUnknown, Warning, "states are not signed, and only administrators may list the logins that could forge them: "+err.Error(),
-			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/security.md", wording.Quoted(t.VHost)))
+			fmt.Sprintf("set amqp.state_key_file, or compare rabbitmqctl list_permissions --vhost %s with docs/permissions.md", wording.Quoted(t.VHost)))
 	case len(forgers) > 0:
 		t.report(StatesForgeable, Warning, "states are not signed, and other logins could forge them: "+firstOf(maxNames, forgers),
-			"give each the rights that docs/security.md gives to others, or set amqp.state_key_file")
+			"give each the rights that docs/permissions.md gives to others, or set amqp.state_key_file")
 	default:
 		t.reportOK(TrustCheck, "states are not signed, and no other login may write to Watership's exchanges and queues")
 	}

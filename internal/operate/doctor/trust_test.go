@@ -50,7 +50,7 @@ func TestLoginsThatCouldForgeStates(t *testing.T) {
 				return
 			}
 			want(t, list, Warning, "states are not signed, and other logins could forge them: ", "set amqp.state_key_file")
-			want(t, list, Warning, test.forgers, "docs/security.md")
+			want(t, list, Warning, test.forgers, "docs/permissions.md")
 		})
 	}
 }

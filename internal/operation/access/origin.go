@@ -44,7 +44,7 @@ func within(address netip.Addr, networks []netip.Prefix) bool {
 // this machine, or with its own name that resolves to a loopback address (DNS
 // rebinding), and a proxy could pass on the requests of other machines.
 func checkLoopback(r *http.Request) error {
-	const configure = "configure http.auth (docs/security.md, \"HTTP server\")"
+	const configure = "configure http.auth (docs/people.md)"
 	if !clientAddress(r, nil).IsLoopback() {
 		return &Error{Code: code.Forbidden, Problem: "without http.auth the server answers only to this machine: connect to a loopback address, or " + configure}
 	}

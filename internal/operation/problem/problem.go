@@ -184,7 +184,7 @@ func New(ctx context.Context, err error) *Problem {
 			p.RetryAfter = max(store.RetryAfter, RetryLater)
 		}
 	case p.Code == code.StoreRefused:
-		p.Remedy = "Give the login of store.url the rights that docs/security.md lists; see doctor."
+		p.Remedy = "Give the login of store.url the rights that docs/permissions.md lists; see doctor."
 	case p.Code == code.InvalidQuery: // the store refuses it
 		p.Remedy = "Change the query."
 	case p.Code == code.BrokerUnavailable:
@@ -192,7 +192,7 @@ func New(ctx context.Context, err error) *Problem {
 	case p.Code == code.QueueFull:
 		p.Remedy, p.RetryAfter = "Wait until the queue has room; see doctor.", RetryLater
 	case p.Code == code.BrokerRefused:
-		p.Remedy = "Give the login of amqp.url the permissions that docs/security.md lists; see doctor."
+		p.Remedy = "Give the login of amqp.url the permissions that docs/permissions.md lists; see doctor."
 	case p.Code == code.TimedOut:
 		p.Detail, p.Remedy = context.Cause(ctx).Error(), "Narrow the query or its period, or see doctor."
 	}

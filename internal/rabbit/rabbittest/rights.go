@@ -119,21 +119,21 @@ func withUser(t testing.TB, address, user string) string {
 	return u.String()
 }
 
-// DocumentedRights returns the permissions that docs/security.md lists for
+// DocumentedRights returns the permissions that docs/permissions.md lists for
 // Watership, with the given names in place of watership, shop and orders.
 func DocumentedRights(t testing.TB, prefix, exchange, queue string) Rights {
 	t.Helper()
 	return DocumentedRightsOf(t, "watership", map[string]string{"watership": prefix, "shop": exchange, "orders": queue})
 }
 
-// DocumentedRightsOf returns the permissions that docs/security.md lists for a
+// DocumentedRightsOf returns the permissions that docs/permissions.md lists for a
 // user, with the names of exchanges and queues replaced.
 func DocumentedRightsOf(t testing.TB, user string, names map[string]string) Rights {
 	t.Helper()
 	command := regexp.MustCompile("(?m)^rabbitmqctl set_permissions --vhost / " + regexp.QuoteMeta(user) + " '(.*)' '(.*)' '(.*)'$")
-	found := command.FindStringSubmatch(document(t, "docs/security.md"))
+	found := command.FindStringSubmatch(document(t, "docs/permissions.md"))
 	if found == nil {
-		t.Fatalf("docs/security.md gives no rights at RabbitMQ to %s", user)
+		t.Fatalf("docs/permissions.md gives no rights at RabbitMQ to %s", user)
 	}
 	var pairs []string
 	for name, other := range names {
@@ -143,14 +143,14 @@ func DocumentedRightsOf(t testing.TB, user string, names map[string]string) Righ
 	return Rights{replaced.Replace(found[1]), replaced.Replace(found[2]), replaced.Replace(found[3])}
 }
 
-// DocumentedTopic returns the pattern of routing keys that docs/security.md lets a user
+// DocumentedTopic returns the pattern of routing keys that docs/permissions.md lets a user
 // publish with, with names replaced as by DocumentedRightsOf.
 func DocumentedTopic(t testing.TB, user string, names map[string]string) string {
 	t.Helper()
 	command := regexp.MustCompile("(?m)^rabbitmqctl set_topic_permissions --vhost / " + regexp.QuoteMeta(user) + ` \S+ '(.*)' '.*'$`)
-	found := command.FindStringSubmatch(document(t, "docs/security.md"))
+	found := command.FindStringSubmatch(document(t, "docs/permissions.md"))
 	if found == nil {
-		t.Fatalf("docs/security.md gives no topic permission to %s", user)
+		t.Fatalf("docs/permissions.md gives no topic permission to %s", user)
 	}
 	pattern := found[1]
 	for name, other := range names {

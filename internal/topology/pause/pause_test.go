@@ -237,7 +237,7 @@ func TestPauseOutlivesTheBroker(t *testing.T) {
 	})
 }
 
-// The permissions that docs/security.md gives Watership are enough, and others pause nothing.
+// The permissions that docs/permissions.md gives Watership are enough, and others pause nothing.
 func TestDocumentedRights(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		r := newRig(t, b, topology.Quorum)
