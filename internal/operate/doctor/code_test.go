@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,19 +53,31 @@ func TestTheAPIListsEachCodeAndCheck(t *testing.T) {
 	}
 }
 
+// Each check is a heading of the page, and below it each of its codes is a row with what to do.
 func TestEachCodeHasACheckAndIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/troubleshooting.md")
+	text, err := os.ReadFile("../../../docs/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, findings, _ := strings.Cut(string(text), "\n## Findings of doctor\n")
+	documented := 0
 	for _, c := range Codes() {
+		if c == NoProblem {
+			continue
+		}
+		_, section, _ := strings.Cut(findings, "\n### "+c.check().Text()+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		row := regexp.MustCompile("(?m)^\\| `" + string(c) + "` \\| [^|]+ \\| [^|]+ \\|$")
 		switch {
-		case c == NoProblem:
 		case c.check() == "":
 			t.Errorf("%s has no check", c)
-		case !strings.Contains(string(page), "| `"+string(c)+"` | `"+string(c.check())+"` | "):
-			t.Errorf("docs/troubleshooting.md does not list %s of the check %s", c, c.check())
+		case !row.MatchString(section):
+			t.Errorf("docs/troubleshooting.md does not say below the heading %q what to do about %s", c.check().Text(), c)
 		}
+		documented++
+	}
+	if rows := strings.Count(findings, "\n| `"); rows != documented {
+		t.Errorf("docs/troubleshooting.md has %d rows, and doctor %d codes", rows, documented)
 	}
 }
 
