@@ -120,6 +120,28 @@ func TestStreamsUseTheirIndex(t *testing.T) {
 	}
 }
 
+// TestNextEventsUseTheirSequences: a reader of new events reads no others, although all of them match its query.
+func TestNextEventsUseTheirSequences(t *testing.T) {
+	s := installed(t, Config{})
+	statement, args := nextSQL(eventstore.Selection{Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: 5, EventID: "a"}, UpTo: 10})
+	if steps := plan(t, s, statement, args); len(steps) != 1 || !strings.Contains(steps[0], "COVERING INDEX event by sequence (event.sequence>? AND event.sequence<?)") {
+		t.Errorf("the plan is %q", steps)
+	}
+}
+
+// TestNoNewEventsCostNoSearch: while there are no new events, a reader of new ones does not search the old ones for those of
+// its query.
+func TestNoNewEventsCostNoSearch(t *testing.T) {
+	s := installed(t, Config{})
+	if _, err := s.writer.ExecContext(t.Context(), "DROP TABLE term"); err != nil {
+		t.Fatal(err)
+	}
+	sel := eventstore.Selection{Query: node(t, "watership.source: shop"), Order: eventstore.BySequence, After: eventstore.Cursor{Sequence: 5}, UpTo: 10}
+	for _, err := range s.Events(t.Context(), sel) {
+		t.Error(err)
+	}
+}
+
 // TestPercentilesReadByQueue: the events of a period come from the index of the queue, in its order, and a search
 // for a header is evaluated once for all queues.
 func TestPercentilesReadByQueue(t *testing.T) {

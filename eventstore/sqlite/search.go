@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -101,6 +102,12 @@ func (r *reader) selectNumbers(ctx context.Context, operation string, sel events
 			return numbers, r.storeError(operation, err)
 		}
 	}
+	if sel.Order == eventstore.BySequence && sel.After.Sequence > 0 {
+		numbers, few, err := r.selectNext(ctx, filter, sel)
+		if err != nil || few {
+			return numbers, r.storeError(operation, err)
+		}
+	}
 	statement := "SELECT event.n FROM event WHERE " + filter.sql + " ORDER BY " + orderBy(sel.Order)
 	if sel.Limit > 0 {
 		statement += " LIMIT ?"
@@ -108,6 +115,46 @@ func (r *reader) selectNumbers(ctx context.Context, operation string, sel events
 	}
 	numbers, err := queryNumbers(ctx, r.readers, statement, filter.args)
 	return numbers, r.storeError(operation, err)
+}
+
+// nextScanned is the most events after a cursor that selectNext scans.
+const nextScanned = 10_000
+
+// selectNext searches only the sequences after the cursor, if there are few: a reader of new events looks
+// again and again, and a subquery finds those over the whole file. Otherwise few is false.
+func (r *reader) selectNext(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, few bool, err error) {
+	next, scanned := nextSQL(sel)
+	tx, err := r.readers.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	defer tx.Rollback() // it only reads
+	var count, first sql.NullInt64
+	if err := tx.QueryRowContext(ctx, "SELECT count(*), min(n) FROM ("+next+")", scanned...).Scan(&count, &first); err != nil {
+		return nil, false, err
+	}
+	if count.Int64 == 0 || count.Int64 > nextScanned {
+		return nil, count.Int64 == 0, nil
+	}
+	statement := "WITH next AS MATERIALIZED (" + next + ") SELECT event.n FROM next CROSS JOIN event USING (n) WHERE " + filter.sql +
+		" ORDER BY " + orderBy(eventstore.BySequence)
+	args := slices.Concat(scanned, filter.withLowest(first.Int64).args)
+	if sel.Limit > 0 {
+		statement += " LIMIT ?"
+		args = append(args, sel.Limit)
+	}
+	numbers, err = queryNumbers(ctx, tx, statement, args)
+	return numbers, true, err
+}
+
+// nextSQL selects n of the first events from the sequence of the cursor of a selection on, and one more than
+// selectNext scans. No query but that of the sequences limits them.
+func nextSQL(sel eventstore.Selection) (statement string, args []any) {
+	upTo := sel.UpTo
+	if upTo == 0 {
+		upTo = math.MaxInt64
+	}
+	return `SELECT n FROM event WHERE "event.sequence" BETWEEN ? AND ? LIMIT ?`, []any{sel.After.Sequence, upTo, nextScanned + 1}
 }
 
 // Numbers of events that selectNewest scans for each wanted one. Values that are less
