@@ -43,9 +43,13 @@ func (c *creator) Create(ctx context.Context, docs []schemas.Document) ([]events
 	if len(documents) == 0 {
 		return results, nil
 	}
-	err := c.write(ctx, fmt.Sprintf("creating %d documents", len(documents)), func(tx *sql.Tx) error {
-		return c.createAll(ctx, tx, documents, results)
-	})
+	operation := fmt.Sprintf("creating %d documents", len(documents))
+	for _, text := range c.layout.eventStatements() {
+		if _, err := c.writing.get(ctx, text); err != nil {
+			return nil, c.storeError(operation, err)
+		}
+	}
+	err := c.write(ctx, operation, func(tx *sql.Tx) error { return c.createAll(ctx, tx, documents, results) })
 	if err != nil {
 		return nil, err
 	}
@@ -76,23 +80,31 @@ type eventWriter struct {
 	compressor                                                                      *compressor
 }
 
-// newEventWriter prepares the statements, which are closed with the transaction.
+// eventStatements returns the texts of the statements of an eventWriter, in the order of its fields.
+func (l layout) eventStatements() []string {
+	return []string{
+		l.insertEventSQL(),
+		"INSERT INTO document (n, head, body) VALUES (?, ?, ?)",
+		l.insertTextSQL(),
+		"INSERT INTO term (rowid, value) VALUES (?, ?)",
+		"INSERT INTO number (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+		`SELECT stream FROM event WHERE substr("event.id", -16) = substr(?1, -16) AND "event.id" = ?1`,
+		"SELECT id FROM key WHERE field = ? AND name = ?",
+		"INSERT INTO key (field, name) VALUES (?, ?)",
+	}
+}
+
+// newEventWriter takes the statements that were prepared before the transaction, and prepares the others, which are closed
+// with it.
 func (c *creator) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWriter, err error) {
 	w = &eventWriter{tx: tx, keys: keyIDs{cached: map[[2]string]int64{}}}
-	for _, statement := range []struct {
-		into **sql.Stmt
-		text string
-	}{
-		{&w.insertEvent, c.layout.insertEventSQL()},
-		{&w.insertDocument, "INSERT INTO document (n, head, body) VALUES (?, ?, ?)"},
-		{&w.insertText, c.layout.insertTextSQL()},
-		{&w.insertTerm, "INSERT INTO term (rowid, value) VALUES (?, ?)"},
-		{&w.insertNumber, "INSERT INTO number (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"},
-		{&w.selectStream, `SELECT stream FROM event WHERE substr("event.id", -16) = substr(?1, -16) AND "event.id" = ?1`},
-		{&w.keys.selectKey, "SELECT id FROM key WHERE field = ? AND name = ?"},
-		{&w.keys.insertStatement, "INSERT INTO key (field, name) VALUES (?, ?)"},
-	} {
-		if *statement.into, err = tx.PrepareContext(ctx, statement.text); err != nil {
+	into := []**sql.Stmt{
+		&w.insertEvent, &w.insertDocument, &w.insertText, &w.insertTerm, &w.insertNumber, &w.selectStream, &w.keys.selectKey, &w.keys.insertStatement,
+	}
+	for i, text := range c.layout.eventStatements() {
+		if known := c.writing.known(text); known != nil {
+			*into[i] = tx.StmtContext(ctx, known)
+		} else if *into[i], err = tx.PrepareContext(ctx, text); err != nil {
 			return nil, err
 		}
 	}

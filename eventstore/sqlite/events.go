@@ -47,12 +47,11 @@ func (r *reader) documents(ctx context.Context, sel eventstore.Selection) iter.S
 			yield(storedDocument{}, err)
 			return
 		}
-		read, err := r.readers.PrepareContext(ctx, selectDocument(!sel.WithoutBody))
+		read, err := r.reading.get(ctx, selectDocument(!sel.WithoutBody))
 		if err != nil {
 			yield(storedDocument{}, r.storeError(operation, err))
 			return
 		}
-		defer read.Close()
 		for _, n := range numbers {
 			var found storedDocument
 			err := found.read(ctx, r.decompressors, r.readers, read.QueryRowContext(ctx, n))

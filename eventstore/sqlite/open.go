@@ -39,6 +39,8 @@ type file struct {
 	// writer has one connection, since SQLite allows one writer at a time. The
 	// connections of readers do not wait for it.
 	writer, readers *sql.DB
+
+	writing, reading *statements // of each
 }
 
 const maxReaders = 4
@@ -69,6 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	f.writer.SetMaxOpenConns(1)
 	f.readers.SetMaxOpenConns(maxReaders)
 	f.readers.SetMaxIdleConns(maxReaders)
+	f.writing, f.reading = newStatements(f.writer), newStatements(f.readers)
 	if err := f.checkFile(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -56,9 +56,13 @@ func parseVersion(kind, version string) (int64, error) {
 	return n, nil
 }
 
-// exec reports whether a statement changed a row.
+// exec reports whether a statement, whose text is a constant, changed a row.
 func (f *file) exec(ctx context.Context, operation, statement string, args ...any) (changed bool, err error) {
-	result, err := f.writer.ExecContext(ctx, statement, args...)
+	prepared, err := f.writing.get(ctx, statement)
+	if err != nil {
+		return false, f.storeError(operation, err)
+	}
+	result, err := prepared.ExecContext(ctx, args...)
 	if err != nil {
 		return false, f.storeError(operation, err)
 	}
@@ -70,7 +74,10 @@ func (f *file) exec(ctx context.Context, operation, statement string, args ...an
 func (r *records) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
 	var document []byte
 	var version string
-	err := r.readers.QueryRowContext(ctx, "SELECT document, version FROM record WHERE kind = ? AND id = ?", kind, id).Scan(&document, &version)
+	read, err := r.reading.get(ctx, "SELECT document, version FROM record WHERE kind = ? AND id = ?")
+	if err == nil {
+		err = read.QueryRowContext(ctx, kind, id).Scan(&document, &version)
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, "", nil
 	}

@@ -124,17 +124,22 @@ const nextScanned = 10_000
 // again and again, and a subquery finds those over the whole file. Otherwise few is false.
 func (r *reader) selectNext(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, few bool, err error) {
 	next, scanned := nextSQL(sel)
+	look, err := r.reading.get(ctx, "SELECT count(*), min(n) FROM ("+next+")")
+	if err != nil {
+		return nil, false, err
+	}
 	tx, err := r.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, false, err
 	}
 	defer tx.Rollback() // it only reads
-	var count, first sql.NullInt64
-	if err := tx.QueryRowContext(ctx, "SELECT count(*), min(n) FROM ("+next+")", scanned...).Scan(&count, &first); err != nil {
+	var count int64
+	var first sql.NullInt64
+	if err := tx.StmtContext(ctx, look).QueryRowContext(ctx, scanned...).Scan(&count, &first); err != nil {
 		return nil, false, err
 	}
-	if count.Int64 == 0 || count.Int64 > nextScanned {
-		return nil, count.Int64 == 0, nil
+	if count == 0 || count > nextScanned {
+		return nil, count == 0, nil
 	}
 	statement := "WITH next AS MATERIALIZED (" + next + ") SELECT event.n FROM next CROSS JOIN event USING (n) WHERE " + filter.sql +
 		" ORDER BY " + orderBy(eventstore.BySequence)
