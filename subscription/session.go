@@ -115,7 +115,8 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 				return
 			}
 			reader := Reader{Store: s.events, Source: s.settings.Source, Query: query, Interval: s.cfg.Interval, Accept: s.settings.Accepted}
-			page, bytes := make([]Item, 0, pageSize), 0
+			var page []Item // often short, since each look for new events ends one
+			bytes := 0
 			for item, err := range reader.Items(ctx, s.checkpoint().Position) {
 				var removed *RemovedError
 				if errors.As(err, &removed) {
@@ -133,7 +134,7 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 				if !yield(page, s.findBodies(ctx, page)) {
 					return
 				}
-				page, bytes = make([]Item, 0, pageSize), 0
+				page, bytes = nil, 0
 			}
 		}
 	})
