@@ -12,7 +12,6 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/schemas"
@@ -163,10 +162,11 @@ func (p *projectors) rows(ctx context.Context) (rows []row, err error) {
 
 // expected returns the ids of the events that the table has to have.
 func (p *projectors) expected(ctx context.Context) (ids []string, err error) {
-	for e, err := range p.world.store.Summaries(ctx, eventstore.Selection{}) {
-		if err != nil {
-			return nil, err
-		}
+	events, err := p.world.watch.events(ctx, p.world.store)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range events {
 		if e.Action == schemas.Published || e.Action == schemas.Handled {
 			ids = append(ids, e.EventID)
 		}

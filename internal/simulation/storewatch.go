@@ -2,11 +2,13 @@ package simulation
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"strconv"
 	"sync"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -15,6 +17,31 @@ type storeWatch struct {
 	mu       sync.Mutex // guards the fields below
 	complete int64      // a reader may have read all events up to this sequence, and reads no earlier one again
 	highest  int64      // sequence in the store
+	number   int        // of events in the store
+
+	// summaries are those of the store when it had read events. Only the goroutine of the run uses them, which
+	// looks at them again and again.
+	summaries []eventstore.EventSummary
+	read      int
+}
+
+// events returns the events of the store.
+func (w *storeWatch) events(ctx context.Context, store system.EventStore) ([]eventstore.EventSummary, error) {
+	w.mu.Lock()
+	number := w.number
+	w.mu.Unlock()
+	if w.read == number {
+		return w.summaries, nil
+	}
+	w.summaries, w.read = nil, 0
+	for e, err := range store.Summaries(ctx, eventstore.Selection{}) {
+		if err != nil {
+			return nil, err
+		}
+		w.summaries = append(w.summaries, e)
+	}
+	w.read = number
+	return w.summaries, nil
 }
 
 // created looks at documents that a process has created.
@@ -25,6 +52,7 @@ func (w *world) created(documents []schemas.Document, results []eventstore.Resul
 		}
 		text := documents[i].Source
 		w.watch.mu.Lock()
+		w.watch.number++
 		sequence := sequenceOf(text)
 		w.watch.highest = max(w.watch.highest, sequence)
 		complete := w.watch.complete

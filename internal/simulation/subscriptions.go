@@ -68,10 +68,11 @@ func (r *receivers) unfinished(ctx context.Context) (texts []string) {
 func (r *receivers) eventsFor(ctx context.Context, target *receiver) (ids []string, bodiless map[string]bool, err error) {
 	bodiless = map[string]bool{}
 	_, actions := queryOf(target.name)
-	for e, err := range r.world.store.Summaries(ctx, eventstore.Selection{}) {
-		if err != nil {
-			return nil, nil, err
-		}
+	events, err := r.world.watch.events(ctx, r.world.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range events {
 		switch {
 		case !slices.Contains(actions, e.Action):
 		case r.world.oracle.losses.isBodiless(e.MessageID):
