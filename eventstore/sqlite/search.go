@@ -103,7 +103,7 @@ func (r *reader) selectNumbers(ctx context.Context, operation string, sel events
 		}
 	}
 	if sel.Order == eventstore.BySequence && sel.After.Sequence > 0 {
-		numbers, few, err := r.selectNext(ctx, filter, sel)
+		numbers, few, err := selectNext(ctx, r.file, filter, sel)
 		if err != nil || few {
 			return numbers, r.storeError(operation, err)
 		}
@@ -122,13 +122,13 @@ const nextScanned = 10_000
 
 // selectNext searches only the sequences after the cursor, if there are few: a reader of new events looks
 // again and again, and a subquery finds those over the whole file. Otherwise few is false.
-func (r *reader) selectNext(ctx context.Context, filter condition, sel eventstore.Selection) (numbers []int64, few bool, err error) {
+func selectNext(ctx context.Context, f *file, filter condition, sel eventstore.Selection) (numbers []int64, few bool, err error) {
 	next, scanned := nextSQL(sel)
-	look, err := r.reading.get(ctx, "SELECT count(*), min(n) FROM ("+next+")")
+	look, err := f.reading.get(ctx, "SELECT count(*), min(n) FROM ("+next+")")
 	if err != nil {
 		return nil, false, err
 	}
-	tx, err := r.readers.BeginTx(ctx, nil)
+	tx, err := f.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, false, err
 	}
