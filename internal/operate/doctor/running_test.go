@@ -68,6 +68,7 @@ func TestAProcessThatHasJustStarted(t *testing.T) {
 }
 
 func TestRoutesThatDoNotRun(t *testing.T) {
+	s := newSite(t, oneRoute)
 	since := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		state          routes.RouteState
@@ -94,7 +95,6 @@ func TestRoutesThatDoNotRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, oneRoute)
 			s.Routes = func(context.Context) ([]routes.RouteState, error) { return []routes.RouteState{test.state}, nil }
 			want(t, Run(t.Context(), s.Config), test.verdict, test.detail, test.remedy)
 		})

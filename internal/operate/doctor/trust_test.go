@@ -17,16 +17,16 @@ func permissions(configure, write string) string {
 	return fmt.Sprintf(`[{"user":"guest","vhost":"/","configure":".*","write":".*","read":".*"},{"user":"eve","vhost":"/","configure":%q,"write":%q,"read":""}]`, configure, write)
 }
 
-// trustOf returns what doctor says about trust where another login has permissions.
-func trustOf(t *testing.T, configure, write, topics string) []Finding {
+// trust returns what doctor says about trust where another login has permissions.
+func (s *site) trust(t *testing.T, configure, write, topics string) []Finding {
 	t.Helper()
-	s := newSetUpSite(t)
 	s.answer(t, "vhosts/%2F/permissions", permissions(configure, write))
 	s.answer(t, "vhosts/%2F/topic-permissions", topics)
 	return of("trust", Run(t.Context(), s.Config))
 }
 
 func TestLoginsThatCouldForgeStates(t *testing.T) {
+	s := newSetUpSite(t)
 	for name, test := range map[string]struct {
 		configure, write, topics string
 		forgers                  string // "": none
@@ -44,7 +44,7 @@ func TestLoginsThatCouldForgeStates(t *testing.T) {
 		"a pattern of Erlang only": {"", `(?<x>a)\g{x}\K(*FAIL)`, `[]`, "more)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := trustOf(t, test.configure, test.write, test.topics)
+			list := s.trust(t, test.configure, test.write, test.topics)
 			if test.forgers == "" {
 				want(t, list, OK, "states are not signed, and no other login may write to Watership's exchanges and queues", "")
 				return
@@ -101,8 +101,8 @@ func TestABrokerOfOneLoginHasNoForgers(t *testing.T) {
 
 // RabbitMQ 3 passes on an x-death that a publisher writes.
 func TestPublishedDeathsAreTrustedByOldBrokers(t *testing.T) {
+	s := newSetUpSite(t)
 	for version, trusted := range map[string]bool{"3.10.8": true, "3.13.7": true, "4.0.5": false, "4.3.0": false} {
-		s := newSetUpSite(t)
 		s.answer(t, "overview", `{"rabbitmq_version":"`+version+`"}`)
 		list := of("trust", Run(t.Context(), s.Config))
 		if trusted {
@@ -114,6 +114,7 @@ func TestPublishedDeathsAreTrustedByOldBrokers(t *testing.T) {
 }
 
 func TestLoginsThatMayReport(t *testing.T) {
+	s := newSetUpSite(t)
 	const reports = `^watership\.report$`
 	topic := func(write string) string {
 		return `[{"user":"eve","vhost":"/","exchange":"watership.report","write":"` + write + `","read":""}]`
@@ -131,7 +132,7 @@ func TestLoginsThatMayReport(t *testing.T) {
 		"topics of another name": {reports, `[{"user":"eve","exchange":"other","write":"^x$"}]`, Warning, everywhere},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := trustOf(t, "", test.write, test.topics)
+			list := s.trust(t, "", test.write, test.topics)
 			if test.verdict == "" {
 				wantNone(t, list, test.detail)
 				return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -14,7 +15,7 @@ import (
 // there were such failures in the group when it was made. Others that the group would have taken in
 // are not concerned.
 func TestDecisionsAboutFormerGroups(t *testing.T) {
-	store, now, sequence := embedded(t), time.Now().Truncate(time.Millisecond).UTC(), int64(0)
+	store, now, sequence := systemtest.Store(t), time.Now().Truncate(time.Millisecond).UTC(), int64(0)
 	put := func(e schemas.Event) {
 		t.Helper()
 		sequence++

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +16,8 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/kql"
-	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -118,7 +117,7 @@ func TestNotesAreBounded(t *testing.T) {
 // A mute ends by itself, with its time or with the Nth further failure. Failures
 // before it, and those of other groups, do not count.
 func TestMutesEnd(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) { testMutesEnd(t, embedded(t)) })
+	t.Run("embedded", func(t *testing.T) { testMutesEnd(t, systemtest.Store(t)) })
 	t.Run("elasticsearch", func(t *testing.T) {
 		url := os.Getenv("WATERSHIP_TEST_STORE_URL")
 		if url == "" {
@@ -197,19 +196,6 @@ func testMutesEnd(t *testing.T, store writtenStore) {
 	put(schemas.Event{Action: schemas.Triaged, State: Change{Decision: Muted, Count: 100, Until: now.Add(time.Minute), Reason: "again"}.Event(few, "bob", now)})
 	check(now, "few", "late")
 	check(now.Add(time.Minute), "late")
-}
-
-func embedded(t *testing.T) *sqlite.Store {
-	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return store
 }
 
 func TestMistakes(t *testing.T) {

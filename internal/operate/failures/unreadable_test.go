@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/eventstore/storetest"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,7 +24,7 @@ func (s damaged) Events(ctx context.Context, selection eventstore.Selection) ite
 // One decision that cannot be read, as of a newer version, hides no failures and no other decisions.
 func TestADecisionThatCannotBeRead(t *testing.T) {
 	now := time.Now()
-	store := embedded(t)
+	store := systemtest.Store(t)
 	e := schemas.Event{Action: schemas.Triaged, Sequence: 1, Source: "shop", State: Change{Decision: Assigned, Assignee: "bob"}.Event(stock(), "ada", now)}
 	if _, err := store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(e)}); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package quarantine
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -43,14 +43,7 @@ func published(n int) schemas.Event {
 // quarantined is a store with some events, all in quarantine.
 func quarantined(t *testing.T, events int) *faulty {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	if err := store.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := systemtest.Store(t)
 	var docs []schemas.Document
 	for n := range events {
 		docs = append(docs, schemas.DocumentFormat{}.Document(published(n+1).Quarantine("too many fields")))

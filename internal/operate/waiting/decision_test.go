@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -29,14 +29,7 @@ func (s *silentOnce) Record(ctx context.Context, kind, id string) (document []by
 
 // A message does not wait for the request of another one.
 func TestFindsDoNotWaitForEachOther(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: t.TempDir() + "/store.db"})
-	if err == nil {
-		err = store.Install(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+	store := systemtest.Store(t)
 	state := schemas.State{Message: "m", Queue: "orders"}
 	if _, err := record(t.Context(), store, Decision{Action: Now, Operator: "ann", Reason: "it is mended"}, []string{waitOf(state)}, time.Now()); err != nil {
 		t.Fatal(err)

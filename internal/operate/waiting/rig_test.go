@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -54,15 +54,12 @@ func newRig(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, delay ti
 
 func newRigWith(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, policy retry.Policy) *rig {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := systemtest.StoreFile(t)
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	r := &rig{
 		t: t, path: path, broker: b.VHost(t), topology: schemas.Topology{Prefix: "w-" + string(kind)}, queue: "orders-" + string(kind), changed: make(chan struct{}),
 		retried: map[string]int{}, waiting: map[string]WaitingMessage{}, events: map[schemas.Action]map[string]int{},

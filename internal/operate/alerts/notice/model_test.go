@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -167,9 +168,13 @@ func newWorld() *world { return &world{holding: map[string]time.Time{}, down: ma
 
 // TestModel runs two or three processes through hours of alerts that come and go, of outages,
 // of stops and of kills. Each receiver gets each change once, in order and within its pace,
-// and at the end knows the state of each alert.
+// and at the end knows the state of each alert. The long tests have more seeds.
 func TestModel(t *testing.T) {
-	for seed := range uint64(4) {
+	seeds := uint64(2)
+	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
+		seeds = 20
+	}
+	for seed := range seeds {
 		kills := seed%2 == 1
 		t.Run(fmt.Sprintf("%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runModel(t, seed, kills) })

@@ -22,6 +22,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -39,14 +40,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	store := systemtest.Store(t)
 	console, _ := url.Parse("https://watership.example")
 	r := &rig{T: t, store: store, sequence: time.Now().UnixMicro() - 1_000_000}
 	r.system = rule.System{

@@ -67,7 +67,7 @@ func has(field, value string) func(Message) bool {
 // seeds is the number of seeds for a test, more of them in the long tests.
 func seeds(n int) int {
 	if os.Getenv("WATERSHIP_TEST_SOAK") != "" {
-		return 4 * n
+		return 10 * n
 	}
 	return n
 }
@@ -127,7 +127,7 @@ func TestTheCauseIsFirst(t *testing.T) {
 }
 
 func TestWithoutACauseNothingIsFound(t *testing.T) {
-	for n, rounds := range map[int]int{1: 1, 2: 1, 3: 5, 10: 5, 50: 5, 300: 5} {
+	for n, rounds := range map[int]int{1: 1, 2: 1, 3: 2, 10: 2, 50: 2, 300: 2} {
 		for seed := range seeds(rounds) {
 			random := seeded(seed*1000 + n)
 			messages := draw(random, n+600)
