@@ -24,6 +24,7 @@ func faceless() map[string]map[string]string {
 			"ConfigureSubscription": "its settings belong to the deployment of its reader, so that a command changes them",
 			"CountEvents":           "a histogram counts the same events",
 			"CreateSubscription":    "a subscription belongs to the deployment of its reader, so that a command creates it",
+			"ListExchanges":         "a form takes any exchange, and a message has that of its origin",
 			"GetStream":             "messages are listed by the query of their stream",
 			"GetVersion":            "pages know the process that serves them",
 			"ListWaiting":           "a page shows groups, and its query finds the messages of one",

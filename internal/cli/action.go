@@ -215,11 +215,19 @@ func (a *action) agree(ctx context.Context, question string) (bool, error) {
 // check returns an error for a number that --expect does not have, and for none. nothing is the
 // error for none; "": it is no error.
 func (a *action) check(number int, unit, nothing string) error {
-	if err := operation.CheckNumber(a.expect, number, unit); err != nil {
-		return errors.New(err.Error())
+	if err := checkNumber(a.expect, number, unit); err != nil {
+		return err
 	}
 	if a.expect == nil && number == 0 && nothing != "" {
 		return errors.New(nothing)
+	}
+	return nil
+}
+
+// checkNumber returns an error for another number than --expect has.
+func checkNumber(expect *int, number int, unit string) error {
+	if err := operation.CheckNumber(expect, number, unit); err != nil {
+		return errors.New(err.Error()) // its remedy is for callers of the API
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func fewerFlags() map[string]struct{ has, why string } {
 		"failed unmute":           {"reason", "it is about one group, and can be undone"},
 		"failed note":             {"", "it is about one group, and its text is the reason"},
 		"jobs cancel":             {"reason", "it is about one job"},
-		"jobs resume":             {"yes", "it is about one job, whose plan, operator and reason it has"},
+		"jobs resume":             {"expect yes", "it is about one job, whose plan, operator and reason it has"},
 		"subscriptions delete":    {"dry-run operator output reason yes", "it is about one subscription"},
 		"subscriptions pause":     {"reason", "it is about one subscription, and can be undone"},
 		"subscriptions resume":    {"", "it is about one subscription, and can be undone"},

@@ -73,6 +73,7 @@ func newJobsShow(from *settings) *cobra.Command {
 func newJobsResume(from *settings) *cobra.Command {
 	stopped := func(job replayer.Job) bool { return !job.Finished() && !job.Running(time.Now()) }
 	var yes bool
+	var expect *int
 	cmd := newJobCommand(from, stopped, &cobra.Command{
 		Use:   "resume JOB",
 		Short: "Resume a stopped job",
@@ -83,21 +84,25 @@ the store may have changed it. A terminal prompts for confirmation; a script nee
 Confirmed messages are not sent again, and messages that were handled or discarded since
 the plan are left out. After a crash, up to %d messages that were in flight may be sent
 twice.`, replayer.Window),
-		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P",
+		Example: "  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P\n  watership jobs resume 01M7Z3ATW9WRXS3FNYKEP3SJ8P --expect 12 --yes",
 	}, func(ctx context.Context, t terminal.Streams, jobs backend, id string) error {
-		return resume(ctx, t, jobs, id, yes)
+		return resume(ctx, t, jobs, id, expect, yes)
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
+	cmd.Flags().Var(number{&expect}, "expect", "stop unless exactly this many messages are left")
 	return cmd
 }
 
-func resume(ctx context.Context, t terminal.Streams, jobs backend, id string, yes bool) error {
+func resume(ctx context.Context, t terminal.Streams, jobs backend, id string, expect *int, yes bool) error {
 	job, err := readJob(ctx, jobs, id)
 	if err != nil {
 		return err
 	}
 	if job.Finished() {
 		return errors.New(replays.EndedText(job))
+	}
+	if err := checkNumber(expect, replays.Left(job), "message"); err != nil {
+		return err
 	}
 	if agreed, err := confirmResume(ctx, t, job, yes); !agreed {
 		return err

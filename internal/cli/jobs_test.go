@@ -42,3 +42,20 @@ func TestJobsListWithUnreadableJobs(t *testing.T) {
 		}
 	}
 }
+
+// A job of which another number of messages is left is not resumed.
+func TestResumeAnExpectedNumber(t *testing.T) {
+	t.Parallel()
+	a := newSeededFile(t)
+	document, err := json.Marshal(replayer.Job{ID: "job-1", State: replayer.Paused, Query: "*", Total: 5, Sent: 2})
+	if err == nil {
+		_, err = a.CreateJob(t.Context(), "job-1", document)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := call(t.Context(), strings.NewReader(""), a.environ, "jobs", "resume", "job-1", "--yes", "--expect", "2")
+	if want := "3 messages match, 2 expected: nothing was changed"; got.Code != exitFailed || !strings.Contains(got.Err, want) || got.Out != "" {
+		t.Errorf("%+v, want %q", got, want)
+	}
+}

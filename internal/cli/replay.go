@@ -214,10 +214,10 @@ func (r *replay) warnOfPauses(ctx context.Context, sys backend, plan replayPlan)
 // confirm reports whether to run a plan. If not, the error has the reason; --dry-run
 // and an empty plan have none, unless it is one of failures.
 func (r *replay) confirm(ctx context.Context, plan replayPlan) (bool, error) {
-	switch {
-	case r.expect != nil && plan.Matched != *r.expect:
-		return false, fmt.Errorf("%s would be sent, %d expected: nothing was sent", wording.Plural(plan.Matched, "message"), *r.expect)
-	case r.dryRun:
+	if err := checkNumber(r.expect, plan.Matched, "message"); err != nil {
+		return false, err
+	}
+	if r.dryRun {
 		return false, r.checkFound(plan)
 	}
 	if err := cmp.Or(replays.CheckPlan(plan.Plan, r.uncheckedRoutes, r.yes), r.checkFound(plan)); err != nil || plan.Matched == 0 {

@@ -180,7 +180,7 @@ func testReplayCommand(t *testing.T, a *playback) {
 
 	servertest.WantRun(t, a.Run(t, with("--dry-run")...), 0, "3 messages to send", "     3  queue "+a.Queue, "such as m-1  poisoned  no stock")
 	servertest.WantRun(t, a.Run(t, with()...), exitUsage, "--yes")
-	servertest.WantRun(t, a.Run(t, with("--yes", "--expect", "2")...), exitFailed, "3 messages would be sent, 2 expected: nothing was sent")
+	servertest.WantRun(t, a.Run(t, with("--yes", "--expect", "2")...), exitFailed, "3 messages match, 2 expected: nothing was changed")
 	servertest.WantRun(t, a.Run(t, "jobs", "list"), 0, "nothing was replayed yet")
 	if n := a.Broker.Len(t, a.Queue); n != 0 {
 		t.Fatalf("%d messages were sent", n)

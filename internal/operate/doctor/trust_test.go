@@ -18,7 +18,7 @@ func permissions(configure, write string) string {
 }
 
 // trust returns what doctor says about trust where another login has permissions.
-func (s *site) trust(t *testing.T, configure, write, topics string) []Finding {
+func (s site) trust(t *testing.T, configure, write, topics string) []Finding {
 	t.Helper()
 	s.answer(t, "vhosts/%2F/permissions", permissions(configure, write))
 	s.answer(t, "vhosts/%2F/topic-permissions", topics)

@@ -62,6 +62,7 @@ func Implement(set *operation.Set, service Service) {
 	operation.Implement(set, PauseAllRoutes, o.pauseAll)
 	operation.Implement(set, ResumeAllRoutes, o.resumeAll)
 	operation.Implement(set, ListQueues, o.listQueues)
+	operation.Implement(set, ListExchanges, o.listExchanges)
 	operation.Implement(set, AddRoute, o.addRoute)
 	operation.Implement(set, RemoveRoute, o.removeRoute)
 }
