@@ -26,11 +26,15 @@ func (p Profile) String() string {
 // newProfile draws a profile from a seed.
 func newProfile(seed uint64) Profile {
 	random := randomness(seed, "profile")
-	return Profile{
+	p := Profile{
 		Release:   []broker.Release{broker.RabbitMQ43, broker.RabbitMQ40}[random.IntN(2)],
 		QueueType: []string{"quorum", "quorum", "classic"}[random.IntN(3)],
 		Policies:  random.IntN(2) == 0, Priorities: random.IntN(2) == 0,
 	}
+	if random.IntN(4) == 0 {
+		p.Release = broker.RabbitMQ310
+	}
+	return p
 }
 
 const (
