@@ -81,5 +81,8 @@ func (p printer) findings(findings []doctor.Finding, errors, warnings int) error
 			}
 		}
 	}
-	return p.printf("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning"))
+	if err := p.printf("%s, %s", wording.Plural(errors, "error"), wording.Plural(warnings, "warning")); err != nil || errors+warnings == 0 {
+		return err
+	}
+	return p.printf("\"watership help troubleshooting\" has causes and remedies by the names of the checks.")
 }

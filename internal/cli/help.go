@@ -30,13 +30,14 @@ func groups() []*cobra.Group {
 }
 
 // addHelp leaves most settings out of the help of commands, and adds the topic that
-// has them all. Hidden flags are neither completed nor in the help, so that they are
+// has them all, and those of the pages. Hidden flags are neither completed nor in the help, so that they are
 // hidden no earlier than the help is printed.
 func addHelp(root *cobra.Command, from *settings) {
 	root.AddCommand(newSettingsTopic())
+	addPages(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args, help.Example = rejectUnknownTopic(root), "  watership help failed retry\n  watership help settings"
+		help.Args, help.Example = rejectUnknownTopic(root), "  watership help failed retry\n  watership help settings\n  watership help troubleshooting"
 	}
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/docs"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -48,7 +49,7 @@ func TestHelpHasGroups(t *testing.T) {
 	at := -1
 	for _, want := range []string{
 		"\nStart here:\n  dev ", "\nFind messages:\n  explain ", "\n  search ", "\nAct:\n  adopt ", "\n  replay ",
-		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  alerts ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership settings ",
+		"\nRun:\n  healthcheck ", "\n  serve ", "\nCheck:\n  alerts ", "\n  doctor ", "\nAdditional Commands:\n  completion ", "\n  watership docs ", "\n  watership settings ",
 	} {
 		next := strings.Index(out, want)
 		if next <= at {
@@ -114,6 +115,30 @@ func TestHelpOfSettings(t *testing.T) {
 		if flag := "--" + key.Flag() + ","; strings.Contains(entry, flag) != (key.Form != config.Structure) {
 			t.Errorf("the entry of %s and its flag: %q", key.Name, entry)
 		}
+	}
+}
+
+// Each page of the documentation is a topic of help, also one that has the name of a command.
+func TestHelpOfPages(t *testing.T) {
+	t.Parallel()
+	pages, err := docs.Pages()
+	if err != nil || len(pages) < 30 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	list := help(t, "help", "docs")
+	for _, page := range pages {
+		if page.Name == "README" {
+			continue
+		}
+		topic := regexp.MustCompile(`(?m)^  (` + page.Name + `(?:-page)?) +` + regexp.QuoteMeta(page.Title) + `$`).FindStringSubmatch(list)
+		if topic == nil {
+			t.Errorf("no topic %s in\n%s", page.Name, list)
+		} else if got := help(t, "help", topic[1]); got != page.Text {
+			t.Errorf("help %s prints %.60q", topic[1], got)
+		}
+	}
+	if got := help(t, "help", "routes"); !strings.Contains(got, "Usage:\n  watership routes") {
+		t.Errorf("a page hides the help of a command: %s", got)
 	}
 }
 

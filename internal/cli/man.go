@@ -65,7 +65,7 @@ func manualPage(cmd *cobra.Command, from *settings) string {
 		fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	}
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", roff(strings.TrimSpace(description)))
-	if cmd.Name() != settingsTopic {
+	if !cmd.IsAdditionalHelpTopicCommand() {
 		fmt.Fprintf(&b, ".SH OPTIONS\n.nf\n%s.fi\n", roff(cmd.NonInheritedFlags().FlagUsages()+cmd.InheritedFlags().FlagUsages()))
 	}
 	if cmd.Example != "" {
