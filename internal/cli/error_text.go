@@ -28,6 +28,7 @@ func wordsOf(err error) string {
 	var takenOver *replayer.TakenOverError
 	var unrecorded *replayer.UnrecordedError
 	var noSubscription *subscription.NotFoundError
+	var away *system.BrokerError
 	switch {
 	case errors.As(err, &field):
 		return inText(err, field, field.Text(flagOf))
@@ -49,6 +50,8 @@ func wordsOf(err error) string {
 		return inText(err, takenOver, takenOver.Error()+": see watership jobs show "+takenOver.ID)
 	case errors.As(err, &unrecorded):
 		return inText(err, unrecorded, unrecorded.Error()+" with watership jobs resume "+unrecorded.ID)
+	case errors.As(err, &away):
+		return err.Error() + "\nwatership doctor names the remedy; watership help troubleshooting has causes"
 	case errors.As(err, &noSubscription):
 		return inText(err, noSubscription, noSubscription.Error()+": watership subscriptions list lists them")
 	}

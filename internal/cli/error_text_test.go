@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/watershipmq/watership/internal/operate/failures"
@@ -24,5 +25,14 @@ func TestWordsOfAWrappedError(t *testing.T) {
 		if got := wordsOf(err); got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
+	}
+}
+
+// An error of a server leads to the page with its causes.
+func TestAnErrorOfTheBrokerNamesThePage(t *testing.T) {
+	t.Parallel()
+	got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}, "routes")
+	if got.Code != exitFailed || !strings.Contains(got.Err, "watership: connecting to amqp://127.0.0.1:1/") || !strings.HasSuffix(got.Err, "\n  watership doctor names the remedy; watership help troubleshooting has causes\n") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -142,6 +142,20 @@ func TestHelpOfPages(t *testing.T) {
 	}
 }
 
+// The page of commands has each of them.
+func TestPageOfCommands(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range newRoot(terminal.Streams{}, nil).Commands() {
+		if cmd.IsAvailableCommand() && !strings.Contains(string(page), "`"+cmd.Name()+"`") {
+			t.Errorf("docs/commands.md does not have %s", cmd.Name())
+		}
+	}
+}
+
 // help returns the output of a command line that only asks for help.
 func help(t *testing.T, args ...string) string {
 	t.Helper()
