@@ -2,9 +2,15 @@ package subscription_test
 
 import (
 	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -42,6 +48,62 @@ func TestABodyThatComesLater(t *testing.T) {
 	parked, err := s.Parked(t.Context(), "orders")
 	if err != nil || len(parked) != 1 || parked[0].EventID != "handled-old" {
 		t.Errorf("parked %+v, %v", parked, err)
+	}
+}
+
+// looks is a store that notes how many events each look for new events reads.
+type looks struct {
+	*sqlite.Store
+
+	mu    sync.Mutex // guards sizes
+	sizes []int
+}
+
+func (l *looks) list() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.sizes)
+}
+
+func (l *looks) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	if sel.Order != eventstore.BySequence || sel.UpTo == 0 {
+		return l.Store.Events(ctx, sel)
+	}
+	return func(yield func(schemas.Event, error) bool) {
+		n := 0
+		for e, err := range l.Store.Events(ctx, sel) {
+			n++
+			if !yield(e, err) {
+				break
+			}
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.sizes = append(l.sizes, n)
+	}
+}
+
+// A subscription may wait for a body for a quarter of an hour. It then asks again and again, but only for the event that
+// waits, and not for those behind it.
+func TestWaitingForABodyReadsOneEvent(t *testing.T) {
+	r := newRig(t, rabbittest.Either(t))
+	const stored = 5
+	for i := range stored {
+		e := handledEvents(fmt.Sprint("new", i), time.Now().Add(time.Duration(i)*time.Millisecond)).handled
+		if _, err := r.store.Create(t.Context(), []schemas.Document{schemas.DocumentFormat{}.Document(e)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := &looks{Store: r.store}
+	r.cfg.Store, r.cfg.Interval = store, time.Hour // a session reads once
+	s := subscription.New(r.cfg)
+	sub := toHandler("orders")
+	sub.Query = "event.action: handled"
+	r.create(t, s, sub)
+	r.run(t, s, "orders", func(context.Context, subscription.Delivery) error { return nil })
+	rabbittest.Eventually(t, "three sessions have read", func() bool { return len(store.list()) >= 3 })
+	if sizes := store.list()[:3]; !slices.Equal(sizes, []int{stored, 1, 1}) {
+		t.Errorf("the looks have read %d events: expected all and then one", sizes)
 	}
 }
 

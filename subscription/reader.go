@@ -55,6 +55,8 @@ type Reader struct {
 	// Acceptable. If it is 0, everything may be missing before the first event that is read from the
 	// start.
 	Accept int64
+
+	first int // events of the first page; 0: as many as of others
 }
 
 // Item is an event, a document that cannot be read, or the end of the stored events.
@@ -132,7 +134,8 @@ func (r *reading) readStored(ctx context.Context) (goOn bool, err error) {
 	if err := r.Store.Refresh(ctx); err != nil {
 		return true, err
 	}
-	selection := eventstore.Selection{Query: r.query(), Order: eventstore.BySequence, After: r.after, UpTo: complete}
+	first := r.first
+	selection := eventstore.Selection{Query: r.query(), Order: eventstore.BySequence, After: r.after, UpTo: complete, Limit: first}
 	for event, err := range r.Store.Events(ctx, selection) {
 		var failed *eventstore.Error
 		if errors.As(err, &failed) {
@@ -156,6 +159,9 @@ func (r *reading) readStored(ctx context.Context) (goOn bool, err error) {
 	}
 	if goOn, err := r.passPage(ctx); err != nil || !goOn {
 		return goOn, err
+	}
+	if r.first = 0; first > 0 {
+		return true, nil // more may be stored
 	}
 	return r.pass(caughtUp), nil
 }

@@ -115,6 +115,10 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 				return
 			}
 			reader := Reader{Store: s.events, Source: s.settings.Source, Query: query, Interval: s.cfg.Interval, Accept: s.settings.Accepted}
+			limit := pageSize
+			if s.checkpoint().Waiting == BodyPending { // often nothing else is read before the next session
+				reader.first, limit = 1, 1
+			}
 			var page []Item // often short, since each look for new events ends one
 			bytes := 0
 			for item, err := range reader.Items(ctx, s.checkpoint().Position) {
@@ -128,9 +132,10 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 				}
 				page = append(page, item)
 				bytes += len(item.Event.Envelope.Body)
-				if !item.CaughtUp && len(page) < pageSize && bytes < pageBytes {
+				if !item.CaughtUp && len(page) < limit && bytes < pageBytes {
 					continue
 				}
+				limit = pageSize
 				if !yield(page, s.findBodies(ctx, page)) {
 					return
 				}
