@@ -30,15 +30,10 @@ func newFailedAssign(from *settings) *cobra.Command {
 
 // newFailedUnassign returns `failed unassign`.
 func newFailedUnassign(from *settings) *cobra.Command {
-	change := failures.Change{Decision: failures.Unassigned}
-	cmd := &cobra.Command{
-		Use:     "unassign GROUP",
-		Short:   "Assign a group of failures to nobody",
+	return from.ends(failures.Unassigned, &cobra.Command{
+		Use: "unassign GROUP", Short: "Assign a group of failures to nobody",
 		Example: `  watership failed unassign k3f7q2xa`,
-		Args:    exactArgs(1, "a group"),
-	}
-	addReason(cmd, &change.Reason, "why")
-	return from.decides(cmd, func([]string) (failures.Change, error) { return change, nil })
+	})
 }
 
 // newFailedMute returns `failed mute`.
@@ -83,15 +78,18 @@ first ends it. A group that is resolved is not muted any more.`,
 
 // newFailedUnmute returns `failed unmute`.
 func newFailedUnmute(from *settings) *cobra.Command {
-	change := failures.Change{Decision: failures.Unmuted}
-	cmd := &cobra.Command{
-		Use:     "unmute GROUP",
-		Short:   "List a muted group of failures again",
+	return from.ends(failures.Unmuted, &cobra.Command{
+		Use: "unmute GROUP", Short: "List a muted group of failures again",
 		Example: `  watership failed unmute k3f7q2xa`,
-		Args:    exactArgs(1, "a group"),
-	}
+	})
+}
+
+// ends makes a command end an earlier decision about a group.
+func (s *settings) ends(by failures.Decision, cmd *cobra.Command) *cobra.Command {
+	change := failures.Change{Decision: by}
+	cmd.Args = exactArgs(1, "a group")
 	addReason(cmd, &change.Reason, "why")
-	return from.decides(cmd, func([]string) (failures.Change, error) { return change, nil })
+	return s.decides(cmd, func([]string) (failures.Change, error) { return change, nil })
 }
 
 // newFailedNote returns `failed note`.

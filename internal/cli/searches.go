@@ -104,11 +104,7 @@ func newSearchesRename(from *settings) *cobra.Command {
 		Example: "  watership searches rename 'Failures of acme' acme",
 		Args:    exactArgs(2, "the name of a saved search, and another name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				id, err := searchNamed(ctx, sys, args[0])
-				if err != nil {
-					return err
-				}
+			return from.withSearch(cmd, args[0], func(ctx context.Context, sys backend, id string) error {
 				renamed, err := searches.RenameSearch.Call(ctx, sys, searches.RenameInput{ID: id, Body: searches.NewName{Name: args[1]}})
 				if err != nil {
 					return err
@@ -126,12 +122,8 @@ func newSearchesDelete(from *settings) *cobra.Command {
 		Example: "  watership searches delete acme",
 		Args:    exactArgs(1, "the name of a saved search"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
-				id, err := searchNamed(ctx, sys, args[0])
-				if err == nil {
-					_, err = searches.DeleteSearch.Call(ctx, sys, searches.DeleteInput{ID: id})
-				}
-				if err != nil {
+			return from.withSearch(cmd, args[0], func(ctx context.Context, sys backend, id string) error {
+				if _, err := searches.DeleteSearch.Call(ctx, sys, searches.DeleteInput{ID: id}); err != nil {
 					return err
 				}
 				return from.printer(cmd).printf("%s is deleted", terminal.Cell(args[0], 100))
@@ -140,15 +132,17 @@ func newSearchesDelete(from *settings) *cobra.Command {
 	}
 }
 
-// searchNamed returns the id of the saved search with a name.
-func searchNamed(ctx context.Context, sys backend, name string) (string, error) {
-	found, err := searches.ListSearches.Call(ctx, sys, struct{}{})
-	if err != nil {
-		return "", err
-	}
-	list := found.Body.Searches
-	if i := slices.IndexFunc(list, func(s searches.Search) bool { return s.Name == name }); i >= 0 {
-		return list[i].ID, nil
-	}
-	return "", usagef("there is no saved search %s: see 'watership searches list'", fmt.Sprintf("%q", name))
+// withSearch calls do with the id of the saved search with a name.
+func (s *settings) withSearch(cmd *cobra.Command, name string, do func(ctx context.Context, sys backend, id string) error) error {
+	return s.withSystem(cmd, func(ctx context.Context, sys backend) error {
+		found, err := searches.ListSearches.Call(ctx, sys, struct{}{})
+		if err != nil {
+			return err
+		}
+		list := found.Body.Searches
+		if i := slices.IndexFunc(list, func(s searches.Search) bool { return s.Name == name }); i >= 0 {
+			return do(ctx, sys, list[i].ID)
+		}
+		return usagef("there is no saved search %s: see 'watership searches list'", fmt.Sprintf("%q", name))
+	})
 }

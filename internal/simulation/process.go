@@ -146,10 +146,7 @@ func (p *process) current() *life {
 // kill ends the process as SIGKILL does: nothing that it does after this moment reaches the broker
 // or the store. Its goroutines end later, unseen.
 func (p *process) kill() {
-	p.mu.Lock()
-	l := p.life
-	p.life = nil
-	p.mu.Unlock()
+	l := p.takeLife()
 	if l == nil {
 		return
 	}
@@ -179,15 +176,19 @@ func (p *process) awaitMoment(choice int) {
 
 // stop ends the process as SIGTERM does.
 func (p *process) stop() {
+	if l := p.takeLife(); l != nil {
+		l.end()
+		<-l.ended
+	}
+}
+
+// takeLife returns the present life of the process, which has none then; nil if it had none.
+func (p *process) takeLife() *life {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	l := p.life
 	p.life = nil
-	p.mu.Unlock()
-	if l == nil {
-		return
-	}
-	l.end()
-	<-l.ended
+	return l
 }
 
 // pause stops the process for a time, as far as others see: it sends, receives and stores nothing.

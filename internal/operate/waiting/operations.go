@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -59,19 +60,11 @@ type WaitingPage struct {
 }
 
 func (o operations) list(ctx context.Context, in *PageInput) (*PageOutput, error) {
-	sel, err := in.Selection(ctx, o.system)
+	query, begin, store, err := o.page(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	begin, err := operation.ParseOffset(in.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	store, err := o.visible(ctx)
-	if err != nil {
-		return nil, err
-	}
-	messages, _, err := Select(ctx, store, OrdersOf(o.system.Settings()), sel.Query, nil, time.Now())
+	messages, _, err := Select(ctx, store, OrdersOf(o.system.Settings()), query, nil, time.Now())
 	if err == nil && len(messages) == 0 {
 		err = o.system.CheckStore(ctx)
 	}
@@ -91,19 +84,11 @@ type WaitingGroupPage struct {
 }
 
 func (o operations) group(ctx context.Context, in *PageInput) (*GroupsOutput, error) {
-	sel, err := in.Selection(ctx, o.system)
+	query, begin, store, err := o.page(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	begin, err := operation.ParseOffset(in.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	store, err := o.visible(ctx)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := Groups(ctx, store, OrdersOf(o.system.Settings()), sel.Query, time.Now())
+	groups, err := Groups(ctx, store, OrdersOf(o.system.Settings()), query, time.Now())
 	if err == nil && len(groups) == 0 {
 		err = o.system.CheckStore(ctx)
 	}
@@ -188,6 +173,18 @@ func (o operations) selected(ctx context.Context, d WaitingDecision) ([]WaitingM
 		return nil, nil, err
 	}
 	return Select(ctx, store, nil, node, eventfilter.SortedIDs(d.IDs), time.Now())
+}
+
+// page returns the query of a page, where the page begins, and the events that the caller may see.
+func (o operations) page(ctx context.Context, in *PageInput) (query kql.Node, begin int, store eventfilter.VisibleEvents, err error) {
+	sel, err := in.Selection(ctx, o.system)
+	if err == nil {
+		begin, err = operation.ParseOffset(in.Cursor)
+	}
+	if err == nil {
+		store, err = o.visible(ctx)
+	}
+	return sel.Query, begin, store, err
 }
 
 // visible returns the store as the caller may see it, with the events of messages that began to
