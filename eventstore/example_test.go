@@ -160,11 +160,40 @@ func ExampleOrder() {
 
 // Only removed events that a query can match are missing for its reader.
 func ExampleRemoved() {
-	removed := eventstore.Removed{}
-	removed.Add(schemas.Traffic, 1764000000000000)
-	removed.Add(schemas.Failures, 1750000000000000)
+	removed := eventstore.Removed{Marks: eventstore.Marks{schemas.Traffic: 1764000000000000, schemas.Failures: 1750000000000000}}
 	fmt.Println(removed.UpTo(nil), removed.UpTo(kql.FieldIs("event.action", "poisoned")))
 	// Output: 1764000000000000 1750000000000000
+}
+
+// Orders are kept for two years, other messages as long as all traffic.
+func ExampleKeepRules() {
+	rules := eventstore.KeepRules{{Exchange: "shop", Key: "order.#", Keep: 730 * 24 * time.Hour}}
+	event := schemas.Event{Action: schemas.Published, Envelope: schemas.Envelope{Exchange: "shop", RoutingKey: "order.paid"}}
+	fmt.Println(rules.StreamOf(event))
+	event.Envelope.RoutingKey = "customer.moved"
+	fmt.Println(rules.StreamOf(event))
+	// Output:
+	// traffic@730d
+	// traffic
+}
+
+// By the rules no order is in the traffic; before they were applied some may have been.
+func ExampleKeptBy() {
+	orders := kql.And{kql.FieldIs("event.action", "published"), kql.FieldIs("messaging.destination.name", "orders")}
+	removed := eventstore.Removed{
+		Marks: eventstore.Marks{schemas.Traffic: 1764000000000000},
+		Kept:  eventstore.KeptBy{Rules: eventstore.KeepRules{{Exchange: "orders"}}, Since: 1750000000000000},
+	}
+	fmt.Println(removed.UpTo(orders))
+	// Output: 1750000000000000
+}
+
+func ExampleMarks() {
+	marks := eventstore.Marks{}
+	marks.Add(schemas.Traffic.For(0), 7)
+	marks.Add(schemas.Traffic.For(0), 3)
+	fmt.Println(marks)
+	// Output: map[traffic@forever:7]
 }
 
 func ExampleCanMatch() {

@@ -11,32 +11,44 @@ import (
 // RemovedRecord is the kind of the records that tell what retention has removed. Stores write them.
 const RemovedRecord = "removed"
 
-// Removed has the highest event.sequence of the events of a source that retention has removed, by
-// stream. A reader at a lower position would not notice that they are missing.
-type Removed map[schemas.Stream]int64
+// Marks have the highest event.sequence of the events of a source that retention has removed, by
+// stream.
+type Marks map[schemas.Stream]int64
 
-// ParseRemoved parses a document of a record; nil is a Removed of nothing.
-func ParseRemoved(document []byte) (Removed, error) {
-	removed := Removed{}
+// ParseMarks parses a document of a record; nil has no marks.
+func ParseMarks(document []byte) (Marks, error) {
+	marks := Marks{}
 	if document == nil {
-		return removed, nil
+		return marks, nil
 	}
-	if err := json.Unmarshal(document, &removed); err != nil {
+	if err := json.Unmarshal(document, &marks); err != nil {
 		return nil, fmt.Errorf("the record of what retention has removed cannot be read: %w", err)
 	}
-	return removed, nil
+	return marks, nil
 }
 
 // Add notes the sequence of a removed event.
-func (r Removed) Add(stream schemas.Stream, sequence int64) { r[stream] = max(r[stream], sequence) }
+func (m Marks) Add(stream schemas.Stream, sequence int64) { m[stream] = max(m[stream], sequence) }
+
+// Removed says what retention has removed of the events of a source, and which rules told how long
+// they were kept. A reader at a position below the marks would not notice that events are missing.
+type Removed struct {
+	Marks Marks
+	Kept  KeptBy
+}
 
 // UpTo returns the highest sequence of removed events that a query may have matched; 0 if there is
-// none. The query is resolved.
+// none. The query is resolved. Streams that have no such events by the rules count up to the time
+// since which the rules were applied.
 func (r Removed) UpTo(query kql.Node) (sequence int64) {
-	for stream, highest := range r {
-		if CanMatch(query, stream) {
-			sequence = max(sequence, highest)
+	for stream, highest := range r.Marks {
+		if !CanMatch(query, stream) {
+			continue
 		}
+		if !r.Kept.Rules.CanHold(stream, query) {
+			highest = min(highest, r.Kept.Since)
+		}
+		sequence = max(sequence, highest)
 	}
 	return sequence
 }
@@ -44,6 +56,7 @@ func (r Removed) UpTo(query kql.Node) (sequence int64) {
 // CanMatch reports whether a resolved query may match events of a stream, by the actions
 // that the query names. nil matches every event.
 func CanMatch(query kql.Node, stream schemas.Stream) bool {
+	stream = stream.Base()
 	switch n := query.(type) {
 	case kql.And:
 		for _, node := range n {

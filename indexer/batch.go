@@ -86,7 +86,7 @@ func (b *batch) add(format schemas.DocumentFormat, d *amqp.Delivery, event *sche
 		b.redeliveredEvents++
 	}
 	b.items = append(b.items, item{
-		document:      schemas.Document{ID: event.EventID, Stream: event.Action.Stream(), Source: b.documents.append(format, event)},
+		document:      schemas.Document{ID: event.EventID, Stream: format.Stream(*event), Source: b.documents.append(format, event)},
 		idFromContent: event.IDFromContent(), redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
 	})
 	b.items[len(b.items)-1].describe(event)

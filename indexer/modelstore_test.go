@@ -196,7 +196,9 @@ func (c *modelClient) HighestSequence(ctx context.Context) (int64, error) {
 	return *highest, nil
 }
 
-func (c *modelClient) Removed(context.Context, string) (eventstore.Removed, error) { return nil, nil }
+func (c *modelClient) Removed(context.Context, string) (eventstore.Removed, error) {
+	return eventstore.Removed{}, nil
+}
 
 func (c *modelClient) HighestSequenceOf(ctx context.Context, _ string) (int64, error) {
 	return c.HighestSequence(ctx)

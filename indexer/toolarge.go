@@ -19,7 +19,7 @@ func (x *Indexer) moveToUnstorable(ctx context.Context, it *item) error {
 		return fmt.Errorf("event %s is too large for the store even without its body", event.EventID)
 	}
 	queue := x.cfg.Decoder.Topology.Unstorable()
-	err = x.cfg.Publisher.Publish(ctx, x.cfg.Decoder.Topology.Direct(), queue, event.WrapKept(x.cfg.Now()))
+	err = x.cfg.Publisher.Publish(ctx, x.cfg.Decoder.Topology.Direct(), queue, event.WrapKept(x.cfg.Format.Stream(event), x.cfg.Now()))
 	if err != nil {
 		return fmt.Errorf("moving event %s, which is too large for the store, to queue %s: %w", event.EventID, queue, err)
 	}

@@ -86,6 +86,9 @@ func (e expiry) expired(ctx context.Context, arrived schemas.Envelope) (bool, er
 		return false, nil
 	}
 	age, retention := e.Now().Sub(kept.Since), e.Retention[kept.Stream]
+	if period, isOwn := kept.Stream.Period(); isOwn { // perhaps of a former rule
+		retention = period
+	}
 	switch {
 	case age < e.shortestRetention():
 		return false, errTooYoung

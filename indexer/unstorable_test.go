@@ -24,7 +24,7 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 			e := s.message(name, 1)
 			event := schemas.Event{Action: action, Sequence: now.UnixMicro(), Envelope: e, Source: s.decoder.Source}
 			event.EventID, event.Fingerprint, event.Time = name, e.Fingerprint(), now
-			s.send(rabbit.Message{RoutingKey: queue, Publishing: event.WrapKept(now.Add(-age))})
+			s.send(rabbit.Message{RoutingKey: queue, Publishing: event.WrapKept(action.Stream(), now.Add(-age))})
 			return event
 		}
 		keep("expired", schemas.Published, 25*time.Hour)

@@ -18,23 +18,6 @@ const (
 	formerVersion   = 1
 )
 
-// Stream names one of the two data streams.
-type Stream string
-
-// The two data streams. Failures are kept longer than traffic.
-const (
-	Traffic  Stream = "traffic"
-	Failures Stream = "failures"
-)
-
-// Stream returns the data stream for events of the action.
-func (a Action) Stream() Stream {
-	if a == Published || a == Handled {
-		return Traffic
-	}
-	return Failures
-}
-
 // Document is an event in the form that the store keeps.
 type Document struct {
 	ID     string
@@ -54,6 +37,10 @@ type DocumentFormat struct {
 	// MaxValues is the number of values up to which the JSON of a body is
 	// searchable by field: indexing takes a store about 30 µs for each. Zero: 5,000.
 	MaxValues int
+
+	// StreamOf chooses the data stream of an event, by how long it is kept. nil: the one of its
+	// action.
+	StreamOf func(Event) Stream
 }
 
 // defaultMaxValues is enough for an order of some hundred lines.
@@ -68,7 +55,15 @@ func (f DocumentFormat) maxValues() int {
 
 // Document converts an event to a document.
 func (f DocumentFormat) Document(e Event) Document {
-	return Document{ID: e.EventID, Stream: e.Action.Stream(), Source: f.Append(nil, e)}
+	return Document{ID: e.EventID, Stream: f.Stream(e), Source: f.Append(nil, e)}
+}
+
+// Stream returns the data stream of an event.
+func (f DocumentFormat) Stream(e Event) Stream {
+	if f.StreamOf == nil {
+		return e.Action.Stream()
+	}
+	return f.StreamOf(e)
 }
 
 // Append appends the source of an event's document.

@@ -39,6 +39,12 @@ func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, fi
 	return exactTexts
 }
 
+// HeaderText returns the value of a header as a label has it. A header that is missing, a table or a
+// list has none.
+func (e Envelope) HeaderText(name string) (text string, ok bool) {
+	return headertext.Of(e.Headers[name])
+}
+
 // labelName replaces dots, which would make the label an object (ECS labels).
 func labelName(header string) string { return strings.ReplaceAll(header, ".", "_") }
 

@@ -66,3 +66,11 @@ func ExampleDerivedID() {
 	fmt.Println(schemas.DerivedID("01M7Z3ATW9WRXS3FNYKEP3SJ8P", "v1:9f86d081"))
 	// Output: 01M7Z3ATW9WRXS3FNYKEP3SJ8P:v1:9f86d081
 }
+
+// Published events may be kept for periods of their own, which the names of their streams have.
+func ExampleStream() {
+	orders := schemas.Traffic.For(48 * time.Hour)
+	period, _ := orders.Period()
+	fmt.Println(orders, orders.Base(), period)
+	// Output: traffic@2d traffic 48h0m0s
+}

@@ -209,7 +209,7 @@ func ExampleEvent_WrapKept() {
 	message := schemas.Envelope{Exchange: "shop", RoutingKey: "order.created", Body: []byte("a very long order")}
 	event := schemas.Event{Action: schemas.Published, Envelope: message}
 	event.EventID, event.Fingerprint = "shop:17", message.Fingerprint()
-	kept := event.WrapKept(time.Unix(1_800_000_000, 0))
+	kept := event.WrapKept(event.Action.Stream(), time.Unix(1_800_000_000, 0))
 	restored, _, err := (schemas.Envelope{Headers: kept.Headers, Body: kept.Body}).Unwrap()
 	fmt.Printf("%s of %s, %v\n", restored.Body, restored.Exchange, err)
 	// Output:
@@ -220,7 +220,7 @@ func ExampleEvent_WrapKept() {
 func ExampleKept() {
 	event := schemas.Event{Action: schemas.Poisoned}
 	event.EventID = "shop:17"
-	kept := event.WrapKept(time.Unix(1_800_000_000, 0))
+	kept := event.WrapKept(event.Action.Stream(), time.Unix(1_800_000_000, 0))
 	until, is := schemas.Envelope{Headers: kept.Headers}.KeptFor()
 	fmt.Println(until.EventID, until.Stream, until.Since.Unix(), is)
 	// Output:

@@ -21,11 +21,11 @@ type Kept struct {
 	Since   time.Time
 }
 
-// WrapKept returns the message of an event whose document lacks the body, for the queue
+// WrapKept returns the message of an event whose document in a stream lacks the body, for the queue
 // of unstorable messages.
-func (e Event) WrapKept(since time.Time) amqp.Publishing {
+func (e Event) WrapKept(stream Stream, since time.Time) amqp.Publishing {
 	p := DefaultFrameMax.Wrap(e.Envelope, e.State)
-	typedTable(p.Headers).setKept(e.Action.Stream(), since)
+	typedTable(p.Headers).setKept(stream, since)
 	return p
 }
 
@@ -40,6 +40,5 @@ func (h typedTable) setKept(stream Stream, since time.Time) {
 func (e Envelope) KeptFor() (Kept, bool) {
 	h := typedTable(e.Headers)
 	k := Kept{EventID: h.text(headerEventID), Stream: Stream(h.text(headerKeptFor)), Since: h.time(headerKeptSince)}
-	known := k.Stream == Traffic || k.Stream == Failures
-	return k, known && checkID(k.EventID) == nil && !k.Since.IsZero()
+	return k, k.Stream.IsValid() && checkID(k.EventID) == nil && !k.Since.IsZero()
 }

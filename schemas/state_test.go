@@ -115,7 +115,7 @@ func TestGoldenHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]any{"watership-kept-for": "failures", "watership-kept-since": "2026-05-04T03:02:01Z"} {
-		if got := event.WrapKept(kept).Headers[name]; got != value {
+		if got := event.WrapKept(event.Action.Stream(), kept).Headers[name]; got != value {
 			t.Errorf("%s is %v, want %v", name, got, value)
 		}
 	}
@@ -132,7 +132,7 @@ func TestGoldenHeaders(t *testing.T) {
 func TestKeptForNeedsAll(t *testing.T) {
 	event := goldenEvent()
 	since := time.Unix(1_800_000_000, 0).UTC()
-	arrived := arriving(event.WrapKept(since), Topology{}.Direct(), Topology{}.Unstorable())
+	arrived := arriving(event.WrapKept(event.Action.Stream(), since), Topology{}.Direct(), Topology{}.Unstorable())
 	want := Kept{EventID: "01K", Stream: Failures, Since: since}
 	if got, is := arrived.KeptFor(); !is || got != want {
 		t.Fatalf("got %+v, %v, want %+v", got, is, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -22,6 +23,8 @@ import (
 	"github.com/watershipmq/watership/subscription"
 )
 
+var ledgerForever = eventstore.KeepRules{{Exchange: "ledger", Keep: 0}}
+
 const hour = int64(time.Hour / time.Microsecond)
 
 // hours returns the sequences from the first to the last hour.
@@ -38,6 +41,7 @@ type stored interface{ subscription.Records }
 // aging is a store that removes the events up to an hour, as its retention does.
 type aging struct {
 	stored
+	add    func(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error)
 	create func(t *testing.T, hours ...int64)
 	remove func(t *testing.T, upTo int64)
 }
@@ -53,7 +57,7 @@ func agingSQLite(t *testing.T) aging {
 	t.Helper()
 	path := t.TempDir() + "/events.db"
 	open := func(retention map[schemas.Stream]time.Duration) *sqlite.Store {
-		store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Retention: retention})
+		store, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Retention: retention, Keep: ledgerForever})
 		if err == nil {
 			t.Cleanup(func() { _ = store.Close() })
 			err = store.Install(t.Context())
@@ -65,7 +69,7 @@ func agingSQLite(t *testing.T) aging {
 	}
 	store := open(nil)
 	return aging{
-		store, func(t *testing.T, hours ...int64) { t.Helper(); storeEvents(t, store, source, hours...) },
+		store, store.Create, func(t *testing.T, hours ...int64) { t.Helper(); storeEvents(t, store, source, hours...) },
 		func(t *testing.T, upTo int64) {
 			t.Helper()
 			if _, err := open(map[schemas.Stream]time.Duration{schemas.Traffic: time.Since(time.UnixMicro(upTo + hour/2))}).Retain(t.Context()); err != nil {
@@ -85,7 +89,7 @@ func agingElastic(t *testing.T) aging {
 		t.Skip("WATERSHIP_TEST_STORE_URL is not set: no Elasticsearch to test against")
 	}
 	stream := "test-" + strings.ToLower(rand.Text())
-	store, err := elastic.Open(elastic.Config{URLs: []string{server}, Stream: stream})
+	store, err := elastic.Open(elastic.Config{URLs: []string{server}, Stream: stream, Keep: ledgerForever})
 	if err == nil {
 		t.Cleanup(func() { _ = store.Close() })
 		err = store.Install(t.Context())
@@ -117,7 +121,7 @@ func agingElastic(t *testing.T) aging {
 		}
 	}
 	return aging{
-		store, func(t *testing.T, hours ...int64) {
+		store, store.Create, func(t *testing.T, hours ...int64) {
 			t.Helper()
 			storeEvents(t, store, source, hours...)
 			observe(t)
@@ -190,6 +194,54 @@ func TestReadersOfRemovedEvents(t *testing.T) {
 		if got, err := take(t, r, 5*hour); err != nil || !slices.Equal(got, hours(11, 20)) {
 			t.Errorf("a reader that accepts it read %v, %v", got, err)
 		}
+	})
+}
+
+// A reader of events that a rule keeps is not stopped by the removal of others, once the rules were
+// applied for longer than it is behind.
+func TestReadersOfEventsThatARuleKeeps(t *testing.T) {
+	eachAging(t, func(t *testing.T, store aging) {
+		var ledger []schemas.Document
+		for _, n := range hours(1, 10) {
+			e := schemas.Event{Action: schemas.Published, Sequence: n, Source: source, VHost: "/"}
+			e.Time = time.UnixMicro(n).UTC()
+			e.Envelope.Exchange, e.EventID = "ledger", fmt.Sprint("ledger-", n)
+			e.Fingerprint = e.Envelope.Fingerprint()
+			ledger = append(ledger, schemas.DocumentFormat{StreamOf: ledgerForever.StreamOf}.Document(e))
+		}
+		results, err := store.add(t.Context(), ledger)
+		if err != nil || slices.ContainsFunc(results, func(r eventstore.Result) bool { return r.Status != eventstore.Created }) {
+			t.Fatalf("%+v, %v", results, err)
+		}
+		store.create(t, hours(1, 10)...)
+		store.create(t, hours(11, 12)...)
+		store.remove(t, 10*hour)
+		of := func(exchange string) subscription.Reader {
+			return subscription.Reader{Store: store, Source: source, Query: kql.And{
+				kql.FieldIs("event.action", "published"), kql.FieldIs("messaging.destination.name", exchange),
+			}}
+		}
+		stops := func(r subscription.Reader, when string) {
+			var removed *subscription.RemovedError
+			if got, err := take(t, r, 5*hour); !errors.As(err, &removed) || len(got) > 0 {
+				t.Errorf("%s: read %v, %v", when, got, err)
+			}
+		}
+		stops(of("ledger"), "the ledger, with rules that other events may be older than")
+		var kept eventstore.KeptBy
+		version, err := eventstore.ReadRecord(t.Context(), store, "retention", "rules", &kept)
+		if err == nil {
+			kept.Since = 4 * hour
+			_, err = eventstore.SaveRecord(t.Context(), store, "retention", "rules", version, kept)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := take(t, of("ledger"), 5*hour); err != nil || !slices.Equal(got, hours(5, 10)) {
+			t.Errorf("of the ledger: read %v, %v", got, err)
+		}
+		stops(of("shop"), "the shop")
+		stops(subscription.Reader{Store: store, Source: source}, "every exchange")
 	})
 }
 

@@ -87,7 +87,7 @@ func checkSendable(doc schemas.Document) string {
 		return fmt.Sprintf("the document's id has %d bytes, the limit is %d", len(doc.ID), maxIDLength)
 	case !utf8.ValidString(doc.ID):
 		return "the document's id is not UTF-8"
-	case doc.Stream != schemas.Traffic && doc.Stream != schemas.Failures:
+	case !doc.Stream.IsValid():
 		return fmt.Sprintf("the document has an unknown stream %q", doc.Stream)
 	}
 	return ""

@@ -63,8 +63,8 @@ func (c Config) check() error {
 		return fmt.Errorf("stream %q of the Elasticsearch store: expected lower-case letters, digits and .-_, beginning with a letter or digit, up to 200 in all", c.Stream)
 	}
 	for stream, retention := range c.Retention {
-		if stream != schemas.Traffic && stream != schemas.Failures {
-			return fmt.Errorf("retention of stream %q: the streams are %s and %s", stream, schemas.Traffic, schemas.Failures)
+		if !stream.IsValid() {
+			return fmt.Errorf("retention of stream %q: the streams are %s and %s, and those of periods have these in their names", stream, schemas.Traffic, schemas.Failures)
 		}
 		if !isTimeValue(retention) {
 			return fmt.Errorf("retention %q of stream %s: expected a number and a unit, such as 30d or 12h", retention, stream)

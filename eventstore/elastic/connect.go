@@ -117,10 +117,10 @@ func (c *client) Close() error {
 // dataStream is the name of a data stream.
 func (c *client) dataStream(stream schemas.Stream) string { return c.stream + "-" + string(stream) }
 
-// dataStreams lists both names, since STREAM-* would also match the streams of another
-// Watership with a longer prefix.
+// dataStreams are the names of all streams, and a pattern of those with a period, which may be of
+// former rules. STREAM-* would also match the streams of another Watership with a longer prefix.
 func (c *client) dataStreams() []string {
-	return []string{c.dataStream(schemas.Traffic), c.dataStream(schemas.Failures)}
+	return []string{c.dataStream(schemas.Traffic), c.dataStream(schemas.Failures), c.dataStream(schemas.Traffic) + "@*"}
 }
 
 // productCheck refuses responses of other servers. Elasticsearch sends the header since

@@ -15,10 +15,12 @@ import (
 // installer writes and checks the templates and the settings of the data streams.
 type installer struct {
 	*client
+	records   records
 	retention map[schemas.Stream]string
+	rules     eventstore.KeepRules
 }
 
-// Install writes the index templates of both streams, or upgrades the templates of an
+// Install writes the index templates of the streams, or upgrades the templates of an
 // older Watership. It also updates existing streams: it rolls over a stream with an older
 // mapping, since a mapping applies to new indices only, and sets the configured
 // retention. It is safe to run again or concurrently.
@@ -35,15 +37,30 @@ func (i *installer) Install(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, stream := range allStreams() {
+	for _, stream := range i.written() {
 		if err := i.installStream(ctx, stream); err != nil {
 			return err
 		}
 	}
-	return nil
+	return i.rules.Note(ctx, &i.records)
 }
 
-func allStreams() []schemas.Stream { return []schemas.Stream{schemas.Traffic, schemas.Failures} }
+// written returns the streams to which this process writes. Others may be of former rules.
+func (i *installer) written() []schemas.Stream {
+	return append([]schemas.Stream{schemas.Traffic, schemas.Failures}, i.rules.Streams()...)
+}
+
+// retentionOf returns the data_retention of a stream; "" is for ever.
+func (i *installer) retentionOf(stream schemas.Stream) string {
+	period, isOwn := stream.Period()
+	switch {
+	case !isOwn:
+		return i.retention[stream]
+	case period == 0:
+		return ""
+	}
+	return stream.PeriodName() // in Elasticsearch's units
+}
 
 func (i *installer) checkReplaceable(ctx context.Context) error {
 	templates, err := i.templates(ctx)
@@ -63,7 +80,7 @@ func (i *installer) installStream(ctx context.Context, stream schemas.Stream) er
 	if stream == schemas.Failures {
 		mappings = append(mappings, i.failuresTemplate())
 	}
-	body, err := eventstore.StreamTemplate(name, i.retention[stream], mappings...)
+	body, err := eventstore.StreamTemplate(name, i.retentionOf(stream), mappings...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +98,7 @@ func (i *installer) installStream(ctx context.Context, stream schemas.Stream) er
 	if err := i.rollOver(ctx, name, versions); err != nil {
 		return err
 	}
-	return i.setRetention(ctx, name, i.retention[stream])
+	return i.setRetention(ctx, name, i.retentionOf(stream))
 }
 
 // checkPriority checks that a new index of the stream gets Watership's mapping, and not the one

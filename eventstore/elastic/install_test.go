@@ -162,7 +162,7 @@ func TestInstallUpgrades(t *testing.T) {
 func TestInstallUpgradesVersion1(t *testing.T) {
 	s := open(t, Config{})
 	mustDo(t, "PUT", "/_component_template/"+s.mappingsTemplate(), readTestdata(t, "testdata/mappings-v1.json"))
-	for _, stream := range allStreams() {
+	for _, stream := range s.written() {
 		body, err := eventstore.StreamTemplate(s.dataStream(stream), "", s.mappingsTemplate())
 		if err != nil {
 			t.Fatal(err)

@@ -11,8 +11,8 @@
 // Do not use it for other documents: it reads and writes only the data streams of
 // Watership.
 //
-// It writes to two data streams, traffic and failures, with the bulk API, and reads
-// both through points in time. A request that fails as a whole returns a
+// It writes to the data streams traffic and failures, and to one for each period of rules,
+// with the bulk API, and reads all of them through points in time. A request that fails as a whole returns a
 // *eventstore.Error, which names the remedy.
 package elastic
 
@@ -44,14 +44,19 @@ type Config struct {
 	// TLS configures https; nil trusts the system's certificate authorities.
 	TLS *tls.Config
 
-	// Stream is the prefix of both data streams: STREAM-traffic and
-	// STREAM-failures. Empty: DefaultStream.
+	// Stream is the prefix of the data streams: STREAM-traffic, STREAM-failures, and
+	// STREAM-traffic@PERIOD for each period of Keep. Empty: DefaultStream.
 	Stream string
 
 	// Retention is the data_retention by stream, such as "30d"
 	// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/api-conventions.html#time-units).
-	// A stream without one keeps its documents for ever.
+	// A stream without one keeps its documents for ever. A stream with a period of its own needs
+	// none.
 	Retention map[schemas.Stream]string
+
+	// Keep are the rules by which the documents' streams were chosen. Install creates the data streams
+	// of their periods. Processes that only read need none.
+	Keep eventstore.KeepRules
 
 	// Labels are the full names of labels in documents, such as labels.tenant. A
 	// query with a pattern of names, such as labels.*, searches these.
@@ -107,7 +112,7 @@ func Open(cfg Config) (*Store, error) {
 		writer:    writer{c},
 		records:   kept,
 		jobs:      jobs{documents{c, cfg.Stream + ".jobs", jobsMapping}},
-		installer: installer{c, cfg.Retention},
-		retention: retention{c, kept},
+		installer: installer{c, kept, cfg.Retention, cfg.Keep},
+		retention: retention{c, kept, cfg.Keep},
 	}, c.connect(access)
 }

@@ -26,7 +26,7 @@ func (s *Store) requiredPrivileges() privileges {
 	return privileges{
 		Cluster: []string{"monitor", "manage_index_templates"},
 		Indices: []grant{
-			{s.dataStreams(), []string{
+			{s.writtenNames(), []string{
 				"auto_configure", "create_doc", "read", "view_index_metadata", "maintenance",
 				"manage_data_stream_lifecycle", "indices:admin/rollover", "monitor",
 			}},
@@ -34,6 +34,14 @@ func (s *Store) requiredPrivileges() privileges {
 			{[]string{s.records.index}, []string{"create_index", "read", "index", "delete", "maintenance"}},
 		},
 	}
+}
+
+func (s *Store) writtenNames() []string {
+	var names []string
+	for _, stream := range s.written() {
+		names = append(names, s.dataStream(stream))
+	}
+	return names
 }
 
 // Login is the user of the configured credentials.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"strings"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
@@ -16,8 +18,8 @@ import (
 // removals says what retention has removed. Elasticsearch deletes backing indices by itself, so that
 // the highest sequences in each are noted while it is there. One record has all of it.
 type removals struct {
-	Indices map[string]indexMark          `json:"indices"`
-	Removed map[string]eventstore.Removed `json:"removed"` // by source
+	Indices map[string]indexMark        `json:"indices"`
+	Removed map[string]eventstore.Marks `json:"removed"` // by source
 }
 
 // indexMark has the highest event.sequence in a backing index by source.
@@ -38,11 +40,15 @@ const removalsID = "all"
 type retention struct {
 	*client
 	records records
+	rules   eventstore.KeepRules
 }
 
 // Retain notes which events Elasticsearch has removed, and will remove later, for Removed. The server
 // calls it every minute. Elasticsearch removes the events, so their number is 0.
 func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
+	if err := r.rules.Note(ctx, &r.records); err != nil {
+		return 0, err
+	}
 	known, version, err := r.readRemovals(ctx)
 	if err != nil {
 		return 0, err
@@ -67,10 +73,14 @@ func (r *retention) Removed(ctx context.Context, source string) (eventstore.Remo
 	}
 	indices, err := r.backingIndices(ctx)
 	if err != nil {
-		return nil, err
+		return eventstore.Removed{}, err
 	}
 	now, err := r.addRemoved(ctx, known, indices)
-	return now[source], err
+	if err != nil {
+		return eventstore.Removed{}, err
+	}
+	kept, err := eventstore.ReadKeepRules(ctx, &r.records)
+	return eventstore.Removed{Marks: now[source], Kept: kept}, err
 }
 
 func (r *retention) readRemovals(ctx context.Context) (known removals, version string, err error) {
@@ -86,17 +96,16 @@ type backingIndex struct {
 	rolledOver bool
 }
 
-// backingIndices returns the indices of both streams by name. A stream has none before its first document.
+// backingIndices returns the indices of all streams by name. A stream has none before its first document.
 func (r *retention) backingIndices(ctx context.Context) (map[string]backingIndex, error) {
 	found := map[string]backingIndex{}
-	for _, stream := range allStreams() {
+	for _, name := range r.dataStreams() {
 		var response struct {
 			DataStreams []struct {
 				Name    string   `json:"name"`
 				Indices []string `json:"backing_indices"` // the last one gets the documents
 			} `json:"data_streams"`
 		}
-		name := r.dataStream(stream)
 		err := r.requestJSON(ctx, "looking for the indices of "+name, esapi.IndicesResolveIndexRequest{Name: []string{name}}, &response)
 		if errorContains(err, "index_not_found_exception") {
 			continue
@@ -105,6 +114,7 @@ func (r *retention) backingIndices(ctx context.Context) (map[string]backingIndex
 			return nil, err
 		}
 		for _, data := range response.DataStreams {
+			stream := schemas.Stream(strings.TrimPrefix(data.Name, r.stream+"-"))
 			for i, index := range data.Indices {
 				found[index] = backingIndex{stream, i < len(data.Indices)-1}
 			}
@@ -137,13 +147,10 @@ func (r *retention) observe(ctx context.Context, known removals, indices map[str
 }
 
 // addRemoved returns the removed events by source, with the indices that are no longer there.
-func (r *retention) addRemoved(ctx context.Context, known removals, indices map[string]backingIndex) (map[string]eventstore.Removed, error) {
-	all := map[string]eventstore.Removed{}
-	for source, removed := range known.Removed {
-		all[source] = eventstore.Removed{}
-		for stream, sequence := range removed {
-			all[source].Add(stream, sequence)
-		}
+func (r *retention) addRemoved(ctx context.Context, known removals, indices map[string]backingIndex) (map[string]eventstore.Marks, error) {
+	all := map[string]eventstore.Marks{}
+	for source, marks := range known.Removed {
+		all[source] = maps.Clone(marks)
 	}
 	for name, mark := range known.Indices {
 		if _, isThere := indices[name]; isThere {
@@ -158,7 +165,7 @@ func (r *retention) addRemoved(ctx context.Context, known removals, indices map[
 				highest = max(highest, oldest-1) // it may have got events since
 			}
 			if all[source] == nil {
-				all[source] = eventstore.Removed{}
+				all[source] = eventstore.Marks{}
 			}
 			all[source].Add(mark.Stream, highest)
 		}

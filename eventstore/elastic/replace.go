@@ -60,7 +60,7 @@ func (w *writer) Replace(ctx context.Context, list []eventstore.Replacement) ([]
 
 func (w *writer) checkMayReplace(ctx context.Context) error {
 	login, err := w.loginWith(ctx, privileges{
-		Cluster: []string{}, Indices: []grant{{w.dataStreams(), []string{"index", "delete"}}},
+		Cluster: []string{}, Indices: []grant{{[]string{w.dataStream(schemas.Traffic), w.dataStream(schemas.Failures)}, []string{"index", "delete"}}},
 	})
 	if err == nil && len(login.Lacks) > 0 {
 		err = &eventstore.Error{

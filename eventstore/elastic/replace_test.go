@@ -34,7 +34,7 @@ func conflicted(t *testing.T, s *Store) []eventstore.Replacement {
 	t.Helper()
 	published, poisoned, format := labelled()
 	create(t, s, format.Document(event(8)), format.Document(event(9).Quarantine("so that both streams exist")))
-	for _, stream := range s.dataStreams() {
+	for _, stream := range s.writtenNames() {
 		mustDo(t, "PUT", "/"+stream+"/_mapping", `{"properties":{"labels":{"properties":{"tenant":{"type":"date"}}}}}`)
 	}
 	var list []eventstore.Replacement
@@ -83,7 +83,7 @@ func TestReplacingAfterAMappingConflict(t *testing.T) {
 	list := conflicted(t, s)
 	replace(t, s, list, eventstore.Refused, eventstore.Refused)
 	wantCount(t, s, "watership.quarantined_action: * and event.sequence < 8", 2)
-	for _, stream := range allStreams() {
+	for _, stream := range s.written() {
 		rollOver(t, s, stream)
 	}
 	for range 2 {
@@ -111,7 +111,7 @@ func TestReplacingInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := conflicted(t, s)
-	for _, stream := range allStreams() {
+	for _, stream := range s.written() {
 		rollOver(t, s, stream)
 	}
 	down.Store(true)
@@ -133,7 +133,7 @@ func TestReplacingInterrupted(t *testing.T) {
 	if events != 2 {
 		t.Errorf("%d events are read, want 2", events)
 	}
-	for _, stream := range allStreams() {
+	for _, stream := range s.written() {
 		rollOver(t, s, stream)
 	}
 	down.Store(false)

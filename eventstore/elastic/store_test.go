@@ -19,7 +19,7 @@ import (
 )
 
 func TestStoreConforms(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{}) })
+	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 // serverURL is the URL of the real Elasticsearch.

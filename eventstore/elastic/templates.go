@@ -54,8 +54,8 @@ func (i *installer) templates(ctx context.Context) ([]template, error) {
 		}
 		found = append(found, component)
 	}
-	for _, name := range i.dataStreams() {
-		index, err := i.indexTemplate(ctx, name)
+	for _, stream := range i.written() {
+		index, err := i.indexTemplate(ctx, i.dataStream(stream))
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,8 +41,13 @@ type Config struct {
 
 	// Retention is the maximum age of events by stream, to the millisecond. The
 	// age comes from event.sequence, the time of ingest. See Retain. A stream
-	// without a retention, or with 0, keeps its events for ever.
+	// without a retention, or with 0, keeps its events for ever. A stream with a period of its
+	// own needs no retention.
 	Retention map[schemas.Stream]time.Duration
+
+	// Keep are the rules by which the documents' streams were chosen, if a process records events. The
+	// store notes them for readers, see eventstore.KeepRules.Note. The names of streams have their periods.
+	Keep eventstore.KeepRules
 
 	// Labels are the full names of labels in documents, such as labels.tenant. A
 	// query with a pattern of names, such as labels.*, searches these.
@@ -65,8 +71,8 @@ func (c Config) check() error {
 		return fmt.Errorf("timeout %s of the SQLite store is negative", c.Timeout)
 	}
 	for stream, retention := range c.Retention {
-		if stream != schemas.Traffic && stream != schemas.Failures {
-			return fmt.Errorf("retention of stream %q: the streams are %s and %s", stream, schemas.Traffic, schemas.Failures)
+		if !stream.IsValid() {
+			return fmt.Errorf("retention of stream %q: the streams are %s and %s, and those of periods have these in their names", stream, schemas.Traffic, schemas.Failures)
 		}
 		if retention < 0 {
 			return fmt.Errorf("retention %s of stream %s is negative", retention, stream)

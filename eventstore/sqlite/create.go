@@ -144,13 +144,18 @@ func (w *eventWriter) insert(ctx context.Context, l layout, n int64, e parsedDoc
 // eventRow returns the arguments of insertEventSQL. The usual id, of the source and the
 // fingerprint, is not written twice.
 func (l layout) eventRow(n int64, e parsedDocument) []any {
-	row := append([]any{sql.NullInt64{Int64: n, Valid: n != 0}, e.stream == string(schemas.Failures)}, e.values...)
+	row := append([]any{sql.NullInt64{Int64: n, Valid: n != 0}, e.stream.Base() == schemas.Failures, keptIn(e.stream)}, e.values...)
 	source, _ := e.values[l.columnIndex["watership.source"]].(string)
 	fingerprint, known := e.values[l.columnIndex["watership.fingerprint"]].(string)
 	if known && e.id == source+":"+fingerprint {
-		row[2+l.columnIndex["event.id"]] = nil
+		row[3+l.columnIndex["event.id"]] = nil
 	}
 	return row
+}
+
+// keptIn returns the value of the column kept_in.
+func keptIn(stream schemas.Stream) sql.NullString {
+	return sql.NullString{String: string(stream), Valid: stream != stream.Base()}
 }
 
 // insertParts writes an event to all tables but event.

@@ -36,16 +36,24 @@ var (
 //go:embed times.sql
 var timeColumns string
 
+// periodColumn is what version 9 added to version 8.
+//
+//go:embed periods.sql
+var periodColumn string
+
 const (
 	// schemaVersion is the version of all of them (PRAGMA user_version).
-	schemaVersion = 8
+	schemaVersion = 9
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
 )
 
 // installer creates the file, and writes the events of an older one again.
-type installer struct{ *creator }
+type installer struct {
+	*creator
+	rules eventstore.KeepRules
+}
 
 // Install creates the file, or upgrades one of an older Watership. It is safe to run
 // again or concurrently. It changes nothing and returns an error for a file of
@@ -54,6 +62,13 @@ func (i *installer) Install(ctx context.Context) error {
 	if err := createFile(i.path); err != nil {
 		return fmt.Errorf("creating the SQLite store: %w", err)
 	}
+	if err := i.installFile(ctx); err != nil || len(i.rules) == 0 { // Retain notes that there are none any more
+		return err
+	}
+	return i.rules.Note(ctx, &records{i.file})
+}
+
+func (i *installer) installFile(ctx context.Context) error {
 	version, err := i.fileVersion(ctx)
 	if err != nil || version == schemaVersion {
 		return err
@@ -133,7 +148,7 @@ func (i *installer) createSchema(ctx context.Context, tx *sql.Tx) error {
 		return i.upgrade(ctx, tx, version)
 	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
-		tables+streamColumns+timeColumns+failureIndexes+recordTable, applicationID, schemaVersion))
+		tables+streamColumns+timeColumns+periodColumn+failureIndexes+recordTable, applicationID, schemaVersion))
 	return err
 }
 

@@ -82,7 +82,7 @@ func newLayout(labels []string) (layout, error) {
 func (l layout) insertEventSQL() string {
 	columns := slices.Clone(l.columns)
 	columns[l.columnIndex["event.id"]] = "id"
-	return fmt.Sprintf("INSERT INTO event (n, failure, %s) VALUES (?, ?%s)", quoteNames(columns), strings.Repeat(", ?", len(columns)))
+	return fmt.Sprintf("INSERT INTO event (n, failure, kept_in, %s) VALUES (?, ?, ?%s)", quoteNames(columns), strings.Repeat(", ?", len(columns)))
 }
 
 // insertTextSQL is the SQL statement that writes the words of an event.

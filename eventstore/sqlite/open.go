@@ -76,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	c, kept := &creator{file: f}, records{f}
-	return &Store{f, reader{f, newDecompressors()}, c, kept, jobs{kept}, installer{c}, retention{kept, cfg.Retention}}, nil
+	return &Store{f, reader{f, newDecompressors()}, c, kept, jobs{kept}, installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep}}, nil
 }
 
 // checkFile checks that SQLite can read the file, if there is one.

@@ -34,7 +34,7 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Path: dir}, "is a directory"},
 		{Config{Path: text}, "not a database"},
 		{Config{Path: foreign}, "choose another path"},
-		{Config{Path: newer}, "has version 99, this Watership knows up to 8: upgrade it"},
+		{Config{Path: newer}, "has version 99, this Watership knows up to 9: upgrade it"},
 		{Config{Path: text, Timeout: -1}, "is negative"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{"all": 1}}, "the streams are traffic and failures"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{schemas.Traffic: -1}}, "is negative"},
@@ -98,7 +98,7 @@ func TestNothingInstalled(t *testing.T) {
 func TestSchemaHasTheMapping(t *testing.T) {
 	s := installed(t, Config{})
 	columns := column(t, s, "SELECT name FROM pragma_table_xinfo('event')")
-	want := append([]string{"n", "failure", "stream", "id"}, s.layout.columns...)
+	want := append([]string{"n", "failure", "kept_in", "stream", "id"}, s.layout.columns...)
 	slices.Sort(columns)
 	slices.Sort(want)
 	if !slices.Equal(columns, want) {

@@ -11,7 +11,8 @@ import (
 
 // parsedDocument is a document, split into its stored bytes and its searchable values.
 type parsedDocument struct {
-	id, stream string
+	id         string
+	stream     schemas.Stream
 	head, body []byte
 	compressor *compressor // nil: not compressed yet
 	compressed [2][]byte   // head and body
@@ -36,7 +37,7 @@ func (l layout) parse(doc schemas.Document) (parsedDocument, error) {
 		return parsedDocument{}, err
 	}
 	r := documentParser{layout: l, parsedDocument: parsedDocument{
-		id: doc.ID, stream: string(doc.Stream), values: make([]any, len(l.columns)), words: make([]any, len(l.textColumns)),
+		id: doc.ID, stream: doc.Stream, values: make([]any, len(l.columns)), words: make([]any, len(l.textColumns)),
 	}}
 	if err := r.readDocument(doc.Source); err != nil {
 		return parsedDocument{}, err
@@ -58,7 +59,7 @@ func checkIdentity(doc schemas.Document) error {
 		return fmt.Errorf("the document's id has %d bytes, the limit is %d", len(doc.ID), maxIDLength)
 	case !utf8.ValidString(doc.ID):
 		return errors.New("the document's id is not UTF-8")
-	case doc.Stream != schemas.Traffic && doc.Stream != schemas.Failures:
+	case !doc.Stream.IsValid():
 		return fmt.Errorf("the document has an unknown stream %q", doc.Stream)
 	}
 	return nil

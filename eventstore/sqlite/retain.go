@@ -22,14 +22,22 @@ const (
 type retention struct {
 	records
 	maxAge map[schemas.Stream]time.Duration
+	rules  eventstore.KeepRules
 }
 
 // Retain removes the events that exceed the retention of their stream, by their
 // sequence, and returns their number. The server calls it every minute. Then it gives
 // most of the freed pages of the file back.
 func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
+	ages, err := r.ages(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.rules.Note(ctx, &r.records); err != nil {
+		return 0, err
+	}
 	now := time.Now()
-	for stream, age := range r.maxAge {
+	for stream, age := range ages {
 		for more := age > 0; more; {
 			var n int64
 			n, more, err = r.removeOldest(ctx, stream, now.Add(-age))
@@ -45,6 +53,19 @@ func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
 		return removed, err
 	}
 	return removed, r.shrink(ctx)
+}
+
+// ages returns the retention of each stream: the settings have it of the two without a period, and
+// the name of the others. Periods may be of former rules.
+func (r *retention) ages(ctx context.Context) (map[schemas.Stream]time.Duration, error) {
+	ages := map[schemas.Stream]time.Duration{schemas.Traffic: r.maxAge[schemas.Traffic], schemas.Failures: r.maxAge[schemas.Failures]}
+	for stream := schemas.Stream(""); ; { // each is one look into the index
+		row := r.readers.QueryRowContext(ctx, "SELECT coalesce(min(kept_in), '') FROM event WHERE failure = 0 AND kept_in > ?", stream)
+		if err := row.Scan(&stream); err != nil || stream == "" {
+			return ages, r.storeError("removing old events", err)
+		}
+		ages[stream], _ = stream.Period()
+	}
 }
 
 // removeOldest removes some of the oldest events of a stream from before a time, and
@@ -80,12 +101,12 @@ func noteRemoved(ctx context.Context, tx *sql.Tx, source string, stream schemas.
 	if err := row.Scan(&document); err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	removed, err := eventstore.ParseRemoved(document)
+	marks, err := eventstore.ParseMarks(document)
 	if err != nil {
 		return err
 	}
-	removed.Add(stream, sequence)
-	if document, err = json.Marshal(removed); err != nil {
+	marks.Add(stream, sequence)
+	if document, err = json.Marshal(marks); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO record (kind, id, version, document) VALUES (?, ?, 1, ?)
@@ -97,9 +118,14 @@ func noteRemoved(ctx context.Context, tx *sql.Tx, source string, stream schemas.
 func (r *retention) Removed(ctx context.Context, source string) (eventstore.Removed, error) {
 	document, _, err := r.Record(ctx, eventstore.RemovedRecord, source)
 	if err != nil {
-		return nil, err
+		return eventstore.Removed{}, err
 	}
-	return eventstore.ParseRemoved(document)
+	marks, err := eventstore.ParseMarks(document)
+	if err != nil {
+		return eventstore.Removed{}, err
+	}
+	kept, err := eventstore.ReadKeepRules(ctx, &r.records)
+	return eventstore.Removed{Marks: marks, Kept: kept}, err
 }
 
 // oldEvent is an event that is about to be removed.
@@ -112,7 +138,8 @@ type oldEvent struct {
 // selectOldest selects the events that one transaction removes.
 func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before time.Time) (old []oldEvent, more bool, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT event.n, coalesce("watership.source", ''), "event.sequence", length(head) + length(body) FROM event JOIN document USING (n)
-		WHERE failure = ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`, stream == schemas.Failures, before.UnixMicro(), maxRemovedEvents)
+		WHERE failure = ? AND kept_in IS ? AND "event.sequence" < ? ORDER BY "event.sequence" LIMIT ?`,
+		stream.Base() == schemas.Failures, keptIn(stream), before.UnixMicro(), maxRemovedEvents)
 	if err != nil {
 		return nil, false, err
 	}

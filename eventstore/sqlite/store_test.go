@@ -15,27 +15,27 @@ import (
 
 func TestStoreConforms(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{}) })
+	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 func TestJobsConform(t *testing.T) {
-	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs { return installed(t, Config{}) })
+	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 func TestHandoversConform(t *testing.T) {
-	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return installed(t, Config{}) })
+	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 func TestRecordsConform(t *testing.T) {
-	storetest.RunRecords(t, func(t *testing.T) storetest.Records { return installed(t, Config{}) })
+	storetest.RunRecords(t, func(t *testing.T) storetest.Records { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 func TestReplacementsConform(t *testing.T) {
-	storetest.RunReplacements(t, func(t *testing.T) storetest.Replacements { return installed(t, Config{}) })
+	storetest.RunReplacements(t, func(t *testing.T) storetest.Replacements { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 func TestAggregationsConform(t *testing.T) {
-	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{}) })
+	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 
 // open opens a store at a new path.

@@ -13,11 +13,12 @@ import (
 // withoutFailureIndexes is the first version of which the events are not written again.
 const withoutFailureIndexes = 4
 
-// withRecords is the first version that has records and the columns of streams, and withTimes the first
-// that has the columns of times.
+// withRecords is the first version that has records and the columns of streams, withTimes the first
+// that has the columns of times, and withIndexes the first that has the indexes of summaries.
 const (
 	withRecords = 6
 	withTimes   = 7
+	withIndexes = 8
 )
 
 // upgrade upgrades a file of an older version in one transaction.
@@ -28,16 +29,21 @@ func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error 
 			return err
 		}
 	}
-	added := failureIndexes
+	added := ""
 	switch {
 	case version < withoutFailureIndexes:
 		if err := i.rewrite(ctx, tx); err != nil {
 			return err
 		}
+		added = failureIndexes
 	case version < withRecords:
-		added = streamColumns + timeColumns + added
+		added = streamColumns + timeColumns + periodColumn + failureIndexes
 	case version < withTimes:
-		added = timeColumns + added
+		added = timeColumns + periodColumn + failureIndexes
+	case version < withIndexes:
+		added = periodColumn + failureIndexes
+	default:
+		added = periodColumn
 	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", added, schemaVersion))
 	return err
@@ -63,7 +69,7 @@ func (i *installer) rewrite(ctx context.Context, tx *sql.Tx) error {
 		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version",
 			NULL AS "watership.queue_time", NULL AS "watership.total_time" FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+tables+streamColumns+timeColumns)
+		`+tables+streamColumns+timeColumns+periodColumn)
 	if err != nil {
 		return err
 	}
@@ -108,7 +114,7 @@ func (i *installer) copyEvents(ctx context.Context, tx *sql.Tx) error {
 func (i *installer) parseFormer(former parsedDocument) parsedDocument {
 	former.id, _ = former.values[i.layout.columnIndex["event.id"]].(string)
 	parsed, err := i.layout.parse(schemas.Document{
-		ID: former.id, Stream: schemas.Stream(former.stream), Source: slices.Concat(former.head, former.body),
+		ID: former.id, Stream: former.stream, Source: slices.Concat(former.head, former.body),
 	})
 	if err != nil {
 		i.logger.Warn("cannot parse an event: its words and headers are no longer searchable", "event", former.id, "error", err)

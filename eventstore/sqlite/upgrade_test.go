@@ -134,8 +134,34 @@ func wantFormerRecords(t *testing.T, s *Store) {
 	}
 }
 
-// formerIndexes makes a file of version 8 one of version 7.
-const formerIndexes = `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; DROP INDEX "event by watership.replay.of";
+// withoutPeriods makes a file of version 9 one of version 8.
+const withoutPeriods = `DROP INDEX "event by age"; ALTER TABLE event DROP COLUMN kept_in;
+	CREATE INDEX "event by age" ON event (failure, "event.sequence");
+	INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event by age', '1000000 500000 1');`
+
+// TestUpgradeOfVersion8: former events have no period, and retention removes them by their age.
+func TestUpgradeOfVersion8(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	create(t, former, eventDocuments("", 1, 3)...)
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, withoutPeriods+"PRAGMA user_version = 8")
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 8", "run `watership setup`")
+	s := installed(t, Config{Path: path, Retention: hourOfTraffic})
+	wantSameTables(t, s, installed(t, Config{}))
+	if stat, want := column(t, s, "SELECT stat FROM sqlite_stat1 WHERE idx = 'event by age'"), "1000000 500000 250000 1"; len(stat) != 1 || stat[0] != want {
+		t.Errorf("the statistics are %q", stat)
+	}
+	if removed, err := s.Retain(t.Context()); removed != 3 || err != nil {
+		t.Errorf("removed %d events, %v", removed, err)
+	}
+	wantConsistent(t, s)
+}
+
+// formerIndexes makes a file of version 9 one of version 7.
+const formerIndexes = withoutPeriods + `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; DROP INDEX "event by watership.replay.of";
 	DROP INDEX "event by watership.message";
 	CREATE INDEX "event given up" ON event ("event.sequence", "event.id", "event.action", "watership.quarantined_action")
 		WHERE "event.action" = 'poisoned' OR "watership.quarantined_action" = 'poisoned';
@@ -143,10 +169,10 @@ const formerIndexes = `DROP INDEX "event given up"; DROP INDEX "replay by waters
 	CREATE INDEX "event by watership.message" ON event ("watership.message") WHERE "watership.message" IS NOT NULL;
 	CREATE INDEX "event by watership.replay.of" ON event ("watership.replay.of") WHERE "watership.replay.of" IS NOT NULL;`
 
-// withoutTimes makes a file of version 8 one of version 6.
+// withoutTimes makes a file of version 9 one of version 6.
 const withoutTimes = formerIndexes + `ALTER TABLE event DROP COLUMN "watership.queue_time"; ALTER TABLE event DROP COLUMN "watership.total_time";`
 
-// withoutStreams makes a file of version 8 one of version 5.
+// withoutStreams makes a file of version 9 one of version 5.
 const withoutStreams = withoutTimes + `DROP INDEX "event by watership.stream.id";
 	ALTER TABLE event DROP COLUMN "watership.stream.id"; ALTER TABLE event DROP COLUMN "watership.stream.version";
 	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.stream.id';`

@@ -22,7 +22,7 @@ type Store interface {
 	Events(context.Context, eventstore.Selection) iter.Seq2[schemas.Event, error]
 }
 
-// Run runs the suite. open returns an empty store that is ready for documents, and is
+// Run runs the suite. open returns an empty store with KeepRules that is ready for documents, and is
 // cleaned up with the test. Run calls it twice only, since a store can be expensive: the
 // tests share one, and each uses its own name as the source of its documents.
 func Run(t *testing.T, open func(t *testing.T) Store) {
@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"without bodies", testWithoutBody},
 		{"nothing is lost of an event", testLossless},
 		{"documents of version 1", testFormer},
+		{"periods of rules", testPeriods},
 		{"a document that is no event", testInvalidDocument},
 		{"a context that is done", testContextDone},
 	} {

@@ -54,8 +54,12 @@ func importFrom(ctx context.Context, a *system.System, t terminal.Streams, in io
 		bar.Expect(total)
 	}
 	i := transfer.Import{Store: store, Format: a.DocumentFormat(), Progress: bar.Show, Retention: a.Retention(), Expired: func(e schemas.Event, stream schemas.Stream) {
+		setting := string(stream)
+		if stream.PeriodName() != "" {
+			setting = "rules"
+		}
 		fmt.Fprintf(t.Err, "events are older than store.retention.%s, %s: the store will remove them, such as event %s from %s\n",
-			stream, wording.Duration(a.Retention()[stream]), terminal.Cell(e.EventID, 80), terminal.Time(e.Time))
+			setting, wording.Duration(a.Retention()[stream]), terminal.Cell(e.EventID, 80), terminal.Time(e.Time))
 	}}
 	err = i.Run(ctx, in)
 	bar.End()

@@ -26,6 +26,7 @@ func (k checker) check(c *Config) {
 	k.checkLabels(c.Index)
 	k.checkStreams(c.Streams, topology)
 	k.checkStore(c.Store)
+	k.checkKeepRules(c.Store.Retention.Rules, topology)
 	k.checkLogin(c.AMQP)
 	k.checkEmbedded(c)
 	k.checkAlerts(c.Alerts)

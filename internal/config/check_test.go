@@ -209,6 +209,26 @@ func TestSettingsThatContradict(t *testing.T) {
 			"tap.exchanges: [{name: amq.rabbitmq.trace, type: topic}]",
 			`w.yaml:1: tap.exchanges[0].name: "amq.rabbitmq.trace": expected an exchange that does not copy Watership's deliveries`,
 		},
+		"a rule of retention for everything": {
+			"store: {retention: {rules: [{keep: forever}]}}",
+			"w.yaml:1: store.retention.rules[0].exchange: expected an exchange, key, stream or label: store.retention.traffic is for all others",
+		},
+		"a rule of retention without a period": {
+			"store: {retention: {rules: [{exchange: shop}]}}", "w.yaml:1: store.retention.rules[0].keep: expected how long the events are kept, such as forever",
+		},
+		"a rule of retention for an exchange of Watership": {
+			"store: {retention: {rules: [{exchange: watership.events, keep: 1d}]}}",
+			`w.yaml:1: store.retention.rules[0].exchange: "watership.events": expected an exchange that is not Watership's`,
+		},
+		"a period of minutes": {
+			"store: {retention: {rules: [{exchange: shop, keep: 90m}]}}",
+			`w.yaml:1: store.retention.rules[0].keep: "90m": expected forever, or whole days or hours such as 730d or 12h, up to 36500d`,
+		},
+		"nine periods": {
+			"store: {retention: {rules: [" + strings.TrimSuffix(strings.Repeat("{exchange: a, keep: 1d}, ", 3), ", ") +
+				", {key: b, keep: 2d}, {key: c, keep: 3d}, {key: d, keep: 4d}, {key: e, keep: 5d}, {key: f, keep: 6d}, {key: g, keep: 7d}, {key: h, keep: 8d}, {key: i, keep: forever}]}}",
+			"w.yaml:1: store.retention.rules: expected rules with at most 8 different periods; there are 9",
+		},
 		"an exchange tapped twice": {
 			"tap.exchanges:\n- {name: a, type: topic}\n- {name: a, type: topic}", `w.yaml:3: tap.exchanges[1].name: "a": expected each exchange once`,
 		},

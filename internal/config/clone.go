@@ -19,6 +19,7 @@ func (c Config) Clone() Config {
 	c.Index.Labels = slices.Clone(c.Index.Labels)
 	c.Index.NumericLabels = slices.Clone(c.Index.NumericLabels)
 	c.Fingerprint.IgnoreHeaders = slices.Clone(c.Fingerprint.IgnoreHeaders)
+	c.Store.Retention.Rules = cloneEach(c.Store.Retention.Rules, cloneKeepRule)
 	c.Streams = slices.Clone(c.Streams)
 	c.Index.TimeHeaders = slices.Clone(c.Index.TimeHeaders)
 	c.Alerts = c.Alerts.clone()

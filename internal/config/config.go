@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -117,8 +118,8 @@ type Store struct {
 	// http://localhost:9200.
 	URL URL
 
-	// Stream is the first part of the names of the two data streams, NAME-traffic
-	// and NAME-failures. Default: watership-messages.
+	// Stream is the first part of the names of the data streams, NAME-traffic,
+	// NAME-failures and NAME-traffic@PERIOD. Default: watership-messages.
 	Stream string
 
 	Retention Retention
@@ -137,6 +138,9 @@ type Store struct {
 type Retention struct {
 	Traffic  time.Duration // published and handled messages; default 30d
 	Failures time.Duration // all other events, far fewer; default 90d
+
+	// Rules give published messages other periods; the first that matches decides.
+	Rules eventstore.KeepRules
 }
 
 // Topology is the declaration of Watership's exchanges and queues.

@@ -88,6 +88,7 @@ func serverKeys(c *Config) []Key {
 		{Name: "store.stream", Default: "watership-messages", Help: "prefix of the names of the data streams", read: scalar(streamName, &c.Store.Stream)},
 		{Name: "store.retention.traffic", Default: "30d", Help: "retention of published and handled events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Traffic)},
 		{Name: "store.retention.failures", Default: "90d", Help: "retention of all other events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Failures)},
+		{Name: "store.retention.rules", Form: Structure, Help: "other retentions of published messages, by exchange, key, stream or label", read: structures(readKeepRule, (*[]eventstore.KeepRule)(&c.Store.Retention.Rules))},
 		{Name: "topology.prefix", Default: "watership", Help: "prefix of the names of Watership's exchanges and queues", read: scalar(topologyPrefix, &c.Topology.Prefix)},
 		{Name: "topology.queue_type", Default: "quorum", Help: "type of Watership's queues: quorum or classic", read: scalar(oneOf("quorum", "classic"), &c.Topology.QueueType)},
 	}

@@ -150,6 +150,11 @@ var structureCases = map[string]keyCase{
 		shown: "[0].name=hook [0].webhook.url=https://h/s3cret?key=xxxxx [0].webhook.content_type=application/json [0].webhook.set_headers.X-Key=xxxxx",
 		bad:   "hook", want: `"hook": expected a list`,
 	},
+	"store.retention.rules": {
+		good:  "[{exchange: shop, key: 'order.#', keep: forever}, {stream: '*', keep: 730d}, {label: {x-tenant: acme}, keep: 36h}]",
+		shown: "[0].exchange=shop [0].key=order.# [0].keep=forever [1].stream=* [1].keep=730d [2].label.x-tenant=acme [2].keep=36h",
+		bad:   "forever", want: `"forever": expected a list`,
+	},
 	"streams": {
 		good:  "[{exchange: shop, key: 'order.#', id: 'order-{headers.id}', version: '{headers.version}'}, {id: '{routing_key.2}'}]",
 		shown: "[0].exchange=shop [0].key=order.# [0].id=order-{headers.id} [0].version={headers.version} [1].id={routing_key.2}",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"maps"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -65,14 +66,14 @@ func (s *System) Store(ctx context.Context) (EventStore, error) {
 func (s *System) openStore(ctx context.Context) (ClosableStore, error) {
 	cfg, labels := s.settings.Store, s.DocumentFormat().LabelFields()
 	if path := cfg.URL.File(); path != "" {
-		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.Retention(), Labels: labels, Logger: s.logger})
+		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.Retention(), Keep: cfg.Retention.Rules, Labels: labels, Logger: s.logger})
 	}
 	retention := map[schemas.Stream]string{}
 	for stream, kept := range s.Retention() {
 		retention[stream] = quantity.FormatDuration(kept)
 	}
 	return elastic.Open(elastic.Config{
-		URLs: cfg.URL.RevealAll(), Stream: cfg.Stream, Retention: retention, Labels: labels, Logger: s.logger,
+		URLs: cfg.URL.RevealAll(), Stream: cfg.Stream, Retention: retention, Keep: cfg.Retention.Rules, Labels: labels, Logger: s.logger,
 		TLS: s.secrets.StoreTLS, Username: cfg.Username, Password: s.secrets.StorePassword, APIKey: s.secrets.StoreAPIKey,
 	})
 }
@@ -89,13 +90,11 @@ func (s *System) CheckStore(ctx context.Context) error {
 // Retention returns the retention of each stream, without streams that are kept for
 // ever.
 func (s *configuration) Retention() map[schemas.Stream]time.Duration {
-	retention := map[schemas.Stream]time.Duration{}
-	for stream, kept := range map[schemas.Stream]time.Duration{
-		schemas.Traffic: s.settings.Store.Retention.Traffic, schemas.Failures: s.settings.Store.Retention.Failures,
-	} {
-		if kept > 0 {
-			retention[stream] = kept
-		}
+	settings := s.settings.Store.Retention
+	retention := map[schemas.Stream]time.Duration{schemas.Traffic: settings.Traffic, schemas.Failures: settings.Failures}
+	for _, stream := range settings.Rules.Streams() {
+		retention[stream], _ = stream.Period()
 	}
+	maps.DeleteFunc(retention, func(_ schemas.Stream, kept time.Duration) bool { return kept == 0 })
 	return retention
 }

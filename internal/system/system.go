@@ -150,7 +150,7 @@ func newSystem(cfg Config) (*System, error) {
 		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs,
 	}
 	s := &System{
-		Language:    Language{formatOf(settings.Clone().Index)},
+		Language:    Language{formatOf(settings.Clone())},
 		connections: connections{configuration: configured, name: cfg.Name, dial: cfg.Dial}, open: cfg.OpenStore, dialTarget: cfg.DialTarget,
 	}
 	if s.open == nil {
@@ -162,9 +162,11 @@ func newSystem(cfg Config) (*System, error) {
 	return s, nil
 }
 
-func formatOf(index config.Index) schemas.DocumentFormat {
+func formatOf(settings config.Config) schemas.DocumentFormat {
+	index := settings.Index
 	return schemas.DocumentFormat{
-		Labels: index.Labels, NumericLabels: index.NumericLabels,
+		StreamOf: settings.Store.Retention.Rules.StreamOf,
+		Labels:   index.Labels, NumericLabels: index.NumericLabels,
 		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
 	}
 }

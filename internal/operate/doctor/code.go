@@ -86,6 +86,7 @@ const (
 	TappedExchangeType          Code = "tapped_exchange_type"
 	TapStarvesAlternate         Code = "tap_starves_alternate"
 	TapMissing                  Code = "tap_missing"
+	RetentionRuleIdle           Code = "retention_rule_idle"
 	TemplatesOutdated           Code = "templates_outdated"
 	QueueTypeDiffers            Code = "queue_type_differs"
 	QueueMissing                Code = "queue_missing"
@@ -188,6 +189,7 @@ func kinds() []kind {
 		{TappedExchangeType, TapCheck},
 		{TapStarvesAlternate, TapCheck},
 		{TapMissing, TapCheck},
+		{RetentionRuleIdle, TemplatesCheck},
 		{TemplatesOutdated, TemplatesCheck},
 		{QueueTypeDiffers, TopologyCheck},
 		{QueueMissing, TopologyCheck},

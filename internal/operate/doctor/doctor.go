@@ -200,6 +200,7 @@ func (d *doctor) runChecks(ctx context.Context) {
 	records.checkRouteStates(ctx)
 	records.checkSubscriptions(ctx)
 	records.checkQuarantine(ctx)
+	records.checkRetentionRules(ctx)
 	records.checkWatermarks(ctx)
 	records.checkOrder(ctx)
 	d.checkKeys(ctx, maxKeysRead)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
@@ -89,13 +89,7 @@ func (r recordChecks) isOvertaken(ctx context.Context, all *subscription.Subscri
 	if err != nil {
 		return false // its runner reports it
 	}
-	retention := r.Settings.Store.Retention
-	keep := time.Duration(0)
-	for stream, period := range map[schemas.Stream]time.Duration{schemas.Traffic: retention.Traffic, schemas.Failures: retention.Failures} {
-		if period > 0 && eventstore.CanMatch(query, stream) && (keep == 0 || period < keep) {
-			keep = period
-		}
-	}
+	keep := shortestPeriod(r.Settings.Store.Retention, query)
 	progress, err := all.Progress(ctx, sub)
 	if err != nil || keep == 0 || progress.Lag < keep/5*4 {
 		return false
@@ -104,4 +98,19 @@ func (r recordChecks) isOvertaken(ctx context.Context, all *subscription.Subscri
 		fmt.Sprintf("retention removes events that subscription %s has not delivered: the oldest one is from %s ago, and %s are kept", sub.Name, wording.Duration(progress.Lag), wording.Duration(keep)),
 		"keep events for longer (store.retention), or let it deliver")
 	return true
+}
+
+// shortestPeriod returns the shortest time for which events are kept that a query can match; 0 is for
+// ever.
+func shortestPeriod(retention config.Retention, query kql.Node) (shortest time.Duration) {
+	periods := map[schemas.Stream]time.Duration{schemas.Traffic: retention.Traffic, schemas.Failures: retention.Failures}
+	for _, stream := range retention.Rules.Streams() {
+		periods[stream], _ = stream.Period()
+	}
+	for stream, period := range periods {
+		if period > 0 && retention.Rules.CanHold(stream, query) && (shortest == 0 || period < shortest) {
+			shortest = period
+		}
+	}
+	return shortest
 }

@@ -12,14 +12,14 @@ const lagScript = `if (doc['event.ingested'].size() > 0 && doc['@timestamp'].siz
 	` emit(doc['event.ingested'].value.toInstant().toEpochMilli() - doc['@timestamp'].value.toInstant().toEpochMilli()) }`
 
 // dataView returns the data view. Its id is the stream, so links to it are predictable.
-// It lists both data streams: the pattern STREAM-* would also match the data streams of
-// another Watership whose prefix begins with STREAM.
+// It lists the data streams, and those with periods of rules by a pattern: STREAM-* would also match
+// the data streams of another Watership whose prefix begins with STREAM.
 func (b bundle) dataView() savedObject {
 	return savedObject{
 		Type: "index-pattern", ID: b.stream, References: []reference{},
 		CoreMigrationVersion: coreVersion, TypeMigrationVersion: dataViewVersion,
 		Attributes: map[string]any{
-			"title":         b.stream + "-" + string(schemas.Traffic) + "," + b.stream + "-" + string(schemas.Failures),
+			"title":         fmt.Sprintf("%[1]s-%[2]s,%[1]s-%[3]s,%[1]s-%[2]s@*", b.stream, schemas.Traffic, schemas.Failures),
 			"name":          "Watership messages",
 			"timeFieldName": "@timestamp",
 			"allowNoIndex":  true, // it may be imported before the first message

@@ -293,7 +293,7 @@ func TestKibanaTimelineLink(t *testing.T) {
 
 // The data view has the data streams of one Watership, and not those of shop-messages-eu.
 func TestKibanaDataViewNamesItsStreams(t *testing.T) {
-	if title := objectsOf(t)[0].Attributes["title"]; title != "shop-messages-traffic,shop-messages-failures" {
+	if title := objectsOf(t)[0].Attributes["title"]; title != "shop-messages-traffic,shop-messages-failures,shop-messages-traffic@*" {
 		t.Errorf("its title is %v", title)
 	}
 }
