@@ -206,17 +206,33 @@ func (r *runner) handle(ctx context.Context, tx *sql.Tx, b *batch, parked error)
 	return g, nil
 }
 
-// callHandle calls Handle, which may panic or never return.
+// callHandle calls Upcast and Handle, which may panic or never return.
 func (r *runner) callHandle(ctx context.Context, tx *sql.Tx, tables Tables, event schemas.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	_, err := usercode.CallUntil(ctx, r.calls, timeoutGrace, func() (struct{}, error) {
+		event, err := r.upcast(event)
+		if err != nil {
+			return struct{}{}, err
+		}
 		return struct{}{}, r.cfg.Handle(ctx, tx, tables, event)
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("the handler had its time limit of %s: %w", r.cfg.Timeout, err)
 	}
 	return err
+}
+
+// upcast returns the event for Handle. An upcast that fails would fail again.
+func (r *runner) upcast(event schemas.Event) (schemas.Event, error) {
+	if r.cfg.Upcast == nil {
+		return event, nil
+	}
+	upcast, err := usercode.Recover(func() (schemas.Event, error) { return r.cfg.Upcast(event) })
+	if err != nil {
+		return event, retry.Permanent(fmt.Errorf("upcasting: %w", err))
+	}
+	return upcast, nil
 }
 
 // laterOf returns the later position. A document that cannot be read has none.

@@ -61,7 +61,13 @@ type Config struct {
 	// fails, so it must have no effects but those in tx. A panic counts as an error.
 	Handle func(ctx context.Context, tx *sql.Tx, tables Tables, event schemas.Event) error
 
-	// Timeout limits a call of Handle, whose context ends then. A call that does not return is left
+	// Upcast changes an event of a former version into one of the version that Handle knows, by its type,
+	// stream or routing key, and returns others as they are. It is called before Handle, without effects, and the
+	// store keeps the event as it was recorded. An error or a panic makes the event fail at once, without further
+	// attempts. A change of Upcast is a new Version, as one of Handle is. nil: events stay as they are.
+	Upcast func(event schemas.Event) (schemas.Event, error)
+
+	// Timeout limits a call of Upcast and Handle, whose context ends then. A call that does not return is left
 	// behind: its transaction is rolled back, the event counts as failed, and another process may
 	// go on with it. Zero: 1 minute.
 	Timeout time.Duration

@@ -153,6 +153,44 @@ func TestParked(t *testing.T) {
 	})
 }
 
+// Handle sees the events as Upcast returns them. One that Upcast refuses is parked with the reason, and so is
+// one at which it panics.
+func TestUpcast(t *testing.T) {
+	o := newOrders(t)
+	o.add(t, 20)
+	cfg := o.config(databasetest.SQLite(t).DB)
+	cfg.Park, cfg.Policy = true, fast
+	handle := cfg.Handle
+	cfg.Upcast = func(e schemas.Event) (schemas.Event, error) {
+		switch e.EventID {
+		case "shop-5":
+			return e, errors.New("version 1 has no customer")
+		case "shop-6":
+			panic("no version")
+		}
+		e.Envelope.Properties.Type = "v2"
+		return e, nil
+	}
+	cfg.Handle = func(ctx context.Context, tx *sql.Tx, tables projection.Tables, e schemas.Event) error {
+		if e.Envelope.Properties.Type != "v2" {
+			return retry.Permanent(fmt.Errorf("event %s is of type %q", e.EventID, e.Envelope.Properties.Type))
+		}
+		return handle(ctx, tx, tables, e)
+	}
+	p := newProjection(t, cfg)
+	start(t, p.Run)
+	eventually(t, func() error {
+		if g := generations(t, p); len(g) == 0 || g[0].Events != 18 || g[0].Parked != 2 {
+			return fmt.Errorf("the generations are %+v", g)
+		}
+		return nil
+	})
+	parked, err := p.Parked(t.Context())
+	if err != nil || len(parked) != 2 || parked[0].Failure != "upcasting: version 1 has no customer" || !strings.HasPrefix(parked[1].Failure, "upcasting: ") || !strings.Contains(parked[1].Failure, "no version") {
+		t.Errorf("parked are %+v, %v", parked, err)
+	}
+}
+
 // unreadable yields a document that is no event after the fifth one.
 type unreadable struct{ *sqlite.Store }
 
