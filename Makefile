@@ -17,41 +17,43 @@ help: ## List the targets
 build: ## Build ./watership
 	CGO_ENABLED=0 $(GO) build -trimpath -o watership ./cmd/watership
 
-# SQLite is C that was translated to Go. Its memory is not Go's, so the race detector sees
-# nothing in it, but makes it four times slower.
-RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-
-# Tests that restart or overload the servers, so no others run at the same time. They run
+# Tests that restart or overload the servers, so that no others use the servers at the same time. They run
 # first: an Elasticsearch with the indices of all other tests takes minutes to start.
 ALONE = BrokerRestart|MemoryAlarm|NothingLost
 
-# The simulation takes what the tests that run alone leave of the processors, which mostly wait for servers. It runs
-# without the race detector, with which it takes ten times as long.
+# The simulation takes what the tests that run alone leave of the processors, which mostly wait for servers.
 SIMULATE ?= 0s
 FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
 
-# The race detector takes two to five times the processor time. make test has it for the packages whose goroutines
-# share state while messages move, and make soak for all. Tests of commands and of whole installations start a binary
-# that is built without it.
-SHARING = watership/(broker|indexer|outbox|pipeline|projection|subscription|replayer/internal|internal/(backoff|handler|rabbit|topology))(/|$$)
+# Packages whose tests use servers, by what they import. The tests of the others run beside those that run alone.
+SERVED = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/rabbittest|servertest|databasetest|eventstore\/elastic/ { print $$1 }'
+OTHERS = $(GO) list ./... | grep -vxFf <($(SERVED))
 
-# The packages whose tests take longest begin first, so that none of them is the last.
-RACED = ./indexer ./pipeline ./broker ./projection ./subscription $$($(GO) list ./... | grep -E '$(SHARING)')
-UNRACED = ./internal/server ./internal/cli ./internal/console ./replayer ./internal/httpapi $$($(GO) list ./... | grep -vE '$(SHARING)')
-TEST = $(COLLECTOR) $(GO) test -vet=off -p 2 -parallel 3 -timeout $(TEST_TIMEOUT)
+# The race detector takes two to five times the processor time, and another build of everything. make test has it for
+# what decides about messages in memory, which needs no server, and for PKG; make soak has it for all.
+# SQLite is C that was translated to Go. Its memory is not Go's, so the race detector sees
+# nothing in it, but makes it four times slower.
+RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+RACED = ./internal/backoff ./internal/handler/... ./pipeline/internal/... ./replayer/internal/...
 
 # A server sets the limits of the garbage collector for its process. Tests run many in one, where the
 # collector would never stop.
 COLLECTOR = GOGC=200 GOMEMLIMIT=2GiB
+TEST = $(COLLECTOR) $(GO) test -vet=off -parallel 3 -timeout $(TEST_TIMEOUT)
+
+# The packages whose tests take longest begin first, so that none of them is the last.
+LONGEST = ./pipeline ./indexer ./internal/server ./internal/cli ./internal/console
 
 # The build runs while servers and test data are fetched. make lint runs vet.
-test: ## Run every test on real servers, and with the race detector where goroutines share state (stop the servers with scripts/services down)
+test: ## Run every test on real servers (stop the servers with scripts/services down); with PKG, with the race detector
 	@.ci/tools
-	set -e; [[ "$(PKG)" != "./..." ]] || { $(GO) build ./... && $(GO) build $(RACE) $(RACED); } & build=$$!; $(WITH_SERVERS) || exit; wait $$build; \
+	set -e; [[ "$(PKG)" != "./..." ]] || $(GO) build ./... & build=$$!; $(WITH_SERVERS) || exit; wait $$build; \
 		if [[ "$(PKG)" != "./..." ]]; then $(TEST) $(RACE) $(PKG); exit; fi; \
-		$(FRESH_SEEDS) & seeds=$$!; \
-		WATERSHIP_TEST_FAULTS=1 $(COLLECTOR) $(GO) test -vet=off -v -p 1 -run "$(ALONE)" -timeout $(TEST_TIMEOUT) ./internal/rabbit ./internal/server; wait $$seeds; \
-		$(TEST) -skip 'TestSeeds$$' $(UNRACED) & unraced=$$!; raced=0; $(TEST) $(RACE) $(RACED) || raced=$$?; wait $$unraced; exit $$raced
+		set +e; failed=0; \
+		$(FRESH_SEEDS) & seeds=$$!; $(TEST) -p 2 -skip 'TestSeeds$$' $$($(OTHERS)) & others=$$!; \
+		WATERSHIP_TEST_FAULTS=1 $(TEST) -v -p 1 -run "$(ALONE)" ./internal/rabbit ./internal/server || failed=1; \
+		wait $$seeds || failed=1; wait $$others || failed=1; \
+		$(TEST) -p 1 $(RACE) $(RACED) & raced=$$!; $(TEST) -p 4 $(LONGEST) $$($(SERVED)) || failed=1; wait $$raced || failed=1; exit $$failed
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
 	$(GO) vet ./...
