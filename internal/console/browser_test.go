@@ -108,7 +108,9 @@ func (b browser) sees(t *testing.T, selector, text string) {
 func (b browser) awaits(t *testing.T, condition string) {
 	t.Helper()
 	var is bool
-	for deadline := time.Now().Add(time.Minute); !is; time.Sleep(20 * time.Millisecond) {
+	pause := 10 * time.Millisecond
+	for deadline := time.Now().Add(time.Minute); !is; time.Sleep(pause) {
+		pause = min(2*pause, 300*time.Millisecond)
 		err := chromedp.Run(b, chromedp.Evaluate(condition, &is)) // fails between two pages
 		if time.Now().After(deadline) || b.Err() != nil {
 			var page, at string
