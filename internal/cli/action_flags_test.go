@@ -55,7 +55,7 @@ func fewerFlags() map[string]struct{ has, why string } {
 // readers are the commands that change nothing, or run a process.
 func readers() string {
 	return `config check, config show, dev, doctor, explain, export, failed show, failed why, healthcheck, help, jobs list, jobs show, licenses, man, map,
-		quarantine list, search, searches list, serve, settings, show, subscriptions list, subscriptions show, tail, times, token list, validate, version,
+		quarantine list, search, searches list, serve, show, subscriptions list, subscriptions show, tail, times, token list, validate, version,
 		completion bash, completion fish, completion powershell, completion zsh`
 }
 
@@ -96,12 +96,13 @@ func TestActionsHaveTheSameFlags(t *testing.T) {
 }
 
 // commandsBelow returns the commands below one that have no others below them. A command that has them lists its
-// subject, or prints help.
+// subject, or prints help. Topics of help are no commands.
 func commandsBelow(cmd *cobra.Command) (list []*cobra.Command) {
 	for _, child := range cmd.Commands() {
-		if child.HasSubCommands() {
+		switch {
+		case child.HasSubCommands():
 			list = append(list, commandsBelow(child)...)
-		} else {
+		case child.Runnable():
 			list = append(list, child)
 		}
 	}

@@ -186,7 +186,7 @@ func testFlows(t *testing.T, w withServe, admin []string) {
 		{"quarantine rewrite --dry-run", exitOK, "0 events to write again"},
 		{"quarantine rewrite --dry-run -o json", exitOK, `"left_out": {}`},
 		{"replay action:poisoned --dry-run -o json", exitOK, `"matched": 6`},
-		{"replay action:poisoned --to-failed-queue --yes --expect 7 -o json", exitFailed, "6 messages would be sent, 7 expected"},
+		{"replay action:poisoned --to-failed-queue --yes --expect 7 -o json", exitFailed, "6 messages match, 7 expected: nothing was changed"},
 		{"failed retry queue:nobody --dry-run --expect 0 -o json", exitOK, `"matched": 0`},
 		{"routes pause --all --dry-run", exitOK, "1 route to pause"},
 		{"routes pause QUEUE --dry-run -o json", exitOK, `"matched": 1`},
