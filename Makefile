@@ -25,16 +25,17 @@ ALONE = BrokerRestart|MemoryAlarm|NothingLost
 SIMULATE ?= 0s
 FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
 
-# Packages whose tests use servers, by what they import. The tests of the others run beside those that run alone.
-SERVED = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/rabbittest|servertest|databasetest|eventstore\/elastic/ { print $$1 }'
-OTHERS = $(GO) list ./... | grep -vxFf <($(SERVED))
+# Packages whose tests use servers. The tests of the others run beside those that run alone.
+SERVED = grep -rlE 'rabbittest|servertest|databasetest|WATERSHIP_TEST_STORE' --include='*_test.go' --exclude-dir='.*' $(CURDIR) | xargs -n 1 dirname | sort -u
+# make lint runs internal/architecture.
+OTHERS = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | grep -vxFf <($(SERVED); echo $(CURDIR)/internal/architecture)
 
 # The race detector takes two to five times the processor time, and another build of everything. make test has it for
 # what decides about messages in memory, which needs no server, and for PKG; make soak has it for all.
 # SQLite is C that was translated to Go. Its memory is not Go's, so the race detector sees
 # nothing in it, but makes it four times slower.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-RACED = ./internal/backoff ./internal/handler/... ./pipeline/internal/... ./replayer/internal/...
+RACED = ./internal/backoff ./internal/handler/... ./pipeline/internal/... ./replayer/internal/inflight ./replayer/internal/pace
 
 # A server sets the limits of the garbage collector for its process. Tests run many in one, where the
 # collector would never stop.
