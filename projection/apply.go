@@ -212,6 +212,9 @@ func (r *runner) callHandle(ctx context.Context, tx *sql.Tx, tables Tables, even
 	defer cancel()
 	_, err := usercode.CallUntil(ctx, r.calls, timeoutGrace, func() (struct{}, error) {
 		event, err := r.upcast(event)
+		if err == nil && ctx.Err() != nil { // it has been given up, and the event is tried again
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -223,11 +226,13 @@ func (r *runner) callHandle(ctx context.Context, tx *sql.Tx, tables Tables, even
 	return err
 }
 
-// upcast returns the event for Handle. An upcast that fails would fail again.
+// upcast returns the event for Handle. An upcast that fails would fail again. Another attempt gets
+// the event as it is in the store, although Upcast may change headers in place.
 func (r *runner) upcast(event schemas.Event) (schemas.Event, error) {
 	if r.cfg.Upcast == nil {
 		return event, nil
 	}
+	event.Envelope = event.Envelope.Clone()
 	upcast, err := usercode.Recover(func() (schemas.Event, error) { return r.cfg.Upcast(event) })
 	if err != nil {
 		return event, retry.Permanent(fmt.Errorf("upcasting: %w", err))

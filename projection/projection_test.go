@@ -168,13 +168,17 @@ func TestUpcast(t *testing.T) {
 		case "shop-6":
 			panic("no version")
 		}
-		e.Envelope.Properties.Type = "v2"
+		if e.Envelope.Body[0] != '{' { // of another attempt
+			return e, errors.New("the body has been upcast")
+		}
+		e.Envelope.Properties.Type, e.Envelope.Body[0] = "v2", '2'
 		return e, nil
 	}
 	cfg.Handle = func(ctx context.Context, tx *sql.Tx, tables projection.Tables, e schemas.Event) error {
 		if e.Envelope.Properties.Type != "v2" {
 			return retry.Permanent(fmt.Errorf("event %s is of type %q", e.EventID, e.Envelope.Properties.Type))
 		}
+		e.Envelope.Body = append([]byte("{"), e.Envelope.Body[1:]...)
 		return handle(ctx, tx, tables, e)
 	}
 	p := newProjection(t, cfg)
