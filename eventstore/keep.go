@@ -108,7 +108,11 @@ func (rule KeepRule) matchedBy(query kql.Node) share {
 		conditions = append(conditions, streamLike(anyText(rule.Stream)))
 	}
 	for name, value := range rule.Labels {
-		conditions = append(conditions, exactly{[]string{"headers." + name, "labels." + strings.ReplaceAll(name, ".", "_")}, value})
+		var fields []string
+		if !strings.ContainsAny(name, "._") { // headers.NAME also has the values of lists, and labels.a_b that of a.b or of a_b
+			fields = []string{"labels." + name}
+		}
+		conditions = append(conditions, exactly{fields, value})
 	}
 	of := eachEvent
 	for _, c := range conditions {

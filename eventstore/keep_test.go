@@ -17,7 +17,7 @@ const day = 24 * time.Hour
 var (
 	ofShop   = eventstore.KeepRule{Exchange: "shop", Key: "order.#", Keep: 0}
 	ofStream = eventstore.KeepRule{Stream: "order-*", Keep: 730 * day}
-	ofTenant = eventstore.KeepRule{Labels: map[string]string{"x.tenant": "acme"}, Keep: 36 * time.Hour}
+	ofTenant = eventstore.KeepRule{Labels: map[string]string{"tenant": "acme"}, Keep: 36 * time.Hour}
 	rules    = eventstore.KeepRules{ofShop, ofStream, ofTenant}
 )
 
@@ -40,7 +40,7 @@ func TestStreamOf(t *testing.T) {
 		e := schemas.Event{Action: test.action}
 		e.Envelope = schemas.Envelope{Exchange: test.exchange, RoutingKey: test.key}
 		if test.tenant != "" {
-			e.Envelope.Headers = amqp.Table{"x.tenant": test.tenant}
+			e.Envelope.Headers = amqp.Table{"tenant": test.tenant}
 		}
 		e.Stream.ID = test.stream
 		if got := rules.StreamOf(e); got != test.want {
@@ -54,25 +54,26 @@ func TestStreamsThatCanHoldWhatAQueryMatches(t *testing.T) {
 	const all = "traffic traffic@forever traffic@730d traffic@36h"
 	published := func(query string) string { return "event.action: published and (" + query + ")" }
 	for query, want := range map[string]string{
-		"event.action: *":                                                                              all,
-		"event.action: poisoned":                                                                       "",
-		published("routing_key: *"):                                                                    all,
-		published("routing_key: a.*"):                                                                  "traffic traffic@730d traffic@36h",
-		published("routing_key: order"):                                                                all,
-		published("destination.name: shop and routing_key: order.*"):                                   "traffic@forever",
-		published("destination.name: shop and routing_key: order*"):                                    all,
-		published("destination.name: shop and routing_key: (order.paid or order)"):                     "traffic@forever",
-		published("destination.name: shop and routing_key: (order.paid or x)"):                         all,
-		"destination.name: shop and routing_key: order.paid":                                           "traffic traffic@forever traffic@730d traffic@36h",
-		published("destination.name: log"):                                                             "traffic traffic@730d traffic@36h",
-		published("destination.name: log and watership.stream.id: order-7"):                            "traffic@730d",
-		published("destination.name: log and watership.stream.id: order-*"):                            "traffic@730d",
-		published("destination.name: log and watership.stream.id: invoice-*"):                          "traffic traffic@36h",
-		published("destination.name: log and watership.stream.id: o*"):                                 "traffic traffic@730d traffic@36h",
-		published("destination.name: log and not watership.stream.id: order-7"):                        "traffic traffic@730d traffic@36h",
-		published("destination.name: log and headers.x.tenant: acme"):                                  "traffic@730d traffic@36h",
-		published("destination.name: log and labels.x_tenant: acme and watership.stream.id: invoice"):  "traffic@36h",
-		published("destination.name: log and labels.x_tenant: other and watership.stream.id: invoice"): "traffic",
+		"event.action: *":                                                                            all,
+		"event.action: handled":                                                                      "traffic",
+		"event.action: poisoned":                                                                     "",
+		published("routing_key: *"):                                                                  all,
+		published("routing_key: a.*"):                                                                "traffic traffic@730d traffic@36h",
+		published("routing_key: order"):                                                              all,
+		published("destination.name: shop and routing_key: order.*"):                                 "traffic@forever",
+		published("destination.name: shop and routing_key: order*"):                                  all,
+		published("destination.name: shop and routing_key: (order.paid or order)"):                   "traffic@forever",
+		published("destination.name: shop and routing_key: (order.paid or x)"):                       all,
+		"destination.name: shop and routing_key: order.paid":                                         "traffic traffic@forever traffic@730d traffic@36h",
+		published("destination.name: log"):                                                           "traffic traffic@730d traffic@36h",
+		published("destination.name: log and watership.stream.id: order-7"):                          "traffic@730d",
+		published("destination.name: log and watership.stream.id: order-*"):                          "traffic@730d",
+		published("destination.name: log and watership.stream.id: invoice-*"):                        "traffic traffic@36h",
+		published("destination.name: log and watership.stream.id: o*"):                               "traffic traffic@730d traffic@36h",
+		published("destination.name: log and not watership.stream.id: order-7"):                      "traffic traffic@730d traffic@36h",
+		published("destination.name: log and headers.tenant: acme"):                                  "traffic traffic@730d traffic@36h",
+		published("destination.name: log and labels.tenant: acme and watership.stream.id: invoice"):  "traffic@36h",
+		published("destination.name: log and labels.tenant: other and watership.stream.id: invoice"): "traffic",
 	} {
 		fields, err := eventstore.Fields()
 		if err != nil {
@@ -124,7 +125,7 @@ func TestPeriodsOfStreams(t *testing.T) {
 		period time.Duration
 		isOwn  bool
 	}{
-		"traffic": {}, "failures": {}, "traffic@": {}, "traffic@0d": {}, "traffic@24h": {}, "traffic@d": {}, "failures@2d": {}, "traffic@-1d": {},
+		"traffic": {}, "failures": {}, "traffic@": {}, "traffic@0d": {}, "traffic@24h": {}, "traffic@d": {}, "failures@2d": {}, "failures@forever": {}, "traffic@-1d": {},
 		"traffic@forever": {0, true}, "traffic@2d": {2 * day, true}, "traffic@25h": {25 * time.Hour, true},
 	} {
 		if period, isOwn := stream.Period(); isOwn != want.isOwn || isOwn && period != want.period {

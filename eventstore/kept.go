@@ -1,10 +1,11 @@
 package eventstore
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
-	"reflect"
 	"time"
 )
 
@@ -35,15 +36,30 @@ func (rules KeepRules) Note(ctx context.Context, store RecordStore) error {
 	if err != nil {
 		return fmt.Errorf("reading the rules of retention: %w", err)
 	}
-	isSame := len(rules) == 0 && len(noted.Rules) == 0 || reflect.DeepEqual(noted.Rules, rules)
-	if isSame {
-		return nil
+	if isSame, err := sameRules(rules, noted.Rules); err != nil || isSame {
+		return err
 	}
 	noted = KeptBy{rules, time.Now().Add(maxAppliedBefore).UnixMicro()}
 	if _, err = SaveRecord(ctx, store, keptRecord, keptID, version, noted); err != nil { // another process may have noted the same
 		err = fmt.Errorf("noting the rules of retention: %w", err)
 	}
 	return err
+}
+
+// sameRules compares rules as they are stored.
+func sameRules(a, b KeepRules) (bool, error) {
+	if len(a) == 0 && len(b) == 0 {
+		return true, nil
+	}
+	ours, err := json.Marshal(a)
+	if err != nil {
+		return false, fmt.Errorf("comparing the rules of retention: %w", err)
+	}
+	theirs, err := json.Marshal(b)
+	if err != nil {
+		return false, fmt.Errorf("comparing the rules of retention: %w", err)
+	}
+	return bytes.Equal(ours, theirs), nil
 }
 
 // ReadKeepRules returns the rules that KeepRules.Note has saved. If it has saved none, Since is in an

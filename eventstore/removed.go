@@ -54,9 +54,9 @@ func (r Removed) UpTo(query kql.Node) (sequence int64) {
 }
 
 // CanMatch reports whether a resolved query may match events of a stream, by the actions
-// that the query names. nil matches every event.
+// that the query names. A stream with a period of its own has published events alone. nil matches
+// every event.
 func CanMatch(query kql.Node, stream schemas.Stream) bool {
-	stream = stream.Base()
 	switch n := query.(type) {
 	case kql.And:
 		for _, node := range n {
@@ -74,9 +74,10 @@ func CanMatch(query kql.Node, stream schemas.Stream) bool {
 	case kql.Is:
 		switch field := n.Field.Text(); {
 		case field == "watership.quarantined_action":
-			return stream == schemas.Failures
+			return stream.Base() == schemas.Failures
 		case field == "event.action" && !n.Value.Pattern.Wild():
-			return schemas.Action(n.Value.Pattern.Text()).Stream() == stream
+			action := schemas.Action(n.Value.Pattern.Text())
+			return action.Stream() == stream.Base() && (stream == stream.Base() || action == schemas.Published)
 		}
 	}
 	return true

@@ -62,7 +62,7 @@ func (s Stream) PeriodName() string {
 func (s Stream) Period() (period time.Duration, ok bool) {
 	name := s.PeriodName()
 	if name == "" || name == forever {
-		return 0, name == forever
+		return 0, s == Traffic.For(0)
 	}
 	unit := time.Hour
 	if strings.HasSuffix(name, "d") {

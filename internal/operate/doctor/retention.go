@@ -55,7 +55,11 @@ func likeRule(rule eventstore.KeepRule) (nodes kql.And) {
 		nodes = append(nodes, kql.FieldIs("messaging.destination.name", rule.Exchange))
 	}
 	if rule.Key != "" {
-		like("messaging.rabbitmq.destination.routing_key", strings.ReplaceAll(strings.ReplaceAll(rule.Key, ".#", "*"), "#", "*"))
+		key := rule.Key
+		for _, words := range []string{".#.", ".#", "#.", "#"} { // which may be none
+			key = strings.ReplaceAll(key, words, "*")
+		}
+		like("messaging.rabbitmq.destination.routing_key", key)
 	}
 	if rule.Stream != "" {
 		like("watership.stream.id", rule.Stream)
