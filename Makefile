@@ -26,8 +26,8 @@ SIMULATE ?= 0s
 FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
 
 # Packages whose tests use servers. The tests of the others run beside those that run alone.
-SERVED = grep -rlE 'rabbittest|servertest|databasetest|WATERSHIP_TEST_STORE' --include='*_test.go' --exclude-dir='.*' $(CURDIR) | xargs -n 1 dirname | sort -u
-# make lint runs internal/architecture.
+# make lint runs those of internal/architecture.
+SERVED = grep -rlE 'rabbittest|servertest|databasetest|WATERSHIP_TEST_STORE' --include='*_test.go' --exclude-dir='.*' --exclude-dir=architecture $(CURDIR) | xargs -n 1 dirname | sort -u
 OTHERS = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | grep -vxFf <($(SERVED); echo $(CURDIR)/internal/architecture)
 
 # The race detector takes two to five times the processor time, and another build of everything. make test has it for

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -255,7 +256,9 @@ func TestWhyOnTheGroupPage(t *testing.T) {
 		t.Error("a body is shown")
 	}
 	as("bob", group+"?wait=1").want(t, http.StatusOK, "headers.tenant", "body.json.country", "nowhere")
-	if n := s.count(t, `action: audited and watership.audit.operation: "read bodies" and user.name: bob`); n != 2 { // the newest failure is shown with its body
+	const readings = `action: audited and watership.audit.operation: "read bodies" and user.name: bob`
+	rabbittest.Eventually(t, "two records: the newest failure is shown with its body", func() bool { return s.count(t, readings) >= 2 })
+	if n := s.count(t, readings); n != 2 {
 		t.Errorf("%d records of the bodies that bob read", n)
 	}
 	as("vera", hidden.link(t, "/messages?q=")).want(t, http.StatusOK, "order-1")
