@@ -40,3 +40,22 @@ func TestRetainPeriods(t *testing.T) {
 	}
 	wantConsistent(t, s)
 }
+
+// Rules are noted once, also those with an empty label, which is not stored.
+func TestRulesAreNotedOnce(t *testing.T) {
+	s := installed(t, Config{Keep: eventstore.KeepRules{{Exchange: "ledger", Labels: map[string]string{}}}})
+	read := func() eventstore.KeptBy {
+		kept, err := eventstore.ReadKeepRules(t.Context(), s)
+		if err != nil || len(kept.Rules) != 1 {
+			t.Fatalf("the rules are %+v, %v", kept, err)
+		}
+		return kept
+	}
+	before := read()
+	if _, err := s.Retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := read(); after.Since != before.Since {
+		t.Errorf("the rules were applied since %d, then since %d", before.Since, after.Since)
+	}
+}
