@@ -85,12 +85,12 @@ func (e expiry) expired(ctx context.Context, arrived schemas.Envelope) (bool, er
 	if !ok {
 		return false, nil
 	}
-	age, retention := e.Now().Sub(kept.Since), e.Retention[kept.Stream]
-	if period, isOwn := kept.Stream.Period(); isOwn { // perhaps of a former rule
-		retention = period
+	age, retention, shortest := e.Now().Sub(kept.Since), e.Retention[kept.Stream], e.shortestRetention()
+	if period, isOwn := kept.Stream.Period(); isOwn && period > 0 { // perhaps of a former rule
+		retention, shortest = period, min(shortest, period)
 	}
 	switch {
-	case age < e.shortestRetention():
+	case age < shortest:
 		return false, errTooYoung
 	case retention == 0 || age < retention:
 		return false, nil
