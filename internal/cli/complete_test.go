@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,9 +62,19 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q is offered", test.args, test.not)
 		}
 	}
+}
+
+// Servers that are away, or do not answer, end a completion that offers nothing of theirs.
+func TestCompletionWithoutServers(t *testing.T) {
+	t.Parallel()
 	away := []string{"WATERSHIP_STORE_URL=http://127.0.0.1:1", "WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}
 	if got := call(t.Context(), strings.NewReader(""), away, "__complete", "search", "error.type: "); got.Code != exitOK || strings.Contains(got.Err, "refused") {
 		t.Errorf("without servers: %+v", got)
+	}
+	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(hung.Close)
+	if got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_STORE_URL=" + hung.URL}, "__complete", "show", "m-"); got.Code != exitOK || strings.Contains(got.Out, "m-") {
+		t.Errorf("while the store answers nothing: %+v", got)
 	}
 }
 

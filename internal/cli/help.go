@@ -61,6 +61,9 @@ func rejectUnknownTopic(root *cobra.Command) cobra.PositionalArgs {
 		if err == nil && found.HasSubCommands() {
 			err = rejectUnknownCommand(found, rest)
 		}
+		if err != nil {
+			err = usagef("%w; watership help %s lists the other topics", err, pagesTopic)
+		}
 		return err
 	}
 }

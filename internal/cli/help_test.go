@@ -140,6 +140,9 @@ func TestHelpOfPages(t *testing.T) {
 	if got := help(t, "help", "routes"); !strings.Contains(got, "Usage:\n  watership routes") {
 		t.Errorf("a page hides the help of a command: %s", got)
 	}
+	if got := call(t.Context(), strings.NewReader(""), nil, "help", "nothing"); got.Code != exitUsage || !strings.HasSuffix(got.Err, "; watership help docs lists the other topics\n") {
+		t.Errorf("an unknown topic: %+v", got)
+	}
 }
 
 // The page of commands has each of them.
