@@ -9,7 +9,7 @@ TEST_TIMEOUT ?= 30m
 # Starts the servers for the tests, and exports their addresses to the rest of a recipe.
 WITH_SERVERS = scripts/services up && environment=$$(scripts/services env && scripts/fixtures env) && eval "$$environment" && export WATERSHIP_TEST_REQUIRED=1
 
-.PHONY: help build test lint bench soak sim cluster compose dist packages clean
+.PHONY: help build test lint release bench soak sim cluster compose dist packages site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,8 @@ SERVED = grep -rlE 'rabbittest|servertest|databasetest|WATERSHIP_TEST_STORE' --i
 OTHERS = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | grep -vxFf <($(SERVED); echo $(CURDIR)/internal/architecture)
 
 # The race detector takes two to five times the processor time, and another build of everything. make test has it for
-# what decides about messages in memory, which needs no server, and for PKG; make soak has it for all.
+# what decides about messages in memory, which needs no server (there with -short, since the long forms run without it),
+# and for PKG; make soak has it for all.
 # SQLite is C that was translated to Go. Its memory is not Go's, so the race detector sees
 # nothing in it, but makes it four times slower.
 RACE = -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
@@ -54,15 +55,19 @@ test: ## Run every test on real servers (stop the servers with scripts/services 
 		$(FRESH_SEEDS) & seeds=$$!; $(TEST) -p 2 -skip 'TestSeeds$$' $$($(OTHERS)) & others=$$!; \
 		WATERSHIP_TEST_FAULTS=1 $(TEST) -v -p 1 -run "$(ALONE)" ./internal/rabbit ./internal/server || failed=1; \
 		wait $$seeds || failed=1; wait $$others || failed=1; \
-		$(TEST) -p 1 $(RACE) $(RACED) & raced=$$!; $(TEST) -p 4 $(LONGEST) $$($(SERVED)) || failed=1; wait $$raced || failed=1; exit $$failed
+		$(TEST) -p 1 -short $(RACE) $(RACED) & raced=$$!; $(TEST) -p 4 $(LONGEST) $$($(SERVED)) || failed=1; wait $$raced || failed=1; exit $$failed
 
-lint: ## Run vet, staticcheck and gofumpt, and check the import rules and go.mod
+lint: ## Run vet, staticcheck and gofumpt, and check the import rules, go.mod and the Go API
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print0 | xargs -0 $(GO) tool gofumpt -l) && \
 		if [[ -n $$unformatted ]]; then printf 'run go tool gofumpt -w on\n%s\n' "$$unformatted"; exit 1; fi
 	$(GO) test ./internal/architecture
 	$(GO) mod tidy -diff
+	scripts/goapi
+
+release: ## Commit and tag the release VERSION, as 0.1.0; with DRY_RUN=1 print the steps (scripts/release)
+	@VERSION=$(VERSION) DRY_RUN=$(DRY_RUN) scripts/release
 
 # Elasticsearch has the optimizing compiler if this starts it (make clean stops the one of the tests).
 bench: ## Run every benchmark on real servers
@@ -73,6 +78,7 @@ soak: ## Run the long forms of the fault and load tests, and all on every Rabbit
 	$(WITH_SERVERS) && export WATERSHIP_TEST_SOAK=1 && \
 		$(GO) test $(RACE) -v -run Soak -p 1 -timeout 12h $(PKG) && \
 		$(GO) test $(RACE) -skip Soak -parallel 4 -timeout 2h $(PKG) && \
+		scripts/opensearch $(GO) test -run OpenSearch -timeout 1h ./eventstore/elastic && \
 		$(MAKE) sim DURATION=1h packages
 
 # The simulation runs in a Go runtime whose decisions repeat, with one processor for each process.
@@ -91,8 +97,11 @@ compose: ## Start docker-compose.yml with the image, and test the life of a mess
 dist: ## Build the files of a release in dist/release (docs/install.md)
 	$(GO) run ./scripts/dist
 
-packages: ## Build a release twice and compare, and install and remove its packages (root on Debian; scripts/packages)
+packages: ## Render the Helm chart, build a release twice and compare, and install and remove its packages (root on Debian; scripts/packages)
 	scripts/packages
+
+site: ## Make a site of the documentation in dist/site, without the network
+	$(GO) run ./scripts/site
 
 clean: ## Stop the test servers, and delete their data and the build results
 	scripts/services down

@@ -31,8 +31,8 @@ type Steps struct {
 // NewSteps returns at most n round steps, from the one with the first time to the one with
 // the last. Days begin at midnight in the zone, with the UTC offset of the last time.
 func NewSteps(first, last time.Time, n int, zone *time.Location) Steps {
-	length := RoundStep(last.Sub(first), n)
-	shift := ZoneOffset(zone, last.UnixMilli()).Milliseconds()
+	length := roundStep(last.Sub(first), n)
+	shift := zoneOffset(zone, last.UnixMilli()).Milliseconds()
 	begin := stepIndex(first.UnixMilli()+shift, length.Milliseconds())
 	end := stepIndex(last.UnixMilli()+shift, length.Milliseconds())
 	return Steps{time.UnixMilli(begin*length.Milliseconds() - shift).UTC(), length, int(end-begin) + 1}
@@ -62,10 +62,10 @@ func stepIndex(millis, step int64) int64 {
 	return at
 }
 
-// RoundStep returns the shortest round step of time that divides a span into at
+// roundStep returns the shortest round step of time that divides a span into at
 // most n steps. One of the n is spare, since steps begin at round times and not
 // where the span does.
-func RoundStep(span time.Duration, n int) time.Duration {
+func roundStep(span time.Duration, n int) time.Duration {
 	const day = 24 * time.Hour
 	for _, step := range []time.Duration{
 		time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
@@ -78,9 +78,9 @@ func RoundStep(span time.Duration, n int) time.Duration {
 	return 365 * day
 }
 
-// ZoneOffset returns the offset of a zone from UTC at a time, given in milliseconds
+// zoneOffset returns the offset of a zone from UTC at a time, given in milliseconds
 // since 1970.
-func ZoneOffset(zone *time.Location, millis int64) time.Duration {
+func zoneOffset(zone *time.Location, millis int64) time.Duration {
 	_, seconds := time.UnixMilli(millis).In(zone).Zone()
 	return time.Duration(seconds) * time.Second
 }

@@ -2,7 +2,7 @@
 // its events: selections and the cursors in them, the results and errors of requests,
 // summaries and aggregations of events. Packages elastic and sqlite are the stores:
 //
-//	query, err := kql.Parse("event.action: poisoned and watership.queue: orders")
+//	query, err := eventstore.ParseQuery("action: poisoned and queue: orders", time.Now())
 //	if err != nil {
 //		return err
 //	}
@@ -23,6 +23,10 @@ import (
 
 	"github.com/watershipmq/watership/schemas"
 )
+
+// MaxSequence is the highest event.sequence that stores and indexers accept: the
+// year 2255. Above it, many JSON parsers lose precision.
+const MaxSequence = 1 << 53
 
 // Status is the result of indexing one document.
 type Status int

@@ -26,10 +26,18 @@ func ExampleFields() {
 	// Output: long true
 }
 
-// A histogram of a day with at most thirty bars has one bar per hour.
-func ExampleRoundStep() {
-	fmt.Println(eventstore.RoundStep(24*time.Hour, 30))
-	// Output: 1h0m0s
+// A misspelt name is an error, as it would find nothing.
+func ExampleParseQuery() {
+	now := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
+	query, err := eventstore.ParseQuery("queue: orders and @timestamp >= now-1h", now)
+	fmt.Println(query, err)
+	_, err = eventstore.ParseQuery("quue: orders", now)
+	fmt.Println(err)
+	// Output:
+	// watership.queue: orders and @timestamp >= "2026-05-04T03:00:00.000Z||-1h" <nil>
+	// no field "quue"; did you mean watership.queue?
+	// quue: orders
+	// ^
 }
 
 func ExampleNewSteps() {
@@ -37,13 +45,6 @@ func ExampleNewSteps() {
 	steps := eventstore.NewSteps(now.Add(-24*time.Hour), now, 30, time.UTC)
 	fmt.Println(steps.Count, steps.Length, steps.Text(0), steps.At(steps.Count).Format(time.DateTime))
 	// Output: 25 1h0m0s 2026-05-03T03:00:00.000Z 2026-05-04 04:00:00
-}
-
-// Steps of a day begin at midnight in the operator's time zone.
-func ExampleZoneOffset() {
-	kathmandu := time.FixedZone("Kathmandu", 5*60*60+45*60)
-	fmt.Println(eventstore.ZoneOffset(kathmandu, time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).UnixMilli()))
-	// Output: 5h45m0s
 }
 
 // Failures that differ in ids alone have one group.
@@ -194,10 +195,4 @@ func ExampleMarks() {
 	marks.Add(schemas.Traffic.For(0), 3)
 	fmt.Println(marks)
 	// Output: map[traffic@forever:7]
-}
-
-func ExampleCanMatch() {
-	poisoned := kql.FieldIs("event.action", "poisoned")
-	fmt.Println(eventstore.CanMatch(poisoned, schemas.Traffic), eventstore.CanMatch(poisoned, schemas.Failures))
-	// Output: false true
 }

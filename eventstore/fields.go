@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore/kql"
 )
@@ -30,6 +31,26 @@ func Fields() (kql.Fields, error) {
 			LagField:         "is computed by Kibana and is in no event: search it in Kibana, or list the fields @timestamp and event.ingested",
 		},
 	}, nil
+}
+
+// ParseQuery parses a query of people: names of fields may be short, such as action for event.action, and times
+// relative to now become absolute, so that it selects the same events later. Dates without a zone are in the zone of
+// now. labels are the full names of labels that the query may use by the key alone. The error is a *kql.FieldError for
+// a field that no event has.
+func ParseQuery(text string, now time.Time, labels ...string) (kql.Node, error) {
+	node, err := kql.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := Fields()
+	if err != nil {
+		return nil, err
+	}
+	fields.Labels = labels
+	if node, err = kql.Resolve(node, fields); err != nil {
+		return nil, err
+	}
+	return kql.AbsoluteTimes(kql.InZone(node, fields, now), fields, now), nil
 }
 
 type property struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// KeepRule gives the published events that match all of its fields a period of their own.
+// KeepRule gives the published events that match all of its fields another period.
 type KeepRule struct {
 	Exchange string            `json:"exchange,omitempty"` // of the first publish; "": every exchange
 	Key      string            `json:"key,omitempty"`      // pattern of routing keys, as of a topic exchange; "": every key
@@ -50,7 +50,7 @@ func (rules KeepRules) Streams() []schemas.Stream {
 // CanHold reports whether a stream may have events that match a resolved query, if these rules were
 // applied when the events were recorded.
 func (rules KeepRules) CanHold(stream schemas.Stream, query kql.Node) bool {
-	if !CanMatch(query, stream) {
+	if !canMatch(query, stream) {
 		return false
 	}
 	if stream.Base() != schemas.Traffic {
@@ -109,7 +109,7 @@ func (rule KeepRule) matchedBy(query kql.Node) share {
 	}
 	for name, value := range rule.Labels {
 		var fields []string
-		if !strings.ContainsAny(name, "._") { // headers.NAME also has the values of lists, and labels.a_b that of a.b or of a_b
+		if !strings.ContainsAny(name, "._") { // headers.NAME also has the values of lists, and labels.a_b the value of a.b or of a_b
 			fields = []string{"labels." + name}
 		}
 		conditions = append(conditions, exactly{fields, value})
@@ -150,7 +150,7 @@ func matchedBy(query kql.Node, c condition) share {
 	return someEvents
 }
 
-// matchedByEach returns what the nodes have in common.
+// matchedByEach returns the events that all nodes match.
 func matchedByEach(nodes kql.Or, c condition) share {
 	common := someEvents
 	for i, node := range nodes {

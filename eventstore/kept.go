@@ -28,7 +28,7 @@ type KeptBy struct {
 const maxAppliedBefore = 10 * time.Minute
 
 // Note saves the rules of a process that records events. Stores call it when they are
-// installed, and every minute. While processes have different rules, each replaces those of the other,
+// installed, and every minute. While processes have different rules, each replaces the rules of the other,
 // so that Since never passes.
 func (rules KeepRules) Note(ctx context.Context, store RecordStore) error {
 	var noted KeptBy

@@ -42,7 +42,7 @@ type Removed struct {
 // since which the rules were applied.
 func (r Removed) UpTo(query kql.Node) (sequence int64) {
 	for stream, highest := range r.Marks {
-		if !CanMatch(query, stream) {
+		if !canMatch(query, stream) {
 			continue
 		}
 		if !r.Kept.Rules.CanHold(stream, query) {
@@ -53,20 +53,20 @@ func (r Removed) UpTo(query kql.Node) (sequence int64) {
 	return sequence
 }
 
-// CanMatch reports whether a resolved query may match events of a stream, by the actions
-// that the query names. A stream with a period of its own has published events alone. nil matches
+// canMatch reports whether a resolved query may match events of a stream, by the actions
+// that the query names. The stream of a period has published events alone. nil matches
 // every event.
-func CanMatch(query kql.Node, stream schemas.Stream) bool {
+func canMatch(query kql.Node, stream schemas.Stream) bool {
 	switch n := query.(type) {
 	case kql.And:
 		for _, node := range n {
-			if !CanMatch(node, stream) {
+			if !canMatch(node, stream) {
 				return false
 			}
 		}
 	case kql.Or:
 		for _, node := range n {
-			if CanMatch(node, stream) {
+			if canMatch(node, stream) {
 				return true
 			}
 		}

@@ -16,6 +16,10 @@ const WatermarkRecord = "watermark"
 type Watermarks struct {
 	Source string               `json:"source"`
 	Queues map[string]Watermark `json:"queues"`
+
+	// Brokers has the time of the last save from each RabbitMQ, by the name of its cluster and its virtual host,
+	// for an hour. Two that save at the same time write to one source, which they must not.
+	Brokers map[string]time.Time `json:"brokers,omitempty"`
 }
 
 // Watermark is the state of an indexed queue.

@@ -41,7 +41,11 @@ func (it *item) event() (schemas.Event, error) {
 
 // replace replaces the event of the item and its document.
 func (it *item) replace(format schemas.DocumentFormat, event schemas.Event) {
+	stream := it.document.Stream // which may follow from a value that the event has no more
 	it.document = format.Document(event)
+	if event.Redacted {
+		it.document.Stream = stream
+	}
 	it.describe(&event)
 }
 

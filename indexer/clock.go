@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // clock numbers events: by the microseconds of the wall clock, and always above the
@@ -43,9 +43,9 @@ func (c *clock) current() int64 {
 }
 
 // raise lets all later sequences be above a stored one. It ignores values beyond
-// schemas.MaxSequence, which no indexer can have stored.
+// eventstore.MaxSequence, which no indexer can have stored.
 func (c *clock) raise(above int64) {
-	if above > schemas.MaxSequence {
+	if above > eventstore.MaxSequence {
 		return
 	}
 	c.mu.Lock()

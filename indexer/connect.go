@@ -14,7 +14,7 @@ func (x *Indexer) connect(ctx context.Context) (closing func() error, err error)
 	if x.cfg.Broker != nil {
 		return func() error { return nil }, nil
 	}
-	cfg := rabbit.Config{URL: x.cfg.URL, Nodes: x.cfg.Nodes, TLS: x.cfg.TLS, Name: "watership indexing", Logger: x.cfg.Logger}
+	cfg := rabbit.At(x.cfg.Connection, "indexing", x.cfg.Logger)
 	sending, err := rabbit.Open(cfg)
 	if err != nil {
 		return nil, err
@@ -35,14 +35,14 @@ func (x *Indexer) connect(ctx context.Context) (closing func() error, err error)
 
 // nameSource names the source and the virtual host of events unless they are configured.
 func (x *Indexer) nameSource(ctx context.Context, conn *rabbit.Connection) error {
-	decoder := &x.cfg.Decoder
-	if decoder.VHost == "" {
-		decoder.VHost = conn.VHost()
+	cfg := &x.cfg
+	if cfg.VHost == "" {
+		cfg.VHost = conn.VHost()
 	}
-	if decoder.Source != "" {
+	if cfg.Source != "" {
 		return nil
 	}
 	var err error
-	decoder.Source, err = conn.Source(ctx)
+	cfg.Source, err = conn.Source(ctx)
 	return err
 }

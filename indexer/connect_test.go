@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/rabbitmq"
 )
 
 // TestURL: an indexer with a URL opens its connections, names the source and the virtual
@@ -20,7 +20,7 @@ func TestURL(t *testing.T) {
 		}
 		s.decoder.Source = source // of the events that the test reads
 		cfg := s.config(store)
-		cfg.URL, cfg.Decoder = s.URL, schemas.Decoder{Topology: s.topology}
+		cfg.URL, cfg.Source, cfg.VHost = s.URL, "", ""
 		ctx, stop := context.WithCancel(patient(t))
 		ended := make(chan error, 1)
 		go func() { ended <- New(cfg).Run(ctx) }()
@@ -36,16 +36,23 @@ func TestURL(t *testing.T) {
 	})
 }
 
-// TestURLOfNoBroker: Run waits for RabbitMQ until it is stopped, and refuses what is no URL.
+// TestURLOfNoBroker: Run waits for RabbitMQ until it is stopped, and refuses what is no URL, and no store.
 func TestURLOfNoBroker(t *testing.T) {
+	nowhere := Config{Connection: rabbitmq.Connection{URL: "amqp://127.0.0.1:1"}, Store: &answeringStore{}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- New(Config{URL: "amqp://127.0.0.1:1"}).Run(ctx) }()
+	go func() { ended <- New(nowhere).Run(ctx) }()
 	stop()
 	if err := rabbittest.Receive(t, ended); err != nil {
 		t.Errorf("a stopped indexer returned %v", err)
 	}
-	if err := New(Config{URL: "http://127.0.0.1:secret"}).Run(t.Context()); err == nil {
+	withoutStore := nowhere
+	withoutStore.Store = nil
+	if err := New(withoutStore).Run(ctx); err == nil {
+		t.Error("an indexer runs without a store")
+	}
+	nowhere.URL = "http://127.0.0.1:secret"
+	if err := New(nowhere).Run(t.Context()); err == nil {
 		t.Error("an indexer runs without a broker")
 	}
 }

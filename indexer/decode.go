@@ -26,13 +26,13 @@ type addFunc func(*batch, *amqp.Delivery)
 func (r *eventDecoder) addTapped(b *batch, d *amqp.Delivery) {
 	sequence, now := r.sequence.next()
 	byPriority := r.deliveredByPriority(d)
-	event := r.cfg.Decoder.Tapped(*d, now, sequence)
+	event := r.cfg.decoder().Tapped(*d, now, sequence)
 	event.Ingested, event.ByPriority = now, byPriority
 	b.add(r.cfg.Format, d, &event)
 	if event.Replay != "" {
 		marked := *d // since a closure over d would allocate for every message
 		b.setUnmarked(event.Replay, func() schemas.Event {
-			unmarked := r.cfg.Decoder.TappedUnmarked(marked, now, sequence)
+			unmarked := r.cfg.decoder().TappedUnmarked(marked, now, sequence)
 			unmarked.Ingested, unmarked.ByPriority = now, byPriority
 			return unmarked
 		})
@@ -40,7 +40,7 @@ func (r *eventDecoder) addTapped(b *batch, d *amqp.Delivery) {
 }
 
 func (r *eventDecoder) addLifecycle(b *batch, d *amqp.Delivery) {
-	events, bundled := r.cfg.Decoder.Unbundle(*d)
+	events, bundled := r.cfg.decoder().Unbundle(*d)
 	if !bundled {
 		r.addLifecycleEvent(b, d, r.decodeLifecycle(*d))
 		return
@@ -65,10 +65,10 @@ func (r *eventDecoder) addLifecycleEvent(b *batch, d *amqp.Delivery, event schem
 
 func (r *eventDecoder) decodeLifecycle(d amqp.Delivery) schemas.Event {
 	sequence, now := r.sequence.next()
-	event, err := r.cfg.Decoder.Lifecycle(d, now, sequence)
+	event, err := r.cfg.decoder().Lifecycle(d, now, sequence)
 	if err != nil {
 		r.cfg.Logger.Warn("a message in the log is no event; stored it as quarantined", "routing_key", d.RoutingKey, "error", err)
-		event = r.cfg.Decoder.Unreadable(d, now, sequence, err)
+		event = r.cfg.decoder().Unreadable(d, now, sequence, err)
 	} else {
 		r.countMismatch(event)
 	}
@@ -79,7 +79,7 @@ func (r *eventDecoder) decodeLifecycle(d amqp.Delivery) schemas.Event {
 // countMismatch counts an event whose fingerprint does not match its
 // message.
 func (r *eventDecoder) countMismatch(e schemas.Event) {
-	if e.BodyIn == schemas.BodyHere && !r.cfg.Decoder.Fingerprints.Matches(e.Envelope, e.Fingerprint) {
+	if e.BodyIn == schemas.BodyHere && !r.cfg.Fingerprints.Matches(e.Envelope, e.Fingerprint) {
 		r.mismatches.Inc()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -118,7 +119,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(indexer.New(indexer.Config{URL: os.Getenv("AMQP_URL"), Store: printer{stop: stop}}).Run(ctx))
+	fmt.Println(indexer.New(indexer.Config{Connection: rabbitmq.Connection{URL: os.Getenv("AMQP_URL")}, Store: printer{stop: stop}}).Run(ctx))
 	// Output:
 	// published: order.created, a violin
 	// <nil>
@@ -140,7 +141,7 @@ func ExampleConfig() {
 	}
 	fmt.Println(indexer.New(indexer.Config{
 		Broker: connection{client}, Publisher: connection{client}, Store: printer{stop: stop},
-		Decoder: schemas.Decoder{Source: "shop", VHost: "/"},
+		Source: "shop", VHost: "/",
 	}).Run(ctx))
 	// Output:
 	// published: order.created, a cello

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -300,11 +301,11 @@ func (s *system) wantUnstorable(large schemas.Envelope, events []schemas.Event) 
 		}
 	}
 	arrived := schemas.FromDelivery(s.Take(s.t, s.topology.Unstorable(), 1)[0])
-	kept, _, err := arrived.Unwrap()
+	kept, _, err := wire.Unwrap(arrived)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if until, is := arrived.KeptFor(); !is || until.EventID != id || until.Stream != schemas.Traffic {
+	if until, is := wire.KeptFor(arrived); !is || until.EventID != id || until.Stream != schemas.Traffic {
 		s.t.Errorf("it is kept for %+v, its document is %s", until, id)
 	}
 	if diff := diff(large, kept); diff != "" {

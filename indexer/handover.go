@@ -61,7 +61,7 @@ func handoverName(source, queue string) string {
 // readHandover returns the ranges of the previous consumer of the queue, which may be
 // this indexer.
 func readHandover(ctx context.Context, cfg Config, queue string) (sequenceRanges, error) {
-	document, err := cfg.Store.Handover(ctx, handoverName(cfg.Decoder.Source, queue))
+	document, err := cfg.Store.Handover(ctx, handoverName(cfg.Source, queue))
 	if err != nil || document == nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func saveHandover(ctx context.Context, cfg Config, queue string, acknowledged se
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)
 	defer cancel()
-	document, err := json.Marshal(handover{cfg.Decoder.Source, queue, acknowledged})
+	document, err := json.Marshal(handover{cfg.Source, queue, acknowledged})
 	if err == nil {
-		err = cfg.Store.SaveHandover(ctx, handoverName(cfg.Decoder.Source, queue), document)
+		err = cfg.Store.SaveHandover(ctx, handoverName(cfg.Source, queue), document)
 	}
 	if err != nil {
 		cfg.Logger.Warn("stopped without a handover to the next indexer", "queue", queue, "error", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -162,7 +163,7 @@ func (h *hardCases) test(t *testing.T, hard schemas.Envelope, want schemas.Actio
 // receive the same message, without headers that RabbitMQ reserves for itself.
 func (h *hardCases) replay(t *testing.T, stored schemas.Envelope) {
 	t.Helper()
-	again := schemas.DefaultFrameMax.WrapForExchange(stored, schemas.State{Fingerprint: stored.Fingerprint(), Replay: "job"}, "guest")
+	again := wire.DefaultFrameMax.WrapForExchange(stored, schemas.State{Fingerprint: stored.Fingerprint(), Replay: "job"}, "guest")
 	h.send(rabbit.Message{Exchange: stored.Exchange, RoutingKey: stored.RoutingKey, Publishing: again})
 	h.published++
 	replayed := h.newest(t, 1)[0]
@@ -226,7 +227,7 @@ func ourHeaders() []string {
 	state := schemas.State{Fingerprint: "f", Message: "m", EventID: "e", Delay: time.Second, Parent: "p", Replay: "r", ReplayOf: "o"}.
 		Failed(at, time.Second, "q", schemas.Failure{Message: "m", Type: "t", Class: "c", Stack: "s"})
 	names := []string{"watership-wrapped", "watership-unknown"}
-	for name := range schemas.DefaultFrameMax.WrapWithoutBody(e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}).Headers {
+	for name := range wire.DefaultFrameMax.WrapWithoutBody(e, state, wire.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}).Headers {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -264,7 +265,7 @@ func (h *hardCases) anothersUser(t *testing.T) {
 	if diff := diff(e, h.newest(t, 1)[0].Envelope); diff != "" {
 		t.Errorf("it cannot be restored (-want +got):\n%s", diff)
 	}
-	h.send(rabbit.Message{RoutingKey: h.topology.Poison(), Publishing: schemas.DefaultFrameMax.Wrap(e, schemas.State{})})
+	h.send(rabbit.Message{RoutingKey: h.topology.Poison(), Publishing: wire.DefaultFrameMax.Wrap(e, schemas.State{})})
 	e.Properties.UserID = "" // which a replay could only claim in a header
 	h.replay(t, e)
 }

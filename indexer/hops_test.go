@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -88,7 +89,7 @@ func (h *hops) declareQueue() {
 	}{
 		{h.shop, "#", nil},
 		{h.topology.Direct(), h.queue, nil},
-		{h.topology.Return(), "", schemas.State{Queue: h.queue}.ReturnArguments()},
+		{h.topology.Return(), "", wire.ReturnArguments(h.queue)},
 	} {
 		if err := ch.QueueBind(h.queue, b.key, b.exchange, false, b.match); err != nil {
 			h.t.Fatal(err)
@@ -132,9 +133,9 @@ func (h *hops) take(t *testing.T, queue string) amqp091.Delivery {
 }
 
 // verified is a message that came to the queue by an exchange.
-func (h *hops) verified(t *testing.T, arrived schemas.Envelope, by string) schemas.VerifiedState {
+func (h *hops) verified(t *testing.T, arrived schemas.Envelope, by string) wire.VerifiedState {
 	t.Helper()
-	verifier := schemas.Verifier{Topology: h.topology}
+	verifier := wire.Verifier{Topology: h.topology}
 	verified, err := verifier.Verify(arrived, by, h.queue)
 	if err != nil || verified.Mismatch {
 		t.Fatalf("mismatch %v, %v", verified.Mismatch, err)
@@ -173,7 +174,7 @@ func (h *hops) deadLetter(t *testing.T) {
 }
 
 // rejected returns the message that the retry handler receives after a reject.
-func (h *hops) rejected(t *testing.T) schemas.VerifiedState {
+func (h *hops) rejected(t *testing.T) wire.VerifiedState {
 	t.Helper()
 	d, ok, err := h.Channel(t).Get(h.queue, false)
 	if err != nil || !ok {
@@ -182,7 +183,7 @@ func (h *hops) rejected(t *testing.T) schemas.VerifiedState {
 	if err := d.Reject(false); err != nil {
 		t.Fatal(err)
 	}
-	letter, death, dead := schemas.FromDelivery(h.take(t, h.topology.Retry())).DeadLetter(nil)
+	letter, death, dead := wire.DeadLetter(schemas.FromDelivery(h.take(t, h.topology.Retry())), nil)
 	if !dead || death.Queue != h.queue || death.Reason != "rejected" {
 		t.Fatalf("got death %+v", death)
 	}
@@ -195,15 +196,15 @@ func (h *hops) failed() schemas.State {
 }
 
 func (h *hops) delay(t *testing.T) {
-	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Delays().Queue(delay), Publishing: schemas.DefaultFrameMax.Wrap(h.want, h.failed())})
-	h.inQueueOfOurs(t, h.topology.Delays().Due(), (*schemas.Verifier).VerifyDue)
+	h.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: wire.DelaysOf(h.topology).Queue(delay), Publishing: wire.DefaultFrameMax.Wrap(h.want, h.failed())})
+	h.inQueueOfOurs(t, h.topology.Due(), (*wire.Verifier).VerifyDue)
 }
 
 func (h *hops) inQueueOfOurs(t *testing.T, queue string,
-	verify func(*schemas.Verifier, schemas.Envelope) (schemas.VerifiedState, bool, error),
+	verify func(*wire.Verifier, schemas.Envelope) (wire.VerifiedState, bool, error),
 ) {
 	t.Helper()
-	got, found, err := verify(&schemas.Verifier{Topology: h.topology}, schemas.FromDelivery(h.take(t, queue)))
+	got, found, err := verify(&wire.Verifier{Topology: h.topology}, schemas.FromDelivery(h.take(t, queue)))
 	if err != nil || !found || got.Mismatch {
 		t.Fatalf("found %v, mismatch %v, %v", found, got.Mismatch, err)
 	}
@@ -214,7 +215,7 @@ func (h *hops) inQueueOfOurs(t *testing.T, queue string,
 }
 
 func (h *hops) lastHop(t *testing.T, exchange, key string) {
-	message := rabbit.Message{Exchange: exchange, RoutingKey: key, Publishing: schemas.DefaultFrameMax.WrapForQueue(h.want, h.failed(), "guest")}
+	message := rabbit.Message{Exchange: exchange, RoutingKey: key, Publishing: wire.DefaultFrameMax.WrapForQueue(h.want, h.failed(), "guest")}
 	h.send(message)
 	d := h.take(t, h.queue)
 	if want := h.want.Properties; schemas.FromDelivery(d).Properties != want {
@@ -230,7 +231,7 @@ func (h *hops) lastHop(t *testing.T, exchange, key string) {
 }
 
 func (h *hops) event(t *testing.T) {
-	h.send(rabbit.Message{Exchange: h.topology.Events(), RoutingKey: "poisoned", Publishing: schemas.DefaultFrameMax.Wrap(h.want, h.failed())})
+	h.send(rabbit.Message{Exchange: h.topology.Events(), RoutingKey: "poisoned", Publishing: wire.DefaultFrameMax.Wrap(h.want, h.failed())})
 	event, err := h.decoder.Lifecycle(h.take(t, h.topology.Log()), time.Now(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -246,18 +247,18 @@ func (h *hops) wrapped(t *testing.T) {
 	full.publish(full.want)
 	full.tapped(t, h.topology.Index())
 	full.rejected(t) // in a frame larger than the broker says
-	if schemas.DefaultFrameMax.LeavesRoom(full.want) {
+	if wire.DefaultFrameMax.LeavesRoom(full.want) {
 		t.Error("the message is to be retried")
 	}
-	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Poison(), Publishing: schemas.DefaultFrameMax.Wrap(full.want, full.failed())})
-	full.inQueueOfOurs(t, h.topology.Poison(), (*schemas.Verifier).VerifyPoison)
-	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.queue, Publishing: schemas.DefaultFrameMax.WrapForQueue(full.want, full.failed(), "guest")})
+	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.topology.Poison(), Publishing: wire.DefaultFrameMax.Wrap(full.want, full.failed())})
+	full.inQueueOfOurs(t, h.topology.Poison(), (*wire.Verifier).VerifyPoison)
+	full.send(rabbit.Message{Exchange: h.topology.Direct(), RoutingKey: h.queue, Publishing: wire.DefaultFrameMax.WrapForQueue(full.want, full.failed(), "guest")})
 	h.take(t, h.queue)
 }
 
 func (h *hops) replay(t *testing.T) {
 	state := schemas.State{Fingerprint: h.fingerprint, Replay: "job-1", ReplayOf: "01K"}
-	h.send(rabbit.Message{Exchange: h.shop, RoutingKey: h.want.RoutingKey, Publishing: schemas.DefaultFrameMax.WrapForExchange(h.want, state, "guest")})
+	h.send(rabbit.Message{Exchange: h.shop, RoutingKey: h.want.RoutingKey, Publishing: wire.DefaultFrameMax.WrapForExchange(h.want, state, "guest")})
 	if event := h.tapped(t, h.topology.Index()); event.Replay != "job-1" || event.ReplayOf != "01K" {
 		t.Errorf("the tap's copy is marked %q, %q", event.Replay, event.ReplayOf)
 	}

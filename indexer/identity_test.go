@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -323,7 +324,7 @@ func closed(ended <-chan struct{}) <-chan bool {
 
 func poisoned(e schemas.Envelope, topology schemas.Topology, id string) rabbit.Message {
 	state := schemas.State{EventID: id, Fingerprint: e.Fingerprint(), Message: "01J", Time: time.Now()}
-	return rabbit.Message{Exchange: topology.Events(), RoutingKey: "poisoned", Publishing: schemas.DefaultFrameMax.Wrap(e, state)}
+	return rabbit.Message{Exchange: topology.Events(), RoutingKey: "poisoned", Publishing: wire.DefaultFrameMax.Wrap(e, state)}
 }
 
 // A message poisoned on two days has two events; an event that is published twice is one.

@@ -9,12 +9,12 @@
 //			err = store.Install(ctx)
 //		}
 //		if err == nil {
-//			err = indexer.New(indexer.Config{URL: "amqp://localhost", Store: store}).Run(ctx)
+//			err = indexer.New(indexer.Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Store: store}).Run(ctx)
 //		}
 //		log.Fatal(err)
 //	}
 //
-// The queues must exist: a pipeline declares them, and so does `watership setup`.
+// The queues must exist: a pipeline declares them, and so does `watership setup`. Until then Run waits, and logs that.
 //
 // Run one indexer for each RabbitMQ: each queue has a single active consumer, so that a
 // second one only waits, or has some of the queues that share the tap copies. To read events, use a store and no indexer.
@@ -22,7 +22,6 @@ package indexer
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +35,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -99,24 +100,34 @@ type Publisher interface {
 
 // Config configures an Indexer. Store is required, and URL or Broker.
 type Config struct {
-	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec), to which Run opens
-	// connections that reconnect.
-	URL string
-	TLS *tls.Config // of amqps; nil: system roots, or the files named in the URL
+	rabbitmq.Connection // which Run opens
 
-	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
-	// applies. Each attempt to connect tries all in random order.
-	Nodes []string
-
-	// Broker and Publisher replace URL for a program that has connections already.
+	// Broker and Publisher replace Connection for a program that has connections already.
 	Broker    Broker
 	Publisher Publisher
 
 	Store Store
 
-	// Decoder has the names of the topology and of the source. Without a virtual host or
-	// a source it uses the virtual host of URL, and the name of the cluster.
-	Decoder schemas.Decoder
+	// Source and VHost are the names of the RabbitMQ system and of the virtual host in the events. "": the name of the
+	// cluster, and the virtual host of URL.
+	Source, VHost string
+
+	Topology schemas.Topology // names of Watership's exchanges and queues; zero: those with the prefix watership
+
+	// StateKeys are those of the processes that publish events and replays, as in pipeline.Config.
+	StateKeys schemas.StateKeys
+
+	// Fingerprints have the settings of every process of Watership in the virtual host.
+	Fingerprints schemas.Fingerprints
+
+	// Streams finds the stream of a message, as streamid.New returns it. All processes need the same. Nil: messages have
+	// none.
+	Streams func(schemas.Envelope) schemas.MessageStream
+
+	// TimeHeaders are the headers that may have the time at which a message was
+	// published, for messages whose timestamp property has none. The first that has a
+	// time counts.
+	TimeHeaders []string
 
 	// Classic is whether the queues of tap copies are classic ones, which deliver in the
 	// order of publishing. Quorum queues deliver by priority since RabbitMQ 4.0: events of
@@ -144,9 +155,16 @@ type Config struct {
 	// streams, or with 0, are not deleted.
 	Retention map[schemas.Stream]time.Duration
 
-	Logger     *slog.Logger          // nil: no logs
+	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // for one indexer only; nil: no metrics
 	Now        func() time.Time      // the clock of event.sequence; nil: time.Now
+}
+
+func (c Config) decoder() wire.Decoder {
+	return wire.Decoder{
+		Source: c.Source, VHost: c.VHost, Topology: c.Topology, Keys: c.StateKeys,
+		Fingerprints: c.Fingerprints, Streams: c.Streams, TimeHeaders: c.TimeHeaders,
+	}
 }
 
 // Batch limits a bulk request, which is sent when it reaches the first limit. The
@@ -165,7 +183,7 @@ func (c Config) withDefaults() Config {
 	c.Memory = orDefault(c.Memory, 64<<20)
 	c.RequeueAfter = orDefault(c.RequeueAfter, 3*time.Minute)
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -197,11 +215,11 @@ type Indexer struct {
 	consecutiveRefusals       atomic.Int64 // documents, since one was accepted
 }
 
-// New returns an indexer. It does not connect to a server yet.
+// New returns an indexer. Run connects.
 func New(cfg Config) *Indexer {
 	cfg = cfg.withDefaults()
 	progress, now := map[string]*queueProgress{}, time.Now()
-	for _, queue := range cfg.Decoder.Topology.Indexed() {
+	for _, queue := range cfg.Topology.Indexed() {
 		progress[queue] = &queueProgress{indexedUntil: now}
 	}
 	x := &Indexer{
@@ -219,8 +237,11 @@ func New(cfg Config) *Indexer {
 
 // Run indexes until ctx ends. Then it writes and acknowledges the messages that it has
 // collected, for at most some seconds, and not at all if the store fails. The other
-// messages stay in their queues.
+// messages stay in their queues. It returns nil then.
 func (x *Indexer) Run(ctx context.Context) error {
+	if x.cfg.Store == nil {
+		return errors.New("indexing: the configuration has no Store")
+	}
 	closing, err := x.connect(ctx)
 	if err != nil {
 		return ignoreEnd(ctx, fmt.Errorf("indexing: %w", err))
@@ -237,7 +258,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (x *Indexer) consumeAll(ctx context.Context) error {
-	queues := x.cfg.Decoder.Topology.Indexed()
+	queues := x.cfg.Topology.Indexed()
 	defer x.watermarks.start(ctx)()
 	var running sync.WaitGroup
 	failures := make(chan error, len(queues))
@@ -259,7 +280,7 @@ func (x *Indexer) consumeAll(ctx context.Context) error {
 // the messages stay in the queue.
 func (x *Indexer) consume(ctx context.Context, queue string) error {
 	add := x.decoder.addTapped
-	if queue == x.cfg.Decoder.Topology.Log() {
+	if queue == x.cfg.Topology.Log() {
 		add = x.decoder.addLifecycle
 	}
 	state := &queueState{tuner: newPrefetchTuner(x.memoryOf(queue), prefetchBatches*x.cfg.Batch.Events)}
@@ -278,6 +299,7 @@ func (x *Indexer) consume(ctx context.Context, queue string) error {
 				if err := x.decoder.findOrder(session); err != nil {
 					return err
 				}
+				x.watermarks.findBroker(session)
 				acknowledged, err := x.runSession(session, deliveries, queue, add, state)
 				if stoppedByIndexer(ctx, session) {
 					state.acknowledged = state.acknowledged.merge(acknowledged, 0)
@@ -310,7 +332,7 @@ func (x *Indexer) consume(ctx context.Context, queue string) error {
 // memoryOf returns the bound of the unacknowledged messages of a queue, in bytes. The queues that share the
 // tap copies share the bound of one.
 func (x *Indexer) memoryOf(queue string) int {
-	if _, sharing := x.cfg.Decoder.Topology.Partitions(); slices.Contains(sharing, queue) {
+	if _, sharing := x.cfg.Topology.Partitions(); slices.Contains(sharing, queue) {
 		return x.cfg.Memory / 2 / len(sharing)
 	}
 	return x.cfg.Memory / 2

@@ -17,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -137,7 +138,7 @@ func (m *model) start(n int) {
 	p := &modelProcess{connection: &modelConnection{broker: m.broker}, client: &modelClient{modelStore: m.store}}
 	cfg := Config{
 		Store: p.client, Broker: p.connection, Batch: Batch{Events: 100, Wait: 20 * time.Millisecond},
-		Decoder:      schemas.Decoder{Source: "model", VHost: "/", Topology: m.topology},
+		Source: "model", VHost: "/", Topology: m.topology,
 		RequeueAfter: time.Second + rand.N(time.Minute),
 		Now:          func() time.Time { return time.Now().Add(ahead) },
 	}
@@ -179,7 +180,7 @@ func (m *model) finish() {
 			m.t.Fatal("messages are left in the queues")
 		}
 	}
-	want := m.store.sorted(eventstore.Cursor{}, schemas.MaxSequence)
+	want := m.store.sorted(eventstore.Cursor{}, eventstore.MaxSequence)
 	for _, r := range m.readers {
 		r.wait(m.t, want)
 	}
@@ -324,7 +325,7 @@ func testRestoredSequences(t *testing.T, released bool, readDelay time.Duration)
 	now := time.Now()
 	const lost = 1 // of three messages
 	for n := range 3 {
-		e := schemas.Decoder{Source: "model", VHost: "/", Topology: m.topology}.Tapped(message(n), now, now.UnixMicro()+int64(n))
+		e := wire.Decoder{Source: "model", VHost: "/", Topology: m.topology}.Tapped(message(n), now, now.UnixMicro()+int64(n))
 		if n != lost {
 			m.store.create([]schemas.Document{schemas.DocumentFormat{}.Document(e)})
 		}
@@ -347,7 +348,7 @@ func testRestoredSequences(t *testing.T, released bool, readDelay time.Duration)
 	}
 	m.read()
 	m.finish()
-	sequence := m.store.sorted(eventstore.Cursor{}, schemas.MaxSequence)[lost].Sequence
+	sequence := m.store.sorted(eventstore.Cursor{}, eventstore.MaxSequence)[lost].Sequence
 	if isRestored := sequence == now.UnixMicro()+lost; isRestored == released {
 		t.Errorf("the lost message has sequence %d, the former of its predecessor is %d", sequence, now.UnixMicro())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system/gctuning"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -94,7 +95,7 @@ func TestProcess(t *testing.T) {
 	s := &system{
 		Broker: rabbittest.Broker{Address: rabbittest.Address{URL: h.Broker}}, t: t, topology: schemas.Topology{Prefix: h.Prefix}, log: &rabbittest.Log{},
 	}
-	s.decoder = schemas.Decoder{Source: h.Prefix, VHost: "/", Topology: s.topology}
+	s.decoder = wire.Decoder{Source: h.Prefix, VHost: "/", Topology: s.topology}
 	run := s.start(h.openStore(t), func(cfg *Config) {
 		cfg.Now = func() time.Time { return time.Now().Add(h.Ahead) }
 		cfg.Batch = h.Batch

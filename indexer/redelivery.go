@@ -31,7 +31,7 @@ func (s *session) onFirstDelivery(ctx context.Context, d amqp.Delivery) (err err
 		return err
 	}
 	s.watermarks.advance(s.claim)
-	if s.newestStored, err = s.cfg.Store.HighestSequenceOf(ctx, s.cfg.Decoder.Source); err != nil {
+	if s.newestStored, err = s.cfg.Store.HighestSequenceOf(ctx, s.cfg.Source); err != nil {
 		return err
 	}
 	former, err := readHandover(ctx, s.cfg, s.queue)

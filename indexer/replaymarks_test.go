@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -30,10 +31,10 @@ func TestForgedReplayMarks(t *testing.T) {
 				e := s.message(job, 10*round+n)
 				e.Properties.Timestamp = time.Unix(1e9, 0)
 				state := schemas.State{Fingerprint: e.Fingerprint(), Replay: job, ReplayOf: "of another", EventID: e.Properties.MessageID, Time: time.Now()}
-				marked := schemas.DefaultFrameMax.WrapForExchange(e, state, "")
+				marked := wire.DefaultFrameMax.WrapForExchange(e, state, "")
 				marked.Timestamp = time.Time{} // the mark says when the message was first published
 				s.send(rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: marked})
-				s.send(rabbit.Message{Exchange: s.topology.Events(), RoutingKey: "handled", Publishing: schemas.DefaultFrameMax.Wrap(e, state)})
+				s.send(rabbit.Message{Exchange: s.topology.Events(), RoutingKey: "handled", Publishing: wire.DefaultFrameMax.Wrap(e, state)})
 			}
 			events += 8
 			s.wait(store, events)

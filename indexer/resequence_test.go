@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -83,7 +84,7 @@ func TestTheOrderIsKeptAcrossACrash(t *testing.T) {
 			e, id := s.message("order", n), fmt.Sprint("event-", n)
 			m := poisoned(e, s.topology, id)
 			if n%3 > 0 {
-				var bundle schemas.Bundle
+				var bundle wire.Bundle
 				bundle.Add(schemas.Event{
 					State:  schemas.State{EventID: id, Fingerprint: e.Fingerprint(), Message: "01J", Time: time.Now()},
 					Action: schemas.Poisoned, Envelope: e, BodySize: len(e.Body),

@@ -22,6 +22,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -30,7 +31,7 @@ type system struct {
 	rabbittest.Broker
 	t        testing.TB
 	topology schemas.Topology
-	decoder  schemas.Decoder
+	decoder  wire.Decoder
 	shop     string // the tapped exchange, a topic
 	log      *rabbittest.Log
 
@@ -48,7 +49,7 @@ func newSystemOf(t testing.TB, b rabbittest.Broker, topologyOf schemas.Topology)
 	name := rabbittest.Name(t)
 	topologyOf.Prefix = name
 	s := &system{Broker: b, t: t, topology: topologyOf, shop: "shop." + name, log: &rabbittest.Log{}}
-	s.decoder = schemas.Decoder{Source: name, VHost: "/", Topology: s.topology}
+	s.decoder = wire.Decoder{Source: name, VHost: "/", Topology: s.topology}
 	conn := s.open(b.URL, false)
 	err := topology.Declare(patient(t), conn, topology.Config{
 		Topology: s.topology, Tap: []topology.Tap{{Exchange: s.shop, Type: "topic"}}, Delays: []time.Duration{delay},
@@ -56,7 +57,7 @@ func newSystemOf(t testing.TB, b rabbittest.Broker, topologyOf schemas.Topology)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, queue := range append(s.topology.Queues(), s.topology.Delays().Queue(delay)) {
+	for _, queue := range append(s.topology.Queues(), wire.DelaysOf(s.topology).Queue(delay)) {
 		b.DeleteQueue(t, queue)
 	}
 	for _, exchange := range append(s.topology.Exchanges(), s.shop) {
@@ -166,7 +167,7 @@ func (s *system) startAt(url string, store Store, adjust func(*Config)) *running
 
 func (s *system) config(store Store) Config {
 	return Config{
-		Store: store, Decoder: s.decoder, Logger: s.log.Logger(),
+		Store: store, Source: s.decoder.Source, VHost: s.decoder.VHost, Topology: s.topology, Logger: s.log.Logger(),
 		Batch: Batch{Wait: 20 * time.Millisecond},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,8 +19,8 @@ func (x *Indexer) moveToUnstorable(ctx context.Context, it *item) error {
 	if event.BodyIn != schemas.BodyHere {
 		return fmt.Errorf("event %s is too large for the store even without its body", event.EventID)
 	}
-	queue := x.cfg.Decoder.Topology.Unstorable()
-	err = x.cfg.Publisher.Publish(ctx, x.cfg.Decoder.Topology.Direct(), queue, event.WrapKept(x.cfg.Format.Stream(event), x.cfg.Now()))
+	queue := x.cfg.Topology.Unstorable()
+	err = x.cfg.Publisher.Publish(ctx, x.cfg.Topology.Direct(), queue, wire.WrapKept(event, it.document.Stream, x.cfg.Now()))
 	if err != nil {
 		return fmt.Errorf("moving event %s, which is too large for the store, to queue %s: %w", event.EventID, queue, err)
 	}

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -32,7 +33,7 @@ func (e expiry) removePeriodically(ctx context.Context) {
 			return
 		}
 		if _, err := e.remove(ctx); err != nil && ctx.Err() == nil {
-			e.Logger.Warn("cannot remove expired messages; trying again in an hour", "queue", e.Decoder.Topology.Unstorable(), "error", err)
+			e.Logger.Warn("cannot remove expired messages; trying again in an hour", "queue", e.Topology.Unstorable(), "error", err)
 		}
 	}
 }
@@ -42,7 +43,7 @@ func (e expiry) removePeriodically(ctx context.Context) {
 // returns the number of removed messages. It reads the queue, which is in the order of
 // time, up to the first message that is younger than every retention. Others wait until it returns.
 func (e expiry) remove(ctx context.Context) (removed int, err error) {
-	queue := e.Decoder.Topology.Unstorable()
+	queue := e.Topology.Unstorable()
 	err = rabbit.DoAlone(ctx, e.Broker, queue, func(ch *amqp.Channel) error {
 		for kept := 0; kept < maxUnexpired; {
 			d, ok, err := ch.Get(queue, false)
@@ -81,7 +82,7 @@ var errTooYoung = errors.New("younger than any retention")
 // expired reports whether the document of a message has expired. Messages without a
 // document never expire, nor do messages of streams without a retention.
 func (e expiry) expired(ctx context.Context, arrived schemas.Envelope) (bool, error) {
-	kept, ok := arrived.KeptFor()
+	kept, ok := wire.KeptFor(arrived)
 	if !ok {
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,7 +25,7 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 			e := s.message(name, 1)
 			event := schemas.Event{Action: action, Sequence: now.UnixMicro(), Envelope: e, Source: s.decoder.Source}
 			event.EventID, event.Fingerprint, event.Time = name, e.Fingerprint(), now
-			s.send(rabbit.Message{RoutingKey: queue, Publishing: event.WrapKept(stream, now.Add(-age))})
+			s.send(rabbit.Message{RoutingKey: queue, Publishing: wire.WrapKept(event, stream, now.Add(-age))})
 			return event
 		}
 		keep := func(name string, action schemas.Action, age time.Duration) schemas.Event {
@@ -32,7 +33,7 @@ func TestUnstorableMessagesExpireWithTheirDocuments(t *testing.T) {
 		}
 		keep("expired", schemas.Published, 25*time.Hour)
 		fault := s.message("fault", 1)
-		s.send(rabbit.Message{RoutingKey: queue, Publishing: schemas.DefaultFrameMax.Wrap(fault, schemas.State{EventID: "fault"})})
+		s.send(rabbit.Message{RoutingKey: queue, Publishing: wire.DefaultFrameMax.Wrap(fault, schemas.State{EventID: "fault"})})
 		stored := keep("stored", schemas.Published, 25*time.Hour)
 		stored.BodyIn = schemas.BodyInUnstorable
 		if results, err := store.Create(patient(t), []schemas.Document{schemas.DocumentFormat{}.Document(stored)}); err != nil || results[0].Status != eventstore.Created {

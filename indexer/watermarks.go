@@ -44,6 +44,7 @@ type watermarks struct {
 
 	failing  bool // only savePeriodically uses it
 	inspect  inspectFunc
+	broker   atomic.Pointer[string]
 	complete atomic.Int64 // the lowest watermark; 0: no queue has a session
 
 	mu     sync.Mutex // guards claims, and the fields that claim and batch say
@@ -230,7 +231,7 @@ func (w *watermarks) update(ctx context.Context, change func(queues map[string]e
 				return err
 			}
 		}
-		next := eventstore.Watermarks{Source: w.cfg.Decoder.Source, Queues: maps.Clone(w.record.Queues)}
+		next := eventstore.Watermarks{Source: w.cfg.Source, Queues: maps.Clone(w.record.Queues), Brokers: w.brokers()}
 		if !change(next.Queues) {
 			return nil
 		}
@@ -245,11 +246,41 @@ func (w *watermarks) update(ctx context.Context, change func(queues map[string]e
 			return nil
 		}
 	}
-	return fmt.Errorf("the watermarks of %s were changed by other processes %d times at once", w.cfg.Decoder.Source, maxSaveConflicts)
+	return fmt.Errorf("the watermarks of %s were changed by other processes %d times at once", w.cfg.Source, maxSaveConflicts)
+}
+
+// brokerMemory is the time for which the record names a broker that saves no more.
+const brokerMemory = time.Minute
+
+// findBroker finds the name of the broker for the record, if its connection knows it.
+func (w *watermarks) findBroker(ctx context.Context) {
+	named, knows := w.cfg.Broker.(interface {
+		Source(ctx context.Context) (string, error)
+	})
+	if !knows {
+		return
+	}
+	if name, err := named.Source(ctx); err == nil {
+		w.broker.Store(&name)
+	}
+}
+
+// brokers returns the brokers of the record with the one of this process.
+func (w *watermarks) brokers() map[string]time.Time {
+	brokers := map[string]time.Time{}
+	for name, at := range w.record.Brokers {
+		if time.Since(at) < brokerMemory {
+			brokers[name] = at
+		}
+	}
+	if name := w.broker.Load(); name != nil {
+		brokers[*name] = time.Now().UTC()
+	}
+	return brokers
 }
 
 func (w *watermarks) read(ctx context.Context) error {
-	record, version, err := eventstore.ReadWatermarks(ctx, w.cfg.Store, w.cfg.Decoder.Source)
+	record, version, err := eventstore.ReadWatermarks(ctx, w.cfg.Store, w.cfg.Source)
 	if err != nil {
 		return err
 	}

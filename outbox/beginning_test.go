@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,7 +19,7 @@ func TestALateCommitKeepsItsPlace(t *testing.T) {
 	install(t, db.DB)
 	b := broker.Start(t, broker.Config{})
 	queue, deliveries := consume(t, b.URL(), "invoices")
-	startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+	startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 	slow, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func TestIdsThatBeginAgain(t *testing.T) {
 	install(t, db.DB)
 	b := broker.Start(t, broker.Config{})
 	queue, deliveries := consume(t, b.URL(), "invoices")
-	startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+	startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 	const reads = 50
 	for range reads {
 		publish(t, db.DB, schemas.Envelope{RoutingKey: queue})
@@ -92,7 +93,7 @@ func TestDeletedRowsAreNotRead(t *testing.T) {
 	db := databasetest.PostgreSQL(t)
 	install(t, db.DB)
 	deleteUnderASnapshot(t, db.DB, rows)
-	startRelay(t, outbox.RelayConfig{DB: db.DB, URL: broker.Start(t, broker.Config{}).URL()})
+	startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: broker.Start(t, broker.Config{}).URL()}})
 	type sample struct{ scans, read int64 }
 	var last sample
 	rabbittest.Eventually(t, fmt.Sprintf("%d reads find few of %d deleted rows", scans, rows), func() bool {
@@ -118,7 +119,7 @@ func BenchmarkRelayBesideDeletedRows(b *testing.B) {
 	deleteUnderASnapshot(b, db.DB, rows)
 	embedded := broker.Start(b, broker.Config{})
 	queue, deliveries := consume(b, embedded.URL(), "invoices")
-	startRelay(b, outbox.RelayConfig{DB: db.DB, URL: embedded.URL()})
+	startRelay(b, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: embedded.URL()}})
 	send := func() {
 		publish(b, db.DB, schemas.Envelope{RoutingKey: queue})
 		rabbittest.Receive(b, deliveries)

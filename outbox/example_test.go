@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -45,7 +46,7 @@ func ExampleRelay() {
 		log.Fatal(err)
 	}
 
-	relay, err := outbox.NewRelay(outbox.RelayConfig{DB: db, URL: b.URL()})
+	relay, err := outbox.NewRelay(outbox.RelayConfig{DB: db, Connection: rabbitmq.Connection{URL: b.URL()}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/outbox"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -48,7 +49,7 @@ func TestInbox(t *testing.T) {
 		inbox := &outbox.Inbox{DB: db.DB, Publish: pipeline.Binding{Key: "invoices"}}
 		var calls atomic.Int64
 		p, err := pipeline.New(pipeline.Config{
-			Standalone: true, URL: b.URL(),
+			Standalone: true, Connection: rabbitmq.Connection{URL: b.URL()},
 			Routes: []pipeline.Route{{
 				Queue: "orders", Handler: inbox.Handler(book(&calls)), Policy: &retry.Policy{Delays: []time.Duration{10 * time.Millisecond}},
 			}},
@@ -58,7 +59,7 @@ func TestInbox(t *testing.T) {
 		}
 		run(t, p.Run)
 		<-p.Running()
-		startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+		startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 		const orders = 60
 		publishTwice(t, b.URL(), orders)
 		seen := map[string]bool{}

@@ -23,6 +23,7 @@ import (
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	db, err := sql.Open(os.Getenv("WATERSHIP_TEST_DRIVER"), os.Getenv("WATERSHIP_TEST_ADDRESS"))
 	if err == nil {
 		var r *outbox.Relay
-		if r, err = outbox.NewRelay(outbox.RelayConfig{DB: db, URL: os.Getenv("WATERSHIP_TEST_RELAY_URL"), Lease: 300 * time.Millisecond, Interval: time.Millisecond}); err == nil {
+		if r, err = outbox.NewRelay(outbox.RelayConfig{DB: db, Connection: rabbitmq.Connection{URL: os.Getenv("WATERSHIP_TEST_RELAY_URL")}, Lease: 300 * time.Millisecond, Interval: time.Millisecond}); err == nil {
 			err = r.Run(context.Background())
 		}
 	}
@@ -111,7 +112,7 @@ func TestPublishedIfTheTransactionCommits(t *testing.T) {
 		databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
 			install(t, db.DB)
 			queue, deliveries := consume(t, b.URL, rabbittest.Name(t))
-			startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL})
+			startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL}})
 			full := schemas.Envelope{
 				RoutingKey: queue, Body: []byte{0, 255}, Headers: amqp.Table{"n": int32(7), "t": amqp.Table{"a": true}, "text": "\xff"},
 				Properties: schemas.Properties{
@@ -238,7 +239,7 @@ func TestOrder(t *testing.T) {
 		b := broker.Start(t, broker.Config{})
 		queue, deliveries := consume(t, b.URL(), "invoices")
 		for range 2 {
-			startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+			startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 		}
 		for n := range 60 {
 			var messages []schemas.Envelope
@@ -262,7 +263,7 @@ func TestRefused(t *testing.T) {
 		b := broker.Start(t, broker.Config{})
 		queue, deliveries := consume(t, b.URL(), "invoices")
 		publish(t, db.DB, schemas.Envelope{RoutingKey: "later", Properties: schemas.Properties{MessageID: "a"}}, schemas.Envelope{RoutingKey: queue, Body: []byte("b")})
-		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 		if d := rabbittest.Receive(t, deliveries); string(d.Body) != "b" {
 			t.Errorf("got %s", d.Body)
 		}
@@ -295,7 +296,7 @@ func TestARowThatIsNoMessage(t *testing.T) {
 			}
 		}
 		publish(t, db.DB, schemas.Envelope{RoutingKey: queue, Body: []byte("b")})
-		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 		if d := rabbittest.Receive(t, deliveries); string(d.Body) != "b" {
 			t.Errorf("got %s", d.Body)
 		}
@@ -322,7 +323,7 @@ func TestAPropertyOfAnotherType(t *testing.T) {
 			execute(t, db.DB, "INSERT INTO watership_outbox (exchange, routing_key, properties, body) VALUES ('', $1, $2, $3)", queue, properties, []byte("x"))
 		}
 		publish(t, db.DB, schemas.Envelope{RoutingKey: queue, Body: []byte("b")})
-		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL()})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}})
 		if d := rabbittest.Receive(t, deliveries); string(d.Body) != "b" {
 			t.Errorf("got %s with properties %+v", d.Body, d)
 		}
@@ -382,7 +383,7 @@ func TestRelayConfig(t *testing.T) {
 	if _, err := outbox.NewRelay(outbox.RelayConfig{}); err == nil {
 		t.Error("a relay without a database")
 	}
-	r, err := outbox.NewRelay(outbox.RelayConfig{DB: &sql.DB{}, URL: "http://localhost"})
+	r, err := outbox.NewRelay(outbox.RelayConfig{DB: &sql.DB{}, Connection: rabbitmq.Connection{URL: "http://localhost"}})
 	if err == nil {
 		err = r.Run(t.Context())
 	}
@@ -401,7 +402,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 		fast, deliveries := consume(t, b.URL(), "fast")
 		confirm := b.Inject(broker.Fault{Match: func(r broker.Request) bool { return r.RoutingKey == slow }, Do: broker.DelayConfirm(time.Hour)})
 		log := &rabbittest.Log{}
-		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL(), ConfirmTimeout: 300 * time.Millisecond, Logger: log.Logger()})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, ConfirmTimeout: 300 * time.Millisecond, Logger: log.Logger()})
 		for n := range 50 {
 			publish(t, db.DB, schemas.Envelope{RoutingKey: slow, Body: []byte(strconv.Itoa(n))}, schemas.Envelope{RoutingKey: fast, Body: []byte(strconv.Itoa(n))})
 		}

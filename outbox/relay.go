@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,18 +13,15 @@ import (
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/database"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // RelayConfig describes a Relay. DB and URL are required.
 type RelayConfig struct {
-	DB  *sql.DB
-	URL string // amqp:// or amqps://
-	TLS *tls.Config
+	DB *sql.DB
 
-	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
-	// applies. Each attempt to connect tries all in random order.
-	Nodes []string
+	rabbitmq.Connection
 
 	// Interval is the time between two looks for messages while none exists. Zero: 100 ms.
 	Interval time.Duration
@@ -38,7 +34,7 @@ type RelayConfig struct {
 	// without a majority does not, for example. Zero: 10 s.
 	ConfirmTimeout time.Duration
 
-	Logger *slog.Logger // nil: none
+	Logger *slog.Logger // nil: slog.Default
 }
 
 const (
@@ -60,7 +56,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	cfg.Lease = cmp.Or(cfg.Lease, database.DefaultLease)
 	cfg.ConfirmTimeout = cmp.Or(cfg.ConfirmTimeout, defaultConfirmTimeout)
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+		cfg.Logger = slog.Default()
 	}
 	return &Relay{cfg}, nil
 }
@@ -73,7 +69,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 // with the reason, and is tried again after growing pauses up to an hour. If a message was not confirmed, those
 // with the same exchange and routing key wait for up to a minute, and one of them is tried first.
 func (r *Relay) Run(ctx context.Context) error {
-	first := &sender{relay: r, name: "watership outbox"}
+	first := &sender{relay: r, purpose: "outbox"}
 	if _, err := first.publisher(); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -42,7 +43,7 @@ func TestNothingIsSentWithoutTheLease(t *testing.T) {
 		b := broker.Start(t, broker.Config{})
 		queue, deliveries := consume(t, b.URL(), "invoices")
 		log := &rabbittest.Log{}
-		startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL(), Lease: time.Hour, Logger: log.Logger()})
+		startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, Lease: time.Hour, Logger: log.Logger()})
 		awaitHolder(t, db.DB)
 		err := database.InTx(t.Context(), db.DB, func(tx *sql.Tx) error {
 			if err := database.Exec(t.Context(), tx, loseLease); err != nil {
@@ -71,7 +72,7 @@ func TestALeaseLostWhileTheBrokerIsAway(t *testing.T) {
 		b := broker.Start(t, broker.Config{})
 		b.RefuseConnections(true)
 		log := &rabbittest.Log{}
-		startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL(), Lease: 300 * time.Millisecond, Logger: log.Logger()})
+		startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, Lease: 300 * time.Millisecond, Logger: log.Logger()})
 		publish(t, db.DB, schemas.Envelope{RoutingKey: "invoices", Body: []byte("first")})
 		awaitHolder(t, db.DB)
 		execute(t, db.DB, loseLease)
@@ -96,7 +97,7 @@ func TestASlowQueueThatIsDeleted(t *testing.T) {
 		b := broker.Start(t, broker.Config{})
 		slow, _ := consume(t, b.URL(), "slow")
 		answer := b.Inject(broker.Fault{Match: func(r broker.Request) bool { return r.RoutingKey == slow }, Do: broker.DelayConfirm(time.Hour)})
-		r := startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL(), ConfirmTimeout: 2 * time.Second})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, ConfirmTimeout: 2 * time.Second})
 		failures := func(text string) (n int) {
 			refused, err := r.Refused(t.Context())
 			if err != nil {
@@ -165,7 +166,7 @@ func TestManyMessagesOfASlowQueue(t *testing.T) {
 		const messages, page = 3000, 500
 		addWaiting(t, db.DB, slow, messages, 1)
 		addWaiting(t, db.DB, later, 1, 2)
-		startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL(), ConfirmTimeout: 100 * time.Millisecond})
+		startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, ConfirmTimeout: 100 * time.Millisecond})
 		rabbittest.Receive(t, refused)
 		if n := sent.Load(); n > page {
 			t.Errorf("%d messages of the slow queue were sent before; want %d or less", n, page)
@@ -184,7 +185,7 @@ func TestTheEndOfARelayWhileTheDatabaseHangs(t *testing.T) {
 	install(t, db.DB)
 	b := broker.Start(t, broker.Config{})
 	queue, deliveries := consume(t, b.URL(), "invoices")
-	r, err := outbox.NewRelay(outbox.RelayConfig{DB: db.DB, URL: b.URL(), Interval: time.Millisecond})
+	r, err := outbox.NewRelay(outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, Interval: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

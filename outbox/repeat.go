@@ -13,7 +13,7 @@ import (
 // sender has a publisher with its own connection, from the first use on. One goroutine uses it.
 type sender struct {
 	relay      *Relay
-	name       string             // of the connection
+	purpose    string             // of the connection
 	connection *rabbit.Connection // nil: none is open
 	publishing *rabbit.Publisher
 }
@@ -23,7 +23,7 @@ func (s *sender) publisher() (*rabbit.Publisher, error) {
 		return s.publishing, nil
 	}
 	cfg := s.relay.cfg
-	connection, err := rabbit.Open(rabbit.Config{URL: cfg.URL, Nodes: cfg.Nodes, TLS: cfg.TLS, Name: s.name, Logger: cfg.Logger})
+	connection, err := rabbit.Open(rabbit.At(cfg.Connection, s.purpose, cfg.Logger))
 	if err == nil {
 		s.connection, s.publishing = connection, rabbit.NewPublisher(connection, rabbit.PublisherConfig{StopTimeout: time.Second})
 	}
@@ -45,7 +45,7 @@ func (s *sender) takes() bool { return s.connection.Err() == nil && !rabbit.IsBl
 // repeat publishes the messages again that were refused or not confirmed, when they are due, until ctx ends. It
 // has its own connection, since those that are not confirmed hold up others. It calls lose if the lease is lost.
 func (s *session) repeat(ctx context.Context, lose func(error)) {
-	by := &sender{relay: s.Relay, name: "watership outbox, again"}
+	by := &sender{relay: s.Relay, purpose: "outbox, again"}
 	defer by.close()
 	pauses := backoff.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	for failures := 0; ctx.Err() == nil; {

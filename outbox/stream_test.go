@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"
 )
@@ -49,7 +50,7 @@ func TestAppend(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
 		install(t, db.DB)
 		queue, deliveries := consume(t, b.URL, rabbittest.Name(t))
-		startRelay(t, outbox.RelayConfig{DB: db.DB, URL: b.URL})
+		startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL}})
 		headers := amqp.Table{"n": int32(7)}
 		created := schemas.Envelope{RoutingKey: queue, Body: []byte{0, 255}, Headers: headers, Properties: schemas.Properties{Type: "created"}}
 		ctx := t.Context()
@@ -251,6 +252,23 @@ func checkOutboxOrder(t *testing.T, db *sql.DB) {
 	}
 	if err := rows.Err(); err != nil || len(last) == 0 {
 		t.Errorf("%d streams, %v", len(last), err)
+	}
+}
+
+// The recipe for events of other stores is the one of ExampleAppend_storedElsewhere.
+func TestTheStoredEventsOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/coming-from.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("stored_example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(string(example), "// stored is")
+	code, _, _ = strings.Cut("// stored is"+code, "\n// Events of KurrentDB")
+	if !strings.Contains(string(page), "```go\n"+code+"```\n") {
+		t.Errorf("docs/coming-from.md does not have the recipe:\n%s", code)
 	}
 }
 

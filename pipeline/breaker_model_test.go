@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/output"
@@ -147,8 +148,8 @@ func (m *outageModel) play(arrival func(message int) time.Duration) {
 	}
 	rh := &routeHandler{
 		messageFlow: &messageFlow{
-			verifier: &schemas.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
-			frameMax: func() schemas.FrameMax { return 0 }, sleep: backoff.Sleep, heldMessages: output.NewHeld(metrics.Held), goroutines: goroutines,
+			verifier: &wire.Verifier{}, publisher: m, now: time.Now, logger: slog.New(slog.DiscardHandler), metrics: metrics,
+			frameMax: func() wire.FrameMax { return 0 }, sleep: backoff.Sleep, heldMessages: output.NewHeld(metrics.Held), goroutines: goroutines,
 			queueLimiter: output.NewLimiter[publisher](m, nil, time.Hour, queueShare), delayLimiter: output.NewLimiter[publisher](m, nil, time.Hour, delayShare),
 			newID: func() string { m.mu.Lock(); defer m.mu.Unlock(); ids++; return fmt.Sprint("id", ids) },
 		},
@@ -230,13 +231,13 @@ func (m *outageModel) handle(msg *message.Message) error {
 
 // Publish is the broker: a delay queue, or the end of a message.
 func (m *outageModel) Publish(_ context.Context, sent rabbit.Message) error {
-	e, state, err := schemas.FromDelivery(deliveryOf(sent)).Unwrap()
+	e, state, err := wire.Unwrap(schemas.FromDelivery(deliveryOf(sent)))
 	if err != nil {
 		return err
 	}
 	switch key := sent.RoutingKey; {
-	case strings.HasPrefix(key, schemas.Topology{}.Delays().Queue(0)[:len(schemas.Topology{}.Delays().Queue(0))-1]):
-		p := schemas.DefaultFrameMax.WrapForQueue(e, state, "")
+	case strings.HasPrefix(key, wire.DelaysOf(schemas.Topology{}).Queue(0)[:len(wire.DelaysOf(schemas.Topology{}).Queue(0))-1]):
+		p := wire.DefaultFrameMax.WrapForQueue(e, state, "")
 		time.AfterFunc(state.Delay, func() {
 			m.queue.put(deliveryOf(rabbit.Message{Exchange: schemas.Topology{}.Return(), RoutingKey: e.RoutingKey, Publishing: p}))
 		})

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
 	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/pipeline/internal/throttle"
 	"github.com/watershipmq/watership/pipeline/transport"
 )
@@ -81,7 +82,8 @@ func (l withoutTrace) With(fields watermill.LogFields) watermill.LoggerAdapter {
 
 func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 	names := p.cfg.Topology
-	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Delays().Due()), &poisoner{p.messageFlow(names.Poison()), p.declareParking}
+	dead, reports, due, poisoner := p.retrier(names.Retry()), p.retrier(names.Report()), p.retrier(names.Due()), &poisoner{p.messageFlow(names.Poison()), p.declareParking}
+	poisoner.hook = nil // the process that gave the message up has called its own
 	for _, one := range []struct {
 		role Role
 		queueHandler
@@ -96,7 +98,7 @@ func (p *Pipeline) addRoles(logger watermill.LoggerAdapter) error {
 		}
 		queue := one.queue
 		subscriber, err := p.subscriber(role.Role(one.role), logger,
-			transport.OnState(p.consumptionOf(queue).report), transport.Concurrency(roleConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
+			delivery.OnState(p.consumptionOf(queue).report), transport.Concurrency(roleConcurrency), transport.MaxBytes(p.cfg.MaxBytes), transport.StopTimeout(p.cfg.StopTimeout))
 		if err != nil {
 			return fmt.Errorf("subscribing to queue %q: %w", queue, err)
 		}
@@ -117,10 +119,14 @@ func (p *Pipeline) retrier(queue string) *retrier {
 }
 
 func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
+	for _, wrap := range slices.Backward(p.cfg.Middleware) {
+		route.Handler = wrap(route.Handler)
+	}
 	rh := &routeHandler{messageFlow: p.messageFlow(route.Queue), route: route, outlet: p.exchangePublisher, onHang: p.cfg.OnHang}
 	rh.admission = admission.New(p.admissionConfig(rh), p.admissions[route.Queue])
 	p.admissions[route.Queue] = rh.admission
-	options := append(rh.admission.Options(), transport.OnState(p.consumptionOf(route.Queue).report))
+	p.pauses.SetKeys(route.Queue, rh.admission.Keys())
+	options := append(rh.admission.Options(), delivery.OnState(p.consumptionOf(route.Queue).report))
 	concurrent, err := p.subscriber(role.Routes, logger, append(options, transport.Concurrency(rh.admission.Capacity()), transport.MaxBytes(p.cfg.MaxBytes))...)
 	if err != nil {
 		return fmt.Errorf("subscribing to queue %q: %w", route.Queue, err)
@@ -137,7 +143,7 @@ func (p *Pipeline) addRoute(route Route, logger watermill.LoggerAdapter) error {
 func (p *Pipeline) admissionConfig(rh *routeHandler) admission.Config {
 	queue, names := rh.route.Queue, p.cfg.Topology
 	cfg := rh.admissionConfig()
-	cfg.StopTimeout, cfg.Paused = p.cfg.StopTimeout, p.pauses.Switch(queue)
+	cfg.StopTimeout, cfg.Paused, cfg.Unknown = p.cfg.StopTimeout, p.pauses.Switch(queue), func() { wake(p.pausesWake) }
 	if p.runningCalls[queue] == nil {
 		p.runningCalls[queue] = cfg.Running
 	}
@@ -151,6 +157,14 @@ func (p *Pipeline) admissionConfig(rh *routeHandler) admission.Config {
 	return cfg
 }
 
+// wake sends to a channel with room for one value, unless it has one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // subscriber returns a subscriber whose topics are names of queues, and whose consumers announce
 // their role. Their priority is the default one of a queue, and refused by a stream, whose messages a
 // route would skip while it does not run.
@@ -162,7 +176,7 @@ func (p *Pipeline) subscriber(r role.Role, logger watermill.LoggerAdapter, opts 
 		Queue:           wamqp.QueueConfig{GenerateName: wamqp.GenerateQueueNameTopicName},
 		TopologyBuilder: queueBuilder{p.reconciler},
 	}
-	return transport.NewSubscriberWithConnection(cfg, logger, p.connections.consuming, append(opts, transport.SettledByHandlers())...)
+	return transport.NewSubscriberWithConnection(cfg, logger, nil, append(opts, delivery.SettledByHandlers(), delivery.On(p.connections.consuming))...)
 }
 
 // messageFlow returns the operations for the handler of a queue.
@@ -173,7 +187,7 @@ func (p *Pipeline) messageFlow(queue string) *messageFlow {
 		delays: p.reconciler, permanent: slices.Sorted(slices.Values(p.cfg.Delays())),
 		now: time.Now, sleep: backoff.Sleep, newID: watermill.NewULID, random: backoff.Random().Float64, logger: p.cfg.Logger,
 		metrics: p.metrics, heldMessages: p.heldMessages, warnings: &throttle.Warnings{}, goroutines: &p.goroutines, queueLimiter: p.queueLimiter, delayLimiter: p.delayLimiter,
-		hook: p.cfg.OnPoison, hookTimeout: p.cfg.OnPoisonTimeout, streams: p.cfg.Streams,
+		tracer: p.tracer, hook: p.cfg.OnEvent, hookTimeout: p.cfg.OnEventTimeout, streams: p.cfg.Streams,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/handler/outgoing"
 	"github.com/watershipmq/watership/pipeline"
@@ -16,7 +17,8 @@ import (
 
 // The messages of a call are those that the route would publish, with the same ids.
 func TestCall(t *testing.T) {
-	order := schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte("a violin"), Properties: schemas.Properties{MessageID: "m-1", CorrelationID: "c"}}
+	headers := amqp.Table{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "shop=1", "tenant": "acme"}
+	order := schemas.Envelope{Exchange: "shop", RoutingKey: "order", Headers: headers, Body: []byte("a violin"), Properties: schemas.Properties{MessageID: "m-1", CorrelationID: "c"}}
 	ctx := retry.ContextWithAttempt(t.Context(), retry.Attempt{Number: 1, Queue: "orders", Fingerprint: order.Fingerprint()})
 	route := pipeline.Route{Queue: "orders", Publish: pipeline.Binding{Exchange: "mails", Key: "mail"}, Handler: func(m *message.Message) ([]*message.Message, error) {
 		from, _ := schemas.FromContext(m.Context())
@@ -30,6 +32,9 @@ func TestCall(t *testing.T) {
 	if got[0].Exchange != "mails" || got[0].RoutingKey != "mail" || string(got[0].Body) != "order: a violin" || got[0].Headers[pipeline.HeaderCausation] != "m-1" ||
 		p.CorrelationID != "c" || p.MessageID != outgoing.ID(order.Fingerprint(), "orders", 0, "") {
 		t.Errorf("%+v", got[0])
+	}
+	if delete(got[0].Headers, pipeline.HeaderCausation); len(got[0].Headers) != 2 || got[0].Headers["traceparent"] != headers["traceparent"] || got[0].Headers["tracestate"] != "shop=1" {
+		t.Errorf("it inherits %v", got[0].Headers)
 	}
 	for name, handler := range map[string]message.HandlerFunc{
 		"fails":  func(*message.Message) ([]*message.Message, error) { return nil, errors.New("fails") },

@@ -2,34 +2,28 @@ package pipeline
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // Config configures a Pipeline. Only URL is required.
 type Config struct {
-	URL string      // amqp or amqps
-	TLS *tls.Config // nil: as the URL says
+	rabbitmq.Connection
 
-	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
-	// applies. Each attempt to connect tries all in random order.
-	Nodes []string
-
-	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
-	Dial func(network, address string) (net.Conn, error)
-
-	Topology schemas.Topology // names of Watership's exchanges and queues; zero: schemas.DefaultPrefix
+	Topology schemas.Topology // names of Watership's exchanges and queues; zero: those with the prefix watership
 
 	// QueueType of Watership's queues, and of route queues that do not exist yet. Zero: quorum.
 	QueueType QueueType
@@ -109,17 +103,23 @@ type Config struct {
 	// attempt at an unavailable service. Zero: 30 s.
 	ConfirmTimeout time.Duration
 
-	// OnPoison is called for each message that this pipeline gives up: of its routes, and
-	// with RoleRetry and RoleDue of other queues. The broker has confirmed the
-	// message in the poison queue by then; its `poisoned` event and its parked copy follow.
-	// It serves for a notification or a ticket. It may be called twice for a message,
-	// whose handler's slot it takes. The context ends after OnPoisonTimeout, and when the
+	// Middleware wraps the handler of each route, the first outermost. The context of the
+	// message has its envelope (schemas.FromContext) and its attempt (retry.AttemptFrom), and metadata of the messages
+	// that the handler returns become their headers. Nil: none.
+	Middleware []message.HandlerMiddleware
+
+	// OnEvent is called for each event that this pipeline publishes: an attempt failed, and the message
+	// waits for another (schemas.RetryScheduled) or is given up (schemas.Poisoned); it was handled
+	// (schemas.Handled); an operator decided about it; a route was paused or resumed. With RoleRetry and RoleDue that is also of
+	// other queues. By then the event is in the broker, except the event of a message that is given up: the message is in the
+	// poison queue, and its event follows. It serves for a notification, a ticket or a count. It may be called twice for an event,
+	// and takes the slot of the message's handler. The context ends after OnEventTimeout, and when the
 	// pipeline has waited long enough for its end. An error or a panic is logged and
 	// changes nothing; a call that does not return is logged and goes on by itself. Nil:
 	// no call.
-	OnPoison func(ctx context.Context, e schemas.Event) error
+	OnEvent func(ctx context.Context, e schemas.Event) error
 
-	OnPoisonTimeout time.Duration // of one call of OnPoison; zero: 1 min
+	OnEventTimeout time.Duration // of one call of OnEvent; zero: 1 min
 
 	// OnHang is called once for each attempt whose handler has not returned a second after
 	// its time-out. The message stays with that handler until it returns or the pipeline
@@ -132,6 +132,18 @@ type Config struct {
 	// and headers; one message may be in flight, however large it is. Handling a message
 	// takes about three times its size. Zero: 64 MiB.
 	MaxBytes int
+
+	// TracerProvider makes the spans of attempts, waits, messages that are given up, and messages that handlers publish:
+	// each is part of the trace of the publisher's traceparent, and linked to the attempt before. The context of a
+	// handler has the span of its attempt. Nil: no spans, and messages keep the traceparent of their publishers.
+	TracerProvider trace.TracerProvider
+
+	// BareSpans: spans have the exchange, the queue and the fingerprint of a message, and neither its routing key and ids
+	// nor texts of errors, as for a record that is redacted.
+	BareSpans bool
+
+	// MeterProvider measures attempts as messaging.process.duration. Nil: Registerer alone has their metrics.
+	MeterProvider metric.MeterProvider
 
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // of the metrics, for one pipeline; nil: they are not registered
@@ -176,7 +188,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.ReturnGrace, defaultReturnGrace)
 	orElse(&c.ReturnPause, defaultReturnPause)
 	orElse(&c.ConfirmTimeout, defaultConfirmTimeout)
-	orElse(&c.OnPoisonTimeout, defaultHookTimeout)
+	orElse(&c.OnEventTimeout, defaultHookTimeout)
 	c.classifier, _ = retry.NewClassifier(c.Rules...) // validate reports mistakes
 	c.Routes = slices.Clone(c.Routes)
 	for i := range c.Routes {
@@ -210,6 +222,9 @@ func (c Config) validate() error {
 	}
 	if c.ReturnPause%time.Millisecond != 0 {
 		errs = append(errs, fmt.Errorf("return pause %s: expected whole milliseconds", c.ReturnPause))
+	}
+	if at := slices.IndexFunc(c.Middleware, func(m message.HandlerMiddleware) bool { return m == nil }); at >= 0 {
+		errs = append(errs, fmt.Errorf("middleware %d of %d is nil: expected a function", at+1, len(c.Middleware)))
 	}
 	errs = append(errs, c.validateRoles())
 	queues := map[string]bool{}

@@ -4,27 +4,26 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
-	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/pipeline/transport"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/rabbitmq"
 )
 
 // connections are the connections of a pipeline, and its publishers on them.
 type connections struct {
-	server    rabbit.Config // without a name
-	consuming *transport.Connection
+	server    rabbitmq.Connection
+	logger    *slog.Logger
+	consuming *rabbit.Connection
 	sending   *rabbit.Connection // events, delays and poison
 	declaring *rabbit.Connection // RabbitMQ closes it when it cannot declare something in time
 	returning *rabbit.Connection // messages to the queues of services, and parked copies
 	outgoing  *rabbit.Connection // outgoing messages of handlers
 
-	all        []io.Closer // of these
+	all        []*rabbit.Connection // of these
 	publishers []*rabbit.Publisher
 }
 
@@ -32,25 +31,21 @@ type connections struct {
 // up: RabbitMQ may not answer on it for long.
 const maxGivenUp = 8
 
-// open opens all connections. After an error close closes those that are open.
-func (c *connections) open() (err error) {
-	c.consuming, err = transport.NewConnection(
-		wamqp.ConnectionConfig{AmqpURI: c.server.URL, TLSConfig: c.server.TLS, AmqpConfig: &amqp.Config{Dial: c.server.Dial}}, c.server.Logger,
-		transport.ConnectionName("watership consuming"), transport.Nodes(c.server.Nodes...))
-	if err != nil {
-		return err
-	}
-	c.all = append(c.all, c.consuming)
+// prepare makes all connections, which start starts.
+func (c *connections) prepare() (err error) {
 	for _, one := range []struct {
 		connection **rabbit.Connection
-		name       string
+		purpose    string
 	}{
-		{&c.declaring, "watership declaring"},
-		{&c.sending, "watership publishing"},
-		{&c.returning, "watership returning"},
-		{&c.outgoing, "watership outgoing"},
+		{&c.consuming, "consuming"},
+		{&c.declaring, "declaring"},
+		{&c.sending, "publishing"},
+		{&c.returning, "returning"},
+		{&c.outgoing, "outgoing"},
 	} {
-		if *one.connection, err = c.connect(one.name); err != nil {
+		cfg := rabbit.At(c.server, one.purpose, c.logger)
+		cfg.LargeFrames = one.connection == &c.consuming
+		if *one.connection, err = rabbit.New(cfg); err != nil {
 			return err
 		}
 		c.all = append(c.all, *one.connection)
@@ -58,10 +53,11 @@ func (c *connections) open() (err error) {
 	return nil
 }
 
-func (c *connections) connect(name string) (*rabbit.Connection, error) {
-	server := c.server
-	server.Name = name
-	return rabbit.Open(server)
+// start starts connecting.
+func (c *connections) start() {
+	for _, connection := range c.all {
+		rabbit.Start(connection)
+	}
 }
 
 // publisherOn returns a publisher that close closes.
@@ -73,7 +69,7 @@ func (c *connections) publisherOn(connection *rabbit.Connection) *rabbit.Publish
 
 // dedicatedPublisher returns a publisher with its own connection, and the function that closes both.
 func (c *connections) dedicatedPublisher() (by *rabbit.Publisher, end func(), err error) {
-	connection, err := c.connect("watership probing")
+	connection, err := rabbit.Open(rabbit.At(c.server, "probing", c.logger))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,7 +81,7 @@ func (c *connections) dedicatedPublisher() (by *rabbit.Publisher, end func(), er
 }
 
 // frameMax returns the largest frame of the connection for Watership's messages.
-func (c *connections) frameMax() schemas.FrameMax { return schemas.FrameMax(c.sending.FrameMax()) }
+func (c *connections) frameMax() wire.FrameMax { return wire.FrameMax(c.sending.FrameMax()) }
 
 // problem returns the reason why no messages are delivered or published now.
 func (c *connections) problem() error {

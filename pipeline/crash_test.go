@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -34,7 +35,7 @@ func TestCrashingProcess(t *testing.T) {
 		t.Skip("only within TestCrashLoop")
 	}
 	p, err := New(Config{
-		URL: url, Topology: schemas.Topology{Prefix: prefix}, Logger: slog.New(slog.DiscardHandler),
+		Connection: rabbitmq.Connection{URL: url}, Topology: schemas.Topology{Prefix: prefix}, Logger: slog.New(slog.DiscardHandler),
 		Routes: []Route{{
 			Queue: queue, Concurrency: concurrency, Policy: &retry.Policy{}, MaxDeliveries: 4,
 			Handler: handler(func(msg *message.Message) error {

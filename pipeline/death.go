@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/retry"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Reasons for which RabbitMQ dead-letters a message (https://www.rabbitmq.com/docs/dlx).
@@ -41,7 +41,7 @@ func (e *DeathError) Error() string {
 }
 
 // deathError returns a permanent error, unless the reason is one that is retried.
-func deathError(death schemas.Death, retried []string) error {
+func deathError(death header.Death, retried []string) error {
 	err := &DeathError{Queue: death.Queue, Reason: death.Reason}
 	if slices.Contains(retried, death.Reason) {
 		return err

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -34,7 +35,7 @@ func TestCancelledMessageKeepsItsBody(t *testing.T) {
 			}
 		})
 		r.publish(exchange, "order", amqp.Publishing{MessageId: "1", Body: []byte("the only body")})
-		delay := r.topology.Delays().Queue(time.Hour)
+		delay := wire.DelaysOf(r.topology).Queue(time.Hour)
 		rabbittest.Eventually(t, "the message waits", func() bool {
 			d, there, err := r.admin.Get(delay, false)
 			if err != nil {
@@ -71,7 +72,7 @@ func TestCancelledMessageLeavesItsPlace(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{MessageId: "1", Body: []byte("first")})
 		r.wait(schemas.RetryScheduled)
 		r.publish("", queue, amqp.Publishing{MessageId: "2", Body: []byte("second")})
-		delay := r.topology.Delays().Queue(time.Hour)
+		delay := wire.DelaysOf(r.topology).Queue(time.Hour)
 		rabbittest.Eventually(t, "the first message waits", func() bool {
 			d, there, err := r.admin.Get(delay, false)
 			if err != nil {
@@ -104,14 +105,14 @@ func TestPostponedMessageKeepsItsPlace(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{MessageId: "1"})
 		r.wait(schemas.RetryScheduled)
 		rabbittest.Eventually(t, "the message waits", func() bool {
-			d, there, err := r.admin.Get(r.topology.Delays().Queue(time.Hour), false)
+			d, there, err := r.admin.Get(wire.DelaysOf(r.topology).Queue(time.Hour), false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return there && d.Reject(false) == nil // as `waiting postpone` takes it
 		})
 		r.wait(schemas.Rescheduled)
-		rabbittest.Eventually(t, "the message waits again", func() bool { return b.Len(t, r.topology.Delays().Queue(retry.Step(wait))) == 1 })
+		rabbittest.Eventually(t, "the message waits again", func() bool { return b.Len(t, wire.DelaysOf(r.topology).Queue(retry.Step(wait))) == 1 })
 		if err := r.stop(); err != nil {
 			t.Error(err)
 		}

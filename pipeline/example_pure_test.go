@@ -10,13 +10,14 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func ExampleNew() {
 	_, err := pipeline.New(pipeline.Config{
-		URL:           "amqp://localhost/",
+		Connection:    rabbitmq.Connection{URL: "amqp://localhost/"},
 		Routes:        []pipeline.Route{{Queue: "orders"}},
 		RetriedDeaths: []string{"bored"},
 	})
@@ -24,6 +25,23 @@ func ExampleNew() {
 	// Output:
 	// retried deaths: "bored": expected any of [rejected expired maxlen delivery_limit]
 	// the route of queue "orders" has no handler: expected one, or RoleRetry, which retries the dead letters of other consumers
+}
+
+// A handler gets the value of a body. A body that is another is poison at once.
+func ExampleJSON() {
+	type order struct{ Product string }
+	route := pipeline.Route{Queue: "orders", Handler: pipeline.JSON(func(_ context.Context, o order) ([]*message.Message, error) {
+		fmt.Println("invoice for", o.Product)
+		return nil, nil
+	})}
+	for _, body := range []string{`{"product": "tea"}`, `{"product": 7}`} {
+		_, err := route.Call(context.Background(), schemas.Envelope{Body: []byte(body)})
+		fmt.Println(retry.IsPermanent(err), retry.ClassOf(err))
+	}
+	// Output:
+	// invoice for tea
+	// false default
+	// true schema
 }
 
 func ExampleConfig_Delays() {
@@ -35,7 +53,7 @@ func ExampleConfig_Delays() {
 
 // Watermill's middleware wraps the handlers that acknowledge messages.
 func ExamplePipeline_Router() {
-	p, err := pipeline.New(pipeline.Config{URL: "amqp://localhost/", Logger: slog.New(slog.DiscardHandler)})
+	p, err := pipeline.New(pipeline.Config{Connection: rabbitmq.Connection{URL: "amqp://localhost/"}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -54,7 +72,7 @@ func ExamplePipeline_Router() {
 
 // Run waits for a broker that is away; Running tells when all is well.
 func ExamplePipeline_Running() {
-	p, err := pipeline.New(pipeline.Config{URL: "amqp://127.0.0.1:1/", Logger: slog.New(slog.DiscardHandler)})
+	p, err := pipeline.New(pipeline.Config{Connection: rabbitmq.Connection{URL: "amqp://127.0.0.1:1/"}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -104,7 +122,7 @@ func ExampleDeclare() {
 		fmt.Println(err)
 		return
 	}
-	cfg := pipeline.Config{URL: rabbit.URL(), Logger: slog.New(slog.DiscardHandler)}
+	cfg := pipeline.Config{Connection: rabbitmq.Connection{URL: rabbit.URL()}, Logger: slog.New(slog.DiscardHandler)}
 	for range 2 {
 		fmt.Println(pipeline.Declare(context.Background(), cfg))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,8 +25,8 @@ func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	p, err := pipeline.New(pipeline.Config{
-		URL: os.Getenv("AMQP_URL"),
-		Tap: []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
+		Connection: rabbitmq.Connection{URL: os.Getenv("AMQP_URL")},
+		Tap:        []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
 		Routes: []pipeline.Route{{
 			Queue:   "orders",
 			Bind:    []pipeline.Binding{{Exchange: "shop", Key: "order.#"}},

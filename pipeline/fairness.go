@@ -1,6 +1,10 @@
 package pipeline
 
-import "github.com/watershipmq/watership/schemas"
+import (
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
 
 // Fairness divides the handlers of a route among the keys of its messages, such as the
 // receivers of webhooks, so that a receiver that is slow or fails delays no other. Each key
@@ -17,11 +21,23 @@ type Fairness struct {
 	// eighth of Route.Concurrency, at least 1.
 	Concurrency int
 
+	// Rate is the number of messages of one key that start in a second at most, in each process, evenly
+	// spread. Zero: no limit.
+	Rate float64
+
 	// Ordered handles the messages of a key one after the other, in the order in which they
 	// arrived. While one waits for its next attempt, the later ones wait, until it is
 	// handled or poison. One process at a time handles the messages of the queue, and the
 	// others wait for its end. The order holds over restarts.
 	Ordered bool
+}
+
+// interval returns the least time between the starts of two messages of one key; 0: none.
+func (f Fairness) interval() time.Duration {
+	if f.Rate <= 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Second) / f.Rate)
 }
 
 func (f Fairness) withDefaults(concurrency int) Fairness {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/pipeline/internal/admission"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -311,7 +312,7 @@ func TestFairnessNeedsAKey(t *testing.T) {
 		`the route of queue "q": Fairness: expected a Key`:                          {Queue: "q", Handler: none, Fairness: Fairness{Ordered: true}},
 		`the route of queue "q" has Fairness or Arguments and no handler: expected`: {Queue: "q", Arguments: map[string]any{"x-max-priority": 5}},
 	} {
-		_, err := New(Config{URL: "amqp://localhost", Roles: []Role{RoleRetry}, Routes: []Route{route}})
+		_, err := New(Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Roles: []Role{RoleRetry}, Routes: []Route{route}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

@@ -10,8 +10,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire/header"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/pipeline/internal/output"
-	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -34,7 +35,7 @@ type queueHandler struct {
 // run handles a message, and acknowledges or requeues it.
 func (h queueHandler) run(msg *message.Message) error {
 	ctx, err := msg.Context(), h.handleOrPoison(msg)
-	transport.Settle(ctx, err == nil && !isNacked(msg))
+	delivery.Settle(ctx, err == nil && !isNacked(msg))
 	if err != nil && ctx.Err() != nil && !usercode.Aborted(err) {
 		return endedDelivery{err}
 	}
@@ -131,7 +132,7 @@ func (f *messageFlow) moveToUnstorable(ctx context.Context, arrived schemas.Enve
 	m := rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Unstorable(), Publishing: arrived.Publishing()}
 	m.Publishing.Headers = maps.Clone(arrived.Headers)
 	maps.DeleteFunc(m.Publishing.Headers, func(name string, _ any) bool {
-		return schemas.SetByBroker(name) || name == "CC" || name == "BCC"
+		return header.SetByBroker(name) || name == "CC" || name == "BCC"
 	})
 	m.Publishing.Expiration, m.Publishing.UserId = "", ""
 	err := f.hold(ctx, "publishing a message to the queue of unstorable messages", func() error { return f.publisher.Publish(ctx, m) })

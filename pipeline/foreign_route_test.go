@@ -8,6 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -71,7 +73,7 @@ func TestRouteWithoutAHandler(t *testing.T) {
 				t.Errorf("%v; expected %v", got, test.want)
 			}
 			parked := b.Take(t, schemas.Topology{}.Parking(queue), 1)[0]
-			if e, _, err := schemas.FromDelivery(parked).Unwrap(); err != nil || string(e.Body) != "x" {
+			if e, _, err := wire.Unwrap(schemas.FromDelivery(parked)); err != nil || string(e.Body) != "x" {
 				t.Errorf("parked %+v %v", e, err)
 			}
 		})
@@ -87,7 +89,7 @@ func TestRouteWithoutAHandlerIsChecked(t *testing.T) {
 			Queue: "a", Handler: handler(nil), Headers: retry.Headers{Delay: "x-delay"},
 		},
 	} {
-		if _, err := New(Config{URL: "amqp://localhost", Standalone: true, Routes: []Route{route}}); err == nil || err.Error() != want {
+		if _, err := New(Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Standalone: true, Routes: []Route{route}}); err == nil || err.Error() != want {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}
 	}

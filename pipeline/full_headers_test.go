@@ -15,6 +15,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,7 +28,7 @@ func TestHeadersWithoutRoom(t *testing.T) {
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
 			c.Routes = []Route{{Queue: queue, Park: true, Handler: handler(func(msg *message.Message) error {
-				if e, _ := schemas.FromContext(msg.Context()); !schemas.DefaultFrameMax.LeavesRoom(e) {
+				if e, _ := schemas.FromContext(msg.Context()); !wire.DefaultFrameMax.LeavesRoom(e) {
 					return errBroken
 				}
 				return nil
@@ -59,7 +61,7 @@ func TestHeadersWithoutRoom(t *testing.T) {
 		if _, wrapped := parked.Headers["watership-wrapped"]; !wrapped {
 			t.Error("it was parked without being wrapped")
 		}
-		again, _, err := schemas.FromDelivery(parked).Unwrap()
+		again, _, err := wire.Unwrap(schemas.FromDelivery(parked))
 		if diff := cmp.Diff(want, again); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%.2000s", err, diff)
 		}
@@ -79,7 +81,7 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 		var calls atomic.Int32
 		told := make(chan schemas.Event, 10)
 		r := start(t, b, func(c *Config) {
-			c.OnPoison = func(_ context.Context, e schemas.Event) error { told <- e; return nil }
+			c.OnEvent = onPoison(func(_ context.Context, e schemas.Event) error { told <- e; return nil })
 			c.Routes = []Route{{Queue: queue, Park: true, Handler: handler(func(*message.Message) error {
 				calls.Add(1)
 				return errBroken
@@ -97,17 +99,17 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 		got := poisoned.Envelope
 		hook := rabbittest.Receive(t, told)
 		if len(got.Body) == 0 {
-			kept, state, err := schemas.FromDelivery(b.Take(t, r.topology.Unstorable(), 1)[0]).Unwrap()
+			kept, state, err := wire.Unwrap(schemas.FromDelivery(b.Take(t, r.topology.Unstorable(), 1)[0]))
 			if err != nil || state.Fingerprint != poisoned.Fingerprint {
 				t.Errorf("%+v %v", state, err)
 			}
 			got.Body = kept.Body
 		}
-		if !schemas.DefaultFrameMax.LeavesRoom(got) && got.Fingerprint() != want.Fingerprint() ||
+		if !wire.DefaultFrameMax.LeavesRoom(got) && got.Fingerprint() != want.Fingerprint() ||
 			hook.BodyIn != schemas.BodyHere || hook.BodySize != len(want.Body) || hook.Envelope.Fingerprint() != want.Fingerprint() {
-			t.Errorf("kept another message: %d bytes of body, %d of headers", len(got.Body), schemas.HeaderFrameSize(got.Publishing()))
+			t.Errorf("kept another message: %d bytes of body, %d of headers", len(got.Body), wire.HeaderFrameSize(got.Publishing()))
 		}
-		parked, _, err := schemas.FromDelivery(b.Take(t, queue+".poison", 1)[0]).Unwrap()
+		parked, _, err := wire.Unwrap(schemas.FromDelivery(b.Take(t, queue+".poison", 1)[0]))
 		if err != nil || parked.Properties.MessageID != "large" || len(parked.Headers) != 1 {
 			t.Errorf("parked %+v %v", parked.Properties, err)
 		}
@@ -162,7 +164,7 @@ func TestMessagesOfANewerVersion(t *testing.T) {
 				return nil
 			})}}
 		})
-		headers := amqp.Table{"watership-v": int64(schemas.WireVersion + 1), "watership-new": "?", "tenant": "acme"}
+		headers := amqp.Table{"watership-v": int64(header.Version + 1), "watership-new": "?", "tenant": "acme"}
 		r.publish("", queue, amqp.Publishing{Body: []byte("copied"), Headers: headers})
 		named := maps.Clone(headers)
 		named["watership-queue"] = queue
@@ -196,7 +198,7 @@ func TestDeadLettersOfANewerVersion(t *testing.T) {
 	}
 	for range many {
 		r.publish(r.topology.Direct(), queue, amqp.Publishing{Headers: amqp.Table{
-			"watership-v": int64(schemas.WireVersion + 1), "watership-queue": queue,
+			"watership-v": int64(header.Version + 1), "watership-queue": queue,
 		}})
 	}
 	r.publish("", queue, amqp.Publishing{Body: []byte("ours")})

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -32,7 +33,7 @@ func testFilledDelayQueue(t *testing.T, b rabbittest.Broker, kind QueueType, ove
 	queue, delayed, lift := rabbittest.Name(t), "", func() {}
 	var failed atomic.Int64
 	r := start(t, b, func(c *Config) {
-		delayed = c.Topology.Delays().Queue(delay)
+		delayed = wire.DelaysOf(c.Topology).Queue(delay)
 		lift = b.LimitQueue(t, delayed, limit, overflow)
 		c.QueueType = kind
 		c.Routes = []Route{{
@@ -78,7 +79,7 @@ func TestPolicyThatFillsTheQueueOfDueMessages(t *testing.T) {
 	const messages, delay = 12, 500 * time.Millisecond
 	queue := rabbittest.Name(t)
 	r := start(t, b, func(c *Config) {
-		b.LimitQueue(t, c.Topology.Delays().Due(), 2, "")
+		b.LimitQueue(t, c.Topology.Due(), 2, "")
 		c.Routes = []Route{{
 			Queue: queue, Concurrency: messages, Policy: attemptsAfter(delay), Breaker: &retry.Breaker{Messages: -1},
 			Handler: handler(func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) }),
@@ -92,7 +93,7 @@ func TestPolicyThatFillsTheQueueOfDueMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	rabbittest.Eventually(t, "all have waited, and the queue of due messages is full", func() bool {
-		return b.Len(t, r.topology.Delays().Queue(delay)) == 0 && b.Len(t, r.topology.Delays().Due()) >= 2
+		return b.Len(t, wire.DelaysOf(r.topology).Queue(delay)) == 0 && b.Len(t, r.topology.Due()) >= 2
 	})
 	r.run()
 	r.waitFor(messages, schemas.Handled)

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -44,7 +45,7 @@ func TestOutgoingHasNoStateOfAnother(t *testing.T) {
 	b := &routeHandler{messageFlow: &messageFlow{newID: func() string { return "id" }}}
 	out, err := b.outgoingMessage(NewMessage(schemas.Envelope{RoutingKey: "q", Headers: amqp.Table{
 		"watership-attempt": int64(3), "x-death": []any{}, "x-first-death-queue": "q", "x-own": "kept", "tenant": "acme",
-	}}), schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}, 0)
+	}}), wire.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}, 0)
 	want := amqp.Table{"tenant": "acme", "x-own": "kept", HeaderCausation: "v1:f"}
 	if diff := cmp.Diff(want, out.Headers); err != nil || diff != "" {
 		t.Error(err, diff)

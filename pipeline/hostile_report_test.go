@@ -10,7 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/report"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/report"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -105,7 +106,7 @@ func TestForgedStatesInReports(t *testing.T) {
 		own, victim := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()}), b.Queue(t, nil)
 		state := schemas.State{Queue: own, Attempt: 1, Message: "mine", Route: true, Park: true, MissingSince: time.Unix(1, 0)}
 		e := schemas.Envelope{RoutingKey: victim, Body: []byte("x"), Properties: schemas.Properties{UserID: "guest"}}
-		p := schemas.DefaultFrameMax.WrapForQueue(e, withFingerprint(state, e), "")
+		p := wire.DefaultFrameMax.WrapForQueue(e, withFingerprint(state, e), "")
 		p.Headers["CC"], p.Headers["BCC"], p.Headers["watership-cc"] = []any{victim}, []any{victim}, []any{victim}
 		tell := func(outcome string) {
 			p.Headers[report.Header] = amqp.Table{"outcome": outcome, "error": "no", "exchange": r.topology.Return(), "routing-key": victim}
@@ -206,11 +207,11 @@ func TestForgedMissingSince(t *testing.T) {
 	r := start(t, b, nil)
 	gone := rabbittest.Name(t)
 	e := schemas.Envelope{RoutingKey: gone, Body: []byte("x")}
-	p := schemas.DefaultFrameMax.Wrap(e, withFingerprint(schemas.State{Queue: gone, MissingSince: time.Unix(1, 0)}, e))
+	p := wire.DefaultFrameMax.Wrap(e, withFingerprint(schemas.State{Queue: gone, MissingSince: time.Unix(1, 0)}, e))
 	p.Headers[report.Header] = amqp.Table{"outcome": "retry", "exchange": r.topology.Return(), "routing-key": gone}
 	r.publish(r.topology.Report(), gone, p)
 	r.wait(schemas.RetryScheduled)
-	waits := r.topology.Delays().Queue(10 * time.Second)
+	waits := wire.DelaysOf(r.topology).Queue(10 * time.Second)
 	rabbittest.Eventually(t, "it waits for its queue", func() bool {
 		there, err := b.Channel(t).QueueDeclarePassive(waits, true, false, false, false, nil)
 		return err == nil && there.Messages == 1

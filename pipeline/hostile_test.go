@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -91,7 +92,7 @@ func (o *town) wantUnharmed(n int) {
 // origin at which the message has the fingerprint.
 func forged(e schemas.Envelope, s schemas.State) amqp.Table {
 	s.Fingerprint = e.Fingerprint()
-	return schemas.DefaultFrameMax.WrapForQueue(e, s, "").Headers
+	return wire.DefaultFrameMax.WrapForQueue(e, s, "").Headers
 }
 
 // TestForgedStatesDoNotCount: with the right to publish to a tapped exchange, and with
@@ -226,15 +227,15 @@ func TestOwnQueuesByAnotherExchange(t *testing.T) {
 		o := startTown(t, b, nil)
 		e := schemas.Envelope{RoutingKey: o.victim, Body: []byte("x")}
 		state := schemas.State{Fingerprint: e.Fingerprint(), EventID: "forged"}.Failed(time.Now(), 0, o.victim, schemas.Failure{Message: "forged"})
-		forgery := schemas.DefaultFrameMax.Wrap(e, state)
-		died := schemas.DefaultFrameMax.Wrap(e, state)
+		forgery := wire.DefaultFrameMax.Wrap(e, state)
+		died := wire.DefaultFrameMax.Wrap(e, state)
 		died.Headers["x-death"] = []any{amqp.Table{
-			"queue": o.topology.Delays().Queue(50 * time.Millisecond), "reason": "expired", "exchange": o.topology.Direct(),
+			"queue": wire.DelaysOf(o.topology).Queue(50 * time.Millisecond), "reason": "expired", "exchange": o.topology.Direct(),
 			"routing-keys": []any{"k"}, "count": int64(1),
 		}}
 		writer := o.broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`}).Channel(t)
 		for queue, p := range map[string]amqp.Publishing{
-			o.topology.Poison(): forgery, o.topology.Delays().Due(): died, o.topology.Delays().Queue(50 * time.Millisecond): forgery, o.topology.Retry(): died,
+			o.topology.Poison(): forgery, o.topology.Due(): died, wire.DelaysOf(o.topology).Queue(50 * time.Millisecond): forgery, o.topology.Retry(): died,
 		} {
 			if err := writer.Publish("", queue, false, false, p); err != nil {
 				t.Fatal(err)
@@ -255,12 +256,12 @@ func TestOwnQueuesByAnotherExchange(t *testing.T) {
 func TestForgedDeathsInDelayQueues(t *testing.T) {
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
-		wait := o.topology.Delays().Queue(50 * time.Millisecond)
+		wait := wire.DelaysOf(o.topology).Queue(50 * time.Millisecond)
 		writer := o.broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`}).Channel(t)
 		send := func(queue string, attempt int, died int64) {
 			e := schemas.Envelope{Exchange: o.shop, RoutingKey: "k", Properties: schemas.Properties{UserID: "guest"}}
 			state := schemas.State{Fingerprint: e.Fingerprint(), Queue: queue, Time: time.Unix(1, 0), Failure: schemas.Failure{Message: "forged"}}
-			p := schemas.DefaultFrameMax.Wrap(e, state)
+			p := wire.DefaultFrameMax.Wrap(e, state)
 			p.Headers["watership-attempt"] = int64(attempt)
 			p.Headers["x-death"] = []any{amqp.Table{
 				"queue": wait, "reason": "expired", "exchange": o.topology.Direct(), "routing-keys": []any{wait}, "count": died,
@@ -293,7 +294,7 @@ func TestNoAttemptBeyondThePolicy(t *testing.T) {
 		e := schemas.Envelope{Exchange: o.shop, RoutingKey: "k"}
 		for _, attempts := range []int{townAttempts, 60} {
 			state := schemas.State{Fingerprint: e.Fingerprint(), Queue: o.orders, Attempt: attempts, Failure: schemas.Failure{Message: "broken"}}
-			o.publish(o.topology.Direct(), o.orders, schemas.DefaultFrameMax.WrapForQueue(e, state, ""))
+			o.publish(o.topology.Direct(), o.orders, wire.DefaultFrameMax.WrapForQueue(e, state, ""))
 		}
 		for _, e := range o.waitFor(2, schemas.Poisoned) {
 			if e.Attempt < townAttempts || e.Queue != o.orders {

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -51,12 +52,12 @@ func TestClocksAreSetBack(t *testing.T) {
 		for len(m.broker.queues["own"]) == 0 && !t.Failed() {
 			m.clock = -time.Duration(random.Int64N(int64(2 * delay)))
 			switch late := m.broker.now.Sub(failed.Add(delay)); {
-			case len(m.broker.queues[m.broker.topology.Delays().Due()]) == 0:
+			case len(m.broker.queues[m.broker.topology.Due()]) == 0:
 				m.broker.pass()
 			case late > time.Second:
 				t.Fatalf("seed %d: it waits %s longer than %s", seed, late, delay)
 			default:
-				m.consume(m.broker.topology.Delays().Due())
+				m.consume(m.broker.topology.Due())
 				if late > -shortestRest && m.broker.full["own"] { // the retry handler found it full
 					failed, m.broker.full["own"] = failed.Add(late+10*time.Second), false
 				}
@@ -65,7 +66,7 @@ func TestClocksAreSetBack(t *testing.T) {
 		if early := failed.Add(delay).Sub(m.broker.now); early > shortestRest {
 			t.Errorf("seed %d: it returns %s before the end of %s", seed, early, delay)
 		}
-		_, state, err := schemas.FromDelivery(m.broker.take("own")).Unwrap()
+		_, state, err := wire.Unwrap(schemas.FromDelivery(m.broker.take("own")))
 		if err != nil || state.Elapsed != 0 {
 			t.Errorf("seed %d: the queue gets %+v, %v", seed, state, err)
 		}
@@ -98,7 +99,7 @@ func failEach(m *model) {
 			attempts++
 			hops = 0
 			m.consume("own")
-			_, state, err := schemas.FromDelivery(m.broker.log[len(m.broker.log)-1]).Unwrap()
+			_, state, err := wire.Unwrap(schemas.FromDelivery(m.broker.log[len(m.broker.log)-1]))
 			if err != nil {
 				m.t.Fatal(err)
 			}
@@ -135,7 +136,7 @@ func TestADelayWithoutAQueue(t *testing.T) {
 		if took := time.Since(scheduled.Time); took < delay-shortestRest || scheduled.Delay != delay {
 			t.Errorf("it waited %s of %s", took, scheduled.Delay)
 		}
-		if _, err := b.Channel(t).QueueDeclarePassive(r.topology.Delays().Queue(delay), true, false, false, false, nil); err == nil {
+		if _, err := b.Channel(t).QueueDeclarePassive(wire.DelaysOf(r.topology).Queue(delay), true, false, false, false, nil); err == nil {
 			t.Errorf("there is a queue for %s", delay)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -26,7 +27,7 @@ func TestDeletedQueuesHaveAnEvent(t *testing.T) {
 		}
 		recorded := make(chan schemas.State, 1000)
 		r.follow(events, func(d amqp.Delivery) {
-			_, state, err := schemas.FromDelivery(d).Unwrap()
+			_, state, err := wire.Unwrap(schemas.FromDelivery(d))
 			if err != nil {
 				t.Error(err)
 			}
@@ -39,8 +40,8 @@ func TestDeletedQueuesHaveAnEvent(t *testing.T) {
 			{r.topology.IndexLate(), "gap", "copies of messages that waited in it"},
 			{r.topology.Retry(), "deleted_queue", "messages that failed in other consumers"},
 			{r.topology.Report(), "deleted_queue", "messages that waited in it are lost"},
-			{r.topology.Delays().Due(), "deleted_queue", "messages that waited in it are lost"},
-			{r.topology.Delays().Queue(100 * time.Millisecond), "deleted_queue", "messages that waited in it are lost"},
+			{r.topology.Due(), "deleted_queue", "messages that waited in it are lost"},
+			{wire.DelaysOf(r.topology).Queue(100 * time.Millisecond), "deleted_queue", "messages that waited in it are lost"},
 			{r.topology.Poison(), "deleted_queue", "messages that waited in it are lost"},
 			{r.topology.Unstorable(), "deleted_queue", "messages that waited in it are lost"},
 			{r.topology.Paused(), "deleted_queue", "routes that were paused by hand go on"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -55,8 +56,8 @@ func (c *messageCopy) publishBody(ctx context.Context) error {
 	return nil
 }
 
-func (c *messageCopy) body() schemas.OmittedBody {
-	return schemas.OmittedBody{Size: len(c.envelope.Body), In: schemas.BodyInUnstorable}
+func (c *messageCopy) body() wire.OmittedBody {
+	return wire.OmittedBody{Size: len(c.envelope.Body), In: schemas.BodyInUnstorable}
 }
 
 // refusesMessage reports whether the broker refuses a message from every login.

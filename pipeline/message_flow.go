@@ -13,7 +13,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/tracing"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/pipeline/internal/throttle"
@@ -42,9 +44,9 @@ type delayDeclarer interface {
 type messageFlow struct {
 	queue        string // that delivered the messages
 	topology     schemas.Topology
-	verifier     *schemas.Verifier
+	verifier     *wire.Verifier
 	publisher    publisher
-	frameMax     func() schemas.FrameMax // of the publisher's connection
+	frameMax     func() wire.FrameMax // of the publisher's connection
 	delays       delayDeclarer
 	permanent    []time.Duration // delays of policies, the shortest first
 	taps         []topology.Tap
@@ -54,12 +56,13 @@ type messageFlow struct {
 	random       func() float64 // for jitter, from 0 up to 1
 	logger       *slog.Logger
 	metrics      *call.Metrics
+	tracer       *tracing.Tracer
 	heldMessages *output.HeldMessages
 	warnings     *throttle.Warnings
 	goroutines   *usercode.Goroutines
 	streams      func(schemas.Envelope) schemas.MessageStream // nil: messages have none
 
-	hook        func(context.Context, schemas.Event) error // for poison; may be nil
+	hook        func(context.Context, schemas.Event) error // for events; may be nil
 	hookTimeout time.Duration
 
 	queueLimiter *output.Limiter[publisher] // for the queues of services
@@ -75,9 +78,9 @@ type failedAttempt struct {
 }
 
 // handleFailure publishes a message after a failed attempt, as its policy decides.
-func (f *messageFlow) handleFailure(ctx context.Context, before schemas.VerifiedState, a failedAttempt) error {
+func (f *messageFlow) handleFailure(ctx context.Context, before wire.VerifiedState, a failedAttempt) error {
 	decision := f.replaceRetryWithoutRoom(a.decision, before.Envelope)
-	f.metrics.ObserveFailure(a.label, a.took, decision.Action)
+	f.metrics.ObserveFailure(a.label, a.took, decision.Action, before.State.Trace)
 	state := before.State.Failed(f.now(), a.took, a.queue, a.failure.Failure)
 	state.EventID = ""
 	if state.Message == "" {
@@ -101,7 +104,7 @@ func (f *messageFlow) handleFailure(ctx context.Context, before schemas.Verified
 // startOf returns when the attempt at a message began, for the times in its events. It is
 // zero if the time at which the message came to its queue is unknown, because another program
 // dead-lettered it there or a process of an earlier version returned it.
-func startOf(tried schemas.VerifiedState, began time.Time) time.Time {
+func startOf(tried wire.VerifiedState, began time.Time) time.Time {
 	_, moved := tried.Envelope.Headers["x-death"]
 	if returned := tried.State.Queue != ""; moved || returned && tried.State.Sent.IsZero() {
 		return time.Time{}
@@ -143,19 +146,26 @@ func (f *messageFlow) publishEvent(ctx context.Context, action schemas.Action, e
 	}
 	tapped := !state.Untapped && f.bodyIsTapped(action, e)
 	state.Route, state.Park, state.Progress, state.Untapped = false, false, "", false // they concern only the way of the message
-	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
-	if tapped {
-		return f.publishEventWithoutBody(ctx, action, e, state, omitted)
+	omitted := wire.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
+	publish := func() error { return f.publishEventWithoutBody(ctx, action, e, state, omitted) }
+	if !tapped {
+		copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action)})
+		publish = func() error {
+			return f.hold(ctx, eventOperation(action), func() error { return copied.publish(ctx) })
+		}
 	}
-	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action)})
-	return f.hold(ctx, eventOperation(action), func() error { return copied.publish(ctx) })
+	if err := publish(); err != nil {
+		return err
+	}
+	f.callHook(ctx, action, e, state)
+	return nil
 }
 
 func eventOperation(action schemas.Action) string {
 	return "publishing the " + string(action) + " event"
 }
 
-func (f *messageFlow) publishEventWithoutBody(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
+func (f *messageFlow) publishEventWithoutBody(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State, body wire.OmittedBody) error {
 	m := rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action)}
 	return f.hold(ctx, eventOperation(action), func() error {
 		m.Publishing = f.wrapWithoutBody(e, state, body)
@@ -164,7 +174,7 @@ func (f *messageFlow) publishEventWithoutBody(ctx context.Context, action schema
 }
 
 // wrapWithoutBody omits a body, in which the indexer could have found the stream of the message.
-func (f *messageFlow) wrapWithoutBody(e schemas.Envelope, state schemas.State, body schemas.OmittedBody) amqp.Publishing {
+func (f *messageFlow) wrapWithoutBody(e schemas.Envelope, state schemas.State, body wire.OmittedBody) amqp.Publishing {
 	if f.streams != nil && len(e.Body) > 0 {
 		state.Stream = f.streams(e)
 	}
@@ -216,7 +226,7 @@ func (f *messageFlow) publishDelayed(ctx context.Context, e schemas.Envelope, st
 	if !found {
 		return err
 	}
-	if f.warnings.Allow(f.topology.Delays().Queue(delay), f.now()) {
+	if f.warnings.Allow(wire.DelaysOf(f.topology).Queue(delay), f.now()) {
 		f.logger.Error("messages wait for another delay than their policy sets", "queue", f.queue,
 			"delay", delay, "waits", other, "error", err)
 	}
@@ -238,7 +248,7 @@ func (e *undeclaredError) Unwrap() error { return e.err }
 // publishToDelayQueue publishes to the queue of a delay, and declares the queue if it
 // does not exist.
 func (f *messageFlow) publishToDelayQueue(ctx context.Context, m rabbit.Message, delay time.Duration) error {
-	m.RoutingKey = f.topology.Delays().Queue(delay)
+	m.RoutingKey = wire.DelaysOf(f.topology).Queue(delay)
 	return f.delayLimiter.Publish(ctx, m.RoutingKey, func(ctx context.Context, by publisher) error {
 		err := by.Publish(ctx, m)
 		var missing *rabbit.UnroutableError
@@ -260,29 +270,32 @@ func (f *messageFlow) poison(ctx context.Context, e schemas.Envelope, state sche
 	}
 	state.EventID, state.Delay, state.Elapsed, state.Position = f.newID(), 0, 0, 0
 	copied := f.newMessageCopy(e, state, rabbit.Message{Exchange: f.topology.Direct(), RoutingKey: f.topology.Poison()})
-	if err := f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) }); err != nil {
+	span := f.tracer.Poison(ctx, tracing.Step{Envelope: e, State: state, Queue: state.Queue, Attempt: state.Attempt, Began: f.now()})
+	err := f.hold(ctx, "publishing a message to the poison queue", func() error { return copied.publish(ctx) })
+	span.End(f.now(), &state.Failure)
+	if err != nil {
 		return err
 	}
 	f.logger.Warn("a message is poison", "queue", state.Queue, "attempts", state.Attempt,
 		"message", state.Message, "fingerprint", state.Fingerprint, "error", state.Failure.Message)
-	f.callHook(ctx, e, state)
+	f.callHook(ctx, schemas.Poisoned, e, state)
 	return nil
 }
 
-// callHook calls the hook for poison, which cannot delay the message for longer than its
+// callHook calls the hook for events, which cannot delay the message for longer than its
 // time-out.
-func (f *messageFlow) callHook(ctx context.Context, e schemas.Envelope, state schemas.State) {
+func (f *messageFlow) callHook(ctx context.Context, action schemas.Action, e schemas.Envelope, state schemas.State) {
 	if f.hook == nil {
 		return
 	}
-	event := schemas.Event{
-		State: state, Action: schemas.Poisoned, TimeSource: schemas.TimeOfEvent, Envelope: e, BodySize: len(e.Body), BodyIn: schemas.BodyHere,
+	event := schemas.Event{ // the message itself may still be published
+		State: state, Action: action, TimeSource: wire.TimeOfEvent, Envelope: e.Clone(), BodySize: len(e.Body), BodyIn: schemas.BodyHere,
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.hookTimeout)
 	defer cancel()
 	_, err := usercode.CallWithin(f.goroutines, f.hookTimeout+hangGrace, func() (struct{}, error) { return struct{}{}, f.hook(ctx, event) })
 	if err != nil {
-		f.logger.Error("the hook for poison failed", "event", state.EventID, "error", err)
+		f.logger.Error("the hook for events failed", "action", action, "event", state.EventID, "error", err)
 	}
 }
 
@@ -299,12 +312,12 @@ func (f *messageFlow) poisonUnreadable(ctx context.Context, route Route, why err
 // this delivery has had none.
 func ofRoute(route Route, s schemas.State) schemas.State {
 	s.Route, s.Park = route.Handler != nil, route.Park
-	s.Started = time.Time{}
+	s.Started, s.Receiver, s.Answer = time.Time{}, "", ""
 	return s
 }
 
 // publishHandled publishes the `handled` event.
-func (f *messageFlow) publishHandled(ctx context.Context, verified schemas.VerifiedState, queue string, took time.Duration) error {
+func (f *messageFlow) publishHandled(ctx context.Context, verified wire.VerifiedState, queue string, took time.Duration) error {
 	state := verified.State
 	state.Queue, state.Time, state.Duration = queue, f.now(), took
 	state.EventID, state.Delay, state.Failure, state.Deliveries, state.Suspect = "", 0, schemas.Failure{}, 0, false

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -126,12 +127,12 @@ func (b *modelBroker) put(queue string, d amqp.Delivery) error {
 
 func (b *modelBroker) delayOf(queue string) (time.Duration, bool) {
 	var ms int64
-	_, err := fmt.Sscanf(queue, b.topology.Delays().Queue(0)[:len(b.topology.Delays().Queue(0))-1]+"%d", &ms)
+	_, err := fmt.Sscanf(queue, wire.DelaysOf(b.topology).Queue(0)[:len(wire.DelaysOf(b.topology).Queue(0))-1]+"%d", &ms)
 	return time.Duration(ms) * time.Millisecond, err == nil
 }
 
 func (b *modelBroker) DeclareDelay(_ context.Context, d time.Duration) error {
-	return b.operation(func() error { b.declare(b.topology.Delays().Queue(d)); return nil })
+	return b.operation(func() error { b.declare(wire.DelaysOf(b.topology).Queue(d)); return nil })
 }
 
 func (b *modelBroker) EnsureReturns(context.Context, string, string) error { return nil }
@@ -175,7 +176,7 @@ func (b *modelBroker) pass() {
 		if w.due.After(b.now) {
 			return false
 		}
-		b.queues[b.topology.Delays().Due()] = append(b.queues[b.topology.Delays().Due()], dead(w.Delivery, w.queue, "expired", b.topology.Direct(), b.topology.Delays().Due()))
+		b.queues[b.topology.Due()] = append(b.queues[b.topology.Due()], dead(w.Delivery, w.queue, "expired", b.topology.Direct(), b.topology.Due()))
 		return true
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/deadletter"
@@ -109,7 +110,7 @@ func newModelOf(t *testing.T, seed uint64, policy retry.Policy) *model {
 	}
 	m.broker.check = m.nothingIsLost
 	topology := m.broker.topology
-	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Report(), topology.Delays().Due(), topology.Poison())
+	m.broker.declare("own", "foreign", "out", topology.Retry(), topology.Report(), topology.Due(), topology.Poison())
 	m.wire()
 	for i := range m.messages {
 		queue := []string{"own", "foreign"}[i%2]
@@ -138,7 +139,7 @@ func (m *model) wire() {
 	rh := &routeHandler{messageFlow: s, outlet: m.broker, route: Route{Queue: "own", Handler: m.handle, Policy: &policy, Breaker: &retry.Breaker{}, Park: true}}
 	rh.admission = admission.New(rh.admissionConfig(), nil)
 	m.handlers = map[string]message.NoPublishHandlerFunc{
-		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Delays().Due(): retrier.handleDue,
+		"own": rh.handle, s.topology.Retry(): retrier.handleDead, s.topology.Report(): retrier.handleReport, s.topology.Due(): retrier.handleDue,
 		s.topology.Poison(): poisoner.handle,
 	}
 }
@@ -147,8 +148,8 @@ func (m *model) wire() {
 func (m *model) flow() *messageFlow {
 	ids := 0
 	s := &messageFlow{
-		verifier: &schemas.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now.Add(m.clock) },
-		frameMax: func() schemas.FrameMax { return 0 }, sleep: m.sleep,
+		verifier: &wire.Verifier{}, publisher: m.broker, delays: m.broker, now: func() time.Time { return m.broker.now.Add(m.clock) },
+		frameMax: func() wire.FrameMax { return 0 }, sleep: m.sleep,
 		newID:  func() string { ids++; return fmt.Sprint("id", ids) },
 		random: m.random.Float64, logger: slog.New(slog.DiscardHandler), metrics: call.NewMetrics(nil), goroutines: &m.goroutines,
 	}
@@ -352,7 +353,7 @@ func (m *model) verify() {
 		}
 	}
 	for _, d := range m.broker.log {
-		_, state, err := schemas.FromDelivery(d).Unwrap()
+		_, state, err := wire.Unwrap(schemas.FromDelivery(d))
 		if err != nil || state.Attempt > modelAttempts || state.EventID == "" || strings.HasPrefix(state.EventID, "poison:") {
 			m.t.Errorf("event %s of %s: %+v %v", d.RoutingKey, d.Body, state, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -63,7 +64,7 @@ func (h *routeHandler) classOf(why error, e schemas.Envelope) string {
 }
 
 // recordWait publishes the event of a message that waits in the process for an earlier one, until a time.
-func (h *routeHandler) recordWait(ctx context.Context, waiting schemas.VerifiedState, why error, until time.Time) {
+func (h *routeHandler) recordWait(ctx context.Context, waiting wire.VerifiedState, why error, until time.Time) {
 	state := waiting.State
 	state.EventID, state.Queue, state.Time, state.Duration = "", h.route.Queue, h.now(), 0
 	state.Delay = until.Sub(state.Time).Truncate(time.Millisecond)

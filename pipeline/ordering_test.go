@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -133,7 +134,7 @@ func TestOrderingIsChecked(t *testing.T) {
 		"has Ordering: expected a handler, and no Fai": {Ordering: Ordering{Class: "ordering", Key: key}, Fairness: Fairness{Key: key}},
 	} {
 		route.Queue, route.Handler = "a", handler(func(*message.Message) error { return nil })
-		if _, err := New(Config{URL: "amqp://localhost", Routes: []Route{route}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Routes: []Route{route}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}
 	}

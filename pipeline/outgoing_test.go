@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/handler/outgoing"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -62,7 +63,7 @@ func TestOutgoingMessages(t *testing.T) {
 // An outgoing message belongs to the parent's correlation where it has one, and
 // names a parent without an id by its fingerprint.
 func TestRelation(t *testing.T) {
-	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
+	parent := wire.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.CorrelationID = "c"
 	parent.Envelope.Headers = amqp.Table{HeaderCausation: "grandparent"}
 	copied := schemas.Envelope{Headers: amqp.Table{HeaderCausation: "grandparent"}}
@@ -81,8 +82,8 @@ func TestRelation(t *testing.T) {
 // The id of an outgoing message tells a repeat from another message.
 func TestDerivedID(t *testing.T) {
 	b := completion("q", Binding{}, watermill.NewULID)
-	parent := func(id, replay string) schemas.VerifiedState {
-		return schemas.VerifiedState{
+	parent := func(id, replay string) wire.VerifiedState {
+		return wire.VerifiedState{
 			Envelope: schemas.Envelope{Properties: schemas.Properties{MessageID: id}},
 			State:    schemas.State{Fingerprint: "v1:" + id, Replay: replay},
 		}
@@ -290,7 +291,7 @@ func TestNewMessageCanBeChanged(t *testing.T) {
 // transport. The published message is another one.
 func TestNewMessageIsNotItsParent(t *testing.T) {
 	b := &routeHandler{messageFlow: &messageFlow{newID: watermill.NewULID, metrics: call.NewMetrics(nil)}, route: Route{Queue: "q"}}
-	parent := schemas.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
+	parent := wire.VerifiedState{State: schemas.State{Fingerprint: "v1:f"}}
 	parent.Envelope.Properties.MessageID = "parent"
 	e := schemas.Envelope{RoutingKey: "k", Headers: amqp.Table{"_watermill_message_uuid": "parent", "tenant": "acme"}}
 	m, err := b.outgoingMessage(NewMessage(e), parent, 0)

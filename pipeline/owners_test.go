@@ -16,6 +16,8 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -46,7 +48,7 @@ func startOwners(t *testing.T, b rabbittest.Broker) *owners {
 	o.rig = start(t, b, func(c *Config) {
 		c.Default = attemptsAfter(defaultDelay)
 		c.Routes = []Route{{Queue: foreign, Policy: attemptsAfter(foreignDelay), Park: true}}
-		c.OnPoison = o.hook("serve")
+		c.OnEvent = onPoison(o.hook("serve"))
 	})
 	for i := range 2 {
 		o.startService(i)
@@ -69,15 +71,15 @@ func (o *owners) hook(process string) func(context.Context, schemas.Event) error
 func (o *owners) startService(i int) {
 	service := &rig{t: o.t, broker: o.broker, topology: o.topology, log: o.log}
 	service.cfg = Config{
-		URL: o.broker.URL, Topology: o.topology, Logger: o.log.Logger(), StopTimeout: 10 * time.Second,
-		Default:  attemptsAfter(5 * time.Second),
-		OnPoison: o.hook(fmt.Sprint("service ", i)),
+		Connection: rabbitmq.Connection{URL: o.broker.URL}, Topology: o.topology, Logger: o.log.Logger(), StopTimeout: 10 * time.Second,
+		Default: attemptsAfter(5 * time.Second),
+		OnEvent: onPoison(o.hook(fmt.Sprint("service ", i))),
 		Routes: []Route{{
 			Queue: o.queues[i], Park: true, Policy: attemptsAfter(serviceDelay(i)), Breaker: &retry.Breaker{Messages: -1},
 			Handler: handler(func(*message.Message) error { return errBroken }),
 		}},
 	}
-	for _, name := range []string{o.queues[i], schemas.Topology{}.Parking(o.queues[i]), o.topology.Delays().Queue(serviceDelay(i)), o.topology.Delays().Queue(5 * time.Second)} {
+	for _, name := range []string{o.queues[i], schemas.Topology{}.Parking(o.queues[i]), wire.DelaysOf(o.topology).Queue(serviceDelay(i)), wire.DelaysOf(o.topology).Queue(5 * time.Second)} {
 		o.broker.DeleteQueue(o.t, name)
 	}
 	service.run()
@@ -184,7 +186,7 @@ func TestDueMessageOfAnotherProcess(t *testing.T) {
 		b.DeleteQueue(t, queue)
 		service := &rig{t: t, broker: b, topology: serve.topology, log: serve.log}
 		service.cfg = Config{
-			URL: b.URL, Topology: serve.topology, Logger: serve.log.Logger(), Default: attemptsAfter(100 * time.Millisecond),
+			Connection: rabbitmq.Connection{URL: b.URL}, Topology: serve.topology, Logger: serve.log.Logger(), Default: attemptsAfter(100 * time.Millisecond),
 			Routes: []Route{{Queue: queue, Handler: handler(func(msg *message.Message) error {
 				if retry.AttemptFrom(msg.Context()).Number == 1 {
 					return errBroken
@@ -278,7 +280,7 @@ func TestAPipelineWithoutHandlersEnds(t *testing.T) {
 }
 
 func TestRolesAreChecked(t *testing.T) {
-	_, err := New(Config{URL: "amqp://localhost", Roles: []Role{"boss"}, Routes: []Route{{Queue: "invoices"}}})
+	_, err := New(Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Roles: []Role{"boss"}, Routes: []Route{{Queue: "invoices"}}})
 	want := "role \"boss\": expected any of [retry due poison]\n" +
 		"the route of queue \"invoices\" has no handler: expected one, or RoleRetry, which retries the dead letters of other consumers"
 	if err == nil || err.Error() != want {

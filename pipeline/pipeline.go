@@ -4,8 +4,8 @@
 //
 //	func main() {
 //		p, err := pipeline.New(pipeline.Config{
-//			URL:    "amqp://guest:guest@localhost:5672/",
-//			Routes: []pipeline.Route{{Queue: "orders", Handler: invoice}},
+//			Connection: rabbitmq.Connection{URL: "amqp://guest:guest@localhost:5672/"},
+//			Routes:     []pipeline.Route{{Queue: "orders", Handler: invoice}},
 //
 //			Standalone: true, // no process runs watership serve
 //		})
@@ -46,14 +46,15 @@ import (
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/tracing"
 	"github.com/watershipmq/watership/internal/topology"
 	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/deadletter"
 	"github.com/watershipmq/watership/pipeline/internal/output"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Pipeline is a Watermill router with its handlers.
@@ -61,6 +62,7 @@ type Pipeline struct {
 	cfg          Config // see Config.reload for the fields that change
 	vhost        string
 	login        string
+	tracer       *tracing.Tracer
 	metrics      *call.Metrics
 	heldMessages *output.HeldMessages
 	router       *message.Router
@@ -79,7 +81,8 @@ type Pipeline struct {
 
 	runningCalls map[string]*admission.Running // by queue; also of routes that were stopped
 	pauses       *pause.Watcher
-	verifier     *schemas.Verifier
+	pausesWake   chan struct{} // has a value when keys of routes are unknown to pauses
+	verifier     *wire.Verifier
 	deathChecker *deadletter.Checker
 	queueLimiter *output.Limiter[publisher]
 
@@ -87,8 +90,7 @@ type Pipeline struct {
 	goroutines   usercode.Goroutines
 }
 
-// New checks the configuration and connects in the background. Run must follow, since
-// it also closes the connections that New opened.
+// New checks the configuration. Run connects. It must follow once, since it also ends the goroutines that New began.
 func New(cfg Config) (*Pipeline, error) {
 	uri, err := parseURL(cfg.URL)
 	if err != nil {
@@ -106,21 +108,25 @@ func New(cfg Config) (*Pipeline, error) {
 		cfg: cfg, vhost: uri.Vhost, login: rabbit.UserID(uri), metrics: call.NewMetrics(cfg.Registerer), reloads: make(chan reload),
 		admissions: map[string]*admission.Admission{}, consumptions: map[string]*consumption{}, runningCalls: map[string]*admission.Running{},
 	}
+	if p.tracer, err = tracing.New(tracing.Config{Spans: cfg.TracerProvider, Measurements: cfg.MeterProvider, Bare: cfg.BareSpans}); err != nil {
+		return nil, fmt.Errorf("the meter of attempts: %w", err)
+	}
 	p.heldMessages = output.NewHeld(p.metrics.Held)
-	p.connections = &connections{server: rabbit.Config{URL: cfg.URL, Nodes: cfg.Nodes, TLS: cfg.TLS, Dial: cfg.Dial, Logger: cfg.Logger}}
-	if err := p.connections.open(); err != nil {
+	p.connections = &connections{server: cfg.Connection, logger: cfg.Logger}
+	if err := p.connections.prepare(); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	p.reconciler = topology.Reconciler{Conn: p.connections.declaring, Config: declared, Latest: &atomic.Pointer[topology.Config]{}, SelfBindings: &topology.SelfBindings{}, Turns: make(chan struct{}, 1), Logger: cfg.Logger, Every: cfg.TopologyEvery}
 	sending := p.connections.publisherOn(p.connections.sending)
-	p.verifier = &schemas.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
+	p.verifier = &wire.Verifier{Topology: cfg.Topology, Keys: cfg.StateKeys, Fingerprints: cfg.Fingerprints}
 	p.reconciler.Lost = topology.Losses{Verifier: p.verifier, Publisher: sending}.Record
 	p.ownPublisher = topology.NewSelfHealingPublisher(sending, p.reconciler)
 	p.queuePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.returning), p.reconciler)
 	p.exchangePublisher = topology.NewSelfHealingPublisher(p.connections.publisherOn(p.connections.outgoing), p.reconciler)
 	p.queueLimiter = output.NewLimiter[publisher](signingPublisher{p.queuePublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, queueShare)
 	p.delayLimiter = output.NewLimiter[publisher](signingPublisher{p.ownPublisher, p.verifier}, p.dedicatedPublisher, cfg.ConfirmTimeout, delayShare)
-	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger}
+	p.pausesWake = make(chan struct{}, 1)
+	p.pauses = &pause.Watcher{Topology: cfg.Topology, Publisher: p.ownPublisher, Logger: cfg.Logger, Wake: p.pausesWake}
 	p.deathChecker = deadletter.NewChecker(cfg.Topology, declared.Discovery)
 	if err := p.build(); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -142,7 +148,8 @@ func (p *Pipeline) dedicatedPublisher() (publisher, func()) {
 // message, and it sees no outgoing messages. To change those, wrap Route.Handler instead.
 func (p *Pipeline) Router() *message.Router { return p.router }
 
-// Running returns a channel that is closed when every handler consumes its queue.
+// Running returns a channel that is closed when every handler consumes its queue. It stays open where Run ends before
+// that, so wait for the end of Run or its context as well.
 func (p *Pipeline) Running() <-chan struct{} { return p.router.Running() }
 
 // RouteState is the state of a route.
@@ -176,11 +183,12 @@ func (p *Pipeline) Err() error { return p.connections.problem() }
 // copy, so the message is not acknowledged. The publish is repeated until it succeeds.
 func (p *Pipeline) Held() error { return p.heldMessages.Err(time.Now()) }
 
-// Run declares the topology and handles messages until ctx ends. Then it stops
-// consuming, waits for handlers up to Config.StopTimeout, requeues the other messages
-// and closes the connections. It waits for an unavailable broker, and fails if the
+// Run connects, declares the topology and handles messages until ctx ends. Then it stops
+// consuming, waits for handlers up to Config.StopTimeout, requeues the other messages,
+// closes the connections and returns nil. It waits for an unavailable broker, and fails if the
 // topology cannot be declared as configured.
 func (p *Pipeline) Run(ctx context.Context) error {
+	p.connections.start()
 	if err := p.reconciler.Declare(ctx); err != nil {
 		return errors.Join(ignoreEnd(ctx, fmt.Errorf("declaring the topology: %w", err)), p.close())
 	}

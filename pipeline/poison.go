@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/output"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -31,7 +32,7 @@ func (p *poisoner) handle(msg *message.Message) error {
 }
 
 // failedMessage returns a message of the poison queue, its state, and the place of its body.
-func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body schemas.OmittedBody) {
+func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, state schemas.State, body wire.OmittedBody) {
 	verified, found, err := p.verifier.VerifyPoison(arrived)
 	e, state = verified.Envelope, verified.State
 	switch {
@@ -43,13 +44,13 @@ func (p *poisoner) failedMessage(arrived schemas.Envelope) (e schemas.Envelope, 
 	if state.EventID == "" { // the same id each time it is delivered
 		state.EventID, state.Time = "poison:"+state.Fingerprint, p.now()
 	}
-	if elsewhere, omitted := arrived.OmittedBody(); found && omitted {
+	if elsewhere, omitted := wire.OmittedBodyOf(arrived); found && omitted {
 		return e, state, elsewhere
 	}
-	return e, state, schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}
+	return e, state, wire.OmittedBody{Size: len(e.Body), In: schemas.BodyHere}
 }
 
-func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
+func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, state schemas.State, body wire.OmittedBody) error {
 	if body.In != schemas.BodyHere {
 		return p.publishEventWithoutBody(ctx, schemas.Poisoned, e, state, body)
 	}
@@ -58,7 +59,7 @@ func (p *poisoner) publishPoisoned(ctx context.Context, e schemas.Envelope, stat
 
 // park publishes a copy for people who inspect queues. A parking queue that is full or
 // does not confirm blocks no message: the event has it.
-func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body schemas.OmittedBody) error {
+func (p *poisoner) park(ctx context.Context, e schemas.Envelope, state schemas.State, body wire.OmittedBody) error {
 	queue := p.topology.Parking(state.Queue)
 	if !state.Park || p.topology.Owns(queue) {
 		return nil

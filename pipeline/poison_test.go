@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -29,13 +30,13 @@ func TestParkingAndHook(t *testing.T) {
 				Queue: queue, Park: true, Policy: attemptsAfter(),
 				Handler: handler(func(*message.Message) error { return errBroken }),
 			}}
-			c.OnPoison = func(_ context.Context, e schemas.Event) error {
+			c.OnEvent = onPoison(func(_ context.Context, e schemas.Event) error {
 				told <- e
 				if calls.Add(1) == 1 {
 					panic("the hook")
 				}
 				return errBroken
-			}
+			})
 		})
 		for i, body := range []string{"one", "two"} {
 			r.publish("", queue, amqp.Publishing{
@@ -48,12 +49,12 @@ func TestParkingAndHook(t *testing.T) {
 			}
 			rabbittest.Eventually(t, "its copy is parked", func() bool { return b.Len(t, queue+".poison") == i+1 })
 		}
-		rabbittest.Eventually(t, "both failures of the hook are logged", func() bool { return r.log.Count("the hook for poison failed") == 2 })
+		rabbittest.Eventually(t, "both failures of the hook are logged", func() bool { return r.log.Count("the hook for events failed") == 2 })
 		if n := len(r.waitFor(2, schemas.Poisoned)); n != 2 || calls.Load() != 2 {
 			t.Errorf("%d events and %d calls of the hook for 2 messages", n, calls.Load())
 		}
 		for i, d := range b.Take(t, queue+".poison", 2) {
-			e, state, err := schemas.FromDelivery(d).Unwrap()
+			e, state, err := wire.Unwrap(schemas.FromDelivery(d))
 			if err != nil || e.Properties.MessageID != []string{"one", "two"}[i] || e.Headers["n"] != int32(1) ||
 				e.Properties.Expiration != "60000" || d.Expiration != "" || state.Failure.Message != "broken" || state.Queue != queue {
 				t.Errorf("parked %+v %+v", d, err)
@@ -85,7 +86,7 @@ func TestParkingQueueComesBack(t *testing.T) {
 func TestStrayMessages(t *testing.T) {
 	eachSetting(t, func(t *testing.T, b setting) {
 		r := b.start(t, nil)
-		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Delays().Due()} {
+		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Due()} {
 			r.publish("", queue, amqp.Publishing{Body: []byte(queue)})
 		}
 		for _, e := range r.waitFor(3, schemas.Poisoned) {
@@ -111,7 +112,7 @@ func TestFullParkingQueue(t *testing.T) {
 		}
 		told := make(chan schemas.Event, 100)
 		r := start(t, b, func(c *Config) {
-			c.OnPoison = func(_ context.Context, e schemas.Event) error { told <- e; return nil }
+			c.OnEvent = onPoison(func(_ context.Context, e schemas.Event) error { told <- e; return nil })
 			c.Breaker.Messages = -1
 			c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(
 				func(*message.Message) error { return errBroken })}}
@@ -207,7 +208,7 @@ func TestFaultsOfWatershipsHandlers(t *testing.T) {
 		const delay, pause = 50 * time.Millisecond, 77 * time.Millisecond
 		r := start(t, b, func(c *Config) {
 			c.ReturnPause, c.Default = pause, attemptsAfter()
-			declareFor(t, b, c.Topology.Delays().Queue(pause), amqp.Table{"x-max-length": int32(0)}) // not as it is to be
+			declareFor(t, b, wire.DelaysOf(c.Topology).Queue(pause), amqp.Table{"x-max-length": int32(0)}) // not as it is to be
 			c.Logger = slog.New(faultyLog{c.Logger.Handler(), faults})
 			c.Routes = []Route{{Queue: queue, Handler: handler(func(*message.Message) error { return nil })}}
 		})
@@ -219,10 +220,10 @@ func TestFaultsOfWatershipsHandlers(t *testing.T) {
 		if err := r.pipeline.reconciler.DeclareDelay(t.Context(), delay); err != nil {
 			t.Fatal(err)
 		}
-		b.DeleteQueue(t, r.topology.Delays().Queue(delay))
+		b.DeleteQueue(t, wire.DelaysOf(r.topology).Queue(delay))
 		e := schemas.Envelope{RoutingKey: exclusive, Body: []byte("x")}
 		state := schemas.State{Fingerprint: e.Fingerprint(), Message: "m"}
-		r.publish(r.topology.Direct(), r.topology.Delays().Queue(delay), schemas.DefaultFrameMax.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
+		r.publish(r.topology.Direct(), wire.DelaysOf(r.topology).Queue(delay), wire.DefaultFrameMax.Wrap(e, state.Failed(time.Now(), 0, exclusive, schemas.Failure{Message: "first"})))
 		poisoned := r.wait(schemas.Poisoned)
 		if poisoned.Queue != exclusive || poisoned.Attempt != 1 || !strings.Contains(poisoned.Failure.Message, "panic: the logger") ||
 			!strings.Contains(poisoned.Failure.Message, "first") || string(poisoned.Envelope.Body) != "x" {
@@ -241,13 +242,13 @@ func TestFaultOfARouteHasNoTimeOfAnAttempt(t *testing.T) {
 	e := schemas.Envelope{RoutingKey: "own", Body: []byte("x")}
 	brought := schemas.State{Queue: "own", Fingerprint: e.Fingerprint(), Message: "m", Attempt: 1, Started: m.broker.now}
 	arrived := schemas.FromDelivery(amqp.Delivery{
-		Exchange: m.broker.topology.Return(), RoutingKey: "own", Body: e.Body, Headers: schemas.DefaultFrameMax.Wrap(e, brought).Headers,
+		Exchange: m.broker.topology.Return(), RoutingKey: "own", Body: e.Body, Headers: wire.DefaultFrameMax.Wrap(e, brought).Headers,
 	})
 	h := &routeHandler{messageFlow: m.flow(), route: Route{Queue: "own"}}
 	if err := h.poisonMessage(t.Context(), arrived, errBroken); err != nil {
 		t.Fatal(err)
 	}
-	_, state, err := schemas.FromDelivery(m.broker.queues[m.broker.topology.Poison()][0]).Unwrap()
+	_, state, err := wire.Unwrap(schemas.FromDelivery(m.broker.queues[m.broker.topology.Poison()][0]))
 	if err != nil || state.Message != "m" || !state.Started.IsZero() {
 		t.Errorf("%+v %v", state, err)
 	}
@@ -265,7 +266,7 @@ func TestFaultsOfThePoisonHandler(t *testing.T) {
 			})
 			r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 			kept := b.Take(t, r.topology.Unstorable(), 1)[0]
-			e, state, err := schemas.FromDelivery(kept).Unwrap()
+			e, state, err := wire.Unwrap(schemas.FromDelivery(kept))
 			if err != nil || string(e.Body) != "x" || state.Queue != queue || state.Fingerprint != e.Fingerprint() {
 				t.Errorf("%+v %v", state, err)
 			}
@@ -298,14 +299,14 @@ func TestHookThatDoesNotReturn(t *testing.T) {
 	b := rabbittest.Newest(t)
 	queue, release := rabbittest.Name(t), make(chan struct{})
 	r := start(t, b, func(c *Config) {
-		c.OnPoisonTimeout = time.Millisecond
-		c.OnPoison = func(context.Context, schemas.Event) error { <-release; return nil }
+		c.OnEventTimeout = time.Millisecond
+		c.OnEvent = onPoison(func(context.Context, schemas.Event) error { <-release; return nil })
 		c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(), Handler: handler(func(*message.Message) error { return errBroken })}}
 	})
 	defer close(release)
 	r.publish("", queue, amqp.Publishing{})
 	r.wait(schemas.Poisoned)
-	rabbittest.Eventually(t, "the hook is given up", func() bool { return r.log.Count("the hook for poison failed") == 1 })
+	rabbittest.Eventually(t, "the hook is given up", func() bool { return r.log.Count("the hook for events failed") == 1 })
 	r.quiet()
 }
 

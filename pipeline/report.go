@@ -10,7 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
-	"github.com/watershipmq/watership/internal/report"
+	"github.com/watershipmq/watership/internal/wire/report"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -57,9 +57,12 @@ func (r *retrier) handleReport(msg *message.Message) error {
 	}
 	if malformed == nil && told.Outcome == report.Handled {
 		r.metrics.Attempts.WithLabelValues(label, "handled").Inc()
+		r.traceAttempt(ctx, &verified, queue, told.Duration, nil)
 		return r.publishHandled(ctx, verified, queue, told.Duration)
 	}
-	return r.handleFailure(ctx, verified, failedAttempt{queue: queue, label: label, took: told.Duration, verdict: r.verdictOf(route, told, malformed, &verified.State)})
+	v := r.verdictOf(route, told, malformed, &verified.State)
+	r.traceAttempt(ctx, &verified, queue, told.Duration, &v.failure.Failure)
+	return r.handleFailure(ctx, verified, failedAttempt{queue: queue, label: label, took: told.Duration, verdict: v})
 }
 
 // unreportable returns the reason for which a message is no report on a queue; "" if it

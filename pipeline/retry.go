@@ -10,7 +10,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/tracing"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/pipeline/internal/deadletter"
 	"github.com/watershipmq/watership/retry"
@@ -56,7 +59,19 @@ func (r *retrier) handleDead(msg *message.Message) error {
 	var why error
 	policy, verified.State.Attempt, why = route.Headers.Apply(letter.Headers, *route.Policy, verified.State.Attempt, deathError(death, r.retried))
 	v := r.classify(route, policy, cmp.Or(r.checkBody(route, letter), why), verified.State, letter.Headers)
+	r.traceAttempt(ctx, &verified, death.Queue, 0, &v.failure.Failure)
 	return r.handleFailure(ctx, verified, failedAttempt{queue: death.Queue, label: label, verdict: v})
+}
+
+// traceAttempt makes the span of an attempt of another consumer that has ended, or failed as why says, and adds it to the
+// state. A duration that is not known is 0.
+func (r *retrier) traceAttempt(ctx context.Context, tried *wire.VerifiedState, queue string, took time.Duration, why *schemas.Failure) {
+	ended := r.now()
+	_, span := r.tracer.Process(ctx, tracing.Step{
+		Envelope: tried.Envelope, State: tried.State, Queue: queue, Attempt: tried.State.Attempt + 1, Began: ended.Add(-took),
+	})
+	tried.State.Trace = span.Traceparent(tried.State.Trace)
+	span.End(ended, why)
 }
 
 // checkBody returns the error of the route's check of a failed message, which may panic.
@@ -66,12 +81,12 @@ func (r *retrier) checkBody(route Route, failed schemas.Envelope) error {
 
 // deadLetter returns a dead letter as it was before it died, and its latest death; or
 // else the reason for which it cannot go back to a queue.
-func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (letter schemas.Envelope, death schemas.Death, reason string) {
+func (r *retrier) deadLetter(ctx context.Context, arrived schemas.Envelope) (letter schemas.Envelope, death header.Death, reason string) {
 	if arrived.Exchange != r.topology.Retry() {
 		return arrived, death, fmt.Sprintf("it reached the queue of dead letters by exchange %q: expected %q, as the dead-letter exchange of a queue",
 			arrived.Exchange, r.topology.Retry())
 	}
-	letter, death, dead := arrived.DeadLetter(r.deathChecker.Follows(ctx))
+	letter, death, dead := wire.DeadLetter(arrived, r.deathChecker.Follows(ctx))
 	if !dead {
 		return arrived, death, "it reached the retry exchange without being dead-lettered: no x-death header"
 	}
@@ -106,11 +121,11 @@ func (r *retrier) handleDue(msg *message.Message) error {
 		state.Fingerprint = r.verifier.Fingerprints.Of(e)
 		return r.poison(ctx, e, state)
 	}
-	_, death, _ := arrived.DeadLetter(nil)
+	_, death, _ := wire.DeadLetter(arrived, nil)
 	if state.Undecided || death.Reason == deathRejected {
 		return r.handleTaken(ctx, e, state)
 	}
-	state.Elapsed += r.topology.Delays().Of(death.Queue)
+	state.Elapsed += wire.DelaysOf(r.topology).Of(death.Queue)
 	if rest := r.restOfDelay(state); rest > 0 {
 		return r.schedule(ctx, e, state, retry.Step(rest))
 	}
@@ -139,6 +154,13 @@ func (r *retrier) returnToQueue(ctx context.Context, e schemas.Envelope, state s
 		delivery.Publisher, returned.Elapsed, returned.Sent = by, 0, r.now()
 		return delivery.Deliver(ctx, e, returned)
 	})
+	if err == nil {
+		began := state.Time // of the failure, by the clock of its process
+		if now := r.now(); began.IsZero() || began.After(now) {
+			began = now
+		}
+		r.tracer.Wait(ctx, tracing.Step{Envelope: e, State: state, Queue: state.Queue, Attempt: state.Attempt, Began: began}).End(r.now(), nil)
+	}
 	var gone *rabbit.UnroutableError
 	var full *rabbit.NackedError
 	var refused *rabbit.RefusedError

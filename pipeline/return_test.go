@@ -13,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -253,7 +254,7 @@ func TestDelayThatCannotBeDeclared(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
-			declareFor(t, b, c.Topology.Delays().Queue(150*time.Millisecond), amqp.Table{"x-max-length": int32(1)}) // not as it is to be
+			declareFor(t, b, wire.DelaysOf(c.Topology).Queue(150*time.Millisecond), amqp.Table{"x-max-length": int32(1)}) // not as it is to be
 			c.Routes = []Route{{Queue: queue, Policy: attemptsAfter(50*time.Millisecond, 200*time.Millisecond), Handler: handler(
 				func(msg *message.Message) error {
 					return onAttempt(msg, 1, retry.After(120*time.Millisecond, errBroken))
@@ -279,9 +280,9 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 		late := schemas.Envelope{RoutingKey: queue, Body: []byte("x")}
 		state := schemas.State{Fingerprint: late.Fingerprint()}.Failed(time.Now().Add(-24*time.Hour), 0, queue, schemas.Failure{})
 		state.Delay = time.Second
-		r.publish(r.topology.Direct(), r.topology.Delays().Queue(50*time.Millisecond), schemas.DefaultFrameMax.Wrap(late, state))
+		r.publish(r.topology.Direct(), wire.DelaysOf(r.topology).Queue(50*time.Millisecond), wire.DefaultFrameMax.Wrap(late, state))
 		rabbittest.Eventually(t, "the message waits for its queue", func() bool {
-			return publishDelayed(t, b, r.topology.Delays().Queue(100*time.Millisecond))
+			return publishDelayed(t, b, wire.DelaysOf(r.topology).Queue(100*time.Millisecond))
 		})
 		declareFor(t, b, queue, nil)
 		if d := b.Take(t, queue, 1)[0]; string(d.Body) != "x" {
@@ -304,7 +305,7 @@ func TestRecreatedTarget(t *testing.T) {
 		if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 			t.Fatal(err)
 		}
-		rabbittest.Eventually(t, "the message waits for its queue", func() bool { return publishDelayed(t, b, r.topology.Delays().Queue(300*time.Millisecond)) })
+		rabbittest.Eventually(t, "the message waits for its queue", func() bool { return publishDelayed(t, b, wire.DelaysOf(r.topology).Queue(300*time.Millisecond)) })
 		if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +343,7 @@ func TestFullTarget(t *testing.T) {
 		rejectOne(t, b, full)
 		publishTo(t, b, full, "in the way")
 		r.wait(schemas.RetryScheduled)
-		rabbittest.Eventually(t, "the message waits for room", func() bool { return publishDelayed(t, b, r.topology.Delays().Queue(300*time.Millisecond)) })
+		rabbittest.Eventually(t, "the message waits for room", func() bool { return publishDelayed(t, b, wire.DelaysOf(r.topology).Queue(300*time.Millisecond)) })
 		publishTo(t, b, other, "other")
 		r.wait(schemas.Handled)
 		if got := b.Take(t, full, 1)[0]; string(got.Body) != "in the way" {
@@ -380,7 +381,7 @@ func TestTargetWithoutRights(t *testing.T) {
 		publishTo(t, b, foreign, "x")
 		rejectOne(t, b, foreign)
 		rabbittest.Eventually(t, "the log names the queue", func() bool { return r.log.Count("messages cannot be returned to a queue") == 1 })
-		rabbittest.Eventually(t, "the message waits", func() bool { return publishDelayed(t, b, r.topology.Delays().Queue(100*time.Millisecond)) })
+		rabbittest.Eventually(t, "the message waits", func() bool { return publishDelayed(t, b, wire.DelaysOf(r.topology).Queue(100*time.Millisecond)) })
 		b.Grant(t, as, rabbittest.Rights{Configure: ".*", Write: ".*", Read: ".*"})
 		if d := b.Take(t, foreign, 1)[0]; string(d.Body) != "x" {
 			t.Errorf("%+v", d)
@@ -508,7 +509,7 @@ func TestEventsOfAnUntappedMessage(t *testing.T) {
 		for untapped, size := range map[bool]int{true: len("edited"), false: 0} {
 			e := schemas.Envelope{Exchange: exchange, RoutingKey: "a", Body: []byte("edited")}
 			state := schemas.State{Fingerprint: e.Fingerprint(), Queue: queue, Replay: "job", ReplayOf: fmt.Sprint(untapped), Untapped: untapped}
-			r.publish(r.topology.Direct(), queue, schemas.DefaultFrameMax.WrapForQueue(e, state, "guest"))
+			r.publish(r.topology.Direct(), queue, wire.DefaultFrameMax.WrapForQueue(e, state, "guest"))
 			for _, action := range []schemas.Action{schemas.RetryScheduled, schemas.Handled} {
 				var found []event
 				rabbittest.Eventually(t, string(action), func() bool {

@@ -14,6 +14,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -47,6 +49,16 @@ func handler(f func(msg *message.Message) error) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) { return nil, f(msg) }
 }
 
+// onPoison makes a hook for events of one for messages that are given up.
+func onPoison(hook func(context.Context, schemas.Event) error) func(context.Context, schemas.Event) error {
+	return func(ctx context.Context, e schemas.Event) error {
+		if e.Action != schemas.Poisoned {
+			return nil
+		}
+		return hook(ctx, e)
+	}
+}
+
 func attemptsAfter(delays ...time.Duration) *retry.Policy { return &retry.Policy{Delays: delays} }
 
 // start runs a pipeline. Adjust may be nil.
@@ -54,7 +66,7 @@ func start(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := startSilent(t, b, adjust)
 	r.follow(r.topology.Log(), func(d amqp.Delivery) {
-		e, state, err := schemas.FromDelivery(d).Unwrap()
+		e, state, err := wire.Unwrap(schemas.FromDelivery(d))
 		if err != nil {
 			t.Error(err)
 		}
@@ -99,7 +111,7 @@ func startSilent(t testing.TB, b rabbittest.Broker, adjust func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, broker: b, topology: schemas.Topology{Prefix: rabbittest.Name(t)}, log: &rabbittest.Log{}, admin: b.Channel(t)}
 	r.cfg = Config{
-		URL: b.URL, Topology: r.topology, Logger: r.log.Logger(),
+		Connection: rabbitmq.Connection{URL: b.URL}, Topology: r.topology, Logger: r.log.Logger(),
 		StopTimeout: 10 * time.Second, Default: attemptsAfter(100 * time.Millisecond), Standalone: true,
 	}
 	if adjust != nil {
@@ -183,7 +195,7 @@ func (r *rig) deleteTopology() {
 	names := r.topology
 	queues := names.Queues()
 	for _, d := range append(r.cfg.Delays(), append(retry.StandardDelays(), r.cfg.ReturnPause)...) {
-		queues = append(queues, names.Delays().Queue(d))
+		queues = append(queues, wire.DelaysOf(names).Queue(d))
 	}
 	for _, route := range r.cfg.Routes {
 		queues = append(queues, route.Queue, route.parking())
@@ -263,7 +275,7 @@ func (r *rig) eventText() string {
 func (r *rig) quiet() {
 	r.t.Helper()
 	rabbittest.Eventually(r.t, "our queues are empty", func() bool {
-		for _, queue := range []string{r.topology.Retry(), r.topology.Report(), r.topology.Delays().Due(), r.topology.Poison()} {
+		for _, queue := range []string{r.topology.Retry(), r.topology.Report(), r.topology.Due(), r.topology.Poison()} {
 			if r.broker.Len(r.t, queue) > 0 {
 				return false
 			}

@@ -46,6 +46,13 @@ type Route struct {
 	// Rules give classes to errors that name none, before Config.Rules.
 	Rules []retry.Rule
 
+	// Decide decides about failed attempts instead of Policy, where its Decision has an Action; one without leaves
+	// it to Policy. A retry.Retry counts the attempt, and a retry.Defer does not. Delays are from 1 ms to
+	// retry.MaxDelay, and those that no policy names are divided into standard ones. It may be called more than
+	// once for an attempt. While a service is unavailable Breaker decides instead, and attempts do not count. A
+	// panic, and a call of more than 10 s, are logged and leave the message to Policy. Nil: Policy alone.
+	Decide func(retry.Failure) retry.Decision
+
 	Policy      *retry.Policy  // nil: Config.Default
 	Breaker     *retry.Breaker // nil, and for each of its fields that is zero: Config.Breaker
 	Concurrency int            // messages handled at once; zero: 16
@@ -136,16 +143,28 @@ func (r Route) validate(own schemas.Topology) error {
 	return nil
 }
 
+// maxAttempts returns the number of attempts after which a message that is delivered once more has none.
+func (r Route) maxAttempts() int {
+	if r.Decide != nil {
+		return retry.MaxAttempts
+	}
+	return r.Policy.MaxAttempts()
+}
+
 // check returns the error of Check.
 func (r Route) check(e schemas.Envelope) error {
 	if r.Check == nil {
 		return nil
 	}
-	body := e.Body
+	return r.Check(textOf(e))
+}
+
+// textOf returns the text of a body, or the body where it is no text.
+func textOf(e schemas.Envelope) []byte {
 	if text, isText := e.BodyText(); isText {
-		body = text
+		return text
 	}
-	return r.Check(body)
+	return e.Body
 }
 
 // parking returns the name of the queue for copies of poison.

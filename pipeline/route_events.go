@@ -25,10 +25,14 @@ func (f *messageFlow) recordRoute(ctx context.Context, action schemas.Action, si
 	if action == schemas.Resumed {
 		state.Duration = state.Time.Sub(since)
 	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	publishing, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	m := rabbit.Message{Exchange: f.topology.Events(), RoutingKey: string(action), Publishing: f.frameMax().Wrap(none, state)}
-	if err := f.publisher.Publish(ctx, m); err != nil && ctx.Err() == nil {
-		f.logger.Warn("cannot publish the event of a paused or resumed route", "queue", f.queue, "error", err)
+	if err := f.publisher.Publish(publishing, m); err != nil {
+		if publishing.Err() == nil {
+			f.logger.Warn("cannot publish the event of a paused or resumed route", "queue", f.queue, "error", err)
+		}
+		return
 	}
+	f.callHook(ctx, action, none, state)
 }

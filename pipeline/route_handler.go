@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/pipeline/internal/call"
@@ -33,7 +34,7 @@ func (h *routeHandler) admissionConfig() admission.Config {
 	r := h.route
 	cfg := admission.Config{
 		Queue: r.Queue, Concurrency: r.Concurrency, Timeout: r.Timeout, MaxDeliveries: r.MaxDeliveries, Breaker: *r.Breaker,
-		Fairness: admission.Fairness{Key: r.Fairness.Key, PerKey: r.Fairness.Concurrency, Ordered: r.Fairness.Ordered},
+		Fairness: admission.Fairness{Key: r.Fairness.Key, PerKey: r.Fairness.Concurrency, Interval: r.Fairness.interval(), Ordered: r.Fairness.Ordered},
 		Ordering: admission.Ordering{
 			Key: r.Ordering.Key, Sequence: r.Ordering.Sequence, Within: r.Ordering.Within, Open: r.Ordering.Open, IsEarly: h.isEarly, Record: h.recordWait,
 		},
@@ -51,7 +52,7 @@ func (h *routeHandler) admissionConfig() admission.Config {
 func (h *routeHandler) handle(msg *message.Message) error {
 	ctx := msg.Context()
 	ticket, err := h.admission.Ticket(ctx)
-	var newer *schemas.NewerVersionError
+	var newer *wire.NewerVersionError
 	if errors.As(err, &newer) {
 		return h.poisonUnreadable(ctx, h.route, newer)
 	}
@@ -67,11 +68,12 @@ func (h *routeHandler) handle(msg *message.Message) error {
 
 func (h *routeHandler) handleTicket(msg *message.Message, ticket *admission.Ticket) error {
 	ctx := msg.Context()
-	if limit := h.route.Policy.MaxAttempts(); ticket.State.Attempt >= limit {
+	if limit := h.route.maxAttempts(); ticket.State.Attempt >= limit {
 		return h.poisonExhausted(ctx, ticket.VerifiedState, limit)
 	}
 	var produced []*message.Message
-	next, err := ticket.Run(ctx, func() (err error) { produced, err = h.attempt(msg, ticket.VerifiedState); return err })
+	var answer string
+	next, err := ticket.Run(ctx, func() (err error) { produced, answer, err = h.attempt(msg, &ticket.VerifiedState); return err })
 	if err != nil {
 		return err
 	}
@@ -95,12 +97,13 @@ func (h *routeHandler) handleTicket(msg *message.Message, ticket *admission.Tick
 	case why != nil:
 		return h.fail(ctx, ticket, next.Took, why)
 	}
+	ticket.State.Answer = answer
 	return h.succeed(ctx, ticket, next.Took)
 }
 
 // poisonExhausted publishes a message as poison that is delivered with all its attempts
 // used: the policy allows fewer than before, or a copy of it reached the queue.
-func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.VerifiedState, maxAttempts int) error {
+func (h *routeHandler) poisonExhausted(ctx context.Context, verified wire.VerifiedState, maxAttempts int) error {
 	h.metrics.Attempts.WithLabelValues(h.route.Queue, call.ResultLabel(retry.Poison)).Inc()
 	state := verified.State
 	state.Time, state.Duration = h.now(), 0
@@ -110,7 +113,7 @@ func (h *routeHandler) poisonExhausted(ctx context.Context, verified schemas.Ver
 }
 
 // wait publishes a message that has to wait before its attempt, and an event if it has a failure.
-func (h *routeHandler) wait(ctx context.Context, waiting schemas.VerifiedState, why *schemas.Failure) error {
+func (h *routeHandler) wait(ctx context.Context, waiting wire.VerifiedState, why *schemas.Failure) error {
 	if why != nil {
 		event := waiting.State
 		event.Failure = *why
@@ -131,10 +134,10 @@ func (h *routeHandler) endDelivery(ctx context.Context, t *admission.Ticket, del
 	return h.handleFailure(ctx, t, 0, verdict{decision: decision, failure: breaker.Failure{Failure: why}})
 }
 
-func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error) {
+func (h *routeHandler) verify(ctx context.Context) (wire.VerifiedState, error) {
 	arrived, ok := schemas.FromContext(ctx)
 	if !ok {
-		return schemas.VerifiedState{}, errors.New("the message has no envelope: its subscriber is not Watership's")
+		return wire.VerifiedState{}, errors.New("the message has no envelope: its subscriber is not Watership's")
 	}
 	verified, err := h.verifier.Verify(arrived, arrived.Exchange, h.route.Queue)
 	if verified.Mismatch {
@@ -147,17 +150,19 @@ func (h *routeHandler) verify(ctx context.Context) (schemas.VerifiedState, error
 // publish publishes a handler's outgoing messages and waits until all are confirmed. Its
 // first error concerns a message that cannot be published, which is a failure of the
 // attempt; its second means that the result is unknown.
-func (h *routeHandler) publish(ctx context.Context, parent schemas.VerifiedState, produced []*message.Message) (why, err error) {
+func (h *routeHandler) publish(ctx context.Context, parent wire.VerifiedState, produced []*message.Message) (why, err error) {
 	if len(produced) == 0 {
 		return nil, nil
 	}
-	messages, why := h.outgoingMessages(produced, parent)
+	messages, spans, why := h.outgoingMessages(ctx, produced, parent)
 	if why != nil {
 		return why, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, output.ConfirmTimeout(h.queueLimiter.Timeout(), messages))
 	defer cancel()
-	for i, err := range h.outlet.PublishAll(limited, messages) {
+	results := h.outlet.PublishAll(limited, messages)
+	h.endPublishSpans(spans, results)
+	for i, err := range results {
 		if err == nil {
 			continue
 		}
@@ -195,6 +200,6 @@ func (h *routeHandler) handleFailure(ctx context.Context, t *admission.Ticket, t
 // succeed publishes the `handled` event.
 func (h *routeHandler) succeed(ctx context.Context, t *admission.Ticket, took time.Duration) error {
 	t.Succeeded()
-	h.metrics.ObserveHandled(h.route.Queue, took)
+	h.metrics.ObserveHandled(h.route.Queue, took, t.State.Trace)
 	return h.publishHandled(ctx, t.VerifiedState, h.route.Queue, took)
 }

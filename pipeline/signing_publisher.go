@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // signingPublisher is a publisher that signs the states of messages.
 type signingPublisher struct {
 	publisher
-	verifier *schemas.Verifier
+	verifier *wire.Verifier
 }
 
 func (s signingPublisher) Publish(ctx context.Context, m rabbit.Message) error {

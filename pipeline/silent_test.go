@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,7 +21,7 @@ func TestSilentParkingQueue(t *testing.T) {
 		told := make(chan schemas.Event, 100)
 		r := start(t, b, func(c *Config) {
 			c.URL, c.ConfirmTimeout = url, 100*time.Millisecond
-			c.OnPoison = func(_ context.Context, e schemas.Event) error { told <- e; return nil }
+			c.OnEvent = onPoison(func(_ context.Context, e schemas.Event) error { told <- e; return nil })
 			c.Routes = []Route{{Queue: queue, Park: true, Policy: attemptsAfter(), Handler: handler(
 				func(*message.Message) error { return errBroken })}}
 		})
@@ -37,7 +38,7 @@ func TestSilentDelayQueue(t *testing.T) {
 		const silent = 150 * time.Millisecond
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
-			c.URL, _ = b.Unconfirmed(t, c.Topology.Delays().Queue(silent))
+			c.URL, _ = b.Unconfirmed(t, wire.DelaysOf(c.Topology).Queue(silent))
 			c.ConfirmTimeout = 100 * time.Millisecond
 			c.Routes = []Route{{Queue: queue, Concurrency: 1, Policy: attemptsAfter(silent), Handler: handler(
 				func(msg *message.Message) error { return onAttempt(msg, 1, errBroken) })}}

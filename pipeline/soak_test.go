@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -111,7 +112,7 @@ func (run *delayRun) on(t *testing.T, b rabbittest.Broker) {
 	r.publish("", queue, amqp.Publishing{Body: []byte("tomorrow")})
 	run.publish(r, queue)
 	run.wait(t)
-	if !publishDelayed(t, b, r.topology.Delays().Queue(24*time.Hour)) {
+	if !publishDelayed(t, b, wire.DelaysOf(r.topology).Queue(24*time.Hour)) {
 		t.Error("the message of tomorrow is not waiting")
 	}
 	for i := range run.late {
@@ -153,7 +154,7 @@ func (run *delayRun) publish(r *rig, queue string) {
 		now, delay := time.Now(), run.delays[i%len(run.delays)]
 		run.failed[i].Store(now.UnixNano())
 		state := schemas.State{Fingerprint: e.Fingerprint(), Message: string(e.Body), Delay: delay}
-		r.publish(r.topology.Direct(), r.topology.Delays().Queue(delay), schemas.DefaultFrameMax.Wrap(e, state.Failed(now, 0, queue, schemas.Failure{Message: "broken"})))
+		r.publish(r.topology.Direct(), wire.DelaysOf(r.topology).Queue(delay), wire.DefaultFrameMax.Wrap(e, state.Failed(now, 0, queue, schemas.Failure{Message: "broken"})))
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -91,7 +93,7 @@ func TestTimesEqualAStopwatch(t *testing.T) {
 			work[i] = time.Duration(random.Int64N(int64(20 * time.Millisecond)))
 		}
 		p, err := New(Config{
-			URL: "amqp://guest:guest@embedded/", Dial: b.Dial, Topology: topology, Standalone: true, Default: attemptsAfter(delay), Logger: slog.New(slog.DiscardHandler),
+			Connection: rabbitmq.Connection{URL: "amqp://guest:guest@embedded/", Dial: b.Dial}, Topology: topology, Standalone: true, Default: attemptsAfter(delay), Logger: slog.New(slog.DiscardHandler),
 			Routes: []Route{{Queue: "orders", Bind: []Binding{{Exchange: "shop", Key: "#"}}, Concurrency: 4, Handler: handler(func(msg *message.Message) error {
 				e, _ := schemas.FromContext(msg.Context())
 				id := e.Properties.MessageID
@@ -131,7 +133,7 @@ func TestTimesEqualAStopwatch(t *testing.T) {
 			}
 			time.Sleep(time.Duration(random.Int64N(int64(5 * time.Millisecond))))
 		}
-		dec, handled, failed := schemas.Decoder{Topology: topology}, 0, 0
+		dec, handled, failed := wire.Decoder{Topology: topology}, 0, 0
 		for handled < messages {
 			e, err := dec.Lifecycle(<-events, time.Now(), 1)
 			if err != nil {
@@ -172,7 +174,7 @@ func TestSoakTimesEqualAStopwatch(t *testing.T) {
 			})}}
 		})
 		r.follow(r.topology.Log(), func(d amqp.Delivery) {
-			e, err := schemas.Decoder{Topology: r.topology}.Lifecycle(d, time.Now(), 1)
+			e, err := wire.Decoder{Topology: r.topology}.Lifecycle(d, time.Now(), 1)
 			if err != nil {
 				t.Error(err)
 			}

@@ -43,7 +43,7 @@ func Declare(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	conn, err := rabbit.Open(rabbit.Config{URL: cfg.URL, Nodes: cfg.Nodes, TLS: cfg.TLS, Dial: cfg.Dial, Name: "watership declaring", Logger: cfg.Logger})
+	conn, err := rabbit.Open(rabbit.At(cfg.Connection, "declaring", cfg.Logger))
 	if err != nil {
 		return err
 	}

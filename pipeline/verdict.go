@@ -30,14 +30,16 @@ const readTimeout = 10 * time.Second
 // error that cannot be read is a failure like any other. Rules of the route see the headers
 // of the message.
 func (f *messageFlow) classify(route Route, policy retry.Policy, why error, before schemas.State, headers amqp.Table) verdict {
-	read := func(err error) (verdict, error) {
-		return usercode.CallWithin(f.goroutines, readTimeout, func() (verdict, error) {
+	type reading struct {
+		verdict
+		failed retry.Failure
+	}
+	read := func(err error) (reading, error) {
+		return usercode.CallWithin(f.goroutines, readTimeout, func() (reading, error) {
 			rule, err := route.classifier.Classify(route.Queue, headers, err)
 			failed := retry.Failure{Err: err, Attempt: before.Attempt + 1, First: before.FirstFailed, Now: f.now()}
-			v := verdict{
-				decision: policy.Count(failed, f.random), waiting: policy.Defer(failed, before.Waits, f.random),
-				failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)},
-			}
+			v := reading{verdict{failure: breaker.Failure{Failure: failure(err), Cause: causeOf(err)}}, failed}
+			v.decision, v.waiting = policy.Count(failed, f.random), policy.Defer(failed, before.Waits, f.random)
 			v.failure.Rule = rule
 			if progress, reported := retry.ProgressOf(err); reported {
 				v.progress = &progress
@@ -56,7 +58,26 @@ func (f *messageFlow) classify(route Route, policy retry.Policy, why error, befo
 	if cannot != nil { // the panic itself cannot be read either
 		v, _ = read(fmt.Errorf("the handler's error of type %T cannot be read", why))
 	}
-	return v
+	v.decision = f.decide(route, v.failed, v.decision)
+	return v.verdict
+}
+
+// decide returns the decision of Route.Decide about an attempt that counts. Without one, and if it fails, the decision of
+// the policy stays.
+func (f *messageFlow) decide(route Route, failed retry.Failure, byPolicy retry.Decision) retry.Decision {
+	if route.Decide == nil {
+		return byPolicy
+	}
+	d, err := usercode.CallWithin(f.goroutines, readTimeout, func() (retry.Decision, error) { return route.Decide(failed), nil })
+	switch {
+	case err != nil:
+		f.logger.Error("Decide of a route failed, so its policy decides about the message", "queue", route.Queue, "error", err)
+		return byPolicy
+	case d.Action == 0:
+		return byPolicy
+	}
+	d.Delay = min(max(d.Delay.Truncate(time.Millisecond), time.Millisecond), retry.MaxDelay)
+	return d
 }
 
 // causeOf classifies an error of a handler, or of the delivery of its message.

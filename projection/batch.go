@@ -92,7 +92,9 @@ const unstorableTimeout = 30 * time.Second // for RabbitMQ to be there and answe
 func (r *runner) findUnstorable(ctx context.Context, missing bodies.Missing) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, unstorableTimeout, fmt.Errorf("RabbitMQ did not answer within %s", unstorableTimeout))
 	defer cancel()
-	conn, err := rabbit.Open(rabbit.Config{URL: r.cfg.URL, Nodes: r.cfg.Nodes, TLS: r.cfg.TLS, Name: "watership projection", LargeFrames: true, Logger: r.cfg.Logger})
+	at := rabbit.At(r.cfg.Connection, "projection", r.cfg.Logger)
+	at.LargeFrames = true
+	conn, err := rabbit.Open(at)
 	if err != nil {
 		return err
 	}
@@ -129,5 +131,8 @@ func errNoBody(event schemas.Event) error {
 func (r *runner) items(ctx context.Context) iter.Seq2[subscription.Item, error] {
 	reader := r.cfg.Reader
 	reader.Accept = max(reader.Accept, r.generation.accepted)
+	if r.generation.State == Past {
+		return untilSequence(reader.Items(ctx, r.generation.Position), r.generation.upTo())
+	}
 	return reader.Items(ctx, r.generation.Position)
 }

@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -70,6 +71,13 @@ func ExampleProjection_Main() {
 	// Output: generation 1 is read now: 1 event, version 1
 }
 
+// The tables of a generation that no program reads, such as those of Projection.UpTo, have names of their own.
+func ExampleGeneration() {
+	g := projection.Generation{Number: 3, State: projection.Past}
+	fmt.Println(g.Tables().Name("routing_keys"))
+	// Output: routing_keys_g3
+}
+
 // Create and Handle get the names of the tables of the generation that they work on.
 func ExampleTables() {
 	create := func(ctx context.Context, tx *sql.Tx, tables projection.Tables) error {
@@ -118,7 +126,7 @@ func storeWithOrders(ctx context.Context, path string, keys ...string) (*sqlite.
 	var documents []schemas.Document
 	for i, key := range keys {
 		now := time.Now().Add(time.Duration(i) * time.Microsecond)
-		event := schemas.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{Exchange: "shop", RoutingKey: key, MessageId: fmt.Sprint("order-", i)}, now, now.UnixMicro())
+		event := wire.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{Exchange: "shop", RoutingKey: key, MessageId: fmt.Sprint("order-", i)}, now, now.UnixMicro())
 		documents = append(documents, schemas.DocumentFormat{}.Document(event))
 	}
 	_, err = store.Create(ctx, documents)

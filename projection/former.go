@@ -56,7 +56,7 @@ func (c *connection) rollBack(ctx context.Context, tx *sql.Tx) (former Generatio
 	return former, c.showViewsOf(ctx, tx, former, live.tables)
 }
 
-// Drop drops the tables of a generation that is not read. It fails while another process rebuilds
+// Drop drops the tables of a generation that is not read. It fails while another process fills
 // them, and if a program reads them, in a transaction that began before a switch-over.
 func (p *Projection) Drop(ctx context.Context, generation int64) error {
 	c, err := p.connect(ctx)
@@ -80,7 +80,7 @@ func (c *connection) drop(ctx context.Context, number int64) error {
 			continue
 		case g.State == Live:
 			return errors.New("its tables are read")
-		case g.State == Building:
+		case g.State == Building, g.State == Past:
 			return c.dropBuilding(ctx, g)
 		}
 		return database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error { return c.dropGeneration(ctx, tx, g) })
@@ -88,14 +88,14 @@ func (c *connection) drop(ctx context.Context, number int64) error {
 	return errors.New("there is none: status lists the generations")
 }
 
-// dropBuilding drops the tables of a rebuild that no process continues.
+// dropBuilding drops the tables of a generation that no process fills.
 func (c *connection) dropBuilding(ctx context.Context, g Generation) error {
 	r, err := c.lead(ctx, g)
 	switch {
 	case err != nil:
 		return err
 	case r == nil:
-		return errors.New("another process rebuilds it")
+		return errors.New("another process fills it")
 	}
 	defer r.lease.Release(ctx)
 	return c.discard(ctx, r)

@@ -19,6 +19,7 @@ const (
 	Building State = "building" // Rebuild fills its tables
 	Live     State = "live"     // programs read its tables
 	Retired  State = "retired"  // programs read its tables before a switch-over; Drop drops them
+	Past     State = "past"     // UpTo fills its tables, until Generation.UpTo; Drop drops them
 )
 
 // Generation is one set of the tables of a projection, with its checkpoint.
@@ -26,6 +27,7 @@ type Generation struct {
 	Number   int64
 	Version  int // Config.Version of the program that made it
 	State    State
+	UpTo     time.Time         // of Past: the tables are as they were then; else zero
 	First    int64             // event.sequence of the first event that was handled or parked; 0: none, or not known
 	Position eventstore.Cursor // every matching event before it was handled
 	Events   int64             // handled
@@ -39,6 +41,9 @@ type Generation struct {
 	attempts int    // at the event after the position that have failed
 	revision int64  // counts the transactions that changed it
 }
+
+// Tables names the tables of the generation, as Create does.
+func (g Generation) Tables() Tables { return Tables{g.Number} }
 
 // known returns the number of events that were handled or parked.
 func (g Generation) known() int64 { return g.Events + g.Parked }
@@ -61,16 +66,19 @@ func schema() []string {
 
 // addedColumns are columns of watership_projection that former versions of the table do not have.
 func addedColumns() []string {
-	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''", "attempts BIGINT NOT NULL DEFAULT 0", "accepted BIGINT NOT NULL DEFAULT 0"}
+	return []string{"first_sequence BIGINT NOT NULL DEFAULT 0", "reads TEXT NOT NULL DEFAULT ''", "attempts BIGINT NOT NULL DEFAULT 0", "accepted BIGINT NOT NULL DEFAULT 0", "up_to BIGINT NOT NULL DEFAULT 0"}
 }
 
-const generationColumns = `generation, version, state, tables, reads, accepted, attempts, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
+const generationColumns = `generation, version, state, tables, reads, accepted, up_to, attempts, first_sequence, sequence, event_id, events, parked, failure, revision, updated`
 
 func scanGeneration(row interface{ Scan(...any) error }) (g Generation, err error) {
 	var tables string
-	var updated int64
-	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.accepted, &g.attempts, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
+	var upTo, updated int64
+	err = row.Scan(&g.Number, &g.Version, &g.State, &tables, &g.reads, &g.accepted, &upTo, &g.attempts, &g.First, &g.Position.Sequence, &g.Position.EventID, &g.Events, &g.Parked, &g.Failure, &g.revision, &updated)
 	g.tables, g.Updated = splitNames(tables), time.UnixMicro(updated).UTC()
+	if upTo > 0 {
+		g.UpTo = time.UnixMicro(upTo).UTC()
+	}
 	return g, err
 }
 
@@ -96,9 +104,9 @@ func (c *connection) readGenerations(ctx context.Context, from queryer) (all []G
 	return all, rows.Err()
 }
 
-// createGeneration creates the next generation with its tables. It returns false if another
-// process has just created one.
-func (c *connection) createGeneration(ctx context.Context, state State) (created bool, err error) {
+// createGeneration creates the next generation with its tables, of Past up to a time in microseconds, of others up to 0.
+// It returns false if another process has just created one.
+func (c *connection) createGeneration(ctx context.Context, state State, upTo int64) (created bool, err error) {
 	accepted, err := c.cfg.Reader.Acceptable(ctx)
 	if err != nil {
 		return false, err
@@ -106,12 +114,12 @@ func (c *connection) createGeneration(ctx context.Context, state State) (created
 	err = database.InTx(ctx, c.cfg.DB, func(tx *sql.Tx) error {
 		// The insert is the first statement, so that SQLite waits for other writers.
 		row := tx.QueryRowContext(ctx, `INSERT INTO watership_projection
-			(name, generation, version, state, tables, reads, accepted, sequence, event_id, events, parked, failure, revision, updated)
-			SELECT CAST($1 AS TEXT), COALESCE(MAX(generation), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS BIGINT), 0, '', 0, 0, '', 0, `+c.dialect.Now+`
-			FROM watership_projection WHERE name = $7
-			HAVING COUNT(CASE WHEN state = $8 THEN 1 END) = 0
+			(name, generation, version, state, tables, reads, accepted, up_to, sequence, event_id, events, parked, failure, revision, updated)
+			SELECT CAST($1 AS TEXT), COALESCE(MAX(generation), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT), 0, '', 0, 0, '', 0, `+c.dialect.Now+`
+			FROM watership_projection WHERE name = $8
+			HAVING COUNT(CASE WHEN state = $9 AND up_to = $10 THEN 1 END) = 0
 			ON CONFLICT DO NOTHING RETURNING generation`,
-			c.cfg.Name, c.cfg.Version, string(state), joinNames(c.cfg.Tables), c.cfg.reads(), accepted, c.cfg.Name, string(state))
+			c.cfg.Name, c.cfg.Version, string(state), joinNames(c.cfg.Tables), c.cfg.reads(), accepted, upTo, c.cfg.Name, string(state), upTo)
 		var number int64
 		if err := row.Scan(&number); errors.Is(err, sql.ErrNoRows) {
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/database/databasetest"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -268,7 +269,7 @@ func TestBodiesTooLargeForTheStore(t *testing.T) {
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.Publish("", queue, false, false, schemas.DefaultFrameMax.Wrap(e.Envelope, e.State)); err != nil {
+	if err := ch.Publish("", queue, false, false, wire.DefaultFrameMax.Wrap(e.Envelope, e.State)); err != nil {
 		t.Fatal(err)
 	}
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {

@@ -75,7 +75,7 @@ func (p *process) wasKilled() bool {
 }
 
 func TestProcessesKilledAtRandom(t *testing.T) {
-	databasetest.Run(t, func(t *testing.T, db databasetest.Database) { killAtRandom(t, db, 10*time.Second) })
+	databasetest.Run(t, func(t *testing.T, db databasetest.Database) { killAtRandom(t, db, 5*time.Second) })
 }
 
 func TestSoakProcessesKilledAtRandom(t *testing.T) {

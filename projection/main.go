@@ -15,7 +15,7 @@ import (
 
 const progressInterval = 5 * time.Second
 
-// Main runs a command of a program that keeps the projection: run, rebuild [--fewer], rollback,
+// Main runs a command of a program that keeps the projection: run, rebuild [--fewer], up-to TIME, rollback,
 // drop GENERATION, skip-removed, status or parked. Without arguments it is run. It prints results and the progress
 // of a rebuild to out.
 func (p *Projection) Main(ctx context.Context, args []string, out io.Writer) error {
@@ -29,6 +29,8 @@ func (p *Projection) Main(ctx context.Context, args []string, out io.Writer) err
 			return p.printRebuild(ctx, out, args[1:], Fewer)
 		}
 		return p.printRebuild(ctx, out, args)
+	case "up-to":
+		return p.printUpTo(ctx, out, args)
 	case "drop":
 		return p.printDrop(ctx, out, args)
 	}
@@ -40,7 +42,7 @@ func (p *Projection) Main(ctx context.Context, args []string, out io.Writer) err
 	run := commands[command]
 	switch {
 	case run == nil:
-		return fmt.Errorf("there is no command %q: expected run, rebuild, rollback, drop, skip-removed, status or parked", command)
+		return fmt.Errorf("there is no command %q: expected run, rebuild, up-to, rollback, drop, skip-removed, status or parked", command)
 	case len(args) > 0:
 		return fmt.Errorf("%s has no arguments", command)
 	}

@@ -23,7 +23,6 @@ package projection
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -34,6 +33,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/database"
 	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -80,13 +80,10 @@ type Config struct {
 	// body is not found fails: it may be past its retention, or too large for the store (URL).
 	WithoutBodies bool
 
-	// URL, amqp:// or amqps://, names RabbitMQ, whose queue of unstorable messages has the bodies
-	// that are too large for the store; TLS and Topology are as in the configuration of the indexer.
-	// Empty: an event with such a body fails. Nodes are further nodes of the cluster as host:port.
-	URL      string
-	Nodes    []string
-	TLS      *tls.Config
-	Topology schemas.Topology
+	// Connection is to RabbitMQ, whose queue of unstorable messages has the bodies that are too large for the
+	// store. Without a URL an event with such a body fails.
+	rabbitmq.Connection
+	Topology schemas.Topology // as in the configuration of the indexer
 
 	// Fingerprints are as in the configuration of the indexer. Bodies are found by them.
 	Fingerprints schemas.Fingerprints
@@ -109,7 +106,7 @@ type Config struct {
 	// Zero: 10 s.
 	Lease time.Duration
 
-	Logger *slog.Logger // nil: none
+	Logger *slog.Logger // nil: slog.Default
 }
 
 const (
@@ -131,7 +128,7 @@ func (c Config) withDefaults() Config {
 	c.Lease = cmp.Or(c.Lease, database.DefaultLease)
 	c.Policy = cmp.Or(c.Policy, defaultPolicy())
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	c.Logger = c.Logger.With("projection", c.Name)
 	return c

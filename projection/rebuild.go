@@ -112,7 +112,7 @@ func (b *rebuild) next(ctx context.Context) (*runner, error) {
 		}
 	}
 	if building.Number == 0 {
-		_, err := b.createGeneration(ctx, Building)
+		_, err := b.createGeneration(ctx, Building, 0)
 		return nil, err
 	}
 	r, err := b.lead(ctx, building)
@@ -249,12 +249,15 @@ func (b *rebuild) compare(former, after Generation, oldest int64) error {
 	case after.known() < former.known():
 		return fmt.Errorf("%w: generation %d has %d, and generation %d, which is read, has %d: %s",
 			ErrFewer, after.Number, after.known(), former.Number, former.known(), remedy)
-	case former.First > 0 && oldest > former.First:
+	case former.beginsBefore(oldest):
 		return fmt.Errorf("%w: generation %d begins in %s, and the oldest event in the store is of %s: %s",
 			ErrFewer, former.Number, sequenceTime(former.First), sequenceTime(oldest), remedy)
 	}
 	return nil
 }
+
+// beginsBefore reports whether the generation has events that the store does not have, whose oldest is given.
+func (g Generation) beginsBefore(oldest int64) bool { return g.First > 0 && oldest > g.First }
 
 // sequenceTime returns the time of a sequence as text.
 func sequenceTime(sequence int64) string { return time.UnixMicro(sequence).UTC().Format(time.RFC3339) }

@@ -99,7 +99,7 @@ func (c *connection) awaitLive(ctx context.Context) (*runner, error) {
 		case err != nil:
 			return nil, err
 		case live.Number == 0:
-			_, err := c.createGeneration(ctx, Live)
+			_, err := c.createGeneration(ctx, Live, 0)
 			return nil, err
 		case live.Version > c.cfg.Version:
 			return nil, c.superseded(live)

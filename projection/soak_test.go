@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,12 +18,19 @@ import (
 )
 
 // TestSoakRebuildOfAMillion rebuilds totals from a million events, and compares the rate with
-// the one of a loop over the reader. The memory stays the same.
+// the one of a loop over the reader. The memory stays the same. WATERSHIP_TEST_EVENTS is another number of events, a
+// multiple of 1000.
 func TestSoakRebuildOfAMillion(t *testing.T) {
 	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
 		t.Skip("takes 10 minutes; WATERSHIP_TEST_SOAK=1 runs it")
 	}
-	const events = 1_000_000
+	events := 1_000_000
+	if text := os.Getenv("WATERSHIP_TEST_EVENTS"); text != "" {
+		var err error
+		if events, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o := newOrders(t)
 	for range events / 1000 {
 		o.add(t, 1000)
@@ -49,14 +57,14 @@ func TestSoakRebuildOfAMillion(t *testing.T) {
 				ON CONFLICT (customer) DO UPDATE SET orders = totals.orders + 1, amount = totals.amount + excluded.amount`, order.Customer, order.Amount)
 			return err
 		}
-		bare := handleBare(t, o, db.DB, cfg)
+		bare := handleBare(t, o, db.DB, cfg, min(events, 200_000))
 		n = 0
 		begun := time.Now()
 		g, err := newProjection(t, cfg).Rebuild(t.Context())
-		if err != nil || g.Events != events {
+		if err != nil || g.Events != int64(events) {
 			t.Fatalf("%+v, %v", g, err)
 		}
-		rate := events / time.Since(begun).Seconds()
+		rate := float64(events) / time.Since(begun).Seconds()
 		totals, err := read(t.Context(), db.DB)
 		if err != nil || fmt.Sprint(totals) != fmt.Sprint(o.totals) {
 			t.Errorf("the totals are %v, %v", totals, err)
@@ -90,9 +98,9 @@ func readAll(t *testing.T, o *orders, events int) float64 {
 
 // handleBare returns the rate of a loop over the reader that handles events in transactions of
 // the same size, without checkpoints.
-func handleBare(t *testing.T, o *orders, db *sql.DB, cfg projection.Config) float64 {
+func handleBare(t *testing.T, o *orders, db *sql.DB, cfg projection.Config, events int) float64 {
 	t.Helper()
-	const events, batch = 200_000, 500
+	const batch = 500
 	tables := projection.Tables{} // of generation 0
 	err := database.InTx(t.Context(), db, func(tx *sql.Tx) error { return cfg.Create(t.Context(), tx, tables) })
 	if err != nil {
@@ -117,7 +125,7 @@ func handleBare(t *testing.T, o *orders, db *sql.DB, cfg projection.Config) floa
 			break
 		}
 	}
-	return events / time.Since(begun).Seconds()
+	return float64(events) / time.Since(begun).Seconds()
 }
 
 // residentMiB returns the memory of the process, which has the store and, of SQLite, the

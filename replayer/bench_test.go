@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system/gctuning"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -235,7 +236,7 @@ func (f *fixture) marked(messages []schemas.Envelope) []rabbit.Message {
 	list := make([]rabbit.Message, len(messages))
 	for n, e := range messages {
 		mark := schemas.State{Fingerprint: e.Fingerprint(), Replay: f.cfg.NewID(), ReplayOf: fmt.Sprintf("%s:%d", f.source, f.sequence)}
-		list[n] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: schemas.DefaultFrameMax.WrapForExchange(e, mark, f.login)}
+		list[n] = rabbit.Message{Exchange: e.Exchange, RoutingKey: e.RoutingKey, Publishing: wire.DefaultFrameMax.WrapForExchange(e, mark, f.login)}
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/watershipmq/watership/internal/history/bodies"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -23,9 +24,15 @@ func (e *NoBodyError) Error() string {
 // of the same message, or from the queue of unstorable messages.
 func (s *scan) findBodies(ctx context.Context, page []candidate) error {
 	missing := bodies.NewMissing(s.r.cfg.Fingerprints)
+	missing.Opener = s.r.cfg.Opener
 	for i := range page {
-		if c := &page[i]; c.err == nil && c.leftOut == "" && c.event.BodyIn != schemas.BodyHere {
+		switch c := &page[i]; {
+		case c.err != nil || c.leftOut != "":
+		case c.event.BodyIn != schemas.BodyHere:
 			missing.Add(&c.event)
+			c.mayBeOriginal = c.mayBeOriginal || s.r.cfg.Opener != nil // its body may be an original
+		default:
+			_ = privacy.Open(s.r.cfg.Opener, &c.event) // it stays redacted, and is not sent
 		}
 	}
 	if err := missing.FindStored(ctx, s.r.cfg.Store); err != nil || missing.Len() == 0 || s.lease == nil {

@@ -12,7 +12,7 @@ import (
 
 // connection configures a connection to the broker.
 func (c Config) connection() rabbit.Config {
-	return rabbit.Config{URL: c.URL, Nodes: c.Nodes, TLS: c.TLS, Dial: c.Dial, Name: "watership replay", Instance: c.Instance, Logger: c.Logger}
+	return rabbit.At(c.Connection, "replay", c.Logger)
 }
 
 // login returns the user_id that the broker accepts in messages.

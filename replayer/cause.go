@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer/transform"
 )
 
@@ -17,6 +18,7 @@ const (
 	RefusedByBroker Cause = "refused"    // the broker did not accept it
 	BodyNotStored   Cause = "no_body"    // the store does not have its body
 	TransformFailed Cause = "transform"  // the program of the job failed
+	OriginalSealed  Cause = "redacted"   // the message is redacted, and its original cannot be opened
 )
 
 // causeOf returns why a message was not sent; "" if the next one would not arrive either.
@@ -26,7 +28,10 @@ func causeOf(err error) Cause {
 	var refused *rabbit.RefusedError
 	var noBody *NoBodyError
 	var failed *transform.Error
+	var redacted *privacy.RedactedError
 	switch {
+	case errors.As(err, &redacted):
+		return OriginalSealed
 	case errors.As(err, &unroutable):
 		return ReachedNoQueue
 	case errors.As(err, &nacked):

@@ -70,7 +70,8 @@ func (run *run) count(m *inFlight) bool {
 		run.stopSending(errTooManyStreams)
 		return false
 	case concernsMessageOnly(m.err):
-		run.job.fail(Failure{m.event.EventID, m.event.Envelope.Properties.MessageID, causeOf(m.err), m.problem(), m.event.Stream.ID})
+		run.unsent.Add(1)
+		run.job.fail(Failure{m.event.EventID, m.recorded.Properties.MessageID, causeOf(m.err), m.problem(), m.event.Stream.ID})
 	default:
 		run.stopSending(m.err)
 		return false

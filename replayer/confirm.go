@@ -3,8 +3,10 @@ package replayer
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -31,7 +33,7 @@ func newEventBatch() *eventBatch { return &eventBatch{messages: make([]*inFlight
 func (run *run) confirm() {
 	defer close(run.confirmed)
 	batch := newEventBatch()
-	var events schemas.Bundle
+	var events wire.Bundle
 	flush := func() {
 		if len(batch.messages) > 0 {
 			run.publishEvents(batch, &events)
@@ -50,17 +52,30 @@ func (run *run) confirm() {
 			flush() // no event waits for this message
 			m.err = run.lease.Delivery.Deliver(run.confirming, m.sent, m.state)
 		}
+		m.endSpan(run.replayer.now)
 		run.unconfirmedBytes.Release(m.bytes)
 		if m.err == nil && m.needsSending() {
 			events.Add(run.replayedEvent(m))
 		}
-		m.sent.Body, m.event.Envelope.Body = nil, nil
+		// Until it is counted, which may take long in order, the message keeps nothing that has its body.
+		m.sent.Body, m.event.Envelope.Body, m.pending, m.span = nil, nil, nil, nil
 		batch.messages = append(batch.messages, m)
 		if len(run.published) == 0 {
 			flush()
 		}
 	}
 	flush()
+}
+
+func (m *inFlight) endSpan(now func() time.Time) {
+	var why *schemas.Failure
+	switch {
+	case m.span == nil:
+		return
+	case m.err != nil:
+		why = &schemas.Failure{Message: m.problem()}
+	}
+	m.span.End(now(), why)
 }
 
 func (m *inFlight) ready() bool { return m.pending == nil || m.pending.Ready() }
@@ -79,7 +94,7 @@ func (m *inFlight) isWithoutQueue() bool {
 // names a queue only if the message was sent to one queue.
 func (run *run) replayedEvent(m *inFlight) schemas.Event {
 	state := m.state
-	state.EventID = schemas.DerivedID(state.Replay, state.ReplayOf)
+	state.EventID = wire.DerivedID(state.Replay, state.ReplayOf)
 	state.Fingerprint, state.Message, state.Stream = m.event.Fingerprint, m.event.Message, m.event.Stream
 	return schemas.Event{
 		State: state, Action: schemas.Replayed,
@@ -87,7 +102,7 @@ func (run *run) replayedEvent(m *inFlight) schemas.Event {
 	}
 }
 
-func (run *run) publishEvents(batch *eventBatch, events *schemas.Bundle) {
+func (run *run) publishEvents(batch *eventBatch, events *wire.Bundle) {
 	if events.Len() == 0 {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -46,7 +47,7 @@ func ExampleNew() {
 		return
 	}
 	defer store.Close()
-	r := replayer.New(replayer.Config{URL: os.Getenv("AMQP_URL"), UncheckedRoutes: true, Store: store, Jobs: store})
+	r := replayer.New(replayer.Config{Connection: rabbitmq.Connection{URL: os.Getenv("AMQP_URL")}, UncheckedRoutes: true, Store: store, Jobs: store})
 	plan, err := r.Plan(ctx, replayer.Job{
 		Query: "event.action: poisoned", Target: replayer.Target{Kind: replayer.ToOrigin}, Operator: "ada",
 	})
@@ -119,4 +120,17 @@ func ExampleTarget_Equal() {
 	stock := replayer.Target{Kind: replayer.ToQueue, Queue: "stock"}
 	fmt.Println(stock, stock.Equal(replayer.Target{Kind: replayer.ToFailedQueue}))
 	// Output: queue stock false
+}
+
+// A ramp judges a hundredth of the messages before it goes on.
+func ExampleRamp() {
+	limit, err := replayer.ParseLimit("failed > 2%")
+	ramp := replayer.Ramp{Percent: []float64{1, 5, 20}, StopIf: []replayer.Limit{limit}}
+	fmt.Println(ramp.Check(), ramp.WaitOrDefault(), err)
+	// Output: <nil> 1m0s <nil>
+}
+
+func ExampleLimit() {
+	fmt.Println(replayer.Limit{Class: "timeout", Above: 10})
+	// Output: failed timeout > 10
 }

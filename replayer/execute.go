@@ -3,7 +3,9 @@ package replayer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/internal/rabbit/tracing"
 	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer/internal/inflight"
 	"github.com/watershipmq/watership/replayer/internal/lease"
@@ -38,6 +41,7 @@ type run struct {
 	replayer *Replayer
 	lease    *lease.Lease
 	options  RunOptions
+	tracer   *tracing.Tracer
 	initial  Job  // the job at the start of the run
 	job      *Job // changed by countOutcomes alone
 
@@ -51,12 +55,14 @@ type run struct {
 	published, recorded chan *inFlight
 	confirmed           chan *eventBatch
 	done                chan struct{} // closed when countOutcomes returns
+	unsent              atomic.Int64  // messages of this run that could not be sent
 
 	// The remaining fields belong to sendAll.
 	limiter     *rate.Limiter
 	messages    converter
 	pacer       pace.Pacer
 	sender      *inflight.Sender[*inFlight] // nil: messages are sent at once
+	versions    *versionOrder               // nil: in the order of the scan
 	boundQueues map[string]bool             // for direct delivery
 	sentBy      *storeread.Set              // messages of earlier runs that the cursor does not cover
 	started     int                         // messages of this run
@@ -75,7 +81,9 @@ func (r *Replayer) execute(ctx context.Context, l *lease.Lease, job *Job, rivals
 		return err
 	}
 	err = r.withHeartbeat(ctx, l.Lost(), job, func(ctx context.Context) error {
-		run.sender, err = run.newSender(ctx)
+		if run.sender, err = run.newSender(ctx); err == nil {
+			run.versions, err = run.newVersionOrder(ctx, rivals)
+		}
 		return err
 	})
 	if err != nil {
@@ -89,9 +97,17 @@ func (r *Replayer) execute(ctx context.Context, l *lease.Lease, job *Job, rivals
 	work.Go(run.confirmEvents)
 	work.Go(run.countOutcomes)
 	work.Go(run.watch)
+	judging, endJudging := context.WithCancel(run.sending)
+	defer endJudging()
+	var judge sync.WaitGroup
+	if len(job.Ramp.StopIf) > 0 {
+		judge.Go(func() { run.judgeWhileSending(judging) })
+	}
 	err = run.sendAll(scan)
 	close(run.published)
 	work.Wait()
+	endJudging()
+	judge.Wait()
 	if run.sending.Err() != nil {
 		err = context.Cause(run.sending)
 	}
@@ -99,8 +115,12 @@ func (r *Replayer) execute(ctx context.Context, l *lease.Lease, job *Job, rivals
 }
 
 func (r *Replayer) newRun(ctx context.Context, l *lease.Lease, job *Job, o RunOptions) (*run, error) {
+	tracer, err := tracing.New(tracing.Config{Spans: r.cfg.TracerProvider, Bare: r.cfg.BareSpans})
+	if err != nil {
+		return nil, err
+	}
 	run := &run{
-		replayer: r, lease: l, options: o, initial: *job, job: job,
+		replayer: r, lease: l, options: o, tracer: tracer, initial: *job, job: job,
 		window:           make(chan struct{}, Window),
 		unconfirmedBytes: semaphore.NewWeighted(maxUnconfirmedBytes),
 		published:        make(chan *inFlight, Window),
@@ -114,7 +134,6 @@ func (r *Replayer) newRun(ctx context.Context, l *lease.Lease, job *Job, o RunOp
 	if job.Rate > 0 {
 		run.limiter.SetLimit(rate.Limit(job.Rate))
 	}
-	var err error
 	if run.messages, err = newConverter(r.cfg, &run.initial); err != nil {
 		return nil, err
 	}
@@ -177,7 +196,7 @@ func (r *Replayer) restore(ctx context.Context, l *lease.Lease, job *Job, rivals
 		}
 		if !same {
 			if err := r.awaitRecord(ctx, l, *job); err != nil {
-				return nil, nil, err
+				return nil, nil, fmt.Errorf("the query of job %s finds other events than before: %w", job.ID, err)
 			}
 			job.restart()
 			return r.restore(ctx, l, job, rivals)
@@ -202,7 +221,7 @@ func (run *run) sendAll(s *scan) error {
 		seen = count
 		err = run.sendPages(s, eventstore.Cursor{}, true)
 	}
-	if run.sender != nil && (err == nil || errors.Is(err, errLimitReached) || errors.Is(err, errStopAfter)) {
+	if run.sender != nil && (err == nil || errors.Is(err, errLimitReached) || errors.Is(err, errStopAfter) || errors.Is(err, errStepSent)) {
 		err = errors.Join(err, run.sender.Drain(run.sending))
 	}
 	if errors.Is(err, errLimitReached) {
@@ -221,7 +240,13 @@ func (run *run) sendPages(s *scan, after eventstore.Cursor, late bool) error {
 			if err := run.sendFirst(page[i:], late); err != nil {
 				return err
 			}
+			if err := run.admitAll(run.versions.passed(&page[i])); err != nil {
+				return err
+			}
 		}
+	}
+	if err := run.admitAll(run.versions.rest()); err != nil {
+		return err
 	}
 	return context.Cause(run.sending)
 }

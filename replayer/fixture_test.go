@@ -20,6 +20,9 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -109,7 +112,7 @@ func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
 
 func (f *fixture) config(topology schemas.Topology, url string) Config {
 	return Config{
-		Store: f.store, Jobs: f.store, Topology: topology, URL: url, UncheckedRoutes: true, RouteQueues: routeQueues(f.source),
+		Store: f.store, Jobs: f.store, Topology: topology, Connection: rabbitmq.Connection{URL: url}, UncheckedRoutes: true, RouteQueues: routeQueues(f.source),
 		NewID: func() string {
 			f.jobs++
 			return fmt.Sprintf("%s-%03d", f.source, f.jobs)
@@ -128,8 +131,8 @@ func (f *fixture) logIs(state func() Log) {
 }
 
 // verify reads a delivery as the consumer of a queue does.
-func (f *fixture) verify(d amqp.Delivery, queue string) (schemas.VerifiedState, error) {
-	return (&schemas.Verifier{Topology: f.cfg.Topology}).Verify(schemas.FromDelivery(d), d.Exchange, queue)
+func (f *fixture) verify(d amqp.Delivery, queue string) (wire.VerifiedState, error) {
+	return (&wire.Verifier{Topology: f.cfg.Topology}).Verify(schemas.FromDelivery(d), d.Exchange, queue)
 }
 
 // routeQueues returns the queues of a test, as those of routes.
@@ -182,10 +185,10 @@ func anonymous(e schemas.Envelope) schemas.Envelope {
 func (f *fixture) event(action schemas.Action, e schemas.Envelope) schemas.Event {
 	f.sequence++
 	event := schemas.Event{
-		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: f.sequence, Ingested: time.Now(),
+		Action: action, TimeSource: wire.TimeOfEvent, Sequence: f.sequence, Ingested: time.Now(),
 		Source: f.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
 	}
-	event.Version, event.Fingerprint = schemas.WireVersion, e.Fingerprint()
+	event.Version, event.Fingerprint = header.Version, e.Fingerprint()
 	event.EventID = fmt.Sprintf("%s:%d", f.source, f.sequence)
 	event.Time = time.UnixMicro(f.sequence)
 	if action != schemas.Published {
@@ -255,7 +258,7 @@ func (f *fixture) storeJob(job Job) {
 func (f *fixture) indexLog() []schemas.Event {
 	f.t.Helper()
 	var events []schemas.Event
-	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology, Streams: f.streams}
+	decoder := wire.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology, Streams: f.streams}
 	for _, d := range f.drain(f.cfg.Topology.Log()) {
 		bundle, bundled := decoder.Unbundle(d)
 		if !bundled {
@@ -322,6 +325,22 @@ func (f *fixture) create(job Job) Job {
 	return created
 }
 
+func (f *fixture) saveJob(job *Job) {
+	f.t.Helper()
+	if err := f.save(f.t.Context(), job); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// pausedAfter saves a job as one that has sent the messages up to number n of some events.
+func (f *fixture) pausedAfter(job Job, n int, events []schemas.Event) Job {
+	f.t.Helper()
+	last := events[n-1]
+	job.State, job.Sent, job.Scanned, job.Cursor = Paused, n, int64(n), eventstore.Cursor{Sequence: last.Sequence, EventID: last.EventID}
+	f.saveJob(&job)
+	return job
+}
+
 // run plans, creates and runs a job.
 func (f *fixture) run(job Job) Job {
 	f.t.Helper()
@@ -355,9 +374,9 @@ func wantAs[E error](t *testing.T, err error) E {
 }
 
 // verifiedByID returns the messages by their ids, and checks their fingerprints.
-func (f *fixture) verifiedByID(deliveries []amqp.Delivery) map[string]schemas.VerifiedState {
+func (f *fixture) verifiedByID(deliveries []amqp.Delivery) map[string]wire.VerifiedState {
 	f.t.Helper()
-	verified := map[string]schemas.VerifiedState{}
+	verified := map[string]wire.VerifiedState{}
 	for _, d := range deliveries {
 		v, err := f.verify(d, "")
 		if err != nil {

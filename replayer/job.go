@@ -24,7 +24,7 @@ type State string
 const (
 	Planned   State = "planned"
 	Running   State = "running"
-	Paused    State = "paused" // stopped by an operator, or after its canaries
+	Paused    State = "paused" // stopped by an operator, by its ramp, or after a number of messages
 	Failed    State = "failed" // stopped by an error; see Problem
 	Done      State = "done"   // even if some messages could not be sent
 	Cancelled State = "cancelled"
@@ -33,7 +33,7 @@ const (
 // Job is one replay. Its JSON is its document in the store.
 type Job struct {
 	ID     string `json:"id"`    // "": Plan generates one
-	Query  string `json:"query"` // KQL, with full field names and absolute times; see kql.AbsoluteTimes
+	Query  string `json:"query"` // KQL; Plan replaces short names of fields, and times relative to now
 	Target Target `json:"target"`
 
 	// DSL is an additional query in the language of the store, as JSON; nil: none. It
@@ -61,11 +61,17 @@ type Job struct {
 	// has reported; 0: no limit.
 	InFlight int `json:"at_most_in_flight,omitempty"`
 
-	// Order is ByStream for a message of a stream after the one before it was handled; "":
-	// one message after the other. OnFailure is GoOn for streams that go on after a message
-	// that fails; "": they end there.
+	// Order is ByStream for a message of a stream after the one before it was handled, ByVersion for the
+	// messages of each stream by their versions; "": one message after the other, as they were recorded.
+	// OnFailure is GoOn for streams that go on after a message that fails; "": they end there.
 	Order     string `json:"order,omitempty"`
 	OnFailure string `json:"on_failure,omitempty"`
+
+	// Ramp has the steps in which messages are sent, Steps those that have ended, and Open the
+	// present one.
+	Ramp  Ramp     `json:"ramp,omitzero"`
+	Steps []Step   `json:"steps,omitempty"`
+	Open  OpenStep `json:"open,omitzero"`
 
 	UpTo int64 `json:"up_to"` // highest sequence; 0: Plan uses the highest stored
 
@@ -162,7 +168,7 @@ func (j Job) Speed() float64 {
 func (j Job) sameWork(other Job) bool {
 	return j.ID == other.ID && j.Query == other.Query && bytes.Equal(j.DSL, other.DSL) && j.Target.Equal(other.Target) &&
 		j.Changes.Equal(other.Changes) && j.Transform == other.Transform && j.DropReplyTo == other.DropReplyTo && j.Again == other.Again && j.Limit == other.Limit && j.Rate == other.Rate && j.Pace == other.Pace && j.MaxGap == other.MaxGap &&
-		j.InFlight == other.InFlight && j.Order == other.Order && j.OnFailure == other.OnFailure &&
+		j.InFlight == other.InFlight && j.Order == other.Order && j.OnFailure == other.OnFailure && j.Ramp.Equal(other.Ramp) &&
 		j.UpTo == other.UpTo && slices.Equal(j.LeaveOut, other.LeaveOut)
 }
 
@@ -186,6 +192,7 @@ func (j Job) Selection() (eventstore.Selection, error) {
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
 	j.Sent, j.Skipped, j.Stopped, j.Filtered, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, 0, 0, nil, 0
+	j.Open.Failed = 0 // messages that could not be sent are tried again, in the present step; sent ones count as Sent again
 }
 
 func (j *Job) fail(f Failure) {

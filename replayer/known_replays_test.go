@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -63,7 +64,7 @@ func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 	order := f.job("event.action: published")
 	first := f.run(order)
 	wantJob(t, first, Done, 3, 0)
-	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
+	decoder := wire.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
 	for _, d := range f.drain(f.queue) {
 		f.sequence++
 		f.storeEvents(decoder.Tapped(d, time.Now(), f.sequence))
@@ -81,7 +82,7 @@ func TestReplayDoesNotDoubleTheArchive(t *testing.T) {
 // handled, and recorded if it was published to the shop.
 func (f *fixture) consume(queue string) {
 	f.t.Helper()
-	decoder := schemas.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
+	decoder := wire.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology}
 	for _, d := range f.drain(queue) {
 		if d.Exchange == f.exchange {
 			f.sequence++

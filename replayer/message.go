@@ -4,37 +4,29 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // converter makes the messages that a job sends.
 type converter struct {
-	job     *Job
-	isOwn   func(name string) bool // whether an exchange or queue is Watership's
-	program *transform.Program     // nil: none
-
-	// apply returns the results of the program for the first messages, at least for one.
-	apply func(ctx context.Context, p *transform.Program, messages ...schemas.Envelope) []transform.Result
+	job      *Job
+	isOwn    func(name string) bool // whether an exchange or queue is Watership's
+	program  *transform.Program     // nil: none
+	programs *transform.Processes
+	opener   privacy.Opener // nil: redacted messages are not sent
 }
 
 // maxAhead bounds the messages that go through the program in one request.
 const maxAhead = 50
 
 func newConverter(cfg Config, job *Job) (c converter, err error) {
-	c = converter{job: job, isOwn: cfg.Topology.Owns, apply: applyHere}
-	if cfg.Programs != nil {
-		c.apply = cfg.Programs.Apply
-	}
+	c = converter{job: job, isOwn: cfg.Topology.Owns, programs: cfg.Programs, opener: cfg.Opener}
 	if job.Transform != "" {
 		c.program, err = transform.Parse(job.Transform)
 	}
 	return c, err
-}
-
-func applyHere(ctx context.Context, p *transform.Program, messages ...schemas.Envelope) []transform.Result {
-	changed, keep, err := p.Apply(ctx, messages[0])
-	return []transform.Result{{Message: changed, Keep: keep, Err: err}}
 }
 
 // convert returns the message that the job sends for the first of some candidates; keep is
@@ -70,7 +62,7 @@ func (c converter) applyToAll(ctx context.Context, next []candidate) {
 	var page []*candidate
 	var messages []schemas.Envelope
 	for i := range next {
-		if i == 0 || next[i].leftOut == "" && next[i].event.BodyIn == schemas.BodyHere && next[i].result == nil {
+		if i == 0 || next[i].leftOut == "" && next[i].event.BodyIn == schemas.BodyHere && !next[i].event.Envelope.Redacted && next[i].result == nil {
 			page = append(page, &next[i])
 			messages = append(messages, c.job.message(next[i].event.Envelope))
 		}
@@ -78,7 +70,7 @@ func (c converter) applyToAll(ctx context.Context, next []candidate) {
 			break
 		}
 	}
-	for i, result := range c.apply(ctx, c.program, messages...) {
+	for i, result := range c.programs.Apply(ctx, c.program, messages...) {
 		page[i].result = &result
 	}
 }

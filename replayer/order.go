@@ -32,8 +32,10 @@ func (j Job) awaitsReports() bool { return j.InFlight > 0 || j.Order == ByStream
 
 func (j Job) checkOrder() error {
 	switch {
-	case j.Order != "" && j.Order != ByStream:
-		return fmt.Errorf("order %q: expected %s", j.Order, ByStream)
+	case j.Order != "" && j.Order != ByStream && j.Order != ByVersion:
+		return fmt.Errorf("order %q: expected %s or %s", j.Order, ByStream, ByVersion)
+	case j.Order == ByVersion && (j.Limit > 0 || j.Ramp.First > 0 || len(j.Ramp.Percent) > 0):
+		return ErrPartsByVersion
 	case j.OnFailure != "" && j.OnFailure != GoOn:
 		return fmt.Errorf("on failure %q: expected %s", j.OnFailure, GoOn)
 	case j.InFlight < 0 || j.InFlight > MaxInFlight:
@@ -49,11 +51,11 @@ const maxReported = 100
 
 // checkReports refuses a job that would wait for reports that no consumer sends.
 func (p *Plan) checkReports(ctx context.Context, r *Replayer) error {
+	if p.Job.Order != "" && p.Matched > 0 && p.Streamless == p.Matched {
+		return &NoStreamsError{}
+	}
 	if !p.Job.awaitsReports() || p.Matched == 0 {
 		return nil
-	}
-	if p.Job.Order == ByStream && p.Streamless == p.Matched {
-		return &NoStreamsError{}
 	}
 	var destinations []history.Destination
 	for _, route := range p.Routes[:min(len(p.Routes), maxReported)] {
@@ -71,7 +73,7 @@ func (p *Plan) checkReports(ctx context.Context, r *Replayer) error {
 	return nil
 }
 
-// NoStreamsError reports that no message of a job by stream has a stream.
+// NoStreamsError reports that no message of a job by stream or by version has a stream.
 type NoStreamsError struct{}
 
 func (e *NoStreamsError) Error() string {
@@ -102,7 +104,7 @@ func (run *run) newSender(ctx context.Context) (*inflight.Sender[*inFlight], err
 		Limit: cmp.Or(job.InFlight, streamsInFlight), Ordered: job.Order == ByStream, Stop: job.OnFailure != GoOn,
 		Outcomes: reports.Outcomes, Send: run.sendAdmitted,
 	})
-	if job.Started.Equal(job.RunStarted) {
+	if job.Started.Equal(job.RunStarted) && job.Processed() == 0 {
 		return sender, nil
 	}
 	for _, f := range job.Failures {
@@ -111,8 +113,29 @@ func (run *run) newSender(ctx context.Context) (*inflight.Sender[*inFlight], err
 	return sender, reports.Restore(ctx, Window, sender.Resume, sender.Fail)
 }
 
-// admit sends a message, now or when the sender allows it.
+// admit sends a message, now or when the order of versions and the sender allow it.
 func (run *run) admit(m *inFlight) error {
+	if run.versions != nil || run.sender != nil { // a message that waits must not keep the page of its candidate
+		own := *m.candidate
+		m.candidate = &own
+	}
+	if run.versions.hold(m) {
+		return nil
+	}
+	return run.admitInOrder(m)
+}
+
+// admitAll sends messages that were held.
+func (run *run) admitAll(held []*inFlight) error {
+	for _, m := range held {
+		if err := run.admitInOrder(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (run *run) admitInOrder(m *inFlight) error {
 	if run.sender == nil {
 		return run.depart(m)
 	}

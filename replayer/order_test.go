@@ -26,6 +26,8 @@ type reporter struct {
 	most    int
 	fails   map[string]bool
 	silent  map[string]bool // messages without a report
+	class   string          // of failures
+	reports []schemas.Event // also those that are not stored
 	stopped chan struct{}
 }
 
@@ -75,7 +77,11 @@ func (r *reporter) receive(d amqp.Delivery, queue string) schemas.Event {
 		action = schemas.Poisoned
 	}
 	event := r.f.event(action, verified.Envelope)
-	event.State.Replay, event.State.ReplayOf, event.Queue, event.Failure.Message = verified.State.Replay, verified.State.ReplayOf, queue, ""
+	event.State.Replay, event.State.ReplayOf, event.Queue = verified.State.Replay, verified.State.ReplayOf, queue
+	if action == schemas.Poisoned {
+		event.Failure = schemas.Failure{Message: "no stock", Class: r.class}
+	}
+	r.reports = append(r.reports, event)
 	return event
 }
 

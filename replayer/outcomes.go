@@ -20,7 +20,7 @@ type Outcomes struct {
 
 // Outcomes reads the events of a job's messages.
 func (r *Replayer) Outcomes(ctx context.Context, job Job) (Outcomes, error) {
-	outcomes, err := history.OutcomesOfJob(ctx, r.withRetries(connectTimeout).cfg.Store,
+	found, err := history.OutcomesOfJob(ctx, r.withRetries(connectTimeout).cfg.Store,
 		history.Job{ID: job.ID, UpTo: job.UpTo, ToOrigin: job.Target.Kind == ToOrigin})
-	return Outcomes(outcomes), err
+	return Outcomes{found.Handled, found.Failed, found.Problems, found.NotReported, found.Pending}, err
 }

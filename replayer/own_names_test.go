@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,7 +18,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		ours := f.cfg.Topology
-		f.bind(ours.Delays().Due(), "", "", nil)
+		f.bind(ours.Due(), "", "", nil)
 		from := func(n int, exchange, key, queue string) schemas.Event {
 			e := f.message(n)
 			e.Exchange, e.RoutingKey = exchange, key
@@ -26,10 +27,10 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			return event
 		}
 		f.storeEvents(
-			from(1, ours.Events(), string(schemas.Discarded), f.queue), from(2, "", ours.Delays().Due(), f.queue),
-			from(3, f.exchange, "k", ours.Delays().Due()), from(4, ours.Direct(), ours.Delays().Due(), ours.Delays().Due()),
+			from(1, ours.Events(), string(schemas.Discarded), f.queue), from(2, "", ours.Due(), f.queue),
+			from(3, f.exchange, "k", ours.Due()), from(4, ours.Direct(), ours.Due(), ours.Due()),
 		)
-		due := ours.Delays().Due()
+		due := ours.Due()
 		for _, target := range []Target{{Kind: ToOrigin}, {Kind: ToFailedQueue}, {Kind: ToExchange, Exchange: "", Key: &due}} {
 			job := f.job("")
 			job.Target, job.Again = target, true
@@ -46,7 +47,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 			}
 			wantJob(t, f.run(job), Done, 4-want, 0)
 		}
-		if n := f.broker.Len(t, ours.Delays().Due()); n > 0 {
+		if n := f.broker.Len(t, ours.Due()); n > 0 {
 			t.Errorf("%d messages reached a queue of Watership", n)
 		}
 		for _, e := range f.indexLog() {
@@ -91,7 +92,7 @@ func TestBodiesOfOthers(t *testing.T) {
 		real := f.publishUnstorable(1, 200_000)
 		queue := f.cfg.Topology.Unstorable()
 		unstorable := f.drain(queue)
-		forged := schemas.DefaultFrameMax.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
+		forged := wire.DefaultFrameMax.Wrap(schemas.Envelope{Body: []byte("transfer all")}, real.State)
 		for _, p := range []amqp.Publishing{forged, {Headers: unstorable[0].Headers, MessageId: unstorable[0].MessageId, Body: unstorable[0].Body}} {
 			if err := f.channel.Publish("", queue, false, false, p); err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package replayer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -19,6 +21,7 @@ type Plan struct {
 	Job     Job
 	Matched int // messages to send
 	Routes  []Route
+	Kinds   []Route   // the messages that can be sent by exchange, routing key and single queue, at most 100
 	First   time.Time // of the matched events
 	Last    time.Time
 	Sample  []schemas.Event // the first few, without their bodies
@@ -58,11 +61,16 @@ const sampleSize = 3
 
 // Plan reads the events that match the job's query and reports which messages would be
 // sent. It sends and stores nothing. It waits some seconds for the `replayed` events
-// of other jobs.
+// of other jobs. The job of the plan has the query with full names of fields and absolute times, in UTC.
 func (r *Replayer) Plan(ctx context.Context, job Job) (Plan, error) {
 	if err := job.check(r.cfg.Topology.Owns); err != nil {
 		return Plan{}, err
 	}
+	query, err := eventstore.ParseQuery(job.Query, r.now().UTC())
+	if err != nil {
+		return Plan{}, fmt.Errorf("the query of the job: %w", err)
+	}
+	job.Query = query.String()
 	broker, err := r.planBroker(ctx, job.Target)
 	if err != nil {
 		return Plan{}, err
@@ -146,7 +154,7 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 
 // check validates a job, also one that another program wrote to the store.
 func (j Job) check(own func(name string) bool) error {
-	if err := j.checkOrder(); err != nil {
+	if err := cmp.Or(j.checkOrder(), j.Ramp.Check()); err != nil {
 		return err
 	}
 	if j.Transform != "" {
@@ -234,7 +242,9 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.Streamless++
 	}
 	if len(p.Sample) < sampleSize {
-		p.Sample = append(p.Sample, withoutBody(e))
+		sample := e
+		sample.Envelope = c.recorded
+		p.Sample = append(p.Sample, sample)
 	}
 	if p.First.IsZero() || e.Time.Before(p.First) {
 		p.First = e.Time
@@ -252,23 +262,40 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 	case e.Envelope.Properties.ReplyTo != "":
 		p.RepliesDropped++
 	}
-	return routes.add(ctx, p.Job.Target.routeOf(e, sent), sent)
+	to := p.Job.Target.routeOf(e, sent)
+	p.addKind(Route{Exchange: sent.Exchange, RoutingKey: sent.RoutingKey, Queue: to.Queue})
+	return routes.add(ctx, to, sent)
 }
 
-func withoutBody(e schemas.Event) schemas.Event {
-	e.Envelope.Body = nil
-	return e
+const maxKinds = 100
+
+func (p *Plan) addKind(kind Route) {
+	i := slices.IndexFunc(p.Kinds, func(k Route) bool {
+		return k.Exchange == kind.Exchange && k.RoutingKey == kind.RoutingKey && k.Queue == kind.Queue
+	})
+	if i < 0 && len(p.Kinds) < maxKinds {
+		i, p.Kinds = len(p.Kinds), append(p.Kinds, kind)
+	}
+	if i >= 0 {
+		p.Kinds[i].Messages++
+	}
 }
 
 // convert returns the message that the job sends for the first of some candidates, or the reason
 // why its program fails.
 func (p *Plan) convert(ctx context.Context, next []candidate, messages converter) (sent schemas.Envelope, keep bool, failed *transform.Error, err error) {
 	e := next[0].event
+	if e.Envelope.Redacted && (messages.opener == nil || messages.program != nil && e.BodyIn == schemas.BodyHere) {
+		return e.Envelope, false, nil, privacy.Open(messages.opener, &e)
+	}
 	sent, keep, err = messages.convert(ctx, next)
 	if err != nil && !errors.As(err, &failed) {
 		return sent, keep, nil, err
 	}
 	if messages.program == nil || !keep && failed == nil {
+		return sent, keep, failed, nil
+	}
+	if next[0].mayBeOriginal { // an example would show its values
 		return sent, keep, failed, nil
 	}
 	return sent, keep, failed, p.Examples.Add(e.EventID, p.Job.message(e.Envelope), sent, failed)

@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/tracing"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -17,9 +20,11 @@ type inFlight struct {
 	sent       schemas.Envelope
 	late       bool  // found after the cursor had passed it
 	sentBefore bool  // sent by an earlier run after its last checkpoint
+	isHeld     bool  // by the order of versions
 	index      int64 // in the order of the scan, among the messages that are counted
 	bytes      int64
 	pending    *rabbit.Pending // of the message; nil if it needs no confirm
+	span       *tracing.Span   // of sending it
 	err        error
 }
 
@@ -27,13 +32,15 @@ type inFlight struct {
 func (run *run) sendFirst(candidates []candidate, late bool) error {
 	next := &candidates[0]
 	sentBefore := run.sentBy.Len() > 0 && run.sentBy.Has(next.messageKey)
-	switch {
-	case next.leftOut != "" && !next.leftOutSincePlan():
+	switch processed, end := run.initial.Processed()+run.started, run.initial.StepEnd(); {
+	case !next.isCounted():
 		return nil
-	case run.initial.Limit > 0 && run.initial.Processed()+run.started >= run.initial.Limit:
+	case run.initial.Limit > 0 && processed >= run.initial.Limit:
 		return errLimitReached
-	case run.options.StopAfter > 0 && run.started >= run.options.StopAfter:
+	case run.options.StopAfter > 0 && processed >= run.initial.RunBegin+run.options.StopAfter:
 		return errStopAfter
+	case end > 0 && processed >= end:
+		return errStepSent
 	}
 	m, err := run.newInFlight(candidates, late, sentBefore)
 	if err != nil {
@@ -48,6 +55,9 @@ func (run *run) sendFirst(candidates []candidate, late bool) error {
 		}
 	}
 	m.index, run.admitted = run.admitted, run.admitted+1
+	if err := run.versions.tooMany(m.index); err != nil {
+		return err
+	}
 	return run.admit(m)
 }
 
@@ -88,6 +98,9 @@ func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inF
 		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
+		m.err = privacy.Open(r.cfg.Opener, e)
+	}
+	if m.needsSending() {
 		// A program may ask for the time. Of a job that sends slowly it runs once the message before
 		// is on its way, rather than with a page of messages.
 		if job.Rate > 0 || job.Pace > 0 {
@@ -108,7 +121,7 @@ func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inF
 	m.bytes = min(int64(len(m.sent.Body))+1, maxUnconfirmedBytes)
 	m.state = schemas.State{
 		Fingerprint: fingerprint, Untapped: queue != "" && fingerprint != e.Fingerprint, Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
-		Replay: job.ID, ReplayOf: e.EventID, Time: r.now(), OriginClaimed: e.OriginClaimed,
+		Trace: e.Trace, Replay: job.ID, ReplayOf: e.EventID, Time: r.now(), OriginClaimed: e.OriginClaimed,
 	}
 	return m, nil
 }
@@ -130,13 +143,15 @@ func (c Config) fingerprint(e *schemas.Event, sent schemas.Envelope, job *Job) s
 func (run *run) publish(m *inFlight) {
 	queue := m.state.Queue
 	m.state.Sent = run.replayer.now()
+	m.span = run.tracer.Replay(run.confirming, tracing.Step{Envelope: m.sent, State: m.state, Queue: queue, Began: m.state.Sent})
+	m.state.Trace = m.span.Traceparent(m.state.Trace)
 	switch {
 	case m.event.BodyIn != schemas.BodyHere:
 		m.err = &NoBodyError{m.event.EventID, m.event.Fingerprint}
 	case queue == "":
 		m.pending, m.err = run.lease.Publisher.Send(run.confirming, run.replayer.cfg.sign(rabbit.Message{
 			Exchange: m.sent.Exchange, RoutingKey: m.sent.RoutingKey,
-			Publishing: schemas.DefaultFrameMax.WrapForExchange(m.sent, m.state, run.replayer.login),
+			Publishing: wire.DefaultFrameMax.WrapForExchange(m.sent, m.state, run.replayer.login),
 		}))
 	case !run.boundQueues[queue]:
 		m.err = run.lease.Delivery.Deliver(run.confirming, m.sent, m.state)
@@ -149,6 +164,9 @@ func (run *run) publish(m *inFlight) {
 // problem describes why the message could not be sent. Of a named queue the error
 // names the queue, not the internal exchange.
 func (m *inFlight) problem() string {
+	if cause := causeOf(m.err); m.mayBeOriginal && cause != BodyNotStored && cause != OriginalSealed {
+		return "the error may quote the message, which is redacted, and is not kept"
+	}
 	var nacked *rabbit.NackedError
 	if m.state.Queue != "" && errors.As(m.err, &nacked) {
 		return fmt.Sprintf("queue %q refused the message, as a full one does", m.state.Queue)

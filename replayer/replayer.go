@@ -10,9 +10,9 @@
 //	if err != nil {
 //		return err
 //	}
-//	r := replayer.New(replayer.Config{URL: "amqp://localhost", Store: store, Jobs: store})
+//	r := replayer.New(replayer.Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Store: store, Jobs: store})
 //	plan, err := r.Plan(ctx, replayer.Job{
-//		Query: "event.action: poisoned and watership.queue: orders", Target: replayer.Target{Kind: replayer.ToFailedQueue}, Operator: "ada",
+//		Query: "action: poisoned and queue: orders", Target: replayer.Target{Kind: replayer.ToFailedQueue}, Operator: "ada",
 //	})
 //	if err != nil {
 //		return err
@@ -31,17 +31,19 @@ package replayer
 
 import (
 	"context"
-	"crypto/tls"
 	"iter"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/storeread"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/privacy"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -91,17 +93,9 @@ type Config struct {
 	Store Store
 	Jobs  Jobs
 
-	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec). Each plan and each run
-	// connects and disconnects. Messages have the user of the URL as their user_id.
-	URL string
-	TLS *tls.Config // of amqps and https; nil: system roots, or the files named in the URL
-
-	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
-	// applies. Each attempt to connect tries all in random order.
-	Nodes []string
-
-	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
-	Dial func(network, address string) (net.Conn, error)
+	// Connection is opened and closed by each plan and each run. Its TLS and Dial are of the management API, too. Messages
+	// have the user of the URL as their user_id.
+	rabbitmq.Connection
 
 	// ManagementURL is RabbitMQ's HTTP API with a login, which reports whether the messages
 	// of a plan would reach a queue, and ManagementNodes are further nodes of it as host:port. "":
@@ -111,9 +105,9 @@ type Config struct {
 
 	UncheckedRoutes bool // plans do not find out whether messages would reach a queue
 
-	// Instance is the value of "instance" that the broker's server-properties must have;
-	// an embedded broker has one. "": any broker.
-	Instance string
+	// Opener opens the originals of redacted messages, as privacy.Redactor does. nil: plans with
+	// redacted messages fail.
+	Opener privacy.Opener
 
 	Topology    schemas.Topology
 	RouteQueues []string // the queues of the routes of a pipeline
@@ -125,6 +119,13 @@ type Config struct {
 	// Fingerprints have the settings of every process of Watership in the virtual host.
 	Fingerprints schemas.Fingerprints
 
+	// TracerProvider makes a span of each message that is sent, linked to the attempt that its event is about. Nil: none.
+	TracerProvider trace.TracerProvider
+
+	// BareSpans: spans have the exchange, the queue and the fingerprint of a message, and neither its routing key and ids
+	// nor texts of errors, as for a record that is redacted.
+	BareSpans bool
+
 	// Programs run the programs of jobs, which then have limits. Nil: this process runs them.
 	Programs *transform.Processes
 
@@ -134,7 +135,7 @@ type Config struct {
 	// Retention is the time for which the store keeps `replayed` events. 0: unlimited.
 	Retention time.Duration
 
-	Logger *slog.Logger // logs losses of connections; nil: no logs
+	Logger *slog.Logger // logs losses of connections; nil: slog.Default
 }
 
 // Log is the state of the queue of events.
@@ -155,6 +156,9 @@ type Replayer struct {
 
 // New returns a Replayer. It opens no connection.
 func New(cfg Config) *Replayer {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
 	if cfg.NewID == nil {
 		cfg.NewID = watermill.NewULID
 	}
@@ -176,7 +180,7 @@ const recordTimeout = 10 * time.Second
 
 // sign signs the state of a message if there are keys.
 func (c Config) sign(m rabbit.Message) rabbit.Message {
-	verifier := schemas.Verifier{Topology: c.Topology, Keys: c.StateKeys}
+	verifier := wire.Verifier{Topology: c.Topology, Keys: c.StateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return m
 }

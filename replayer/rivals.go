@@ -81,7 +81,7 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 	interrupted := job.State == Running && !rival.Running
 	switch {
 	case job.Sent == 0 && !interrupted,
-		r.cfg.Retention > 0 && r.now().Sub(job.Started) > r.cfg.Retention,
+		job.isPast(r.cfg.Retention, r.now()),
 		!log.Unknown && log.Events == 0 && r.now().Sub(job.Updated) > recordLag:
 		return 0, nil
 	}
@@ -92,8 +92,11 @@ func (r *Replayer) unrecorded(ctx context.Context, rival *Rival, log Log) (int64
 	return missing, err
 }
 
-// countMissing counts the `replayed` events of a job that the store does not have.
+// countMissing counts the `replayed` events of a job that the store does not have; 0 if it may have deleted the first.
 func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
+	if job.isPast(r.cfg.Retention, r.now()) {
+		return 0, nil
+	}
 	ofJob := eventstore.Selection{Query: and(withActions(schemas.Replayed), kql.FieldIs("watership.replay.job", job.ID))}
 	count, err := r.cfg.Store.Count(ctx, ofJob)
 	if err == nil && count < int64(job.Sent) {
@@ -102,6 +105,11 @@ func (r *Replayer) countMissing(ctx context.Context, job Job) (int64, error) {
 		}
 	}
 	return max(0, int64(job.Sent)-count), err
+}
+
+// isPast reports whether the store may have deleted the first `replayed` events of the job.
+func (j Job) isPast(retention time.Duration, now time.Time) bool {
+	return retention > 0 && now.Sub(j.Started) > retention
 }
 
 // awaitRecord waits until the store has the `replayed` events of the job: as many as
@@ -131,8 +139,7 @@ func (r *Replayer) awaitRecord(ctx context.Context, l *lease.Lease, job Job) err
 }
 
 // UnrecordedError reports that a job cannot be resumed before the store has its
-// `replayed` events: its query finds other events than before, so its cursor is
-// invalid.
+// `replayed` events.
 type UnrecordedError struct {
 	ID      string
 	Missing int64 // sent messages without a `replayed` event in the store
@@ -140,8 +147,8 @@ type UnrecordedError struct {
 }
 
 func (e *UnrecordedError) Error() string {
-	return fmt.Sprintf("the query of job %s finds other events than before, and the record of %d messages that it sent is not in the store "+
-		"(%d events wait in the log): run watership serve, which stores them, then resume the job", e.ID, e.Missing, e.Waiting)
+	return fmt.Sprintf("the record of %d messages that job %s sent is not in the store (%d events wait in the log): "+
+		"run watership serve, which stores them, then resume the job", e.Missing, e.ID, e.Waiting)
 }
 
 // rivalsOf returns the rivals of a job at the start of a run: the rivals of its plan

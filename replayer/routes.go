@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer/internal/planbroker"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // UncheckedError is returned if the broker cannot be asked whether routes lead to a queue. A
-// Config with UncheckedRoutes does not ask.
+// Config with UncheckedRoutes does not ask; one with ManagementURL asks there.
 type UncheckedError struct{ Err error }
 
 // Error implements error.
@@ -32,7 +33,7 @@ type Route struct {
 	Others bool
 
 	// Unroutable counts the messages that would reach no queue; Unchecked: the broker
-	// was not asked.
+	// was not asked, or does not know the redacted routing key.
 	Unroutable int
 	Unchecked  bool
 }
@@ -80,7 +81,7 @@ func (r *routes) add(ctx context.Context, to Route, e schemas.Envelope) error {
 	}
 	if known = r.byDestination[to]; known == nil {
 		route := to
-		route.Unchecked = r.broker == nil
+		route.Unchecked = r.broker == nil || e.Redacted && privacy.HasHash(to.RoutingKey)
 		known = &route
 		r.byDestination[to] = known
 	}

@@ -14,7 +14,7 @@ import (
 // RunOptions configure one run of a job. The zero value runs it to its end.
 type RunOptions struct {
 	Expected  *Job      // the job that the operator confirmed: Run refuses another stored one; nil: not compared
-	StopAfter int       // number of messages after which the job pauses; 0: it does not
+	StopAfter int       // number of messages after which the job pauses; 0: it does not. For a job ByVersion Run returns ErrPartsByVersion
 	Progress  func(Job) // called after each message, never concurrently; may be nil
 }
 
@@ -114,13 +114,16 @@ func (r *Replayer) runOn(ctx context.Context, l *lease.Lease, id, runner string,
 	if err != nil {
 		return Job{}, err
 	}
-	job, err := storeread.Do(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o.Expected) })
+	job, err := storeread.Do(ctx, storeTimeout, func() (Job, error) { return r.claim(ctx, id, runner, again, o) })
 	if err != nil {
 		return job, errors.Join(err, release(ctx))
 	}
 	rivals, err := r.rivalsOf(ctx, l, &job)
 	if err = errors.Join(err, release(ctx)); err == nil {
-		err = r.execute(ctx, l, &job, rivals, o)
+		err = reopen(ctx, r, l, &job)
+	}
+	if err == nil {
+		err = runSteps(ctx, r, l, &job, func() error { return r.execute(ctx, l, &job, rivals, o) })
 	}
 	if errors.Is(err, exclusive.ErrLost) {
 		return job, errors.Join(err, r.saveFinal(ctx, &job))
@@ -131,7 +134,7 @@ func (r *Replayer) runOn(ctx context.Context, l *lease.Lease, id, runner string,
 // claim saves the runner that holds the queue in the job. It checks the document like
 // a plan, since other programs may write to the store. It repeats a conflicting save,
 // since the previous runner may save the job for the last time.
-func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, expected *Job) (Job, error) {
+func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, o RunOptions) (Job, error) {
 	for tries := 0; ; tries++ {
 		job, err := r.Job(ctx, id)
 		switch {
@@ -141,8 +144,10 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, exp
 			return job, &TakenOverError{id}
 		case job.Finished():
 			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
-		case expected != nil && !job.sameWork(*expected):
+		case o.Expected != nil && !job.sameWork(*o.Expected):
 			return job, fmt.Errorf("job %s was changed since it was shown: review it again", id)
+		case o.StopAfter > 0 && job.Order == ByVersion:
+			return job, ErrPartsByVersion
 		}
 		if err := job.check(r.cfg.Topology.Owns); err != nil {
 			return job, fmt.Errorf("job %s cannot be run: %w", id, err)
@@ -168,6 +173,7 @@ const maxClaims = 5
 // finish saves the state in which a run ended.
 func (j *jobs) finish(ctx context.Context, job Job, why error) (Job, error) {
 	var over *TakenOverError
+	var stopped *StoppedError
 	switch {
 	case job.ID == "" || errors.As(why, &over): // saved by another process
 		return job, why
@@ -177,6 +183,8 @@ func (j *jobs) finish(ctx context.Context, job Job, why error) (Job, error) {
 		job.State, job.Ended = Done, j.now().UTC()
 	case errors.Is(why, errStopAfter):
 		job.State, job.Problem, why = Paused, CanarySent, nil
+	case errors.As(why, &stopped):
+		why = job.stop(stopped)
 	case ctx.Err() != nil:
 		job.State, job.Problem = Paused, "stopped by its operator"
 	default:

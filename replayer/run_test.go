@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/storeread"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -480,7 +481,7 @@ func TestCancelledWhileItPauses(t *testing.T) {
 
 // A cancelled job does not wait for the broker.
 func TestCancelledWithoutTheBroker(t *testing.T) {
-	r := New(Config{URL: "amqp://127.0.0.1:1", Jobs: &readOnlyJobs{}})
+	r := New(Config{Connection: rabbitmq.Connection{URL: "amqp://127.0.0.1:1"}, Jobs: &readOnlyJobs{}})
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
 	if _, err := r.awaitConnection(ctx, "a", &Job{ID: "a", State: Cancelled}); !errors.Is(err, errCancelled) {
@@ -566,5 +567,21 @@ func TestLimitOfAResumedJob(t *testing.T) {
 	f.storeJob(first)
 	if job := f.resume(first, RunOptions{}); job.Sent != 3 || job.Processed() != 5 {
 		t.Errorf("%d sent, %d processed; want 3 of 5", job.Sent, job.Processed())
+	}
+}
+
+// A message that waits to be counted keeps no body, so a candidate has it once.
+func TestCandidatesHaveOneBody(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	f.storePublished(1)
+	scan, err := f.newScan(t.Context(), f.job(""), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan.withBodies = true
+	for page, err := range scan.pages(t.Context(), eventstore.Cursor{}) {
+		if c := page[0]; err != nil || len(c.event.Envelope.Body) == 0 || c.recorded.Body != nil || c.recorded.RoutingKey == "" {
+			t.Errorf("%v, %+v", err, c)
+		}
 	}
 }

@@ -28,6 +28,8 @@ type candidate struct {
 	leftOut           Reason                  // why the message is not sent; "": it is sent
 	err               error                   // why the document cannot be read
 	scanned           int64                   // number of events up to this one
+	recorded          schemas.Envelope        // the message as it is recorded, without its body; event may have its original
+	mayBeOriginal     bool                    // it does, or the original body of another event
 	result            *transform.Result       // result of the job's program, until it is used; nil: not known yet
 }
 
@@ -109,7 +111,12 @@ func (s *scan) read(ctx context.Context, after eventstore.Cursor) iter.Seq2[[]ca
 				return
 			}
 			s.scanned++
-			page = append(page, candidate{event: event, summary: eventstore.Summarize(event), err: err, scanned: s.scanned})
+			recorded := event.Envelope
+			recorded.Body = nil
+			page = append(page, candidate{
+				event: event, summary: eventstore.Summarize(event), err: err, scanned: s.scanned,
+				recorded: recorded, mayBeOriginal: event.Envelope.Redacted,
+			})
 			if s.withBodies {
 				bytes += event.BodySize
 			}
@@ -177,9 +184,9 @@ func (s *scan) decide(ctx context.Context, page []candidate) error {
 	return nil
 }
 
-// leftOutSincePlan reports whether the message is counted as skipped: the plan has it.
-func (c *candidate) leftOutSincePlan() bool {
-	return c.leftOut == ReplayedSincePlan || c.leftOut == ResolvedSincePlan
+// isCounted reports whether the job counts the message, which its plan has: it is sent, or left out since the plan.
+func (c *candidate) isCounted() bool {
+	return c.leftOut == "" || c.leftOut == ReplayedSincePlan || c.leftOut == ResolvedSincePlan
 }
 
 // rivalReason returns why a selected message is not sent: another job has it, or has

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,7 +25,7 @@ func (f *fixture) publishUnstorable(n, size int) schemas.Event {
 	if err := f.channel.Confirm(false); err != nil {
 		f.t.Fatal(err)
 	}
-	confirm, err := f.channel.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, true, false, schemas.DefaultFrameMax.Wrap(e, event.State))
+	confirm, err := f.channel.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, true, false, wire.DefaultFrameMax.Wrap(e, event.State))
 	if err != nil || !confirm.Wait() {
 		f.t.Fatalf("publishing an unstorable message: %v", err)
 	}

@@ -22,57 +22,57 @@ type Policy struct {
 	// Delays are waited between the first attempt and the second, the second
 	// and the third, and so on; there is one attempt more than delays. Each
 	// is exact and has its own queue. Whole milliseconds, up to MaxDelay.
-	Delays []time.Duration
+	Delays []time.Duration `json:"delays,omitempty"`
 
 	// First is the delay before the second attempt where delays grow instead
 	// of being listed. Whole milliseconds, up to MaxDelay. Zero: Delays count.
-	First time.Duration
+	First time.Duration `json:"first,omitempty"`
 
 	// Factor is how many times longer each delay is than the one before; at
 	// least 1. Zero: 2. The delays are cut to whole milliseconds.
-	Factor float64
+	Factor float64 `json:"factor,omitempty"`
 
 	// Cap is the longest delay. Zero: 24 hours.
-	Cap time.Duration
+	Cap time.Duration `json:"cap,omitempty"`
 
 	// Jitter is the share of each delay, from 0 to 1, by which it may be
 	// shortened at random, so that what failed together does not come back
 	// together. A delay has a queue, so a shortened one is rounded up to the
 	// next of StandardDelays: a jitter much below a third has little effect. Zero:
 	// every delay is exact.
-	Jitter float64
+	Jitter float64 `json:"jitter,omitempty"`
 
 	// Attempts is how many there are with First, the first attempt included.
-	Attempts int
+	Attempts int `json:"attempts,omitempty"`
 
 	// At are hours of the day, such as 03:00, of the attempts after those that Delays or
 	// First give: the first attempt after these is at the next time that clocks show At[0],
 	// and so on. An hour that a change of clocks repeats counts once; one that it leaves out
 	// is an hour later.
-	At []string
+	At []string `json:"at,omitempty"`
 
 	// NoAttempts are windows into which no attempt falls but the first of a message, which
 	// is made when it arrives. A delay that ends in one is longer, up to its end. They hold
 	// for all classes.
-	NoAttempts []Window
+	NoAttempts []Window `json:"no_attempts,omitempty"`
 
 	// Spread is the time after an hour of At, or after the end of a window, over which the
 	// attempts of many messages are spread at random. It holds for all classes. Zero: 1 min.
-	Spread time.Duration
+	Spread time.Duration `json:"spread,omitempty"`
 
 	// TimeZone is the time zone of At and NoAttempts, such as Europe/Berlin, for all classes.
 	// "": UTC.
-	TimeZone string
+	TimeZone string `json:"time_zone,omitempty"`
 
 	// GiveUpAfter is the time since the first failure of a message after which it has no
 	// attempt: a failure whose next attempt would be later makes it poison. The wait for an
 	// unavailable service ends then, too. A class without one has the value of the policy. Zero:
 	// the number of attempts alone counts.
-	GiveUpAfter time.Duration
+	GiveUpAfter time.Duration `json:"give_up_after,omitempty"`
 
 	// Classes have their own policies, without further classes, for errors
 	// of that class. The attempts of a message are counted over all classes.
-	Classes map[string]Policy
+	Classes map[string]Policy `json:"classes,omitempty"`
 }
 
 // Default returns the policy of routes that name none.

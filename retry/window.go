@@ -9,10 +9,10 @@ import (
 // Window is a time without attempts, such as a maintenance. It repeats on each day
 // that Days and Dates allow.
 type Window struct {
-	Days  []string // mon, tue, wed, thu, fri, sat, sun: on which it begins; none: any
-	Dates string   // 2026-12-24, or 2026-12-24..2026-12-31: on which it begins; "": any
-	From  string   // hour at which it begins, such as 22:00; "", with To: the whole day
-	To    string   // hour at which it ends, on the next day if that is not after From
+	Days  []string `json:"days,omitempty"`  // mon, tue, wed, thu, fri, sat, sun: on which it begins; none: any
+	Dates string   `json:"dates,omitempty"` // 2026-12-24, or 2026-12-24..2026-12-31: on which it begins; "": any
+	From  string   `json:"from,omitempty"`  // hour at which it begins, such as 22:00; "", with To: the whole day
+	To    string   `json:"to,omitempty"`    // hour at which it ends, on the next day if that is not after From
 }
 
 // String returns the window on one line, such as sat,sun 22:00-06:00.

@@ -1,37 +1,9 @@
 package schemas
 
 import (
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
-
-// writeAudit writes an action of a user, for an `audited` event.
-func (s State) writeAudit(h typedTable) {
-	if s.Audit == (State{}.Audit) {
-		return
-	}
-	t := typedTable{}
-	t.setText("user", shorten(s.Audit.User, longestName))
-	t.setText("method", shorten(s.Audit.Method, longestName))
-	t.setText("address", shorten(s.Audit.Address, longestName))
-	t.setText("operation", shorten(s.Audit.Operation, longestName))
-	t.setText("object", shorten(s.Audit.Object, errorBudget))
-	t.setText("reason", shorten(s.Audit.Reason, 4*errorBudget)) // 1,000 characters
-	t.setFlag("refused", s.Audit.Refused)
-	h[headerAudit] = amqp.Table(t)
-}
-
-// readAudit reads what writeAudit wrote. Only events that Watership published have it: a
-// state that travels with a message never does, whatever the headers of the message say.
-func (s *State) readAudit(headers amqp.Table) {
-	table, _ := headers[headerAudit].(amqp.Table)
-	t := typedTable(table)
-	s.Audit.User, s.Audit.Method, s.Audit.Address = t.text("user"), t.text("method"), t.text("address")
-	s.Audit.Operation, s.Audit.Object, s.Audit.Reason = t.text("operation"), t.text("object"), t.text("reason")
-	s.Audit.Refused = t.int("refused") == 1
-}
 
 // outcome returns the value of event.outcome.
 func (e *Event) outcome() string {
@@ -56,6 +28,7 @@ func appendWatershipAudit(o *jsonappend.Object, e *Event) {
 	o.String("operation", e.Audit.Operation)
 	o.String("object", e.Audit.Object)
 	o.String("method", e.Audit.Method)
+	o.String("client", e.Audit.Client)
 	o.Close(audit)
 }
 
@@ -68,6 +41,8 @@ func readAuditFields(r *jsonscan.Reader, s *State) {
 			s.Audit.Object = r.Text()
 		case "method":
 			s.Audit.Method = r.Text()
+		case "client":
+			s.Audit.Client = r.Text()
 		}
 	})
 }

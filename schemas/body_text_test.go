@@ -1,4 +1,4 @@
-package schemas
+package schemas_test
 
 import (
 	"bytes"
@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"golang.org/x/text/encoding/unicode"
+
+	"github.com/watershipmq/watership/internal/wire/wiretest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 func compressed(text string, into func(io.Writer) io.WriteCloser) string {
@@ -57,22 +60,22 @@ func TestBodyText(t *testing.T) {
 		"no gzip":                        {"application/json", "gzip", json, json},
 		"gzip of bytes":                  {"", "gzip", zipped("\xff\x00"), none},
 		"gzip that ends early":           {"", "gzip", zipped(json)[:20], none},
-		"gzip of too much":               {"", "gzip", zipped(strings.Repeat("a", maxDecompressed+1)), none},
-		"gzip of much":                   {"", "gzip", zipped(strings.Repeat("a", maxDecompressed)), strings.Repeat("a", maxDecompressed)},
+		"gzip of too much":               {"", "gzip", zipped(strings.Repeat("a", 4<<20+1)), none},
+		"gzip of much":                   {"", "gzip", zipped(strings.Repeat("a", 4<<20)), strings.Repeat("a", 4<<20)},
 		"bytes":                          {"image/png", "", "\x89PNG", none},
 		"bytes that claim to be UTF-8":   {"text/plain; charset=utf-8", "", "W\xe4hrung", none},
 		"an unknown charset":             {"text/plain; charset=x-unknown", "", "W\xe4hrung", none},
 		"nothing":                        {"", "", "", ""},
 	} {
-		e := goldenEvent()
+		e := wiretest.GoldenEvent()
 		e.Envelope.Properties.ContentType, e.Envelope.Properties.ContentEncoding = test.contentType, test.contentEncoding
 		e.Envelope.Body = []byte(test.body)
 		text, isText := e.Envelope.BodyText()
 		if isText != (test.want != none) || isText && string(text) != test.want {
 			t.Errorf("%s: %.100q, %v", name, text, isText)
 		}
-		document := DocumentFormat{}.Append(nil, e)
-		if parsed, err := ParseDocument(document); err != nil || string(parsed.Envelope.Body) != test.body {
+		document := schemas.DocumentFormat{}.Append(nil, e)
+		if parsed, err := schemas.ParseDocument(document); err != nil || string(parsed.Envelope.Body) != test.body {
 			t.Errorf("%s: the body came back as %.100q, %v", name, parsed.Envelope.Body, err)
 		}
 		if test.want == json && !bytes.Contains(document, []byte(`"json":`+json)) {
@@ -88,12 +91,12 @@ func FuzzBodyText(f *testing.F) {
 	f.Add("text/plain; charset=gb18030", "gzip, deflate", []byte("\x1f\x8b\x08"))
 	f.Add("", "gzip:iso-2022-jp", []byte(zipped("text")))
 	f.Fuzz(func(t *testing.T, contentType, contentEncoding string, body []byte) {
-		e := failedEvent(body)
+		e := wiretest.FailedEvent(body)
 		e.Envelope.Properties.ContentType, e.Envelope.Properties.ContentEncoding = contentType, contentEncoding
-		if text, isText := e.Envelope.BodyText(); isText && (len(text) > 4*maxDecompressed || string(text) != strings.ToValidUTF8(string(text), "?")) {
+		if text, isText := e.Envelope.BodyText(); isText && (len(text) > 4*4<<20 || string(text) != strings.ToValidUTF8(string(text), "?")) {
 			t.Errorf("the text of %q is %q", body, text)
 		}
-		if parsed := throughDocument(t, e); !bytes.Equal(parsed.Envelope.Body, body) {
+		if parsed := wiretest.ThroughDocument(t, e); !bytes.Equal(parsed.Envelope.Body, body) {
 			t.Errorf("body %q came back as %q", body, parsed.Envelope.Body)
 		}
 	})

@@ -3,7 +3,6 @@ package schemas
 import (
 	"time"
 
-	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
@@ -13,9 +12,13 @@ import (
 //
 // Version 2 has each header and property once where their types allow it. Version 1 had
 // all of them in amqp as well, as the lines of bundles still do.
+//
+// A document of a redacted message has version 3, in the same form: an earlier Watership, which
+// would send the redacted message, refuses it.
 const (
 	DocumentVersion = 2
 	formerVersion   = 1
+	redactedVersion = 3
 )
 
 // Document is an event in the form that the store keeps.
@@ -41,6 +44,10 @@ type DocumentFormat struct {
 	// StreamOf chooses the data stream of an event, by how long it is kept. nil: the one of its
 	// action.
 	StreamOf func(Event) Stream
+
+	// Redact returns an event without what must not be stored, and sets Redacted of those that it
+	// changes. An event may have been redacted before, by other rules. nil: nothing is redacted.
+	Redact func(Event) Event
 }
 
 // defaultMaxValues is enough for an order of some hundred lines.
@@ -68,6 +75,9 @@ func (f DocumentFormat) Stream(e Event) Stream {
 
 // Append appends the source of an event's document.
 func (f DocumentFormat) Append(dst []byte, e Event) []byte {
+	if f.Redact != nil {
+		e = f.Redact(e)
+	}
 	var room [tablejson.Room]tablejson.Field
 	headers := tablejson.Sorted(room[:], e.Envelope.Headers, nil)
 	o := jsonappend.Begin(dst)
@@ -76,8 +86,8 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	appendAudit(&o, &e)
 	appendMessaging(&o, &e)
 	appendError(&o, e.Failure)
-	o.Member("trace", "id", headertext.TraceID(typedTable(e.Envelope.Headers).text("traceparent")))
-	appendWatership(&o, &e, DocumentVersion)
+	o.Member("trace", "id", e.TraceID())
+	appendWatership(&o, &e, e.version())
 	exactTexts := e.Action != Quarantined && f.appendHeaders(&o, e.Envelope.Headers, headers)
 	exact := o.Open("amqp")
 	appendRemainder(&o, &e, headers, exactTexts)
@@ -86,9 +96,9 @@ func (f DocumentFormat) Append(dst []byte, e Event) []byte {
 	return o.End()
 }
 
-// appendParsedFields appends only the fields of an event that ParseDocument reads, in the
-// form of version 1: an indexer of an older version may read the bundle.
-func appendParsedFields(dst []byte, e Event) []byte {
+// AppendExact appends a document with only the fields of an event that ParseDocument reads, in the
+// form of version 1, which older versions of Watership read as well.
+func (e Event) AppendExact(dst []byte) []byte {
 	o := jsonappend.Begin(dst)
 	o.Time("@timestamp", storable(e.Time))
 	appendEventFields(&o, &e)
@@ -113,16 +123,27 @@ func appendParsedFields(dst []byte, e Event) []byte {
 // appendContent appends the body. A document that replaces a refused one gets none of its
 // searchable fields, nor fields of headers, so that the store cannot refuse it again.
 func (f DocumentFormat) appendContent(o *jsonappend.Object, e *Event) {
-	if e.BodyIn != BodyHere {
-		return
-	}
 	body := o.Open("body")
-	if e.Action == Quarantined {
+	switch {
+	case e.BodyIn != BodyHere:
+	case e.Action == Quarantined:
 		appendRaw(o, e.Envelope.Body)
-	} else {
+	default:
 		f.appendBody(o, e.Envelope)
 	}
+	if len(e.Sealed) > 0 && e.BodyIn != BodyInUnstorable { // whose original is in the queue, too
+		o.Key("sealed")
+		o.Dst = jsonappend.Base64(o.Dst, e.Sealed)
+	}
 	o.Close(body)
+}
+
+// version returns the version of the event's document.
+func (e *Event) version() int64 {
+	if e.Envelope.Redacted {
+		return redactedVersion
+	}
+	return DocumentVersion
 }
 
 func appendEventFields(o *jsonappend.Object, e *Event) {
@@ -201,6 +222,9 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	o.String("message", e.Message)
 	o.String("parent", e.Parent)
 	o.String("queue", e.Queue)
+	o.String("receiver", e.Receiver)
+	o.String("answer", e.Answer) // not in the mapping: who reads it has the event
+	o.String("trace", e.Trace)   // not in the mapping: trace.id is
 	o.Positive("attempt", int64(e.Attempt))
 	o.Positive("delay", e.Delay.Milliseconds())
 	o.Positive("queue_time", e.QueueTime.Nanoseconds())
@@ -217,6 +241,7 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 		o.Dst = appendAttempts(o.Dst, e.Attempts)
 	}
 	o.String("body_in", string(e.BodyIn))
+	o.String("redacted", e.redacted())
 	if e.OriginClaimed {
 		o.String("origin", originClaimed)
 	}

@@ -120,11 +120,18 @@ func (x *exactParts) headers() amqp.Table {
 	return table
 }
 
-// readExact is the inverse of appendExact.
-func readExact(r *jsonscan.Reader) Envelope {
+// AppendExact appends the envelope without its body as JSON, from which ReadExact restores it.
+func (e Envelope) AppendExact(dst []byte) []byte {
+	o := jsonappend.Begin(dst)
+	appendExact(&o, e)
+	return o.End()
+}
+
+// ReadExact replaces an envelope by the one in a JSON value that AppendExact wrote.
+func (e *Envelope) ReadExact(r *jsonscan.Reader) {
 	var x exactParts
 	x.readAMQP(r)
-	return x.envelope()
+	*e = x.envelope()
 }
 
 // readAMQP reads what appendRemainder or appendExact wrote.

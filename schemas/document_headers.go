@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas/internal/flattened"
 	"github.com/watershipmq/watership/schemas/internal/headertext"
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
@@ -24,7 +25,7 @@ func (f DocumentFormat) appendHeaders(o *jsonappend.Object, table amqp.Table, fi
 	for i, name := range f.Labels {
 		if text, ok := headertext.Of(table[name]); ok && !namedBefore(f.Labels, i) {
 			o.AnyKey(labelName(name))
-			o.Dst = jsonappend.String(o.Dst, shorten(text, flattened.MaxTerm/4))
+			o.Dst = jsonappend.String(o.Dst, header.Shorten(text, flattened.MaxTerm/4))
 		}
 	}
 	o.Close(labels)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
@@ -22,7 +23,7 @@ func ParseDocument(source []byte) (event Event, err error) {
 // ReadDocument replaces an event by the event of a document inside a larger JSON value, as
 // ParseDocument does.
 func (e *Event) ReadDocument(r *jsonscan.Reader) {
-	*e = Event{State: State{Version: WireVersion}}
+	*e = Event{State: State{Version: header.Version}}
 	version := 0
 	outcome := ""
 	var exact exactParts
@@ -47,10 +48,12 @@ func (e *Event) ReadDocument(r *jsonscan.Reader) {
 		case "headers":
 			exact.readHeaders(r)
 		case "body":
-			exact.body = readBody(r)
+			exact.body, e.Sealed = readBody(r)
 		}
 	})
+	redacted := e.Envelope.Redacted
 	e.Envelope = exact.envelope()
+	e.Envelope.Redacted = redacted
 	e.Audit.Refused = e.Action == Audited && outcome == Poisoned.Outcome()
 	if stored := e.Failure.Group; stored != "" {
 		if e.Failure.Group = ""; e.ErrorGroup() != stored {
@@ -69,8 +72,8 @@ func checkVersion(version int) error {
 	switch {
 	case version == 0:
 		return errors.New("it has no watership.version: it was not written by Watership")
-	case version > DocumentVersion:
-		return fmt.Errorf("it has version %d, this Watership knows up to %d: upgrade it", version, DocumentVersion)
+	case version > redactedVersion:
+		return fmt.Errorf("it has version %d, this Watership knows up to %d: upgrade it", version, redactedVersion)
 	}
 	return nil
 }
@@ -127,10 +130,12 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 			e.ByPriority = r.Text() == orderByPriority
 		case "time_source":
 			if e.TimeSource = TimeSource(r.Text()); e.TimeSource == "taken" { // the former name
-				e.TimeSource = TimeOfIngest
+				e.TimeSource = "ingest"
 			}
 		case "body_in":
 			e.BodyIn = BodyPlace(r.Text())
+		case "redacted":
+			e.readRedacted(r.Text())
 		case "quarantined_action":
 			e.QuarantinedAction = Action(r.Text())
 		case "queue_time":
@@ -156,6 +161,12 @@ func readStateField(r *jsonscan.Reader, name string, s *State) {
 		s.Parent = r.Text()
 	case "queue":
 		s.Queue = r.Text()
+	case "receiver":
+		s.Receiver = r.Text()
+	case "answer":
+		s.Answer = r.Text()
+	case "trace":
+		s.Trace = r.Text()
 	case "attempt":
 		s.Attempt = int(r.Int(64))
 	case "delay":
@@ -210,8 +221,8 @@ func readReplay(r *jsonscan.Reader, s *State) {
 	})
 }
 
-// readBody returns the exact body: raw, if the text was decoded from it.
-func readBody(r *jsonscan.Reader) (body []byte) {
+// readBody returns the exact body: raw, if the text was decoded from it; and the sealed original.
+func readBody(r *jsonscan.Reader) (body, sealed []byte) {
 	isRaw := false
 	r.Object(func(name []byte) {
 		switch string(name) {
@@ -221,7 +232,9 @@ func readBody(r *jsonscan.Reader) (body []byte) {
 			if !isRaw {
 				body = r.TextBytes()
 			}
+		case "sealed":
+			sealed = r.Bytes()
 		}
 	})
-	return body
+	return body, sealed
 }

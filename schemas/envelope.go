@@ -8,7 +8,7 @@
 //	}
 //	fmt.Println(event.Action, event.Envelope.RoutingKey, string(event.Envelope.Body))
 //
-// It imports no package of Watership outside its own folder, and does no I/O. To search
+// It does no I/O. To search
 // and read events use the stores of package eventstore; to send them again, package
 // replayer.
 package schemas
@@ -19,6 +19,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/wire/header"
 )
 
 // Envelope is a message with all properties that are needed to publish it again
@@ -32,6 +34,11 @@ type Envelope struct {
 	Properties Properties
 	Headers    amqp.Table
 	Body       []byte
+
+	// Redacted is whether values were replaced: the message is not the one that was published, and
+	// must not be sent to a consumer. Publishing marks it, and
+	// Watership refuses to publish what has that mark.
+	Redacted bool
 }
 
 // Properties are the properties of the AMQP basic class (AMQP 0-9-1 §1.8.1) without
@@ -80,6 +87,9 @@ func FromDelivery(d amqp.Delivery) Envelope {
 // no routing key. It shares headers and body with the envelope.
 func (e Envelope) Publishing() amqp.Publishing {
 	p := e.Properties
+	if e.Redacted {
+		e.Headers = header.Withhold(e.Headers)
+	}
 	return amqp.Publishing{
 		Headers:         e.Headers,
 		ContentType:     p.ContentType,
@@ -97,6 +107,11 @@ func (e Envelope) Publishing() amqp.Publishing {
 		Body:            e.Body,
 	}
 }
+
+// PublisherHeaders returns a copy of the headers with only those that a publisher may
+// set. It omits the headers of Watership and the headers that RabbitMQ itself writes,
+// which have no meaning in another message.
+func (e Envelope) PublisherHeaders() amqp.Table { return header.Without(e.Headers, header.IsState, 0) }
 
 // Clone returns a copy that shares no headers, nested ones included, and no body
 // with e.

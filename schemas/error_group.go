@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas/internal/errorgroup"
 )
 
@@ -24,7 +25,7 @@ func (f Failure) ErrorGroup(names ...string) string {
 // which their documents have.
 func (f Failure) FormerErrorGroup(names ...string) string {
 	const limit = 256
-	return shorten(errorgroup.Former(f.Message, limit, names), limit)
+	return header.Shorten(errorgroup.Former(f.Message, limit, names), limit)
 }
 
 // HasFormerGroup reports whether Group may be one of versions up to 2026-11. A group of this
@@ -40,16 +41,7 @@ func groupText(group string) string {
 	if strings.ContainsFunc(group, unicode.IsControl) {
 		group = strings.Join(strings.FieldsFunc(group, unicode.IsControl), " ")
 	}
-	return shorten(strings.TrimSpace(group), errorGroupLimit)
-}
-
-// travellingGroup returns the group that travels with a failure at a queue: one that its handler
-// named, or of a message that does not travel as a whole.
-func (f Failure) travellingGroup(queue string) string {
-	if f.Group == "" && len(f.Message) <= errorBudget {
-		return ""
-	}
-	return f.ErrorGroup(queue)
+	return header.Shorten(strings.TrimSpace(group), errorGroupLimit)
 }
 
 // ErrorGroup returns the group of the event's failure. A `triaged` event has the text of its

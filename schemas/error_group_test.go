@@ -1,9 +1,11 @@
-package schemas
+package schemas_test
 
 import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 func TestErrorGroup(t *testing.T) {
@@ -25,14 +27,14 @@ func TestErrorGroup(t *testing.T) {
 
 		"http://a answered 400 Bad Request: {\n \"error\": \"unknown currency\"\n}": "http://a answered 400 bad request: unknown currency",
 	} {
-		if got := (Failure{Message: message}).ErrorGroup(); got != want {
+		if got := (schemas.Failure{Message: message}).ErrorGroup(); got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
 		}
 	}
 	for _, named := range []struct{ group, want string }{
-		{"sold out", "sold out"}, {" of\ntwo lines\x00 ", "of two lines"}, {strings.Repeat("ü", 1000), strings.Repeat("ü", (errorGroupLimit-3)/2) + "…"},
+		{"sold out", "sold out"}, {" of\ntwo lines\x00 ", "of two lines"}, {strings.Repeat("ü", 1000), strings.Repeat("ü", (512-3)/2) + "…"},
 	} {
-		if got := (Failure{Message: "no stock of item 17", Group: named.group}).ErrorGroup(); got != named.want {
+		if got := (schemas.Failure{Message: "no stock of item 17", Group: named.group}).ErrorGroup(); got != named.want {
 			t.Errorf("named %q: %q", named.group, got)
 		}
 	}
@@ -41,11 +43,11 @@ func TestErrorGroup(t *testing.T) {
 		"orders-22, orders-2":             "#, orders-2",
 		"shop.v2: orders-2.7":             "shop.v2: orders-2.#",
 	} {
-		if got := (Failure{Message: message}).ErrorGroup("orders-2", "", "shop.v2"); got != want {
+		if got := (schemas.Failure{Message: message}).ErrorGroup("orders-2", "", "shop.v2"); got != want {
 			t.Errorf("%q with names: %q, want %q", message, got, want)
 		}
 	}
-	if got := (Failure{Message: strings.Repeat("ü", 1000)}).ErrorGroup(); len(got) > errorGroupLimit || !utf8.ValidString(got) {
+	if got := (schemas.Failure{Message: strings.Repeat("ü", 1000)}).ErrorGroup(); len(got) > 512 || !utf8.ValidString(got) {
 		t.Errorf("of a long one: %d bytes, %q", len(got), got)
 	}
 }

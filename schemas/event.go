@@ -1,14 +1,12 @@
 package schemas
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/watershipmq/watership/internal/wire/header"
+	"github.com/watershipmq/watership/schemas/internal/headertext"
 )
 
 // Action is the kind of an event.
@@ -47,16 +45,10 @@ func (a Action) Outcome() string {
 	return "unknown"
 }
 
-// TimeSource is the origin of an event's time.
+// TimeSource is the origin of an event's time. The most reliable first: "event", the clock of the process that did the
+// step; "broker", timestamp_in_ms, which a publisher can set, too; "publisher", the timestamp property or a header;
+// "ingest", when the indexer received the message.
 type TimeSource string
-
-// The sources of time, the most reliable first.
-const (
-	TimeOfEvent     TimeSource = "event"     // the clock of the process that did the step
-	TimeOfBroker    TimeSource = "broker"    // timestamp_in_ms, which a publisher can set, too
-	timeOfPublisher TimeSource = "publisher" // the timestamp property, or a header of Decoder.TimeHeaders
-	TimeOfIngest    TimeSource = "ingest"    // when the indexer received the message
-)
 
 // Event is one step in the life of a message. The store writes it once.
 type Event struct {
@@ -81,10 +73,27 @@ type Event struct {
 	BodySize int       // bytes, also where the event has no body
 	BodyIn   BodyPlace // where the body is
 
+	// Redacted is whether values of the event were replaced as it was recorded, see
+	// DocumentFormat.Redact; Envelope.Redacted, whether values of the message were.
+	Redacted bool
+
+	// Sealed is the encrypted original of a redacted message, as DocumentFormat.Redact made it; it is
+	// stored with the body. nil: there is none.
+	Sealed []byte
+
 	QuarantinedAction  Action  // the action of the event that a quarantined event replaces
 	QuarantinedFailure Failure // its failure; a quarantined event has the store's reason
 
 	unique bool // the id has the sequence appended already
+}
+
+// TraceID returns the id of the trace that has the event: of the attempt's span, or else of the message's
+// traceparent. It has 32 hexadecimal digits; "": none is known.
+func (e Event) TraceID() string {
+	if id := headertext.TraceID(e.Trace); id != "" {
+		return id
+	}
+	return headertext.TraceID(header.Table(e.Envelope.Headers).Text("traceparent"))
 }
 
 // BodyPlace is the place where the body of an event is stored.
@@ -97,158 +106,10 @@ const (
 	BodyInUnstorable BodyPlace = "unstorable" // in the queue of messages too large for the store
 )
 
-// Decoder converts deliveries of the indexer's queues to events.
-type Decoder struct {
-	Source   string
-	VHost    string
-	Topology Topology
-	Keys     StateKeys // keys of the processes that publish events and replays
-
-	Fingerprints Fingerprints
-
-	// TimeHeaders are the headers that may have the time at which a message was
-	// published, for messages whose timestamp property has none. The first that has a
-	// time counts.
-	TimeHeaders []string
-
-	// Streams finds the stream of a message, as streamid.New returns it. Nil: messages have
-	// none. All processes of a system need the same.
-	Streams func(Envelope) MessageStream
-}
-
-func (dec Decoder) verifier() *Verifier {
-	return &Verifier{Topology: dec.Topology, Keys: dec.Keys, Fingerprints: dec.Fingerprints}
-}
-
-// Lifecycle decodes an event from the log: a message that Watership published to
-// the exchange of events, with the action as the routing key. received and sequence
-// are the time and the place in the order at which the indexer received it. Any
-// other message gives an error; Unreadable makes an event of it.
-func (dec Decoder) Lifecycle(d amqp.Delivery, received time.Time, sequence int64) (Event, error) {
-	arrived := FromDelivery(d)
-	if d.Exchange != dec.Topology.Events() {
-		return Event{}, fmt.Errorf("a message in the log was published to exchange %q, not to %q",
-			d.Exchange, dec.Topology.Events())
-	}
-	if !dec.Keys.accepts(arrived, forEvent(Action(d.RoutingKey))) {
-		return Event{}, errors.New("a message in the log is not signed by any key of amqp.state_key_file")
-	}
-	envelope, state, err := arrived.Unwrap()
-	if err != nil {
-		return Event{}, err
-	}
-	event := dec.event(Action(d.RoutingKey), envelope, state)
-	event.Sequence, event.TimeSource = sequence, TimeOfEvent
-	switch event.Action {
-	case Audited, Rescheduled:
-		event.readAudit(arrived.Headers)
-	case Triaged:
-		event.readAudit(arrived.Headers)
-		event.readTriage(arrived.Headers)
-	}
-	if storable(event.Time).IsZero() {
-		event.Time, event.TimeSource = received, TimeOfIngest
-	}
-	if err := event.checkFields(); err != nil {
-		return Event{}, err
-	}
-	if body, omitted := arrived.OmittedBody(); omitted {
-		event.BodyIn, event.BodySize = body.In, body.Size
-	}
-	dec.setStream(&event)
-	dec.setTimes(&event)
-	return event, nil
-}
-
-// Unreadable returns a quarantined event for a message in the log that Lifecycle
-// cannot decode, with the reason why. Its envelope is the message as it arrived,
-// with every header.
-func (dec Decoder) Unreadable(d amqp.Delivery, received time.Time, sequence int64, why error) Event {
-	arrived := FromDelivery(d)
-	event := dec.event(Action(d.RoutingKey), arrived, State{Fingerprint: dec.Fingerprints.Of(arrived)})
-	event.Sequence, event.Time, event.TimeSource = sequence, received, TimeOfIngest
-	event.EventID = dec.tapID(event)
-	event = event.Quarantine(why.Error())
-	event.Failure.Class = classUnreadable
-	return event
-}
-
-// classUnreadable marks quarantined events of messages in the log that are no events. Their
-// action comes from a routing key, which anyone can write.
-const classUnreadable = "unreadable"
-
-// Tapped converts a tap copy, which the indexer received at a time with a sequence,
-// to a `published` event. The event's origin is always the exchange and routing key
-// of the delivery. No content of a message makes Tapped fail. Headers may claim a
-// replay that does not exist; then TappedUnmarked gives the right event.
-func (dec Decoder) Tapped(d amqp.Delivery, received time.Time, sequence int64) Event {
-	return dec.tapped(d, received, sequence, dec.verifier().VerifyMark)
-}
-
-// TappedUnmarked is Tapped for a copy that no replay published, even if its headers
-// claim one.
-func (dec Decoder) TappedUnmarked(d amqp.Delivery, received time.Time, sequence int64) Event {
-	return dec.tapped(d, received, sequence, dec.verifier().newMessage)
-}
-
-func (dec Decoder) tapped(d amqp.Delivery, received time.Time, sequence int64, verify func(Envelope) VerifiedState) Event {
-	arrived := FromDelivery(d)
-	if d.Exchange == dec.Topology.Late() {
-		if death, found := dec.lateDeath(d.Headers); found {
-			arrived = arrived.asBefore(death)
-		}
-	}
-	if d.Redelivered && arrived.Headers != nil { // the queue of tap copies has incremented x-delivery-count
-		arrived.Headers = without(arrived.Headers, countsDeliveries, 0)
-	}
-	verified := verify(arrived)
-	if typedTable(arrived.Headers).int(headerVersion) > WireVersion { // kept with the message, but without a meaning in this version
-		verified.Envelope = arrived
-	}
-	event := dec.event(Published, verified.Envelope, verified.State)
-	dec.setStream(&event)
-	event.Sequence = sequence
-	event.EventID = dec.tapID(event)
-	event.Time, event.TimeSource = dec.publishedAt(arrived, event.Replay != "", received)
-	return event
-}
-
-// lateDeath returns the newest death in a queue of tap copies, with any limit.
-func (dec Decoder) lateDeath(headers amqp.Table) (Death, bool) {
-	_, queues := dec.Topology.Partitions()
-	for _, death := range deathsOf(headers) {
-		if _, former := dec.Topology.FormerIndex(death.Queue); former || slices.Contains(queues, death.Queue) {
-			return death, true
-		}
-	}
-	return Death{}, false
-}
-
-func (dec Decoder) event(action Action, e Envelope, s State) Event {
-	return Event{
-		State: s, Action: action, Source: dec.Source, VHost: dec.VHost,
-		Envelope: e, BodySize: len(e.Body),
-	}
-}
-
 // IDFromContent reports whether the event's id follows from its content alone, so
 // that a second, equal message has the same id.
 func (e Event) IDFromContent() bool {
 	return e.RecordedAction() == Published && !e.unique && e.Envelope.Properties.MessageID != ""
-}
-
-// tapID returns an id that is the same for each delivery of one copy if the message
-// has its own id. Otherwise the sequence distinguishes equal messages.
-func (dec Decoder) tapID(e Event) string {
-	id := make([]byte, 0, 128)
-	id = append(append(append(id, dec.Source...), ':'), e.Fingerprint...)
-	if e.Replay != "" {
-		id = append(append(id, ':'), e.Replay...)
-	}
-	if !e.IDFromContent() {
-		id = e.appendSequence(id)
-	}
-	return string(id)
 }
 
 func (e Event) appendSequence(id []byte) []byte {
@@ -281,6 +142,16 @@ func (e Event) Quarantine(reason string) Event {
 	e.QuarantinedFailure, e.Failure = e.Failure, Failure{Type: "quarantined", Message: reason}
 	return e
 }
+
+// Unreadable is Quarantine for a message that is no event, though it was published as one, by an action that anyone can
+// write: Refused returns nothing for it.
+func (e Event) Unreadable(reason string) Event {
+	e = e.Quarantine(reason)
+	e.Failure.Class = classUnreadable
+	return e
+}
+
+const classUnreadable = "unreadable"
 
 // Refused returns the event that a quarantined event replaces, for another attempt to
 // store it. It returns false for other events, and for a message in the log that is no

@@ -7,10 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSequence is the highest event.sequence that stores and indexers accept: the
-// year 2255. Above it, many JSON parsers lose precision.
-const MaxSequence = 1 << 53
-
 // Check returns an error for an invalid event from an outside source, such as a
 // file. now is the time of the local clock. It accepts every event that Watership
 // wrote, unless the clock of its host was a day ahead.
@@ -40,16 +36,16 @@ func (e Event) checkFields() error {
 	return checkFingerprint(e.Fingerprint)
 }
 
-// longestID is the longest _id that Elasticsearch accepts
+// longestEventID is the longest _id that Elasticsearch accepts
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/mapping-id-field.html).
-const longestID = 512 // bytes
+const longestEventID = 512 // bytes
 
 func checkID(id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("the event has no id (%s)", headerEventID)
-	case len(id) > longestID || !utf8.ValidString(id):
-		return fmt.Errorf("the event's id (%s) is none: expected UTF-8 of at most %d bytes", headerEventID, longestID)
+		return errors.New("the event has no id (watership-event-id)")
+	case len(id) > longestEventID || !utf8.ValidString(id):
+		return fmt.Errorf("the event's id (watership-event-id) is none: expected UTF-8 of at most %d bytes", longestEventID)
 	}
 	return nil
 }
@@ -61,9 +57,9 @@ const longestFingerprint = 256 // bytes
 func checkFingerprint(fingerprint string) error {
 	switch {
 	case fingerprint == "":
-		return fmt.Errorf("the event has no fingerprint (%s)", headerFingerprint)
+		return errors.New("the event has no fingerprint (watership-fingerprint)")
 	case len(fingerprint) > longestFingerprint || !utf8.ValidString(fingerprint):
-		return fmt.Errorf("the event's fingerprint (%s) is none: expected UTF-8 of at most %d bytes", headerFingerprint, longestFingerprint)
+		return fmt.Errorf("the event's fingerprint (watership-fingerprint) is none: expected UTF-8 of at most %d bytes", longestFingerprint)
 	}
 	return nil
 }

@@ -10,19 +10,6 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// A tap copy becomes an event, the event a document, and the document the same
-// event again.
-func ExampleDecoder() {
-	taken := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	event := schemas.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{
-		Exchange: "shop", RoutingKey: "order.created", MessageId: "17", Body: []byte(`{"item":"violin"}`),
-	}, taken, taken.UnixMicro())
-	document := schemas.DocumentFormat{}.Document(event)
-	again, err := schemas.ParseDocument(document.Source)
-	fmt.Println(document.Stream, again.Action, again.Envelope.RoutingKey, err)
-	// Output: traffic published order.created <nil>
-}
-
 // Documents can be searched by the headers on the list.
 func ExampleDocumentFormat() {
 	format := schemas.DocumentFormat{Labels: []string{"tenant"}}
@@ -59,12 +46,6 @@ func ExampleAction() {
 func ExampleFailure_ErrorGroup() {
 	fmt.Println(schemas.Failure{Message: "order 4711 of customer c-17 has no lines"}.ErrorGroup())
 	// Output: order # of customer # has no lines
-}
-
-// The `replayed` event of a job is the same document however often the job repeats it.
-func ExampleDerivedID() {
-	fmt.Println(schemas.DerivedID("01M7Z3ATW9WRXS3FNYKEP3SJ8P", "v1:9f86d081"))
-	// Output: 01M7Z3ATW9WRXS3FNYKEP3SJ8P:v1:9f86d081
 }
 
 // Published events may be kept for periods of their own, which the names of their streams have.

@@ -8,8 +8,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/schemas/internal/canonical"
-	"github.com/watershipmq/watership/schemas/internal/fold"
+	"github.com/watershipmq/watership/internal/wire/canonical"
+	"github.com/watershipmq/watership/internal/wire/fold"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas/tablejson"
 )
 
@@ -50,7 +51,7 @@ type Fingerprints struct {
 
 // Of returns the fingerprint of a message.
 func (f Fingerprints) Of(e Envelope) string {
-	e = f.origin(e)
+	e = f.Origin(e)
 	hash := sha256.New()
 	hash.Write(e.appendCanonical(make([]byte, 0, 1024), f))
 	hash.Write(e.Body) // without a copy, since the body may be large
@@ -68,15 +69,16 @@ func (f Fingerprints) Matches(e Envelope, fingerprint string) bool {
 // Folds reports whether a message is a dead letter that has the fingerprint of its
 // first publish.
 func (f Fingerprints) Folds(e Envelope) bool {
-	return f.FoldDeadLetters && len(deathsOf(e.Headers)) > 0
+	return f.FoldDeadLetters && len(header.Deaths(e.Headers)) > 0
 }
 
-// origin returns the message with the exchange and routing key of its first publish.
-func (f Fingerprints) origin(e Envelope) Envelope {
+// Origin returns the message with the exchange and routing key of its first publish, if that has its fingerprint:
+// see FoldDeadLetters.
+func (f Fingerprints) Origin(e Envelope) Envelope {
 	if !f.FoldDeadLetters {
 		return e
 	}
-	if deaths := deathsOf(e.Headers); len(deaths) > 0 {
+	if deaths := header.Deaths(e.Headers); len(deaths) > 0 {
 		oldest := deaths[len(deaths)-1]
 		e.Exchange, e.RoutingKey = oldest.Exchange, oldest.RoutingKey
 	}
@@ -102,7 +104,7 @@ func (e Envelope) appendCanonical(dst []byte, f Fingerprints) []byte {
 }
 
 func canonicalTimestamp(dst []byte, e Envelope) []byte {
-	_, brokerSet := e.Headers[headerBrokerTime]
+	_, brokerSet := e.Headers[header.BrokerTime]
 	if brokerSet || e.Properties.Timestamp.IsZero() {
 		return canonical.Value(dst, 'V', 0)
 	}
@@ -121,6 +123,6 @@ func canonicalHeaders(dst []byte, table amqp.Table, ignored []string) []byte {
 // changesOnTheWay reports whether a broker or Watership may add, change or remove a
 // header.
 func changesOnTheWay(name string) bool {
-	return strings.HasPrefix(name, "x-") || isWatershipHeader(name) ||
-		name == headerCC || name == headerBCC || name == headerBrokerTime
+	return strings.HasPrefix(name, "x-") || header.IsWatership(name) ||
+		name == header.CC || name == header.BCC || name == header.BrokerTime
 }

@@ -2,8 +2,6 @@ package schemas
 
 import (
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // State is Watership's own data about a message. It travels in headers. The zero
@@ -69,7 +67,7 @@ type State struct {
 	OriginClaimed bool
 
 	// Untapped is whether the tap has not seen the message, though it copies the messages that are published
-	// to the origin: a replay has changed the message and sent it to the queue. Its events
+	// to the origin: a replay or a subscription has changed the message and sent it to the queue. Its events
 	// have its body.
 	Untapped bool
 
@@ -77,9 +75,22 @@ type State struct {
 	// Zero: its publisher did. It travels only back to the queue, and with the events there.
 	Sent time.Time
 
+	// Receiver is the key by which the route divides its handlers, such as the receiver of a webhook; "":
+	// none. It counts only in events: each delivery finds it again.
+	Receiver string
+
+	// Answer is the beginning of the answer to a successful attempt, at most 1 KiB, if the route keeps it.
+	// It travels only with events.
+	Answer string
+
 	// Started is when the attempt began; zero if that is not known. It travels only with
 	// events and to the poison queue.
 	Started time.Time
+
+	// Trace is the span of the latest attempt, or of the replay that sent the message, in the form of a W3C
+	// traceparent. "": none is known. The next span is linked to it; traceparent in the headers stays the
+	// publisher's.
+	Trace string
 
 	EventID  string        // id of the event that is about this step
 	Time     time.Time     // when the step happened
@@ -108,6 +119,7 @@ type State struct {
 		User      string // name of the person or the program
 		Method    string // how it was authenticated
 		Address   string // of the client
+		Client    string // the program that called for the user, as it names itself; "": unknown
 		Operation string // such as replay
 		Object    string // of the operation
 		Reason    string // in the words of the user
@@ -173,160 +185,4 @@ func (s State) Waited(at time.Time) State {
 // AwaitsKey reports whether the message waits since others of its key fail: it was not tried, and the failure is theirs.
 func (s State) AwaitsKey() bool {
 	return s.Waits == 0 && !s.WaitsSince.IsZero() && s.WaitsSince.Equal(s.Time)
-}
-
-// ReturnArguments returns the arguments of a binding of the exchange Return to the queue: it
-// routes by the header with the name of the queue whose consumer failed.
-func (s State) ReturnArguments() amqp.Table {
-	return amqp.Table{"x-match": "all", headerQueue: s.Queue}
-}
-
-func (s State) write(h typedTable) {
-	h.setInt(headerVersion, WireVersion)
-	h.setText(headerFingerprint, s.Fingerprint)
-	h.setText(headerMessage, s.Message)
-	h.setText(headerQueue, s.Queue)
-	h.setInt(headerAttempt, int64(s.Attempt))
-	h.setTime(headerFirstFailed, s.FirstFailed)
-	h.setText(headerError, shorten(s.Failure.Message, errorBudget))
-	h.setText(headerErrorType, shorten(s.Failure.Type, errorBudget/4))
-	h.setText(headerErrorClass, shorten(s.Failure.Class, errorBudget/4))
-	h.setText(headerErrorRule, shorten(s.Failure.Rule, errorBudget/4))
-	h.setText(headerErrorGroup, s.Failure.travellingGroup(s.Queue))
-	h.setText(headerStack, shorten(s.Failure.Stack, stackBudget))
-	h.setText(headerEventID, s.EventID)
-	h.setTime(headerTime, s.Time)
-	h.setInt(headerDelay, s.Delay.Milliseconds())
-	h.setInt(headerWaits, int64(s.Waits))
-	h.setTime(headerWaitsSince, s.WaitsSince)
-	h.setInt(headerDeliveries, int64(s.Deliveries))
-	h.setFlag(headerSuspect, s.Suspect)
-	h.setInt(headerPosition, s.Position)
-	h.setTime(headerMissing, s.MissingSince)
-	h.setInt(headerElapsed, s.Elapsed.Milliseconds())
-	h.setTime(headerNotBefore, s.NotBefore)
-	h.setFlag(headerUndecided, s.Undecided)
-	h.setFlag(headerRoute, s.Route)
-	h.setFlag(headerPark, s.Park)
-	h.setText(headerProgress, wholeOrNothing(s.Progress, progressBudget))
-	h.setFlag(headerClaimed, s.OriginClaimed)
-	h.setFlag(headerUntapped, s.Untapped)
-	h.setTime(headerSent, s.Sent)
-	h.setTime(headerStarted, s.Started)
-	h.setInt(headerDuration, s.Duration.Nanoseconds())
-	h.setText(headerParent, s.Parent)
-	h.setText(headerReplay, s.Replay)
-	h.setText(headerReplayOf, s.ReplayOf)
-	s.Stream.write(h)
-	h.setText(headerSubscription, s.Subscription.Name)
-	h.setText(headerSubscribedAt, s.Subscription.Position)
-	h.setText(headerSubscribed, string(s.Subscription.Action))
-	if s.Subscription.ByPriority {
-		h.setText(headerSubOrder, orderByPriority)
-	}
-	s.writeAudit(h)
-	s.writeTriage(h)
-	if len(s.Attempts) > 0 {
-		h[headerAttempts] = writeAttempts(s.Attempts)
-	}
-}
-
-func readState(h typedTable) State {
-	state := bounded(State{
-		Version:     int(h.int(headerVersion)),
-		Fingerprint: h.text(headerFingerprint),
-		Message:     h.text(headerMessage),
-		Queue:       h.text(headerQueue),
-		Attempt:     int(h.int(headerAttempt)),
-		FirstFailed: h.time(headerFirstFailed),
-		Failure: Failure{
-			Message: h.text(headerError), Type: h.text(headerErrorType), Stack: h.text(headerStack),
-			Class: h.text(headerErrorClass), Rule: h.text(headerErrorRule), Group: h.text(headerErrorGroup),
-		},
-		EventID:  h.text(headerEventID),
-		Time:     h.time(headerTime),
-		Delay:    h.delay(headerDelay),
-		Elapsed:  h.delay(headerElapsed),
-		Sent:     h.time(headerSent),
-		Started:  h.time(headerStarted),
-		Duration: time.Duration(h.int(headerDuration)),
-		Parent:   h.text(headerParent),
-		Replay:   h.text(headerReplay), ReplayOf: h.text(headerReplayOf),
-		Attempts: readAttempts(h[headerAttempts]),
-		Progress: h.text(headerProgress),
-		Stream:   readMessageStream(h),
-
-		OriginClaimed: h.int(headerClaimed) == 1, Untapped: h.int(headerUntapped) == 1,
-
-		Waits: int(h.int(headerWaits)), WaitsSince: h.time(headerWaitsSince),
-
-		Deliveries: int(h.int(headerDeliveries)),
-		Suspect:    h.int(headerSuspect) == 1,
-		Position:   h.int(headerPosition),
-
-		MissingSince: h.time(headerMissing),
-		NotBefore:    h.time(headerNotBefore), Undecided: h.int(headerUndecided) == 1,
-
-		Route: h.int(headerRoute) == 1, Park: h.int(headerPark) == 1,
-	})
-	s := &state.Subscription
-	s.Name, s.Position = wholeOrNothing(h.text(headerSubscription), longestName), wholeOrNothing(h.text(headerSubscribedAt), longestName+longestID)
-	s.Action = Action(wholeOrNothing(h.text(headerSubscribed), longestName))
-	s.ByPriority = h.text(headerSubOrder) == orderByPriority
-	return state
-}
-
-const (
-	mostCounted  = 1 << 20 // attempts, or waits
-	longestDelay = (1<<32 - 1) * time.Millisecond
-	longestName  = 255 // bytes, of the name of a queue or an instance
-)
-
-// bounded limits the values of a state to the range that Watership itself writes,
-// since a publisher can write any.
-func bounded(s State) State {
-	s.Version = max(0, s.Version)
-	s.Attempt = min(max(0, s.Attempt), mostCounted)
-	s.Waits = min(max(0, s.Waits), mostCounted)
-	s.Deliveries = min(max(0, s.Deliveries), mostCounted)
-	s.Position = max(0, s.Position)
-	s.Delay = min(max(0, s.Delay), longestDelay)
-	s.Elapsed = min(max(0, s.Elapsed), longestDelay)
-	s.Duration = max(0, s.Duration)
-	s.Attempts = s.Attempts[max(0, len(s.Attempts)-maxAttempts):]
-	for _, at := range []*time.Time{&s.FirstFailed, &s.Time, &s.WaitsSince, &s.MissingSince, &s.NotBefore, &s.Sent, &s.Started} {
-		*at = storable(*at)
-	}
-	for _, name := range []*string{&s.Message, &s.Queue, &s.Parent} {
-		*name = shorten(*name, longestName)
-	}
-	s.Progress = wholeOrNothing(s.Progress, progressBudget)
-	why := &s.Failure
-	why.Message, why.Stack = shorten(why.Message, errorBudget), shorten(why.Stack, stackBudget)
-	why.Type, why.Class = shorten(why.Type, errorBudget/4), shorten(why.Class, errorBudget/4)
-	why.Rule, why.Group = shorten(why.Rule, errorBudget/4), groupText(why.Group)
-	return s
-}
-
-func writeAttempts(attempts []FailedAttempt) []any {
-	list := make([]any, len(attempts))
-	for i, a := range attempts {
-		entry := typedTable{}
-		entry.setTime("time", a.Time)
-		entry.setText("class", shorten(a.Class, errorBudget/8))
-		list[i] = amqp.Table(entry)
-	}
-	return list
-}
-
-func readAttempts(value any) []FailedAttempt {
-	list, _ := value.([]any)
-	var attempts []FailedAttempt
-	for _, element := range list {
-		if table, ok := element.(amqp.Table); ok {
-			entry := typedTable(table)
-			attempts = append(attempts, FailedAttempt{entry.time("time"), entry.text("class")})
-		}
-	}
-	return attempts
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Stream names a data stream: Traffic, Failures, or the one of published events that are kept for a
-// period of their own, such as traffic@730d.
+// Stream names a data stream: Traffic, Failures, or the one of published events that have another
+// period, such as traffic@730d.
 type Stream string
 
-// The data streams of events without a period of their own. Failures are kept longer than traffic.
+// The data streams of events without another period. Failures are kept longer than traffic.
 const (
 	Traffic  Stream = "traffic"
 	Failures Stream = "failures"
@@ -50,14 +50,14 @@ func (s Stream) Base() Stream {
 	return Stream(base)
 }
 
-// PeriodName returns the period of a stream that has one of its own, as in its name: forever, or a
+// PeriodName returns the period in the name of a stream: forever, or a
 // number with the unit d or h. It returns "" for other streams.
 func (s Stream) PeriodName() string {
 	_, name, _ := strings.Cut(string(s), periodMark)
 	return name
 }
 
-// Period returns the time for which the events of a stream with a period of its own are kept; 0 is
+// Period returns the time for which the events of the stream of a period are kept; 0 is
 // for ever. ok is false for the others, which the retention of a store concerns.
 func (s Stream) Period() (period time.Duration, ok bool) {
 	name := s.PeriodName()

@@ -8,14 +8,10 @@ import (
 	"strings"
 )
 
-// DefaultPrefix is the first part of the names of Watership's exchanges and queues,
-// unless the configuration has another.
-const DefaultPrefix = "watership"
-
 // Topology has the names of Watership's exchanges and queues. The zero value uses
-// DefaultPrefix.
+// the prefix "watership".
 type Topology struct {
-	Prefix string
+	Prefix string // "": watership
 
 	// IndexLimit is the greatest number of messages in the queue of tap copies and
 	// in the queue of late copies; RabbitMQ drops the oldest beyond it. It is part
@@ -39,7 +35,7 @@ type Topology struct {
 // Name returns a name of Watership, which is the prefix with a suffix.
 func (t Topology) Name(suffix string) string {
 	if t.Prefix == "" {
-		return DefaultPrefix + suffix
+		return "watership" + suffix
 	}
 	return t.Prefix + suffix
 }
@@ -155,10 +151,8 @@ func (t Topology) Report() string { return t.Name(".report") }
 // queues, or to the queue of a route: the routing key is the name of the queue.
 func (t Topology) Direct() string { return t.Name(".direct") }
 
-// Delays returns the names of the queues in which messages wait.
-func (t Topology) Delays() Delays {
-	return Delays{current: t.Name(".wait."), former: t.Name(".delay."), due: t.Name(".due")}
-}
+// Due returns the queue of messages whose delay has passed.
+func (t Topology) Due() string { return t.Name(".due") }
 
 // Pauses returns the direct exchange that reports which routes an operator has paused.
 func (t Topology) Pauses() string { return t.Name(".pauses") }
@@ -195,7 +189,7 @@ func (t Topology) Exchanges() []string {
 
 // Queues returns the names of Watership's queues without the delay queues.
 func (t Topology) Queues() []string {
-	return append(t.Indexed(), t.Retry(), t.Report(), t.Delays().Due(), t.Poison(), t.Unstorable(), t.Paused())
+	return append(t.Indexed(), t.Retry(), t.Report(), t.Due(), t.Poison(), t.Unstorable(), t.Paused())
 }
 
 // Indexed returns the queues that the indexer consumes.
@@ -211,9 +205,11 @@ func (t Topology) Owns(name string) bool { return strings.HasPrefix(name, t.Name
 // Its name has no prefix, since it belongs to the service, as the queue does.
 func (t Topology) Parking(queue string) string { return queue + ".poison" }
 
+const longestQueue = 255 // bytes, of a queue (AMQP 0-9-1 §4.2.5.3)
+
 // ofQueue returns a name that ends with the name of a queue, or with its digest if it is too long.
 func ofQueue(prefix, queue string) string {
-	if name := prefix + queue; len(name) <= longestName {
+	if name := prefix + queue; len(name) <= longestQueue {
 		return name
 	}
 	sum := sha256.Sum256([]byte(queue))

@@ -1,4 +1,4 @@
-package schemas
+package schemas_test
 
 import (
 	"math"
@@ -6,9 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
+	"github.com/watershipmq/watership/internal/wire/wiretest"
+	"github.com/watershipmq/watership/schemas"
 )
 
-var topologies = []Topology{{}, {Prefix: "shop"}, {Prefix: "shop.messages"}, {IndexLimit: 1}, {Prefix: "a", IndexLimit: math.MaxInt64}}
+var topologies = []schemas.Topology{{}, {Prefix: "shop"}, {Prefix: "shop.messages"}, {IndexLimit: 1}, {Prefix: "a", IndexLimit: math.MaxInt64}}
 
 // No two exchanges have the same name, nor any two queues, and Watership owns them all.
 func TestNamesAreItsOwn(t *testing.T) {
@@ -16,7 +21,7 @@ func TestNamesAreItsOwn(t *testing.T) {
 	for _, topology := range topologies {
 		queues := topology.Queues()
 		for _, delay := range delays {
-			queues = append(queues, topology.Delays().Queue(delay), topology.Delays().Former(delay))
+			queues = append(queues, wire.DelaysOf(topology).Queue(delay), wire.DelaysOf(topology).Former(delay))
 		}
 		for _, names := range [][]string{topology.Exchanges(), queues} {
 			unique := slices.Compact(slices.Sorted(slices.Values(names)))
@@ -24,10 +29,10 @@ func TestNamesAreItsOwn(t *testing.T) {
 				t.Errorf("%+v: two of %q are equal", topology, names)
 			}
 			for _, name := range names {
-				if !topology.Owns(name) || len(name) > longestName {
+				if !topology.Owns(name) || len(name) > 255 {
 					t.Errorf("%+v does not own %q", topology, name)
 				}
-				if other := (Topology{Prefix: "another"}); other.Owns(name) {
+				if other := (schemas.Topology{Prefix: "another"}); other.Owns(name) {
 					t.Errorf("%+v owns %q", other, name)
 				}
 			}
@@ -38,7 +43,7 @@ func TestNamesAreItsOwn(t *testing.T) {
 			}
 		}
 	}
-	if (Topology{}).Owns("watership") || (Topology{}).Owns("watershipx.tap") {
+	if (schemas.Topology{}).Owns("watership") || (schemas.Topology{}).Owns("watershipx.tap") {
 		t.Error("a name without the prefix and a dot is owned")
 	}
 }
@@ -48,21 +53,21 @@ func TestNamesAreItsOwn(t *testing.T) {
 func TestDelaysAreRecognized(t *testing.T) {
 	for _, topology := range topologies {
 		for _, delay := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, time.Hour, math.MaxInt64} {
-			queue, former := topology.Delays().Queue(delay), topology.Delays().Former(delay)
-			if !topology.Delays().Has(queue) || topology.Delays().HasFormer(queue) {
+			queue, former := wire.DelaysOf(topology).Queue(delay), wire.DelaysOf(topology).Former(delay)
+			if !wire.DelaysOf(topology).Has(queue) || wire.DelaysOf(topology).HasFormer(queue) {
 				t.Errorf("%s is no delay queue", queue)
 			}
-			if !topology.Delays().HasFormer(former) || topology.Delays().Has(former) {
+			if !wire.DelaysOf(topology).HasFormer(former) || wire.DelaysOf(topology).Has(former) {
 				t.Errorf("%s is no former delay queue", former)
 			}
-			want := min(delay, longestDelay).Truncate(time.Millisecond)
-			if topology.Delays().Of(queue) != want || topology.Delays().Of(former) != want || topology.Delays().Of(topology.Delays().Due()) != 0 {
-				t.Errorf("%s waits for %s, want %s", queue, topology.Delays().Of(queue), want)
+			want := min(delay, header.LongestDelay).Truncate(time.Millisecond)
+			if wire.DelaysOf(topology).Of(queue) != want || wire.DelaysOf(topology).Of(former) != want || wire.DelaysOf(topology).Of(topology.Due()) != 0 {
+				t.Errorf("%s waits for %s, want %s", queue, wire.DelaysOf(topology).Of(queue), want)
 			}
 		}
-		zeroth := strings.TrimSuffix(topology.Delays().Queue(0), "0")
+		zeroth := strings.TrimSuffix(wire.DelaysOf(topology).Queue(0), "0")
 		for _, name := range append(topology.Queues(), zeroth, zeroth+"x", zeroth+"-1", zeroth+"1.5", zeroth+"99999999999999999999", "other.wait.1000", "") {
-			if topology.Delays().Has(name) {
+			if wire.DelaysOf(topology).Has(name) {
 				t.Errorf("%q is taken for a delay queue", name)
 			}
 		}
@@ -74,9 +79,9 @@ func TestDelaysAreRecognized(t *testing.T) {
 func TestFormerIndexes(t *testing.T) {
 	for _, prefix := range []string{"", "shop"} {
 		for _, now := range []int64{0, 1, 20, -20} {
-			topology := Topology{Prefix: prefix, IndexLimit: max(now, -now), ClassicIndex: now < 0}
+			topology := schemas.Topology{Prefix: prefix, IndexLimit: max(now, -now), ClassicIndex: now < 0}
 			for _, limit := range []int64{0, 1, 20, 21, math.MaxInt64, -1, -20, -math.MaxInt64} {
-				former := Topology{Prefix: prefix, IndexLimit: max(limit, -limit), ClassicIndex: limit < 0}
+				former := schemas.Topology{Prefix: prefix, IndexLimit: max(limit, -limit), ClassicIndex: limit < 0}
 				for _, queue := range []string{former.Index(), former.IndexLate()} {
 					if got, is := topology.FormerIndex(queue); is != (limit != now) || is && got != former {
 						t.Errorf("with the limit %d, %s is former: %v, of %+v", now, queue, is, got)
@@ -96,13 +101,13 @@ func TestFormerIndexes(t *testing.T) {
 // divided, so that another division has other queues; late copies have one queue in all.
 func TestPartitions(t *testing.T) {
 	for _, partitions := range []int{0, 1} {
-		one := Topology{IndexPartitions: partitions}
+		one := schemas.Topology{IndexPartitions: partitions}
 		if divides, queues := one.Partitions(); divides != "" || !slices.Equal(queues, []string{"watership.index"}) ||
-			!slices.Equal(one.Indexed(), Topology{}.Indexed()) || !slices.Equal(one.Exchanges(), Topology{}.Exchanges()) {
+			!slices.Equal(one.Indexed(), schemas.Topology{}.Indexed()) || !slices.Equal(one.Exchanges(), schemas.Topology{}.Exchanges()) {
 			t.Errorf("%d partitions: %s, %v", partitions, divides, queues)
 		}
 	}
-	divisions := []Topology{
+	divisions := []schemas.Topology{
 		{},
 		{IndexPartitions: 2},
 		{IndexPartitions: 64},
@@ -137,7 +142,7 @@ func TestPartitions(t *testing.T) {
 		}
 	}
 	for _, queue := range []string{".index.3of2", ".index.0of2", ".index.01of2", ".index.2of65", ".index.1of1", ".index.1of", ".index.late.1of2", ".index.of2", ".index.1of2."} {
-		if got, former := (Topology{}).FormerIndex(Topology{}.Name(queue)); former {
+		if got, former := (schemas.Topology{}).FormerIndex(schemas.Topology{}.Name(queue)); former {
 			t.Errorf("%s is former, of %+v", queue, got)
 		}
 	}
@@ -146,12 +151,12 @@ func TestPartitions(t *testing.T) {
 // A binding of the exchange of the last hop matches the messages for its queue alone.
 func TestReturnArguments(t *testing.T) {
 	for _, queue := range []string{"orders", ""} {
-		arguments := State{Queue: queue}.ReturnArguments()
-		message := DefaultFrameMax.WrapForQueue(everyEnvelope(), State{Queue: queue}, "")
+		arguments := wire.ReturnArguments(queue)
+		message := wire.DefaultFrameMax.WrapForQueue(wiretest.EveryEnvelope(), schemas.State{Queue: queue}, "")
 		if err := arguments.Validate(); err != nil || len(arguments) != 2 || arguments["x-match"] != "all" {
 			t.Errorf("arguments %v, %v", arguments, err)
 		}
-		if has, _ := message.Headers[headerQueue].(string); arguments[headerQueue] != has {
+		if has, _ := message.Headers["watership-queue"].(string); arguments["watership-queue"] != has {
 			t.Errorf("a message for %q has the header %q, the binding %v", queue, has, arguments)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"
 )
@@ -33,7 +34,7 @@ func FuzzStreams(f *testing.F) {
 			{ID: "{routing_key.1}-{routing_key.-1}", Version: "{routing_key.2}"},
 			{Key: key, ID: "{body:/id}{headers.h}", Version: "{body.json.version}"},
 		} {
-			found := schemas.Decoder{Streams: rules(t, rule)}.Tapped(amqp.Delivery{
+			found := wire.Decoder{Streams: rules(t, rule)}.Tapped(amqp.Delivery{
 				Exchange: e.Exchange, RoutingKey: e.RoutingKey, Headers: e.Headers, Body: e.Body,
 			}, time.Unix(1_777_777_777, 0), 1).Stream
 			if len(found.ID) > 512 || found.Version < 0 || found.Version > 1<<53 || found.ID == "" && found.HasVersion {

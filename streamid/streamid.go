@@ -10,7 +10,7 @@
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		p, err := pipeline.New(pipeline.Config{URL: "amqp://localhost", Streams: streams})
+//		p, err := pipeline.New(pipeline.Config{Connection: rabbitmq.Connection{URL: "amqp://localhost"}, Streams: streams})
 //		if err != nil {
 //			log.Fatal(err)
 //		}

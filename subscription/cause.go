@@ -28,12 +28,14 @@ const TargetError Cause = "target_error"
 
 // Causes of a parked message.
 const (
-	AttemptsExhausted Cause = "attempts_exhausted" // as TargetError, after Retry.Attempts
+	AttemptsExhausted Cause = "attempts_exhausted" // as TargetError, after the attempts of Subscription.Policy
 	MessageRefused    Cause = "message_refused"    // the error is RabbitMQ's
 	HeadersTooLong    Cause = "headers_too_long"   // they leave no room for the subscription's
 	BodyMissing       Cause = "body_missing"       // no event of the message has its body
 	EventMissing      Cause = "event_missing"      // the event is no longer in the store
+	UpcastFailed      Cause = "upcast_failed"      // the error says why Subscription.Upcast cannot change it
 	Unreadable        Cause = "unreadable"         // the error says why the document cannot be read
+	OriginalSealed    Cause = "redacted"           // the message is redacted, and the error says why its original cannot be opened
 	StreamHeld        Cause = "stream_held"        // an earlier message of its stream is parked
 )
 
@@ -64,13 +66,17 @@ func words(c Cause) string {
 	case BodyPending:
 		return "the body of the next event is not stored yet"
 	case AttemptsExhausted:
-		return "no attempt is left"
+		return "the policy allows no further attempt"
 	case HeadersTooLong:
 		return "the headers of the message leave no room for the name and the position of the subscription"
 	case BodyMissing:
 		return "no event of the message has its body, which may be past its retention"
+	case OriginalSealed:
+		return "a redacted message is never delivered"
 	case StreamHeld:
 		return "an earlier message of its stream is parked"
+	case UpcastFailed:
+		return "the upcast of the subscription failed"
 	case EventMissing:
 		return "the event is no longer in the store"
 	}
@@ -94,12 +100,15 @@ func (r reason) Error() string {
 
 func (r reason) Unwrap() error { return r.err }
 
-// text returns the text of the error for a record; "": the cause says it.
-func (r reason) text() string {
-	if r.err == nil {
+// text returns the text of an error for a record; "": the cause says it.
+func (c Config) text(of reason) string {
+	if of.err == nil {
 		return ""
 	}
-	text := r.err.Error()
+	text := of.err.Error()
+	if c.Text != nil {
+		text = c.Text(text)
+	}
 	return text[:min(len(text), maxError)]
 }
 

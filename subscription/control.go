@@ -62,7 +62,10 @@ func (s *Subscriptions) Create(ctx context.Context, sub Subscription, from From)
 	if err != nil {
 		return sub, err
 	}
-	sub.Query = query.String()
+	sub.Query, sub.Upcast.Version = query.String(), 0
+	if sub.Upcast.Program != "" {
+		sub.Upcast.Version = 1
+	}
 	if err := sub.check(s.cfg.Topology.Owns); err != nil {
 		return sub, err
 	}
@@ -78,25 +81,18 @@ func (s *Subscriptions) Create(ctx context.Context, sub Subscription, from From)
 	if err == nil && sub.version == "" {
 		err = mistakef("there is a subscription %s: choose another name, or delete it first", sub.Name)
 	}
+	if err == nil {
+		s.noteChange(ctx)
+	}
 	return sub, err
 }
 
 // resolve makes a query absolute. A query without event.action finds published events.
 func (s *Subscriptions) resolve(text string) (kql.Node, error) {
-	node, err := kql.Parse(text)
+	node, err := eventstore.ParseQuery(text, time.Now(), s.cfg.Labels...)
 	if err != nil {
 		return nil, mistakef("%v", err)
 	}
-	fields, err := eventstore.Fields()
-	if err != nil {
-		return nil, err
-	}
-	fields.Labels = s.cfg.Labels
-	if node, err = kql.Resolve(node, fields); err != nil {
-		return nil, mistakef("%v", err)
-	}
-	now := time.Now()
-	node = kql.AbsoluteTimes(kql.InZone(node, fields, now), fields, now)
 	return history.PublishedByDefault(node), nil
 }
 
@@ -179,7 +175,7 @@ func (r subscriptionRecords) List(ctx context.Context) ([]Subscription, error) {
 	return list, nil
 }
 
-// Pause stops the deliveries until Resume. Its runner notices that within two seconds, and
+// Pause stops the deliveries until Resume. Its runner notices that as Serve does, and
 // saves no checkpoint any more.
 func (s *Subscriptions) Pause(ctx context.Context, name, by, reason string) (Subscription, error) {
 	return s.change(ctx, name, by, func(sub *Subscription) { sub.State, sub.Reason = Paused, reason })
@@ -261,6 +257,9 @@ func (s *Subscriptions) revise(ctx context.Context, name string, change func(*Su
 		change(&sub)
 		sub.Revision++
 		saved, err := s.save(ctx, &sub)
+		if saved {
+			s.noteChange(ctx)
+		}
 		if err != nil || saved {
 			return sub, err
 		}
@@ -290,6 +289,7 @@ func (s *Subscriptions) Delete(ctx context.Context, name string) error {
 			return err
 		}
 		if deleted {
+			s.noteChange(ctx)
 			_, err = s.drop(ctx, name, nil)
 			return err
 		}

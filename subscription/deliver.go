@@ -1,8 +1,11 @@
 package subscription
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -18,7 +21,7 @@ import (
 // publish sends a message to the queue. Its outcome is known later, except for the first one
 // of a session, which may have to bind the queue.
 func (s *session) publish(d Delivery, one *sent) {
-	state := s.state(d, s.settings.Target.Queue)
+	state := s.state(d)
 	d.Event.Envelope = withoutExpiration(d.Event.Envelope)
 	if !s.bound || s.checkpoint().OneByOne {
 		one.err = s.outcome(s.delivery.Deliver(s.confirming, d.Event.Envelope, state))
@@ -37,6 +40,24 @@ func (s *session) publish(d Delivery, one *sent) {
 	}
 	one.pending = pending
 	s.unconfirmed.Add(1)
+}
+
+// state returns the state that travels with a delivery to the queue.
+func (r *runner) state(d Delivery) schemas.State {
+	event, queue := d.Event, r.settings.Target.Queue
+	state := schemas.State{
+		Fingerprint: event.Fingerprint, Queue: queue, Route: slices.Contains(r.cfg.RouteQueues, queue),
+		EventID: event.EventID, Time: event.Time, OriginClaimed: event.OriginClaimed,
+	}
+	if r.upcast.program != nil {
+		changed := event.Envelope
+		changed.Headers = changed.PublisherHeaders()
+		state.Fingerprint = r.cfg.Fingerprints.Of(changed)
+		state.Untapped = state.Fingerprint != event.Fingerprint
+	}
+	state.Subscription.Name, state.Subscription.Position = d.Subscription, FormatPosition(d.Position)
+	state.Subscription.Action, state.Subscription.ByPriority = event.RecordedAction(), event.ByPriority
+	return state
 }
 
 // withoutExpiration returns the message without its time to live, which is over in history:
@@ -112,43 +133,50 @@ func (s *session) awaitRoom() error {
 	return nil
 }
 
-// unavailablePauses are the pauses between calls of a service that is unavailable.
-func unavailablePauses() backoff.Backoff { return backoff.Backoff{Min: time.Second, Max: time.Minute} }
-
 // deliverByCall calls the URL or the handler until it succeeds. Its error is a poisonError if
 // it never will.
 func (r *runner) deliverByCall(ctx context.Context, d Delivery) error {
 	attempt := retry.Attempt{Fingerprint: d.Event.Fingerprint, Queue: d.Subscription, Number: 1, Replay: d.Event.Replay}
-	for unavailables := 0; ; {
+	var first time.Time
+	for deferrals := 0; ; {
 		err := r.callOnce(ctx, d, attempt)
-		var unavailable *retry.UnavailableError
-		var after *retry.AfterError
-		atLeast := time.Duration(0)
-		if errors.As(err, &after) {
-			atLeast = after.Delay
-		}
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case retry.IsPermanent(err):
-			return poison(TargetError, err)
-		case errors.As(err, &unavailable):
-			unavailables++
-			atLeast = max(atLeast, unavailablePauses().Pause(unavailables))
-		default:
-			if limit := r.settings.Retry.Attempts; limit > 0 && attempt.Number >= limit {
-				return poison(AttemptsExhausted, err)
+		}
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		decision := r.decide(retry.Failure{Err: err, Attempt: attempt.Number, First: first, Now: now}, deferrals)
+		switch decision.Action {
+		case retry.Poison:
+			if retry.IsPermanent(err) {
+				return poison(TargetError, err)
 			}
-			atLeast = max(atLeast, r.settings.Retry.delay(attempt.Number))
+			return poison(AttemptsExhausted, err)
+		case retry.Defer:
+			deferrals++
+		default:
 			attempt.Number++
 		}
 		r.wait(reason{TargetError, err})
-		if err := backoff.Sleep(ctx, atLeast); err != nil {
+		if err := backoff.Sleep(ctx, decision.Delay); err != nil {
 			return err
 		}
 	}
+}
+
+// decide decides about a call that failed. A service that is unavailable costs no attempt.
+func (r *runner) decide(failed retry.Failure, deferrals int) retry.Decision {
+	policy := r.settings.policy(failed)
+	var unavailable *retry.UnavailableError
+	if !retry.IsPermanent(failed.Err) && errors.As(failed.Err, &unavailable) {
+		return policy.Defer(failed, deferrals, rand.Float64)
+	}
+	return policy.Count(failed, rand.Float64)
 }
 
 func (r *runner) callOnce(ctx context.Context, d Delivery, attempt retry.Attempt) error {
@@ -207,11 +235,15 @@ func (r *runner) deliverParked(ctx context.Context, p Parked) error {
 		if err != nil {
 			return poison(Unreadable, err)
 		}
-		page := []Item{{Event: event, Position: p.Position}}
+		one := &sent{Item: Item{Event: event, Position: p.Position}, messageID: event.Envelope.Properties.MessageID}
+		page := []*sent{one}
 		if err := r.findBodies(ctx, page); err != nil {
 			return err
 		}
-		d := Delivery{r.settings.Name, p.Position, page[0].Event}
+		if _, err := r.upcast.page(ctx, page); err != nil || one.err != nil {
+			return cmp.Or(err, one.err)
+		}
+		d := Delivery{r.settings.Name, p.Position, one.Event}
 		if d.Event.BodyIn != schemas.BodyHere {
 			return poison(BodyMissing, nil)
 		}
@@ -219,7 +251,7 @@ func (r *runner) deliverParked(ctx context.Context, p Parked) error {
 			return r.deliverByCall(ctx, d)
 		}
 		s := &session{runner: r, sending: ctx}
-		return s.outcome(r.delivery.Deliver(ctx, withoutExpiration(d.Event.Envelope), r.state(d, r.settings.Target.Queue)))
+		return s.outcome(r.delivery.Deliver(ctx, withoutExpiration(d.Event.Envelope), r.state(d)))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -237,7 +269,7 @@ func (r *runner) finishRetry(ctx context.Context, p Parked, failed *poisonError)
 			r.update(func(c *Checkpoint) bool { c.Delivered++; return true })
 			return r.cfg.Store.DeleteRecord(ctx, parkedKind(p.Subscription), p.id(), version)
 		}
-		return r.replaceParked(ctx, p, version, failed.reason)
+		return r.replaceParked(ctx, p, version, failed.cause, r.cfg.text(failed.reason))
 	})
 	var dropped *Error
 	if errors.As(err, &dropped) { // since it was read

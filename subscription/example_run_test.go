@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/rabbitmq"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -22,7 +24,7 @@ func ExampleSubscriptions_Run() {
 	defer remove()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s := subscription.New(subscription.Config{Store: store, Source: "shop", URL: os.Getenv("AMQP_URL")})
+	s := subscription.New(subscription.Config{Store: store, Source: "shop", Connection: rabbitmq.Connection{URL: os.Getenv("AMQP_URL")}})
 	_, err = s.Create(ctx, subscription.Subscription{
 		Name: "projection", Query: "routing_key: order.created", Target: subscription.Target{Kind: subscription.ToHandler},
 	}, subscription.From{})
@@ -52,7 +54,7 @@ func ExampleReceived() {
 	}
 	defer remove()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := subscription.New(subscription.Config{Store: store, Source: "shop", URL: os.Getenv("AMQP_URL")})
+	s := subscription.New(subscription.Config{Store: store, Source: "shop", Connection: rabbitmq.Connection{URL: os.Getenv("AMQP_URL")}})
 	if _, err := s.Create(ctx, subscription.Subscription{Name: "orders", Target: subscription.Target{Kind: subscription.ToHandler}}, subscription.From{}); err != nil {
 		log.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func ExampleSubscription() {
 		Query:    "event.action: (published or poisoned) and routing_key: order.*",
 		Target:   subscription.Target{Kind: subscription.ToURL, URL: "https://warehouse.example.com/orders"},
 		OnPoison: subscription.Stop,
-		Retry:    subscription.Retry{Attempts: 3, Delays: []time.Duration{time.Second, time.Minute}},
+		Policy:   &retry.Policy{Delays: []time.Duration{time.Second, time.Minute}},
 	}
 	fmt.Println(sub.Name, "delivers to", sub.Target)
 	// Output: warehouse delivers to https://warehouse.example.com
@@ -115,4 +117,10 @@ func threeOrders() (store *sqlite.Store, remove func(), err error) {
 	}
 	_, err = store.Create(ctx, documents)
 	return store, func() { store.Close(); os.RemoveAll(dir) }, err
+}
+
+func ExampleAttempts() {
+	policy := subscription.Attempts(8)
+	fmt.Println(policy.AllDelays(), policy.MaxAttempts())
+	// Output: [1s 4s 16s 1m0s] 8
 }

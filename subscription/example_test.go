@@ -7,8 +7,12 @@ import (
 	"os"
 	"path/filepath"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/replayer/transform"
+	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -58,6 +62,20 @@ func ExampleCause_Text() {
 	fmt.Println(subscription.TargetError.Text("no such order"))
 	// Output:
 	// the queue does not exist
-	// no attempt is left: out of stock
+	// the policy allows no further attempt: out of stock
 	// no such order
+}
+
+// A program is tried on a recorded message, as a subscription applies it.
+func ExampleTarget_Upcast() {
+	program, err := transform.Parse(`if .headers.version == 1 then .headers.version = 2 else . end`)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var programs *transform.Processes // nil: the program runs in this process
+	recorded := schemas.Envelope{Headers: amqp.Table{"version": int64(1)}}
+	result := programs.Apply(context.Background(), program, recorded)[0]
+	upcast, err := subscription.Target{Kind: subscription.ToHandler}.Upcast(recorded, result)
+	fmt.Println(upcast.Headers["version"], err)
+	// Output: 2 <nil>
 }

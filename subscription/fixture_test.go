@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/signal"
 	"sync"
 	"testing"
 	"time"
@@ -14,11 +15,16 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/rabbitmq"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
 )
 
-func TestMain(m *testing.M) { os.Exit(rabbittest.WithExamples(m)) }
+func TestMain(m *testing.M) {
+	transform.ServeProcess(signal.Ignore)
+	os.Exit(rabbittest.WithExamples(m))
+}
 
 // rig is a store with a broker that has Watership's topology.
 type rig struct {
@@ -40,7 +46,7 @@ func newRig(t *testing.T, b rabbittest.Broker) *rig {
 		t.Fatal(err)
 	}
 	r.cfg = subscription.Config{
-		Store: r.store, Source: source, URL: r.broker.URL, Topology: schemas.Topology{}, Interval: 5 * time.Millisecond, Logger: r.log.Logger(),
+		Store: r.store, Source: source, Connection: rabbitmq.Connection{URL: r.broker.URL}, Topology: schemas.Topology{}, Interval: 5 * time.Millisecond, Logger: r.log.Logger(),
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

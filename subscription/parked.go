@@ -160,7 +160,7 @@ func (r parkedRecords) eachParked(ctx context.Context, name string, positions []
 }
 
 // replaceParked saves another reason of a parked message, which is no longer tried.
-func (r parkedRecords) replaceParked(ctx context.Context, p Parked, version string, why reason) (bool, error) {
-	p.Retry, p.Cause, p.Error, p.Time = false, why.cause, why.text(), time.Now().UTC()
+func (r parkedRecords) replaceParked(ctx context.Context, p Parked, version string, cause Cause, text string) (bool, error) {
+	p.Retry, p.Cause, p.Error, p.Time = false, cause, text, time.Now().UTC()
 	return r.saveParked(ctx, p, version)
 }

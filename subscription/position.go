@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // FormatPosition returns a position as text: the sequence, or SEQUENCE:EVENT_ID.
@@ -22,7 +21,7 @@ func FormatPosition(position eventstore.Cursor) string {
 func ParsePosition(text string) (eventstore.Cursor, error) {
 	digits, id, hasID := strings.Cut(text, ":")
 	sequence, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || sequence < 0 || sequence > schemas.MaxSequence || hasID && id == "" {
+	if err != nil || sequence < 0 || sequence > eventstore.MaxSequence || hasID && id == "" {
 		return eventstore.Cursor{}, fmt.Errorf("%q is no position: a position is the event.sequence of an event, or SEQUENCE:EVENT_ID", text)
 	}
 	return eventstore.Cursor{Sequence: sequence, EventID: id}, nil

@@ -86,6 +86,7 @@ func (r Reader) Items(ctx context.Context, after eventstore.Cursor) iter.Seq2[It
 		interval = DefaultInterval
 	}
 	return func(yield func(Item, error) bool) {
+		r.Store = newSharedReads(r.Store)
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		reading := reading{Reader: r, after: after, yield: yield}

@@ -50,7 +50,7 @@ type aging struct {
 // hour 10.
 func eachAging(t *testing.T, test func(t *testing.T, store aging)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, agingSQLite(t)) })
-	t.Run("Elasticsearch", func(t *testing.T) { test(t, agingElastic(t)) })
+	t.Run("Elasticsearch", func(t *testing.T) { test(t, agingElastic(t, ledgerForever, schemas.Traffic)) })
 }
 
 func agingSQLite(t *testing.T) aging {
@@ -79,7 +79,8 @@ func agingSQLite(t *testing.T) aging {
 	}
 }
 
-func agingElastic(t *testing.T) aging {
+// agingElastic removes the first index of a stream.
+func agingElastic(t *testing.T, rules eventstore.KeepRules, removed schemas.Stream) aging {
 	t.Helper()
 	server := os.Getenv("WATERSHIP_TEST_STORE_URL")
 	if server == "" {
@@ -89,7 +90,7 @@ func agingElastic(t *testing.T) aging {
 		t.Skip("WATERSHIP_TEST_STORE_URL is not set: no Elasticsearch to test against")
 	}
 	stream := "test-" + strings.ToLower(rand.Text())
-	store, err := elastic.Open(elastic.Config{URLs: []string{server}, Stream: stream, Keep: ledgerForever})
+	store, err := elastic.Open(elastic.Config{URLs: []string{server}, Stream: stream, Keep: rules})
 	if err == nil {
 		t.Cleanup(func() { _ = store.Close() })
 		err = store.Install(t.Context())
@@ -126,7 +127,7 @@ func agingElastic(t *testing.T) aging {
 			storeEvents(t, store, source, hours...)
 			observe(t)
 			if slices.Contains(hours, 10*hour) {
-				do(t, http.MethodPost, "/"+stream+"-traffic/_rollover?master_timeout=2m")
+				do(t, http.MethodPost, "/"+stream+"-"+string(removed)+"/_rollover?master_timeout=2m")
 				observe(t)
 				observe(t)
 			}
@@ -136,10 +137,48 @@ func agingElastic(t *testing.T) aging {
 			if upTo != 10*hour {
 				t.Fatal("the first index has the events up to hour 10")
 			}
-			first := regexp.MustCompile(`\.ds-[^"]*-000001`).Find(do(t, http.MethodGet, "/_resolve/index/"+stream+"-traffic"))
+			first := regexp.MustCompile(`\.ds-[^"]*-000001`).Find(do(t, http.MethodGet, "/_resolve/index/"+stream+"-"+string(removed)))
 			do(t, http.MethodDelete, "/"+string(first))
 		},
 	}
+}
+
+// createOf stores published events of an exchange.
+func (a aging) createOf(t *testing.T, exchange string, rules eventstore.KeepRules, sequences ...int64) {
+	t.Helper()
+	var documents []schemas.Document
+	for _, n := range sequences {
+		e := schemas.Event{Action: schemas.Published, Sequence: n, Source: source, VHost: "/"}
+		e.Time = time.UnixMicro(n).UTC()
+		e.Envelope.Exchange, e.EventID = exchange, fmt.Sprint(exchange, "-", n)
+		e.Fingerprint = e.Envelope.Fingerprint()
+		documents = append(documents, schemas.DocumentFormat{StreamOf: rules.StreamOf}.Document(e))
+	}
+	results, err := a.add(t.Context(), documents)
+	if err != nil || slices.ContainsFunc(results, func(r eventstore.Result) bool { return r.Status != eventstore.Created }) {
+		t.Fatalf("%+v, %v", results, err)
+	}
+}
+
+// rulesSince notes that the rules are older than they are.
+func (a aging) rulesSince(t *testing.T, sequence int64) {
+	t.Helper()
+	var kept eventstore.KeptBy
+	version, err := eventstore.ReadRecord(t.Context(), a, "retention", "rules", &kept)
+	if err == nil {
+		kept.Since = sequence
+		_, err = eventstore.SaveRecord(t.Context(), a, "retention", "rules", version, kept)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readerOf reads the published events of an exchange.
+func (a aging) readerOf(exchange string) subscription.Reader {
+	return subscription.Reader{Store: a, Source: source, Query: kql.And{
+		kql.FieldIs("event.action", "published"), kql.FieldIs("messaging.destination.name", exchange),
+	}}
 }
 
 // take reads until the reader has caught up or fails.
@@ -201,26 +240,11 @@ func TestReadersOfRemovedEvents(t *testing.T) {
 // applied for longer than it is behind.
 func TestReadersOfEventsThatARuleKeeps(t *testing.T) {
 	eachAging(t, func(t *testing.T, store aging) {
-		var ledger []schemas.Document
-		for _, n := range hours(1, 10) {
-			e := schemas.Event{Action: schemas.Published, Sequence: n, Source: source, VHost: "/"}
-			e.Time = time.UnixMicro(n).UTC()
-			e.Envelope.Exchange, e.EventID = "ledger", fmt.Sprint("ledger-", n)
-			e.Fingerprint = e.Envelope.Fingerprint()
-			ledger = append(ledger, schemas.DocumentFormat{StreamOf: ledgerForever.StreamOf}.Document(e))
-		}
-		results, err := store.add(t.Context(), ledger)
-		if err != nil || slices.ContainsFunc(results, func(r eventstore.Result) bool { return r.Status != eventstore.Created }) {
-			t.Fatalf("%+v, %v", results, err)
-		}
+		store.createOf(t, "ledger", ledgerForever, hours(1, 10)...)
 		store.create(t, hours(1, 10)...)
 		store.create(t, hours(11, 12)...)
 		store.remove(t, 10*hour)
-		of := func(exchange string) subscription.Reader {
-			return subscription.Reader{Store: store, Source: source, Query: kql.And{
-				kql.FieldIs("event.action", "published"), kql.FieldIs("messaging.destination.name", exchange),
-			}}
-		}
+		of := store.readerOf
 		stops := func(r subscription.Reader, when string) {
 			var removed *subscription.RemovedError
 			if got, err := take(t, r, 5*hour); !errors.As(err, &removed) || len(got) > 0 {
@@ -228,21 +252,40 @@ func TestReadersOfEventsThatARuleKeeps(t *testing.T) {
 			}
 		}
 		stops(of("ledger"), "the ledger, with rules that other events may be older than")
-		var kept eventstore.KeptBy
-		version, err := eventstore.ReadRecord(t.Context(), store, "retention", "rules", &kept)
-		if err == nil {
-			kept.Since = 4 * hour
-			_, err = eventstore.SaveRecord(t.Context(), store, "retention", "rules", version, kept)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		store.rulesSince(t, 4*hour)
 		if got, err := take(t, of("ledger"), 5*hour); err != nil || !slices.Equal(got, hours(5, 10)) {
 			t.Errorf("of the ledger: read %v, %v", got, err)
 		}
 		stops(of("shop"), "the shop")
 		stops(subscription.Reader{Store: store, Source: source}, "every exchange")
 	})
+}
+
+// Elasticsearch removes the indices of a period of its own by that period. Only readers of its events stop.
+func TestReadersOfAPeriodOfItsOwn(t *testing.T) {
+	rules := eventstore.KeepRules{{Exchange: "log", Keep: 48 * time.Hour}}
+	store := agingElastic(t, rules, rules.Streams()[0])
+	store.createOf(t, "log", rules, hours(1, 10)...)
+	store.createOf(t, "shop", rules, hours(1, 9)...)
+	store.create(t, hours(10, 10)...) // after which the period's stream is rolled over
+	store.createOf(t, "log", rules, hours(11, 12)...)
+	store.rulesSince(t, hour)
+	if got, err := take(t, store.readerOf("log"), 5*hour); err != nil || !slices.Equal(got, append(hours(5, 10), hours(11, 12)...)) {
+		t.Errorf("before the removal: read %v, %v", got, err)
+	}
+	store.remove(t, 10*hour)
+	for name, r := range map[string]subscription.Reader{"its exchange": store.readerOf("log"), "every exchange": {Store: store, Source: source}} {
+		var removed *subscription.RemovedError
+		if got, err := take(t, r, 5*hour); !errors.As(err, &removed) || removed.UpTo != 10*hour || len(got) > 0 {
+			t.Errorf("%s: read %v, %v", name, got, err)
+		}
+	}
+	if got, err := take(t, store.readerOf("log"), 10*hour+1); err != nil || !slices.Equal(got, hours(11, 12)) {
+		t.Errorf("after the removed ones: read %v, %v", got, err)
+	}
+	if got, err := take(t, store.readerOf("shop"), 5*hour); err != nil || !slices.Equal(got, hours(5, 9)) {
+		t.Errorf("of another exchange: read %v, %v", got, err)
+	}
 }
 
 // A subscription that was paused for longer than the retention stops, and goes on without the removed

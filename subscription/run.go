@@ -11,16 +11,19 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 )
 
-// Run runs a subscription to a handler (ToHandler) until ctx ends. It calls handle with one
+// Run runs a subscription to a handler (ToHandler) until ctx ends, and returns nil then. It calls handle with one
 // event after another, or with several at a time (Subscription.By), at the pace of the handler. An error of handle is repeated as
-// Subscription.Retry says; one of retry.Permanent makes the message poison, and one of
+// Subscription.Policy says; one of retry.Permanent makes the message poison, and one of
 // retry.Unavailable costs no attempt.
 //
 // While another process runs the subscription, or an operator has paused it, Run waits. Its
 // error is a *NotFoundError if the subscription does not exist or is deleted.
 func (s *Subscriptions) Run(ctx context.Context, name string, handle func(context.Context, Delivery) error) error {
 	sub, err := s.Get(ctx, name)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	if sub.Target.Kind != ToHandler {

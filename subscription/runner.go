@@ -35,6 +35,7 @@ type runner struct {
 
 	bound bool // the queue is bound for direct delivery
 
+	upcast   upcaster     // of the settings
 	settings Subscription // as the run began; its checkpoint and its version are in sub
 
 	saving  sync.Mutex // serializes saves of the checkpoint
@@ -86,8 +87,11 @@ func (s *Subscriptions) run(ctx context.Context, conn *exclusive.Connection, nam
 }
 
 // runClaimed runs a subscription that no other process runs.
-func (r *runner) runClaimed(ctx context.Context) error {
+func (r *runner) runClaimed(ctx context.Context) (err error) {
 	r.settings = r.sub
+	if r.upcast, err = newUpcaster(r.cfg, r.settings); err != nil {
+		return err
+	}
 	r.view = r.viewOf(r.sub.Name)
 	r.view.set(r.sub, true)
 	defer func() { r.view.set(r.sub, false) }()
@@ -191,9 +195,10 @@ func (r *runner) checkpoint() Checkpoint {
 
 // wait notes why nothing is delivered.
 func (r *runner) wait(why reason) {
+	text := r.cfg.text(why)
 	r.update(func(c *Checkpoint) bool {
-		changed := c.Waiting != why.cause || c.Error != why.text() || c.CaughtUp
-		c.Waiting, c.Error, c.CaughtUp = why.cause, why.text(), false
+		changed := c.Waiting != why.cause || c.Error != text || c.CaughtUp
+		c.Waiting, c.Error, c.CaughtUp = why.cause, text, false
 		return changed
 	})
 }
@@ -311,11 +316,17 @@ func (r *runner) stop(ctx context.Context, why error) error {
 
 func (r *runner) saveStopped(ctx context.Context) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	saved, err := r.save(ctx, &r.sub)
-	if err == nil && !saved {
+	if saved || err != nil {
+		r.view.set(r.sub, true)
+	}
+	r.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !saved:
 		return errChanged
 	}
-	r.view.set(r.sub, true)
-	return err
+	r.noteChange(ctx)
+	return nil
 }

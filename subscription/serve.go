@@ -18,7 +18,8 @@ const (
 )
 
 // Serve runs the active subscriptions of the source that deliver to queues and URLs, until
-// ctx ends. It notices created, changed and deleted ones within two seconds. Of several
+// ctx ends. It notices created, changed and deleted ones within two seconds, or within 30 if a process of a former
+// version has changed them, or the store did not take the note of the change. Of several
 // processes each subscription has one, and another takes over when that ends.
 func (s *Subscriptions) Serve(ctx context.Context) error {
 	for failures := 0; ctx.Err() == nil; {
@@ -40,7 +41,7 @@ func (s *Subscriptions) Serve(ctx context.Context) error {
 
 // connect opens the connection that holds the queues of the subscriptions of this process.
 func (s *Subscriptions) connect(ctx context.Context) (*exclusive.Connection, error) {
-	cfg := rabbit.Config{URL: s.cfg.URL, Nodes: s.cfg.Nodes, TLS: s.cfg.TLS, Dial: s.cfg.Dial, Name: "watership subscriptions", Instance: s.cfg.Instance, Logger: s.cfg.Logger}
+	cfg := rabbit.At(s.cfg.Connection, "subscriptions", s.cfg.Logger)
 	conn, err := exclusive.Open(ctx, cfg, leaseQueue(s.cfg.Topology, "runner "+rand.Text()), connectTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("connecting for subscriptions: %w", err)
@@ -54,6 +55,10 @@ type serving struct {
 	conn    *exclusive.Connection
 	work    sync.WaitGroup
 	runners map[string]*served
+
+	list    []Subscription // as it was listed
+	version string         // of the record of changes, read before
+	listed  time.Time
 }
 
 type served struct {
@@ -86,12 +91,11 @@ func (s *Subscriptions) serveOn(ctx context.Context, conn *exclusive.Connection)
 
 // look starts and ends runners as the records say.
 func (s *serving) look(ctx context.Context) {
-	list, err := s.List(ctx)
-	if err != nil {
+	if err := s.listChanged(ctx); err != nil {
 		return // runners log the problems of the store
 	}
 	wanted := map[string]Subscription{}
-	for _, sub := range list {
+	for _, sub := range s.list {
 		if sub.State == Active && (sub.Target.Kind == ToQueue || sub.Target.Kind == ToURL && s.cfg.Post != nil) {
 			wanted[sub.Name] = sub
 		}

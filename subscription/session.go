@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
 	"github.com/watershipmq/watership/internal/storeread"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,6 +52,8 @@ type sent struct {
 	called  bool            // by a goroutine, which sets err before it closes finished
 	err     error
 	skipped bool
+
+	messageID string // as it is recorded
 
 	before   *sent         // in its stream, if that is on its way, too
 	finished chan struct{} // closed when the outcome is known
@@ -105,10 +108,10 @@ func (s *session) drain() {
 	s.abort(exclusive.ErrLost)
 }
 
-// pages reads the events after the checkpoint with their bodies, a page ahead.
-func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
-	return storeread.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]Item, error] {
-		return func(yield func([]Item, error) bool) {
+// pages reads the events after the checkpoint with their bodies and upcast, a page ahead.
+func (s *session) pages(ctx context.Context) iter.Seq2[[]*sent, error] {
+	return storeread.Sequence(ctx, func(ctx context.Context) iter.Seq2[[]*sent, error] {
+		return func(yield func([]*sent, error) bool) {
 			query, err := kql.Parse(s.settings.Query)
 			if err != nil {
 				yield(nil, stopError{fmt.Errorf("its query cannot be read: %w", err)})
@@ -119,7 +122,7 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 			if s.checkpoint().Waiting == BodyPending { // often nothing else is read before the next session
 				reader.first, limit = 1, 1
 			}
-			var page []Item // often short, since each look for new events ends one
+			var page []*sent // often short, since each look for new events ends one
 			bytes := 0
 			for item, err := range reader.Items(ctx, s.checkpoint().Position) {
 				var removed *RemovedError
@@ -130,14 +133,26 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 					yield(nil, err)
 					return
 				}
-				page = append(page, item)
+				page = append(page, &sent{Item: item, messageID: item.Event.Envelope.Properties.MessageID})
 				bytes += len(item.Event.Envelope.Body)
 				if !item.CaughtUp && len(page) < limit && bytes < pageBytes {
 					continue
 				}
 				limit = pageSize
-				if !yield(page, s.findBodies(ctx, page)) {
+				if err := s.findBodies(ctx, page); err != nil {
+					yield(nil, err)
 					return
+				}
+				for len(page) > 0 {
+					upcast, err := s.upcast.page(ctx, page)
+					if !yield(page[:upcast], nil) {
+						return
+					}
+					if err != nil {
+						yield(nil, err)
+						return
+					}
+					page = page[upcast:]
 				}
 				page, bytes = nil, 0
 			}
@@ -147,20 +162,32 @@ func (s *session) pages(ctx context.Context) iter.Seq2[[]Item, error] {
 
 // findBodies loads the bodies that are not in the events themselves, as bodies of handled
 // events.
-func (r *runner) findBodies(ctx context.Context, page []Item) error {
+func (r *runner) findBodies(ctx context.Context, page []*sent) error {
 	missing := bodies.NewMissing(r.cfg.Fingerprints)
-	for i := range page {
-		if item := &page[i]; !item.CaughtUp && item.Err == nil && item.Event.BodyIn != schemas.BodyHere {
-			missing.Add(&item.Event)
+	missing.Opener = r.cfg.Opener
+	for _, one := range page {
+		if !one.CaughtUp && one.Err == nil && one.Event.BodyIn != schemas.BodyHere {
+			missing.Add(&one.Event)
 		}
 	}
-	if missing.Len() == 0 {
-		return nil
+	err := missing.FindStored(ctx, r.cfg.Store)
+	if err == nil && missing.Len() > 0 {
+		err = missing.FindUnstorable(ctx, r.conn, r.cfg.Topology.Unstorable())
 	}
-	if err := missing.FindStored(ctx, r.cfg.Store); err != nil || missing.Len() == 0 {
-		return err
+	for _, one := range page {
+		open(r.cfg.Opener, one)
 	}
-	return missing.FindUnstorable(ctx, r.conn, r.cfg.Topology.Unstorable())
+	return err
+}
+
+// open replaces a redacted message by its original, or refuses to deliver it.
+func open(opener privacy.Opener, one *sent) {
+	if one.CaughtUp || one.Err != nil {
+		return
+	}
+	if err := privacy.Open(opener, &one.Event); err != nil {
+		one.err = poison(OriginalSealed, err)
+	}
 }
 
 // send sends the events in order until ctx ends or one cannot be sent.
@@ -169,8 +196,7 @@ func (s *session) send() error {
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			one := &sent{Item: page[i]}
+		for _, one := range page {
 			if err := s.sendOne(one); err != nil {
 				return err
 			}
@@ -222,14 +248,16 @@ func (s *session) sendOne(one *sent) error {
 	case one.Err != nil:
 		one.err = poison(Unreadable, one.Err)
 		return nil
-	case event.Queue == s.settings.Target.Queue && s.settings.Target.Kind == ToQueue && event.RecordedAction() != schemas.Published:
-		one.skipped = true // the consumer of the target causes it, which would never end
+	case s.settings.Target.causes(*event):
+		one.skipped = true
 		return nil
 	case event.BodyIn != schemas.BodyHere && bodies.MayCome(*event):
 		one.err = waits(BodyPending, nil)
 		return nil
 	case event.BodyIn != schemas.BodyHere:
 		one.err = poison(BodyMissing, nil)
+		return nil
+	case one.err != nil: // of its upcast
 		return nil
 	}
 	d := Delivery{s.settings.Name, one.Position, *event}
@@ -355,7 +383,7 @@ func (s *session) handlePoison(ctx context.Context, one *sent, poison poisonErro
 	}
 	p := Parked{
 		Subscription: s.settings.Name, Position: one.Position, EventID: one.Event.EventID, Action: one.Event.RecordedAction(),
-		MessageID: one.Event.Envelope.Properties.MessageID, Stream: one.Event.Stream.ID, Cause: poison.cause, Error: poison.text(), Time: time.Now().UTC(),
+		MessageID: one.messageID, Stream: one.Event.Stream.ID, Cause: poison.cause, Error: s.cfg.text(poison.reason), Time: time.Now().UTC(),
 	}
 	if one.Err != nil {
 		p.Position = s.checkpoint().Position

@@ -3,14 +3,20 @@ package subscription
 import (
 	"cmp"
 	"context"
+	"reflect"
+
+	"github.com/watershipmq/watership/retry"
 )
 
 // Settings are new settings of a subscription. Those that are nil or empty stay as they are.
 type Settings struct {
 	Query      *string // as Create takes it
+	Upcast     *string // the program of Subscription.Upcast; "" for none
 	OnPoison   OnPoison
 	MaxBacklog *int // as Target has it; for a queue
-	Attempts   *int // as Retry has it; for a URL or a handler
+
+	// Policy is as Subscription has it, for a URL or a handler. The zero value repeats calls until they succeed.
+	Policy *retry.Policy
 
 	By          *By  // "" also takes back Concurrency
 	Concurrency *int // as Subscription has it
@@ -34,7 +40,7 @@ func (s *Subscriptions) Configure(ctx context.Context, name, by string, to Setti
 	switch isQueue := sub.Target.Kind == ToQueue; {
 	case to.MaxBacklog != nil && !isQueue:
 		return sub, mistakef("subscription %s delivers to %s, which has no backlog", name, sub.Target)
-	case to.Attempts != nil && isQueue:
+	case to.Policy != nil && isQueue:
 		return sub, mistakef("subscription %s delivers to %s, for which attempts do not count", name, sub.Target)
 	}
 	to.apply(&sub)
@@ -49,11 +55,16 @@ func (to Settings) apply(sub *Subscription) {
 	if to.Query != nil {
 		sub.Query, sub.Checkpoint.CaughtUp = *to.Query, false
 	}
+	if to.Upcast != nil && *to.Upcast != sub.Upcast.Program {
+		sub.Upcast = Upcast{*to.Upcast, sub.Upcast.Version + 1}
+	}
 	if to.MaxBacklog != nil {
 		sub.Target.MaxBacklog = *to.MaxBacklog
 	}
-	if to.Attempts != nil {
-		sub.Retry.Attempts = *to.Attempts
+	if to.Policy != nil {
+		if sub.Policy = to.Policy; reflect.ValueOf(*to.Policy).IsZero() {
+			sub.Policy = nil
+		}
 	}
 	if to.By != nil {
 		if sub.By = *to.By; sub.By == "" {

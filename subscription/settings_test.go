@@ -34,9 +34,9 @@ func TestConfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	rabbittest.Eventually(t, "nothing runs", func() bool { return len(s.Running()) == 0 })
-	query, attempts := "", 3
-	changed, err := s.Configure(t.Context(), "orders", "ada", subscription.Settings{Query: &query, OnPoison: subscription.Stop, Attempts: &attempts})
-	if err != nil || changed.ChangedBy != "ada" || changed.OnPoison != subscription.Stop || changed.Retry.Attempts != 3 || changed.Checkpoint.CaughtUp {
+	query, three := "", subscription.Attempts(3)
+	changed, err := s.Configure(t.Context(), "orders", "ada", subscription.Settings{Query: &query, OnPoison: subscription.Stop, Policy: &three})
+	if err != nil || changed.ChangedBy != "ada" || changed.OnPoison != subscription.Stop || changed.Policy.MaxAttempts() != 3 || changed.Checkpoint.CaughtUp {
 		t.Errorf("%+v, %v", changed, err)
 	}
 	if _, err := s.Resume(t.Context(), "orders", "ada"); err != nil {
@@ -48,9 +48,9 @@ func TestConfigure(t *testing.T) {
 		t.Errorf("got %v, want %v", got.list(), want)
 	}
 
-	backlog, many, wrong := 5, 10_000_000, "a: ("
+	backlog, many, wrong := 5, subscription.Attempts(10_000_000), "a: ("
 	for name, settings := range map[string]subscription.Settings{
-		"backlog": {MaxBacklog: &backlog}, "attempts": {Attempts: &many}, "query": {Query: &wrong}, "on poison": {OnPoison: "wait"},
+		"backlog": {MaxBacklog: &backlog}, "policy": {Policy: &many}, "query": {Query: &wrong}, "on poison": {OnPoison: "wait"},
 	} {
 		var mistake *subscription.Error
 		if _, err := s.Configure(t.Context(), "orders", "ada", settings); !errors.As(err, &mistake) {
@@ -61,7 +61,7 @@ func TestConfigure(t *testing.T) {
 	if changed, err := s.Configure(t.Context(), "others", "ada", subscription.Settings{MaxBacklog: &backlog}); err != nil || changed.Target.MaxBacklog != 5 {
 		t.Errorf("%+v, %v", changed, err)
 	}
-	if _, err := s.Configure(t.Context(), "others", "ada", subscription.Settings{Attempts: &attempts}); err == nil {
+	if _, err := s.Configure(t.Context(), "others", "ada", subscription.Settings{Policy: &three}); err == nil {
 		t.Error("a queue has attempts")
 	}
 }

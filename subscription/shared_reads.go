@@ -17,10 +17,15 @@ type sharedReads struct {
 	// reader whose context ends waits no more.
 	turn      chan struct{}
 	records   map[string]sharedRecord
-	refreshed time.Time // beginning of the latest refresh
+	refreshed bool          // since the store was asked for a record
+	took      time.Duration // of the latest refresh
 }
 
+// newSharedReads returns the store itself if its requests are shared already.
 func newSharedReads(store Store) *sharedReads {
+	if shared, isShared := store.(*sharedReads); isShared {
+		return shared
+	}
 	return &sharedReads{Store: store, turn: make(chan struct{}, 1)}
 }
 
@@ -40,8 +45,19 @@ type sharedRecord struct {
 	read     time.Time // when the request ended
 }
 
-// sharedFor is the time for which readers share an answer.
-const sharedFor = 25 * time.Millisecond
+const (
+	minSharedFor = 25 * time.Millisecond
+	maxSharedFor = 2 * time.Second
+
+	// New watermarks need a refresh, which costs Elasticsearch as much as writing 50 events. If its processors are
+	// busy, events would wait for their writes instead. So refreshes take one of so many parts of the time.
+	partsOfTime = 5
+)
+
+// sharedFor is the time for which readers share watermarks.
+func (s *sharedReads) sharedFor() time.Duration {
+	return min(max(minSharedFor, partsOfTime*s.took), maxSharedFor)
+}
 
 // Record shares the watermarks of a source.
 func (s *sharedReads) Record(ctx context.Context, kind, id string) ([]byte, string, error) {
@@ -53,7 +69,7 @@ func (s *sharedReads) Record(ctx context.Context, kind, id string) ([]byte, stri
 		return nil, "", err
 	}
 	defer done()
-	if known, found := s.records[id]; found && time.Since(known.read) < sharedFor {
+	if known, found := s.records[id]; found && time.Since(known.read) < s.sharedFor() {
 		return known.document, known.version, nil
 	}
 	document, version, err := s.Store.Record(ctx, kind, id)
@@ -61,7 +77,7 @@ func (s *sharedReads) Record(ctx context.Context, kind, id string) ([]byte, stri
 		if s.records == nil {
 			s.records = map[string]sharedRecord{}
 		}
-		s.records[id] = sharedRecord{document, version, time.Now()}
+		s.records[id], s.refreshed = sharedRecord{document, version, time.Now()}, false
 	}
 	return document, version, err
 }
@@ -73,18 +89,14 @@ func (s *sharedReads) Refresh(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	needed := false
-	for _, known := range s.records {
-		needed = needed || !s.refreshed.After(known.read)
-	}
-	if !needed && len(s.records) > 0 {
+	if s.refreshed {
 		return nil
 	}
 	began := time.Now()
 	if err := s.Store.Refresh(ctx); err != nil {
 		return err
 	}
-	s.refreshed = began
+	s.refreshed, s.took = len(s.records) > 0, time.Since(began)
 	return nil
 }
 
@@ -97,6 +109,6 @@ func (s *sharedReads) HighestSequence(ctx context.Context) (int64, error) {
 	}
 	defer done()
 	highest, err := s.Store.HighestSequence(ctx)
-	s.refreshed, s.records = time.Time{}, nil
+	s.refreshed, s.records = false, nil
 	return highest, err
 }

@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Subscription delivers the events of a source that match a query to a target, each at least
@@ -22,9 +25,16 @@ type Subscription struct {
 	// event.action: published to a query without event.action.
 	Query string `json:"query"`
 
+	// Upcast changes former versions of messages on their way to the target. The store keeps them as they were
+	// recorded. The zero value changes nothing.
+	Upcast Upcast `json:"upcast,omitzero"`
+
 	Target   Target   `json:"target"`
 	OnPoison OnPoison `json:"on_poison"`
-	Retry    Retry    `json:"retry"`
+
+	// Policy decides about failed calls of a URL or a handler. Nil: a call is repeated after 1 s, 4 s, 16 s and then
+	// each minute until it succeeds, unless its error is one of retry.Permanent.
+	Policy *retry.Policy `json:"policy,omitempty"`
 
 	// By is the order of the deliveries to a URL or a handler: ByStream delivers up to Concurrency
 	// streams side by side, each in order. "": one event after another.
@@ -55,6 +65,30 @@ type Subscription struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 
 	version string // of the record
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Records of earlier versions have a limit of attempts, with delays of which the
+// last repeats, in place of Policy.
+func (s *Subscription) UnmarshalJSON(document []byte) error {
+	type plain Subscription
+	former := struct {
+		*plain
+		Retry struct {
+			Attempts int
+			Delays   []time.Duration
+		}
+	}{plain: (*plain)(s)}
+	if err := json.Unmarshal(document, &former); err != nil {
+		return err
+	}
+	if n := former.Retry.Attempts; n > 0 && s.Policy == nil {
+		policy := retry.Policy{Delays: former.Retry.Delays}.WithAttempts(n)
+		if len(former.Retry.Delays) == 0 || policy.Validate() != nil {
+			policy = Attempts(n)
+		}
+		s.Policy = &policy
+	}
+	return nil
 }
 
 // Checkpoint is the progress of a subscription. Its runner saves it after the deliveries up
@@ -171,6 +205,11 @@ func (t Target) String() string {
 	return "a handler in Go"
 }
 
+// causes reports whether the consumer of the target has caused an event. To deliver it would cause more without an end.
+func (t Target) causes(e schemas.Event) bool {
+	return t.Kind == ToQueue && e.Queue == t.Queue && e.RecordedAction() != schemas.Published
+}
+
 func (t Target) check(owns func(name string) bool) error {
 	switch t.Kind {
 	case ToQueue:
@@ -192,43 +231,17 @@ func (t Target) check(owns func(name string) bool) error {
 	return nil
 }
 
-// Retry is how often and when a failed call of a URL or a handler is repeated, unless its
-// error says otherwise (packages retry and pipeline/webhook). The zero value repeats a call
-// until it succeeds.
-type Retry struct {
-	Attempts int             `json:"attempts,omitempty"` // until the message is poison; 0: no limit
-	Delays   []time.Duration `json:"delays,omitempty"`   // before the next attempts; the last one repeats. Nil: 1 s, 5 s, 15 s, 1 min
+// Attempts returns a policy with n attempts, with the delays of a subscription without a policy.
+func Attempts(n int) retry.Policy {
+	return retry.Policy{First: time.Second, Factor: 4, Cap: time.Minute, Attempts: n}
 }
 
-// defaultDelays returns the delays of a Retry without any.
-func defaultDelays() []time.Duration {
-	return []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, time.Minute}
-}
-
-func (r Retry) delay(failures int) time.Duration {
-	delays := r.Delays
-	if len(delays) == 0 {
-		delays = defaultDelays()
+// policy returns the policy for a failure.
+func (s *Subscription) policy(failure retry.Failure) retry.Policy {
+	if s.Policy == nil {
+		return Attempts(failure.Attempt + 1)
 	}
-	return delays[min(failures, len(delays))-1]
-}
-
-const (
-	maxAttempts = 10_000
-	maxDelays   = 100
-	maxDelay    = 24 * time.Hour
-)
-
-func (r Retry) check() error {
-	if r.Attempts < 0 || r.Attempts > maxAttempts || len(r.Delays) > maxDelays {
-		return fmt.Errorf("expected up to %d attempts and %d delays", maxAttempts, maxDelays)
-	}
-	for _, delay := range r.Delays {
-		if delay <= 0 || delay > maxDelay {
-			return fmt.Errorf("delay %s: expected up to %s", delay, maxDelay)
-		}
-	}
-	return nil
+	return *s.Policy
 }
 
 // Error is a mistake in a subscription or in its name.
@@ -270,8 +283,13 @@ func (s *Subscription) check(owns func(name string) bool) error {
 	if err := s.checkOrder(); err != nil {
 		return err
 	}
-	if err := s.Retry.check(); err != nil {
-		return mistakef("retries of subscription %s: %v", s.Name, err)
+	if _, err := s.Upcast.parse(); err != nil {
+		return mistakef("upcast of subscription %s: %v", s.Name, err)
+	}
+	if s.Policy != nil {
+		if err := s.Policy.Validate(); err != nil {
+			return mistakef("policy of subscription %s: %v", s.Name, err)
+		}
 	}
 	if _, err := kql.Parse(s.Query); err != nil {
 		return mistakef("query of subscription %s: %v", s.Name, err)

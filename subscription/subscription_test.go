@@ -130,7 +130,7 @@ func TestPark(t *testing.T) {
 	storeEvents(t, r.store, source, numbers(1, 5)...)
 	s := subscription.New(r.cfg)
 	sub := toHandler("orders")
-	sub.Retry = subscription.Retry{Attempts: 2, Delays: []time.Duration{time.Millisecond}}
+	sub.Policy = &retry.Policy{Delays: []time.Duration{time.Millisecond}}
 	r.create(t, s, sub)
 	var got positions
 	var repaired atomic.Bool

@@ -3,17 +3,17 @@ package subscription
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"iter"
 	"log/slog"
-	"net"
-	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/privacy"
+	"github.com/watershipmq/watership/rabbitmq"
+	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -36,31 +36,29 @@ type Config struct {
 	Store  Records
 	Source string // as the events have it
 
-	// URL is an AMQP URI (https://www.rabbitmq.com/docs/uri-spec). A process holds the
-	// subscriptions that it runs at this broker.
-	URL      string
-	TLS      *tls.Config // of amqps; nil: system roots, or the files named in the URL
-	Instance string      // value of "instance" in the broker's server-properties; "": any broker
-
-	// Nodes are further nodes of the broker's cluster as host:port, to which the rest of URL
-	// applies. Each attempt to connect tries all in random order.
-	Nodes []string
-
-	// Dial opens the byte stream to the broker, such as one through a proxy. Nil: TCP.
-	Dial func(network, address string) (net.Conn, error)
+	// Connection is to the broker at which a process holds the subscriptions that it runs.
+	rabbitmq.Connection
 
 	Topology     schemas.Topology
 	RouteQueues  []string // the queues of the routes of a pipeline
 	StateKeys    schemas.StateKeys
 	Fingerprints schemas.Fingerprints
-	Labels       []string // names of labels that queries can use alone
+	Opener       privacy.Opener // of the originals of redacted messages; nil: these are parked
+	Labels       []string       // names of labels that queries can use alone
+
+	// Text removes from the texts of errors, which are stored, what must not be stored. nil: nothing.
+	Text func(string) string
+
+	// Programs run the programs of subscriptions (Subscription.Upcast), which then have limits. Nil: this
+	// process runs them.
+	Programs *transform.Processes
 
 	// Post delivers to a URL. An error of retry.Permanent makes the message poison, one of
 	// retry.Unavailable costs no attempt. Nil: subscriptions to URLs are not run here.
 	Post func(ctx context.Context, url string, d Delivery) error
 
 	Interval time.Duration // between two looks for new events; 0: DefaultInterval
-	Logger   *slog.Logger  // nil: no logs
+	Logger   *slog.Logger  // nil: slog.Default
 }
 
 // Subscriptions creates, changes and runs the subscriptions of a store.
@@ -78,7 +76,7 @@ type Subscriptions struct {
 // New returns Subscriptions. It opens no connection.
 func New(cfg Config) *Subscriptions {
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+		cfg.Logger = slog.Default()
 	}
 	s := &Subscriptions{
 		subscriptionRecords: subscriptionRecords{cfg.Store, cfg.Source}, parkedRecords: parkedRecords{cfg.Store},
@@ -113,14 +111,3 @@ const (
 	ActionHeader   = "watership-subscription-action"
 	OrderHeader    = "watership-subscription-order"
 )
-
-// state returns the state that travels with a delivery to a queue.
-func (s *Subscriptions) state(d Delivery, queue string) schemas.State {
-	state := schemas.State{
-		Fingerprint: d.Event.Fingerprint, Queue: queue, Route: slices.Contains(s.cfg.RouteQueues, queue),
-		EventID: d.Event.EventID, Time: d.Event.Time, OriginClaimed: d.Event.OriginClaimed,
-	}
-	state.Subscription.Name, state.Subscription.Position = d.Subscription, FormatPosition(d.Position)
-	state.Subscription.Action, state.Subscription.ByPriority = d.Event.RecordedAction(), d.Event.ByPriority
-	return state
-}

@@ -14,11 +14,14 @@ import (
 func (r *reader) countInSources(ctx context.Context, sel eventstore.Selection, field kql.Field, n int) (eventstore.Aggregation, error) {
 	root := sourcevalues.Root(field)
 	sel.Limit, sel.WithoutBody = 0, !strings.HasPrefix(root, "body.")
-	p := r.newPITReader(sel)
+	p, err := r.newPITReader(ctx, sel)
+	if err != nil {
+		return eventstore.Aggregation{}, err
+	}
 	if sel.WithoutBody {
 		p.only = root // a filter would write the number 1.50 of a body as 1.5
 	}
-	p.sort = []any{shardDoc} // the order on disk, in which a compressed block is read once
+	p.sort, p.inDiskOrder = p.dialect.onDisk(), true
 	p.read = func(r *jsonscan.Reader, h *hit) { h.Source = sourcevalues.Read(r, root) }
 	defer func() { p.close(ctx) }()
 	counts := sourcevalues.New(field)

@@ -29,7 +29,7 @@ type writer struct{ *client }
 //     the stream can have it too: see Find.
 //   - Refused: the document is invalid. The others are not affected.
 //   - TooLarge: the document exceeds the indexing pressure limit of the node.
-//   - Busy: the document can be sent again later. This includes faults of the whole
+//   - Busy: the document can be sent again later. This includes faults of a
 //     stream, such as a write block (a full disk) or a missing template.
 //
 // An error is a *eventstore.Error, also for an incomplete response. Each document
@@ -64,14 +64,17 @@ func createOperation(documents int) string { return fmt.Sprintf("creating %d doc
 
 // sendBulk sends one request.
 func (w *writer) sendBulk(ctx context.Context, docs []schemas.Document) ([]eventstore.Result, error) {
+	dialect, err := w.dialect(ctx, createOperation(len(docs)))
+	if err != nil {
+		return nil, err
+	}
 	body := bulkbody.New(w.stream, docs)
 	defer body.Release()
-	response, err := w.send(ctx, w.withoutRetries, createOperation(len(docs)), esapi.BulkRequest{
-		Body:              body,
-		Header:            http.Header{"Content-Type": {"application/x-ndjson"}},
-		RequireDataStream: new(true), // else a missing template makes an ordinary index
-		FilterPath:        []string{"items.*._id", "items.*.status", "items.*.error"},
-	})
+	response, err := w.send(ctx, w.withoutRetries, createOperation(len(docs)), dialect.bulk(esapi.BulkRequest{
+		Body:       body,
+		Header:     http.Header{"Content-Type": {"application/x-ndjson"}},
+		FilterPath: []string{"items.*._id", "items.*.status", "items.*.error"},
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,11 @@ package elastic
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -59,6 +62,9 @@ func (a *access) check() error {
 }
 
 func (c Config) check() error {
+	if c.Product != "" && c.Product != Elasticsearch && c.Product != OpenSearch {
+		return fmt.Errorf("product %q of the store: expected %q or %q", string(c.Product), string(Elasticsearch), string(OpenSearch))
+	}
 	if !isStreamName(c.Stream) {
 		return fmt.Errorf("stream %q of the Elasticsearch store: expected lower-case letters, digits and .-_, beginning with a letter or digit, up to 200 in all", c.Stream)
 	}
@@ -66,7 +72,7 @@ func (c Config) check() error {
 		if !stream.IsValid() {
 			return fmt.Errorf("retention of stream %q: the streams are %s and %s, and those of periods have these in their names", stream, schemas.Traffic, schemas.Failures)
 		}
-		if !isTimeValue(retention) {
+		if _, ok := parseTimeValue(retention); !ok {
 			return fmt.Errorf("retention %q of stream %s: expected a number and a unit, such as 30d or 12h", retention, stream)
 		}
 	}
@@ -82,11 +88,22 @@ func isStreamName(name string) bool {
 		strings.Contains(letters, name[:1]) && strings.Trim(name, letters+".-_") == ""
 }
 
-// isTimeValue accepts the time units of Elasticsearch, and "" for no retention.
-func isTimeValue(value string) bool {
-	switch strings.TrimLeft(value, "0123456789") {
-	case "d", "h", "m", "s", "ms", "micros", "nanos":
-		return value[0] >= '0' && value[0] <= '9'
+// parseTimeValue reads a number with a time unit of Elasticsearch. "" is 0, for no retention.
+func parseTimeValue(value string) (d time.Duration, ok bool) {
+	if value == "" {
+		return 0, true
 	}
-	return value == ""
+	unit := strings.TrimLeft(value, "0123456789")
+	units := map[string]time.Duration{
+		"d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "s": time.Second,
+		"ms": time.Millisecond, "micros": time.Microsecond, "nanos": time.Nanosecond,
+	}
+	number, err := strconv.ParseInt(strings.TrimSuffix(value, unit), 10, 64)
+	if units[unit] == 0 || err != nil {
+		return 0, false
+	}
+	if number > int64(math.MaxInt64/units[unit]) {
+		return math.MaxInt64, true
+	}
+	return time.Duration(number) * units[unit], true
 }

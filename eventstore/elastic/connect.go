@@ -1,14 +1,18 @@
 package elastic
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/elastic/elastic-transport-go/v8/elastictransport"
@@ -41,6 +45,9 @@ type client struct {
 	// 504 or without a response.
 	withoutRetries, withRetries esapi.Transport
 	httpTransport               *http.Transport
+
+	product  atomic.Pointer[Product] // nil until the server has told
+	isStated bool                    // by the configuration, so that no response has to tell it
 }
 
 // connect makes the two clients. It uses elastictransport and esapi, and not the
@@ -65,7 +72,7 @@ func (c *client) connect(a access) error {
 		return err
 	}
 	several := len(a.addresses) > 1
-	c.withoutRetries, c.withRetries = productCheck{withoutRetries, several}, productCheck{withRetries, several}
+	c.withoutRetries, c.withRetries = productCheck{withoutRetries, several, c}, productCheck{withRetries, several, c}
 	return nil
 }
 
@@ -123,15 +130,16 @@ func (c *client) dataStreams() []string {
 	return []string{c.dataStream(schemas.Traffic), c.dataStream(schemas.Failures), c.dataStream(schemas.Traffic) + "@*"}
 }
 
-// productCheck refuses responses of other servers. Elasticsearch sends the header since
-// 7.14. Other statuses than these may come from a proxy in front of it.
+// productCheck learns which product answers, and refuses responses of others. Elasticsearch sends the header
+// since 7.14; OpenSearch sends none.
 type productCheck struct {
 	*elastictransport.Client
 	several bool // nodes, by a nodeTransport
+	of      *client
 }
 
 // ErrNotElasticsearch means that another server answers at the address.
-var ErrNotElasticsearch = errors.New("the server is not Elasticsearch: its response has no header X-Elastic-Product")
+var ErrNotElasticsearch = errors.New("the server is neither Elasticsearch, since its response has no header X-Elastic-Product, nor OpenSearch")
 
 // Perform implements esapi.Transport. It sets the length of a bulk request, which esapi
 // does not know.
@@ -143,14 +151,56 @@ func (c productCheck) Perform(request *http.Request) (*http.Response, error) {
 		}
 	}
 	response, err := c.Client.Perform(request)
-	if err != nil || response.Header.Get("X-Elastic-Product") == "Elasticsearch" {
+	if err != nil || c.of.isStated {
 		return response, err
 	}
-	if status := response.StatusCode; status/100 != 2 && status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
+	known := c.of.product.Load()
+	switch {
+	case response.Header.Get("X-Elastic-Product") == "Elasticsearch":
+		if known == nil {
+			c.of.product.Store(new(Elasticsearch))
+		}
 		return response, nil
+	case known != nil && *known == OpenSearch, !isOfServer(response.StatusCode):
+		return response, nil
+	case known == nil:
+		if err = c.askForOpenSearch(request.Context()); err == nil {
+			c.of.product.Store(new(OpenSearch))
+			return response, nil
+		}
+	default:
+		err = ErrNotElasticsearch
 	}
 	response.Body.Close()
-	return nil, ErrNotElasticsearch
+	return nil, err
+}
+
+// isOfServer reports whether a status is the server's and not of a proxy in front of it.
+func isOfServer(status int) bool {
+	return status/100 == 2 || status == http.StatusNotFound || status == http.StatusMethodNotAllowed
+}
+
+// askForOpenSearch asks the server for its name, which OpenSearch gives to every login with cluster:monitor/main. It
+// returns ErrNotElasticsearch for another name.
+func (c productCheck) askForOpenSearch(ctx context.Context) error {
+	response, err := esapi.InfoRequest{}.Do(ctx, c.Client)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if !isOfServer(response.StatusCode) {
+		return fmt.Errorf("the server does not say what it is, but answers with status %d: set its product", response.StatusCode)
+	}
+	var info struct {
+		Version struct {
+			Distribution Product `json:"distribution"`
+		} `json:"version"`
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, 64<<10)).Decode(&info)
+	if err != nil || info.Version.Distribution != OpenSearch {
+		return ErrNotElasticsearch
+	}
+	return nil
 }
 
 // newHTTPTransport allows as many idle connections as bulk requests and readers use at

@@ -261,7 +261,15 @@ func newDSLIndex(t *testing.T) dslIndex {
 		t.Skip("needs Elasticsearch: eval \"$(scripts/services env)\"")
 	}
 	index := dslIndex(fmt.Sprintf("%s/dsl-test-%d", server, time.Now().UnixNano()))
-	index.do(t, http.MethodPut, "", dslMapping)
+	dialect, err := open(t, Config{}).dialect(t.Context(), "choosing a mapping")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapping, err := dialect.template([]byte(dslMapping))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index.do(t, http.MethodPut, "", string(mapping))
 	t.Cleanup(func() { index.do(t, http.MethodDelete, "", "") })
 	for id, document := range dslDocuments {
 		index.do(t, http.MethodPut, "/_doc/"+id, document)

@@ -20,7 +20,7 @@ const maxQuoted = 1024
 func (c *client) noResponse(operation string, err error) *eventstore.Error {
 	return &eventstore.Error{
 		Kind:   eventstore.Unavailable,
-		Reason: operation + ": no answer from Elasticsearch at " + c.addresses,
+		Reason: operation + ": no answer from " + c.server() + " at " + c.addresses,
 		Err:    err,
 	}
 }
@@ -29,7 +29,7 @@ func (c *client) noResponse(operation string, err error) *eventstore.Error {
 func (c *client) invalidResponse(operation, problem string) *eventstore.Error {
 	return &eventstore.Error{
 		Kind:   eventstore.Unavailable,
-		Reason: operation + ": Elasticsearch at " + c.addresses + " " + problem,
+		Reason: operation + ": " + c.server() + " at " + c.addresses + " " + problem,
 	}
 }
 
@@ -46,9 +46,17 @@ func (c *client) errorResponse(operation string, status int, header http.Header,
 	return &eventstore.Error{
 		Kind:       kind,
 		RetryAfter: retryAfter(header.Get("Retry-After"), time.Now()),
-		Reason: fmt.Sprintf("%s: Elasticsearch at %s answered %d %s%s",
-			operation, c.addresses, status, http.StatusText(status), words),
+		Reason: fmt.Sprintf("%s: %s at %s answered %d %s%s",
+			operation, c.server(), c.addresses, status, http.StatusText(status), words),
 	}
+}
+
+// server names the product in errors.
+func (c *client) server() string {
+	if product := c.product.Load(); product != nil {
+		return product.String()
+	}
+	return Elasticsearch.String()
 }
 
 // errorKind maps an HTTP status (RFC 9110 §15) to the remedy.

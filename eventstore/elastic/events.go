@@ -24,7 +24,11 @@ import (
 // document that is not a valid event, and names it; the caller can go on reading.
 func (r *reader) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	return func(yield func(schemas.Event, error) bool) {
-		p := r.newPITReader(sel)
+		p, err := r.newPITReader(ctx, sel)
+		if err != nil {
+			yield(schemas.Event{}, err)
+			return
+		}
 		defer func() { p.close(ctx) }()
 		remaining := sel.Limit
 		for h, err := range p.documents(ctx) {

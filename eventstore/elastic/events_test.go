@@ -49,9 +49,9 @@ func (w *watched) note(r *http.Request, body []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case strings.HasSuffix(r.URL.Path, "/_pit") && r.Method == "POST":
+	case isPIT(r) && r.Method == "POST":
 		w.opened++
-	case r.URL.Path == "/_pit":
+	case isPIT(r):
 		w.closed++
 	case r.URL.Path == "/_search":
 		w.searches++
@@ -69,11 +69,23 @@ func (w *watched) note(r *http.Request, body []byte) {
 	}
 }
 
+func isPIT(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/_pit") || strings.HasSuffix(r.URL.Path, "/_search/point_in_time")
+}
+
 // forget deletes the open point in time, as if it had expired.
 func (w *watched) forget(t *testing.T) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	mustDo(t, "DELETE", "/_pit", fmt.Sprintf(`{"id":%q}`, w.pit))
+	pit := w.pit
+	w.mu.Unlock()
+	dialect, err := w.dialect(t.Context(), "forgetting a point in time")
+	if err == nil {
+		direct := open(t, Config{})
+		err = direct.requestJSON(t.Context(), "forgetting a point in time", dialect.closePIT(pit), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *watched) wantClosed(t *testing.T, opened int) {

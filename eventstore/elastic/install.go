@@ -16,7 +16,7 @@ import (
 type installer struct {
 	*client
 	records   records
-	retention map[schemas.Stream]string
+	retention retentions
 	rules     eventstore.KeepRules
 }
 
@@ -31,14 +31,21 @@ func (i *installer) Install(ctx context.Context) error {
 	if err := i.checkReplaceable(ctx); err != nil {
 		return err
 	}
+	dialect, err := i.dialect(ctx, "installing the templates")
+	if err != nil {
+		return err
+	}
 	for name, body := range map[string][]byte{i.mappingsTemplate(): eventstore.MappingsTemplate(), i.failuresTemplate(): eventstore.FailuresMappingsTemplate()} {
+		if body, err = dialect.template(body); err != nil {
+			return err
+		}
 		mappings := esapi.ClusterPutComponentTemplateRequest{Name: name, Body: bytes.NewReader(body)}
 		if err := i.requestJSON(ctx, "writing component template "+name, mappings, nil); err != nil {
 			return err
 		}
 	}
 	for _, stream := range i.written() {
-		if err := i.installStream(ctx, stream); err != nil {
+		if err := i.installStream(ctx, dialect, stream); err != nil {
 			return err
 		}
 	}
@@ -50,12 +57,15 @@ func (i *installer) written() []schemas.Stream {
 	return append([]schemas.Stream{schemas.Traffic, schemas.Failures}, i.rules.Streams()...)
 }
 
-// retentionOf returns the data_retention of a stream; "" is for ever.
-func (i *installer) retentionOf(stream schemas.Stream) string {
+// retentions are the periods of the streams that have none in their names.
+type retentions map[schemas.Stream]string
+
+// of returns the data_retention of a stream; "" is for ever.
+func (r retentions) of(stream schemas.Stream) string {
 	period, isOwn := stream.Period()
 	switch {
 	case !isOwn:
-		return i.retention[stream]
+		return r[stream]
 	case period == 0:
 		return ""
 	}
@@ -74,31 +84,44 @@ func (i *installer) checkReplaceable(ctx context.Context) error {
 	return problems
 }
 
-func (i *installer) installStream(ctx context.Context, stream schemas.Stream) error {
+func (i *installer) installStream(ctx context.Context, dialect dialect, stream schemas.Stream) error {
 	name := i.dataStream(stream)
 	mappings := []string{i.mappingsTemplate()}
 	if stream == schemas.Failures {
 		mappings = append(mappings, i.failuresTemplate())
 	}
-	body, err := eventstore.StreamTemplate(name, i.retentionOf(stream), mappings...)
+	body, err := eventstore.StreamTemplate(name, i.retention.of(stream), mappings...)
 	if err != nil {
+		return err
+	}
+	isOpenSearch := dialect.product() == OpenSearch
+	if isOpenSearch {
+		if err := i.createMissingTemplates(ctx, body); err != nil {
+			return err
+		}
+	}
+	if body, err = dialect.template(body); err != nil {
 		return err
 	}
 	request := esapi.IndicesPutIndexTemplateRequest{Name: name, Body: bytes.NewReader(body)}
 	if err := i.requestJSON(ctx, "writing index template "+name, request, nil); err != nil {
 		return err
 	}
-	if err := i.checkPriority(ctx, name); err != nil {
-		return err
-	}
 	versions, err := i.mappingVersions(ctx, name)
+	switch {
+	case err != nil:
+	case isOpenSearch:
+		err = i.createStream(ctx, name)
+	default:
+		err = i.checkPriority(ctx, name)
+	}
 	if err != nil || len(versions) == 0 { // no stream yet: the first document creates it
 		return err
 	}
-	if err := i.rollOver(ctx, name, versions); err != nil {
+	if err := i.rollOver(ctx, name, versions); err != nil || isOpenSearch { // whose retention Retain applies
 		return err
 	}
-	return i.setRetention(ctx, name, i.retentionOf(stream))
+	return i.setRetention(ctx, name, i.retention.of(stream))
 }
 
 // checkPriority checks that a new index of the stream gets Watership's mapping, and not the one
@@ -112,9 +135,13 @@ func (i *installer) checkPriority(ctx context.Context, name string) error {
 		return err
 	}
 	if metaVersion(response.Template.Mappings.Meta) == 0 {
-		return fmt.Errorf("another index template, of a priority above 500, matches %s: narrow its index_patterns or lower its priority", name)
+		return otherTemplate(name)
 	}
 	return nil
+}
+
+func otherTemplate(name string) error {
+	return fmt.Errorf("another index template, of a priority above 500, matches %s: narrow its index_patterns or lower its priority", name)
 }
 
 // mappingMeta is the part of an index or a template that names its owner.

@@ -121,7 +121,7 @@ func (t nodeTransport) watch(ctx context.Context, request *http.Request, end con
 	}
 }
 
-// probe asks a node for the state of its cluster, which it needs a master for. Any answer but that of a
+// probe asks a node for the state of its cluster, which it needs a master for. Any answer, except from a
 // node without one is a sign of life, also that the login may not ask.
 func (t nodeTransport) probe(ctx context.Context, node, login string) error {
 	query := url.Values{"master_timeout": {"1s"}, "timeout": {"1s"}, "filter_path": {"status"}}

@@ -53,7 +53,7 @@ func TestNodesThatRefuse(t *testing.T) {
 	l.Close()
 	alive, _ := testNode(t, created)
 	for range 5 { // in random order
-		store := open(t, Config{URLs: []string{"http://" + l.Addr().String(), alive}})
+		store := open(t, Config{URLs: []string{"http://" + l.Addr().String(), alive}, Product: Elasticsearch})
 		for range 2 {
 			results, err := store.Create(t.Context(), []schemas.Document{document("a")})
 			if err != nil || len(results) != 1 || results[0].Status != eventstore.Created {
@@ -79,7 +79,7 @@ func TestNodesThatHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dead, requests := testNode(t, answer)
 			alive, _ := testNode(t, created)
-			store := open(t, Config{URLs: []string{dead, alive}})
+			store := open(t, Config{URLs: []string{dead, alive}, Product: Elasticsearch}) // so that the bulk is the first request
 			failed := 0
 			for range 4 {
 				if _, err := store.Create(t.Context(), []schemas.Document{document("a")}); err != nil {
@@ -90,7 +90,7 @@ func TestNodesThatHang(t *testing.T) {
 			if failed != 1 || requests.Load() != 1 {
 				t.Errorf("%d requests failed, and the node got %d; want 1", failed, requests.Load())
 			}
-			store = open(t, Config{URLs: []string{dead, alive}}) // which knows of no node that hangs
+			store = open(t, Config{URLs: []string{dead, alive}, Product: Elasticsearch}) // which knows of no node that hangs
 			for range 2 {
 				if _, err := store.Count(t.Context(), eventstore.Selection{}); err != nil {
 					t.Error(err)
@@ -115,7 +115,7 @@ func TestANodeThatWorksForLong(t *testing.T) {
 	}
 	one, first := testNode(t, slow)
 	other, second := testNode(t, slow)
-	store := open(t, Config{URLs: []string{one, other}})
+	store := open(t, Config{URLs: []string{one, other}, Product: Elasticsearch})
 	results, err := store.Create(t.Context(), []schemas.Document{document("a")})
 	if err != nil || results[0].Status != eventstore.Created || first.Load()+second.Load() != 1 {
 		t.Error(results, err, first, second)
@@ -140,7 +140,7 @@ func TestANodeThatRefusesProbes(t *testing.T) {
 		listeners.Store(server.Listener.Addr().String(), server.Listener)
 		urls = append(urls, server.URL)
 	}
-	_, err := open(t, Config{URLs: urls}).SaveRecord(t.Context(), "lease", "a", "1.1", []byte(`{}`))
+	_, err := open(t, Config{URLs: urls, Product: Elasticsearch}).SaveRecord(t.Context(), "lease", "a", "1.1", []byte(`{}`))
 	wantStoreError(t, err, eventstore.Unavailable)
 	if saves.Load() != 1 {
 		t.Errorf("%d nodes got the record, want 1", saves.Load())

@@ -1,4 +1,4 @@
-// Package elastic stores Watership's events in Elasticsearch: it installs the
+// Package elastic stores Watership's events in Elasticsearch or OpenSearch: it installs the
 // index templates, creates documents, and reads events back:
 //
 //	store, err := elastic.Open(elastic.Config{URLs: []string{"http://localhost:9200"}})
@@ -36,6 +36,10 @@ type Config struct {
 	// contain a user and a password, the same in each.
 	URLs []string
 
+	// Product is the server's. Empty: what the server says that it is, which it is asked once. With a product,
+	// responses may lack what tells it, as behind some proxies.
+	Product Product
+
 	// Username and Password, or APIKey (its encoded form), or neither.
 	Username string
 	Password string
@@ -50,7 +54,7 @@ type Config struct {
 
 	// Retention is the data_retention by stream, such as "30d"
 	// (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/api-conventions.html#time-units).
-	// A stream without one keeps its documents for ever. A stream with a period of its own needs
+	// A stream without one keeps its documents for ever. The stream of a period needs
 	// none.
 	Retention map[schemas.Stream]string
 
@@ -65,7 +69,7 @@ type Config struct {
 	// Timeout limits a request with all its retries and its response. 0: a minute.
 	Timeout time.Duration
 
-	// Logger logs rollovers and limitations of the server; nil: no log.
+	// Logger logs rollovers and limitations of the server; nil: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -101,9 +105,13 @@ func Open(cfg Config) (*Store, error) {
 	c := &client{
 		stream:        cfg.Stream,
 		timeout:       cmp.Or(cfg.Timeout, time.Minute),
-		logger:        cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		logger:        cmp.Or(cfg.Logger, slog.Default()),
 		addresses:     strings.Join(access.addresses, ", "),
 		httpTransport: newHTTPTransport(cfg.TLS),
+	}
+	if cfg.Product != "" {
+		c.product.Store(&cfg.Product)
+		c.isStated = true
 	}
 	kept := records{documents{c, cfg.Stream + ".records", recordsMapping}}
 	return &Store{
@@ -113,6 +121,6 @@ func Open(cfg Config) (*Store, error) {
 		records:   kept,
 		jobs:      jobs{documents{c, cfg.Stream + ".jobs", jobsMapping}},
 		installer: installer{c, kept, cfg.Retention, cfg.Keep},
-		retention: retention{c, kept, cfg.Keep},
+		retention: retention{c, kept, cfg.Keep, cfg.Retention},
 	}, c.connect(access)
 }

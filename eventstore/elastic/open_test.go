@@ -64,6 +64,7 @@ func TestCredentials(t *testing.T) {
 		"key":       {Config{URLs: []string{server.URL}, APIKey: "a2V5"}, "APIKey a2V5 /_bulk"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			tt.cfg.Product = Elasticsearch // it is not asked, and the bulk request is the only one
 			_, err := open(t, tt.cfg).Create(t.Context(), []schemas.Document{document("a")})
 			if got != tt.want {
 				t.Errorf("sent %q, want %q", got, tt.want)

@@ -2,11 +2,10 @@ package elastic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/elastic/go-elasticsearch/v8/esapi"
 )
 
 // keepAlive is the time that a point in time outlives each page. It keeps deleted
@@ -50,16 +49,15 @@ func (p *pitReader) searchPIT(ctx context.Context, size int, body map[string]any
 func (p *pitReader) open(ctx context.Context) error {
 	const operation = "opening a point in time"
 	var response struct {
-		ID string `json:"id"`
+		ID    string `json:"id"`
+		PITID string `json:"pit_id"` // of OpenSearch
 	}
-	request := esapi.OpenPointInTimeRequest{Index: p.store.dataStreams(), IgnoreUnavailable: new(true), KeepAlive: keepAlive}
-	if err := p.store.requestJSON(ctx, operation, request, &response); err != nil {
+	if err := p.store.requestJSON(ctx, operation, p.dialect.openPIT(p.store.dataStreams()), &response); err != nil {
 		return err
 	}
-	if response.ID == "" {
+	if p.pit = cmp.Or(response.ID, response.PITID); p.pit == "" {
 		return p.store.invalidResponse(operation, "gave it no id")
 	}
-	p.pit = response.ID
 	return nil
 }
 
@@ -72,7 +70,7 @@ func (p *pitReader) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	const operation = "closing a point in time"
-	if err := p.store.requestJSON(ctx, operation, esapi.ClosePointInTimeRequest{Body: asJSON(map[string]any{"id": p.pit})}, nil); err != nil {
+	if err := p.store.requestJSON(ctx, operation, p.dialect.closePIT(p.pit), nil); err != nil {
 		p.store.logger.Debug(operation, "error", err)
 	}
 }

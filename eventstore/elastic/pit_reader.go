@@ -12,6 +12,7 @@ import (
 // pitReader reads the documents of a selection, page by page, from a point in time.
 type pitReader struct {
 	store        *reader
+	dialect      dialect
 	query        map[string]any
 	sort         []any
 	withBody     bool
@@ -26,14 +27,19 @@ type pitReader struct {
 	searchAfter  []json.RawMessage // sort values of the last document
 	planComplete bool              // no documents follow the planned ones
 	ended        bool
+	inDiskOrder  bool         // which a new point in time does not keep
 	buffer       bytes.Buffer // of the response, reused for the next
 }
 
 // newPITReader sorts by time and sequence; documents of other programs have no sequence
 // and come last. It reads one document more than the limit, to know that the last one
 // within the limit has no further ties.
-func (r *reader) newPITReader(sel eventstore.Selection) *pitReader {
-	p := &pitReader{store: r, query: r.filter(sel), withBody: !sel.WithoutBody, read: readEvent, pageSize: maxPage, planSize: maxPlan}
+func (r *reader) newPITReader(ctx context.Context, sel eventstore.Selection) (*pitReader, error) {
+	dialect, err := r.dialect(ctx, "reading events")
+	if err != nil {
+		return nil, err
+	}
+	p := &pitReader{store: r, dialect: dialect, query: r.filter(sel), withBody: !sel.WithoutBody, read: readEvent, pageSize: maxPage, planSize: maxPlan}
 	p.adaptive = sel.Limit == 0 || sel.Limit > maxPage
 	p.planning = p.withBody
 	if sel.Limit > 0 {
@@ -49,12 +55,9 @@ func (r *reader) newPITReader(sel eventstore.Selection) *pitReader {
 	default:
 		p.sort = []any{sortBy("@timestamp", "desc", "date"), sortBy("event.sequence", "desc", "long")}
 	}
-	p.sort = append(p.sort, shardDoc)
-	return p
+	p.sort = append(p.sort, dialect.tieBreak())
+	return p, nil
 }
-
-// shardDoc is unique within a point in time, and has no meaning in another one.
-const shardDoc = "_shard_doc"
 
 func sortBy(field, order, kind string) map[string]any {
 	return map[string]any{field: map[string]any{"order": order, "missing": "_last", "unmapped_type": kind}}
@@ -65,7 +68,7 @@ func sortBy(field, order, kind string) map[string]any {
 // documents.
 func (p *pitReader) next(ctx context.Context) ([]hit, error) {
 	hits, err := p.readPage(ctx)
-	if !errorContains(err, "search_context_missing_exception") || len(p.sort) == 1 {
+	if !errorContains(err, "search_context_missing_exception") || p.inDiskOrder {
 		return hits, err
 	}
 	p.pit, p.planned, p.planComplete = "", nil, false

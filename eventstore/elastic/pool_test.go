@@ -37,7 +37,7 @@ func TestCancelledRequestsLeaveNoNodeOut(t *testing.T) {
 	}
 	one, first := testNode(t, answer)
 	other, second := testNode(t, answer)
-	store := open(t, Config{URLs: []string{one, other}})
+	store := open(t, Config{URLs: []string{one, other}, Product: Elasticsearch})
 	for range 3 {
 		hang.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestTrialsOfANodeThatHangs(t *testing.T) {
 		hangs(w, r)
 	})
 	alive, _ := testNode(t, created)
-	store := open(t, Config{URLs: []string{dead, alive}})
+	store := open(t, Config{URLs: []string{dead, alive}, Product: Elasticsearch})
 	failed := 0
 	rabbittest.Eventually(t, "the node was tried twice more", func() bool {
 		if _, err := store.Create(t.Context(), []schemas.Document{document("a")}); err != nil {
@@ -154,7 +154,7 @@ func TestANodeThatReadsNothing(t *testing.T) {
 	}
 	refused.Close()
 	alive, _ := testNode(t, created)
-	store := open(t, Config{URLs: []string{"http://" + hole.Addr().String(), "http://" + refused.Addr().String(), alive}})
+	store := open(t, Config{URLs: []string{"http://" + hole.Addr().String(), "http://" + refused.Addr().String(), alive}, Product: Elasticsearch})
 	failed := 0
 	for range 30 {
 		if _, err := store.Count(t.Context(), eventstore.Selection{}); err != nil {

@@ -46,7 +46,9 @@ func (s *Store) writtenNames() []string {
 
 // Login is the user of the configured credentials.
 type Login struct {
-	User string // also of an API key; "" if security is disabled, which allows everything
+	// User is also that of an API key; "" if security is disabled, which allows everything, and
+	// for OpenSearch, which does not tell.
+	User string
 
 	// Lacks are the missing privileges, such as "read, maintenance on
 	// watership-messages-traffic". Without some of them nothing fails, but searches
@@ -61,9 +63,14 @@ func (s *Store) Login(ctx context.Context) (Login, error) {
 }
 
 func (c *client) loginWith(ctx context.Context, required privileges) (Login, error) {
+	const operation = "reading the privileges of the login"
+	dialect, err := c.dialect(ctx, operation)
+	if err != nil || dialect.product() == OpenSearch {
+		return Login{}, err
+	}
 	var response privilegesResponse
 	request := esapi.SecurityHasPrivilegesRequest{Body: asJSON(required)}
-	err := c.requestJSON(ctx, "reading the privileges of the login", request, &response)
+	err = c.requestJSON(ctx, operation, request, &response)
 	if errorContains(err, "no handler found") { // security is disabled
 		return Login{}, nil
 	}

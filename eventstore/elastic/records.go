@@ -13,11 +13,12 @@ import (
 )
 
 // records are small documents that change, such as subscriptions. See jobs for the name
-// of their index.
+// of their index. A reading by id needs no refresh, and one of all refreshes: Elasticsearch does not by itself in
+// an index that this version creates, since that costs most of what saving a watermark ten times a second does.
 type records struct{ documents }
 
 const recordsMapping = `{
-	"settings": {"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1"},
+	"settings": {"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1", "index.refresh_interval": "-1"},
 	"mappings": {
 		"_meta": {"managed_by": "watership", "version": 1},
 		"dynamic": false,

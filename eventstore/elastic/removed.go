@@ -39,12 +39,14 @@ const removalsID = "all"
 // retention notes in a record what Elasticsearch removes.
 type retention struct {
 	*client
-	records records
-	rules   eventstore.KeepRules
+	records   records
+	rules     eventstore.KeepRules
+	retention retentions
 }
 
 // Retain notes which events Elasticsearch has removed, and will remove later, for Removed. The server
-// calls it every minute. Elasticsearch removes the events, so their number is 0.
+// calls it every minute. Elasticsearch removes the events, so their number is 0. OpenSearch has no
+// lifecycle: there Retain removes them.
 func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
 	if err := r.rules.Note(ctx, &r.records); err != nil {
 		return 0, err
@@ -58,11 +60,20 @@ func (r *retention) Retain(ctx context.Context) (removed int64, err error) {
 		return 0, err
 	}
 	next, err := r.observe(ctx, known, indices)
-	if err != nil || version != "" && reflect.DeepEqual(next, known) {
+	if err != nil {
 		return 0, err
 	}
-	_, err = eventstore.SaveRecord(ctx, &r.records, eventstore.RemovedRecord, removalsID, version, next) // another process may have noted the same
-	return 0, err
+	if version == "" || !reflect.DeepEqual(next, known) {
+		saved, err := eventstore.SaveRecord(ctx, &r.records, eventstore.RemovedRecord, removalsID, version, next)
+		if err != nil || saved == "" { // another process may have noted the same
+			return 0, err
+		}
+	}
+	dialect, err := r.dialect(ctx, "applying the retention")
+	if err != nil || dialect.product() != OpenSearch {
+		return 0, err
+	}
+	return r.apply(ctx, indices, next)
 }
 
 // Removed reports which events of a source retention has removed, also since the last Retain.
@@ -92,8 +103,8 @@ func (r *retention) readRemovals(ctx context.Context) (known removals, version s
 
 // backingIndex is an index of a stream.
 type backingIndex struct {
-	stream     schemas.Stream
-	rolledOver bool
+	stream schemas.Stream
+	next   string // index of the stream, which gets the documents since; "" if this one does
 }
 
 // backingIndices returns the indices of all streams by name. A stream has none before its first document.
@@ -116,7 +127,10 @@ func (r *retention) backingIndices(ctx context.Context) (map[string]backingIndex
 		for _, data := range response.DataStreams {
 			stream := schemas.Stream(strings.TrimPrefix(data.Name, r.stream+"-"))
 			for i, index := range data.Indices {
-				found[index] = backingIndex{stream, i < len(data.Indices)-1}
+				found[index] = backingIndex{stream, ""}
+				if i > 0 {
+					found[data.Indices[i-1]] = backingIndex{stream, index}
+				}
 			}
 		}
 	}
@@ -136,7 +150,7 @@ func (r *retention) observe(ctx context.Context, known removals, indices map[str
 		mark := known.Indices[name]
 		if !mark.Complete {
 			mark.Complete = mark.RolledOver
-			mark.Stream, mark.RolledOver = index.stream, index.rolledOver
+			mark.Stream, mark.RolledOver = index.stream, index.next != ""
 			if mark.Highest, err = r.highestIn(ctx, name); err != nil {
 				return next, err
 			}
@@ -185,7 +199,7 @@ func (r *retention) highestIn(ctx context.Context, index string) (map[string]int
 				Buckets []struct {
 					Key     string `json:"key"`
 					Highest struct {
-						Value float64 `json:"value"` // exact up to schemas.MaxSequence
+						Value float64 `json:"value"` // exact up to eventstore.MaxSequence
 					} `json:"highest"`
 				} `json:"buckets"`
 			} `json:"sources"`
@@ -193,7 +207,7 @@ func (r *retention) highestIn(ctx context.Context, index string) (map[string]int
 	}
 	body := map[string]any{
 		"size": 0, "track_total_hits": false,
-		"query": querydsl.Bool("filter", []map[string]any{{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}}}),
+		"query": querydsl.Bool("filter", []map[string]any{{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(eventstore.MaxSequence)}}}}),
 		"aggs": map[string]any{"sources": map[string]any{
 			"terms": map[string]any{"field": "watership.source", "size": maxSources},
 			"aggs":  map[string]any{"highest": map[string]any{"max": map[string]any{"field": "event.sequence"}}},

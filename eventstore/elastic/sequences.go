@@ -8,7 +8,6 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Sequences reads event.sequence of documents. Missing ones are absent from the result.
@@ -64,13 +63,13 @@ func (g getResult) failed() bool {
 }
 
 // HighestSequence is the highest event.sequence of all documents up to
-// schemas.MaxSequence, 0 if none exists.
+// eventstore.MaxSequence, 0 if none exists.
 func (r *reader) HighestSequence(ctx context.Context) (int64, error) {
 	return r.searchHighest(ctx, "reading the highest sequence")
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
-// schemas.MaxSequence, 0 if none exists.
+// eventstore.MaxSequence, 0 if none exists.
 func (r *reader) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
 	return r.searchHighest(ctx, "reading the highest sequence of "+source,
 		map[string]any{"term": map[string]any{"watership.source": source}})
@@ -85,7 +84,7 @@ func (r *reader) searchHighest(ctx context.Context, operation string, filters ..
 		"size":             1,
 		"_source":          false,
 		"track_total_hits": false,
-		"query":            querydsl.Bool("filter", append(filters, map[string]any{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(schemas.MaxSequence)}}})),
+		"query":            querydsl.Bool("filter", append(filters, map[string]any{"range": map[string]any{"event.sequence": map[string]any{"lte": int64(eventstore.MaxSequence)}}})),
 		"sort":             []any{sortBy("event.sequence", "desc", "long")},
 	})
 	if err != nil || len(response.Hits) == 0 {

@@ -57,7 +57,7 @@ type Config struct {
 	// 0: DefaultTimeout.
 	Timeout time.Duration
 
-	// Logger logs warnings about single documents and upgrades; nil: no log.
+	// Logger logs warnings about single documents and upgrades; nil: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -92,7 +92,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Timeout = DefaultTimeout
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
 	return c, nil
 }

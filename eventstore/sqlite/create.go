@@ -112,7 +112,7 @@ func (c *creator) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWrite
 	return w, err
 }
 
-// create relies on there being one writer at a time: nobody else writes the id after it was
+// create relies on there being one writer at a time: no other writes the id after it was
 // not found.
 func (w *eventWriter) create(ctx context.Context, l layout, e parsedDocument) (eventstore.Result, error) {
 	result := eventstore.Result{Status: eventstore.Conflict}

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,7 +41,7 @@ func storeAndFind(ctx context.Context) error {
 	}
 
 	now := time.Now()
-	event := schemas.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{
+	event := wire.Decoder{Source: "shop", VHost: "/"}.Tapped(amqp.Delivery{
 		Exchange: "shop", RoutingKey: "order.created", Body: []byte("a violin"),
 	}, now, now.UnixMicro())
 	results, err := store.Create(ctx, []schemas.Document{schemas.DocumentFormat{}.Document(event)})

@@ -41,9 +41,14 @@ var timeColumns string
 //go:embed periods.sql
 var periodColumn string
 
+// receiverColumn is what version 10 added to version 9.
+//
+//go:embed receivers.sql
+var receiverColumn string
+
 const (
 	// schemaVersion is the version of all of them (PRAGMA user_version).
-	schemaVersion = 9
+	schemaVersion = 10
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -148,7 +153,7 @@ func (i *installer) createSchema(ctx context.Context, tx *sql.Tx) error {
 		return i.upgrade(ctx, tx, version)
 	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
-		tables+streamColumns+timeColumns+periodColumn+failureIndexes+recordTable, applicationID, schemaVersion))
+		tables+streamColumns+timeColumns+periodColumn+receiverColumn+failureIndexes+recordTable, applicationID, schemaVersion))
 	return err
 }
 

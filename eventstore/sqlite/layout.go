@@ -36,7 +36,7 @@ func isSingle(field kql.Field) bool {
 func hasColumn(field kql.Field) bool {
 	switch field.Name {
 	case "event.id", "event.action", "error.type", "messaging.message.id", "watership.source",
-		"watership.fingerprint", "watership.message", "watership.queue", "watership.class", "watership.error_group",
+		"watership.fingerprint", "watership.message", "watership.queue", "watership.receiver", "watership.class", "watership.error_group",
 		"watership.quarantined_action", "watership.replay.job", "watership.replay.of", "watership.stream.id":
 		return true
 	}

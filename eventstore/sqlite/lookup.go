@@ -5,7 +5,6 @@ import (
 	"database/sql"
 
 	"github.com/watershipmq/watership/eventstore"
-	"github.com/watershipmq/watership/schemas"
 )
 
 // Find returns the ids that are in the store, each with its stream.
@@ -60,19 +59,19 @@ func (r *reader) scanByID(ctx context.Context, operation string, ids []string, v
 }
 
 // HighestSequence is the highest event.sequence of all documents up to
-// schemas.MaxSequence, 0 if none exists.
+// eventstore.MaxSequence, 0 if none exists.
 func (r *reader) HighestSequence(ctx context.Context) (int64, error) {
 	var highest sql.NullInt64
-	row := r.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event WHERE "event.sequence" <= ?`, schemas.MaxSequence)
+	row := r.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM event WHERE "event.sequence" <= ?`, eventstore.MaxSequence)
 	return highest.Int64, r.storeError("reading the highest sequence", row.Scan(&highest))
 }
 
 // HighestSequenceOf is the highest event.sequence of the documents of a source up to
-// schemas.MaxSequence, 0 if none exists.
+// eventstore.MaxSequence, 0 if none exists.
 func (r *reader) HighestSequenceOf(ctx context.Context, source string) (int64, error) {
 	var highest sql.NullInt64
 	// The + disables the source's index, which is by time and would need a sort.
 	row := r.readers.QueryRowContext(ctx, `SELECT max("event.sequence") FROM (SELECT "event.sequence" FROM event
-		WHERE +"watership.source" = ? AND "event.sequence" <= ? ORDER BY "event.sequence" DESC LIMIT 1)`, source, schemas.MaxSequence)
+		WHERE +"watership.source" = ? AND "event.sequence" <= ? ORDER BY "event.sequence" DESC LIMIT 1)`, source, eventstore.MaxSequence)
 	return highest.Int64, r.storeError("reading the highest sequence of "+source, row.Scan(&highest))
 }

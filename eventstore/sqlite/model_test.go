@@ -254,9 +254,9 @@ func (m *model) histogram(t *testing.T, query kql.Node, n int, zone *time.Locati
 		return over
 	}
 	last, first := found[0].at, found[len(found)-1].at
-	step := eventstore.RoundStep(time.Duration(last-first)*time.Millisecond, n).Milliseconds()
-	offset := eventstore.ZoneOffset(zone, last).Milliseconds()
-	begin := first - ((first+offset)%step+step)%step
+	step := eventstore.NewSteps(time.UnixMilli(first), time.UnixMilli(last), n, zone).Length.Milliseconds()
+	_, offset := time.UnixMilli(last).In(zone).Zone()
+	begin := first - ((first+int64(offset)*1000)%step+step)%step
 	for ; begin <= last; begin += step {
 		bucket := eventstore.Bucket{Text: time.UnixMilli(begin).UTC().Format("2006-01-02T15:04:05.000Z")}
 		for _, d := range found {

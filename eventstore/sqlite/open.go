@@ -29,6 +29,9 @@ type Store struct {
 	retention
 }
 
+// Product returns the name of the store in messages.
+func (*Store) Product() string { return "SQLite" }
+
 // file is the SQLite file of a store, and the columns of its tables.
 type file struct {
 	path    string

@@ -167,10 +167,10 @@ func TestHighestSequences(t *testing.T) {
 		e := event("", n)
 		e.Source, e.Sequence = []string{"shop", "mail"}[random.IntN(2)], random.Int64N(1<<40)
 		if random.IntN(10) == 0 {
-			e.Sequence = schemas.MaxSequence + 1 + random.Int64N(1<<40)
+			e.Sequence = eventstore.MaxSequence + 1 + random.Int64N(1<<40)
 		}
 		create(t, s, schemas.DocumentFormat{}.Document(e))
-		if e.Sequence <= schemas.MaxSequence {
+		if e.Sequence <= eventstore.MaxSequence {
 			highest[e.Source], highest[""] = max(highest[e.Source], e.Sequence), max(highest[""], e.Sequence)
 		}
 		for source, want := range map[string]int64{"shop": highest["shop"], "mail": highest["mail"], "none": 0} {

@@ -153,7 +153,7 @@ func selectNext(ctx context.Context, f *file, filter condition, sel eventstore.S
 }
 
 // nextSQL selects n of the first events from the sequence of the cursor of a selection on, and one more than
-// selectNext scans. No query but that of the sequences limits them.
+// selectNext scans. Only the query of the sequences limits them.
 func nextSQL(sel eventstore.Selection) (statement string, args []any) {
 	upTo := sel.UpTo
 	if upTo == 0 {

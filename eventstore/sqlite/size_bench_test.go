@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore/storetest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -53,7 +54,7 @@ func BenchmarkStore(b *testing.B) {
 func messageSize(b *testing.B, e schemas.Envelope) int {
 	b.Helper()
 	p := e.Properties
-	return len(e.Body) + schemas.HeaderFrameSize(amqp.Publishing{
+	return len(e.Body) + wire.HeaderFrameSize(amqp.Publishing{
 		Headers: e.Headers, ContentType: p.ContentType, CorrelationId: p.CorrelationID, DeliveryMode: 2,
 		MessageId: p.MessageID, Timestamp: e.Properties.Timestamp, Type: p.Type, AppId: p.AppID,
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -30,7 +31,7 @@ func TestMembersInAnyOrder(t *testing.T) {
 		create(t, s, shuffled(t, random, schemas.DocumentFormat{}.Document(e)))
 		for _, withoutBody := range []bool{false, true} {
 			want := e
-			want.Version = schemas.WireVersion
+			want.Version = header.Version
 			if withoutBody {
 				want.Envelope.Body = nil
 			}

@@ -14,11 +14,15 @@ import (
 const withoutFailureIndexes = 4
 
 // withRecords is the first version that has records and the columns of streams, withTimes the first
-// that has the columns of times, and withIndexes the first that has the indexes of summaries.
+// that has the columns of times, withIndexes the first that has the indexes of summaries,
+// withPeriods the first that has the column of retention periods, and withReceivers the first that has
+// the column of receivers.
 const (
-	withRecords = 6
-	withTimes   = 7
-	withIndexes = 8
+	withRecords   = 6
+	withTimes     = 7
+	withIndexes   = 8
+	withPeriods   = 9
+	withReceivers = 10
 )
 
 // upgrade upgrades a file of an older version in one transaction.
@@ -30,20 +34,26 @@ func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error 
 		}
 	}
 	added := ""
-	switch {
-	case version < withoutFailureIndexes:
+	if version < withoutFailureIndexes {
 		if err := i.rewrite(ctx, tx); err != nil {
 			return err
 		}
 		added = failureIndexes
-	case version < withRecords:
-		added = streamColumns + timeColumns + periodColumn + failureIndexes
-	case version < withTimes:
-		added = timeColumns + periodColumn + failureIndexes
-	case version < withIndexes:
-		added = periodColumn + failureIndexes
-	default:
-		added = periodColumn
+	} else {
+		for _, step := range []struct {
+			first int // version that has it
+			sql   string
+		}{
+			{withRecords, streamColumns},
+			{withTimes, timeColumns},
+			{withPeriods, periodColumn},
+			{withReceivers, receiverColumn},
+			{withIndexes, failureIndexes},
+		} {
+			if version < step.first {
+				added += step.sql + ";"
+			}
+		}
 	}
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA user_version = %d", added, schemaVersion))
 	return err
@@ -67,9 +77,9 @@ func moveRecords(ctx context.Context, tx *sql.Tx, version int) error {
 func (i *installer) rewrite(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `
 		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version",
-			NULL AS "watership.queue_time", NULL AS "watership.total_time" FROM event JOIN document USING (n) ORDER BY n;
+			NULL AS "watership.queue_time", NULL AS "watership.total_time", NULL AS "watership.receiver" FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+tables+streamColumns+timeColumns+periodColumn)
+		`+tables+streamColumns+timeColumns+periodColumn+receiverColumn)
 	if err != nil {
 		return err
 	}

@@ -134,8 +134,39 @@ func wantFormerRecords(t *testing.T, s *Store) {
 	}
 }
 
-// withoutPeriods makes a file of version 9 one of version 8.
-const withoutPeriods = `DROP INDEX "event by age"; ALTER TABLE event DROP COLUMN kept_in;
+// withoutReceivers makes a file of version 10 one of version 9.
+const withoutReceivers = `DROP INDEX "event by watership.receiver"; ALTER TABLE event DROP COLUMN "watership.receiver";
+	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.receiver';`
+
+// TestUpgradeOfVersion9: former events have no receiver, and later ones are found and counted by theirs.
+func TestUpgradeOfVersion9(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	create(t, former, eventDocuments("", 1, 3)...)
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, withoutReceivers+"PRAGMA user_version = 9")
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 9", "run `watership setup`")
+	s := installed(t, Config{Path: path})
+	later := event("", 4)
+	later.Receiver = "hooks.example"
+	create(t, s, schemas.DocumentFormat{}.Document(later))
+	for asked, want := range map[string]int64{"": 4, "watership.receiver: hooks.example": 1, "not watership.receiver: *": 3} {
+		if n, err := s.Count(t.Context(), eventstore.Selection{Query: node(t, asked)}); n != want || err != nil {
+			t.Errorf("%s: found %d, %v; want %d", asked, n, err, want)
+		}
+	}
+	by, err := s.Percentiles(t.Context(), eventstore.Selection{}, "watership.receiver", 10, "event.duration")
+	if err != nil || len(by.Values) != 1 || by.Values[0].Text != "hooks.example" {
+		t.Errorf("%+v, %v", by, err)
+	}
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
+}
+
+// withoutPeriods makes a file of version 10 one of version 8.
+const withoutPeriods = withoutReceivers + `DROP INDEX "event by age"; ALTER TABLE event DROP COLUMN kept_in;
 	CREATE INDEX "event by age" ON event (failure, "event.sequence");
 	INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event by age', '1000000 500000 1');`
 
@@ -160,7 +191,7 @@ func TestUpgradeOfVersion8(t *testing.T) {
 	wantConsistent(t, s)
 }
 
-// formerIndexes makes a file of version 9 one of version 7.
+// formerIndexes makes a file of version 10 one of version 7.
 const formerIndexes = withoutPeriods + `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; DROP INDEX "event by watership.replay.of";
 	DROP INDEX "event by watership.message";
 	CREATE INDEX "event given up" ON event ("event.sequence", "event.id", "event.action", "watership.quarantined_action")
@@ -169,10 +200,10 @@ const formerIndexes = withoutPeriods + `DROP INDEX "event given up"; DROP INDEX 
 	CREATE INDEX "event by watership.message" ON event ("watership.message") WHERE "watership.message" IS NOT NULL;
 	CREATE INDEX "event by watership.replay.of" ON event ("watership.replay.of") WHERE "watership.replay.of" IS NOT NULL;`
 
-// withoutTimes makes a file of version 9 one of version 6.
+// withoutTimes makes a file of version 10 one of version 6.
 const withoutTimes = formerIndexes + `ALTER TABLE event DROP COLUMN "watership.queue_time"; ALTER TABLE event DROP COLUMN "watership.total_time";`
 
-// withoutStreams makes a file of version 9 one of version 5.
+// withoutStreams makes a file of version 10 one of version 5.
 const withoutStreams = withoutTimes + `DROP INDEX "event by watership.stream.id";
 	ALTER TABLE event DROP COLUMN "watership.stream.id"; ALTER TABLE event DROP COLUMN "watership.stream.version";
 	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.stream.id';`

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -15,7 +16,7 @@ import (
 // types and 20 routing keys.
 func BenchEvents(count int) []schemas.Event {
 	random := rand.New(rand.NewPCG(1, 2))
-	decoder := schemas.Decoder{Source: "rabbit@shop/bench", VHost: "bench"}
+	decoder := wire.Decoder{Source: "rabbit@shop/bench", VHost: "bench"}
 	events := make([]schemas.Event, count)
 	for n := range events {
 		at := time.Unix(1760000000, 0).Add(time.Duration(n) * 10 * time.Millisecond)

@@ -62,7 +62,7 @@ func testFind(t *testing.T, s subject) {
 
 func testHighestSequence(t *testing.T, s subject) {
 	event := s.event(1)
-	event.Sequence = 1<<53 - 1 // schemas.MaxSequence
+	event.Sequence = 1<<53 - 1 // eventstore.MaxSequence
 	another := s.event(3)
 	another.Source += "'s neighbour"
 	absurd := s.event(4)

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -51,7 +52,7 @@ func exactOptions() cmp.Options {
 // failedEvent is an event with all fields set.
 func (s subject) failedEvent(n int, body []byte) schemas.Event {
 	event := s.event(n)
-	event.Action, event.TimeSource = schemas.RetryScheduled, schemas.TimeOfEvent
+	event.Action, event.TimeSource = schemas.RetryScheduled, wire.TimeOfEvent
 	event.Envelope = schemas.Envelope{
 		Exchange: "shop", RoutingKey: "order.\xff", Properties: everyProperty(), Headers: everyHeaderType(), Body: body,
 	}

@@ -17,7 +17,7 @@ func KeepRules() eventstore.KeepRules {
 	}
 }
 
-// testPeriods: events that are kept for periods of their own are read with the others.
+// testPeriods: events of other periods are read with the rest.
 func testPeriods(t *testing.T, s subject) {
 	format := schemas.DocumentFormat{StreamOf: KeepRules().StreamOf}
 	events := s.events(1, 4)

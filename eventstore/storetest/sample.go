@@ -10,6 +10,8 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,10 +27,10 @@ func (s subject) event(n int) schemas.Event {
 		Body:       fmt.Appendf(nil, `{"order":%d}`, n),
 	}
 	event := schemas.Event{
-		Action: schemas.Published, TimeSource: schemas.TimeOfBroker, Sequence: int64(n),
+		Action: schemas.Published, TimeSource: wire.TimeOfBroker, Sequence: int64(n),
 		Ingested: startTime, Source: s.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
 	}
-	event.Version = schemas.WireVersion
+	event.Version = header.Version
 	event.Fingerprint = e.Fingerprint()
 	event.EventID = fmt.Sprintf("%s:%d", s.source, n)
 	event.Time = startTime.Add(time.Duration(n) * time.Second)

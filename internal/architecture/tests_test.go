@@ -19,6 +19,8 @@ func untested() map[string]string {
 		"eventstore/storetest":                 "tests use it",
 		"internal/rabbit/rabbittest":           "tests use it",
 		"internal/server/servertest":           "tests use it",
+		"internal/wire/wiretest":               "tests use it",
+		"internal/wire/header":                 "packages schemas and wire test it with messages and fuzzing",
 		"eventstore/elastic/internal/querydsl": "package elastic sends what it builds to Elasticsearch",
 		"schemas/internal/headertext":          "package schemas tests it with documents and fuzzing",
 		"internal/rabbit/exclusive":            "package replayer tests it with jobs that lose their connections",

@@ -17,7 +17,7 @@ import (
 func TestTimesAreFormattedByFaces(t *testing.T) {
 	faces := []string{"internal/cli/", "internal/console/", "cmd/", "projection/main.go"}
 	machine := []string{
-		"eventstore/aggregation.go", "eventstore/kql/", "schemas/internal/publishtime/", "retry/window.go", "internal/operate/adoptions/", // as Elasticsearch and other programs write and read dates
+		"eventstore/aggregation.go", "eventstore/kql/", "internal/wire/publishtime/", "retry/window.go", "internal/operate/adoptions/", // as Elasticsearch and other programs write and read dates
 		"eventstore/storetest/", "internal/rabbit/rabbittest/", "internal/server/servertest/", "internal/system/systemtest/",
 	}
 	layouts := []string{"DateTime", "DateOnly", "TimeOnly", "Kitchen", "ANSIC", "UnixDate", "RubyDate", "RFC822", "RFC822Z", "RFC850", "RFC1123", "RFC1123Z", "Stamp", "StampMilli", "StampMicro"}

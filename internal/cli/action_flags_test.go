@@ -23,6 +23,8 @@ func fewerFlags() map[string]struct{ has, why string } {
 		"routes remove":           {"dry-run expect operator output reason yes", "it names a queue"},
 		"routes pause":            {"dry-run expect operator output reason", "it names a queue, and resume undoes it, so that it does not ask"},
 		"routes resume":           {"dry-run expect operator output reason", "it names a queue, and pause undoes it, so that it does not ask"},
+		"receivers hold":          {"dry-run expect operator output reason", "it names a receiver, and release undoes it, so that it does not ask"},
+		"receivers release":       {"dry-run expect operator output reason", "it names a receiver, and hold undoes it, so that it does not ask"},
 		"adopt":                   {"dry-run expect operator output reason yes", "it takes in a queue"},
 		"failed edit":             {"operator reason yes", "it sends one message, which its editor shows"},
 		"failed assign":           {"reason", "it is about one group, and can be undone"},
@@ -48,14 +50,17 @@ func fewerFlags() map[string]struct{ has, why string } {
 		"subscribe":               {"", "it creates one subscription"},
 		"setup":                   {"", "it adds what is missing"},
 		"reload":                  {"output", "it reads a file"},
+		"approvals approve":       {"reason", "its plan has the number"},
+		"approvals refuse":        {"reason", "it changes nothing"},
+		"mcp":                     {"", "its agent plans each action"},
 		"alerts test":             {"", "it sends a text to receivers"},
 	}
 }
 
 // readers are the commands that change nothing, or run a process.
 func readers() string {
-	return `config check, config show, dev, doctor, explain, export, failed show, failed why, healthcheck, help, jobs list, jobs show, licenses, man, map,
-		quarantine list, search, searches list, serve, show, subscriptions list, subscriptions show, tail, times, token list, validate, version,
+	return `approvals list, config check, config show, dev, doctor, explain, export, failed show, failed why, healthcheck, help, jobs list, jobs show, licenses, man, map,
+		quarantine list, receivers show, redact hash, redact try, search, searches list, serve, shop, show, subscriptions list, subscriptions show, tail, times, token list, validate, version,
 		completion bash, completion fish, completion powershell, completion zsh`
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -120,7 +121,7 @@ var happened = time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 // event is the nth, a second after the one before.
 func (a seeded) event(n int, action schemas.Action, change ...func(*schemas.Event)) schemas.Event {
 	e := schemas.Event{
-		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: int64(n), Ingested: happened, Source: a.source, VHost: "/",
+		Action: action, TimeSource: wire.TimeOfEvent, Sequence: int64(n), Ingested: happened, Source: a.source, VHost: "/",
 		Envelope: schemas.Envelope{
 			Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"tenant": "acme", "n": int64(n)},
 			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), ContentType: "application/json"},

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 const repository = "../../"
@@ -27,6 +30,8 @@ type composeFile struct {
 
 type composeService struct {
 	Image       string            `yaml:"image"`
+	Memory      string            `yaml:"mem_limit"`
+	Profiles    []string          `yaml:"profiles"`
 	PullPolicy  string            `yaml:"pull_policy"`
 	Command     []string          `yaml:"command"`
 	Environment map[string]string `yaml:"environment"`
@@ -100,8 +105,8 @@ func TestComposeCommandsExist(t *testing.T) {
 			calls = append(calls, service.Healthcheck.Test[at+1:])
 		}
 	}
-	if len(calls) != 3 {
-		t.Errorf("found the calls %v, expected setup, serve and healthcheck", calls)
+	if len(calls) != 4 {
+		t.Errorf("found the calls %v, expected setup, serve, shop and healthcheck", calls)
 	}
 	for _, args := range calls {
 		root := newRoot(terminal.Streams{In: strings.NewReader(""), Out: new(bytes.Buffer), Err: new(bytes.Buffer)}, nil)
@@ -152,6 +157,9 @@ func TestComposeServicesAreSafe(t *testing.T) {
 		case service.Image != "watership" && !pinned.MatchString(service.Image):
 			t.Errorf("%s: the version of image %s is not pinned", name, service.Image)
 		}
+		if service.Memory == "" {
+			t.Errorf("%s: its memory has no limit", name)
+		}
 		for _, port := range service.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
 				t.Errorf("%s: port %s is not on loopback only", name, port)
@@ -164,9 +172,46 @@ func TestComposeServicesAreSafe(t *testing.T) {
 			}
 		}
 	}
-	if got := slices.Sorted(maps.Keys(file.services)); len(got) != 5 {
+	if got := slices.Sorted(maps.Keys(file.services)); len(got) != 6 {
 		t.Errorf("got services %v", got)
 	}
+}
+
+// On a disk that gets full, Elasticsearch refuses documents before RabbitMQ blocks publishers.
+func TestComposeOnAFullDisk(t *testing.T) {
+	services := readCompose(t).services
+	var limit, stage int
+	_, err := fmt.Sscanf(services["rabbitmq"].Environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"], "-rabbit disk_free_limit %d", &limit)
+	if _, also := fmt.Sscanf(services["elasticsearch"].Environment["cluster.routing.allocation.disk.watermark.flood_stage"], "%dmb", &stage); err != nil || also != nil {
+		t.Fatal(err, also)
+	}
+	if limit < 100e6 || stage<<20 < 2*limit {
+		t.Errorf("RabbitMQ blocks below %d bytes, Elasticsearch refuses below %d MiB", limit, stage)
+	}
+}
+
+// The example shop is there only if it is asked for.
+func TestComposeProfiles(t *testing.T) {
+	for name, service := range readCompose(t).services {
+		if (len(service.Profiles) > 0) != (name == "shop") {
+			t.Errorf("%s has the profiles %q", name, service.Profiles)
+		}
+	}
+}
+
+// shop takes the configured servers: its orders are recorded and handled there.
+func TestShopOnConfiguredServers(t *testing.T) {
+	t.Parallel()
+	i := servertest.InstallEmbedded(t, servertest.Nobody)
+	shop := exec.CommandContext(t.Context(), i.Binary, "shop", "--config", i.Config)
+	shop.Env = i.Environ
+	if err := shop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = shop.Wait() }) // the context of the test has ended
+	servertest.Until(t, "orders to be handled", func() bool {
+		return strings.Contains(i.Run(t, "search", "queue: shop.billing and action: handled", "-o", "ndjson").Out, `"handled"`) // fails while there is no store
+	})
 }
 
 // A path that is not there is an error: docker would create a folder, owned by root.

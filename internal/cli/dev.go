@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,7 @@ import (
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/embedded"
 	"github.com/watershipmq/watership/internal/system/runfile"
 )
 
@@ -78,17 +81,20 @@ if amqp.url, store.url or a password is configured. A folder can have one dev at
 	}
 	cmd.Flags().BoolVar(&d.empty, "empty", false, "run no example shop, only the configuration")
 	cmd.Flags().Uint64Var(&d.seed, "seed", 1, "seed of the example's random orders")
-	cmd.Flags().Float64Var(&d.rate, "rate", 5, "orders per second")
+	cmd.Flags().Float64Var(&d.rate, "rate", usualOrders, "orders per second")
 	return cmd
 }
 
-const maxOrders = 1000 // a second
+const (
+	usualOrders = 5    // a second
+	maxOrders   = 1000 // a second
+)
 
 // devRetention is shorter than the default: the example alone writes
 // some 8 GB a day.
 const devRetention = 24 * time.Hour
 
-// devListen is the address of the console, or a free port if that is in use.
+// devListen is the address of the console, unless its port is in use.
 const devListen = "127.0.0.1:8181"
 
 // devConfig returns the configuration with the embedded broker and store as defaults. It
@@ -130,12 +136,9 @@ func (d *dev) serve(ctx context.Context, cfg config.Config) (err error) {
 	d.settings = d.sys.Settings()
 	more := server.Config{Reload: d.load, FreePort: !cfg.IsSet("http.listen")}
 	if !d.empty {
-		first, err := d.firstOrder(ctx)
-		if err != nil {
+		if err := d.addShop(ctx, &more); err != nil {
 			return err
 		}
-		d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
-		more.Taps, more.Routes = d.shop.Taps(), d.shop.Routes()
 	}
 	s, err := server.New(ctx, d.sys, more)
 	if err != nil {
@@ -156,6 +159,17 @@ func (d *dev) systemConfig(cfg config.Config) system.Config {
 		made.StoreLogger = newLogger(d.Streams, config.Log{Level: slog.LevelWarn, Format: cfg.Log.Format})
 	}
 	return made
+}
+
+// addShop adds the example shop to a server. It opens with publishOrders.
+func (d *dev) addShop(ctx context.Context, to *server.Config) error {
+	first, err := d.firstOrder(ctx)
+	if err != nil {
+		return err
+	}
+	d.shop = shop.New(shop.Config{Seed: d.seed, Rate: d.rate, First: first})
+	to.Taps, to.Routes = d.shop.Taps(), d.shop.Routes()
+	return nil
 }
 
 // firstOrder is one that is not in the store yet, where an earlier dev may have
@@ -237,13 +251,23 @@ func awaitReady(ctx context.Context, s *server.Server) bool {
 func (d *dev) printAddresses() {
 	fmt.Fprint(d.Out, "Watership runs here, on embedded parts. Ctrl-C ends it.\n\n")
 	if d.console != "" {
-		fmt.Fprintf(d.Out, "  console %s\n", d.console)
+		fmt.Fprintf(d.Out, "  console %s%s\n", d.console, inUse(devListen, d.console, d.settings.IsSet("http.listen")))
 	}
-	fmt.Fprintf(d.Out, `  broker  %s  (in memory only, publishers wait at 256 MiB; gone at the end)
+	broker := d.settings.AMQP.URL.Reveal()
+	fmt.Fprintf(d.Out, `  broker  %s%s  (in memory only, publishers wait at 256 MiB; gone at the end)
   store   %s  (keeps traffic for %s, failures for %s)
-`, d.settings.AMQP.URL.Reveal(), d.settings.Store.URL,
+`, broker, inUse(embedded.DefaultListen, broker, d.settings.IsSet("amqp.listen")), d.settings.Store.URL,
 		quantity.FormatDuration(d.settings.Store.Retention.Traffic), quantity.FormatDuration(d.settings.Store.Retention.Failures))
 	fmt.Fprintln(d.Out)
+}
+
+// inUse says why an address is not the usual one, unless it is configured.
+func inUse(usual, address string, configured bool) string {
+	if configured || strings.HasSuffix(address, usual) {
+		return ""
+	}
+	_, port, _ := net.SplitHostPort(usual)
+	return fmt.Sprintf("  (port %s is in use)", port)
 }
 
 func (d *dev) scheme() string {

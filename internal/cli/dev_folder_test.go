@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/system/embedded"
 )
 
 // A dev that was killed leaves its store, and another dev that has its port since
@@ -133,6 +135,23 @@ func TestOneDevelopmentRunsInAFolder(t *testing.T) {
 		t.Errorf("dev ended with %v", err)
 	}
 	running.isOver(t)
+}
+
+// dev says that its usual ports are in use, and which it has instead.
+func TestDevelopmentBesideOthers(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	for _, usual := range []string{devListen, embedded.DefaultListen} {
+		if listener, err := net.Listen("tcp", usual); err == nil { // else it is in use already
+			t.Cleanup(func() { _ = listener.Close() })
+		}
+	}
+	d := developAt(t, t.TempDir(), nil, "--empty")
+	d.says(t, "Try, in a second terminal")
+	for _, want := range []string{`console http://127\.0\.0\.1:\d+  \(port 8181 is in use\)`, `broker  amqp://guest:guest@127\.0\.0\.1:\d+  \(port 5672 is in use\)`} {
+		if !regexp.MustCompile(want).MatchString(d.out.String()) {
+			t.Errorf("there is no %s", want)
+		}
+	}
 }
 
 // A folder that came with a checkout or an archive does not say where the broker

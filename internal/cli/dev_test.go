@@ -34,12 +34,18 @@ func develop(t *testing.T, environ []string, args ...string) *development {
 
 func developIn(t *testing.T, dir string, environ []string, args ...string) *development {
 	t.Helper()
+	return developAt(t, dir, environ, append([]string{"--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
+}
+
+// developAt starts dev with its usual ports, unless args have others.
+func developAt(t *testing.T, dir string, environ []string, args ...string) *development {
+	t.Helper()
 	path, err := servertest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &development{dir: dir, binary: path, environ: commandEnvironment(), out: &servertest.Sink{}, ended: make(chan error, 1)}
-	d.cmd = exec.Command(path, append([]string{"dev", "--amqp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
+	d.cmd = exec.Command(path, append([]string{"dev"}, args...)...)
 	d.cmd.Dir, d.cmd.Env = d.dir, append(slices.Clone(d.environ), environ...)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.out
 	if err := d.cmd.Start(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -108,7 +109,7 @@ func TestDoctorNamesForgers(t *testing.T) {
 		} else {
 			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
 		}
-		if _, err := broker.Channel(t).QueueDeclare(ours.Delays().Former(time.Hour), true, false, false, false, nil); err != nil {
+		if _, err := broker.Channel(t).QueueDeclare(wire.DelaysOf(ours).Former(time.Hour), true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
 		trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")

@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -90,7 +91,7 @@ func checkReturns(t *testing.T, i *servertest.Installation, channel *amqp.Channe
 			t.Fatal(err)
 		}
 	}
-	if err := channel.QueueBind(names.Delays().Due(), names.Delays().Due(), names.Direct(), false, nil); err != nil {
+	if err := channel.QueueBind(names.Due(), names.Due(), names.Direct(), false, nil); err != nil {
 		t.Fatal(err)
 	}
 	list, _ := i.Findings(t)
@@ -218,18 +219,18 @@ func checkForeign(t *testing.T, i *servertest.Installation, broker rabbittest.Br
 func checkStuck(t *testing.T, i *servertest.Installation, channel *amqp.Channel) {
 	t.Helper()
 	topology := schemas.Topology{Prefix: i.Prefix}
-	if _, err := channel.QueueDelete(topology.Delays().Due(), false, false, false); err != nil {
+	if _, err := channel.QueueDelete(topology.Due(), false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := channel.Publish("", topology.Delays().Queue(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
+	if err := channel.Publish("", wire.DelaysOf(topology).Queue(100*time.Millisecond), false, false, amqp.Publishing{}); err != nil {
 		t.Fatal(err)
 	}
 	var list []doctor.Finding
 	servertest.Until(t, "the delay queue to be stuck", func() bool {
 		list, _ = i.Findings(t)
-		return servertest.Saying(list, doctor.Error, "delays", topology.Delays().Queue(100*time.Millisecond)) != nil
+		return servertest.Saying(list, doctor.Error, "delays", wire.DelaysOf(topology).Queue(100*time.Millisecond)) != nil
 	})
-	servertest.WantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Delays().Due())
+	servertest.WantFinding(t, list, doctor.Error, "watership setup", "topology: missing: "+topology.Due())
 }
 
 func TestDoctorWithoutServers(t *testing.T) {

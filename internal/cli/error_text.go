@@ -5,14 +5,31 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/subscription"
 )
+
+// pageOf names the page of the documentation that explains an error; "" if its text says all.
+func pageOf(err error) string {
+	var away *system.BrokerError
+	var store *eventstore.Error
+	var syntax *kql.SyntaxError
+	switch {
+	case errors.As(err, &away), errors.Is(err, rabbit.ErrNoConnection), errors.As(err, &store) && store.Kind != eventstore.BadRequest:
+		return "\nwatership doctor names the remedy; watership help troubleshooting has causes"
+	case errors.As(err, &syntax):
+		return "\nwatership help query describes the language"
+	}
+	return ""
+}
 
 // wordsOf returns the text of an error, with the names of flags and the zone of this process.
 func wordsOf(err error) string {
@@ -28,7 +45,6 @@ func wordsOf(err error) string {
 	var takenOver *replayer.TakenOverError
 	var unrecorded *replayer.UnrecordedError
 	var noSubscription *subscription.NotFoundError
-	var away *system.BrokerError
 	switch {
 	case errors.As(err, &field):
 		return inText(err, field, field.Text(flagOf))
@@ -50,8 +66,6 @@ func wordsOf(err error) string {
 		return inText(err, takenOver, takenOver.Error()+": see watership jobs show "+takenOver.ID)
 	case errors.As(err, &unrecorded):
 		return inText(err, unrecorded, unrecorded.Error()+" with watership jobs resume "+unrecorded.ID)
-	case errors.As(err, &away):
-		return err.Error() + "\nwatership doctor names the remedy; watership help troubleshooting has causes"
 	case errors.As(err, &noSubscription):
 		return inText(err, noSubscription, noSubscription.Error()+": watership subscriptions list lists them")
 	}

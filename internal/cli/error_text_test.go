@@ -17,7 +17,7 @@ func TestWordsOfAWrappedError(t *testing.T) {
 		`there is no job "j-1": watership jobs list lists them`:                                                                   &replayer.NoJobError{ID: "j-1"},
 		`job j-1 is run by another process, which holds its queue at the broker: wait, or stop it with watership jobs cancel j-1`: &replayer.BusyError{ID: "j-1"},
 		`job j-1 was changed by another process: see watership jobs show j-1`:                                                     &replayer.TakenOverError{ID: "j-1"},
-		`the query of job j-1 finds other events than before, and the record of 3 messages that it sent is not in the store (2 events wait in the log): ` +
+		`the record of 3 messages that job j-1 sent is not in the store (2 events wait in the log): ` +
 			`run watership serve, which stores them, then resume the job with watership jobs resume j-1`: &replayer.UnrecordedError{ID: "j-1", Missing: 3, Waiting: 2},
 		`there is no subscription mail: watership subscriptions list lists them`: &subscription.NotFoundError{Name: "mail"},
 	} {
@@ -28,11 +28,21 @@ func TestWordsOfAWrappedError(t *testing.T) {
 	}
 }
 
-// An error of a server leads to the page with its causes.
-func TestAnErrorOfTheBrokerNamesThePage(t *testing.T) {
+// An error leads to the page that explains it.
+func TestAnErrorNamesThePage(t *testing.T) {
 	t.Parallel()
-	got := call(t.Context(), strings.NewReader(""), []string{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/"}, "routes")
-	if got.Code != exitFailed || !strings.Contains(got.Err, "watership: connecting to amqp://127.0.0.1:1/") || !strings.HasSuffix(got.Err, "\n  watership doctor names the remedy; watership help troubleshooting has causes\n") {
-		t.Errorf("%+v", got)
+	const causes = "\n  watership doctor names the remedy; watership help troubleshooting has causes\n"
+	for _, test := range []struct {
+		environ, args string
+		want, page    string
+	}{
+		{"WATERSHIP_AMQP_URL=amqp://127.0.0.1:1/", "routes", "watership: connecting to amqp://127.0.0.1:1/", causes},
+		{"WATERSHIP_STORE_URL=http://127.0.0.1:1", "search x", "watership: ", causes},
+		{"WATERSHIP_STORE_URL=sqlite:none.db", "search (action:", "watership: found", "\n          ^\n  watership help query describes the language\n"},
+	} {
+		got := call(t.Context(), strings.NewReader(""), []string{test.environ}, strings.Fields(test.args)...)
+		if got.Code == exitOK || !strings.Contains(got.Err, test.want) || !strings.HasSuffix(got.Err, test.page) {
+			t.Errorf("%s: %+v", test.args, got)
+		}
 	}
 }

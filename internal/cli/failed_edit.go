@@ -286,13 +286,18 @@ func failedMessage(ctx context.Context, sys backend, id string, failure schemas.
 		}
 		failure = whole
 	}
-	if failure.BodyIn == schemas.BodyHere {
-		return failure.Envelope, nil
-	}
-	for _, m := range found {
-		if m.Event.Fingerprint == failure.Fingerprint && m.Event.BodyIn == schemas.BodyHere {
-			return m.Event.Envelope, nil
+	if failure.BodyIn != schemas.BodyHere {
+		for _, m := range found {
+			if m.Event.Fingerprint == failure.Fingerprint && m.Event.BodyIn == schemas.BodyHere {
+				failure = m.Event
+			}
 		}
+	}
+	switch {
+	case failure.Envelope.Redacted:
+		return schemas.Envelope{}, fmt.Errorf("message %s is redacted, so its text cannot be edited: replay it with --transform, which changes the original", id)
+	case failure.BodyIn == schemas.BodyHere:
+		return failure.Envelope, nil
 	}
 	return schemas.Envelope{}, fmt.Errorf("the body of message %s is not in the store", id)
 }

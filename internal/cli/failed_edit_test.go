@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
@@ -91,7 +92,7 @@ func testFailedEditAgain(t *testing.T, a *playback) {
 		for _, e := range []*schemas.Event{&replayed, &again} {
 			e.Replay, e.ReplayOf = d.Headers["watership-replay"].(string), d.Headers["watership-replay-of"].(string)
 		}
-		replayed.EventID = schemas.DerivedID(replayed.Replay, replayed.ReplayOf)
+		replayed.EventID = wire.DerivedID(replayed.Replay, replayed.ReplayOf)
 		a.Broker.Take(t, schemas.Topology{Prefix: a.Prefix}.Log(), 1) // the event is in the store
 		a.keep(replayed, again)
 		servertest.WantRun(t, a.Run(t, "show", "m-1"), exitOK, "changed by replays", "watership show "+again.Fingerprint)
@@ -244,7 +245,8 @@ func testFailedRetry(t *testing.T, a *playback) {
 	}
 	servertest.WantRun(t, a.Run(t, "failed", "retry", listed[0].ID, "--dry-run"), exitOK, "3 messages to send")
 	servertest.WantRun(t, a.Run(t, "failed", "retry", listed[0].ID, "aaaaaaaa", "--dry-run"), exitFailed, "no unresolved failure matches")
-	servertest.WantRun(t, a.Run(t, "failed", "retry", "--yes", "--canary-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
+	servertest.WantRun(t, a.Run(t, "failed", "retry", "--group", listed[0].ID, "--dry-run"), exitFailed, "watership failed retry "+listed[0].ID)
+	servertest.WantRun(t, a.Run(t, "failed", "retry", "--yes", "--outcome-wait", "1ms"), exitFailed, "3 messages to send", "stopped after the first 1 message")
 	if job := onlyJob(t, a.Installation); job.Sent != 1 || job.Target.Kind != replayer.ToFailedQueue {
 		t.Errorf("the job: %+v", job)
 	}

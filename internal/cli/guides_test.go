@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
@@ -317,14 +318,7 @@ func (r *guideReader) prints(t *testing.T, name, want string) {
 }
 
 // soon waits until a condition holds, and reports whether it did within a minute.
-func soon(condition func() bool) bool {
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return true
-}
+func soon(condition func() bool) bool { return rabbittest.Poll(time.Minute, condition) }
 
 // alike also leaves out the ports that are free in this run.
 func (r *guideReader) alike(text string) string {

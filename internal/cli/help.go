@@ -30,7 +30,7 @@ func groups() []*cobra.Group {
 }
 
 // addHelp leaves most settings out of the help of commands, and adds the topic that
-// has them all, and those of the pages. Hidden flags are neither completed nor in the help, so that they are
+// has them all, and the topics of the pages. Hidden flags are neither completed nor in the help, so that they are
 // hidden no earlier than the help is printed.
 func addHelp(root *cobra.Command, from *settings) {
 	root.AddCommand(newSettingsTopic())

@@ -30,7 +30,7 @@ func everyCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 func TestEveryCommandHasHelp(t *testing.T) {
 	obvious := []string{"version", "licenses", "healthcheck"}
 	everyCommand(newRoot(terminal.Streams{}, nil), func(cmd *cobra.Command) {
-		if !cmd.Runnable() || cmd.HasSubCommands() && cmd.Name() != "failed" && cmd.Name() != "stream" {
+		if !cmd.Runnable() || cmd.Hidden || cmd.HasSubCommands() && cmd.Name() != "failed" && cmd.Name() != "stream" {
 			return
 		}
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
@@ -170,7 +170,7 @@ func help(t *testing.T, args ...string) string {
 }
 
 // changing are the commands whose examples are only parsed.
-var changing = regexp.MustCompile(`watership (dev|serve|setup|publish|replay|tail|adopt|alerts test|reload|validate|waiting (now|postpone|cancel)|failed (discard|retry|edit|assign|unassign|mute|unmute|note|resolve|show|why)|quarantine rewrite .* --yes|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|searches (save|rename|delete)|subscri(be|ptions (show|configure|pause|resume|rewind|delete|parked))|stream (replay|order-42 --to)|token)`)
+var changing = regexp.MustCompile(`watership (dev|serve|mcp|approvals (approve|refuse)|setup|publish|replay|tail|adopt|alerts test|reload|redact|validate|waiting (now|postpone|cancel)|failed (discard|retry|edit|assign|unassign|mute|unmute|note|resolve|show|why)|quarantine rewrite .* --yes|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|receivers (show|recover|hold|release)|searches (save|rename|delete)|subscri(be|ptions (show|configure|pause|resume|rewind|delete|parked))|stream (replay|order-42 --to)|token)`)
 
 // Every example is a command line with flags that exist; those that change
 // nothing are run.

@@ -139,6 +139,21 @@ func writeCounts(field func(string, any), job replayer.Job) {
 	if job.Rate > 0 {
 		field("rate", fmt.Sprintf("%g/s", job.Rate))
 	}
+	for _, step := range job.Steps {
+		field("step", rampStepText(step))
+	}
+}
+
+// rampStepText returns a step of a job in words.
+func rampStepText(step replayer.Step) string {
+	text := fmt.Sprintf("up to %d: %d sent, %d handled, %d failed", step.End, step.Sent, step.Handled, step.Failed)
+	if step.Silent > 0 {
+		text += fmt.Sprintf(", %d without a report that did not come back", step.Silent)
+	}
+	if step.Problem != "" {
+		text += ", paused: " + terminal.Cell(step.Problem, 200)
+	}
+	return text
 }
 
 func writeFailures(page *bytes.Buffer, job replayer.Job) {

@@ -60,7 +60,7 @@ and the attempts of a service that failed.`,
 	return cmd
 }
 
-// ofMap returns the input of a map, with the period beside the query, since rates need its length.
+// ofMap returns the input of a map, with the period apart from the query, since rates need its length.
 func (q *filter) ofMap(lang language, text string, in io.Reader) (messages.MapInput, error) {
 	node, err := q.node(lang, text, in)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 )
 
-// withOperator returns a context whose actions have an operator, as --operator names one; "": that of
+// withOperator returns a context whose actions have an operator, as --operator names one; "": the operator of
 // the process.
 func withOperator(ctx context.Context, name string) context.Context {
 	if name == "" {

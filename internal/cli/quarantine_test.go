@@ -15,12 +15,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // unreadable returns event n of the log, which is not signed.
 func (a seeded) unreadable(n int) schemas.Event {
-	decoder := schemas.Decoder{Source: a.source}
+	decoder := wire.Decoder{Source: a.source}
 	d := amqp.Delivery{Exchange: decoder.Topology.Events(), RoutingKey: string(schemas.Poisoned), Body: []byte("forged")}
 	e := decoder.Unreadable(d, happened.Add(time.Duration(n)*time.Second), int64(n), errors.New("not signed"))
 	e.Ingested = happened

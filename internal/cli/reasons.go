@@ -52,6 +52,8 @@ func notComparedText(reason shadow.Reason) string {
 		return "its document cannot be read"
 	case shadow.NoBody:
 		return "its body is not in the store"
+	case shadow.Redacted:
+		return "it is redacted"
 	}
 	return string(reason)
 }

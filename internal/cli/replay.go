@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -56,6 +57,13 @@ the program fails is not sent, and the job goes on.
 failed. --order stream sends a message of a stream when the one before it was handled,
 and many streams side by side.
 
+--ramp 1,5,20,100 sends a hundredth of the messages, waits for their outcomes, and then
+goes on to 5 % of all, to 20 % and to the rest. --stop-if 'failed > 2%' pauses the job when
+more of a step fail, also while it is sent; 'failed timeout > 10' counts failures of a
+class. Without it any failure does. What a consumer does not report counts as good after
+--outcome-wait if failures come back from its queue; otherwise the step cannot be judged,
+which pauses the job, too. 'watership jobs resume' accepts that and goes on.
+
 --shadow URL publishes nothing. It calls a candidate version of an HTTP service with each
 message, and compares its outcome with the recorded one: whether it handles the message, the
 error, and the outgoing messages that its response lists. The exit code is 0 without
@@ -73,6 +81,7 @@ failure that it replays, since it carries the id of the failure's event.`,
   watership replay 'queue: orders and action: poisoned' --transform fix.jq --dry-run
   watership replay 'action: handled and queue: orders' --shadow http://localhost:8081/orders --sample 10%
   watership replay 'destination.name: shop' --from 2026-05-04T03:00:00Z --canary 10
+  watership replay 'queue: orders and action: poisoned' --to-failed-queue --ramp 1,5,20,100 --stop-if 'failed > 2%' --yes
   watership replay 'destination.name: shop' --to-queue orders.copy --follow --yes`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,8 +139,7 @@ type replay struct {
 	inFlight         int
 	order, onFailure string
 	limit            int
-	canary           int
-	canaryWait       time.Duration
+	steps            stepFlags
 
 	shadow shadowFlags
 }
@@ -239,6 +247,8 @@ func (r *replay) checkFound(plan replayPlan) error {
 	switch {
 	case plan.Matched > 0 || r.expect != nil:
 		return nil
+	case r.failuresAlone && history.IsID(r.group):
+		return fmt.Errorf("no unresolved failure matches: --group is the text of watership.error_group; by its name, a group is retried with 'watership failed retry %s'", r.group)
 	case r.failuresAlone:
 		return errors.New("no unresolved failure matches")
 	case len(r.names) > 0 && len(plan.LeftOut) == 0 && len(plan.Unknown) == min(len(r.names), eventfilter.MaxUnknown):
@@ -252,7 +262,7 @@ func (r *replay) checkFound(plan replayPlan) error {
 func (r *replay) preview(plan replayPlan) error {
 	err := writePreview(r.Out, plan.Plan)
 	if err == nil {
-		_, err = io.WriteString(r.Out, parkedLines(plan.Parked...)+unknownLine(plan.Unknown))
+		_, err = io.WriteString(r.Out, effectLines(plan.shown.Effects)+parkedLines(plan.Parked...)+unknownLine(plan.Unknown))
 	}
 	if outputClosed(err) && !r.dryRun {
 		return fmt.Errorf("cannot print the preview, so nothing was sent: %v", err)

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +21,7 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	r.addSelection(cmd)
 	r.addGuard(cmd)
 	r.action.addFlags(cmd, "reason in the job's record")
-	addNonEmpty(flags, &r.group, "group", "only failures of this error group (watership.error_group)")
+	addNonEmpty(flags, &r.group, "group", "only failures of this error group, the text of watership.error_group")
 	flags.BoolVar(&r.toFailedQueue, "to-failed-queue", false, "send only to the queue that failed")
 	addNonEmpty(flags, &r.toQueue, "to-queue", "send only to this queue")
 	addNonEmpty(flags, &r.toExchange, "to-exchange", "send to this exchange")
@@ -40,11 +40,10 @@ func (r *replay) addFlags(cmd *cobra.Command) {
 	flags.Var(&r.pace, "pace", "keep the spacing of the events, such as 1x, 2x (twice as fast) or 0.5x")
 	addDuration(flags, &r.maxGap, "max-gap", 0, "maximum pause between two messages of --pace; 0: no maximum")
 	flags.IntVar(&r.inFlight, "at-most-in-flight", 0, "maximum number of sent messages about which no consumer has reported; 0: no limit")
-	flags.Var(newChoice(&r.order, "stream"), "order", "stream: send a message of a stream when the one before it was handled")
+	flags.Var(newChoice(&r.order, "stream", "version"), "order", "stream: send a message of a stream when the one before it was handled; version: send the messages of each stream by their versions")
 	flags.Var(newChoice(&r.onFailure, "stop", "continue"), "on-failure", "of --order stream: stop a stream at a message that fails (default), or continue")
 	flags.IntVar(&r.limit, "limit", 0, "maximum number of messages; 0: no limit")
-	flags.IntVar(&r.canary, "canary", 0, "send this many first, wait for their outcome, and ask; with --yes, go on only if all were handled")
-	addDuration(flags, &r.canaryWait, "canary-wait", time.Minute, "maximum wait for the outcome of the canary")
+	r.steps.add(flags)
 	flags.BoolVar(&r.follow, "follow", false, "send each match in order, then each new one until Ctrl-C; with --to-queue")
 	r.shadow.add(cmd)
 }
@@ -71,12 +70,16 @@ func (r *replay) validate() error {
 		return usagef("--at-most-in-flight %d: expected 1 to %d, or 0 (no limit)", r.inFlight, replayer.MaxInFlight)
 	case r.maxGap > 0 && r.pace == 0:
 		return usagef("--max-gap is for --pace")
-	case r.onFailure != "" && r.order == "":
+	case r.onFailure != "" && r.order != replayer.ByStream:
 		return usagef("--on-failure is for --order stream")
+	case r.order == replayer.ByVersion && (r.limit > 0 || r.steps.ramp(true) != nil):
+		return usagef("--limit, --canary, --ramp and --stop-if are not for --order version, which sends all messages")
 	case r.limit < 0:
 		return usagef("--limit %d: expected 0 (no limit) or more", r.limit)
-	case r.canary < 0:
-		return usagef("--canary %d: expected 0 (none) or more", r.canary)
+	case r.steps.canary < 0:
+		return usagef("--canary %d: expected 0 (none) or more", r.steps.canary)
+	case r.steps.mistake() != nil:
+		return usagef("--ramp, --stop-if: %w", r.steps.mistake())
 	case !r.dryRun && !r.yes && r.shadow.url == "" && (!terminal.IsTerminal(r.In) || len(r.fromInput()) > 0):
 		return usagef("replay asks before it sends, and there is no terminal to ask: give --yes, or --dry-run to look first")
 	}
@@ -104,14 +107,17 @@ func (r *replay) request() (replays.Request, error) {
 			Pace: float64(r.pace), MaxGap: r.maxGap, InFlight: r.inFlight, Order: r.order,
 		},
 	}
+	request.Job.Ramp, _ = r.steps.ramp(r.yes).Replayer() // which was validated
 	if r.onFailure == replayer.GoOn {
 		request.Job.OnFailure = replayer.GoOn
 	}
 	request.Job.Transform = r.program
 	if r.transform != "" {
-		if err := r.readTransform(&request.Job); err != nil {
+		program, err := readProgram("--transform", r.transform, r.In)
+		if err != nil {
 			return request, err
 		}
+		request.Job.Transform = program
 	}
 	if r.filter.dsl == "" {
 		return request, nil
@@ -131,19 +137,19 @@ func (r *replay) fromInput() (flags []string) {
 	return flags
 }
 
-func (r *replay) readTransform(job *replayer.Job) error {
-	program, err := readFile(r.transform, r.In)
+// readProgram returns the program in the file of a flag.
+func readProgram(flag, file string, in io.Reader) (string, error) {
+	program, err := readFile(file, in)
 	if err != nil {
-		return usagef("--transform: %w", err)
+		return "", usagef("%s: %w", flag, err)
 	}
 	if strings.TrimSpace(string(program)) == "" {
-		return usagef("--transform %s: the file is empty, and such a program changes nothing", r.transform)
+		return "", usagef("%s %s: the file is empty, and such a program changes nothing", flag, file)
 	}
 	if _, err := transform.Parse(string(program)); err != nil {
-		return usagef("--transform %s: %w", r.transform, err)
+		return "", usagef("%s %s: %w", flag, file, err)
 	}
-	job.Transform = string(program)
-	return nil
+	return string(program), nil
 }
 
 func (r *replay) target() replayer.Target {

@@ -80,7 +80,7 @@ func replayQuery(sys backend, r replays.Request) (string, error) {
 	return query, nil
 }
 
-// startReplay starts the job of a plan, which pauses after so many messages; 0: it does not.
+// startReplay starts the job of a plan, which pauses after this number of messages; 0: it does not.
 func startReplay(ctx context.Context, sys backend, plan replayPlan, stopAfter int) (replayer.Job, error) {
 	plan.start.Body.StopAfter = stopAfter
 	started, err := replays.StartReplay.Call(ctx, sys, plan.start)

@@ -53,7 +53,7 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 		fmt.Fprintf(&page, "  such as %s  %s  %s\n", terminal.Cell(columns.MessageID(sample), 80), terminal.Cell(actionText(sample), 60), terminal.Cell(sample.Failure.Message, 80))
 	}
 	for _, example := range plan.Examples {
-		if err := writeExample(&page, example); err != nil {
+		if err := writeExample(&page, example, "is sent with"); err != nil {
 			return err
 		}
 	}
@@ -93,21 +93,21 @@ func changesOf(job replayer.Job) []change {
 
 const maxDifferences = 10 // of an example
 
-// writeExample writes the changes of the program of a job in a message.
-func writeExample(page *bytes.Buffer, example transform.Example) error {
+// writeExample writes the changes of a program in a message.
+func writeExample(page *bytes.Buffer, example transform.Example, verb string) error {
 	if example.Problem != "" {
 		fmt.Fprintf(page, "  event %s: %s\n", terminal.Cell(example.EventID, 80), terminal.Cell(example.Problem, 200))
 		return nil
 	}
 	before, err := jsondiff.Decode(example.Before)
 	if err != nil {
-		return fmt.Errorf("reading an example of the plan: %w", err)
+		return fmt.Errorf("reading an example: %w", err)
 	}
 	after, err := jsondiff.Decode(example.After)
 	if err != nil {
-		return fmt.Errorf("reading an example of the plan: %w", err)
+		return fmt.Errorf("reading an example: %w", err)
 	}
-	fmt.Fprintf(page, "  event %s is sent with\n", terminal.Cell(example.EventID, 80))
+	fmt.Fprintf(page, "  event %s %s\n", terminal.Cell(example.EventID, 80), verb)
 	differences := jsondiff.Compare(before, after, nil, maxDifferences+1)
 	for _, difference := range differences[:min(len(differences), maxDifferences)] {
 		fmt.Fprintf(page, "    %s\n", terminal.Cell(difference.String(), 160))

@@ -16,11 +16,11 @@ import (
 	"github.com/watershipmq/watership/replayer"
 )
 
-// execute runs the job of a plan, the canaries first. It returns the job up to them.
+// execute runs the job of a plan. It returns the job up to its canaries if a person judges them.
 func (r *replay) execute(ctx context.Context, jobs backend, plan replayPlan) (replayer.Job, error) {
 	stopAfter := 0
-	if r.canary > 0 && r.canary < plan.Matched {
-		stopAfter = r.canary
+	if r.steps.canary > 0 && r.steps.canary < plan.Matched && r.steps.ramp(r.yes) == nil {
+		stopAfter = r.steps.canary
 	}
 	ran, err := runJob(r.Streams, replayer.Job{Total: plan.Matched}, func(progress func(replayer.Job)) (replayer.Job, error) {
 		job, err := startReplay(ctx, jobs, plan, stopAfter)
@@ -29,10 +29,17 @@ func (r *replay) execute(ctx context.Context, jobs backend, plan replayPlan) (re
 		}
 		return jobs.Watch(ctx, job, stopAfter, progress)
 	})
+	var stopped *replayer.StoppedError
 	switch {
 	case ran.ID == "":
 		return ran, err
-	case err == nil && r.canary > 0 && ran.State == replayer.Done:
+	case errors.As(err, &stopped):
+		outcomes, readErr := replays.GetOutcomes.Call(ctx, jobs, replays.JobInput{ID: ran.ID})
+		if readErr == nil {
+			printOutcomes(r.Out, outcomes.Body, ran)
+		}
+		return ran, reportJob(r.Streams, ran, err)
+	case err == nil && r.steps.canary >= plan.Matched && ran.State == replayer.Done:
 		return ran, errors.Join(reportJob(r.Streams, ran, nil), r.reportCanaries(ctx, jobs, ran))
 	case err != nil || stopAfter == 0 || ran.State != replayer.Paused:
 		return ran, reportJob(r.Streams, ran, err)
@@ -58,18 +65,13 @@ func resumeJob(ctx context.Context, t terminal.Streams, jobs backend, job replay
 }
 
 // confirmCanary waits for the outcomes of the first messages of a job, and asks whether
-// to go on. With --yes there is no question: each of them must have been sent and
-// handled.
+// to go on.
 func (r *replay) confirmCanary(ctx context.Context, jobs backend, job replayer.Job) error {
-	outcomes, err := r.awaitOutcomes(ctx, jobs, job)
-	if err != nil {
+	if _, err := r.awaitOutcomes(ctx, jobs, job); err != nil {
 		return err
 	}
 	first := job.Processed()
-	goOn := outcomes.Handled == first
-	if !r.yes {
-		goOn, err = r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
-	}
+	goOn, err := r.Ask(ctx, fmt.Sprintf("Send the other %d?", job.Total-first))
 	if err == nil && !goOn {
 		err = fmt.Errorf("stopped after the first %s", wording.Plural(first, "message"))
 	}
@@ -94,8 +96,8 @@ func (r *replay) reportCanaries(ctx context.Context, jobs backend, job replayer.
 
 // awaitOutcomes waits for the outcomes of the canaries of a job, and prints them.
 func (r *replay) awaitOutcomes(ctx context.Context, from backend, job replayer.Job) (replays.Outcomes, error) {
-	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.canaryWait))
-	outcomes, err := replays.AwaitOutcomes(ctx, from, job, r.canaryWait)
+	fmt.Fprintf(r.Err, "waiting for the outcome, up to %s\n", wording.Duration(r.steps.outcomeWait))
+	outcomes, err := replays.AwaitOutcomes(ctx, from, job, r.steps.outcomeWait)
 	if err == nil {
 		printOutcomes(r.Out, outcomes, job)
 	}

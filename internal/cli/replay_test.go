@@ -17,6 +17,8 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -108,13 +110,13 @@ func (a *playback) declare(queue, key string, args amqp.Table) {
 func (a *playback) event(action schemas.Action, n int) schemas.Event {
 	a.sequence++
 	e := schemas.Event{
-		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: a.sequence, Source: "test", VHost: "/",
+		Action: action, TimeSource: wire.TimeOfEvent, Sequence: a.sequence, Source: "test", VHost: "/",
 		Envelope: schemas.Envelope{
 			Exchange: a.Exchange, RoutingKey: "order.created", Body: fmt.Appendf(nil, `{"order":%d}`, n),
 			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), DeliveryMode: amqp.Persistent},
 		},
 	}
-	e.Version, e.Fingerprint, e.BodySize = schemas.WireVersion, e.Envelope.Fingerprint(), len(e.Envelope.Body)
+	e.Version, e.Fingerprint, e.BodySize = header.Version, e.Envelope.Fingerprint(), len(e.Envelope.Body)
 	e.EventID, e.Time = fmt.Sprintf("%s-%d", a.Prefix, a.sequence), time.Now()
 	if action != schemas.Published {
 		e.Queue, e.Attempt, e.Message, e.Failure.Message = a.Queue, 3, "i-"+e.EventID, "no stock"
@@ -433,7 +435,7 @@ func testCanary(t *testing.T, a *playback) {
 	for n := range 20 {
 		a.keep(a.event(schemas.Poisoned, n+1))
 	}
-	r := a.Run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--canary-wait", "500ms")
+	r := a.Run(t, "replay", "action: poisoned", "--to-failed-queue", "--yes", "--canary", "5", "--outcome-wait", "500ms")
 	servertest.WantRun(t, r, exitFailed, "of the first 5 messages: 0 handled, 0 failed, 5 not reported", "stopped after the first 5 messages")
 	job := onlyJob(t, a.Installation)
 	if n := a.Broker.Len(t, a.Queue); n != 5 || job.State != replayer.Paused || job.Sent != 5 {
@@ -443,6 +445,24 @@ func testCanary(t *testing.T, a *playback) {
 	servertest.WantRun(t, a.Run(t, "jobs", "cancel", job.ID, "--reason", "nobody listens"), 0, "cancelled job "+job.ID+", which had sent 5 of 20")
 	servertest.WantRun(t, a.Run(t, "jobs", "resume", job.ID), exitFailed, "is cancelled, which cannot be undone: start another replay for the messages that it has not sent")
 	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "cancelled", "nobody listens")
+}
+
+// TestRamp stops after a step whose outcomes are not known, and a resume goes on once they can be told from the next ones.
+func TestRamp(t *testing.T) { played(t, testRamp) }
+
+func testRamp(t *testing.T, a *playback) {
+	for n := range 20 {
+		a.keep(a.event(schemas.Poisoned, n+1))
+	}
+	ramp := []string{"replay", "action: poisoned", "--to-failed-queue", "--stop-if", "failed > 2%", "--outcome-wait", "1ms"}
+	servertest.WantRun(t, a.Run(t, append(ramp, "--dry-run")...), exitOK, "schedule: in steps up to 1 %, 5 %, 20 %, 100 %, each judged before the next",
+		"schedule: paused if failed > 2%, or if a step cannot be judged after 1 ms")
+	const why = "stopped after the first 3 messages: cannot be judged: 3 of 3 messages have no outcome after 1 ms"
+	stopped := a.Run(t, append(ramp, "--ramp", "15", "--yes")...)
+	job := onlyJob(t, a.Installation)
+	servertest.WantRun(t, stopped, exitFailed, "of the first 3 messages: 0 handled, 0 failed, 3 not reported", why, "go on with: watership jobs resume "+job.ID)
+	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "state        paused", why, "step         up to 3: 3 sent, 0 handled, 0 failed, paused: cannot be judged")
+	servertest.WantRun(t, a.Run(t, "jobs", "resume", job.ID, "--yes"), exitFailed, "the record of 3 messages that job "+job.ID+" sent is not in the store", "run watership serve")
 }
 
 // TestCanariesThatCannotBeSent prove nothing: the rest stays where it is.
@@ -470,9 +490,10 @@ func TestReplayDSL(t *testing.T) {
 	}
 	write(`{"query": {"terms": {"messaging.message.id": ["m-1", "m-3", "m-4"]}}, "size": 1}`)
 	replay := []string{"replay", "action: poisoned", "--dsl", file, "--to-failed-queue", "--yes"}
-	servertest.WantRun(t, a.Run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...), exitFailed, "2 messages to send")
+	servertest.WantRun(t, a.Run(t, append(replay, "--canary", "1", "--outcome-wait", "1ms")...), exitFailed, "2 messages to send")
 	id := onlyJob(t, a.Installation).ID
 	servertest.WantRun(t, a.Run(t, "jobs", "show", id), 0, `{"terms":{"messaging.message.id":["m-1","m-3","m-4"]}}`)
+	a.WithRoles(t, "index") // a resume waits until the first step is recorded
 	servertest.WantRun(t, a.Run(t, "jobs", "resume", id, "--yes"), 0, "state        paused", "to           the queue that failed", `"m-1","m-3","m-4"`, "sent 2 of 2")
 	if got := a.Broker.Len(t, a.Queue); got != 2 {
 		t.Errorf("%d messages arrived, want 2", got)

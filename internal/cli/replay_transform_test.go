@@ -23,10 +23,11 @@ elif .body.order == 2 then null elif .body.order == 3 then error("no price of " 
 		"is sent with\n    .body.currency: added \"EUR\"\n    .headers.fixed: added true\n", "the program failed: error: no price of m-3", "transform: if .body.order",
 	}
 	servertest.WantRun(t, a.Run(t, append(replay, "--dry-run")...), 0, preview...)
-	ran := a.Run(t, append(replay, "--canary", "1", "--canary-wait", "1ms")...)
+	ran := a.Run(t, append(replay, "--canary", "1", "--outcome-wait", "1ms")...)
 	servertest.WantRun(t, ran, exitFailed, append(preview, "stopped after the first 1 message")...)
 	job := onlyJob(t, a.Installation)
 	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "transform", "currency")
+	a.WithRoles(t, "index") // a resume waits until the first step is recorded
 	ran = a.Run(t, "jobs", "resume", job.ID, "--yes")
 	servertest.WantRun(t, ran, exitFailed, "sent 2 of 3", "not sent: message m-3", "no price of m-3", "1 message left out by the transform")
 	if job = onlyJob(t, a.Installation); job.State != replayer.Done || job.Sent != 2 || job.Failed != 1 || job.Filtered != 1 {

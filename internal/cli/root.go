@@ -80,7 +80,7 @@ func errorText(err error) string {
 	if errors.As(err, &mistakes) {
 		return "watership: " + strings.ReplaceAll(err.Error(), "\n", "\nwatership: ") + "\n"
 	}
-	return "watership: " + strings.ReplaceAll(wordsOf(err), "\n", "\n  ") + "\n"
+	return "watership: " + strings.ReplaceAll(wordsOf(err)+pageOf(err), "\n", "\n  ") + "\n"
 }
 
 // newRoot returns the command with all its subcommands.
@@ -144,16 +144,21 @@ With --server and --token-file, commands go through the HTTP API of a running
 		{groupAct, newImport},
 		{groupAct, newAdopt},
 		{groupAct, newQuarantine},
+		{groupAct, newApprovals},
 		{groupRun, newSetup},
 		{groupRun, newServe},
+		{groupRun, newExampleShop},
 		{groupRun, newReload},
+		{groupRun, newMCP},
 		{groupRun, newHealthcheck},
 		{groupRun, newToken},
 		{groupCheck, newDoctor},
 		{groupCheck, newRoutes},
 		{groupCheck, newTimes},
+		{groupCheck, newReceivers},
 		{groupCheck, newMap},
 		{groupCheck, newAlerts},
+		{groupCheck, newRedact},
 		{groupCheck, newConfig},
 	} {
 		made := command.make(from)

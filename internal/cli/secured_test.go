@@ -223,7 +223,7 @@ func TestDocumentedRightsAreEnough(t *testing.T) {
 		"--store-tls-ca=" + store.tls().Cert:     "certificate signed by unknown authority",
 		"--store-password-file=" + wrongPassword: "401 Unauthorized",
 	} {
-		if got := i.Run(t, "search", "*", change); got.Code != exitFailed || strings.Count(got.Err, "\n") != 1 || !strings.Contains(got.Err, want) {
+		if got := i.Run(t, "search", "*", change); got.Code != exitFailed || strings.Count(got.Err, "watership: ") != 1 || !strings.HasSuffix(got.Err, "watership help troubleshooting has causes\n") || !strings.Contains(got.Err, want) {
 			t.Errorf("search %s: %+v", change, got)
 		}
 	}

@@ -57,7 +57,7 @@ func serve(ctx context.Context, s *server.Server, run func(context.Context) erro
 	served, settings := httpapi.New(s.System, s), s.Settings()
 	pages, err := console.New(console.Config{
 		API: served, Version: system.Version(), Stream: settings.Store.Stream, Logger: s.Logger(),
-		Kibana: addressOf(settings.Kibana.URL), Server: addressOf(settings.HTTP.URL),
+		Kibana: addressOf(settings.Kibana.URL), Trace: settings.Traces.Page, Server: addressOf(settings.HTTP.URL),
 	})
 	if err != nil {
 		return err

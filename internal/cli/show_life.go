@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operation/code"
-
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/render/columns"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -61,7 +61,7 @@ func (p *page) life(l history.Life) {
 			since = "+" + shortDuration(gap)
 		}
 		before = e.Time
-		if e.TimeSource == schemas.TimeOfIngest { // it was published some time before
+		if e.TimeSource == wire.TimeOfIngest { // it was published some time before
 			before = time.Time{}
 		}
 		action := p.screen.Paint(fmt.Sprintf("%-15s", terminal.Cell(string(e.Action), 60)), actionColours()[string(e.Action)])
@@ -78,7 +78,7 @@ func stepText(e schemas.Event, life []schemas.Event) string {
 		if e.Envelope.RoutingKey != "" {
 			text += ", routing key " + terminal.Cell(e.Envelope.RoutingKey, 60)
 		}
-		if e.TimeSource == schemas.TimeOfIngest {
+		if e.TimeSource == wire.TimeOfIngest {
 			text += ", recorded at this time"
 		}
 	case schemas.Handled:
@@ -130,7 +130,7 @@ func attemptAtQueue(e schemas.Event) string {
 	return fmt.Sprintf("attempt %d at queue %s", e.Attempt, terminal.Cell(e.Queue, 60))
 }
 
-// waitsText returns for what a message waits without an attempt, or how often it has waited for its service.
+// waitsText says why a message waits without an attempt, or how often it has waited for its service.
 func waitsText(e schemas.Event) string {
 	queue := terminal.Cell(e.Queue, 60)
 	switch {

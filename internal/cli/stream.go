@@ -51,7 +51,7 @@ version. To list streams: watership search --by stream.id`,
 				return usagef("--follow cannot be combined with --check, --to or --up-to-version")
 			}
 			if cmd.Flags().Changed("up-to-version") {
-				if upTo < 0 || upTo > schemas.MaxSequence {
+				if upTo < 0 || upTo > eventstore.MaxSequence {
 					return usagef("--up-to-version %d: expected 0 or more", upTo)
 				}
 				part.UpToVersion = strconv.FormatInt(upTo, 10)

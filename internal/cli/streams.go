@@ -16,7 +16,7 @@ import (
 
 // streams are the inputs and outputs of commands that grow while they run.
 type streams interface {
-	// Events yields the events of a selection, those of eventstore.BySequence without later ones. An
+	// Events yields the events of a selection; in the order of eventstore.BySequence no later ones follow. An
 	// *eventstore.Error ends them, such as the reason why there are none.
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 

@@ -16,6 +16,7 @@ import (
 func newSubscribe(from *settings) *cobra.Command {
 	var r subscriptions.Request
 	var maxBacklog, attempts int
+	var upcast string
 	cmd := &cobra.Command{
 		Use:   "subscribe NAME [QUERY]",
 		Short: "Deliver history and then each new event to a queue or a URL",
@@ -32,11 +33,16 @@ While the queue is full or missing, or the URL is unavailable, deliveries wait. 
 message that cannot be delivered is parked, and the rest goes on; with --on-poison
 park-stream the later messages of its stream wait behind it.
 
+With --upcast a program in the language of jq changes former versions of messages on
+their way, as --transform of 'watership replay' does: a message for which it fails
+cannot be delivered. 'watership validate' tries it on recorded messages.
+
 A URL gets one event after another. With --by stream it gets the events of several
 streams side by side (see 'watership stream'), those of each stream in order.`,
 		Example: `  watership subscribe billing 'destination.name: shop' --from start --to-queue billing.events
   watership subscribe mails 'action: poisoned' --from now --to-url https://mails.example.com/hooks
   watership subscribe search '' --to-url https://search.example.com/hooks --by stream --concurrency 20 --on-poison park-stream
+  watership subscribe invoices 'destination.name: shop' --to-queue invoices --upcast v2.jq
   watership subscribe audit '' --from 2026-05-04T03:00:00Z --to-queue audit --on-poison stop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
@@ -57,6 +63,11 @@ streams side by side (see 'watership stream'), those of each stream in order.`,
 			if cmd.Flags().Changed("attempts") {
 				r.Attempts = &attempts
 			}
+			if upcast != "" {
+				if r.Upcast, err = readProgram("--upcast", upcast, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
 			if r.From, err = absolutePlace(r.From); err != nil {
 				return err
 			}
@@ -74,6 +85,7 @@ streams side by side (see 'watership stream'), those of each stream in order.`,
 	flags.StringVar(&r.From, "from", "start", "first event: start, now, a position, or a time such as 2026-05-04T03:00:00Z or now-1h")
 	flags.StringVar(&r.Queue, "to-queue", "", "queue to deliver to")
 	flags.StringVar(&r.URL, "to-url", "", "URL to post to")
+	addNonEmpty(flags, &upcast, "upcast", "file with a program in the language of jq that changes former versions of messages; - reads standard input")
 	flags.StringVar(&r.OnPoison, "on-poison", "park", "message that cannot be delivered: park, park-stream (and the later ones of its stream), or stop the subscription")
 	flags.StringVar(&r.By, "by", "", "order of the calls of the URL: stream (each stream in order), or position (one event after another, the default)")
 	flags.IntVar(&r.Concurrency, "concurrency", 0, "calls of the URL at a time, with --by stream; 0: 10")

@@ -141,8 +141,16 @@ func (p subscriptionPrinter) subscription(v subscriptions.Subscription) error {
 	}
 	text := line("name", v.Name) + line("query", v.Query) + line("to", v.Target.String()) + line("state", state) + line("reason", v.Reason) + line("waiting", waitingText(v)) +
 		line("position", v.Position) + line("lag", lag) + line("delivered", strconv.FormatInt(v.Delivered, 10)) + line("parked", strconv.FormatInt(v.Parked, 10)) +
-		line("on poison", v.OnPoison) + line("calls", callsText(v)) + line("created", terminal.Time(v.Created)+" by "+v.CreatedBy)
+		line("on poison", v.OnPoison) + line("upcast", upcastText(v)) + line("calls", callsText(v)) + line("created", terminal.Time(v.Created)+" by "+v.CreatedBy)
 	return p.printf("%s", strings.TrimSuffix(text, "\n"))
+}
+
+// upcastText is the program that changes former versions of messages, in one line; "": none.
+func upcastText(v subscriptions.Subscription) string {
+	if v.Upcast == "" {
+		return ""
+	}
+	return fmt.Sprintf("version %d: %s", v.UpcastVersion, strings.TrimSpace(v.Upcast))
 }
 
 // callsText says how the events are delivered side by side; "": they are not.
@@ -199,20 +207,29 @@ func newSubscriptionsConfigure(from *settings) *cobra.Command {
 	var query string
 	var to subscriptions.Settings
 	var maxBacklog, attempts, concurrency int
-	var order string
+	var order, upcast string
 	cmd := &cobra.Command{
 		Use:   "configure NAME",
 		Short: "Change the settings of a subscription",
-		Long: `Change the query of a subscription, and what happens when its target does not keep up or
+		Long: `Change the query of a subscription, the program that changes former versions of messages, and what happens when its target does not keep up or
 does not take a message. State, position and parked messages stay: a new query finds
 events after the position. For another target, create a second subscription from the
 position of this one.`,
-		Example: "  watership subscriptions configure billing --max-backlog 500\n  watership subscriptions configure billing --query 'destination.name: shop' --on-poison stop",
+		Example: "  watership subscriptions configure billing --max-backlog 500\n  watership subscriptions configure billing --query 'destination.name: shop' --on-poison stop\n  watership subscriptions configure billing --upcast v3.jq",
 		Args:    exactArgs(1, "the name of a subscription"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			changed := cmd.Flags().Changed
 			if changed("query") {
 				to.Query = &query
+			}
+			if changed("upcast") {
+				if to.Upcast = new(string); upcast != "" {
+					program, err := readProgram("--upcast", upcast, cmd.InOrStdin())
+					if err != nil {
+						return err
+					}
+					to.Upcast = &program
+				}
 			}
 			if changed("max-backlog") {
 				to.MaxBacklog = &maxBacklog
@@ -227,7 +244,7 @@ position of this one.`,
 				to.Concurrency = &concurrency
 			}
 			if to == (subscriptions.Settings{}) {
-				return usagef("expected --query, --on-poison, --max-backlog, --attempts, --by or --concurrency")
+				return usagef("expected --query, --upcast, --on-poison, --max-backlog, --attempts, --by or --concurrency")
 			}
 			in := subscriptions.ConfigureInput{NameInput: subscriptions.NameInput{Name: args[0]}}
 			in.Body.Settings, in.Body.Zone = to, client.ZoneName(time.Local)
@@ -236,6 +253,7 @@ position of this one.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&query, "query", "", "events to deliver; '' for all published messages")
+	flags.StringVar(&upcast, "upcast", "", "file with the program that changes former versions of messages; '' for none; - reads standard input")
 	flags.StringVar(&to.OnPoison, "on-poison", "", "message that cannot be delivered: park, park-stream (and the later ones of its stream), or stop the subscription")
 	flags.StringVar(&order, "by", "", "order of the calls of the URL: stream (each stream in order), or position (one event after another)")
 	flags.IntVar(&concurrency, "concurrency", 0, "calls of the URL at a time, by stream; 0: 10")

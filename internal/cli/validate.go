@@ -21,23 +21,37 @@ type validate struct {
 	file, queue string
 	limit       int
 	format      outputFormat
-	schema      *bodyschema.Schema // of file; nil: that of the route
+	schema      *bodyschema.Schema // of file; nil: the schema of the route
+
+	upcast, subscription string       // as the flags have them
+	trial                *upcastTrial // nil: messages are checked with a schema
 }
 
 func newValidate(from *settings) *cobra.Command {
 	var v validate
 	cmd := &cobra.Command{
-		Use:   "validate QUERY",
-		Short: "Check old messages with a JSON Schema",
+		Use:   "validate [QUERY]",
+		Short: "Check old messages with a JSON Schema, or try an upcast on them",
 		Long: `Tell which messages of a query would fail with a schema, before a route has it: with
 --schema the one of a file, with --route the one that the configuration names for the
-route of a queue. Each failure has its path and rule. Equal messages are checked once.
-The exit code is 0 if all fit, and 3 if some do not.`,
+route of a queue. Each failure has its path and rule.
+
+With --upcast, tell what the program of a file makes of the messages of a query, before
+a subscription has it: how many it changes, the first of them before and after, and for
+which it fails. --subscription takes the query and the program of a subscription,
+unless others are given.
+
+Equal messages are checked once. The exit code is 0 if all fit, and 3 if some do not.`,
 		Example: `  watership validate 'queue: orders' --since 7d --schema order.json
-  watership validate 'destination.name: shop' --route orders -o ndjson`,
+  watership validate 'destination.name: shop' --route orders -o ndjson
+  watership validate 'destination.name: shop' --since 7d --upcast v2.jq
+  watership validate --subscription invoices --upcast v3.jq`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := requireQuery(args, "checks")
+			if v.subscription != "" && len(args) == 0 {
+				err = nil
+			}
 			if err == nil {
 				err = v.check(cmd.InOrStdin())
 			}
@@ -45,6 +59,11 @@ The exit code is 0 if all fit, and 3 if some do not.`,
 				return err
 			}
 			return from.withSystem(cmd, func(ctx context.Context, sys backend) error {
+				if v.trial != nil {
+					if text, err = v.trial.prepare(ctx, sys, v.subscription, text); err != nil {
+						return err
+					}
+				}
 				sel, err := v.filter.selection(sys, text, cmd.InOrStdin())
 				if err != nil {
 					return err
@@ -56,17 +75,25 @@ The exit code is 0 if all fit, and 3 if some do not.`,
 	v.filter.addFlags(cmd)
 	addNonEmpty(cmd.Flags(), &v.file, "schema", "file with the JSON Schema; - reads standard input")
 	addNonEmpty(cmd.Flags(), &v.queue, "route", "queue of the route whose schema is used")
+	addNonEmpty(cmd.Flags(), &v.upcast, "upcast", "file with a program in the language of jq that changes former versions of messages; - reads standard input")
+	addNonEmpty(cmd.Flags(), &v.subscription, "subscription", "subscription whose query and program are used")
 	cmd.Flags().IntVarP(&v.limit, "limit", "n", 100, "maximum number of failures to print; 0: no limit")
 	v.format.addFlag(cmd, "text", "json", "ndjson")
 	return cmd
 }
 
 func (v *validate) check(in io.Reader) (err error) {
+	isTrial := v.upcast != "" || v.subscription != ""
 	switch {
-	case (v.file == "") == (v.queue == ""):
-		return usagef("expected either --schema or --route")
+	case isTrial == (v.file != "" || v.queue != ""), v.file != "" && v.queue != "":
+		return usagef("expected either --schema, --route, or --upcast and --subscription")
 	case v.limit < 0:
 		return usagef("--limit %d: expected 0 (no limit) or more", v.limit)
+	case v.upcast == "-" && v.filter.dsl == "-":
+		return usagef("--upcast and --dsl cannot both be standard input: give one of them a file")
+	case isTrial:
+		v.trial, err = newUpcastTrial(v.upcast, in)
+		return err
 	case v.file == "":
 		return nil
 	case v.file == "-" && v.filter.dsl == "-":
@@ -120,10 +147,13 @@ func (v *validate) run(ctx context.Context, sys backend, to printer, sel eventst
 
 // each calls invalid with each message of a selection that does not fit.
 func (v *validate) each(ctx context.Context, sys backend, sel eventstore.Selection, invalid func(messages.InvalidMessage) error) (messages.Summary, error) {
-	if v.schema == nil {
+	if v.schema == nil && v.trial == nil {
 		return sys.Validate(ctx, v.queue, sel, invalid)
 	}
 	cfg := messages.ValidationConfig{Store: sys, Schema: v.schema}
+	if v.trial != nil {
+		cfg.Check = v.trial.try
+	}
 	if l, isLocal := sys.(*local); isLocal {
 		cfg.Fingerprints = l.Settings().Fingerprint
 	}
@@ -136,12 +166,19 @@ func (v *validate) print(to printer, summary messages.Summary, list []messages.I
 	case "json":
 		return terminal.WriteIndentedJSON(to.Out, struct {
 			messages.Summary
+			*trialResult
 			Failures []messages.InvalidMessage `json:"failures"`
-		}{summary, append([]messages.InvalidMessage{}, list...)})
+		}{summary, v.trial.result(), append([]messages.InvalidMessage{}, list...)})
 	case "ndjson":
 		return nil
 	}
 	text := fmt.Sprintf("%s checked, %d of them do not fit the schema %s", wording.Plural(summary.Messages, "message"), summary.Failed, terminal.Cell(summary.Schema, 255))
+	if v.trial != nil {
+		if err := v.trial.print(to); err != nil {
+			return err
+		}
+		text = fmt.Sprintf("%s checked, %d of them changed, %d of them fail", wording.Plural(summary.Messages, "message"), v.trial.changed, summary.Failed)
+	}
 	if v.limit > 0 && summary.Failed > v.limit {
 		text += fmt.Sprintf(" (%d are printed: see --limit)", v.limit)
 	}
@@ -164,5 +201,8 @@ func (p printer) unfit(f messages.InvalidMessage) error {
 type unfitError messages.Summary
 
 func (e unfitError) Error() string {
+	if e.Schema == "" {
+		return fmt.Sprintf("the upcast fails for %d of %s", e.Failed, wording.Plural(e.Messages, "message"))
+	}
 	return fmt.Sprintf("%d of %s do not fit the schema", e.Failed, wording.Plural(e.Messages, "message"))
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/watershipmq/watership/internal/cli/client"
-
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,13 +18,17 @@ func newVersion(from *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of the program and its formats",
-		Long: `Print the versions of the program and its formats. With --server, print the server's
+		Long: `Print the version of the program, the commit that it was built from, and the versions of its formats. With --server, print the server's
 version, too, and the name and the role of the token.`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "watership %s (%s %s/%s)\nheaders %d, documents %d, templates %d\n",
-				system.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
-				schemas.WireVersion, schemas.DocumentVersion, eventstore.TemplateVersion)
+			built := ""
+			if commit, time := system.Commit(); commit != "" {
+				built = fmt.Sprintf("commit %s of %s\n", commit, time)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "watership %s (%s %s/%s)\n%sheaders %d, documents %d, templates %d\n",
+				system.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, built,
+				header.Version, schemas.DocumentVersion, eventstore.TemplateVersion)
 			if err != nil || !from.hasServer() {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -62,7 +63,7 @@ func TestWaiting(t *testing.T) {
 	}
 	servertest.WantRun(t, w.Run(t, "waiting"), 0, w.Queue, "4 messages in 1 group")
 	servertest.WantRun(t, w.Run(t, "waiting", "--each"), 0, "MESSAGE", "order-4", "4 messages")
-	delays := schemas.Topology{Prefix: w.Prefix}.Delays().Queue(time.Hour)
+	delays := wire.DelaysOf(schemas.Topology{Prefix: w.Prefix}).Queue(time.Hour)
 	servertest.Until(t, "the broker has as many", func() bool { return w.Broker.Len(t, delays) == 4 })
 	list := w.messages(t)
 	if len(list) != 4 || list[0].Queue != w.Queue || list[0].Attempt != 1 || list[0].Due.Sub(list[0].Since).Hours() != 1 {

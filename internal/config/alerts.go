@@ -29,14 +29,14 @@ type Alerts struct {
 // AlertRule is the condition of alerts.
 type AlertRule struct {
 	Name string
-	On   string // new_group, regressed, poisoned, slow, paused, lag, gap or doctor
+	On   string // new_group, regressed, poisoned, slow, receiver, paused, lag, gap or doctor
 
-	Query      string        // of failures, or of attempts of slow, in KQL; "": all
+	Query      string        // of failures, or of attempts of slow and receiver, in KQL; "": all
 	By         string        // of poisoned: queue, class or none; default: queue
 	MoreThan   int           // of poisoned
 	Time       string        // of slow: queue, handler or total; default: total
 	SlowerThan time.Duration // of slow: the 95th percentile is above
-	Within     time.Duration // of poisoned, slow and gap; default of gap: 1h
+	Within     time.Duration // of poisoned, slow, receiver and gap; default of gap: 1h
 	Behind     time.Duration // of lag
 	For        time.Duration // how long a condition holds before its alert fires; default: 0
 	Severity   string        // default: warning
@@ -49,8 +49,17 @@ type AlertReceiver struct {
 	Name         string
 	Alertmanager Alertmanager
 	Webhook      AlertWebhook
-	Slack        Slack
+	Slack        IncomingWebhook
+	Teams        IncomingWebhook
+	Discord      IncomingWebhook
+	PagerDuty    IncidentService
+	Opsgenie     IncidentService
 	Mail         Mail
+}
+
+// AlertReceiverKinds lists the kinds of receivers.
+func AlertReceiverKinds() []string {
+	return []string{"alertmanager", "webhook", "slack", "teams", "discord", "pagerduty", "opsgenie", "mail"}
 }
 
 // Alertmanager is a Prometheus Alertmanager, or a cluster of them.
@@ -75,9 +84,15 @@ type AlertWebhook struct {
 	TLS          TLS
 }
 
-// Slack is an incoming webhook of Slack, or of a system that takes the same form.
-type Slack struct {
+// IncomingWebhook is an incoming webhook of Slack, Teams or Discord, or of a system that takes the same form.
+type IncomingWebhook struct {
 	URLFile string // the URL is a secret; "": another kind of receiver
+}
+
+// IncidentService is an integration of PagerDuty or Opsgenie.
+type IncidentService struct {
+	KeyFile string // the key of the integration; "": another kind of receiver
+	URL     URL    // of the API; default: the API of the US
 }
 
 // Mail is a mail server with sender and recipients.
@@ -103,7 +118,7 @@ func alertKeys(c *Alerts) []Key {
 }
 
 func alertConditions() []string {
-	return []string{"new_group", "regressed", "poisoned", "slow", "paused", "lag", "gap", "doctor"}
+	return []string{"new_group", "regressed", "poisoned", "slow", "receiver", "paused", "lag", "gap", "doctor"}
 }
 
 func readAlertRule(l *loader, path string, n node) AlertRule {
@@ -155,7 +170,7 @@ func readAlertLabels(into *map[string]string) read {
 
 // alertLabelNames are the labels that alerts have by themselves.
 func alertLabelNames() []string {
-	return []string{"alertname", "rule", "on", "severity", "source", "queue", "class", "error_type", "error_group", "check", "by", "gap", "test"}
+	return []string{"alertname", "rule", "on", "severity", "source", "queue", "class", "error_type", "error_group", "receiver", "check", "by", "gap", "test"}
 }
 
 func readAlertReceiver(l *loader, path string, n node) AlertReceiver {
@@ -181,9 +196,11 @@ func readAlertReceiver(l *loader, path string, n node) AlertReceiver {
 				structureField{name: "token_file", read: scalar(boundedText(1, 4096), &to.TokenFile)},
 				structureField{name: "secret_file", read: scalar(boundedText(1, 4096), &to.SecretFile)})
 		})},
-		structureField{name: "slack", read: fields(func() []structureField {
-			return []structureField{{name: "url_file", read: scalar(boundedText(1, 4096), &r.Slack.URLFile)}}
-		})},
+		incomingWebhookField("slack", &r.Slack),
+		incomingWebhookField("teams", &r.Teams),
+		incomingWebhookField("discord", &r.Discord),
+		incidentServiceField("pagerduty", "https://events.pagerduty.com", &r.PagerDuty),
+		incidentServiceField("opsgenie", "https://api.opsgenie.com", &r.Opsgenie),
 		structureField{name: "mail", read: fields(func() []structureField {
 			to := &r.Mail
 			return []structureField{
@@ -198,6 +215,21 @@ func readAlertReceiver(l *loader, path string, n node) AlertReceiver {
 		})},
 	)
 	return r
+}
+
+func incomingWebhookField(name string, into *IncomingWebhook) structureField {
+	return structureField{name: name, read: fields(func() []structureField {
+		return []structureField{{name: "url_file", read: scalar(boundedText(1, 4096), &into.URLFile)}}
+	})}
+}
+
+func incidentServiceField(name, url string, into *IncidentService) structureField {
+	return structureField{name: name, read: fields(func() []structureField {
+		return []structureField{
+			{name: "key_file", read: scalar(boundedText(1, 4096), &into.KeyFile)},
+			{name: "url", fallback: url, read: scalar(address("http", "https"), &into.URL)},
+		}
+	})}
 }
 
 // fields reads a structure.
@@ -263,8 +295,8 @@ func (k checker) checkAlerts(a Alerts) {
 // checkRule refuses fields that the condition of a rule does not have.
 func (k checker) checkRule(at string, r AlertRule) {
 	k.rejectIf(at+".on", r.On == "", "the condition: "+alternatives(alertConditions()))
-	queried := slices.Contains([]string{"new_group", "regressed", "poisoned", "slow"}, r.On)
-	k.rejectIf(at+".query", r.Query != "" && !queried, "no query: only new_group, regressed, poisoned and slow have one")
+	queried := slices.Contains([]string{"new_group", "regressed", "poisoned", "slow", "receiver"}, r.On)
+	k.rejectIf(at+".query", r.Query != "" && !queried, "no query: only new_group, regressed, poisoned, slow and receiver have one")
 	_, limited := k.seen[at+".more_than"]
 	poisoned := r.On == "poisoned"
 	k.rejectIf(at+".more_than", poisoned && !limited, "the number of failures that are no alert")
@@ -276,19 +308,21 @@ func (k checker) checkRule(at string, r AlertRule) {
 	k.rejectIf(at+".slower_than", r.SlowerThan > 0 && !slow, "nothing: only slow has it")
 	k.rejectIf(at+".time", r.Time != "" && !slow, "nothing: only slow has it")
 	k.rejectIf(at+".within", slow && r.Within == 0, "the time whose attempts count, such as 15m")
-	k.rejectIf(at+".within", r.Within > 0 && !poisoned && !slow && r.On != "gap", "nothing: only poisoned, slow and gap have it")
+	broken := r.On == "receiver"
+	k.rejectIf(at+".within", broken && r.Within == 0, "the time in which no request to a receiver has succeeded, such as 10m")
+	k.rejectIf(at+".within", r.Within > 0 && !poisoned && !slow && !broken && r.On != "gap", "nothing: only poisoned, slow, receiver and gap have it")
 	k.rejectIf(at+".behind", r.On == "lag" && r.Behind == 0, "how far the record may be behind, such as 5m")
 	k.rejectIf(at+".behind", r.Behind > 0 && r.On != "lag", "nothing: only lag has it")
 }
 
 func (k checker) checkReceiver(at string, r AlertReceiver) {
 	kinds := 0
-	for _, kind := range []string{"alertmanager", "webhook", "slack", "mail"} {
+	for _, kind := range AlertReceiverKinds() {
 		if _, found := k.seen[at+"."+kind]; found {
 			kinds++
 		}
 	}
-	k.rejectIf(at, kinds != 1, "one of alertmanager, webhook, slack and mail")
+	k.rejectIf(at, kinds != 1, "one of "+strings.Join(AlertReceiverKinds(), ", "))
 	if kinds != 1 {
 		return
 	}
@@ -299,7 +333,12 @@ func (k checker) checkReceiver(at string, r AlertReceiver) {
 	k.rejectIf(at+".alertmanager.token_file", am.TokenFile != "" && am.Username != "", "either a token or a login")
 	k.rejectIf(at+".webhook.url", has("webhook") && hook.URL.IsZero(), "the URL to which notices are posted")
 	k.rejectIf(at+".webhook.template_file", hook.Template != "" && hook.TemplateFile != "", "either template or template_file")
-	k.rejectIf(at+".slack.url_file", has("slack") && r.Slack.URLFile == "", "the file with the URL of the incoming webhook")
+	for kind, chat := range map[string]IncomingWebhook{"slack": r.Slack, "teams": r.Teams, "discord": r.Discord} {
+		k.rejectIf(at+"."+kind+".url_file", has(kind) && chat.URLFile == "", "the file with the URL of the incoming webhook")
+	}
+	for kind, service := range map[string]IncidentService{"pagerduty": r.PagerDuty, "opsgenie": r.Opsgenie} {
+		k.rejectIf(at+"."+kind+".key_file", has(kind) && service.KeyFile == "", "the file with the key of the integration")
+	}
 	k.rejectIf(at+".mail.server", has("mail") && to.Server == "", "the mail server, such as smtp.example.com:587")
 	k.rejectIf(at+".mail.from", has("mail") && to.From == "", "the address of the sender")
 	k.rejectIf(at+".mail.to", has("mail") && len(to.To) == 0, "the addresses of recipients")

@@ -27,9 +27,11 @@ func (k checker) check(c *Config) {
 	k.checkStreams(c.Streams, topology)
 	k.checkStore(c.Store)
 	k.checkKeepRules(c.Store.Retention.Rules, topology)
+	k.checkRedaction(c.Redact)
 	k.checkLogin(c.AMQP)
 	k.checkEmbedded(c)
 	k.checkAlerts(c.Alerts)
+	k.checkApprovals(c)
 	k.checkHTTP(c.HTTP)
 }
 
@@ -37,6 +39,7 @@ func (k checker) check(c *Config) {
 func (k checker) checkEmbedded(c *Config) {
 	broker, file := c.AMQP.URL.IsEmbedded(), c.Store.URL.File() != ""
 	const noLogin = "nothing beside sqlite:, which has no login and no TLS"
+	k.rejectIf("store.product", file && c.Store.Product != "auto", "nothing beside sqlite:, which asks no server")
 	k.rejectIf("store.username", file && c.Store.Username != "", noLogin)
 	k.rejectIf("store.api_key_file", file && c.Store.APIKeyFile != "", noLogin)
 	k.rejectIf("amqp.password_file", broker && c.AMQP.PasswordFile != "", "nothing beside "+Embedded+", whose login is guest with the password guest")

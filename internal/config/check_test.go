@@ -28,6 +28,10 @@ func TestSettingsThatContradict(t *testing.T) {
 			"store: {url: 'sqlite:a.db', api_key_file: /key}",
 			`w.yaml:1: store.api_key_file: "/key": expected nothing beside sqlite:, which has no login and no TLS`,
 		},
+		"a product of a file": {
+			"store: {url: 'sqlite:a.db', product: opensearch}",
+			`w.yaml:1: store.product: "opensearch": expected nothing beside sqlite:, which asks no server`,
+		},
 		"a password of the embedded broker": {
 			"amqp: {url: 'embedded://', password_file: /pw}",
 			`w.yaml:1: amqp.password_file: "/pw": expected nothing beside embedded://, whose login is guest with the password guest`,
@@ -50,13 +54,13 @@ func TestSettingsThatContradict(t *testing.T) {
 			"amqp: {listen: ':5672', url: 'amqp://rabbit'}", `w.yaml:1: amqp.listen: ":5672": expected nothing unless amqp.url is embedded://`,
 		},
 		"an alert rule without a condition": {
-			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r}]", "w.yaml:2: alerts.rules[0].on: expected the condition: new_group, regressed, poisoned, slow, paused, lag, gap or doctor",
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r}]", "w.yaml:2: alerts.rules[0].on: expected the condition: new_group, regressed, poisoned, slow, receiver, paused, lag, gap or doctor",
 		},
 		"an alert rule twice": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap}, {name: r, on: doctor}]", "w.yaml:2: alerts.rules[1].name: \"r\": expected each rule once",
 		},
 		"a query of a rule about routes": {
-			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: paused, query: 'watership.queue: a'}]", "w.yaml:2: alerts.rules[0].query: \"watership.queue: a\": expected no query: only new_group, regressed, poisoned and slow have one",
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: paused, query: 'watership.queue: a'}]", "w.yaml:2: alerts.rules[0].query: \"watership.queue: a\": expected no query: only new_group, regressed, poisoned, slow and receiver have one",
 		},
 		"a number of failures without a time": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: poisoned, more_than: 5}]", "w.yaml:2: alerts.rules[0].within: expected the time in which failures are counted, such as 10m",
@@ -76,6 +80,9 @@ func TestSettingsThatContradict(t *testing.T) {
 		"a time of another condition": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: gap, time: queue}]", `w.yaml:2: alerts.rules[0].time: "queue": expected nothing: only slow has it`,
 		},
+		"a broken receiver without a time": {
+			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: receiver}]", "w.yaml:2: alerts.rules[0].within: expected the time in which no request to a receiver has succeeded, such as 10m",
+		},
 		"a lag without a bound": {
 			"alerts.receivers: [{name: a, slack: {url_file: /u}}]\nalerts.rules: [{name: r, on: lag}]", "w.yaml:2: alerts.rules[0].behind: expected how far the record may be behind, such as 5m",
 		},
@@ -89,10 +96,16 @@ func TestSettingsThatContradict(t *testing.T) {
 			"alerts.rules: [{name: r, on: gap, receivers: [b]}]", "default: alerts.receivers: expected at least one receiver, since there are rules\nw.yaml:1: alerts.rules[0].receivers[0]: expected a receiver of alerts.receivers, of which there are none",
 		},
 		"a receiver of two kinds": {
-			"alerts.receivers: [{name: a, slack: {url_file: /u}, mail: {server: 'h:25', from: a@b, to: [a@b]}}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack and mail",
+			"alerts.receivers: [{name: a, slack: {url_file: /u}, mail: {server: 'h:25', from: a@b, to: [a@b]}}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack, teams, discord, pagerduty, opsgenie, mail",
 		},
 		"a receiver of no kind": {
-			"alerts.receivers: [{name: a}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack and mail",
+			"alerts.receivers: [{name: a}]", "w.yaml:1: alerts.receivers[0]: expected one of alertmanager, webhook, slack, teams, discord, pagerduty, opsgenie, mail",
+		},
+		"a chat without the file of its URL": {
+			"alerts.receivers: [{name: a, teams: {}}]", "w.yaml:1: alerts.receivers[0].teams.url_file: expected the file with the URL of the incoming webhook",
+		},
+		"a service of incidents without its key": {
+			"alerts.receivers: [{name: a, opsgenie: {url: 'https://api.eu.opsgenie.com'}}]", "w.yaml:1: alerts.receivers[0].opsgenie.key_file: expected the file with the key of the integration",
 		},
 		"a mail without recipients": {
 			"alerts.receivers: [{name: a, mail: {server: 'h:25', from: a@b}}]", "w.yaml:1: alerts.receivers[0].mail.to: expected the addresses of recipients",
@@ -125,6 +138,10 @@ func TestSettingsThatContradict(t *testing.T) {
 		"two messages of a key at once, in order": {
 			`routes: [{queue: a, fairness: {key: "{headers.m}", ordered: true, concurrency: 2}, ` + handler + "}]",
 			`w.yaml:1: routes[0].fairness.concurrency: "2": expected none beside ordered, which handles one message of a key at a time`,
+		},
+		"a rate without a time": {
+			`routes: [{queue: a, fairness: {key: "{headers.m}", rate: 10}, ` + handler + "}]",
+			`w.yaml:1: routes[0].fairness.rate: "10": expected a number in a time such as 10/s, 30/m or 100/h, from 1/h to 10000/s`,
 		},
 		"ordering beside fairness": {
 			`routes: [{queue: a, fairness: {key: "{headers.m}"}, ordering: {class: c, key: "{headers.m}"}, ` + handler + "}]",
@@ -215,6 +232,17 @@ func TestSettingsThatContradict(t *testing.T) {
 		},
 		"a rule of retention without a period": {
 			"store: {retention: {rules: [{exchange: shop}]}}", "w.yaml:1: store.retention.rules[0].keep: expected how long the events are kept, such as forever",
+		},
+		"a rule of redaction without a key of hashes": {
+			"redact: {rules: [{pattern: mail}]}",
+			"default: redact.hash_key_file: expected a file with a key, which redact.rules need, such as of `openssl rand -hex 32`",
+		},
+		"a rule of redaction for two values": {
+			"redact: {hash_key_file: /k, rules: [{pattern: mail, header: x}]}", "w.yaml:1: redact.rules[0]: expected one of header, json, text and pattern",
+		},
+		"a rule of redaction with an expression that is none": {
+			"redact: {hash_key_file: /k, rules: [{pattern: '('}]}",
+			"w.yaml:1: redact.rules[0]: pattern: expected one of mail, card, iban, token, or a regular expression (RE2): error parsing regexp: missing closing ): `(`",
 		},
 		"a rule of retention for an exchange of Watership": {
 			"store: {retention: {rules: [{exchange: watership.events, keep: 1d}]}}",

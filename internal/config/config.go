@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"
@@ -34,6 +35,7 @@ type Config struct {
 
 	AMQP     AMQP
 	Store    Store
+	Redact   Redact
 	Topology Topology
 	Tap      Tap
 
@@ -52,8 +54,10 @@ type Config struct {
 	Streams       []streamid.Rule
 	Subscriptions Subscriptions
 	Alerts        Alerts
+	Approvals     Approvals
 
 	HTTP   HTTP
+	Traces Traces
 	Kibana Kibana
 	Server Server
 	Log    Log
@@ -76,6 +80,20 @@ type Server struct {
 	TokenFile string // the token; "": none, which a server on this machine may admit
 	CA        string // certificate authorities in PEM; "": the system's
 	Cleartext bool   // the token may travel without TLS to another machine
+}
+
+// Redact replaces values before events are stored. Zero: nothing is replaced.
+type Redact struct {
+	Rules []privacy.Rule
+
+	// HashKeyFile holds the keys of hashes, see privacy.ParseHashKeys. Rules need it.
+	HashKeyFile string
+
+	// OriginalKeysFile holds the keys of originals, see privacy.ParseKeys. Empty: no original is
+	// kept or opened.
+	OriginalKeysFile string
+
+	Unknown string // drop or keep, of bodies that rules cannot examine; default drop
 }
 
 // AMQP is the connection to RabbitMQ, or the embedded broker.
@@ -114,9 +132,13 @@ type TLS struct {
 
 // Store is the connection to the store of events.
 type Store struct {
-	// URL is Elasticsearch's, http or https; or sqlite:PATH, see URL.File. Default:
+	// URL is Elasticsearch's or OpenSearch's, http or https; or sqlite:PATH, see URL.File. Default:
 	// http://localhost:9200.
 	URL URL
+
+	// Product of the server: elasticsearch or opensearch, or auto for what it says that it is.
+	// Default: auto.
+	Product string
 
 	// Stream is the first part of the names of the data streams, NAME-traffic,
 	// NAME-failures and NAME-traffic@PERIOD. Default: watership-messages.
@@ -244,9 +266,10 @@ type Ordering struct {
 
 // Fairness divides the handlers of a route among the keys of messages.
 type Fairness struct {
-	Key         string // a template, such as {headers.merchant}; "": no fairness
-	Concurrency int    // messages of one key that are handled at a time; 0: an eighth of the route's
-	Ordered     bool   // one at a time, in their order
+	Key         string  // a template, such as {headers.merchant}; "": no fairness
+	Concurrency int     // messages of one key that are handled at a time; 0: an eighth of the route's
+	Ordered     bool    // one at a time, in their order
+	Rate        float64 // messages of one key a second, in each process; 0: no limit
 }
 
 // HandledQueues returns the queues of routes with a handler.
@@ -318,6 +341,9 @@ type HTTPHandler struct {
 	// Headers of a message that become headers of the request under their own names.
 	// Any other is sent as Watership-Header-NAME. Default: traceparent, tracestate.
 	Headers []string
+
+	// KeepAnswers keeps the answers to successful requests in the record.
+	KeepAnswers bool
 
 	// MaxRetryAfter is the longest Retry-After that is obeyed. Default: 1h.
 	MaxRetryAfter time.Duration
@@ -444,7 +470,7 @@ type ServerTLS struct {
 	Cert string // with intermediate certificates
 	Key  string
 
-	// HSTS is whether browsers are told to use nothing but https for the host, on all its ports,
+	// HSTS makes browsers use nothing but https for the host, on all its ports,
 	// for a year. Default true.
 	HSTS bool
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,6 +38,19 @@ func TestExampleFile(t *testing.T) {
 	}
 	if c.Source != "shop" || c.HTTP.Listen == "" {
 		t.Errorf("uncommented: %+v", c)
+	}
+}
+
+// The example configurations of released versions are still accepted. A release keeps its own (scripts/release).
+func TestReleasedConfigurations(t *testing.T) {
+	files, err := filepath.Glob("testdata/released/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if _, err := Load(Sources{File: file}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }
 

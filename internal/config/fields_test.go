@@ -169,7 +169,7 @@ func TestURLsOfAHandlerAreRefused(t *testing.T) {
 		{"url", "'http://u:p%zz@h/'", `"http://xxxxx@h/": ` + example + ", with other characters in the password written as %XX"},
 		{"url", "{headers.url}", `expected text in quotes, as it begins with {`},
 		{"url", "'https://u:s3cret@{headers.host}/'", `"https://u:xxxxx@{headers.host}/": expected no login beside fields in the host: the message would choose who gets it; an Authorization can have fields`},
-		{"url", "'https://u:s3cret@h/{id}'", `"https://u:xxxxx@h/%7Bid%7D": found {id}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {routing_key.1}, {message.id}, {correlation_id} or {type}`},
+		{"url", "'https://u:s3cret@h/{id}'", `"https://u:xxxxx@h/{id}": found {id}: expected {headers.NAME}, {body.json.NAME}, {body:/JSON/POINTER}, {exchange}, {routing_key}, {routing_key.1}, {message.id}, {correlation_id} or {type}`},
 		{"url", "['http://h/']", `"http://h/": expected one value`},
 	})
 }

@@ -57,7 +57,7 @@ func Variables() []string {
 
 // keys lists every key with the parser of its field in c.
 func keys(c *Config) []Key {
-	return slices.Concat(serverKeys(c), messageKeys(c), alertKeys(&c.Alerts), httpKeys(c), clientKeys(c), []Key{
+	return slices.Concat(serverKeys(c), messageKeys(c), alertKeys(&c.Alerts), approvalKeys(&c.Approvals), httpKeys(c), traceKeys(&c.Traces), clientKeys(c), []Key{
 		{Name: "kibana.url", Help: "address at which browsers find Kibana, for links in the console (default: no links)", read: scalar(kibanaAddress, &c.Kibana.URL)},
 		{Name: "log.level", Default: "info", Help: "debug, info, warn or error", read: scalar(logLevel, &c.Log.Level)},
 		{Name: "log.format", Default: "text", Help: "text or json", read: scalar(oneOf("text", "json"), &c.Log.Format)},
@@ -78,7 +78,8 @@ func serverKeys(c *Config) []Key {
 		{Name: "amqp.tls.ca", Help: "PEM file with the certificate authorities to trust for RabbitMQ (default: the system's)", read: scalar(path, &c.AMQP.TLS.CA)},
 		{Name: "amqp.tls.cert", Help: "PEM file with the client certificate for RabbitMQ", read: scalar(path, &c.AMQP.TLS.Cert)},
 		{Name: "amqp.tls.key", Help: "PEM file with the key of the client certificate for RabbitMQ", read: scalar(path, &c.AMQP.TLS.Key)},
-		{Name: "store.url", Form: URLs, Default: "http://localhost:9200", Help: "URL of Elasticsearch, or of each node of a cluster; or sqlite:PATH for a file", read: server(storeAddress, &c.Store.URL)},
+		{Name: "store.url", Form: URLs, Default: "http://localhost:9200", Help: "URL of Elasticsearch or OpenSearch, or of each node of a cluster; or sqlite:PATH for a file", read: server(storeAddress, &c.Store.URL)},
+		{Name: "store.product", Default: "auto", Help: "elasticsearch or opensearch; auto: what the server says that it is", read: scalar(oneOf("auto", "elasticsearch", "opensearch"), &c.Store.Product)},
 		{Name: "store.username", Help: "user of Elasticsearch", read: scalar(boundedText(0, 1000), &c.Store.Username)},
 		{Name: "store.password_file", Help: "file with the password of store.username", read: scalar(path, &c.Store.PasswordFile)},
 		{Name: "store.api_key_file", Help: "file with an encoded API key of Elasticsearch", read: scalar(path, &c.Store.APIKeyFile)},
@@ -89,6 +90,10 @@ func serverKeys(c *Config) []Key {
 		{Name: "store.retention.traffic", Default: "30d", Help: "retention of published and handled events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Traffic)},
 		{Name: "store.retention.failures", Default: "90d", Help: "retention of all other events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Failures)},
 		{Name: "store.retention.rules", Form: Structure, Help: "other retentions of published messages, by exchange, key, stream or label", read: structures(readKeepRule, (*[]eventstore.KeepRule)(&c.Store.Retention.Rules))},
+		{Name: "redact.rules", Form: Structure, Help: "values that are replaced by hashes before events are stored, by exchange and key: of a header, a JSON member, a text or a pattern", read: structures(readRedactRule, &c.Redact.Rules)},
+		{Name: "redact.hash_key_file", Help: "file with the keys of these hashes, one per line; rules need it", read: scalar(path, &c.Redact.HashKeyFile)},
+		{Name: "redact.original_keys_file", Help: "file with the keys of the encrypted originals of redacted messages, one per line (default: originals are not kept)", read: scalar(path, &c.Redact.OriginalKeysFile)},
+		{Name: "redact.unknown", Default: "drop", Help: "bodies that rules cannot examine: drop replaces the whole body by a hash, keep stores it", read: scalar(oneOf("drop", "keep"), &c.Redact.Unknown)},
 		{Name: "topology.prefix", Default: "watership", Help: "prefix of the names of Watership's exchanges and queues", read: scalar(topologyPrefix, &c.Topology.Prefix)},
 		{Name: "topology.queue_type", Default: "quorum", Help: "type of Watership's queues: quorum or classic", read: scalar(oneOf("quorum", "classic"), &c.Topology.QueueType)},
 	}

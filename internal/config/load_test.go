@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/watershipmq/watership/internal/topology/role"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"
@@ -27,11 +28,13 @@ amqp:
   tls: {ca: ca.pem, cert: amqp.pem, key: amqp.key}
 store:
   url: https://store:9200
+  product: opensearch
   stream: shop-messages
   username: shop
   password_file: /run/store
   tls: {ca: /ca.pem, cert: store.pem, key: store.key}
   retention: {traffic: 1d12h, failures: 0}
+redact: {hash_key_file: /run/hashes, original_keys_file: /run/originals, unknown: keep, rules: [{exchange: shop, json: email, as: mail}, {pattern: card}]}
 topology: {prefix: shop.messages, queue_type: classic}
 tap:
   exchanges:
@@ -42,7 +45,7 @@ tap:
 routes:
   - queue: orders
     bind: [{exchange: github, key: "push.#"}, {exchange: orders}]
-    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, answers: [{header: X-Code, value: late, class: ordering}], headers: [x-tenant], max_retry_after: 90s, secret_file: /run/webhooks}}
+    handler: {http: {url: "http://localhost:8080/", timeout: 5s, statuses: {404: poison, 5xx: unavailable}, answers: [{header: X-Code, value: late, class: ordering}], headers: [x-tenant], keep_answers: true, max_retry_after: 90s, secret_file: /run/webhooks}}
     concurrency: 1
     schema: /orders.json
     retry: slow
@@ -99,6 +102,7 @@ http:
       roles: [{claim: shop, role: operator, bodies: true, queues: [orders*], exchanges: [github]}]
       bearer: true
 log: {level: debug, format: json}
+approvals: {expire: 1h, rules: [{actions: [replay], above: 100, targets: [payments*], approver: admin}]}
 alerts:
   interval: 1m
   group_wait: 10s
@@ -111,6 +115,10 @@ alerts:
     - {name: slow, on: slow, time: queue, slower_than: 30s, within: 15m}
   receivers:
     - {name: chat, slack: {url_file: /run/slack}}
+    - {name: teams, teams: {url_file: /run/teams}}
+    - {name: discord, discord: {url_file: /run/discord}}
+    - {name: pagerduty, pagerduty: {key_file: /run/pagerduty, url: "https://events.eu.pagerduty.com"}}
+    - {name: opsgenie, opsgenie: {key_file: /run/opsgenie}}
     - {name: on-call, alertmanager: {urls: ["http://alerts:9093"], username: shop, password_file: /run/alerts, tls: {ca: alerts.pem}}}
     - {name: hook, webhook: {url: "https://hook/", template: "x", content_type: text/plain, set_headers: {x-team: shop}, token_file: /run/token, secret_file: /run/secret}}
     - {name: mail, mail: {server: "smtp:587", tls: tls, ca: mail.pem, username: shop, password_file: /run/mail, from: ops@shop.example, to: [a@shop.example]}}
@@ -126,7 +134,11 @@ func alertsOfFull() Alerts {
 			{Name: "slow", On: "slow", Time: "queue", SlowerThan: 30 * time.Second, Within: 15 * time.Minute, Severity: "warning"},
 		},
 		Receivers: []AlertReceiver{
-			{Name: "chat", Slack: Slack{URLFile: "/run/slack"}},
+			{Name: "chat", Slack: IncomingWebhook{URLFile: "/run/slack"}},
+			{Name: "teams", Teams: IncomingWebhook{URLFile: "/run/teams"}},
+			{Name: "discord", Discord: IncomingWebhook{URLFile: "/run/discord"}},
+			{Name: "pagerduty", PagerDuty: IncidentService{KeyFile: "/run/pagerduty", URL: NewURL("https://events.eu.pagerduty.com")}},
+			{Name: "opsgenie", Opsgenie: IncidentService{KeyFile: "/run/opsgenie", URL: NewURL("https://api.opsgenie.com")}},
 			{Name: "on-call", Alertmanager: Alertmanager{URLs: []URL{NewURL("http://alerts:9093")}, Username: "shop", PasswordFile: "/run/alerts", TLS: TLS{CA: "alerts.pem"}}},
 			{Name: "hook", Webhook: AlertWebhook{
 				URL: NewURL("https://hook/"), Template: "x", ContentType: "text/plain", SetHeaders: map[string]string{"X-Team": "shop"}, TokenFile: "/run/token", SecretFile: "/run/secret",
@@ -146,9 +158,13 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 			PasswordFile: "/run/amqp", TLS: TLS{CA: "ca.pem", Cert: "amqp.pem", Key: "amqp.key"},
 		},
 		Store: Store{
-			URL: NewURL("https://store:9200"), Stream: "shop-messages",
+			URL: NewURL("https://store:9200"), Product: "opensearch", Stream: "shop-messages",
 			Username: "shop", PasswordFile: "/run/store", TLS: TLS{CA: "/ca.pem", Cert: "store.pem", Key: "store.key"},
 			Retention: Retention{Traffic: 36 * time.Hour},
+		},
+		Redact: Redact{
+			HashKeyFile: "/run/hashes", OriginalKeysFile: "/run/originals", Unknown: "keep",
+			Rules: []privacy.Rule{{Exchange: "shop", JSON: "email", As: "mail"}, {Pattern: "card"}},
 		},
 		Topology: Topology{Prefix: "shop.messages", QueueType: "classic"},
 		Tap: Tap{Exchanges: []TapExchange{
@@ -162,7 +178,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 				Handler: Handler{HTTP: HTTPHandler{
 					URL: NewURL("http://localhost:8080/"), Timeout: 5 * time.Second,
 					Statuses: map[string]HTTPOutcome{"404": {Means: "poison"}, "5xx": {Means: "unavailable"}},
-					Answers:  []HTTPAnswer{{Header: "X-Code", Value: "late", HTTPOutcome: HTTPOutcome{Class: "ordering"}}}, Headers: []string{"x-tenant"}, MaxRetryAfter: 90 * time.Second, SecretFile: "/run/webhooks",
+					Answers:  []HTTPAnswer{{Header: "X-Code", Value: "late", HTTPOutcome: HTTPOutcome{Class: "ordering"}}}, Headers: []string{"x-tenant"}, KeepAnswers: true, MaxRetryAfter: 90 * time.Second, SecretFile: "/run/webhooks",
 				}}, Schema: "/orders.json",
 				Concurrency: 1, Retry: "slow", Timeout: time.Minute, MaxDeliveries: -1, Park: true,
 				Breaker: retry.Breaker{Messages: 50, Cap: 5 * time.Second, MaxAlike: 3}.Or(breakerOfFull()),
@@ -195,7 +211,10 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		Fingerprint: schemas.Fingerprints{IgnoreHeaders: []string{"retries"}, FoldDeadLetters: true},
 		Streams:     []streamid.Rule{{Exchange: "shop", Key: "order.#", ID: "order-{headers.id}", Version: "{body.json.version}"}},
 		Alerts:      alertsOfFull(),
-		HTTP:        httpOfFull(), StopTimeout: 20 * time.Second,
+		Approvals: Approvals{Expire: time.Hour, Rules: []ApprovalRule{
+			{Actions: []string{"replay"}, Above: 100, Targets: []string{"payments*"}, Approver: "admin"},
+		}},
+		HTTP: httpOfFull(), Traces: Traces{Sample: 1}, StopTimeout: 20 * time.Second,
 		Log: Log{Level: slog.LevelDebug, Format: "json"},
 	}
 	diffConfig(t, want, load(t, full, nil, nil))
@@ -224,9 +243,10 @@ func TestDefaults(t *testing.T) {
 		Data: ".watership", Roles: role.All(),
 		AMQP: AMQP{URL: NewURL("amqp://guest:guest@localhost:5672/"), ManagementURL: NewURL("http://guest:guest@localhost:15672")},
 		Store: Store{
-			URL: NewURL("http://localhost:9200"), Stream: "watership-messages",
+			URL: NewURL("http://localhost:9200"), Product: "auto", Stream: "watership-messages",
 			Retention: Retention{Traffic: 30 * day, Failures: 90 * day},
 		},
+		Redact:   Redact{Unknown: "drop"},
 		Topology: Topology{Prefix: "watership", QueueType: "quorum"},
 		Tap:      Tap{WhenFull: "keep", Limit: 1_000_000},
 		Retry: Retry{
@@ -235,8 +255,11 @@ func TestDefaults(t *testing.T) {
 		},
 		Index:  Index{Batch: Batch{Events: 1000, Bytes: 5 << 20, Wait: 500 * time.Millisecond}, Memory: 64 << 20, Partitions: 1, PartitionKey: "routing_key", Body: Body{Text: true, JSON: true, MaxValues: 5000}},
 		Alerts: Alerts{Interval: 30 * time.Second, GroupWait: 30 * time.Second, GroupInterval: 5 * time.Minute, RepeatInterval: 12 * time.Hour},
+
+		Approvals: Approvals{Expire: 4 * time.Hour},
+
 		HTTP:   HTTP{TLS: ServerTLS{HSTS: true}, Auth: Auth{OIDC: OIDC{Scopes: []string{"email"}, NameClaim: "email", RolesClaim: "groups"}}},
-		Log:    Log{Format: "text"}, StopTimeout: 30 * time.Second,
+		Traces: Traces{Sample: 1}, Log: Log{Format: "text"}, StopTimeout: 30 * time.Second,
 	}, load(t, "", nil, nil))
 }
 

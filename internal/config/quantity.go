@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/render/quantity"
@@ -20,6 +22,17 @@ func duration(low, high time.Duration) func(string) (time.Duration, error) {
 		}
 		return d, nil
 	}
+}
+
+// ratePerTime parses a number in a time, such as 10/s, and returns it in a second.
+func ratePerTime(s string) (float64, error) {
+	number, unit, _ := strings.Cut(s, "/")
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	per, known := map[string]float64{"s": 1, "m": 60, "h": 3600}[strings.TrimSpace(unit)]
+	if err != nil || !known || !(n/per >= 1.0/3600) || n/per > 10_000 { // NaN is no number
+		return 0, errors.New("expected a number in a time such as 10/s, 30/m or 100/h, from 1/h to 10000/s")
+	}
+	return n / per, nil
 }
 
 // queueTTL parses a TTL of a RabbitMQ queue, which has 32 bits of milliseconds.

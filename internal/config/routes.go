@@ -123,6 +123,7 @@ func readFairness(into *Fairness) read {
 			structureField{name: "key", read: template(messageKey, &into.Key)},
 			structureField{name: "concurrency", read: scalar(wholeNumber(1, 10_000), &into.Concurrency)},
 			structureField{name: "ordered", fallback: "false", read: scalar(boolean, &into.Ordered)},
+			structureField{name: "rate", read: scalar(ratePerTime, &into.Rate)},
 		)
 		switch {
 		case n.Kind != mapping:
@@ -164,6 +165,7 @@ func readHTTPHandler(into *HTTPHandler) read {
 			structureField{name: "statuses", read: readStatuses(&into.Statuses)},
 			structureField{name: "headers", read: scalars(requestHeader, &into.Headers)},
 			structureField{name: "secret_file", read: scalar(boundedText(1, 4096), &into.SecretFile)},
+			structureField{name: "keep_answers", fallback: "false", read: scalar(boolean, &into.KeepAnswers)},
 			structureField{name: "max_retry_after", fallback: "1h", read: scalar(duration(time.Millisecond, day), &into.MaxRetryAfter)},
 		)
 	}

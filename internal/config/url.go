@@ -134,15 +134,21 @@ func redactPlainURL(text string) string {
 	if err != nil || u.Host == "" || u.Fragment != "" || strings.Count(text, "@") > userSeparators(u) {
 		return hideAll(text)
 	}
+	before, query, asks := strings.Cut(text, "?") // and not u.String, which escapes more than was escaped
 	if _, has := u.User.Password(); has {
-		u.User = url.UserPassword(u.User.Username(), hidden)
+		login, rest, _ := strings.Cut(before, "@")
+		scheme, login, _ := strings.Cut(login, "//")
+		name, _, _ := strings.Cut(login, ":")
+		before = scheme + "//" + name + ":" + hidden + "@" + rest
+	}
+	if !asks {
+		return before
 	}
 	hide := isSecret
 	if u.Scheme == "http" || u.Scheme == "https" { // any parameter of a web hook may be its secret
 		hide = func(string) bool { return true }
 	}
-	u.RawQuery = redactQuery(u.RawQuery, hide)
-	return u.String()
+	return before + "?" + redactQuery(query, hide)
 }
 
 // userSeparators returns the number of @ that a URL has for its login.

@@ -10,14 +10,17 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -33,30 +36,67 @@ type browser struct {
 // browserTimeout bounds all that a test does with its browser.
 const browserTimeout = 4 * time.Minute
 
-// newBrowser starts a browser that looks at a system. Without Chromium, the test is
-// skipped.
+// chromium is the browser of all tests, or why there is none. It starts with the first test that
+// needs it, since each start costs a second of the processor, and TestMain ends it.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	data, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(os.Getenv("WATERSHIP_TEST_CHROMIUM")), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(data),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
+	)
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ := chromedp.NewContext(allocator)
+	endBrowser = func() {
+		_ = chromedp.Cancel(ctx) // waits until it writes no more to its folder
+		end()
+		_ = os.RemoveAll(data)
+	}
+	return ctx, chromedp.Run(ctx)
+})
+
+// endBrowser ends chromium, if it was started.
+var endBrowser = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	endBrowser()
+	os.Exit(code)
+}
+
+// newBrowser opens a tab that looks at a system, and shares neither cookies nor storage with other tests. Without
+// Chromium, the test is skipped.
 func newBrowser(t *testing.T, s served) browser {
 	t.Helper()
-	program := os.Getenv("WATERSHIP_TEST_CHROMIUM")
-	if program == "" {
+	if os.Getenv("WATERSHIP_TEST_CHROMIUM") == "" {
 		if os.Getenv("WATERSHIP_TEST_REQUIRED") != "" {
 			t.Fatal("WATERSHIP_TEST_CHROMIUM is not set")
 		}
 		t.Skip("WATERSHIP_TEST_CHROMIUM is not set (scripts/fixtures chromium)")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
-	)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), browserTimeout)
+	ctx, err := chromium()
+	if err != nil {
+		t.Fatalf("starting Chromium: %v", err)
+	}
+	// chromedp.WithNewBrowserContext asks for a tab in a window that there is not.
+	commands := cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
+	profile, err := target.CreateBrowserContext().Do(commands)
+	if err != nil {
+		t.Fatalf("creating a profile of the browser: %v", err)
+	}
+	t.Cleanup(func() { _ = target.DisposeBrowserContext(profile).Do(commands) })
+	tab, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(commands)
+	if err != nil {
+		t.Fatalf("opening a tab: %v", err)
+	}
+	ctx, cancel := chromedp.NewContext(ctx, chromedp.WithTargetID(tab))
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	ctx, cancel = context.WithTimeout(ctx, browserTimeout)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // waits until it writes no more to its folder
 	b := browser{ctx, s.url}
-	b.do(t, "opening the browser", emulation.SetTimezoneOverride("Europe/Berlin"))
+	b.do(t, "opening the browser", emulation.SetTimezoneOverride("Europe/Berlin"), emulation.SetFocusEmulationEnabled(true))
 	return b
 }
 

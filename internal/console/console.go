@@ -41,6 +41,9 @@ type Config struct {
 	// Kibana is the address of Kibana, for links to the same query there; nil: no links.
 	Kibana *url.URL
 
+	// Trace is the address of a trace, with config.TraceField for its id; "": no links.
+	Trace string
+
 	// Stream is the prefix of the data streams, which Kibana's data view has as its id.
 	Stream string
 
@@ -64,12 +67,14 @@ type pages struct {
 
 // The pages by their subjects.
 type (
-	systemPages  struct{ pages }
-	mapPages     struct{ pages } // the map of services
-	failurePages struct{ pages } // and waiting messages
-	replayPages  struct{ pages }
-	searchPages  struct{ pages }
-	messagePages struct{ pages } // a message
+	systemPages struct{ pages }
+	mapPages    struct{ pages } // the map of services
+
+	receiverPages struct{ pages } // the receivers of webhooks
+	failurePages  struct{ pages } // and waiting messages
+	replayPages   struct{ pages }
+	searchPages   struct{ pages }
+	messagePages  struct{ pages } // a message
 )
 
 // New returns the console of an API.
@@ -84,7 +89,11 @@ func New(cfg Config) (*Console, error) {
 	p := pages{made, cfg, cfg.API}
 	made.Handle("GET /", notFound)
 	systemPages{p}.register()
+	receiverPages{p}.register()
 	made.Handle("GET /map", mapPages{p}.show)
+	made.Handle("GET /docs", showDocs)
+	made.Handle("GET /docs/{page}", showDocs)
+	made.Handle("GET /docs/images/{name}", showDrawing)
 	failurePages{p}.register()
 	replayPages{p}.register()
 	searchPages{p}.register()
@@ -97,6 +106,7 @@ func New(cfg Config) (*Console, error) {
 	routepage.Register(made, cfg.API)
 	subscriptionpage.Register(made, cfg.API)
 	validationpage.Register(made, cfg.API)
+	approvalPages{p}.register()
 	triagepage.Pages{Frame: made, API: cfg.API}.Register()
 	return &Console{made}, nil
 }
@@ -110,6 +120,13 @@ func (c systemPages) register() {
 	c.Handle("GET /doctor", c.showDoctor)
 	c.Handle("GET /alerts", c.showAlerts)
 	c.Handle("POST /alerts/test", c.testAlerts)
+}
+
+func (c receiverPages) register() {
+	c.Handle("GET /receivers", c.showReceivers)
+	c.Handle("GET /receiver", c.showReceiver)
+	c.Handle("POST /receiver/hold", c.holdReceiver)
+	c.Handle("POST /receiver/release", c.releaseReceiver)
 }
 
 func (c failurePages) register() {

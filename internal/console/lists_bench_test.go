@@ -22,6 +22,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -247,7 +248,7 @@ func (s storedEvent) event(begin time.Time, each time.Duration, i int64) schemas
 		text = "one violin, " + text
 	}
 	e := schemas.Event{
-		Action: s.action, Sequence: begin.Add(s.at).UnixMicro() + i, TimeSource: schemas.TimeOfEvent, Ingested: begin.Add(s.at), Source: "shop", VHost: "/",
+		Action: s.action, Sequence: begin.Add(s.at).UnixMicro() + i, TimeSource: wire.TimeOfEvent, Ingested: begin.Add(s.at), Source: "shop", VHost: "/",
 		Envelope: schemas.Envelope{
 			Exchange: letters[s.n%4], RoutingKey: fmt.Sprint("order.", letters[s.n%10]),
 			Headers:    amqp.Table{"tenant": tenant, "region": region, "customer": int64(s.n % 1000), "n": int64(s.n)},

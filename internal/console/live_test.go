@@ -52,6 +52,8 @@ func TestLivePagesKeepTheirPlace(t *testing.T) {
 	b.look(t, 1280, "light")
 	b.open(t, "/messages?since=1h")
 	const row = `document.querySelector("[href='/messages/order-20']").closest("tr").getBoundingClientRect().top`
+	// A part without margins becomes one whose margin is outside of it.
+	b.do(t, "changing what is above", chromedp.Evaluate(`document.getElementById("counts").innerHTML = "<div>none</div>"`, nil))
 	b.do(t, "scrolling", chromedp.Evaluate(`scrollBy(0, `+row+` - 200)`, nil))
 	before := value[float64](t, b, row)
 	for n := range 4 {

@@ -32,6 +32,7 @@ type messageView struct {
 	Event    schemas.Event // with the whole message
 	URL      string        // of the message alone
 	Name     string
+	Trace    string // page of its trace; "": none
 	Queues   []history.AtQueue
 	Life     []lifeStep
 	LifeMore bool
@@ -72,6 +73,10 @@ func (c messagePages) message(r *http.Request) (frame.Response, error) {
 	}
 	if v.Life, err = lifeOf(found.History); err != nil {
 		return nil, err
+	}
+	for i := range v.Life { // without a traceparent of the publisher, attempts have one
+		v.Life[i].Trace = c.traceOf(v.Life[i].Event)
+		v.Trace = cmp.Or(v.Trace, v.Life[i].Trace)
 	}
 	v.LifeMore, v.Queues, v.Headers = found.More, found.Queues, headersOf(v.Event.Envelope.PublisherHeaders())
 	v.Error = c.selectedFailure(r, v.Life)

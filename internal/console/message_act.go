@@ -121,8 +121,11 @@ const emptyRows = 3
 
 func (c messagePages) messageCopyForm(r *http.Request) (frame.Response, error) {
 	v, err := c.messageCopy(r)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case v.Problem != nil:
+		return messageCopyPage(v), nil
 	}
 	e := v.Event.Envelope
 	if v.HasBody {
@@ -134,6 +137,8 @@ func (c messagePages) messageCopyForm(r *http.Request) (frame.Response, error) {
 	return messageCopyPage(v), nil
 }
 
+// messageCopy returns the form without its fields. The problem of the form says why the message
+// cannot be copied.
 func (c messagePages) messageCopy(r *http.Request) (messageCopy, error) {
 	if err := frame.NeedOperator(r, "a copy"); err != nil {
 		return messageCopy{}, err
@@ -145,6 +150,9 @@ func (c messagePages) messageCopy(r *http.Request) (messageCopy, error) {
 		if q.State != history.QueueHandled {
 			v.FailedAt = append(v.FailedAt, q.Queue)
 		}
+	}
+	if found.Event.Envelope.Redacted {
+		v.Problem = conflict("the message is redacted, so a copy of what is recorded would have hashes", "Replay it, which sends the original.")
 	}
 	return v, err
 }
@@ -167,8 +175,11 @@ func (c messagePages) sendCopy(r *http.Request) (frame.Response, error) {
 		return nil, problem.BadRequest("the form cannot be read: "+err.Error(), "")
 	}
 	v, err := c.messageCopy(r)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case v.Problem != nil:
+		return messageCopyPage(v), nil
 	}
 	v.Form, v.Key, v.Resolve = messageform.Read(r.PostForm), r.PostForm.Get("key"), r.PostForm.Get("resolve") != ""
 	fail := func(err error) (frame.Response, error) {

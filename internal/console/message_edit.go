@@ -77,6 +77,9 @@ func (c messagePages) messageEdit(r *http.Request) (v messageEdit, before []byte
 	case found.Event.BodyIn != schemas.BodyHere:
 		v.Problem = conflict("the store does not have the body of the message", "Send a copy, and write its body.")
 	}
+	if v.Problem == nil && found.Event.Envelope.Redacted {
+		v.Problem = conflict("the message is redacted, so its text cannot be edited", "Replay it with a program, which changes the original.")
+	}
 	if v.Problem != nil {
 		return v, nil, nil
 	}

@@ -10,10 +10,12 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/render/amqpvalue"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -28,6 +30,7 @@ type lifeStep struct {
 	Summary                  string         // first line of the error
 	IsLong                   bool           // the error has more
 	Of                       *schemas.Event // the event that was replayed, if it is in the timeline
+	Trace                    string         // page of its trace; "": none
 }
 
 func lifeOf(documents []eventjson.Document) ([]lifeStep, error) {
@@ -47,7 +50,7 @@ func lifeOf(documents []eventjson.Document) ([]lifeStep, error) {
 		if gap := e.Time.Sub(before); !before.IsZero() && gap >= 0 {
 			s.Since, s.HasSince, s.Gap = gap, true, gapClass(gap)
 		}
-		if before = e.Time; e.TimeSource == schemas.TimeOfIngest { // it was published some time before
+		if before = e.Time; e.TimeSource == wire.TimeOfIngest { // it was published some time before
 			before = time.Time{}
 		}
 		s.Summary, s.IsLong = firstLine(e.Failure.Message)
@@ -56,6 +59,15 @@ func lifeOf(documents []eventjson.Document) ([]lifeStep, error) {
 		life[i].Of = s.Of
 	}
 	return life, nil
+}
+
+// traceOf returns the page of the trace of an event; "" if it has none.
+func (c messagePages) traceOf(e schemas.Event) string {
+	id := e.TraceID()
+	if id == "" {
+		return ""
+	}
+	return strings.Replace(c.config.Trace, config.TraceField, id, 1)
 }
 
 // IsFailure reports whether the event has an error with details.

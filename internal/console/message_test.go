@@ -21,6 +21,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -39,7 +40,7 @@ func (s served) keep(t *testing.T, events ...schemas.Event) {
 		if e.Time.IsZero() {
 			e.Time = time.Now().Add(-time.Hour)
 		}
-		e.EventID, e.Sequence, e.TimeSource, e.BodySize = fmt.Sprint(t.Name(), "/", len(s.url), i, time.Now().UnixNano()), e.Time.UnixMicro()+int64(i), schemas.TimeOfEvent, len(e.Envelope.Body)
+		e.EventID, e.Sequence, e.TimeSource, e.BodySize = fmt.Sprint(t.Name(), "/", len(s.url), i, time.Now().UnixNano()), e.Time.UnixMicro()+int64(i), wire.TimeOfEvent, len(e.Envelope.Body)
 		documents[i] = schemas.DocumentFormat{}.Document(e)
 	}
 	if _, err := store.Create(t.Context(), documents); err != nil {
@@ -372,6 +373,27 @@ func TestCopyOfAMessage(t *testing.T) {
 		if !strings.Contains(e.Failure.Message, copied.Fingerprint) {
 			t.Errorf("the reason is %q", e.Failure.Message)
 		}
+	}
+}
+
+// What is recorded of a redacted message is sent to nobody.
+func TestCopyOfARedactedMessage(t *testing.T) {
+	s := newSystem(t)
+	e := published("m-1", "mail_3f9a2c71d0b4e8aa0c1d", nil)
+	s.keep(t, e)
+	s.keep(t, func() schemas.Event {
+		e.Envelope.Properties.MessageID, e.Envelope.Redacted, e.Redacted = "m-2", true, true
+		return e
+	}())
+	form := s.get(t, "/messages/m-1/copy").fields(t)
+	page := s.get(t, "/messages/m-2/copy")
+	page.want(t, http.StatusConflict, "the message is redacted")
+	if strings.Contains(page.text, "<form method=\"post\"") {
+		t.Error("there is a form of a copy")
+	}
+	s.post(t, "/messages/m-2/copy", form).want(t, http.StatusConflict, "the message is redacted")
+	if n := len(s.events(t, "action: published")); n != 2 {
+		t.Errorf("%d messages", n)
 	}
 }
 

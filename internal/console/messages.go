@@ -34,7 +34,7 @@ const eventsView = "events"
 // messageList is the page of a search.
 type messageList struct {
 	Filter   frame.Filter
-	Asked    frame.Filter // without a period that nobody has chosen
+	Asked    frame.Filter // without a default period
 	Events   bool         // the list has events, else messages
 	Fields   string       // as in the URL: names with commas; of events, "" are the usual columns, and messages have them besides
 	Live     bool
@@ -49,12 +49,18 @@ type messageList struct {
 	Cursor   string   // of this page
 	Older    string   // cursor of the next page
 	Paged    bool     // this page is not the first
-	Chart    chart.Histogram
-	Counted  bool
-	Queues   []messages.Value
+	Counts   *frame.Part[eventCounts]
+	Wait     string // link to the page with its counts
 	Saved    []searches.Search
 	Commands commands
 	Kibana   string // the same query in Discover
+}
+
+// eventCounts are the events of the page over time, and by queue if that is quick.
+type eventCounts struct {
+	Chart    chart.Histogram
+	Queues   []messages.Value
+	TakeLong bool // too long for a page, so that there are none
 }
 
 // messageRow is an event of the list.
@@ -97,7 +103,7 @@ func (c searchPages) messages(r *http.Request) (frame.Response, error) {
 	}
 	p := frame.Page{
 		Title: "Messages", Section: messagesPath, Template: "messages.html",
-		Styles: []string{"message.css", "messages.css"}, Scripts: []string{"query.js", "histogram.js", "messages.js"},
+		Styles: []string{"message.css", "messages.css"}, Scripts: []string{"query.js", "histogram.js", "messages.js", "late.js"},
 	}
 	switch {
 	case err != nil:
@@ -146,9 +152,15 @@ func fieldProblem(ctx context.Context, err error) error {
 	return refused
 }
 
-// search reads the list and its counts at the same time.
+// search reads the list and its counts at the same time. The script reads counts again that take longer, so that the
+// list is there at once.
 func (c searchPages) search(r *http.Request, m *messageList) error {
 	asked := r.URL.Query()
+	parts := frame.NewParts(r)
+	m.Wait = frame.WaitLink(r)
+	filter, query := m.Filter, m.Known.resolve(m.Filter.Query)
+	m.Counts = frame.Ask(parts, func(ctx context.Context) (eventCounts, error) { return c.count(ctx, filter, query) })
+	defer parts.Wait()
 	group, ctx := errgroup.WithContext(r.Context())
 	if m.Events {
 		group.Go(func() error { return c.listEvents(ctx, m) })
@@ -166,31 +178,22 @@ func (c searchPages) search(r *http.Request, m *messageList) error {
 		}
 		return nil
 	})
-	var countErr error // less important: the list may fail for the same cause
-	group.Go(func() error {
-		countErr = c.count(ctx, m)
-		return nil
-	})
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return countErr
+	return group.Wait()
 }
 
 // count counts the events of the page, unless that takes long.
-func (c searchPages) count(ctx context.Context, m *messageList) error {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+func (c searchPages) count(ctx context.Context, f frame.Filter, query kql.Node) (counts eventCounts, err error) {
+	limited, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	begin := time.Now()
-	counted, err := c.countOver(ctx, m.Filter, m.Known.resolve(m.Filter.Query), begin)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil
+	counts.Chart, err = c.countOver(limited, f, query, begin)
+	switch {
+	case err == nil && time.Since(begin) < quickCount: // counting by queue takes about as long
+		counts.Queues = c.topValues(limited, f, "watership.queue", maxFacets)
+	case ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded):
+		return eventCounts{TakeLong: true}, nil
 	}
-	m.Chart, m.Counted = counted, err == nil
-	if m.Counted && time.Since(begin) < quickCount { // counting by queue takes about as long
-		m.Queues = c.topValues(ctx, m.Filter, "watership.queue", maxFacets)
-	}
-	return err
+	return counts, err
 }
 
 // listEvents reads the rows of events.

@@ -156,7 +156,7 @@ func TestHistogramIsZoomed(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
 	b := newBrowser(t, s)
-	const hour = "/messages?view=events&from=now-1h&q=action%3A+*&fields=message.id"
+	const hour = "/messages?view=events&wait=1&from=now-1h&q=action%3A+*&fields=message.id"
 	const period = `(() => { const p = new URLSearchParams(location.search); return (Date.parse(p.get("to")) - Date.parse(p.get("from"))) / 60000; })()`
 	zoomed := func(minutes float64) {
 		t.Helper()

@@ -72,8 +72,8 @@ func (m messageList) Narrowed(field, value string) string {
 
 // ZoomedBars returns the links to the events of each bar.
 func (m messageList) ZoomedBars() []string {
-	links := make([]string, len(m.Chart.Bars))
-	for i, bar := range m.Chart.Bars {
+	links := make([]string, len(m.Counts.Value.Chart.Bars))
+	for i, bar := range m.Counts.Value.Chart.Bars {
 		f := m.Filter
 		f.Since, f.From, f.To = "", utcText(bar.From), utcText(bar.To)
 		keep := m.Keep()

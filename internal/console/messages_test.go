@@ -89,9 +89,9 @@ func TestMessagesListEvents(t *testing.T) {
 	s := newSystem(t, "WATERSHIP_INDEX_LABELS=tenant")
 	s.get(t, "/messages?view=events&since=all").want(t, http.StatusOK, "No event matches", "Nothing is recorded yet")
 	shop(t, s)
-	page := s.get(t, "/messages?view=events")
+	page := s.get(t, "/messages?view=events&wait=1")
 	page.want(t, http.StatusOK, "published 3", "handled 2", "poisoned 1", "6 events", "Replay these")
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(page.words(t), "Queues: orders 3"); page = s.get(t, "/messages?view=events") {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(page.words(t), "Queues: orders 3"); page = s.get(t, "/messages?view=events&wait=1") {
 		if time.Now().After(deadline) { // they are left out while the machine is slow
 			t.Fatalf("no counts by queue:\n%s", page.words(t))
 		}
@@ -106,7 +106,7 @@ func TestMessagesListEvents(t *testing.T) {
 	}
 
 	// Links narrow the query and keep the rest.
-	page = s.get(t, "/messages?view=events&q=queue%3A+orders+or+queue%3A+mails&fields=message.id,tenant&fields=headers.tenant")
+	page = s.get(t, "/messages?view=events&wait=1&q=queue%3A+orders+or+queue%3A+mails&fields=message.id,tenant&fields=headers.tenant")
 	page.want(t, http.StatusOK, "Message tenant headers.tenant order-3 acme acme")
 	page = s.get(t, link(t, page, "poisoned"))
 	if got := page.Request.URL.Query(); got.Get("q") != "(queue: orders or queue: mails) and action: poisoned" || got.Get("fields") == "" {
@@ -168,7 +168,7 @@ func TestMessagesInPages(t *testing.T) {
 	}
 	s.await(t, 2*messages, "message.id: *")
 	seen := map[string]bool{}
-	page := s.get(t, "/messages?view=events&fields=event.id,message.id")
+	page := s.get(t, "/messages?view=events&wait=1&fields=event.id,message.id")
 	page.want(t, http.StatusOK, "120 events")
 	for range 3 {
 		for _, row := range rows(t, page) {
@@ -194,7 +194,7 @@ func TestMessagesHistogram(t *testing.T) {
 	s := newSystem(t)
 	shop(t, s)
 	for _, query := range []string{"", "headers.tenant: *", "action: (handled or poisoned)"} {
-		page := s.get(t, "/messages?view=events&since=15m&q="+url.QueryEscape(query))
+		page := s.get(t, "/messages?view=events&wait=1&since=15m&q="+url.QueryEscape(query))
 		bars := regexp.MustCompile(`<a href="([^"]*)" data-bar="\d+" aria-label="[^"]*: (\d+) events?"`).FindAllStringSubmatch(page.text, -1)
 		sum := 0
 		for _, bar := range bars {
@@ -211,7 +211,7 @@ func TestMessagesHistogram(t *testing.T) {
 			t.Errorf("%q: the bars have %d events, the list %d", query, sum, want)
 		}
 	}
-	if page := s.get(t, "/messages?view=events&q=headers.tenant%3A+*"); strings.Contains(page.text, `class="published"`) || !strings.Contains(page.text, `class="bar"`) {
+	if page := s.get(t, "/messages?view=events&wait=1&q=headers.tenant%3A+*"); strings.Contains(page.text, `class="published"`) || !strings.Contains(page.text, `class="bar"`) {
 		t.Error("a query of headers is evaluated for each action")
 	}
 }
@@ -372,7 +372,7 @@ func (do via) Do(ctx context.Context, op *operation.Operation, in, out any) erro
 	return do(ctx, op, in, out)
 }
 
-// The list does not wait for its counts for long.
+// The list does not wait for its counts. The script does, but not for long.
 func TestMessagesWithoutCounts(t *testing.T) {
 	get := newPages(t, func(cfg *console.Config) {
 		served := cfg.API
@@ -383,7 +383,12 @@ func TestMessagesWithoutCounts(t *testing.T) {
 			return served.Do(ctx, op, in, out)
 		})
 	})
-	get("/messages?view=events").want(t, http.StatusOK, "Counting takes too long for this query", "No event matches")
+	page := get("/messages?view=events")
+	page.want(t, http.StatusOK, "Counting… Load", "No event matches")
+	if got := link(t, page, "Load"); got != "/messages?view=events&wait=1" {
+		t.Errorf("the page with counts is %s", got)
+	}
+	get("/messages?view=events&wait=1").want(t, http.StatusOK, "Counting takes too long for this query", "No event matches")
 }
 
 // Kibana's names are full, and its times are in no zone.

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -68,6 +69,7 @@ func takePictures(t *testing.T) {
 	group := s.get(t, "/failures?since=all").link(t, "/failures/groups/")
 	for name, path := range map[string]string{"overview": "/?since=6h&wait=1", "message": "/messages/order-1042", "group": group} {
 		b.open(t, path)
+		b.awaits(t, `document.querySelector("[data-late]") === null`)
 		var image []byte
 		b.do(t, "taking a picture", chromedp.CaptureScreenshot(&image))
 		if err := os.WriteFile(filepath.Join(pictures, "console-"+name+".png"), image, 0o644); err != nil {
@@ -121,7 +123,7 @@ func (s served) keepHistory(t *testing.T, now time.Time) {
 
 func (s served) newEvent(id string, n int, action schemas.Action, at time.Time) schemas.Event {
 	e := schemas.Event{
-		Action: action, TimeSource: schemas.TimeOfBroker, Sequence: at.UnixMicro() + int64(n), Ingested: at.Add(200 * time.Millisecond), Source: "rabbit@shop//", VHost: "/",
+		Action: action, TimeSource: wire.TimeOfBroker, Sequence: at.UnixMicro() + int64(n), Ingested: at.Add(200 * time.Millisecond), Source: "rabbit@shop//", VHost: "/",
 		Envelope: schemas.Envelope{
 			Exchange: "shop", RoutingKey: "order.placed", Headers: amqp.Table{"tenant": "acme", "priority": int32(3)},
 			Properties: schemas.Properties{MessageID: id, ContentType: "application/json", DeliveryMode: amqp.Persistent, AppID: "web"},

@@ -106,6 +106,26 @@ func TestOutcomesAreQueries(t *testing.T) {
 	}
 }
 
+// A replay in steps pauses itself when a step fails, and goes on when somebody says so.
+func TestReplayInSteps(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.fail(t, orders(10)...)
+	s.broken.Store(true) // the replay fails again
+	const query = "/replays/new?q=action%3A+poisoned&target=failed_queue&steps="
+	s.get(t, query+"20+5").want(t, http.StatusUnprocessableEntity, "expected ascending numbers above 0 and up to 100")
+	plan := s.get(t, query+"20%2C100&stop_if=failed+%3E+50%25")
+	plan.want(t, http.StatusOK, "--ramp 20,100 --stop-if 'failed > 50%'", "Unknown: what 10 messages will cause, as none like it was handled before at queue ")
+	action, form := plan.form(t, "Send 10 messages")
+	path := s.post(t, action, form).Request.URL.Path
+	page := s.until(t, path, "Why it stopped stopped after the first 2 messages: failed > 50%: 2 of 2 messages failed, such as: ")
+	page.want(t, http.StatusOK, "paused", "2 of 10 messages sent", "in steps up to 20 %, 100 %, each judged before the next", "The job has stopped by itself", "8 messages left")
+	s.broken.Store(false)
+	action, form = page.form(t, "Send the rest (8)")
+	s.post(t, action, form)
+	s.until(t, path, "10 of 10 messages sent").want(t, http.StatusOK, "done", "Up to Sent Handled Failed Silent Judged Then 2 2 0 2 0")
+}
+
 // A queue without a consumer that reports leaves its messages pending.
 func TestPendingOutcomes(t *testing.T) {
 	t.Parallel()

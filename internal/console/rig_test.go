@@ -75,7 +75,7 @@ func newSystem(t testing.TB, settings ...string) served {
 	}
 	handler := httpapi.New(a, made)
 	s.api = handler
-	pages, err := console.New(console.Config{API: handler, Version: "test", Stream: cfg.Store.Stream, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	pages, err := console.New(console.Config{API: handler, Version: "test", Stream: cfg.Store.Stream, Trace: cfg.Traces.Page, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +126,9 @@ func eachStore(t *testing.T, test func(t *testing.T, s served)) {
 func (s served) handle(msg *message.Message) ([]*message.Message, error) {
 	if s.broken.Load() && strings.HasPrefix(msg.UUID, "patient-") {
 		return nil, retry.After(time.Hour, fmt.Errorf("no table for order %s", msg.UUID))
+	}
+	if s.broken.Load() && strings.HasPrefix(msg.UUID, "traced-") {
+		return nil, fmt.Errorf("no table for order %s", msg.UUID)
 	}
 	if s.broken.Load() {
 		return nil, retry.Permanent(fmt.Errorf("no table for order %s", msg.UUID))

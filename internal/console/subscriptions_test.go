@@ -45,6 +45,8 @@ func TestSubscriptions(t *testing.T) {
 	}
 	act("Rewind", "to", "someday", http.StatusBadRequest, "someday")
 	act("Rewind", "to", "start", http.StatusOK, "It continues at the new position.")
+	act("Change the upcast", "upcast", ".body |", http.StatusBadRequest, "the program cannot be parsed", ".body |")
+	act("Change the upcast", "upcast", ". # <b>2</b>", http.StatusOK, "The next deliveries have the new upcast.", "Upcast version 1 . # <b>2</b>")
 	act("Resume", "", "", http.StatusOK, "Resumed.", "State active")
 	s.until(t, path, "Delivered 2")
 	s.post(t, path+"/explode", url.Values{}).want(t, http.StatusNotFound, "no such page")

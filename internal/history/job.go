@@ -18,6 +18,7 @@ type Job struct {
 	ID       string
 	UpTo     int64 // highest sequence when the job was planned
 	ToOrigin bool  // messages go to their original exchanges, which may route to several queues
+	Since    int64 // only messages whose `replayed` events have a higher sequence; 0: all
 }
 
 // JobOutcomes are the outcomes of a job's messages, by the events of their consumers. A
@@ -30,6 +31,10 @@ type JobOutcomes struct {
 	Problems    []string // a few distinct errors
 	NotReported []string // queues that reported about a message before, and not yet about its replay
 	Pending     []string // event ids of the originals of a few messages about which no queue, or not each of these, has reported
+
+	Classes map[string]int      // failed messages by the class of their failures
+	Silent  map[Destination]int // messages about which no queue has reported at all, by where they were sent
+	Last    int64               // highest sequence of the `replayed` events; 0: none is stored
 }
 
 const (
@@ -51,9 +56,17 @@ type EventStore interface {
 
 // sentMessage is a message that a job has sent.
 type sentMessage struct {
-	fingerprint string                   // "" if its `replayed` event is not in the store yet
-	reported    map[string]schemas.Event // by queue
-	notReported map[string]bool          // queues that reported before, and not yet about the replay
+	fingerprint string // "" if its `replayed` event is not in the store yet
+	sequence    int64  // of this event
+	to          Destination
+	reported    map[string]report // by queue
+	notReported map[string]bool   // queues that reported before, and not yet about the replay
+}
+
+// report is the report of the consumer of a queue about a message.
+type report struct {
+	handled        bool
+	class, problem string // of the failure
 }
 
 // OutcomesOfJob reads the events of a job's messages.
@@ -78,20 +91,26 @@ func sentMessages(ctx context.Context, store EventStore, job Job) (map[string]*s
 		Query: kql.And{kql.FieldIs("watership.replay.job", job.ID), ReportedOr(schemas.Replayed)},
 		Order: eventstore.BySequence, WithoutBody: true,
 	}
+	if job.Since > 0 {
+		selection.After = eventstore.Cursor{Sequence: job.Since + 1} // a place before all events with this sequence
+	}
 	for e, err := range storeread.Readable(store.Events(ctx, selection)) {
 		if err != nil {
 			return nil, err
 		}
 		m := messages[e.ReplayOf]
 		if m == nil {
-			m = &sentMessage{reported: map[string]schemas.Event{}, notReported: map[string]bool{}}
+			m = &sentMessage{reported: map[string]report{}, notReported: map[string]bool{}}
 			messages[e.ReplayOf] = m
 		}
 		if e.RecordedAction() == schemas.Replayed {
-			m.fingerprint = e.Fingerprint
+			m.fingerprint, m.sequence, m.to = e.Fingerprint, e.Sequence, Destination{Queue: e.Queue}
+			if e.Queue == "" {
+				m.to = Destination{Exchange: e.Envelope.Exchange, RoutingKey: e.Envelope.RoutingKey}
+			}
 			continue
 		}
-		m.reported[e.Queue] = e
+		m.reported[e.Queue] = report{e.RecordedAction() == schemas.Handled, e.Failure.Class, e.Failure.Message}
 	}
 	return messages, nil
 }
@@ -131,20 +150,25 @@ func findNotReported(ctx context.Context, store Store, upTo int64, messages map[
 }
 
 func summarize(messages map[string]*sentMessage) JobOutcomes {
-	var all JobOutcomes
+	all := JobOutcomes{Classes: map[string]int{}, Silent: map[Destination]int{}}
 	problems, notReported := map[string]bool{}, map[string]bool{}
 	for _, id := range slices.Sorted(maps.Keys(messages)) {
 		m := messages[id]
-		problem, failed := m.problem()
+		failure := m.failure()
+		all.Last = max(all.Last, m.sequence)
 		switch {
 		case m.fingerprint == "": // not counted before its `replayed` event is stored
-		case failed:
+		case failure != nil:
 			all.Failed++
+			all.Classes[failure.class]++
 			if len(problems) < maxProblems {
-				problems[problem] = true
+				problems[failure.problem] = true
 			}
 		case len(m.notReported) > 0 || len(m.reported) == 0:
 			maps.Copy(notReported, m.notReported)
+			if len(m.notReported)+len(m.reported) == 0 {
+				all.Silent[m.to]++
+			}
 			if len(all.Pending) < maxPending {
 				all.Pending = append(all.Pending, id)
 			}
@@ -156,11 +180,12 @@ func summarize(messages map[string]*sentMessage) JobOutcomes {
 	return all
 }
 
-func (m *sentMessage) problem() (text string, failed bool) {
+// failure returns the failure of the first queue that has not handled the message; nil: none reports one.
+func (m *sentMessage) failure() *report {
 	for _, queue := range slices.Sorted(maps.Keys(m.reported)) {
-		if e := m.reported[queue]; e.RecordedAction() != schemas.Handled {
-			return e.Failure.Message, true
+		if r := m.reported[queue]; !r.handled {
+			return &r
 		}
 	}
-	return "", false
+	return nil
 }

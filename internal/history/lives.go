@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/storeread"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -206,7 +207,7 @@ func inOrder(events []schemas.Event) []schemas.Event {
 		}
 	}
 	happened := func(e schemas.Event) time.Time {
-		if e.RecordedAction() == schemas.Published && e.TimeSource == schemas.TimeOfIngest {
+		if e.RecordedAction() == schemas.Published && e.TimeSource == wire.TimeOfIngest {
 			return first[copyOfMessage{e.Fingerprint, e.Replay}].Add(-1)
 		}
 		return e.Time

@@ -33,7 +33,22 @@ func FirstUnreported(ctx context.Context, store Counter, destinations []Destinat
 // isReported reports whether a consumer of a destination has reported that it handled a
 // message.
 func isReported(ctx context.Context, store Counter, d Destination) (bool, error) {
-	query := kql.And{kql.FieldIs("event.action", string(schemas.Handled))}
+	return hasEvents(ctx, store, d, withActions(schemas.Handled))
+}
+
+// ReturnsOf reads the history of a destination with messages about which nothing was reported: reports
+// is true if its consumers have reported before that they handled a message, so that such messages are
+// still under way, and returns if messages that they failed at have come back before.
+func ReturnsOf(ctx context.Context, store Counter, d Destination) (reports, returns bool, err error) {
+	if reports, err = isReported(ctx, store, d); err == nil {
+		returns, err = hasEvents(ctx, store, d, withActions(schemas.RetryScheduled, schemas.Poisoned))
+	}
+	return reports, returns, err
+}
+
+// hasEvents reports whether there are events of some actions at a destination.
+func hasEvents(ctx context.Context, store Counter, d Destination, actions kql.Node) (bool, error) {
+	query := kql.And{actions}
 	if d.Queue != "" {
 		query = append(query, kql.FieldIs("watership.queue", d.Queue))
 	} else {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,7 +25,7 @@ func newStreamEvents(age time.Duration) *streamEvents {
 // add adds an event of the message with a name; a version below 0 is none.
 func (s *streamEvents) add(action schemas.Action, message string, version int64, change ...func(*schemas.Event)) string {
 	n := len(s.list) + 1
-	e := schemas.Event{Sequence: int64(n), Action: action, TimeSource: schemas.TimeOfEvent}
+	e := schemas.Event{Sequence: int64(n), Action: action, TimeSource: wire.TimeOfEvent}
 	e.EventID, e.Time, e.Fingerprint = fmt.Sprint("e", n), s.begin.Add(time.Duration(n)*time.Second), "v1:"+message
 	e.Stream = schemas.MessageStream{ID: "order-7"}
 	if version >= 0 {

@@ -21,6 +21,7 @@ func fewerBounds() map[string]struct{ has, why string } {
 		"resumeReplay":          {"expect", "it is about one job, whose reason is recorded"},
 		"cancelAdoption":        {"", "it is about one adoption"},
 		"triageFailureGroup":    {"reason", "it is about one group, and can be undone"},
+		"decideApproval":        {"reason", "it is about one approval"},
 		"publishMessage":        {"", "it adds a message"},
 		"publishMessages":       {"", "it adds messages"},
 		"saveSearch":            {"", "it is about one saved search"},

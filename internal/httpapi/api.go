@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/watershipmq/watership/internal/httpapi/agent"
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/operate/alerts"
+	"github.com/watershipmq/watership/internal/operate/approvals"
+	"github.com/watershipmq/watership/internal/operate/deliveries"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
@@ -47,6 +51,7 @@ type API struct {
 	adoptions  *adoptions.Runner
 	responses  *idempotency.Responses
 	slots      slots
+	agents     func() *agent.Handler // made for the first request
 }
 
 // New returns the API of a System, which s serves. If s is nil, this process does not serve: the
@@ -68,7 +73,11 @@ func New(sys *system.System, s *server.Server) *API {
 	adoptions.Implement(api.operations, api.adoptions)
 	replays.Implement(api.operations, sys, api.runs)
 	operation.Implement(api.operations, GetStatus, api.status)
+	api.operations.Guard(approvals.Service{System: sys, Set: api.operations}.Ask)
 	api.document = api.describe()
+	api.agents = sync.OnceValue(func() *agent.Handler {
+		return agent.New(agent.Config{Version: system.Version(), Operations: api.operations, API: api, Prefix: Prefix, Logger: sys.Logger()})
+	})
 	return api
 }
 
@@ -88,8 +97,10 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 		return version(ctx, sys.Settings()), nil
 	})
 	routes.Implement(set, routes.Service{System: sys, Handlers: handlers})
+	deliveries.Implement(set, sys)
 	subscriptions.Implement(set, sys)
 	searches.Implement(set, sys)
+	approvals.Implement(set, sys)
 	alerts.Implement(set, alerts.Service{System: sys, Console: console})
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operation/code"
-
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/eventstore"
@@ -27,7 +25,9 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -98,7 +98,7 @@ func newRig(t *testing.T, storeURL string, settings ...string) rig {
 	r := rig{testStore: store, recorder: &recorder{}, source: stream, tokens: access.OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))}
 	r = r.as(t, access.Token{Name: "ada", Role: access.Admin, Bodies: true})
 	handler := httpapi.New(a, nil)
-	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: r.recorder, Tokens: r.tokens})
+	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: r.recorder, Tokens: r.tokens, Queries: handler.Queries()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ var happened = time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 // event is the nth, a second after the one before.
 func (r rig) event(n int, action schemas.Action, change ...func(*schemas.Event)) schemas.Event {
 	e := schemas.Event{
-		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: int64(n), Ingested: happened, Source: r.source, VHost: "/",
+		Action: action, TimeSource: wire.TimeOfEvent, Sequence: int64(n), Ingested: happened, Source: r.source, VHost: "/",
 		Envelope: schemas.Envelope{
 			Exchange: "shop", RoutingKey: "order.created", Headers: amqp.Table{"tenant": "acme", "n": int64(n)},
 			Properties: schemas.Properties{MessageID: fmt.Sprint("m-", n), ContentType: "application/json"},

@@ -44,6 +44,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(a.document)
 		return
 	}
+	if r.URL.Path == Prefix+AgentPath {
+		a.serveAgent(w, r)
+		return
+	}
 	pattern := a.mux.Pattern(r)
 	op, known := a.operations.Find(pattern)
 	if !known {
@@ -77,6 +81,31 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.mux.ServeHTTP(w, r)
+}
+
+// AgentPath is the path below Prefix at which agents call operations.
+const AgentPath = "/mcp"
+
+// serveAgent serves a request of the Model Context Protocol. Its call is checked and limited as a request, so
+// it can have one only: the newest versions of the protocol have no batches either.
+func (a *API) serveAgent(w http.ResponseWriter, r *http.Request) {
+	request := &operation.Operation{Timeout: 10 * time.Minute} // as the slowest of them
+	body, refused := readBody(w, r, request)
+	if refused != nil {
+		problem.Write(w, *refused)
+		return
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		problem.Write(w, *problem.BadRequest("a request has one call, and this is a batch", "Send each in a request of its own."))
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(request.Limit() + writeTimeout))
+	a.agents().Serve(w, r, body)
+}
+
+// Queries returns the patterns of requests that change nothing themselves although their method may.
+func (a *API) Queries() []string {
+	return append(a.operations.Queries(), Prefix+AgentPath)
 }
 
 // abortFailedWrites replaces the panic with which huma reports that a response cannot be

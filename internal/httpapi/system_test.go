@@ -51,7 +51,7 @@ func onEvery(t *testing.T, test func(t *testing.T, s served)) {
 	})
 }
 
-func newSystem(t *testing.T, broker rabbittest.Broker) served {
+func newSystem(t *testing.T, broker rabbittest.Broker, settings ...string) served {
 	t.Helper()
 	broker = broker.VHost(t)
 	store := "sqlite:" + filepath.Join(t.TempDir(), "store.db")
@@ -61,10 +61,10 @@ func newSystem(t *testing.T, broker rabbittest.Broker) served {
 		}
 	}
 	stream := "test-" + strings.ToLower(rand.Text()[:12])
-	cfg, err := config.Load(config.Sources{Environ: []string{
+	cfg, err := config.Load(config.Sources{Environ: append([]string{
 		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + broker.ManagementURL,
 		"WATERSHIP_STORE_URL=" + store, "WATERSHIP_STORE_STREAM=" + stream,
-	}})
+	}, settings...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func newSystem(t *testing.T, broker rabbittest.Broker) served {
 		t.Fatal(err)
 	}
 	handler := httpapi.New(a, made)
-	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: s.recorder, Tokens: s.tokens})
+	guard, err := access.New(access.Config{Logger: slog.New(slog.DiscardHandler), Recorder: s.recorder, Tokens: s.tokens, Queries: handler.Queries()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/reason"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -168,7 +169,7 @@ func (s served) triageInSearches(t *testing.T, group map[string]any) {
 	t.Helper()
 	kind := history.Kind{Queue: "orders", Class: fmt.Sprint(group["class"]), Type: fmt.Sprint(group["type"]), Group: fmt.Sprint(group["error_group"])}
 	change := failures.Change{Decision: failures.Assigned, Assignee: "mallory"}
-	forged := schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, change.Event(kind, "mallory", time.Now()))
+	forged := wire.DefaultFrameMax.Wrap(schemas.Envelope{}, change.Event(kind, "mallory", time.Now()))
 	if err := s.broker.Channel(t).PublishWithContext(t.Context(), "shop", string(schemas.Triaged), false, false, forged); err != nil {
 		t.Fatal(err)
 	}

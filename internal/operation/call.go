@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -36,22 +37,62 @@ func (d Declared[I, O]) Call(ctx context.Context, via Via, in I) (O, error) {
 	return out, err
 }
 
-// function is an operation as Via.Do does it.
-type function func(ctx context.Context, in, out any) error
+// function is an operation as Via.Do does it, and as Set.Repeat does.
+type function struct {
+	role   access.Role
+	do     func(ctx context.Context, in, out any) error
+	repeat func(ctx context.Context, input []byte) (output any, err error)
+}
 
 // Implement adds an operation to a set, with the function that does it.
 func Implement[I, O any](s *Set, d Declared[I, O], do func(ctx context.Context, in *I) (*O, error)) {
+	unguarded := do
+	do = func(ctx context.Context, in *I) (*O, error) {
+		if s.guard != nil {
+			if err := s.guard(ctx, &d.Operation, in); err != nil {
+				return nil, err
+			}
+		}
+		return unguarded(ctx, in)
+	}
 	if s.huma != nil {
 		do = answer(d.Operation, do)
 		serve(s, d.Operation, do)
 	}
-	s.functions[d.ID] = func(ctx context.Context, in, out any) error {
-		done, err := do(ctx, in.(*I))
-		if done != nil {
-			*out.(*O) = *done
-		}
-		return err
+	s.functions[d.ID] = function{
+		d.Role,
+		func(ctx context.Context, in, out any) error {
+			done, err := do(ctx, in.(*I))
+			if done != nil {
+				*out.(*O) = *done
+			}
+			return err
+		},
+		func(ctx context.Context, input []byte) (any, error) {
+			var in I
+			if err := json.Unmarshal(input, &in); err != nil {
+				return nil, fmt.Errorf("reading the input of %s: %w", d.ID, err)
+			}
+			return do(ctx, &in)
+		},
 	}
+}
+
+// Repeat does an operation with an input that was kept as JSON, and returns its output as JSON. The identity in
+// the context needs the role of the operation.
+func (s *Set) Repeat(ctx context.Context, id string, input []byte) (output []byte, err error) {
+	op, known := s.functions[id]
+	if !known {
+		return nil, fmt.Errorf("operation %s is not implemented here", id)
+	}
+	if caller := access.FromContext(ctx); !caller.May(op.role) {
+		return nil, access.NeedsRole(caller, op.role)
+	}
+	done, err := op.repeat(ctx, input)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(done)
 }
 
 // Do implements Via. The identity in the context needs the role of the operation. An operation that
@@ -73,7 +114,7 @@ func (s *Set) Do(ctx context.Context, op *Operation, in, out any) error {
 		}
 	}
 	setDefaults(reflect.ValueOf(in).Elem())
-	return do(ctx, in, out)
+	return do.do(ctx, in, out)
 }
 
 // setDefaults sets the parameters of an input that are zero, and whose tags have a default.

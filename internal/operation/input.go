@@ -3,8 +3,10 @@ package operation
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/watershipmq/watership/internal/operation/code"
 
@@ -20,6 +22,35 @@ func (op *Operation) checkInput(in any) error {
 	if err := c.check(reflect.ValueOf(in).Elem()); err != nil {
 		return err
 	}
+	return c.refusal()
+}
+
+// CheckArguments refuses arguments of an operation that is served, as Arguments describes them, whose values do
+// not fit its schemas, with the problem of a request that has them.
+func (op *Operation) CheckArguments(arguments map[string]json.RawMessage) error {
+	c := inputChecker{Operation: op, place: huma.NewPathBuffer([]byte{}, 0)}
+	rest := maps.Clone(arguments)
+	for _, p := range op.parameters {
+		values, given := texts(rest[p.Name])
+		delete(rest, p.Name)
+		if given && p.Schema.Type == huma.TypeString {
+			c.validate(p.Schema, strings.Join(values, ","), p.In, p.Name)
+		}
+	}
+	if op.body != nil {
+		body := map[string]any{}
+		for name, value := range rest {
+			var member any
+			_ = json.Unmarshal(value, &member) // it is JSON already
+			body[name] = member
+		}
+		c.validate(op.body, body, "body")
+	}
+	return c.refusal()
+}
+
+// refusal returns the problem of the mistakes that were found.
+func (c *inputChecker) refusal() error {
 	if len(c.found.Errors) == 0 {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Mux is an http.ServeMux of which a segment of a path can be any text. An http.ServeMux takes one
-// that is an escaped slash for the end of the path: here it gets the byte 0 behind the slash, and
+// that is an escaped slash for the end of the path: here it gets the byte 0 after the slash, and
 // loses it before the handler sees it.
 type Mux struct{ mux http.ServeMux }
 

@@ -26,11 +26,18 @@ type Set struct {
 	prefix     string
 	operations map[string]*Operation // by pattern
 	functions  map[string]function   // by the ID of the operation
+	guard      Guard                 // nil: each is done at once
 }
+
+// Guard returns nil if a caller may do an operation, whose input is in, now.
+type Guard func(ctx context.Context, op *Operation, in any) error
+
+// Guard has each operation of the set ask first.
+func (s *Set) Guard(ask Guard) { s.guard = ask }
 
 // NewSet returns an empty set, whose operations an API serves below the path prefix.
 func NewSet(api huma.API, prefix string) *Set {
-	return &Set{api, prefix, map[string]*Operation{}, map[string]function{}}
+	return &Set{api, prefix, map[string]*Operation{}, map[string]function{}, nil}
 }
 
 // NewLocal returns an empty set, whose operations are called in this process. Nothing of an API
@@ -41,6 +48,16 @@ func NewLocal() *Set { return NewSet(nil, "") }
 func (s *Set) Find(pattern string) (*Operation, bool) {
 	op, found := s.operations[pattern]
 	return op, found
+}
+
+// Queries returns the patterns of operations that a viewer may do although their method may change something.
+func (s *Set) Queries() (patterns []string) {
+	for pattern, op := range s.operations {
+		if op.Method != http.MethodGet && op.Role == access.Viewer {
+			patterns = append(patterns, pattern)
+		}
+	}
+	return patterns
 }
 
 // Operation declares an operation of the API.

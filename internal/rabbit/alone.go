@@ -20,8 +20,8 @@ const aloneSuffix = ".reader"
 
 // DoAlone is Do of channels for work that only one channel of all processes may do with a queue at a time,
 // such as reading it without an acknowledgement. It waits for the others until ctx ends. A login that may not
-// configure the queue with the suffix .reader, which keeps the others away, does not wait. Nobody waits while
-// that queue is away with its node.
+// configure the queue with the suffix .reader, which keeps the others away, does not wait. No process waits while
+// the node of that queue is down.
 func DoAlone(ctx context.Context, channels Channels, queue string, do func(*amqp.Channel) error) error {
 	pauses := backoff.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second} // RabbitMQ logs each attempt as an error
 	for attempt := 1; ; attempt++ {

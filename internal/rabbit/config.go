@@ -14,6 +14,7 @@
 package rabbit
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,7 +27,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/rabbitmq"
 )
+
+// At returns the settings of the connection for a purpose, such as consuming, which its name ends with.
+func At(to rabbitmq.Connection, purpose string, logger *slog.Logger) Config {
+	return Config{
+		URL: to.URL, Nodes: to.Nodes, TLS: to.TLS, Dial: to.Dial, Instance: to.Instance,
+		Name: cmp.Or(to.Name, "watership") + " " + purpose, Logger: logger,
+	}
+}
 
 // Config holds the settings of a Connection. Only URL is required.
 type Config struct {

@@ -65,10 +65,21 @@ func (l *link) close() {
 	l.abort()
 }
 
-// Open starts connecting and returns at once. It fails only for an invalid URL, and
-// its error never contains the password; an unreachable broker is dialled until
-// Close.
+// Open returns a connection that New made and Start has started.
 func Open(cfg Config) (*Connection, error) {
+	c, err := New(cfg)
+	if err == nil {
+		Start(c)
+	}
+	return c, err
+}
+
+// Start starts connecting and returns at once. An unreachable broker is dialled until Close. It is called once.
+func Start(c *Connection) { c.work.Go(c.run) }
+
+// New returns a connection that Start starts. It fails only for an invalid URL, and its error never contains the
+// password.
+func New(cfg Config) (*Connection, error) {
 	uris, _, err := cfg.urls()
 	if err != nil {
 		return nil, err
@@ -80,16 +91,14 @@ func Open(cfg Config) (*Connection, error) {
 	vhost := uris[0].Vhost
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Connection{
+	return &Connection{
 		cfg:    cfg,
 		vhost:  vhost,
 		log:    cfg.Logger.With("connection", cfg.Name, "broker", strings.Join(hosts, ",")+vhostPath(vhost)),
 		ctx:    ctx,
 		stop:   stop,
 		status: changingStatus{now: status{changed: make(chan struct{})}},
-	}
-	c.work.Go(c.run)
-	return c, nil
+	}, nil
 }
 
 func vhostPath(vhost string) string {

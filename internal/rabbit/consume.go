@@ -103,7 +103,7 @@ func (q ConsumeConfig) report(err error) {
 	}
 }
 
-// reporter logs the first consumer failure, a queue that became a stream, which somebody has to
+// reporter logs the first consumer failure, a queue that became a stream, which a person has to
 // mend, and the recovery. It ignores connection losses, which Connection.run logs once for all
 // consumers.
 type reporter struct {

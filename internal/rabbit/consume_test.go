@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // consuming runs Consume until the test ends and passes on its sessions and
@@ -296,7 +296,7 @@ func TestLargeFrames(t *testing.T) {
 		c := open(t, b.URL, func(cfg *Config) { cfg.LargeFrames = true })
 		r := consume(t, c, ConsumeConfig{Queue: target, Prefetch: 1})
 		s, d := rabbittest.Receive(t, r.sessions), rabbittest.Receive(t, r.deliveries)
-		if size := schemas.HeaderFrameSize(amqp.Publishing{Headers: d.Headers}); size <= 131_072 {
+		if size := wire.HeaderFrameSize(amqp.Publishing{Headers: d.Headers}); size <= 131_072 {
 			t.Errorf("headers of %d bytes show nothing", size)
 		}
 		if err := s.Ack(d.DeliveryTag, false); err != nil {

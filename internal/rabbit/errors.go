@@ -83,7 +83,7 @@ func IsMissing(err error) bool {
 }
 
 // saysMissing reports whether a reply says that something does not exist. RabbitMQ also has code 404 for a
-// classic queue that exists and is away with its node.
+// classic queue that exists, and whose node is down.
 func saysMissing(code int, text string) bool {
 	what := strings.TrimPrefix(text, "NOT_FOUND - ")
 	return code == amqp.NotFound && !slices.ContainsFunc([]string{"home node '", "queue '", "failed to perform operation on "},

@@ -116,7 +116,7 @@ func (m *Management) fetchFromAny(ctx context.Context, call managementCall) ([]b
 type fetch func(ctx context.Context, node managementNode, call managementCall) (managementAnswer, error)
 
 // changeOnce returns a fetch for the attempts at one change. A node whose answer is missing may have made the
-// change: no other is asked. One that failed may have made it as well: what is to be deleted may be gone.
+// change: no other is asked. One that failed may have made it as well: an object to delete may be gone.
 func changeOnce(send fetch) fetch {
 	failed := false // of the attempts, which follow each other
 	return func(ctx context.Context, node managementNode, call managementCall) (managementAnswer, error) {

@@ -11,7 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 )
 
 // Message is an argument of Publish.
@@ -53,6 +54,9 @@ func (m Message) check() error {
 			return m.refused(codeSyntax, fmt.Sprintf("%s of %d bytes, at most %d are possible", t.what, len(t.text), shortstrMax))
 		}
 	}
+	if header.Withheld(m.Publishing.Headers) {
+		return m.refused(codeSyntax, "the message is redacted, and a redacted message is never sent")
+	}
 	if reason := checkHeaders(m.Publishing.Headers); reason != nil {
 		return m.refused(reason.code, reason.text)
 	}
@@ -87,7 +91,7 @@ func checkHeaders(headers amqp.Table) *refusal {
 func (m Message) checkSize(headers, frameMax int) error {
 	properties := m.Publishing
 	properties.Headers = nil // counted by their encoded size
-	size := schemas.HeaderFrameSize(properties)
+	size := wire.HeaderFrameSize(properties)
 	if headers > 0 {
 		size += 4 + headers
 	}

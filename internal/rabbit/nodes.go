@@ -134,7 +134,7 @@ func race[T any](ctx context.Context, work *sync.WaitGroup, attempts int, pause 
 		value T
 		err   error
 	}
-	results := make(chan result) // without a buffer: what nobody receives is discarded
+	results := make(chan result) // without a buffer: a result without a receiver is discarded
 	run := func(i int) {
 		value, err := attempt(ctx, i)
 		select {

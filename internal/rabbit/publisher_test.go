@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 func TestPublishConfirmsAndReturns(t *testing.T) {
@@ -177,7 +177,7 @@ func TestHeadersUpToTheLimit(t *testing.T) {
 		m.Publishing.MessageId, m.Publishing.Timestamp, m.Publishing.Priority = "id", time.Unix(1, 0), 1
 		for over := range 2 {
 			m.Publishing.Headers["fill"] = ""
-			m.Publishing.Headers["fill"] = strings.Repeat("x", 131072-schemas.HeaderFrameSize(m.Publishing)+over)
+			m.Publishing.Headers["fill"] = strings.Repeat("x", 131072-wire.HeaderFrameSize(m.Publishing)+over)
 			err := p.Publish(testContext(t), m)
 			var refused *RefusedError
 			if over == 0 && err != nil || over > 0 && !errors.As(err, &refused) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/amqpstream"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -162,7 +163,7 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 		var known string
 		for attempt := range 4 {
 			d := rabbittest.Receive(t, r.deliveries)
-			verifier := schemas.Verifier{FormerRelease: true} // former releases used the default exchange
+			verifier := wire.Verifier{FormerRelease: true} // former releases used the default exchange
 			belief, err := verifier.Verify(schemas.FromDelivery(d), d.Exchange, last)
 			if err != nil || belief.Mismatch || belief.State.Attempt != attempt {
 				t.Fatalf("attempt %d: %+v, %v; headers %.500v", attempt, belief.State, err, d.Headers)
@@ -175,7 +176,7 @@ func TestUnreadableHeadersKeepTheirState(t *testing.T) {
 				t.Fatalf("attempt %d: known by %s, then by %s: %.500v", attempt, known, got, e.Headers)
 			}
 			state := belief.State.Failed(time.Now(), 0, last, schemas.Failure{Message: "again"})
-			if err := p.Publish(testContext(t), Message{RoutingKey: wait, Publishing: schemas.DefaultFrameMax.Wrap(e, state)}); err != nil {
+			if err := p.Publish(testContext(t), Message{RoutingKey: wait, Publishing: wire.DefaultFrameMax.Wrap(e, state)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := session.Ack(d.DeliveryTag, false); err != nil {

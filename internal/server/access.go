@@ -23,6 +23,9 @@ func (s *Server) newGuard(faces Faces) (*access.Guard, error) {
 		return nil, err
 	}
 	cfg.Logger, cfg.Recorder, cfg.Needs = s.Logger(), s.audit, faces.API
+	if faces.API != nil {
+		cfg.Queries = faces.API.Queries()
+	}
 	if faces.Pages != nil {
 		cfg.Stylesheet = faces.Pages.Stylesheet()
 	}

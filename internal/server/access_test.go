@@ -26,6 +26,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -327,7 +328,7 @@ func TestPublishersForgeNoAuditEvents(t *testing.T) {
 		}
 		forged := schemas.State{EventID: "audit:1", Time: time.Now(), Fingerprint: schemas.Envelope{}.Fingerprint()}
 		forged.Audit.User, forged.Audit.Operation = "ada", "replay"
-		p := schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, forged)
+		p := wire.DefaultFrameMax.Wrap(schemas.Envelope{}, forged)
 		ch := b.Channel(t)
 		if err := ch.PublishWithContext(t.Context(), exchange, string(schemas.Audited), false, false, p); err != nil {
 			t.Fatal(err)

@@ -34,23 +34,29 @@ type foreignFailure struct {
 	originUnknown bool // the system does not record the exchange
 }
 
-// TestAdopt: what Spring, Celery and Watermill put into their error queues becomes a failure
+// TestAdopt: what Spring, Celery, Symfony and Watermill put into their error queues becomes a failure
 // like any other, part of the history of its message, and is replayed to its origin.
 func TestAdopt(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	for name, f := range map[string]foreignFailure{
-		"spring":    {format: "spring", start: startSpring, wantType: "java.lang.IllegalStateException", wantText: "no stock", wantStack: "Caused by", wantAttempts: 1},
-		"celery":    {format: "celery", start: startCelery, wantType: "shop.ship", wantText: "task shop.ship: rejected", wantAttempts: 1},
-		"watermill": {format: "watermill", start: startWatermill, wantType: "ship", wantText: "no stock", wantAttempts: 1, originUnknown: true},
-	} {
+	systems := map[string]foreignFailure{
+		"spring":        {format: "spring", start: startSpring, wantType: "java.lang.IllegalStateException", wantText: "no stock", wantStack: "Caused by", wantAttempts: 1},
+		"celery":        {format: "celery", start: startCelery, wantType: "shop.ship", wantText: "task shop.ship: rejected", wantAttempts: 1},
+		"symfony, JSON": {format: "symfony", start: startSymfony("json"), wantType: "RuntimeException", wantText: "no stock", wantStack: "symfony.php", wantAttempts: 1, originUnknown: true},
+		"symfony, PHP":  {format: "symfony", start: startSymfony("php"), wantType: "RuntimeException", wantText: "no stock", wantStack: "symfony.php", wantAttempts: 1, originUnknown: true},
+		"watermill":     {format: "watermill", start: startWatermill, wantType: "ship", wantText: "no stock", wantAttempts: 1, originUnknown: true},
+	}
+	if os.Getenv("WATERSHIP_TEST_SOAK") == "" {
+		delete(systems, "symfony, JSON") // package adoptions reads its form
+	}
+	for name, f := range systems {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			i := servertest.Around(t, rabbittest.NewestServer(t)).Install(t, servertest.Nobody)
 			i.Must(t, "setup")
 			serving := i.Serve(t)
-			f.queue, f.errors = i.Prefix+"-"+name, i.Prefix+"-"+name+".failed"
+			f.queue, f.errors = i.Prefix+"-"+f.format, i.Prefix+"-"+f.format+".failed"
 			declareErrorQueue(t, i, f)
-			key := name + ".created"
+			key := f.format + ".created"
 			servertest.Bind(t, i.Broker, f.queue, i.Exchange, key)
 			f.start(t, i, f, key)
 			i.AwaitLen(t, f.errors, 1)
@@ -134,6 +140,19 @@ func startCelery(t *testing.T, i *servertest.Installation, f foreignFailure, key
 		servertest.Missing(t, `no Celery: WATERSHIP_TEST_CELERY is not set (eval "$(scripts/fixtures env)")`)
 	}
 	servertest.StartProgram(t, []string{"PYTHONPATH=" + folder}, "python3", "testdata/celery_worker.py", i.Broker.URL, f.queue, i.Exchange, key)
+}
+
+// startSymfony starts a worker with one of Symfony's serializers: of the headers, or of the body.
+func startSymfony(serializer string) func(*testing.T, *servertest.Installation, foreignFailure, string) {
+	return func(t *testing.T, i *servertest.Installation, f foreignFailure, key string) {
+		php := os.Getenv("WATERSHIP_TEST_PHP")
+		if php == "" {
+			servertest.Missing(t, `no Symfony: WATERSHIP_TEST_PHP is not set (eval "$(scripts/fixtures env)")`)
+		}
+		i.Broker.DeleteExchange(t, f.errors) // which Symfony declares
+		url := strings.TrimSuffix(i.Broker.URL, "/") + "/%2f/messages"
+		servertest.StartProgram(t, nil, php, "testdata/symfony.php", url, i.Exchange, key, f.queue, f.errors, serializer)
+	}
 }
 
 func startWatermill(t *testing.T, i *servertest.Installation, f foreignFailure, key string) {

@@ -25,14 +25,10 @@ func (s *Server) Diagnose(ctx context.Context) []doctor.Finding {
 // diagnosis returns what doctor checks of a System with its handlers.
 func diagnosis(sys *system.System, handlers pipeline.Config) doctor.Config {
 	settings, secrets := sys.Settings(), sys.Secrets()
-	storeKind := "Elasticsearch"
-	if settings.Store.URL.File() != "" {
-		storeKind = "SQLite"
-	}
 	service := routes.Service{System: sys, Handlers: func() pipeline.Config { return handlers }}
 	return doctor.Config{
 		Settings: settings, Topology: sys.Topology(), Pipeline: handlers, Login: sys.Login(), VHost: sys.VHost(),
-		StateKeys: secrets.StateKeys, Client: sys.ManagementClient(), StoreKind: storeKind, Timeout: system.RequestTimeout,
+		StateKeys: secrets.StateKeys, Client: sys.ManagementClient(), Timeout: system.RequestTimeout,
 		Files:         func() error { return Check(sys) },
 		Embedded:      sys.Broker("").Instance != "" || settings.AMQP.URL.IsEmbedded(),
 		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return sys.Dial(ctx) },

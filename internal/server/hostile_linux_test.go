@@ -20,6 +20,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -241,7 +242,7 @@ func (s *siege) harmless(n int) error {
 	twin := s.attack(n)
 	p := amqp.Publishing{
 		MessageId: fmt.Sprint("200-harmless-", n), DeliveryMode: amqp.Persistent,
-		Headers: amqp.Table{"pad": strings.Repeat("x", schemas.HeaderFrameSize(twin.message))},
+		Headers: amqp.Table{"pad": strings.Repeat("x", wire.HeaderFrameSize(twin.message))},
 		Body:    bytes.Repeat([]byte("a "), len(twin.message.Body)/2),
 	}
 	return s.publisher.PublishWithContext(context.Background(), s.Exchange, "order.created", false, false, p)
@@ -273,7 +274,7 @@ func (s *siege) attack(n int) attack {
 		return a
 	}
 	small := fmt.Appendf(nil, "hostile %d", n)
-	targets := []string{s.victim, s.Queue, s.topology.Log(), s.topology.Delays().Due(), s.topology.Poison(), s.topology.Index()}
+	targets := []string{s.victim, s.Queue, s.topology.Log(), s.topology.Due(), s.topology.Poison(), s.topology.Index()}
 	target := targets[n/17%len(targets)]
 	switch n % 17 {
 	case 0: // a CC that the client cannot read, which the broker obeys

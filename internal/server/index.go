@@ -118,10 +118,8 @@ func indexerConfig(sys *system.System, source string) indexer.Config {
 	return indexer.Config{
 		Classic: settings.Topology.QueueType == "classic" || sys.Topology().ClassicIndex,
 		Logger:  sys.StoreLogger(), Format: sys.DocumentFormat(), Memory: settings.Index.Memory, Retention: sys.Retention(),
-		Decoder: schemas.Decoder{
-			Source: source, VHost: sys.VHost(), Topology: sys.Topology(), Keys: sys.Secrets().StateKeys,
-			Fingerprints: settings.Fingerprint, TimeHeaders: settings.Index.TimeHeaders, Streams: sys.Streams(),
-		},
+		Source: source, VHost: sys.VHost(), Topology: sys.Topology(), StateKeys: sys.Secrets().StateKeys,
+		Fingerprints: settings.Fingerprint, TimeHeaders: settings.Index.TimeHeaders, Streams: sys.Streams(),
 		Batch: indexer.Batch{
 			Events: settings.Index.Batch.Events, Bytes: settings.Index.Batch.Bytes, Wait: settings.Index.Batch.Wait,
 		},

@@ -74,7 +74,7 @@ func (s setup) drain(ctx context.Context, conn *rabbit.Connection, former topolo
 		return err
 	}
 	cfg := indexerConfig(s.System, source)
-	cfg.Decoder.Topology = former.Topology
+	cfg.Topology = former.Topology
 	cfg.Classic = s.Settings().Topology.QueueType == "classic" || former.ClassicIndex
 	if cfg.Store, err = s.Store(ctx); err != nil {
 		return err

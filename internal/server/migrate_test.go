@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -69,11 +70,11 @@ func TestSetupDeletesFormerDelayQueues(t *testing.T) {
 	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
 		i := servertest.Around(t, broker.VHost(t)).Install(t, servertest.Nobody)
 		ours := schemas.Topology{Prefix: i.Prefix}
-		empty, waiting := ours.Delays().Former(100*time.Millisecond), ours.Delays().Former(time.Hour)
+		empty, waiting := wire.DelaysOf(ours).Former(100*time.Millisecond), wire.DelaysOf(ours).Former(time.Hour)
 		channel := i.Broker.Channel(t)
 		for _, queue := range []string{empty, waiting} {
 			if _, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{
-				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Delays().Due(),
+				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": ours.Due(),
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/topology"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // restore declares queues of Watership that were deleted while no process ran, with an event for each,
@@ -29,7 +29,7 @@ func restore(ctx context.Context, sys *system.System, migration topology.Migrati
 
 // reconciler declares queues of Watership again, and records their loss.
 func reconciler(sys *system.System, conn *rabbit.Connection, publisher *rabbit.Publisher) topology.Reconciler {
-	verifier := &schemas.Verifier{Topology: sys.Topology(), Keys: sys.Secrets().StateKeys}
+	verifier := &wire.Verifier{Topology: sys.Topology(), Keys: sys.Secrets().StateKeys}
 	return topology.Reconciler{
 		Conn:         conn,
 		Config:       topology.Config{Topology: sys.Topology(), QueueType: topology.QueueType(sys.Settings().Topology.QueueType)},

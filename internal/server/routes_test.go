@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/webhook"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -88,7 +89,7 @@ func TestRoutesAsConfigured(t *testing.T) {
 		if poisoned := i.Eventually(t, "action: poisoned", 1)[0]; poisoned.Attempt != 4 || poisoned.Envelope.Properties.MessageID != "invalid" {
 			t.Errorf("poisoned %+v", poisoned)
 		}
-		e, state, err := schemas.FromDelivery(broker.Take(t, i.Queue+".poison", 1)[0]).Unwrap()
+		e, state, err := wire.Unwrap(schemas.FromDelivery(broker.Take(t, i.Queue+".poison", 1)[0]))
 		if err != nil || e.Properties.MessageID != "invalid" || state.Attempt != 4 {
 			t.Errorf("parked %+v %+v %v", e, state, err)
 		}

@@ -59,6 +59,10 @@ type Pages interface {
 type API interface {
 	http.Handler
 	access.Needs
+
+	// Queries returns the patterns of requests with other methods than GET that viewers may send.
+	Queries() []string
+
 	Run(ctx context.Context) error
 }
 
@@ -90,6 +94,9 @@ func New(ctx context.Context, sys *system.System, cfg Config) (*Server, error) {
 		}
 	}
 	handlers.Registerer = s.registry
+	if handlers.MeterProvider, err = sys.Exporters().ExportMetrics(ctx, s.registry, gatherer(s)); err != nil {
+		return nil, err
+	}
 	s.config.Store(&handlers)
 	if s.handlers, err = pipeline.New(handlers); err != nil {
 		return nil, err

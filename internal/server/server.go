@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -24,6 +24,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/freeport"
 	"github.com/watershipmq/watership/internal/topology/role"
 	"github.com/watershipmq/watership/pipeline"
 )
@@ -44,6 +45,8 @@ type Server struct {
 	tls      *tls.Config  // of http.listen; nil: none
 	audit    *auditor     // records for the guard of http.listen
 	started  time.Time
+
+	updateGauges atomic.Pointer[func()] // asks the servers for what a scrape needs; nil: http.listen is off
 
 	*reloads
 }
@@ -97,9 +100,13 @@ func listen(address string, freePort bool) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	listener, err := net.Listen("tcp", address)
-	if host, _, _ := net.SplitHostPort(address); freePort && errors.Is(err, syscall.EADDRINUSE) {
-		listener, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	open := func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+	var listener net.Listener
+	var err error
+	if freePort {
+		listener, err = freeport.Listen(address, open)
+	} else {
+		listener, err = open(address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w", address, err)
@@ -120,6 +127,7 @@ func (s *Server) serveHTTP(ctx context.Context, faces Faces, guard *access.Guard
 	defer func() { err = errors.Join(err, watching.Close()) }()
 	s.audit.conn, s.audit.publisher = watching, rabbit.NewPublisher(watching, rabbit.PublisherConfig{})
 	defer func() { err = errors.Join(s.audit.publisher.Close(), err) }()
+	defer s.updateGauges.Store(nil)
 	server := newHTTPServer(s.routes(newGauges(s, watching), faces, guard))
 	server.ErrorLog = slog.NewLogLogger(s.Logger().Handler(), slog.LevelDebug) // of connections that fail
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -138,18 +146,23 @@ func (s *Server) serveHTTP(ctx context.Context, faces Faces, guard *access.Guard
 // routes serves health checks and metrics to everybody, and everything else to whom the
 // guard admits.
 func (s *Server) routes(live *gauges, faces Faces, guard *access.Guard) http.Handler {
-	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout})
+	// Exemplars are in OpenMetrics alone.
+	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Timeout: serverTimeout, EnableOpenMetrics: s.Exporters() != nil})
 	var updates singleflight.Group // several scrapes at once ask the servers once
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthHandler(s.index.stalled, nil))
-	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describe))
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+	update := func() {
 		_, _, _ = updates.Do("", func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), serverTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
 			defer cancel()
 			live.update(ctx)
 			return nil, nil
 		})
+	}
+	s.updateGauges.Store(&update)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthHandler(s.index.stalled, nil))
+	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describe))
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		update()
 		metrics.ServeHTTP(w, r)
 	})
 	admitted := http.NewServeMux()
@@ -168,6 +181,16 @@ func (s *Server) routes(live *gauges, faces Faces, guard *access.Guard) http.Han
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// gatherer returns the metrics of a server to a collector.
+func gatherer(s *Server) prometheus.GathererFunc {
+	return func() ([]*dto.MetricFamily, error) {
+		if update := s.updateGauges.Load(); update != nil {
+			(*update)()
+		}
+		return s.registry.Gather()
+	}
 }
 
 // healthHandler responds with one line: ok, or the problem. After ok there may be more

@@ -12,7 +12,9 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/systemtest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -21,7 +23,7 @@ func TestRetiringAPrefixThatIsUsedAgain(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	sys, broker := systemtest.Embedded(t, "WATERSHIP_TOPOLOGY_PREFIX=now")
 	former := schemas.Topology{Prefix: "former"}
-	if err := pipeline.Declare(t.Context(), pipeline.Config{URL: sys.ServerURL(), Topology: former}); err != nil {
+	if err := pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: sys.ServerURL()}, Topology: former}); err != nil {
 		t.Fatal(err)
 	}
 	channel := broker.Channel(t)
@@ -29,12 +31,12 @@ func TestRetiringAPrefixThatIsUsedAgain(t *testing.T) {
 		if subject != "templates" {
 			return
 		}
-		if _, err := channel.Consume(former.Delays().Due(), "", false, false, false, false, nil); err != nil {
+		if _, err := channel.Consume(former.Due(), "", false, false, false, false, nil); err != nil {
 			t.Error(err)
 		}
 	})
 	var input system.InputError
-	if !errors.As(err, &input) || !strings.Contains(err.Error(), former.Delays().Due()+" has a consumer: stop the processes") {
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), former.Due()+" has a consumer: stop the processes") {
 		t.Errorf("got %v", err)
 	}
 	for _, queue := range former.Queues() {
@@ -135,7 +137,7 @@ func (g dropping) wantGap(t *testing.T, sys *system.System) {
 		if d.RoutingKey != string(schemas.Dropped) {
 			continue
 		}
-		_, state, err := schemas.FromDelivery(d).Unwrap()
+		_, state, err := wire.Unwrap(schemas.FromDelivery(d))
 		if err != nil || state.Failure.Type != "gap" || state.Queue != g.former.Index() || !strings.Contains(state.Failure.Message, "while no process recorded them") ||
 			!strings.Contains(state.Failure.Message, "more than tap.limit (5) waited") {
 			t.Errorf("%+v, %v", state, err)

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -53,10 +54,10 @@ func forge(t *testing.T, i *servertest.Installation, failed schemas.Event) {
 		Fingerprint: failed.Fingerprint, Message: failed.Message, Queue: failed.Queue, ReplayOf: failed.EventID,
 		EventID: "forged", Time: time.Now(), Failure: schemas.Failure{Message: "settled by phone"},
 	}
-	i.Send(t, topology.Events(), string(schemas.Discarded), schemas.DefaultFrameMax.WrapWithoutBody(failed.Envelope, state, schemas.OmittedBody{Size: len(failed.Envelope.Body), In: schemas.BodyInPublished}))
+	i.Send(t, topology.Events(), string(schemas.Discarded), wire.DefaultFrameMax.WrapWithoutBody(failed.Envelope, state, wire.OmittedBody{Size: len(failed.Envelope.Body), In: schemas.BodyInPublished}))
 	i.Eventually(t, `action: quarantined and error.message: "not signed"`, 1)
 	e := schemas.Envelope{Exchange: i.Exchange, RoutingKey: "k", Properties: schemas.Properties{MessageID: "m-2"}}
-	i.Send(t, topology.Direct(), i.Queue, schemas.DefaultFrameMax.WrapForQueue(e, schemas.State{Fingerprint: e.Fingerprint(), Queue: i.Queue, Attempt: 60}, ""))
+	i.Send(t, topology.Direct(), i.Queue, wire.DefaultFrameMax.WrapForQueue(e, schemas.State{Fingerprint: e.Fingerprint(), Queue: i.Queue, Attempt: 60}, ""))
 	if tried := i.Eventually(t, "action: retry_scheduled and messaging.message.id: m-2", 2); tried[0].Attempt+tried[1].Attempt != 3 {
 		t.Errorf("an unsigned state counts: %+v", tried)
 	}

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/server/servertest"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // The time of a message is found where its publisher has set it: in the timestamp
@@ -40,6 +40,6 @@ func TestTimesOfPublishers(t *testing.T) {
 				t.Errorf("%s was published at %v, want %v", event.Envelope.Properties.MessageID, event.Time, sent)
 			}
 		}
-		i.Eventually(t, "action: published and watership.time_source: "+string(schemas.TimeOfIngest), 1)
+		i.Eventually(t, "action: published and watership.time_source: "+string(wire.TimeOfIngest), 1)
 	})
 }

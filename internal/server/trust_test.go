@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -216,7 +217,7 @@ func (p *precinct) refuses(t *testing.T, who string, as rabbittest.Broker) {
 		})
 		wantRefused(t, who+" may delete "+exchange, as, func(ch *amqp.Channel) error { return ch.ExchangeDelete(exchange, false, false) })
 	}
-	for _, queue := range append(p.ours.Queues(), p.ours.Delays().Queue(100*time.Millisecond), p.Queue, p.victim) {
+	for _, queue := range append(p.ours.Queues(), wire.DelaysOf(p.ours).Queue(100*time.Millisecond), p.Queue, p.victim) {
 		wantRefused(t, who+" may feed "+queue, as, func(ch *amqp.Channel) error { return ch.QueueBind(queue, "k", p.Exchange, false, nil) })
 		wantRefused(t, who+" may read "+queue, as, func(ch *amqp.Channel) error { _, _, err := ch.Get(queue, true); return err })
 		wantRefused(t, who+" may delete "+queue, as, func(ch *amqp.Channel) error { _, err := ch.QueueDelete(queue, false, false, false); return err })
@@ -239,7 +240,7 @@ func (p *precinct) believesNoMark(t *testing.T) {
 	failure := p.Eventually(t, `action: poisoned and messaging.message.id: bad`, 1)[0]
 	benign := schemas.Envelope{Exchange: p.Exchange, RoutingKey: "k", Properties: schemas.Properties{MessageID: "benign", UserID: "admin"}}
 	mark := schemas.State{Fingerprint: benign.Fingerprint(), Replay: "job", ReplayOf: failure.EventID, Queue: p.Queue}
-	headers := schemas.DefaultFrameMax.Wrap(benign, mark).Headers
+	headers := wire.DefaultFrameMax.Wrap(benign, mark).Headers
 	p.publishAs(t, p.publisher, p.Exchange, "k", amqp.Publishing{MessageId: "benign", Headers: headers})
 	p.Eventually(t, "action: handled and messaging.message.id: benign", 1)
 	for _, e := range p.Eventually(t, "messaging.message.id: benign", 2) {

@@ -143,7 +143,7 @@ func wantDocumented(t *testing.T, i *servertest.Installation) {
 		"watership_subscription_lag_seconds", "watership_subscription_lag_events", "watership_subscription_waiting",
 		"watership_alerts_held", "watership_alerts_firing", "watership_alerts_notices_total", "watership_alerts_evaluation_failures_total",
 		"watership_route_standby", "watership_subscription_unattended",
-		"watership_subscription_delivered_total", "watership_subscription_parked_total",
+		"watership_subscription_delivered_total", "watership_subscription_parked_total", "watership_trace_spans_total",
 	} // nothing of the kind happened
 	slices.Sort(documented)
 	var missing []string

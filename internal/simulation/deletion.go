@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -55,7 +56,7 @@ func (u users) deleteQueue(choice int) {
 
 // isOnDemand reports whether a queue is declared when a message needs it: a delay queue that no policy names.
 func isOnDemand(queue string) bool {
-	delays := schemas.Topology{}.Delays()
+	delays := wire.DelaysOf(schemas.Topology{})
 	return delays.Has(queue) && !slices.Contains(policy().Delays, delays.Of(queue))
 }
 
@@ -69,7 +70,7 @@ func (u users) deletable() (names []string) {
 	for name := range w.broker.QueueLengths("/") {
 		switch {
 		case name == plainQueue, name == orderedQueue, name == foreignQueue, name == own.Places(orderedQueue),
-			own.Delays().Has(name), slices.Contains(own.Queues(), name):
+			wire.DelaysOf(own).Has(name), slices.Contains(own.Queues(), name):
 			names = append(names, name)
 		}
 	}

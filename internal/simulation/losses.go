@@ -89,7 +89,7 @@ func (l *losses) restores(d *deletion) {
 			l.copies[id] = true
 		}
 	}
-	if d.queue != own.Retry() && (d.queue != own.Delays().Due() || o.world.profile.QueueType != "classic") {
+	if d.queue != own.Retry() && (d.queue != own.Due() || o.world.profile.QueueType != "classic") {
 		return
 	}
 	for _, c := range o.calls { // of which the dead letter may have passed the queue by

@@ -79,7 +79,7 @@ func (u users) fillQueues(f Fault) {
 	began := time.Now()
 	w.oracle.losses.losesCopies()
 	err := u.savePolicies(ctx, rabbit.Policy{
-		Name: "full", Pattern: fmt.Sprintf(`^(?!amq\.|%s$|%s$|%s$|%s$).*`, own.Delays().Due(), own.Retry(), foreignQueue, unrouted), ApplyTo: "queues", Priority: 9,
+		Name: "full", Pattern: fmt.Sprintf(`^(?!amq\.|%s$|%s$|%s$|%s$).*`, own.Due(), own.Retry(), foreignQueue, unrouted), ApplyTo: "queues", Priority: 9,
 		Definition: map[string]any{"max-length": f.Choice % 4, "overflow": "reject-publish"},
 	})
 	w.note("users", fmt.Sprintf("have filled the queues: %v", err))

@@ -26,6 +26,9 @@ func newProcessStore(store system.EventStore, link *storeLink) processStore {
 // Close implements system.ClosableStore: the store belongs to the simulation.
 func (processStore) Close() error { return nil }
 
+// Product implements system.EventStore.
+func (s processStore) Product() string { return s.storedEvents.store.Product() }
+
 // storedEvents are the requests that write and read events, and those about the store itself.
 type storedEvents struct {
 	store system.EventStore

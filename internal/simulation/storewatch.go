@@ -19,7 +19,7 @@ type storeWatch struct {
 	highest  int64      // sequence in the store
 	number   int        // of events in the store
 
-	// summaries are those of the store when it had read events. Only the goroutine of the run uses them, which
+	// summaries are the summaries of the store when it had read events. Only the goroutine of the run uses them, which
 	// looks at them again and again.
 	summaries []eventstore.EventSummary
 	read      int

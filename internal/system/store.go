@@ -29,6 +29,7 @@ type EventStore interface {
 	Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error)
 	Install(ctx context.Context) error
 	Check(ctx context.Context) error
+	Product() string
 	Clock(ctx context.Context) (time.Time, error)
 	Summaries(ctx context.Context, sel eventstore.Selection, either ...eventstore.FieldIn) iter.Seq2[eventstore.EventSummary, error]
 	TopValues(ctx context.Context, sel eventstore.Selection, field string, n int) (eventstore.Aggregation, error)
@@ -72,8 +73,13 @@ func (s *System) openStore(ctx context.Context) (ClosableStore, error) {
 	for stream, kept := range s.Retention() {
 		retention[stream] = quantity.FormatDuration(kept)
 	}
+	product := elastic.Product(cfg.Product)
+	if cfg.Product == "auto" {
+		product = ""
+	}
 	return elastic.Open(elastic.Config{
-		URLs: cfg.URL.RevealAll(), Stream: cfg.Stream, Retention: retention, Keep: cfg.Retention.Rules, Labels: labels, Logger: s.logger,
+		Product: product,
+		URLs:    cfg.URL.RevealAll(), Stream: cfg.Stream, Retention: retention, Keep: cfg.Retention.Rules, Labels: labels, Logger: s.logger,
 		TLS: s.secrets.StoreTLS, Username: cfg.Username, Password: s.secrets.StorePassword, APIKey: s.secrets.StoreAPIKey,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/internal/system/poster"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -27,9 +28,9 @@ func (s *System) Subscriptions(ctx context.Context) (*subscription.Subscriptions
 			queues = append(queues, route.Queue)
 		}
 		s.subscriptions = subscription.New(subscription.Config{
-			Store: events, Source: source, URL: s.ServerURL(), Nodes: s.ServerNodes(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Instance: s.running.instance,
-			Topology: s.topology, RouteQueues: queues, StateKeys: s.secrets.StateKeys, Fingerprints: s.settings.Fingerprint,
-			Labels: s.DocumentFormat().LabelFields(), Post: posting.Post, Logger: s.logger,
+			Store: events, Source: source, Connection: rabbitmq.Connection{URL: s.ServerURL(), Nodes: s.ServerNodes(), TLS: s.secrets.AMQPTLS, Dial: s.dial, Instance: s.running.instance},
+			Opener: s.Opener(), Text: s.redactor.Text, Topology: s.topology, RouteQueues: queues, StateKeys: s.secrets.StateKeys, Fingerprints: s.settings.Fingerprint,
+			Labels: s.DocumentFormat().LabelFields(), Post: posting.Post, Programs: s.programs, Logger: s.logger,
 		})
 	}
 	return s.subscriptions, nil

@@ -19,7 +19,10 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system/embedded"
+	"github.com/watershipmq/watership/internal/system/otlp"
 	"github.com/watershipmq/watership/internal/system/secret"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/streamid"
@@ -39,7 +42,7 @@ type Config struct {
 	// StoreLogger logs problems that keep events out of the store. Nil: Logger.
 	StoreLogger *slog.Logger
 
-	// Programs run the programs of replays. Nil: this process runs them, without a limit of
+	// Programs run the programs of replays and subscriptions. Nil: this process runs them, without a limit of
 	// memory.
 	Programs *transform.Processes
 
@@ -65,7 +68,8 @@ type System struct {
 	open       func(ctx context.Context) (ClosableStore, error)
 	dialTarget func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP
 
-	events        EventStore // guarded by mu, as the one below
+	events        EventStore // guarded by mu, as the ones below
+	exporters     *otlp.Exporters
 	subscriptions *subscription.Subscriptions
 }
 
@@ -79,6 +83,7 @@ type configuration struct {
 	login       string
 	vhost       string
 	secrets     secret.Secrets
+	redactor    *privacy.Redactor // nil: nothing is redacted
 	programs    *transform.Processes
 }
 
@@ -145,12 +150,18 @@ func newSystem(cfg Config) (*System, error) {
 			return nil, InputErrorf("amqp.management_url: %w", err)
 		}
 	}
+	redactor, err := privacy.New(privacy.Config{
+		Rules: settings.Redact.Rules, HashKeys: files.HashKeys, KeepUnknown: settings.Redact.Unknown == "keep", Originals: files.Originals, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, InputErrorf("redact: %w", err)
+	}
 	configured := &configuration{
-		settings: settings, logger: cfg.Logger, storeLogger: cfg.StoreLogger, topology: topologyOf(settings),
+		settings: settings, logger: redactor.Logger(cfg.Logger), storeLogger: redactor.Logger(cfg.StoreLogger), redactor: redactor, topology: topologyOf(settings),
 		login: rabbit.UserID(uri), vhost: uri.Vhost, secrets: files, programs: cfg.Programs,
 	}
 	s := &System{
-		Language:    Language{formatOf(settings.Clone())},
+		Language:    Language{formatOf(settings.Clone(), redactor)},
 		connections: connections{configuration: configured, name: cfg.Name, dial: cfg.Dial}, open: cfg.OpenStore, dialTarget: cfg.DialTarget,
 	}
 	if s.open == nil {
@@ -162,13 +173,17 @@ func newSystem(cfg Config) (*System, error) {
 	return s, nil
 }
 
-func formatOf(settings config.Config) schemas.DocumentFormat {
+func formatOf(settings config.Config, redactor *privacy.Redactor) schemas.DocumentFormat {
 	index := settings.Index
-	return schemas.DocumentFormat{
+	format := schemas.DocumentFormat{
 		StreamOf: settings.Store.Retention.Rules.StreamOf,
 		Labels:   index.Labels, NumericLabels: index.NumericLabels,
 		NoBodyText: !index.Body.Text, NoBodyJSON: !index.Body.JSON, MaxValues: index.Body.MaxValues,
 	}
+	if redactor != nil {
+		format.Redact = redactor.Event
+	}
+	return format
 }
 
 func topologyOf(settings config.Config) schemas.Topology {
@@ -219,7 +234,18 @@ func (s *configuration) StoreLogger() *slog.Logger { return s.storeLogger }
 // Secrets returns the passwords, keys and certificates from the files of the configuration.
 func (s *configuration) Secrets() secret.Secrets { return s.secrets }
 
-// Programs returns the processes that run the programs of replays; nil: this process runs them.
+// Redactor returns what replaces values before they are stored, and opens the originals of messages.
+func (s *configuration) Redactor() *privacy.Redactor { return s.redactor }
+
+// Opener returns what opens the originals of redacted messages; nil: this process has no keys.
+func (s *configuration) Opener() privacy.Opener {
+	if !s.redactor.Opens() {
+		return nil
+	}
+	return s.redactor
+}
+
+// Programs returns the processes that run the programs of replays and subscriptions; nil: this process runs them.
 func (s *configuration) Programs() *transform.Processes { return s.programs }
 
 // Embedded returns the embedded broker of this process; nil: none.
@@ -231,7 +257,7 @@ func (s *connections) NoBroker() error { return s.running.noBroker }
 
 // Sign signs the state of a message, if there are keys.
 func (s *configuration) Sign(m rabbit.Message) rabbit.Message {
-	verifier := schemas.Verifier{Topology: s.topology, Keys: s.secrets.StateKeys}
+	verifier := wire.Verifier{Topology: s.topology, Keys: s.secrets.StateKeys}
 	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, m.Publishing)
 	return m
 }
@@ -242,6 +268,36 @@ func (s *configuration) Streams() func(schemas.Envelope) schemas.MessageStream {
 	return streams
 }
 
+// Exporters returns the exporters to the collector of traces, which Close ends; nil: none is configured.
+func (s *System) Exporters() *otlp.Exporters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.exporters != nil {
+		return s.exporters
+	}
+	opened, err := s.openExporters()
+	if err != nil { // of the environment's variables, or a file: traces are no reason to stop
+		s.logger.Error("there are no traces", "error", err)
+		return nil
+	}
+	if opened != nil {
+		s.exporters = opened
+		s.closers = append(s.closers, opened.Close)
+	}
+	return opened
+}
+
+func (s *System) openExporters() (*otlp.Exporters, error) {
+	traces := s.settings.Traces
+	headers, err := secret.TraceHeaders(traces.HeadersFile)
+	if err != nil {
+		return nil, err
+	}
+	return otlp.Open(context.Background(), otlp.Config{
+		Endpoint: traces.Endpoint.Reveal(), Headers: headers, Sample: traces.Sample, Version: Version(), Logger: s.logger,
+	})
+}
+
 // Close closes the connections, the store and the embedded broker, the newest first.
 func (s *System) Close() error {
 	s.mu.Lock()
@@ -250,7 +306,7 @@ func (s *System) Close() error {
 	for _, end := range slices.Backward(s.closers) {
 		failed = append(failed, end())
 	}
-	s.events, s.conn, s.publisher, s.subscriptions, s.closers = nil, nil, nil, nil, nil
+	s.events, s.conn, s.publisher, s.subscriptions, s.exporters, s.closers = nil, nil, nil, nil, nil, nil
 	return errors.Join(failed...)
 }
 

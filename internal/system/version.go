@@ -9,3 +9,21 @@ func Version() string {
 	}
 	return "(devel)"
 }
+
+// Commit returns the commit that the program was built from, and its time (RFC 3339); "" where the Go toolchain
+// recorded none, as in a build outside of a clone.
+func Commit() (revision, time string) {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "", ""
+	}
+	for _, setting := range info.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			revision = setting.Value
+		case "vcs.time":
+			time = setting.Value
+		}
+	}
+	return revision, time
+}

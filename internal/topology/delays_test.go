@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // Several processes need the same new delays at once, and a message of each becomes due.
@@ -30,14 +31,14 @@ func TestProcessesDeclareDelaysAtOnce(t *testing.T) {
 		}
 		for i := range delays {
 			delay := time.Second + time.Duration(i)*time.Millisecond
-			b.DeleteQueue(t, cfg.Topology.Delays().Queue(delay))
+			b.DeleteQueue(t, wire.DelaysOf(cfg.Topology).Queue(delay))
 			var work sync.WaitGroup
 			for p, r := range reconcilers {
 				work.Go(func() {
 					if err := r.DeclareDelay(t.Context(), delay); err != nil {
 						t.Error(err)
 					}
-					m := rabbit.Message{Exchange: cfg.Direct(), RoutingKey: cfg.Topology.Delays().Queue(delay), Publishing: amqp.Publishing{DeliveryMode: amqp.Persistent}}
+					m := rabbit.Message{Exchange: cfg.Direct(), RoutingKey: wire.DelaysOf(cfg.Topology).Queue(delay), Publishing: amqp.Publishing{DeliveryMode: amqp.Persistent}}
 					for err := publishers[p].Publish(t.Context(), m); err != nil; err = publishers[p].Publish(t.Context(), m) {
 						if t.Context().Err() != nil {
 							t.Error(err)
@@ -48,6 +49,6 @@ func TestProcessesDeclareDelaysAtOnce(t *testing.T) {
 			}
 			work.Wait()
 		}
-		rabbittest.Eventually(t, "every message to become due", func() bool { return b.Len(t, cfg.Topology.Delays().Due()) >= processes*delays })
+		rabbittest.Eventually(t, "every message to become due", func() bool { return b.Len(t, cfg.Topology.Due()) >= processes*delays })
 	})
 }

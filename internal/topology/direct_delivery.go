@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -38,7 +39,7 @@ type DirectDelivery struct {
 	Binder    Binder
 	Login     string // the user_id that the broker accepts on this connection
 
-	FrameMax func() schemas.FrameMax // of the publisher's connection; nil: RabbitMQ's default
+	FrameMax func() wire.FrameMax // of the publisher's connection; nil: RabbitMQ's default
 }
 
 // Deliver publishes to the queue state.Queue, mandatory and confirmed. Queues of other
@@ -66,7 +67,7 @@ func (d DirectDelivery) Deliver(ctx context.Context, e schemas.Envelope, state s
 
 // Message returns the message that Deliver publishes.
 func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.Message {
-	var frameMax schemas.FrameMax
+	var frameMax wire.FrameMax
 	if d.FrameMax != nil {
 		frameMax = d.FrameMax()
 	}
@@ -77,7 +78,7 @@ func (d DirectDelivery) Message(e schemas.Envelope, state schemas.State) rabbit.
 	if !state.Route {
 		message.Exchange, message.RoutingKey = d.Topology.Return(), e.RoutingKey
 	}
-	verifier := schemas.Verifier{Topology: d.Topology, Keys: d.StateKeys}
+	verifier := wire.Verifier{Topology: d.Topology, Keys: d.StateKeys}
 	message.Publishing = verifier.Sign(message.Exchange, message.RoutingKey, message.Publishing)
 	return message
 }

@@ -3,6 +3,8 @@ package topology
 import (
 	"context"
 	"slices"
+
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // FormerDelays returns the delay queues of a former release that exist: all if the
@@ -13,7 +15,7 @@ func (r Reconciler) FormerDelays(ctx context.Context) ([]string, error) {
 		if queues, err := d.management.Queues(ctx, d.vhost); err == nil {
 			var former []string
 			for _, q := range queues {
-				if r.config().Topology.Delays().HasFormer(q.Name) {
+				if wire.DelaysOf(r.config().Topology).HasFormer(q.Name) {
 					former = append(former, q.Name)
 				}
 			}
@@ -22,7 +24,7 @@ func (r Reconciler) FormerDelays(ctx context.Context) ([]string, error) {
 	}
 	var former []string
 	for _, delay := range slices.Compact(slices.Sorted(slices.Values(r.config().Delays))) {
-		name := r.config().Topology.Delays().Former(delay)
+		name := wire.DelaysOf(r.config().Topology).Former(delay)
 		there, err := r.declarer(ctx).queueExists(name)
 		if err != nil || !there && former == nil {
 			return nil, err // a former release had made the first one
@@ -54,7 +56,7 @@ func (m Migration) DeleteFormerDelays(ctx context.Context) ([]FormerDelay, error
 	}
 	var delays []FormerDelay
 	for _, q := range queues {
-		if !m.Topology.Delays().HasFormer(q.Name) {
+		if !wire.DelaysOf(m.Topology).HasFormer(q.Name) {
 			continue
 		}
 		left, err := m.deleteDelay(ctx, q.Name, max(q.Messages, moving[q.Name]))

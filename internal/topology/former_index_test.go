@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -135,7 +136,7 @@ func TestRestoreRecordsTheQueuesThatHaveExisted(t *testing.T) {
 				t.Fatal(err)
 			}
 			ch := b.Channel(t)
-			for _, queue := range []string{cfg.Retry(), cfg.Index(), cfg.Topology.Delays().Queue(cfg.Delays[0])} {
+			for _, queue := range []string{cfg.Retry(), cfg.Index(), wire.DelaysOf(cfg.Topology).Queue(cfg.Delays[0])} {
 				if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
 					t.Fatal(err)
 				}

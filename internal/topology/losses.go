@@ -10,13 +10,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // Losses records queues of Watership that were deleted. Its publisher may not repair the topology,
 // since the repair waits for it.
 type Losses struct {
-	Verifier  *schemas.Verifier // signs the events
+	Verifier  *wire.Verifier // signs the events
 	Publisher Publisher
 }
 
@@ -28,7 +29,7 @@ func (l Losses) Record(ctx context.Context, queue string) error {
 		Failure: schemas.Failure{Type: l.kind(queue), Message: fmt.Sprintf("queue %s was deleted: %s", queue, l.loss(queue, now))},
 	}
 	exchange, action := l.Verifier.Topology.Events(), string(schemas.Dropped)
-	message := l.Verifier.Sign(exchange, action, schemas.DefaultFrameMax.Wrap(none, state))
+	message := l.Verifier.Sign(exchange, action, wire.DefaultFrameMax.Wrap(none, state))
 	return l.Publisher.Publish(ctx, rabbit.Message{Exchange: exchange, RoutingKey: action, Publishing: message})
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 type queue struct {
@@ -18,13 +20,13 @@ func (c Config) queues() []queue {
 		{c.IndexLate(), c.indexArgs(nil)},
 		{c.Retry(), c.keepingArgs(nil)},
 		{c.Report(), c.reportArgs()},
-		{c.Topology.Delays().Due(), c.keepingArgs(nil)},
+		{c.Topology.Due(), c.keepingArgs(nil)},
 		{c.Poison(), c.keepingArgs(nil)},
 		{c.Unstorable(), c.keepingArgs(nil)},
 		{c.Paused(), c.args(amqp.Table{"x-message-ttl": int64(0), "x-max-length": int64(1)})},
 	}...)
 	for _, delay := range c.Delays {
-		queues = append(queues, queue{c.Topology.Delays().Queue(delay), c.delayArgs(delay.Milliseconds())})
+		queues = append(queues, queue{wire.DelaysOf(c.Topology).Queue(delay), c.delayArgs(delay.Milliseconds())})
 	}
 	for _, places := range c.placeQueues() {
 		queues = append(queues, queue{places, c.args(nil)})
@@ -132,7 +134,7 @@ func (c Config) delayArgs(milliseconds int64) amqp.Table {
 	args := c.args(amqp.Table{
 		"x-message-ttl":             milliseconds,
 		"x-dead-letter-exchange":    c.Direct(),
-		"x-dead-letter-routing-key": c.Topology.Delays().Due(),
+		"x-dead-letter-routing-key": c.Topology.Due(),
 	})
 	if c.queueType() == Quorum {
 		args["x-dead-letter-strategy"] = "at-least-once"

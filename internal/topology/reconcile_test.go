@@ -181,7 +181,7 @@ func TestSelfHealingPublisherPublishesToADeletedExchange(t *testing.T) {
 			var callers sync.WaitGroup
 			for i := range 20 { // at once, as handlers do
 				callers.Go(func() {
-					m := rabbit.Message{Exchange: exchange, RoutingKey: cfg.Topology.Delays().Due(), Publishing: amqp.Publishing{Body: fmt.Append(nil, i)}}
+					m := rabbit.Message{Exchange: exchange, RoutingKey: cfg.Topology.Due(), Publishing: amqp.Publishing{Body: fmt.Append(nil, i)}}
 					if err := healing.Publish(t.Context(), m); err != nil {
 						t.Errorf("%s: %v", exchange, err)
 					}

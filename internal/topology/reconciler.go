@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // Reconciler declares a topology and reconciles it while messages flow: it declares
@@ -76,7 +76,7 @@ func (r Reconciler) Declare(ctx context.Context) error {
 
 // DeclareDelay declares the delay queue of d, in whole milliseconds.
 func (r Reconciler) DeclareDelay(ctx context.Context, d time.Duration) error {
-	cfg, by, name := r.config(), r.declarer(ctx), r.config().Topology.Delays().Queue(d)
+	cfg, by, name := r.config(), r.declarer(ctx), wire.DelaysOf(r.config().Topology).Queue(d)
 	if err := by.queues(cfg, queue{name, cfg.delayArgs(d.Milliseconds())}); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r Reconciler) BindDirect(ctx context.Context, queue string) error {
 // the header with the queue's name. It fails with a *rabbit.RefusedError of code 404 if
 // the queue does not exist.
 func (r Reconciler) BindReturn(ctx context.Context, queue string) error {
-	return r.bindForDelivery(ctx, r.config().returnExchange(), queue, "", schemas.State{Queue: queue}.ReturnArguments())
+	return r.bindForDelivery(ctx, r.config().returnExchange(), queue, "", wire.ReturnArguments(queue))
 }
 
 func (r Reconciler) bindForDelivery(ctx context.Context, to exchange, queue, key string, args amqp.Table) error {

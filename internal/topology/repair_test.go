@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -64,7 +65,7 @@ func TestEventsHaveAQueueBeforeALossIsRecorded(t *testing.T) {
 				var logged rabbittest.Log
 				reconciler := Reconciler{
 					Conn: conn, Config: cfg, Logger: logged.Logger(), Turns: make(chan struct{}, 1),
-					Lost: Losses{Verifier: &schemas.Verifier{Topology: cfg.Topology}, Publisher: publisher}.Record,
+					Lost: Losses{Verifier: &wire.Verifier{Topology: cfg.Topology}, Publisher: publisher}.Record,
 				}
 				ch := b.Channel(t)
 				for _, q := range cfg.queues() {
@@ -80,7 +81,7 @@ func TestEventsHaveAQueueBeforeALossIsRecorded(t *testing.T) {
 				}
 				var lost []string
 				for _, d := range b.Take(t, cfg.Log(), 3) {
-					_, state, err := schemas.FromDelivery(d).Unwrap()
+					_, state, err := wire.Unwrap(schemas.FromDelivery(d))
 					if err != nil {
 						t.Fatal(err)
 					}

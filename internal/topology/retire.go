@@ -13,6 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -100,8 +102,8 @@ func (r Retirement) Detach(ctx context.Context) error {
 			continue
 		}
 		key := b.RoutingKey
-		if key == r.Former.Paused() { // of all routes
-			key = r.Topology.Paused()
+		if rest, is := strings.CutPrefix(key, r.Former.Paused()); is && (rest == "" || rest[0] == '.') { // of all routes, or of a held receiver
+			key = r.Topology.Paused() + rest
 		}
 		if err := r.Reconciler.declarer(ctx).bind(binding{r.Topology.Paused(), r.Topology.Pauses(), key}); err != nil {
 			return err
@@ -121,10 +123,10 @@ func (r Retirement) Move(ctx context.Context) (counts map[string]int, err error)
 		}
 		var to func(schemas.Envelope) (moved, error)
 		switch places := r.Former.Places(""); {
-		case r.Former.Delays().Has(q.Name):
+		case wire.DelaysOf(r.Former).Has(q.Name):
 			to = r.waitOn(ctx, q.Name)
-		case q.Name == r.Former.Delays().Due():
-			to = r.waitOn(ctx, r.Former.Delays().Queue(0))
+		case q.Name == r.Former.Due():
+			to = r.waitOn(ctx, wire.DelaysOf(r.Former).Queue(0))
 		case q.Name == r.Former.Poison():
 			to = r.toQueue(r.Topology.Poison())
 		case q.Name == r.Former.Unstorable():
@@ -169,14 +171,14 @@ const rejected = "rejected"
 // operators find it says so. A message without a readable state waits as long again. A due message
 // that an operator took out of its delay queue is marked as such, since it loses the death that says so.
 func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envelope) (moved, error) {
-	verifier := schemas.Verifier{Topology: r.Former, Keys: r.StateKeys}
+	verifier := wire.Verifier{Topology: r.Former, Keys: r.StateKeys}
 	declared := map[time.Duration]bool{}
 	return func(e schemas.Envelope) (moved, error) {
 		milliseconds, _ := strconv.ParseInt(queue[strings.LastIndexByte(queue, '.')+1:], 10, 64)
 		rest := time.Duration(milliseconds) * time.Millisecond
 		var event *rabbit.Message
 		taken := false
-		_, death, _ := e.DeadLetter(nil)
+		_, death, _ := wire.DeadLetter(e, nil)
 		verified, found, err := verifier.VerifyWaiting(e)
 		switch readable := err == nil && found; {
 		case readable && !verified.Mismatch && death.Reason == rejected:
@@ -198,25 +200,25 @@ func (r Retirement) waitOn(ctx context.Context, queue string) func(schemas.Envel
 			}
 			declared[step] = true
 		}
-		m := rabbit.Message{Exchange: r.Topology.Direct(), RoutingKey: r.Topology.Delays().Queue(step), Publishing: e.Publishing()}
+		m := rabbit.Message{Exchange: r.Topology.Direct(), RoutingKey: wire.DelaysOf(r.Topology).Queue(step), Publishing: e.Publishing()}
 		if taken {
 			verified.State.Undecided = true
-			present := schemas.Verifier{Topology: r.Topology, Keys: r.StateKeys}
-			m.Publishing = present.Sign(m.Exchange, m.RoutingKey, schemas.DefaultFrameMax.Wrap(verified.Envelope, verified.State))
+			present := wire.Verifier{Topology: r.Topology, Keys: r.StateKeys}
+			m.Publishing = present.Sign(m.Exchange, m.RoutingKey, wire.DefaultFrameMax.Wrap(verified.Envelope, verified.State))
 		}
 		return moved{event, m}, nil
 	}
 }
 
 func (r Retirement) rescheduled(e schemas.Envelope, state schemas.State, rest time.Duration) *rabbit.Message {
-	state.EventID = schemas.DerivedID("retired", fmt.Sprintf("%s:%s:%d", r.Former.Prefix, state.Message, state.Attempt))
+	state.EventID = wire.DerivedID("retired", fmt.Sprintf("%s:%s:%d", r.Former.Prefix, state.Message, state.Attempt))
 	state.Time, state.Delay = time.Now(), rest
 	state.Audit.User, state.Audit.Reason = r.User, "topology.prefix "+r.Former.Prefix+" is retired"
 	state.Route, state.Park, state.Progress, state.Untapped = false, false, "", false
 	m := rabbit.Message{Exchange: r.Topology.Events(), RoutingKey: string(schemas.Rescheduled)}
-	verifier := schemas.Verifier{Topology: r.Topology, Keys: r.StateKeys}
-	omitted := schemas.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
-	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, schemas.DefaultFrameMax.WrapWithoutBody(e, state, omitted))
+	verifier := wire.Verifier{Topology: r.Topology, Keys: r.StateKeys}
+	omitted := wire.OmittedBody{Size: len(e.Body), In: schemas.BodyInPublished}
+	m.Publishing = verifier.Sign(m.Exchange, m.RoutingKey, wire.DefaultFrameMax.WrapWithoutBody(e, state, omitted))
 	return &m
 }
 
@@ -287,7 +289,7 @@ func (r Retirement) publish(ctx context.Context, batch []amqp.Delivery, to func(
 		if m.event != nil {
 			events = append(events, *m.event)
 		}
-		maps.DeleteFunc(m.message.Publishing.Headers, func(name string, _ any) bool { return schemas.SetByBroker(name) })
+		maps.DeleteFunc(m.message.Publishing.Headers, func(name string, _ any) bool { return header.SetByBroker(name) })
 		messages = append(messages, m.message)
 	}
 	for _, group := range [][]rabbit.Message{events, messages} {

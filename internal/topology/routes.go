@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology/topicpattern"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -45,9 +46,13 @@ func (r *RouteChecker) QueueExists(ctx context.Context, queue string) (bool, err
 
 // Routable reports whether a message would be routed from its exchange, directly or
 // through exchange bindings, to a queue outside Watership's own topology. Alternate
-// exchanges do not count: the tap is a route, so they never apply.
+// exchanges do not count: the tap is a route, so they never apply. What was redacted matches
+// every binding.
 func (r *RouteChecker) Routable(ctx context.Context, e schemas.Envelope) (bool, error) {
-	if e.Exchange == "" {
+	switch {
+	case e.Exchange == "" && hasHashedKey(e):
+		return true, nil
+	case e.Exchange == "":
 		return r.QueueExists(ctx, e.RoutingKey)
 	}
 	return r.reaches(ctx, e.Exchange, e, map[string]bool{})
@@ -101,18 +106,21 @@ func (r *RouteChecker) exchange(ctx context.Context, name string) (exchangeBindi
 func bindingMatches(kind string, b rabbit.Binding, e schemas.Envelope) bool {
 	switch kind {
 	case amqp.ExchangeDirect:
-		return b.RoutingKey == e.RoutingKey
+		return b.RoutingKey == e.RoutingKey || hasHashedKey(e)
 	case amqp.ExchangeTopic:
-		return topicpattern.Matches(b.RoutingKey, e.RoutingKey)
+		return topicpattern.Matches(b.RoutingKey, e.RoutingKey) || hasHashedKey(e)
 	case amqp.ExchangeHeaders:
-		return headersMatch(b.Arguments, e.Headers)
+		return headersMatch(b.Arguments, e)
 	}
 	return true
 }
 
+// hasHashedKey reports whether the original of a message may have another routing key.
+func hasHashedKey(e schemas.Envelope) bool { return e.Redacted && privacy.HasHash(e.RoutingKey) }
+
 // headersMatch reports whether headers match the arguments of a headers binding. It
 // compares values as text, since JSON has lost the types of the arguments.
-func headersMatch(arguments map[string]any, headers amqp.Table) bool {
+func headersMatch(arguments map[string]any, e schemas.Envelope) bool {
 	mode, _ := arguments["x-match"].(string)
 	matches, wanted := 0, 0
 	for name, value := range arguments {
@@ -120,8 +128,9 @@ func headersMatch(arguments map[string]any, headers amqp.Table) bool {
 			continue
 		}
 		wanted++
-		have, present := headers[name]
-		if present && (value == nil || fmt.Sprint(have) == fmt.Sprint(value)) {
+		have, present := e.Headers[name]
+		text := fmt.Sprint(have)
+		if present && (value == nil || text == fmt.Sprint(value) || e.Redacted && privacy.HasHash(text)) {
 			matches++
 		}
 	}

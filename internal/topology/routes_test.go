@@ -32,3 +32,26 @@ func FuzzBindingMatches(f *testing.F) {
 		}
 	})
 }
+
+// What was redacted is another text in the original, so that it matches every binding, and the rest does not.
+func TestBindingsOfRedactedMessages(t *testing.T) {
+	const hash = "mail_3f9a2c71d0b4e8aa0c1d"
+	binding := rabbit.Binding{RoutingKey: "order.*.com", Arguments: map[string]any{"customer": "C-4711", "kind": "order"}}
+	for _, test := range []struct {
+		kind    string
+		e       schemas.Envelope
+		matches bool
+	}{
+		{"topic", schemas.Envelope{Redacted: true, RoutingKey: "order." + hash}, true},
+		{"topic", schemas.Envelope{Redacted: true, RoutingKey: "order.created"}, false},
+		{"topic", schemas.Envelope{RoutingKey: "order." + hash}, false},
+		{"direct", schemas.Envelope{Redacted: true, RoutingKey: hash}, true},
+		{"direct", schemas.Envelope{Redacted: true, RoutingKey: "order.created"}, false},
+		{"headers", schemas.Envelope{Redacted: true, Headers: amqp.Table{"customer": hash, "kind": "order"}}, true},
+		{"headers", schemas.Envelope{Redacted: true, Headers: amqp.Table{"customer": hash, "kind": "other"}}, false},
+	} {
+		if got := bindingMatches(test.kind, binding, test.e); got != test.matches {
+			t.Errorf("%s, %+v: %t", test.kind, test.e, got)
+		}
+	}
+}

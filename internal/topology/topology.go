@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -228,11 +229,11 @@ func (c Config) bindings() []binding {
 		{c.IndexLate(), c.Late(), ""},
 		{c.Retry(), c.Retry(), "#"},
 		{c.Report(), c.Report(), "#"},
-		c.directBinding(c.Topology.Delays().Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
+		c.directBinding(c.Topology.Due()), c.directBinding(c.Poison()), c.directBinding(c.Unstorable()),
 	}
 	bindings = append(bindings, c.copyBindings()...)
 	for _, delay := range c.Delays {
-		bindings = append(bindings, c.directBinding(c.Topology.Delays().Queue(delay)))
+		bindings = append(bindings, c.directBinding(wire.DelaysOf(c.Topology).Queue(delay)))
 	}
 	for _, queue := range c.placeQueues() {
 		bindings = append(bindings, c.directBinding(queue))

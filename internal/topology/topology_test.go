@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -76,8 +77,8 @@ func TestTopologyCarriesMessagesAsDesigned(t *testing.T) {
 				send(cfg.Events(), "poisoned", amqp.Publishing{Body: []byte("event")})
 				dying := b.Queue(t, amqp.Table{"x-dead-letter-exchange": cfg.Retry(), "x-message-ttl": int32(1)})
 				send("", dying, amqp.Publishing{Body: []byte("dead letter")})
-				send(cfg.Direct(), cfg.Topology.Delays().Queue(50*time.Millisecond), amqp.Publishing{Body: []byte("delayed")})
-				for queue, body := range map[string]string{cfg.Log(): "event", cfg.Retry(): "dead letter", cfg.Topology.Delays().Due(): "delayed"} {
+				send(cfg.Direct(), wire.DelaysOf(cfg.Topology).Queue(50*time.Millisecond), amqp.Publishing{Body: []byte("delayed")})
+				for queue, body := range map[string]string{cfg.Log(): "event", cfg.Retry(): "dead letter", cfg.Topology.Due(): "delayed"} {
 					if d := b.Take(t, queue, 1)[0]; string(d.Body) != body {
 						t.Errorf("%s holds %s", queue, d.Body)
 					}
@@ -151,7 +152,7 @@ func TestDeclareSaysWhatDiffers(t *testing.T) {
 			prepare                       func(*Config, *amqp.Channel) error
 		}{
 			{"delay queue", "queue", ".wait.50", "", func(cfg *Config, ch *amqp.Channel) error {
-				_, err := ch.QueueDeclare(cfg.Topology.Delays().Queue(50*time.Millisecond), true, false, false, false,
+				_, err := ch.QueueDeclare(wire.DelaysOf(cfg.Topology).Queue(50*time.Millisecond), true, false, false, false,
 					amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 1})
 				return err
 			}},
@@ -221,12 +222,12 @@ func TestEffectiveTopology(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]map[string]any{
-			cfg.Log():                   {"x-single-active-consumer": true, "x-max-length": nil},
-			cfg.Index():                 {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": cfg.Late()},
-			cfg.IndexLate():             {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": nil},
-			cfg.Topology.Delays().Due(): {"x-overflow": "reject-publish"},
-			cfg.Topology.Delays().Queue(24 * time.Hour): {
-				"x-message-ttl": 86400000.0, "x-dead-letter-exchange": cfg.Direct(), "x-dead-letter-routing-key": cfg.Topology.Delays().Due(),
+			cfg.Log():          {"x-single-active-consumer": true, "x-max-length": nil},
+			cfg.Index():        {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": cfg.Late()},
+			cfg.IndexLate():    {"x-single-active-consumer": true, "x-max-length": 1000.0, "x-dead-letter-exchange": nil},
+			cfg.Topology.Due(): {"x-overflow": "reject-publish"},
+			wire.DelaysOf(cfg.Topology).Queue(24 * time.Hour): {
+				"x-message-ttl": 86400000.0, "x-dead-letter-exchange": cfg.Direct(), "x-dead-letter-routing-key": cfg.Topology.Due(),
 				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 			},
 		} {
@@ -248,7 +249,7 @@ func TestEffectiveTopology(t *testing.T) {
 func TestQueuesOfFormerReleasesStay(t *testing.T) {
 	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		cfg := named(t, b, Quorum)
-		for _, name := range []string{cfg.Log(), cfg.Topology.Delays().Due()} {
+		for _, name := range []string{cfg.Log(), cfg.Topology.Due()} {
 			q, _ := cfg.queueNamed(name)
 			former := maps.Clone(q.args)
 			delete(former, "x-overflow")

@@ -7,8 +7,8 @@
 //			log.Fatal(err)
 //		}
 //		p, err := pipeline.New(pipeline.Config{
-//			URL:    "amqp://guest:guest@localhost:5672/",
-//			Routes: []pipeline.Route{{Queue: "orders", Check: schema.Check, Handler: invoice}},
+//			Connection: rabbitmq.Connection{URL: "amqp://guest:guest@localhost:5672/"},
+//			Routes:     []pipeline.Route{{Queue: "orders", Check: schema.Check, Handler: invoice}},
 //		})
 //		if err != nil {
 //			log.Fatal(err)

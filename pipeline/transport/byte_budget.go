@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -28,7 +29,7 @@ func (b *budget) sizeOf(d *amqp.Delivery) int {
 	if b.limit == 0 {
 		return 0
 	}
-	return len(d.Body) + headerCost*schemas.HeaderFrameSize(schemas.FromDelivery(*d).Publishing())
+	return len(d.Body) + headerCost*wire.HeaderFrameSize(schemas.FromDelivery(*d).Publishing())
 }
 
 func (b *budget) share(size int) int64 { return int64(min(size, b.limit)) }

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,7 +19,7 @@ type inFlight struct {
 	size     int // in the budget
 	message  *message.Message
 	done     context.CancelFunc // ends the message's context
-	state    *deliveryState     // in the message's context
+	state    *delivery.State    // in the message's context
 	settled  func()             // of the option OnArrival
 	acks     *acks
 	onStop   func() // called if the subscription stops before the ack; may be nil
@@ -27,7 +28,7 @@ type inFlight struct {
 // deliver passes one delivery to the handler; it returns false if the subscription stops or the
 // session ends before. ctx is the session's.
 func (s *subscription) deliver(ctx context.Context, h *inFlight) bool {
-	h.state.settle = func(acked bool) { s.settle(ctx, h, acked) }
+	h.state.Settle = func(acked bool) { s.settle(ctx, h, acked) }
 	select {
 	case s.out <- h.message:
 		return true
@@ -41,7 +42,7 @@ func (s *subscription) deliver(ctx context.Context, h *inFlight) bool {
 
 // settle acknowledges a delivery, or requeues it after a pause.
 func (s *subscription) settle(ctx context.Context, h *inFlight, acked bool) {
-	after, first := h.state.take()
+	after, first := h.state.Take()
 	switch {
 	case !first:
 	case acked:
@@ -93,7 +94,7 @@ func (s *subscription) handle(ctx context.Context, h *inFlight) {
 
 // message returns the Watermill message of a delivery. A delivery that the configured
 // marshaler refuses would be requeued for ever: Marshaler converts it instead.
-func (s *subscription) message(ctx context.Context, d *amqp.Delivery, state *deliveryState) (*message.Message, context.CancelFunc) {
+func (s *subscription) message(ctx context.Context, d *amqp.Delivery, state *delivery.State) (*message.Message, context.CancelFunc) {
 	msg, err := s.cfg.Marshaler.Unmarshal(*d)
 	if err != nil {
 		s.warnOnce.Do(func() {
@@ -102,7 +103,7 @@ func (s *subscription) message(ctx context.Context, d *amqp.Delivery, state *del
 		})
 		msg, _ = Marshaler{}.Unmarshal(*d)
 	}
-	messageCtx := withDelivery(schemas.NewContext(ctx, schemas.FromDelivery(*d)), state)
+	messageCtx := delivery.NewContext(schemas.NewContext(ctx, schemas.FromDelivery(*d)), state)
 	messageCtx, cancel := context.WithCancel(messageCtx)
 	msg.SetContext(messageCtx)
 	return msg, cancel
@@ -124,11 +125,11 @@ func (s *subscription) requeueAfterPause(ctx context.Context, h *inFlight) {
 
 // requeueNew requeues messages that have not arrived.
 func (s *subscription) requeueNew(ctx context.Context, acks *acks, messages ...*amqp.Delivery) {
-	if s.opts.beforeRequeue != nil {
+	if s.opts.hooks.BeforeRequeue != nil {
 		for _, d := range messages {
-			msg, done := s.message(ctx, d, &deliveryState{redelivered: d.Redelivered})
+			msg, done := s.message(ctx, d, &delivery.State{Redelivered: d.Redelivered})
 			defer done()
-			defer s.opts.onArrival(msg)()
+			defer s.opts.hooks.OnArrival(msg)()
 		}
 	}
 	for _, d := range messages {
@@ -138,7 +139,7 @@ func (s *subscription) requeueNew(ctx context.Context, acks *acks, messages ...*
 
 // requeue requeues a message that no handler has.
 func (s *subscription) requeue(ctx context.Context, acks *acks, d *amqp.Delivery) {
-	s.opts.onRequeue(1)
+	s.opts.hooks.OnRequeue(1)
 	s.prepareRequeue(ctx)
 	s.nack(acks, d, true)
 }
@@ -149,12 +150,12 @@ const prepareTimeout = 5 * time.Second
 // prepareRequeue calls the function of BeforeRequeue, unless the session is lost, so that RabbitMQ
 // has requeued its messages. ctx is the session's, and may have ended with the subscription.
 func (s *subscription) prepareRequeue(ctx context.Context) {
-	if lost := context.Cause(ctx); s.opts.beforeRequeue == nil || lost != nil && !errors.Is(lost, context.Canceled) {
+	if lost := context.Cause(ctx); s.opts.hooks.BeforeRequeue == nil || lost != nil && !errors.Is(lost, context.Canceled) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.values, prepareTimeout)
 	defer cancel()
-	s.opts.beforeRequeue(ctx)
+	s.opts.hooks.BeforeRequeue(ctx)
 }
 
 func (s *subscription) nack(acks *acks, d *amqp.Delivery, requeue bool) {

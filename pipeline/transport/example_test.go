@@ -144,47 +144,6 @@ func ExampleRedelivered() {
 	// Output: <nil>
 }
 
-// A handler that settles its messages itself, in place of their acks.
-func ExampleSettle() {
-	cfg := wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL"))
-	subscriber, err := transport.NewSubscriber(cfg, nil, transport.SettledByHandlers())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	publisher, err := transport.NewPublisher(cfg, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer publisher.Close()
-	messages, err := subscriber.Subscribe(context.Background(), "settled-orders")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := publisher.Publish("settled-orders", message.NewMessage("17", []byte("a violin"))); err != nil {
-		fmt.Println(err)
-		return
-	}
-	order := <-messages
-	transport.Settle(order.Context(), true)
-	fmt.Println(order.UUID, "ends with", subscriber.Close()) // which waits for its handlers
-	// Output: 17 ends with <nil>
-}
-
-// A handler that must know when RabbitMQ no longer delivers its message again.
-func ExampleAfterSettled() {
-	handle := func(order *message.Message) {
-		if !transport.AfterSettled(order.Context(), func() { fmt.Println("settled") }) {
-			fmt.Println("not from a Subscriber of this package")
-		}
-		order.Ack()
-	}
-	handle(message.NewMessage("17", []byte("a violin")))
-	// Output: not from a Subscriber of this package
-}
-
 // Subscribers may share a connection, and publishers another.
 func ExampleNewConnection() {
 	cfg := wamqp.NewDurableQueueConfig(os.Getenv("AMQP_URL"))

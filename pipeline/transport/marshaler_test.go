@@ -33,7 +33,7 @@ func everything() amqp.Publishing {
 	}
 }
 
-func delivery(p amqp.Publishing) amqp.Delivery {
+func arrived(p amqp.Publishing) amqp.Delivery {
 	return amqp.Delivery{
 		Headers: p.Headers, ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode,
 		Priority: p.Priority, CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Expiration: p.Expiration,
@@ -67,7 +67,7 @@ func TestUnmarshalThenMarshalIsTheMessage(t *testing.T) {
 		"the first second": {Timestamp: time.Unix(0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			msg, err := Marshaler{}.Unmarshal(delivery(p))
+			msg, err := Marshaler{}.Unmarshal(arrived(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestUUIDIsHeaderThenPropertyThenNothing(t *testing.T) {
 }
 
 func TestChangesOfAHandlerAreMarshaled(t *testing.T) {
-	msg, _ := Marshaler{}.Unmarshal(delivery(everything()))
+	msg, _ := Marshaler{}.Unmarshal(arrived(everything()))
 	msg.UUID = "another"
 	msg.Payload = []byte("other")
 	msg.Metadata.Set("text", "changed")
@@ -118,7 +118,7 @@ func TestChangesOfAHandlerAreMarshaled(t *testing.T) {
 // Where all headers are strings, metadata has them all.
 func TestHeadersThatAreAllMetadata(t *testing.T) {
 	for _, headers := range []amqp.Table{{}, {"k": "v"}} {
-		msg, _ := Marshaler{}.Unmarshal(delivery(amqp.Publishing{Headers: headers, Body: []byte("x")}))
+		msg, _ := Marshaler{}.Unmarshal(arrived(amqp.Publishing{Headers: headers, Body: []byte("x")}))
 		msg.Metadata.Set("more", "w")
 		want := maps.Clone(headers)
 		want["more"] = "w"
@@ -157,7 +157,7 @@ func FuzzMarshaler(f *testing.F) {
 		p := amqp.Publishing{
 			Headers: amqp.Table{key: value, key + "n": number, "t": amqp.Table{value: body}}, MessageId: id, Body: body,
 		}
-		msg, _ := Marshaler{}.Unmarshal(delivery(p))
+		msg, _ := Marshaler{}.Unmarshal(arrived(p))
 		got, err := Marshaler{}.Marshal(msg.Copy())
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func FuzzMarshaler(f *testing.F) {
 }
 
 func FuzzTamperedEnvelope(f *testing.F) {
-	msg, _ := Marshaler{}.Unmarshal(delivery(everything()))
+	msg, _ := Marshaler{}.Unmarshal(arrived(everything()))
 	f.Add(msg.Metadata[EnvelopeKey])
 	f.Add("1;99:x")
 	f.Add("1;0:0:0:0:0:0:0:0:0:0:0:1;2;")
@@ -178,7 +178,7 @@ func FuzzTamperedEnvelope(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, _ := Marshaler{}.Unmarshal(delivery(first))
+		again, _ := Marshaler{}.Unmarshal(arrived(first))
 		second, err := Marshaler{}.Marshal(again)
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 )
 
 // consumerFrames follows the frames of a channel with one consumer after the other.
@@ -58,7 +59,7 @@ func TestNoMessageIsOnItsWayToACancelledConsumer(t *testing.T) {
 		b.URL = b.Rewrite(t, frames.down)
 		cfg := queueConfig(b)
 		cfg.Connection.AmqpURI = b.RewriteSent(t, frames.up)
-		s := newTestSubscriber(t, cfg, Concurrency(256), MaxBytes(4*largestMessage), BeforeRequeue(func(context.Context) {}))
+		s := newTestSubscriber(t, cfg, Concurrency(256), MaxBytes(4*largestMessage), delivery.BeforeRequeue(func(context.Context) {}))
 		deliveries := subscribe(t, s, queue)
 		for range messages {
 			rabbittest.Receive(t, deliveries).Ack()

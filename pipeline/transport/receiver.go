@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 )
 
 // stallTimeout is how long no message arrives until the prefetch grows.
@@ -181,7 +182,7 @@ var errNotFull = errors.New("messages may be on their way to the consumer")
 // cancelOnce cancels the consumer once ready returns true. If the order of messages is kept, no
 // acknowledgement is sent until then, for which the broker would send more.
 func (in *receiver) cancelOnce(ready func() bool) error {
-	if in.opts.beforeRequeue == nil {
+	if in.opts.hooks.BeforeRequeue == nil {
 		return in.session.Cancel()
 	}
 	in.acks.sending.lock()
@@ -222,11 +223,11 @@ func (in *receiver) fill(stop <-chan struct{}) (full bool) {
 // The message is made here, since a new goroutine would first have to grow its stack for that.
 func (in *receiver) dispatch(ctx context.Context, d *amqp.Delivery, size int) {
 	in.acks.begin(d.DeliveryTag)
-	h := &inFlight{delivery: d, size: size, state: &deliveryState{redelivered: d.Redelivered}, acks: in.acks}
+	h := &inFlight{delivery: d, size: size, state: &delivery.State{Redelivered: d.Redelivered}, acks: in.acks}
 	h.message, h.done = in.message(ctx, d, h.state)
-	h.settled = in.opts.onArrival(h.message)
+	h.settled = in.opts.hooks.OnArrival(h.message)
 	switch {
-	case in.opts.settledByHandlers:
+	case in.opts.hooks.SettledByHandlers:
 		in.deliver(ctx, h)
 	case in.opts.concurrency == 1:
 		h.onStop = func() { in.requeueRest(ctx) }

@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 )
 
 // settling are the ways in which the messages of a Subscriber are settled.
@@ -15,9 +16,15 @@ var settling = map[string]struct {
 }{
 	"by its messages": {nil, func(msg *message.Message) { msg.Ack() }, func(msg *message.Message) { msg.Nack() }},
 	"by handlers": {
-		[]Option{SettledByHandlers()},
-		func(msg *message.Message) { Settle(msg.Context(), true); Settle(msg.Context(), false) },
-		func(msg *message.Message) { Settle(msg.Context(), false); Settle(msg.Context(), true) },
+		[]Option{delivery.SettledByHandlers()},
+		func(msg *message.Message) {
+			delivery.Settle(msg.Context(), true)
+			delivery.Settle(msg.Context(), false)
+		},
+		func(msg *message.Message) {
+			delivery.Settle(msg.Context(), false)
+			delivery.Settle(msg.Context(), true)
+		},
 	},
 }
 
@@ -33,7 +40,7 @@ func TestSettled(t *testing.T) {
 			}
 		}
 	})
-	if AfterSettled(t.Context(), func() { t.Error("called") }) {
+	if delivery.AfterSettled(t.Context(), func() { t.Error("called") }) {
 		t.Error("a context without a message has one")
 	}
 }
@@ -48,7 +55,7 @@ func testSettled(t *testing.T, b rabbittest.Broker, options []Option, ack, nack 
 	messages := subscribe(t, s, queue)
 	settled := func(end func(*message.Message)) <-chan struct{} {
 		msg, called := rabbittest.Receive(t, messages), make(chan struct{})
-		if !AfterSettled(msg.Context(), func() { close(called) }) {
+		if !delivery.AfterSettled(msg.Context(), func() { close(called) }) {
 			t.Fatal("a delivered message is not known as one")
 		}
 		quiet(t, "called before the ack", called)
@@ -66,7 +73,7 @@ func testSettled(t *testing.T, b rabbittest.Broker, options []Option, ack, nack 
 	for range 2 {
 		msg, called := rabbittest.Receive(t, messages), make(chan struct{})
 		ack(msg)
-		if rabbittest.Ends(t, msg.Context().Done()); !AfterSettled(msg.Context(), func() { close(called) }) {
+		if rabbittest.Ends(t, msg.Context().Done()); !delivery.AfterSettled(msg.Context(), func() { close(called) }) {
 			t.Error("a message that is acked is not known as one")
 		}
 		rabbittest.Ends(t, called)

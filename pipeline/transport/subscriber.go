@@ -59,7 +59,9 @@ func NewSubscriberWithConnection(
 		return nil, err
 	}
 	s := newSubscriber(cfg, logger, opts)
-	s.conn = conn.conn
+	if s.conn = s.opts.hooks.Connection; s.conn == nil {
+		s.conn = conn.conn
+	}
 	return s, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -511,7 +512,7 @@ func TestOnRequeueCountsAllThatComeAgain(t *testing.T) {
 				cfg := queueConfig(b)
 				cfg.Connection.AmqpURI = proxy.URL
 				var requeued atomic.Int64
-				first := newTestSubscriber(t, cfg, Concurrency(concurrency), MaxBytes(64<<20), OnRequeue(func(n int) { requeued.Add(int64(n)) }))
+				first := newTestSubscriber(t, cfg, Concurrency(concurrency), MaxBytes(64<<20), delivery.OnRequeue(func(n int) { requeued.Add(int64(n)) }))
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				messages, err := first.Subscribe(ctx, queue)
@@ -563,7 +564,7 @@ func TestOnRequeueCountsAMessageThatComesAtTheEnd(t *testing.T) {
 			for range 8 {
 				queue, publisher, admin := b.Queue(t, nil), newTestPublisher(t, queueConfig(b)), b.Channel(t)
 				var requeued atomic.Int64
-				s := newTestSubscriber(t, queueConfig(b), append(slices.Clone(way.options), Concurrency(1), OnRequeue(func(n int) { requeued.Add(int64(n)) }))...)
+				s := newTestSubscriber(t, queueConfig(b), append(slices.Clone(way.options), Concurrency(1), delivery.OnRequeue(func(n int) { requeued.Add(int64(n)) }))...)
 				ending.Go(func() {
 					for i := range 100 {
 						requeued.Store(0)

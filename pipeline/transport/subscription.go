@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 )
 
 // subscription is one consumer of one queue, over all its sessions.
@@ -23,7 +24,7 @@ type subscription struct {
 	topic       string
 	out         chan *message.Message
 	nackCounter *nackCounter
-	lock        Lock
+	lock        delivery.Lock
 
 	// One slot for each message in flight. A message keeps its slot after the end of its
 	// session: with concurrency 1 the next message waits for the handler of a message that
@@ -45,7 +46,7 @@ func newSubscription(s *Subscriber, topic string) *subscription {
 		topic:       topic,
 		out:         make(chan *message.Message),
 		nackCounter: newNackCounter(),
-		lock:        s.opts.newLock(),
+		lock:        s.opts.hooks.NewLock(),
 		slots:       make(chan struct{}, s.opts.concurrency),
 		stop:        make(chan struct{}),
 	}
@@ -78,8 +79,8 @@ func (s *subscription) run(ctx context.Context) {
 var errNotYet = errors.New("it has not begun yet")
 
 func (s *subscription) consume(ctx context.Context) {
-	s.opts.onState(errNotYet)
-	defer s.opts.onState(nil)
+	s.opts.hooks.OnState(errNotYet)
+	defer s.opts.hooks.OnState(nil)
 	defer s.lock.Release()
 	err := s.conn.Consume(ctx, s.config(), s.session)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, rabbit.ErrClosed) {
@@ -99,7 +100,7 @@ func (s *subscription) config() rabbit.ConsumeConfig {
 		Setup:     func(ch *amqp.Channel) error { return s.setup(ch, s.topic) },
 		Guard:     s.lock.Acquire,
 		Ended:     s.lock.Release,
-		Report:    s.opts.onState,
+		Report:    s.opts.hooks.OnState,
 	}
 }
 
@@ -129,7 +130,7 @@ func (s *subscription) session(ctx context.Context, session *rabbit.Session) err
 	}
 	lost := context.Cause(ctx) // context.Canceled: the subscription was stopped
 	if !in.restRequeued || lost != nil && !errors.Is(lost, context.Canceled) {
-		in.opts.onRequeue(in.mostUnacknowledged())
+		in.opts.hooks.OnRequeue(in.mostUnacknowledged())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watershipmq/watership/internal/template/messagefield"
 	"github.com/watershipmq/watership/internal/template/requestheader"
@@ -22,9 +26,13 @@ import (
 // the meaning of the request for the service or for a proxy.
 const messageHeader = "Watership-Header-"
 
-func (p *poster) setHeaders(h *requestHeaders, e schemas.Envelope, attempt retry.Attempt, idempotencyKey string) {
+func (p *poster) setHeaders(ctx context.Context, h *requestHeaders, e schemas.Envelope, attempt retry.Attempt, idempotencyKey string) {
 	h.setIf("Idempotency-Key", idempotencyKey)
 	p.setMessageHeaders(h, e)
+	if trace.SpanContextFromContext(ctx).IsValid() { // of the attempt, or of middleware
+		h.Del("Tracestate")
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h.Header))
+	}
 	h.set("Content-Type", "application/octet-stream")
 	h.setIf("Content-Type", e.Properties.ContentType)
 	if isContentCoding(e.Properties.ContentEncoding) {

@@ -111,7 +111,7 @@ func (p *poster) request(ctx context.Context, e schemas.Envelope, attempt retry.
 		return nil, fmt.Errorf("creating a request to %s: %w", shown(to), withoutURL(err))
 	}
 	key, headers := idempotencyKey(e, attempt), newRequestHeaders()
-	p.setHeaders(headers, e, attempt, key)
+	p.setHeaders(ctx, headers, e, attempt, key)
 	request.Header = headers.Header
 	for name, template := range p.templates.headers {
 		text, err := template.Fill(value)

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/template/target"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
+	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -67,6 +69,10 @@ type Config struct {
 	// Answers give responses another meaning than New does, and a class. The first that
 	// matches a response decides.
 	Answers []Answer
+
+	// KeepAnswers keeps the answers to successful requests in the record: status and the first KiB of the
+	// body, as watership.answer of the `handled` events.
+	KeepAnswers bool
 
 	// Headers are the names of message headers that become request headers under their
 	// own names, in any case. Every other header is sent as Watership-Header-NAME:
@@ -182,7 +188,11 @@ func (p *poster) post(ctx context.Context) error {
 		return classifyRequestError(fmt.Errorf("sending to %s: %w", to, withoutURL(causeOf(ctx, err))), connected.Load())
 	}
 	defer answered.Body.Close()
-	return p.classify(to, response{answered.StatusCode, header(answered), beginning(answered, p.bodyLimit)})
+	r := response{answered.StatusCode, header(answered), beginning(answered, p.bodyLimit)}
+	if err = p.classify(to, r); err == nil && p.KeepAnswers {
+		call.KeepAnswer(ctx, strings.TrimSpace(answered.Status+" "+r.text(errorBody)))
+	}
+	return err
 }
 
 // timeoutError is the cause of the end of a request without an answer in time. Go's text is the text of

@@ -20,6 +20,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -170,7 +171,7 @@ func checkHeaderName(name string) error {
 // sets, and Watership's own.
 func checkReplayed(name string) error {
 	switch {
-	case schemas.SetByBroker(name):
+	case header.SetByBroker(name):
 		return fmt.Errorf("header %s cannot be changed: RabbitMQ writes it, and it is never replayed", name)
 	case strings.HasPrefix(name, "watership-"):
 		return fmt.Errorf("header %s cannot be changed: it is Watership's own, and never replayed", name)

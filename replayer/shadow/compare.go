@@ -45,6 +45,8 @@ func (r *run) compareChunk(ctx context.Context, events []schemas.Event) error {
 			report.LeftOut[NoOutcome]++
 		case e.BodyIn != schemas.BodyHere:
 			report.LeftOut[NoBody]++
+		case e.Envelope.Redacted:
+			report.LeftOut[Redacted]++
 		default:
 			for _, queue := range slices.Sorted(maps.Keys(queues)) {
 				calls = append(calls, &call{Message: Message{e.Envelope, e.Fingerprint, e.EventID, queue, queues[queue].Replay}, recorded: queues[queue]})

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/replayer/shadow"
 	"github.com/watershipmq/watership/retry"
@@ -32,7 +33,7 @@ func ExampleRun() {
 		panic(err)
 	}
 	order := schemas.Event{Action: schemas.Handled, Sequence: 1, Envelope: schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte(`{"total": 7}`)}}
-	order.Version, order.Time, order.Fingerprint, order.EventID, order.Queue = schemas.WireVersion, time.Now(), order.Envelope.Fingerprint(), "event-1", "orders"
+	order.Version, order.Time, order.Fingerprint, order.EventID, order.Queue = header.Version, time.Now(), order.Envelope.Fingerprint(), "event-1", "orders"
 	if _, err := store.Create(ctx, []schemas.Document{schemas.DocumentFormat{}.Document(order)}); err != nil {
 		panic(err)
 	}

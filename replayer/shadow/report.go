@@ -25,6 +25,7 @@ const (
 	NoOutcome  Reason = "no_outcome" // no queue has reported about the message
 	Unreadable Reason = "unreadable" // its document cannot be read
 	NoBody     Reason = "no_body"    // its body is not in the store
+	Redacted   Reason = "redacted"   // its values were replaced as it was recorded
 )
 
 // Report is the result of a run.

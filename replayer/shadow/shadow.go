@@ -3,7 +3,7 @@
 // and the outgoing messages. It publishes nothing, and records no event.
 //
 //	report, err := shadow.Run(ctx, shadow.Config{
-//		Store: store, Query: "event.action: handled and watership.queue: orders",
+//		Store: store, Query: "action: handled and queue: orders",
 //		Handler: func(ctx context.Context, m shadow.Message) (shadow.Result, error) {
 //			outgoing, err := route.Call(ctx, m.Envelope) // a pipeline.Route
 //			return shadow.Result{Outgoing: outgoing}, err
@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -60,7 +61,7 @@ type Handler func(ctx context.Context, m Message) (Result, error)
 // Config configures a run. Store, Query and Handler are required.
 type Config struct {
 	Store   Store
-	Query   string // KQL, with full field names and absolute times; see kql.AbsoluteTimes
+	Query   string // KQL, as eventstore.ParseQuery takes it; times without a zone are in UTC, and those of a run with State absolute
 	DSL     []byte // query in the language of the store, as JSON; nil: none
 	Handler Handler
 
@@ -133,9 +134,10 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 func newRun(cfg Config) (*run, error) {
 	r := &run{Config: cfg, limiter: rate.NewLimiter(rate.Inf, 1), seen: map[string]bool{}}
 	var err error
-	if r.query, err = kql.Parse(cfg.Query); err != nil {
+	if r.query, err = eventstore.ParseQuery(cfg.Query, time.Now().UTC()); err != nil {
 		return nil, fmt.Errorf("the query: %w", err)
 	}
+	r.Query = r.query.String()
 	if len(cfg.DSL) > 0 {
 		r.query = kql.And{r.query, kql.Raw{JSON: string(cfg.DSL)}}
 	}

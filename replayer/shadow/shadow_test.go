@@ -19,6 +19,8 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/handler/outgoing"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/replayer/shadow"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -95,9 +97,9 @@ func (r *record) add(t *testing.T, action schemas.Action, queue string, e schema
 func (r *record) event(action schemas.Action, queue string, e schemas.Envelope) schemas.Event {
 	r.sequence++
 	event := schemas.Event{
-		Action: action, TimeSource: schemas.TimeOfEvent, Sequence: r.sequence, Ingested: time.Now(), Source: r.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
+		Action: action, TimeSource: wire.TimeOfEvent, Sequence: r.sequence, Ingested: time.Now(), Source: r.source, VHost: "/", Envelope: e, BodySize: len(e.Body),
 	}
-	event.Version, event.Fingerprint, event.EventID, event.Time = schemas.WireVersion, e.Fingerprint(), fmt.Sprintf("%s:%d", r.source, r.sequence), time.UnixMicro(r.sequence)
+	event.Version, event.Fingerprint, event.EventID, event.Time = header.Version, e.Fingerprint(), fmt.Sprintf("%s:%d", r.source, r.sequence), time.UnixMicro(r.sequence)
 	if action != schemas.Published {
 		event.Queue, event.Attempt, event.Message = queue, 1, "instance of "+event.EventID
 		event.BodyIn, event.Envelope.Body = schemas.BodyInPublished, nil
@@ -435,7 +437,7 @@ func BenchmarkRun(b *testing.B) {
 		e, mail := r.order(n), r.mail(`{"a":1}`)
 		mail.Headers["causation-id"], mail.Properties.MessageID = e.Properties.MessageID, outgoing.ID(e.Fingerprint(), "orders", 0, "")
 		for i, event := range []schemas.Event{{Action: schemas.Published, Envelope: e}, {Action: schemas.Handled, Envelope: e}, {Action: schemas.Published, Envelope: mail}} {
-			event.Version, event.Sequence, event.Time = schemas.WireVersion, int64(3*n+i+1), time.Now()
+			event.Version, event.Sequence, event.Time = header.Version, int64(3*n+i+1), time.Now()
 			event.EventID, event.Fingerprint, event.BodySize = fmt.Sprint(event.Sequence), event.Envelope.Fingerprint(), len(event.Envelope.Body)
 			if event.Action == schemas.Handled {
 				event.Queue = "orders"

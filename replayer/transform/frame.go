@@ -172,7 +172,7 @@ func (p *parser) flag() bool { return p.byte() == 1 }
 
 // message reads a message, with headers and body of another one where they are the same.
 func (p *parser) message(other schemas.Envelope) schemas.Envelope {
-	e := schemas.Envelope{Exchange: p.text(), RoutingKey: p.text(), Headers: other.Headers, Body: other.Body}
+	e := schemas.Envelope{Exchange: p.text(), RoutingKey: p.text(), Headers: other.Headers, Body: other.Body, Redacted: other.Redacted}
 	for _, text := range texts(&e.Properties) {
 		*text = p.text()
 	}

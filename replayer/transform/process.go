@@ -31,6 +31,7 @@ type process struct {
 
 	usable bool
 	ended  bool
+	killed bool        // by a signal of another process, maybe for want of memory of the system
 	used   int         // calls of apply
 	idle   *time.Timer // ends the process, while it is unused
 }
@@ -122,6 +123,7 @@ func (p *process) result(ctx context.Context, e schemas.Envelope, r response, er
 		return Result{Message: e, Err: errNoReturn()}
 	case err != nil:
 		p.end()
+		p.killed = p.cmd.ProcessState != nil && p.cmd.ProcessState.ExitCode() < 0
 		return Result{Message: e, Err: p.problem(err)}
 	case r.limit != "":
 		p.usable = false

@@ -18,7 +18,7 @@ const (
 	idleTime     = 30 * time.Second // after which an unused process ends
 
 	// A page of messages ends early after so long a time, since other programs wait for the
-	// process, and after so many bytes of results, which are kept until its end.
+	// process, and after a number of bytes of results, which are kept until its end.
 	pageTime   = 100 * time.Millisecond
 	pageOutput = 16 << 20
 )
@@ -53,10 +53,16 @@ type Result struct {
 // first ones in their order: fewer than there are messages if the others would take long or
 // need much memory, or after an error that concerns all of them. There is at least one for one
 // or more messages. A message for which the program exceeds a limit of the process is
-// a *LimitError, after which the program runs no more.
+// a *LimitError, after which the program runs no more. If a process is killed, another one tries its messages once more.
+//
+// Nil Processes run the program in this process, for one message.
 func (p *Processes) Apply(ctx context.Context, program *Program, messages ...schemas.Envelope) []Result {
 	if len(messages) == 0 {
 		return nil
+	}
+	if p == nil {
+		changed, keep, err := program.Apply(ctx, messages[0])
+		return []Result{{Message: changed, Keep: keep, Err: err}}
 	}
 	results, err := p.apply(ctx, program, messages)
 	if err != nil {
@@ -75,21 +81,33 @@ func (p *Processes) apply(ctx context.Context, program *Program, messages []sche
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	running, err := p.acquire(ctx)
+	results, killed, err := p.applyOnce(ctx, program, messages)
+	if killed {
+		results, _, err = p.applyOnce(ctx, program, messages)
+	}
 	if err != nil {
 		return nil, err
-	}
-	results := running.apply(ctx, program.text, messages)
-	if !running.usable {
-		running.end()
-	} else {
-		p.release(running)
 	}
 	var limit *LimitError
 	if errors.As(results[len(results)-1].Err, &limit) {
 		program.exceeded.Store(limit)
 	}
 	return results, nil
+}
+
+// applyOnce applies a program in one process. It reports whether that was killed, perhaps for no fault of the program.
+func (p *Processes) applyOnce(ctx context.Context, program *Program, messages []schemas.Envelope) (results []Result, killed bool, err error) {
+	running, err := p.acquire(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	results = running.apply(ctx, program.text, messages)
+	if !running.usable {
+		running.end()
+	} else {
+		p.release(running)
+	}
+	return results, running.killed, nil
 }
 
 // acquire returns an idle process, or a new one.

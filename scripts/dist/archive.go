@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -21,24 +22,7 @@ type file struct {
 
 // archive packs the folder of a program: a zip for Windows, a compressed tar for all others.
 func (r *release) archive(p program) error {
-	top := r.name(p, "")
-	var files []file
-	err := filepath.WalkDir(p.folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		within, err := filepath.Rel(p.folder, path)
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		mode := fs.FileMode(0o644)
-		if within == p.binary() {
-			mode = 0o755
-		}
-		files = append(files, file{name: top + "/" + filepath.ToSlash(within), mode: mode, data: data})
-		return err
-	})
+	files, err := filesOf(p.folder, r.name(p, ""), p.binary())
 	if err != nil {
 		return err
 	}
@@ -49,11 +33,51 @@ func (r *release) archive(p program) error {
 		}
 		return os.WriteFile(r.path(p, ".zip"), data, 0o644)
 	}
+	return r.compressedTar(r.path(p, ".tar.gz"), files)
+}
+
+// packChart packs the Helm chart in a folder as a chart of this version.
+func (r *release) packChart(folder string) error {
+	files, err := filesOf(folder, "watership", "")
+	if err != nil {
+		return err
+	}
+	version := regexp.MustCompile(`(?m)^(version|appVersion): \S+`)
+	for i, f := range files {
+		if f.name == "watership/Chart.yaml" {
+			files[i].data = version.ReplaceAll(f.data, []byte("$1: "+r.version))
+		}
+	}
+	return r.compressedTar(filepath.Join(r.out, "watership-"+r.version+".tgz"), files)
+}
+
+func (r *release) compressedTar(path string, files []file) error {
 	data, err := tarOf(files, time.Unix(r.time, 0))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(r.path(p, ".tar.gz"), compressed(data), 0o644)
+	return os.WriteFile(path, compressed(data), 0o644)
+}
+
+// filesOf returns the files of a folder, in another folder top, of which one may be executable.
+func filesOf(folder, top, executable string) (files []file, err error) {
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		within, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		mode := fs.FileMode(0o644)
+		if within == executable {
+			mode = 0o755
+		}
+		files = append(files, file{name: top + "/" + filepath.ToSlash(within), mode: mode, data: data})
+		return err
+	})
+	return files, err
 }
 
 func tarOf(files []file, at time.Time) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -43,7 +44,7 @@ func testRelease(t *testing.T, sign func([]byte) []byte) *release {
 		}
 		r.programs = append(r.programs, p)
 	}
-	if err := r.write(); err != nil {
+	if err := errors.Join(r.packChart("../../deploy/helm/watership"), r.write()); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -84,7 +85,7 @@ func TestReleasesRepeat(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.out, "SHA256SUMS.sig")); err == nil {
 		t.Error("there is a signature without a key")
 	}
-	for _, name := range []string{"watership_0.1.0_linux_amd64.tar.gz", "watership_0.1.0_windows_amd64.zip", "watership_0.1.0_linux_amd64.oci.tar", "watership_0.1.0_linux_amd64.cdx.json", "provenance.intoto.json"} {
+	for _, name := range []string{"watership_0.1.0_linux_amd64.tar.gz", "watership_0.1.0_windows_amd64.zip", "watership_0.1.0_linux_amd64.oci.tar", "watership_0.1.0_linux_amd64.cdx.json", "watership-0.1.0.tgz", "provenance.intoto.json"} {
 		if want := strings.TrimPrefix(digest(contents(t, a, name)), "sha256:") + "  " + name + "\n"; !strings.Contains(string(sums), want) {
 			t.Errorf("SHA256SUMS has no %q", want)
 		}
@@ -152,6 +153,20 @@ func TestArchives(t *testing.T) {
 	defer archive.Close()
 	if _, err := archive.Open("watership_0.1.0_windows_amd64/watership.exe"); err != nil {
 		t.Error(err)
+	}
+}
+
+// The chart has the version of the release, and so its image.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	r := &release{version: "0.2.0-rc.1", out: t.TempDir()}
+	if err := r.packChart("../../deploy/helm/watership"); err != nil {
+		t.Fatal(err)
+	}
+	_, files := entries(t, uncompressed(t, contents(t, r, "watership-0.2.0-rc.1.tgz")))
+	chart := string(files["watership/Chart.yaml"])
+	if !strings.Contains(chart, "\nversion: 0.2.0-rc.1 ") || !strings.Contains(chart, "\nappVersion: 0.2.0-rc.1\n") || files["watership/templates/deployment.yaml"] == nil {
+		t.Errorf("%s", chart)
 	}
 }
 
@@ -234,7 +249,7 @@ func TestComponentsAndProvenance(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if len(statement.Subject) != 5 || statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != r.commit {
+	if len(statement.Subject) != 6 || statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != r.commit {
 		t.Errorf("%+v", statement)
 	}
 	p := r.programs[0]

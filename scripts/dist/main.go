@@ -1,5 +1,5 @@
 // Command dist builds the files of a release: an archive for each system; for Linux also a deb, an
-// rpm and an image; a list of the linked modules, checksums, a statement of origin and a signature. It runs in
+// rpm and an image; the Helm chart, a list of the linked modules, checksums, a statement of origin and a signature. It runs in
 // the root of a checkout (make dist). Two checkouts of one commit give the same bytes.
 //
 // With DIST_KEY, an Ed25519 private key in PEM, it signs the checksums.
@@ -65,6 +65,9 @@ func run(ctx context.Context, out string, targets []string) error {
 			}
 		}
 	}
+	if err := r.packChart("deploy/helm/watership"); err != nil {
+		return err
+	}
 	if err := r.write(); err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (r *release) path(p program, suffix string) string {
 	return filepath.Join(r.out, r.name(p, suffix))
 }
 
-// write makes every file but the deb and the rpm, which are there.
+// write makes every file but the deb, the rpm and the chart, which are there.
 func (r *release) write() error {
 	for _, p := range r.programs {
 		if err := r.archive(p); err != nil {

@@ -218,6 +218,14 @@ func (c connection) send(ctx context.Context, r request) (*http.Response, error)
 	}
 }
 
+// identify gives a request the headers that say who sends it.
+func (c connection) identify(r *http.Request) {
+	r.Header.Set("User-Agent", "watership/"+system.Version())
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+}
+
 func (c connection) sendOnce(ctx context.Context, r request) (*http.Response, error) {
 	to := *c.base
 	to.RawQuery = r.query.Encode()
@@ -227,10 +235,7 @@ func (c connection) sendOnce(ctx context.Context, r request) (*http.Response, er
 		return nil, err
 	}
 	maps.Copy(sent.Header, r.header)
-	sent.Header.Set("User-Agent", "watership/"+system.Version())
-	if c.token != "" {
-		sent.Header.Set("Authorization", "Bearer "+c.token)
-	}
+	c.identify(sent)
 	response, err := c.http.Do(sent)
 	if err != nil {
 		return nil, c.away(ctx, err)

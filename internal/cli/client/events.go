@@ -26,8 +26,8 @@ func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("the server left %d documents out, which it cannot read", e.Documents)
 }
 
-// Events yields the events of a selection, without bodies if the caller may not read them. Those of
-// eventstore.BySequence end with an *UnreadableError.
+// Events yields the events of a selection, without bodies if the caller may not read them. A selection in the order
+// of eventstore.BySequence ends with an *UnreadableError.
 func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
 	read := c.search
 	if sel.Order == eventstore.BySequence {

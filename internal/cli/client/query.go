@@ -46,7 +46,7 @@ func Split(node kql.Node) (query, dsl string) {
 	return query, dsl
 }
 
-// AbsoluteTimes returns a query whose times relative to now are those of this moment, so that a later
+// AbsoluteTimes returns a query in which times relative to now are absolute, so that a later
 // request with it finds the same events.
 func AbsoluteTimes(node kql.Node) (kql.Node, error) {
 	fields, err := eventstore.Fields()

@@ -120,6 +120,9 @@ func (w *watcher) result(stopAfter int) error {
 	case replayer.Planned:
 		return fmt.Errorf("the server has not begun job %s: see its log", j.ID)
 	case replayer.Paused:
+		if j.Open.Stopped {
+			return &replayer.StoppedError{Why: j.Problem}
+		}
 		if stopAfter > 0 && j.Processed() >= stopAfter {
 			return nil
 		}

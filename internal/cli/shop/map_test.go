@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/httpapi"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -23,6 +27,7 @@ import (
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -158,10 +163,74 @@ func TestMapOfTheShop(t *testing.T) {
 			t.Errorf("the attempts of %s have no times", e.From.Name)
 		}
 	}
+	did.wantEffects(as, t, api)
 	services := map[string]string{shop.Billing: "billing", shop.Changes: "", shop.Warehouse: "warehouse", shop.Carrier: "", shop.Mail: ""}
 	if diff := cmp.Diff(services, servicesOf(last)); diff != "" || last.OmittedEdges != 0 || last.OmittedEvents != 0 {
 		t.Errorf("(-services of the shop +of the map), %d and %d left out:\n%s", last.OmittedEdges, last.OmittedEvents, diff)
 	}
+}
+
+// wantEffects replays payments, and checks that a plan has said what that causes; of orders it says what they caused.
+func (tr *truth) wantEffects(ctx context.Context, t *testing.T, api *httpapi.API) {
+	t.Helper()
+	plan := func(key string) replays.PlanOutput {
+		r := replays.Replay{Target: replays.Target{Kind: string(replayer.ToOrigin)}, Again: true, Limit: 20, UncheckedRoutes: true}
+		r.Query = "action: handled and routing_key: " + key
+		planned, err := replays.PlanReplay.Call(ctx, api, replays.PlanInput{Body: r})
+		if err != nil || planned.Body.Effects == nil {
+			t.Fatalf("%+v, %v", planned.Body, err)
+		}
+		return planned
+	}
+	orders := effectsOf(*plan("order.placed").Body.Effects)
+	want := map[string]int64{
+		"> " + shop.Payments: 20, "> " + shop.Shipments: 20, shop.Billing + " handled": 20, shop.Warehouse + " handled": 20, shop.Carrier + " handled": 20, shop.Mail + " handled": 20,
+	}
+	if diff := cmp.Diff(want, orders); diff != "" {
+		t.Errorf("orders (-want +planned):\n%s", diff)
+	}
+
+	payments := plan("payment.taken")
+	tr.mu.Lock()
+	before := maps.Clone(tr.counts)
+	tr.mu.Unlock()
+	r := replays.Replay{Target: replays.Target{Kind: string(replayer.ToOrigin)}, Again: true, Limit: 20, UncheckedRoutes: true}
+	r.Query = "action: handled and routing_key: payment.taken"
+	if _, err := replays.StartReplay.Call(ctx, api, payments.Start("payments", r)); err != nil {
+		t.Fatal(err)
+	}
+	planned, diff := effectsOf(*payments.Body.Effects), ""
+	if !rabbittest.Poll(time.Minute, func() bool {
+		happened := map[string]int64{}
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		for way, n := range tr.counts {
+			if _, to, isPublished := strings.Cut(way, " > "); n > before[way] && strings.HasSuffix(way, " handled") {
+				happened[way] += n - before[way]
+			} else if n > before[way] && isPublished && strings.HasPrefix(way, "warehouse") {
+				happened["> "+to] += n - before[way]
+			}
+		}
+		diff = cmp.Diff(happened, planned)
+		return diff == ""
+	}) {
+		t.Errorf("payments (-what happened +planned):\n%s", diff)
+	}
+	if silent := payments.Body.Effects.Silent; !slices.Equal(silent, []string{shop.Carrier, shop.Mail}) {
+		t.Errorf("no message is known to be caused at %q", silent)
+	}
+}
+
+// effectsOf returns the effects that a plan expects, in the words of truth without the publishers.
+func effectsOf(effects replays.Effects) map[string]int64 {
+	expected := map[string]int64{}
+	for _, e := range effects.Published {
+		expected["> "+e.Exchange] += int64(e.Expected)
+	}
+	for _, e := range effects.Queues {
+		expected[e.Queue+" handled"] += int64(e.Expected)
+	}
+	return expected
 }
 
 // countsOf returns the numbers of a map in the words of truth, and of services only those that it knows.

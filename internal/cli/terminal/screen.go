@@ -68,7 +68,7 @@ func (s Screen) Paint(text string, c Colour) string {
 	return string(c) + text + ColourEnd
 }
 
-// Cell returns text on one line, without control characters, and cut to so many
+// Cell returns text on one line, without control characters, and cut to this number of
 // columns; 0 is no bound.
 func Cell(text string, width int) string {
 	text = wording.OneLine(text)

@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/columns"
+	"github.com/watershipmq/watership/internal/render/markdown"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
@@ -33,6 +34,7 @@ func functions() template.FuncMap {
 		"dict":      dict,
 		"join":      strings.Join,
 		"mistake":   newMistake,
+		"anchor":    markdown.Anchor,
 
 		"messageURL": MessageURL,
 	}

@@ -163,11 +163,18 @@ function replaceLive(now, next) {
   const former = detailsBy(now);
   for (const [about, details] of detailsBy(next)) details.open = former.get(about)?.open ?? details.open;
   const row = rowInView(now);
-  const above = now.getBoundingClientRect();
+  const isAbove = now.getBoundingClientRect().bottom <= 0;
+  const end = endOfPage();
   now.replaceWith(document.adoptNode(next));
   const same = row && [...next.querySelectorAll("[data-row]")].find((one) => one.querySelector("a[href]")?.getAttribute("href") === row.href);
   if (same) scrollBy({ top: same.getBoundingClientRect().top - row.top, behavior: "instant" });
-  else if (above.bottom <= 0) scrollBy({ top: next.getBoundingClientRect().height - above.height, behavior: "instant" });
+  else if (isAbove) scrollBy({ top: endOfPage() - end, behavior: "instant" });
+}
+
+// endOfPage returns the place of the end of the page. It moves as all below an element that changes, also by margins, which
+// no element's height has.
+function endOfPage() {
+  return document.body.getBoundingClientRect().bottom;
 }
 
 // refresh reads the page again and replaces its live elements. An element in which

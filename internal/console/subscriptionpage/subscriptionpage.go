@@ -1,5 +1,5 @@
 // Package subscriptionpage has the pages for browsers that list subscriptions, and pause, resume,
-// rewind and delete them.
+// rewind and delete them, and change their upcasts.
 package subscriptionpage
 
 import (
@@ -104,7 +104,7 @@ type One struct {
 func (v One) MoreParked() bool { return v.Parked > int64(len(v.ParkedMessages)) }
 
 // Form has the values of a form.
-type Form struct{ To, Reason string }
+type Form struct{ To, Reason, Upcast string }
 
 func (p pages) show(r *http.Request) (frame.Response, error) {
 	v := One{}
@@ -135,7 +135,7 @@ func (p pages) showOne(r *http.Request, v One) (frame.Response, error) {
 
 // act carries out the action of a form. A refusal is shown with the form.
 func (p pages) act(r *http.Request) (frame.Response, error) {
-	v := One{Form: Form{To: strings.TrimSpace(r.PostForm.Get("to")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}}
+	v := One{Form: Form{To: strings.TrimSpace(r.PostForm.Get("to")), Reason: strings.TrimSpace(r.PostForm.Get("reason")), Upcast: strings.TrimSpace(r.PostForm.Get("upcast"))}}
 	count, err := p.do(r, v.Form)
 	if err != nil {
 		v.Refused = frame.ProblemOf(err)
@@ -164,6 +164,10 @@ func (p pages) do(r *http.Request, form Form) (changed int, err error) {
 		in := subscriptions.RewindInput{IdempotencyKey: key, NameInput: name}
 		in.Body.To = form.To
 		_, err = subscriptions.RewindSubscription.Call(ctx, p.api, in)
+	case "upcast":
+		in := subscriptions.ConfigureInput{IdempotencyKey: key, NameInput: name}
+		in.Body.Upcast = &form.Upcast
+		_, err = subscriptions.ConfigureSubscription.Call(ctx, p.api, in)
 	case string(subscriptions.Resume):
 		_, err = subscriptions.ResumeSubscription.Call(ctx, p.api, act)
 	case string(subscriptions.ResumeAfterRemoved):

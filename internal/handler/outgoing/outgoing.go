@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -20,7 +21,7 @@ func ID(fingerprint, queue string, n int, replay string) string {
 
 // SetCorrelation sets the correlation id and the header of the causation, unless the handler has set them. A
 // causation that was copied from the parent names the parent's own cause.
-func SetCorrelation(e *schemas.Envelope, parent schemas.VerifiedState, header string) {
+func SetCorrelation(e *schemas.Envelope, parent wire.VerifiedState, header string) {
 	p := parent.Envelope.Properties
 	if e.Properties.CorrelationID == "" {
 		e.Properties.CorrelationID = p.CorrelationID

@@ -4,6 +4,7 @@ package bodies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -17,6 +18,8 @@ import (
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/storeread"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -29,31 +32,46 @@ type Store interface {
 type Missing struct {
 	fingerprints  schemas.Fingerprints
 	byFingerprint map[string][]*schemas.Event // of their message
+
+	// Opener opens originals of redacted messages. nil: events get the bodies as they are recorded.
+	Opener privacy.Opener
 }
 
 // NewMissing returns an empty Missing.
 func NewMissing(fingerprints schemas.Fingerprints) Missing {
-	return Missing{fingerprints, map[string][]*schemas.Event{}}
+	return Missing{fingerprints: fingerprints, byFingerprint: map[string][]*schemas.Event{}}
 }
 
 // Add adds an event, which gets its body when it is found.
 func (m Missing) Add(e *schemas.Event) {
+	_ = privacy.Open(m.Opener, e) // it stays redacted, and who would send it says why
 	m.byFingerprint[e.Fingerprint] = append(m.byFingerprint[e.Fingerprint], e)
+}
+
+func (m Missing) openSealed(sealed []byte, fingerprint string) (schemas.Envelope, error) {
+	if m.Opener == nil {
+		return schemas.Envelope{}, errors.New("sealed")
+	}
+	return m.Opener.OpenSealed(sealed, fingerprint)
 }
 
 // Len returns the number of messages whose bodies were not found.
 func (m Missing) Len() int { return len(m.byFingerprint) }
 
-// setBody sets the body of the events with this fingerprint and removes them. It ignores a
+// setBody gives the body of a message to its events. One whose own headers are redacted gets the
+// whole message. Of a redacted message they get the redacted body, and its mark. It ignores a
 // body that does not match the fingerprint, whatever its message claims.
-func (m Missing) setBody(fingerprint string, body []byte) {
+func (m Missing) setBody(fingerprint string, found schemas.Envelope) {
 	events := slices.DeleteFunc(m.byFingerprint[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
-		whole.Body = body
-		if !m.fingerprints.Matches(whole, fingerprint) {
+		whole.Body = found.Body
+		if e.Envelope.Redacted && !found.Redacted {
+			whole = found
+		}
+		if whole.Redacted = whole.Redacted || found.Redacted; !whole.Redacted && !m.fingerprints.Matches(whole, fingerprint) {
 			return false
 		}
-		e.Envelope, e.BodyIn = whole, schemas.BodyHere
+		e.Envelope, e.BodyIn, e.Sealed = whole, schemas.BodyHere, nil // which may be an original without the body
 		return true
 	})
 	if m.byFingerprint[fingerprint] = events; len(events) == 0 {
@@ -61,7 +79,8 @@ func (m Missing) setBody(fingerprint string, body []byte) {
 	}
 }
 
-// FindStored searches the events of the messages in the store.
+// FindStored searches the events of the messages in the store. A redacted body counts only where no event
+// has an original that can be opened.
 func (m Missing) FindStored(ctx context.Context, store Store) error {
 	var messages kql.Or
 	for fingerprint := range m.byFingerprint {
@@ -71,6 +90,7 @@ func (m Missing) FindStored(ctx context.Context, store Store) error {
 		return nil
 	}
 	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
+	redacted := map[string]schemas.Envelope{} // by fingerprint
 	for other, err := range storeread.Readable(store.Events(ctx, eventstore.Selection{Query: kql.And{messages, whole}, Order: eventstore.BySequence})) {
 		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
@@ -78,9 +98,18 @@ func (m Missing) FindStored(ctx context.Context, store Store) error {
 		if other.BodyIn != schemas.BodyHere {
 			continue
 		}
-		if m.setBody(other.Fingerprint, other.Envelope.Body); m.Len() == 0 {
+		if privacy.Open(m.Opener, &other) != nil {
+			if _, found := redacted[other.Fingerprint]; !found {
+				redacted[other.Fingerprint] = other.Envelope
+			}
+			continue
+		}
+		if m.setBody(other.Fingerprint, other.Envelope); m.Len() == 0 {
 			return nil
 		}
+	}
+	for fingerprint, envelope := range redacted {
+		m.setBody(fingerprint, envelope)
 	}
 	return nil
 }
@@ -119,8 +148,13 @@ func (m Missing) readUnstorable(ctx context.Context, channels rabbit.Channels, q
 				return err
 			}
 			// A message of a newer version cannot be read and is skipped.
-			if e, state, err := schemas.FromDelivery(d).Unwrap(); err == nil {
-				m.setBody(state.Fingerprint, e.Body)
+			if e, state, err := wire.Unwrap(schemas.FromDelivery(d)); err == nil {
+				if wire.HasSealedBody(d.Headers) {
+					if e, err = m.openSealed(e.Body, state.Fingerprint); err != nil {
+						continue
+					}
+				}
+				m.setBody(state.Fingerprint, e)
 			}
 		}
 		return context.Cause(ctx)

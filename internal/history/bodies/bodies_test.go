@@ -2,13 +2,64 @@ package bodies
 
 import (
 	"bytes"
+	"context"
+	"iter"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
+
+type storedEvents []schemas.Event
+
+func (s storedEvents) Events(context.Context, eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		for _, e := range s {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// One event of a message was redacted without its original, a later one has it.
+func TestOriginalOfALaterEvent(t *testing.T) {
+	key := strings.Repeat("0a", 32)
+	hashKeys, _ := privacy.ParseHashKeys([]byte(key))
+	originals, err := privacy.ParseKeys([]byte("a " + key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := privacy.Config{Rules: []privacy.Rule{{Pattern: "mail"}}, HashKeys: hashKeys}
+	forgets, err := privacy.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Originals = originals
+	keeps, err := privacy.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte("of ana@example.com")}
+	event := schemas.Event{State: schemas.State{Fingerprint: e.Fingerprint()}, Envelope: e}
+	bodiless := event
+	bodiless.Envelope.Body, bodiless.BodyIn = nil, schemas.BodyInPublished
+	for opener, want := range map[privacy.Opener]string{keeps: string(e.Body), forgets: string(forgets.Event(event).Envelope.Body)} {
+		missing, found := NewMissing(schemas.Fingerprints{}), bodiless
+		missing.Opener = opener
+		missing.Add(&found)
+		err := missing.FindStored(t.Context(), storedEvents{forgets.Event(event), keeps.Event(event)})
+		if err != nil || missing.Len() > 0 || string(found.Envelope.Body) != want || found.Envelope.Redacted == (opener == keeps) {
+			t.Errorf("%d are missing, %v, %q, want %q", missing.Len(), err, found.Envelope.Body, want)
+		}
+	}
+}
 
 // Several readers look for the same bodies at the same time: each finds all of them, although RabbitMQ shows
 // a message to no other reader while one has it.
@@ -19,7 +70,7 @@ func TestReadersOfUnstorableMessages(t *testing.T) {
 		var events []schemas.Event
 		for n := range 20 {
 			e := schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: bytes.Repeat([]byte{byte(n)}, 1000)}
-			b.Publish(t, queue, schemas.DefaultFrameMax.Wrap(e, schemas.State{Fingerprint: e.Fingerprint()}))
+			b.Publish(t, queue, wire.DefaultFrameMax.Wrap(e, schemas.State{Fingerprint: e.Fingerprint()}))
 			event := schemas.Event{State: schemas.State{Fingerprint: e.Fingerprint()}, Envelope: e, BodyIn: schemas.BodyInUnstorable}
 			event.Envelope.Body = nil
 			events = append(events, event)

@@ -13,7 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/adoptions"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
-	"github.com/watershipmq/watership/internal/report"
+	"github.com/watershipmq/watership/internal/wire/report"
 	"github.com/watershipmq/watership/schemas"
 )
 

@@ -11,7 +11,7 @@ import (
 // (https://docs.celeryq.dev/en/stable/internals/protocol.html). Celery keeps the exception in
 // its result backend, and not with the message.
 func readCelery(arrived schemas.Envelope, errorQueue string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	task := h.text("task")
 	if task == "" {
 		return Failure{}, missing(h, "Celery", "task")

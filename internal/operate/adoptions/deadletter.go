@@ -3,13 +3,15 @@ package adoptions
 import (
 	"fmt"
 
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
 // readDeadLetter reads RabbitMQ's record of a dead letter
 // (https://www.rabbitmq.com/docs/dlx#effects). The origin is the one of its oldest death.
 func readDeadLetter(arrived schemas.Envelope, _ string) (Failure, error) {
-	before, newest, dead := arrived.DeadLetter(func(_, _ schemas.Death) bool { return true })
+	before, newest, dead := wire.DeadLetter(arrived, func(_, _ header.Death) bool { return true })
 	if !dead {
 		return Failure{}, missing(arrived.Headers, "RabbitMQ", "x-death")
 	}

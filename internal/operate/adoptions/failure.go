@@ -6,7 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/watershipmq/watership/internal/report"
+	"github.com/watershipmq/watership/internal/wire/header"
+	"github.com/watershipmq/watership/internal/wire/report"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -67,7 +68,7 @@ func (f *Failure) to(queue string) {
 // withoutHeaders returns a message without the headers that a system added to it.
 func withoutHeaders(e schemas.Envelope, added func(name string) bool) schemas.Envelope {
 	e.Headers = maps.Clone(e.Headers)
-	maps.DeleteFunc(e.Headers, func(name string, _ any) bool { return added(name) || schemas.SetByBroker(name) })
+	maps.DeleteFunc(e.Headers, func(name string, _ any) bool { return added(name) || header.SetByBroker(name) })
 	return e
 }
 

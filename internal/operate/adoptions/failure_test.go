@@ -9,7 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/report"
+	"github.com/watershipmq/watership/internal/wire/report"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -68,7 +68,7 @@ func TestNumbersOfHeaders(t *testing.T) {
 		{nil, 0},
 		{true, 0},
 	} {
-		if got := (header{"n": test.value}).number("n"); got != test.want {
+		if got := (headers{"n": test.value}).number("n"); got != test.want {
 			t.Errorf("%#v is read as %d, want %d", test.value, got, test.want)
 		}
 	}
@@ -77,12 +77,12 @@ func TestNumbersOfHeaders(t *testing.T) {
 func TestTimesOfHeaders(t *testing.T) {
 	at := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
 	for _, value := range []any{at, at.In(time.FixedZone("CET", 3600)), "2026-11-24T10:00:00Z", "2026-11-24T11:00:00+01:00", "1795514400000", int64(1795514400000)} {
-		if got := (header{"at": value}).time("at", time.RFC3339); got != at {
+		if got := (headers{"at": value}).time("at", time.RFC3339); got != at {
 			t.Errorf("%v is read as %s", value, got)
 		}
 	}
 	for _, value := range []any{nil, "yesterday", int64(0), int64(-5), "9223372036854775807", true} {
-		if got := (header{"at": value}).time("at", time.RFC3339); !got.IsZero() {
+		if got := (headers{"at": value}).time("at", time.RFC3339); !got.IsZero() {
 			t.Errorf("%v is read as %s", value, got)
 		}
 	}
@@ -93,7 +93,7 @@ func TestTextsOfHeadersAreUTF8(t *testing.T) {
 		value any
 		want  string
 	}{{"a", "a"}, {[]byte("a"), "a"}, {"a\xff", "a?"}, {int32(7), ""}, {nil, ""}} {
-		if got := (header{"text": test.value}).text("text"); got != test.want {
+		if got := (headers{"text": test.value}).text("text"); got != test.want {
 			t.Errorf("%#v is read as %q, want %q", test.value, got, test.want)
 		}
 	}

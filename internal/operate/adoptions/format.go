@@ -1,6 +1,7 @@
 package adoptions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +17,7 @@ type Format struct {
 	From string // the system, and its part that fills the queue
 
 	// read returns the failure of a message. Its queue is "" if neither the message nor the
-	// name of the error queue says it.
+	// name of the error queue says it, its error if the exception has no message.
 	read func(arrived schemas.Envelope, errorQueue string) (Failure, error)
 }
 
@@ -26,9 +27,12 @@ func Formats() []Format {
 		{"celery", "Celery: tasks that were rejected, as with acks_late and acks_on_failure_or_timeout=False", readCelery},
 		{"dead-letter", "RabbitMQ: dead letters (header x-death)", readDeadLetter},
 		{"kicks", "Kicks and Sneakers: the handler Maxretry", readKicks},
+		{"laravel", "Laravel: jobs that laravel-queue-rabbitmq rejected, as with reroute_failed", readLaravel},
 		{"masstransit", "MassTransit: queues with the ending _error or _skipped", readMassTransit},
 		{"nservicebus", "NServiceBus: the error queue", readNServiceBus},
+		{"rebus", "Rebus: the error queue", readRebus},
 		{"spring", "Spring AMQP and Spring Cloud Stream: RepublishMessageRecoverer, republishToDlq", readSpring},
+		{"symfony", "Symfony Messenger: a failure transport of RabbitMQ", readSymfony},
 		{"watermill", "Watermill: the middleware PoisonQueue", readWatermill},
 		{"wolverine", "Wolverine: its dead letter queues", readWolverine},
 	}
@@ -63,6 +67,7 @@ func (f Format) Read(arrived schemas.Envelope, errorQueue, of string, owned sche
 		}
 		failure.Queue = of
 	}
+	failure.Error = cmp.Or(failure.Error, failure.ErrorType, "no message")
 	if failure.Queue == "" {
 		return Failure{}, errNoQueue
 	}

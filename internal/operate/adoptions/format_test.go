@@ -78,10 +78,9 @@ func TestFormats(t *testing.T) {
 		}},
 		"wolverine": {"wolverine", "wolverine-dead-letter-queue", amqp.Table{
 			"exception-type": "System.Exception", "exception-message": "boom", "exception-stack": "at A.B()",
-			"failed-at": "1795514400000", "attempts": int32(3), "destination": "rabbitmq://queue/orders",
+			"failed-at": "1795514400000", "attempts": int32(3), "original-destination": "rabbitmq://queue/orders",
 		}, body, adoptions.Failure{
-			Message: with(atQueue, "destination", "rabbitmq://queue/orders"),
-			Queue:   "orders", Error: "boom", ErrorType: "System.Exception", Stack: "at A.B()", Attempts: 3, FailedAt: at,
+			Message: atQueue, Queue: "orders", Error: "boom", ErrorType: "System.Exception", Stack: "at A.B()", Attempts: 3, FailedAt: at,
 		}},
 		"wolverine by the broker": {"wolverine", "wolverine-dead-letter-queue", amqp.Table{"x-death": deaths, "attempts": int32(5)}, body, adoptions.Failure{
 			Message: created, Queue: "orders", Error: `dead-lettered from queue "orders": rejected`, ErrorType: "rejected", Attempts: 5, FailedAt: at,
@@ -126,10 +125,6 @@ func TestFormats(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			plain := schemas.Envelope{RoutingKey: test.queue, Headers: amqp.Table{"tenant": "acme"}, Body: []byte(body)}
-			if _, err := format.Read(plain, test.queue, "", schemas.Topology{}); err == nil || !strings.Contains(err.Error(), "none of") {
-				t.Errorf("a message that never failed: %v", err)
-			}
 			renamed, err := format.Read(arrived, "e", "billing", schemas.Topology{})
 			if err != nil || renamed.Queue != "billing" || renamed.Message.Exchange == "" && renamed.Message.RoutingKey != "billing" {
 				t.Errorf("with --queue billing: %+v, %v", renamed, err)
@@ -138,6 +133,15 @@ func TestFormats(t *testing.T) {
 				t.Errorf("a failure of Watership's own queue: %+v", got)
 			}
 		})
+	}
+}
+
+func TestMessagesThatNeverFailed(t *testing.T) {
+	plain := schemas.Envelope{RoutingKey: "orders", Headers: amqp.Table{"tenant": "acme"}, Body: []byte(`{"order": 7}`)}
+	for _, format := range adoptions.Formats() {
+		if _, err := format.Read(plain, "orders", "", schemas.Topology{}); err == nil || !strings.Contains(err.Error(), "none of") {
+			t.Errorf("%s: %v", format.Name, err)
+		}
 	}
 }
 
@@ -179,7 +183,7 @@ func TestUnreadableHeaders(t *testing.T) {
 }
 
 func TestFormatNames(t *testing.T) {
-	if _, err := adoptions.FormatNamed("rails"); err == nil || !strings.Contains(err.Error(), "celery, dead-letter, kicks, masstransit, nservicebus, spring, watermill, wolverine") {
+	if _, err := adoptions.FormatNamed("rails"); err == nil || !strings.Contains(err.Error(), "celery, dead-letter, kicks, laravel, masstransit, nservicebus, rebus, spring, symfony, watermill, wolverine") {
 		t.Errorf("%v", err)
 	}
 	spring, _ := adoptions.FormatNamed("spring")
@@ -193,10 +197,13 @@ func TestFormatNames(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		`{"x-exception-message":"a","x-exception-stacktrace":"A: a\nCaused by: B: a"}`, `{"MT-Reason":"fault","MT-Fault-InputAddress":"rabbitmq://h/q"}`,
-		`{"NServiceBus.FailedQ":"q@m","NServiceBus.TimeOfFailure":"2026-11-24 10:00:00:000000 Z"}`, `{"exception-type":"T","failed-at":"1","destination":"a://b/c"}`,
+		`{"NServiceBus.FailedQ":"q@m","NServiceBus.TimeOfFailure":"2026-11-24 10:00:00:000000 Z"}`, `{"exception-type":"T","failed-at":"1","original-destination":"a://b/c"}`,
 		`{"retry_info":"[{\"error\":\"e\",\"backtrace\":7}]"}`, `{"task":"t","x-death":[{"queue":"q","count":1}]}`, `{"reason_poisoned":"r","topic_poisoned":"t"}`,
 	} {
 		f.Add(tableJSON(f, text), []byte(`{"payload":"eA=="}`), "q-error")
+	}
+	for _, file := range writtenFiles(f) {
+		f.Add([]byte(file.Message.Headers), []byte(file.Message.Body), file.Queue)
 	}
 	f.Fuzz(func(t *testing.T, text, body []byte, queue string) {
 		headers, err := tablejson.Parse(text)
@@ -208,6 +215,9 @@ func FuzzRead(f *testing.F) {
 			got, err := format.Read(schemas.Envelope{RoutingKey: queue, Headers: headers, Body: body}, queue, "", schemas.Topology{})
 			if err == nil && (got.Queue == "" || len(got.Queue) > 255 || got.Error == "" || got.Attempts < 0 || got.Message.Headers["x-death"] != nil) {
 				t.Errorf("%s: %+v", format.Name, got)
+			}
+			if again, err := format.Read(got.Message, queue, "", schemas.Topology{}); format.Name == "symfony" && got.Queue != "" && err == nil {
+				t.Errorf("%s: the message before the failure has one, too: %+v", format.Name, again)
 			}
 			if len(headers) != before {
 				t.Fatalf("%s changed the headers of the message", format.Name)

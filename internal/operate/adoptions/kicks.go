@@ -12,6 +12,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -40,9 +42,11 @@ type kicksProperties struct {
 	Type            string         `json:"type"`
 	AppID           string         `json:"app_id"`
 	Priority        uint8          `json:"priority"`
+	Timestamp       string         `json:"timestamp"`
 }
 
-// UnmarshalJSON reads an object, or its text in base64, as Sneakers writes it from 2.5 on.
+// UnmarshalJSON reads an object, or its text in base64, as Sneakers writes it from 2.5 to 2.11.
+// Outside Rails that text is a hash as Ruby prints it, and the properties are lost.
 func (p *kicksProperties) UnmarshalJSON(data []byte) error {
 	var encoded string
 	if json.Unmarshal(data, &encoded) == nil && encoded != "" {
@@ -50,6 +54,9 @@ func (p *kicksProperties) UnmarshalJSON(data []byte) error {
 		if data, err = decodeBase64(encoded); err != nil {
 			return err
 		}
+	}
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		return nil
 	}
 	type object kicksProperties // without this method
 	return decodeNumbers(data, (*object)(p))
@@ -68,10 +75,10 @@ func (b *kicksBacktrace) UnmarshalJSON(data []byte) error {
 }
 
 // readKicks reads a failure of Kicks, or of Sneakers before it, whose error queue has the
-// name of the queue and an ending. The exchange of the message is lost, and with Sneakers before
-// 2.5 its properties are.
+// name of the queue and an ending. The origin is in the deaths of its retries, which Sneakers
+// keeps from 2.12 on, and before 2.5 it keeps no properties at all.
 func readKicks(arrived schemas.Envelope, errorQueue string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	text := []byte(h.text(kicksHeader))
 	if len(text) == 0 {
 		text = arrived.Body
@@ -82,7 +89,7 @@ func readKicks(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	}
 	f := Failure{
 		Message: arrived,
-		Error:   cmp.Or(info.Error, info.ErrorClass, "no message"), ErrorType: info.ErrorClass, Stack: string(info.Backtrace),
+		Error:   info.Error, ErrorType: info.ErrorClass, Stack: string(info.Backtrace),
 	}
 	if attempts, err := info.Attempts.Int64(); err == nil {
 		f.Attempts = int(min(max(attempts, 0), maxAttempts))
@@ -95,7 +102,11 @@ func readKicks(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 		f.Message.Properties.ContentType = "" // of the record
 	}
 	f.Message = info.Properties.restore(f.Message)
-	f.to(queueBefore(errorQueue, "-error"))
+	f.to(cmp.Or(queueBefore(errorQueue, "-error"), headers(f.Message.Headers).text("x-first-death-queue")))
+	if before, _, _ := wire.DeadLetter(f.Message, func(_, _ header.Death) bool { return true }); before.RoutingKey != "" {
+		f.Message = before // before its retries
+	}
+	f.Message = withoutHeaders(f.Message, func(name string) bool { return name == kicksHeader })
 	return f, nil
 }
 
@@ -122,13 +133,10 @@ func decodeBase64(text string) ([]byte, error) {
 
 // restore sets the properties and headers of a message before it failed.
 func (p kicksProperties) restore(e schemas.Envelope) schemas.Envelope {
-	headers := amqp.Table{}
+	e.Headers = amqp.Table{}
 	for name, value := range p.Headers {
-		if name != kicksHeader && !schemas.SetByBroker(name) {
-			headers[name] = headerValue(value)
-		}
+		e.Headers[name] = headerValue(value)
 	}
-	e.Headers = headers
 	for _, set := range []struct {
 		to   *string
 		from string
@@ -146,6 +154,7 @@ func (p kicksProperties) restore(e schemas.Envelope) schemas.Envelope {
 		}
 	}
 	e.Properties.Priority = cmp.Or(p.Priority, e.Properties.Priority)
+	e.Properties.Timestamp = timeOf(p.Timestamp, "2006-01-02 15:04:05 -0700", time.RFC3339)
 	return e
 }
 

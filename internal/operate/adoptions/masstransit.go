@@ -15,7 +15,7 @@ import (
 // (https://masstransit.io/documentation/concepts/exceptions#error-pipe). MT-Reason is
 // dead-letter if no consumer of the queue takes messages of this type.
 func readMassTransit(arrived schemas.Envelope, errorQueue string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	reason := h.text("MT-Reason")
 	if reason == "" && h.text("MT-Fault-ExceptionType") == "" {
 		return Failure{}, missing(h, "MassTransit", "MT-Reason", "MT-Fault-ExceptionType")

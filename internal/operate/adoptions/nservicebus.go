@@ -1,7 +1,6 @@
 package adoptions
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/watershipmq/watership/schemas"
@@ -19,28 +18,34 @@ const (
 )
 
 func readNServiceBus(arrived schemas.Envelope, _ string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	queue := h.text(serviceBusQueue)
 	if queue == "" {
 		return Failure{}, missing(h, "NServiceBus", serviceBusQueue)
 	}
 	queue, _, _ = strings.Cut(queue, "@") // of another transport: the machine
 	f := Failure{
-		Message: withoutHeaders(arrived, func(name string) bool {
-			return strings.HasPrefix(name, serviceBusException) || strings.HasPrefix(name, serviceBusRetries) ||
-				strings.HasPrefix(name, "ServiceControl.") ||
-				name == serviceBusQueue || name == serviceBusTime || name == "NServiceBus.FLRetries" || name == "NServiceBus.Transport.RabbitMQ.DelayInSeconds"
-		}),
-		ErrorType: h.text(serviceBusException + "ExceptionType"), Stack: h.text(serviceBusException + "StackTrace"),
+		Message: withoutHeaders(arrived, addedByNServiceBus),
+		Error:   h.text(serviceBusException + "Message"), ErrorType: h.text(serviceBusException + "ExceptionType"), Stack: h.text(serviceBusException + "StackTrace"),
 		Attempts: h.number("NServiceBus.FLRetries") + h.number(serviceBusRetries) + 1,
 	}
 	f.to(queue)
-	f.Error = cmp.Or(h.text(serviceBusException+"Message"), f.ErrorType, "no message")
 	if at := h.text(serviceBusTime); at != "" {
 		if i := strings.LastIndexByte(at, ':'); i >= 0 {
 			at = at[:i] + "." + at[i+1:]
 		}
-		f.FailedAt = header{serviceBusTime: at}.time(serviceBusTime, serviceBusLayout)
+		f.FailedAt = timeOf(at, serviceBusLayout)
 	}
 	return f, nil
+}
+
+// addedByNServiceBus is true for the machine that failed, too, which NServiceBus names in headers of
+// its failures and audits alone.
+func addedByNServiceBus(header string) bool {
+	switch header {
+	case serviceBusQueue, serviceBusTime, "NServiceBus.FLRetries", "NServiceBus.Transport.RabbitMQ.DelayInSeconds",
+		"NServiceBus.ProcessingMachine", "NServiceBus.ProcessingEndpoint", "$.diagnostics.hostid", "$.diagnostics.hostdisplayname":
+		return true
+	}
+	return strings.HasPrefix(header, serviceBusException) || strings.HasPrefix(header, serviceBusRetries) || strings.HasPrefix(header, "ServiceControl.")
 }

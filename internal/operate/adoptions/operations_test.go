@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 )
 
 // site is a Runner of a System whose topology is declared, with an error queue of Spring.
@@ -32,7 +33,7 @@ type site struct {
 func newSite(t *testing.T, failures int) site {
 	t.Helper()
 	sys, broker := systemtest.Embedded(t)
-	must(t, pipeline.Declare(t.Context(), pipeline.Config{URL: broker.URL, Topology: sys.Topology()}))
+	must(t, pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: broker.URL}, Topology: sys.Topology()}))
 	s := site{NewRunner(sys), broker, broker.Channel(t)}
 	_, err := s.channel.QueueDeclare("errors", true, false, false, false, nil)
 	must(t, err)

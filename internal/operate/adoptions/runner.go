@@ -108,7 +108,7 @@ func (r *run) finish(ctx context.Context, o outcome) {
 		r.adoption.end(Failed, ByError, o.err.Error())
 	}
 	ctx = context.WithoutCancel(ctx)
-	for range 3 { // the first may find that somebody asks to cancel it
+	for range 3 { // the first may find a request to cancel it
 		if r.save(ctx) {
 			r.deleteOld(ctx)
 			return

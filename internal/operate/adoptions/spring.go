@@ -1,7 +1,6 @@
 package adoptions
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ const (
 // readSpring reads a failure of Spring, which records no queue: Spring Cloud Stream's dead
 // letter queues have its name.
 func readSpring(arrived schemas.Envelope, errorQueue string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	// An exception without a message has a null, and stack traces are an option.
 	names := []string{springMessage, springStack, springExchange, springRoutingKey}
 	if !slices.ContainsFunc(names, h.isTextOrNull) {
@@ -39,9 +38,6 @@ func readSpring(arrived schemas.Envelope, errorQueue string) (Failure, error) {
 	}
 	f.Message.Exchange, f.Message.RoutingKey = h.text(springExchange), h.text(springRoutingKey)
 	f.Queue += springPartition(f.Queue, f.Message)
-	if f.Error == "" {
-		f.Error = cmp.Or(f.ErrorType, "no message")
-	}
 	return f, nil
 }
 

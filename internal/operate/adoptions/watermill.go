@@ -19,7 +19,7 @@ const (
 // configurations of durable and transient queues; with the configurations of publish and subscribe it is
 // the exchange, and the queue must be named.
 func readWatermill(arrived schemas.Envelope, _ string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	text := h.text(watermillReason)
 	if text == "" {
 		return Failure{}, missing(h, "Watermill", watermillReason)

@@ -1,7 +1,6 @@
 package adoptions
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/watershipmq/watership/schemas"
@@ -15,13 +14,13 @@ const (
 	wolverineStack       = "exception-stack"
 	wolverineTime        = "failed-at"
 	wolverineAttempts    = "attempts"
-	wolverineDestination = "destination" // rabbitmq://queue/NAME
+	wolverineDestination = "original-destination" // rabbitmq://queue/NAME, since 6.21
 )
 
-// readWolverine reads a failure of Wolverine. With RabbitMQ's own dead-lettering, only the
-// broker has recorded it.
+// readWolverine reads a failure of Wolverine. With RabbitMQ's own dead-lettering, which is the
+// default, only the broker has recorded it. Before 6.21 the headers of an exception come without a queue.
 func readWolverine(arrived schemas.Envelope, errorQueue string) (Failure, error) {
-	h := header(arrived.Headers)
+	h := headers(arrived.Headers)
 	dead, err := readDeadLetter(arrived, errorQueue)
 	if h.text(wolverineType) == "" {
 		if err != nil {
@@ -32,11 +31,10 @@ func readWolverine(arrived schemas.Envelope, errorQueue string) (Failure, error)
 		return dead, nil
 	}
 	f := Failure{
-		Message:   withoutHeaders(arrived, addedByWolverine),
-		ErrorType: h.text(wolverineType), Stack: h.text(wolverineStack),
+		Message: withoutHeaders(arrived, addedByWolverine),
+		Error:   h.text(wolverineMessage), ErrorType: h.text(wolverineType), Stack: h.text(wolverineStack),
 		Attempts: h.number(wolverineAttempts), FailedAt: h.time(wolverineTime),
 	}
-	f.Error = cmp.Or(h.text(wolverineMessage), f.ErrorType)
 	if err == nil {
 		f.Queue, f.Message = dead.Queue, withoutHeaders(dead.Message, addedByWolverine)
 		return f, nil
@@ -48,5 +46,9 @@ func readWolverine(arrived schemas.Envelope, errorQueue string) (Failure, error)
 // addedByWolverine is true for the attempts as well: Wolverine counts on from the number that a
 // message arrives with.
 func addedByWolverine(header string) bool {
-	return strings.HasPrefix(header, "exception-") || header == wolverineTime || header == wolverineAttempts
+	switch header {
+	case wolverineTime, wolverineAttempts, wolverineDestination, "original-partition", "original-offset":
+		return true
+	}
+	return strings.HasPrefix(header, "exception-")
 }

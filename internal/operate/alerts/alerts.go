@@ -108,7 +108,7 @@ func timeOf(t time.Time) *time.Time {
 // Answer is the answer of a receiver to a test.
 type Answer struct {
 	Receiver string `json:"receiver"`
-	Kind     string `json:"kind" doc:"alertmanager, webhook, slack or mail"`
+	Kind     string `json:"kind" doc:"Kind of the receiver in the configuration, such as slack"`
 	To       string `json:"to" doc:"Where the test was sent"`
 	Taken    bool   `json:"taken"`
 	Answer   string `json:"answer" doc:"The answer of the receiver, or the error"`

@@ -104,6 +104,7 @@ const (
 	BrokerOutdated              Code = "broker_outdated"
 	WatermarksUnknown           Code = "watermarks_unknown"
 	WatermarkOld                Code = "watermark_old"
+	SourceShared                Code = "source_shared"
 )
 
 // kind describes a code.
@@ -207,6 +208,7 @@ func kinds() []kind {
 		{BrokerOutdated, VersionCheck},
 		{WatermarksUnknown, WatermarksCheck},
 		{WatermarkOld, WatermarksCheck},
+		{SourceShared, WatermarksCheck},
 	}
 }
 

@@ -30,7 +30,6 @@ type Config struct {
 	VHost     string
 	StateKeys schemas.StateKeys
 	Client    *http.Client  // for RabbitMQ's HTTP API
-	StoreKind string        // in findings
 	Timeout   time.Duration // of the requests of one check
 	Embedded  bool          // the broker is the one of a running dev or serve
 
@@ -49,6 +48,7 @@ type Store interface {
 	waiting.Store
 	Check(ctx context.Context) error
 	Clock(ctx context.Context) (time.Time, error)
+	Product() string
 	eventstore.RecordReader
 }
 

@@ -30,7 +30,7 @@ func (t topologyChecks) checkBindings(ctx context.Context) {
 // directQueues returns the queues of Watership and of routes with a handler, which are
 // bound to the direct exchange by their names.
 func (b *broker) directQueues() []string {
-	queues := []string{b.Topology.Delays().Due(), b.Topology.Poison(), b.Topology.Unstorable()}
+	queues := []string{b.Topology.Due(), b.Topology.Poison(), b.Topology.Unstorable()}
 	_, delays := b.ownQueues()
 	queues = append(queues, slices.Sorted(maps.Keys(delays))...)
 	for _, route := range b.Settings.Routes {

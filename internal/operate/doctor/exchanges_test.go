@@ -17,7 +17,7 @@ func TestAMissingBindingIsNamed(t *testing.T) {
 		"events":             {names().Log(), names().Events(), "#"},
 		"dead letters":       {names().Retry(), names().Retry(), "#"},
 		"reports":            {names().Report(), names().Report(), "#"},
-		"due messages":       {names().Delays().Due(), names().Direct(), names().Delays().Due()},
+		"due messages":       {names().Due(), names().Direct(), names().Due()},
 		"poison messages":    {names().Poison(), names().Direct(), names().Poison()},
 	} {
 		t.Run(name, func(t *testing.T) {

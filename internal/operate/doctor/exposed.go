@@ -18,9 +18,10 @@ func Exposures(cfg config.Config) []Finding {
 	warn := func(code Code, detail, remedy string) { found.report(code, Warning, detail, remedy) }
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
-		"amqp.state_key_file": cfg.AMQP.StateKeyFile,
-		"token_file":          cfg.Server.TokenFile,
-		"http.tls.key":        cfg.HTTP.TLS.Key, "http.auth.session_key_file": cfg.HTTP.Auth.SessionKeyFile,
+		"amqp.state_key_file":  cfg.AMQP.StateKeyFile,
+		"redact.hash_key_file": cfg.Redact.HashKeyFile, "redact.original_keys_file": cfg.Redact.OriginalKeysFile,
+		"token_file":   cfg.Server.TokenFile,
+		"http.tls.key": cfg.HTTP.TLS.Key, "http.auth.session_key_file": cfg.HTTP.Auth.SessionKeyFile,
 		"http.auth.oidc.client_secret_file": cfg.HTTP.Auth.OIDC.ClientSecretFile,
 		"store.password_file":               cfg.Store.PasswordFile, "store.api_key_file": cfg.Store.APIKeyFile, "store.tls.key": cfg.Store.TLS.Key,
 	}

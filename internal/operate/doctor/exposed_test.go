@@ -57,6 +57,8 @@ func TestSecretsThatEveryUserMayRead(t *testing.T) {
 	configs := map[string]config.Config{
 		"amqp.password_file":         {AMQP: config.AMQP{PasswordFile: file}},
 		"amqp.state_key_file":        {AMQP: config.AMQP{StateKeyFile: file}},
+		"redact.hash_key_file":       {Redact: config.Redact{HashKeyFile: file}},
+		"redact.original_keys_file":  {Redact: config.Redact{OriginalKeysFile: file}},
 		"store.password_file":        {Store: config.Store{PasswordFile: file}},
 		"store.api_key_file":         {Store: config.Store{APIKeyFile: file}},
 		"token_file":                 {Server: config.Server{TokenFile: file}},

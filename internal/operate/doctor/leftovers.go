@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // checkLeftovers looks for leftovers of a former configuration: topologies of other
@@ -113,7 +114,7 @@ func (t topologyChecks) checkUnusedQueues(ctx context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(t.queues)) {
 		queue := t.queues[name]
 		_, former := t.Topology.FormerIndex(queue.Name)
-		if queue.Exclusive || !t.Topology.Owns(queue.Name) || former || t.Topology.Delays().HasFormer(queue.Name) || slices.Contains(used, queue.Name) {
+		if queue.Exclusive || !t.Topology.Owns(queue.Name) || former || wire.DelaysOf(t.Topology).HasFormer(queue.Name) || slices.Contains(used, queue.Name) {
 			continue
 		}
 		state, _, err := t.conn.CertainQueueState(ctx, name)

@@ -22,7 +22,7 @@ func TestAPrefixThatNoProcessUses(t *testing.T) {
 	s := newSetUpSite(t)
 	former := setUpOther(t, s, "former")
 	want(t, of("leftovers", Run(t.Context(), s.Config)), Warning, "no process uses topology.prefix former, which is still in the virtual host", "run watership setup --retire former")
-	_, err := s.channel.Consume(former.Delays().Due(), "", false, false, false, false, nil)
+	_, err := s.channel.Consume(former.Due(), "", false, false, false, false, nil)
 	must(t, err)
 	wantNone(t, of("leftovers", Run(t.Context(), s.Config)), "former")
 }
@@ -96,7 +96,7 @@ func TestLeftoversAreAskedForTheirMessages(t *testing.T) {
 		_, err := s.channel.QueueDeclare(queue, true, false, false, false, nil)
 		must(t, err)
 	}
-	for _, queue := range []string{gone, consumed, consumed, former.Delays().Due()} {
+	for _, queue := range []string{gone, consumed, consumed, former.Due()} {
 		must(t, s.channel.Publish("", queue, false, false, amqp.Publishing{}))
 	}
 	must(t, s.channel.Qos(1, 0, false))
@@ -117,14 +117,14 @@ func TestLeftoversAreAskedForTheirMessages(t *testing.T) {
 func TestLeftoversWhoseLeadersAreSilent(t *testing.T) {
 	s := newSetUpSite(t)
 	former := setUpOther(t, s, "former")
-	must(t, s.channel.Publish("", former.Delays().Due(), false, false, amqp.Publishing{}))
+	must(t, s.channel.Publish("", former.Due(), false, false, amqp.Publishing{}))
 	s.delay(t)
 	answers := 3
 	s.connectTo(t, s.broker.SilentQueues(t, func(queue string) bool {
-		if queue == former.Delays().Due() {
+		if queue == former.Due() {
 			answers--
 		}
-		return queue == former.Delays().Due() && answers >= 0
+		return queue == former.Due() && answers >= 0
 	}))
 	want(t, Leftovers(t.Context(), s.Config), Warning, "no process uses topology.prefix former, which is still in the virtual host, with messages: 1 in former.due", "")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // ownQueues returns the names of Watership's queues, and which of them are delay queues.
@@ -23,14 +24,14 @@ func (b *broker) ownQueues() (all []string, delays map[string]bool) {
 	}
 	delays = map[string]bool{}
 	for _, delay := range b.Pipeline.Delays() {
-		name := b.Topology.Delays().Queue(delay)
+		name := wire.DelaysOf(b.Topology).Queue(delay)
 		if !delays[name] {
 			all = append(all, name)
 		}
 		delays[name] = true
 	}
 	for name := range b.queues {
-		if b.Topology.Delays().Has(name) && !delays[name] {
+		if wire.DelaysOf(b.Topology).Has(name) && !delays[name] {
 			all = append(all, name) // made when a handler asked for it
 			delays[name] = true
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system/systemtest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
 )
 
@@ -17,7 +18,7 @@ import (
 func allNames() []string {
 	list := names().Queues()
 	for _, delay := range (pipeline.Config{}).Delays() {
-		list = append(list, names().Delays().Queue(delay))
+		list = append(list, wire.DelaysOf(names()).Queue(delay))
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/subscription"
 )
 
 func TestRulesOfRetentionWithoutMessages(t *testing.T) {
@@ -43,5 +44,26 @@ func TestTheShortestPeriodThatConcernsAQuery(t *testing.T) {
 		if got := shortestPeriod(retention, test.query); got != test.want {
 			t.Errorf("%v: %s, want %s", test.query, got, test.want)
 		}
+	}
+}
+
+// A subscription is named before a rule removes what it has not delivered, and not if a rule keeps that for ever.
+func TestASubscriptionBehindARuleOfRetention(t *testing.T) {
+	s := newSetUpSite(t)
+	e := schemas.Event{Action: schemas.Published}
+	e.Envelope = schemas.Envelope{Exchange: "shop", RoutingKey: "order.paid"}
+	systemtest.Record(t, s.system, e)
+	all, err := s.system.Subscriptions(t.Context())
+	must(t, err)
+	orders := subscription.Subscription{Name: "billing", Query: "event.action: published and destination.name: shop", Target: subscription.Target{Kind: subscription.ToQueue, Queue: "q"}}
+	_, err = all.Create(t.Context(), orders, subscription.From{})
+	must(t, err)
+	behind := func(keep time.Duration) []Finding {
+		s.Settings.Store.Retention = config.Retention{Traffic: 30 * 24 * time.Hour, Rules: eventstore.KeepRules{{Exchange: "shop", Keep: keep}}}
+		return of("subscriptions", Run(t.Context(), s.Config))
+	}
+	want(t, behind(24*time.Hour), Warning, "retention removes events that subscription billing has not delivered: the oldest one is from ", "keep events for longer (store.retention), or let it deliver")
+	if found := behind(0); len(found) != 1 || found[0].Verdict != OK {
+		t.Errorf("of a rule that keeps them for ever: %+v", found)
 	}
 }

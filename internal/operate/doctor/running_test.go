@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,9 +185,9 @@ func TestDelayQueuesWaitWhileDueMessagesAreTaken(t *testing.T) {
 		want   bool
 	}{
 		"missing":     {nil, true},
-		"empty":       {[]rabbit.Queue{{Name: names().Delays().Due(), Consumers: 1}}, true},
-		"no consumer": {[]rabbit.Queue{{Name: names().Delays().Due(), Messages: 1}}, true},
-		"is emptied":  {[]rabbit.Queue{{Name: names().Delays().Due(), Messages: 1, Consumers: 1}}, false},
+		"empty":       {[]rabbit.Queue{{Name: names().Due(), Consumers: 1}}, true},
+		"no consumer": {[]rabbit.Queue{{Name: names().Due(), Messages: 1}}, true},
+		"is emptied":  {[]rabbit.Queue{{Name: names().Due(), Messages: 1, Consumers: 1}}, false},
 	} {
 		if got := listing(t, settings(t), test.queues...).dueIsNotDrained(); got != test.want {
 			t.Errorf("%s: %t", name, got)
@@ -229,6 +230,12 @@ func TestSubscriptionsThatDeliverNothing(t *testing.T) {
 			func(s *subscription.Subscription) { s.State, s.Reason = subscription.Stopped, "no queue" },
 			"subscription sync is stopped: no queue", "mend its target, then: watership subscriptions resume sync",
 		},
+		"an upcast failed": {
+			func(s *subscription.Subscription) {
+				s.State, s.Reason = subscription.Stopped, subscription.UpcastFailed.Text("a body")
+			},
+			"subscription sync is stopped: the upcast of the subscription failed", "mend its target",
+		},
 		"events were removed": {
 			func(s *subscription.Subscription) {
 				s.State, s.RemovedUpTo, s.Reason = subscription.Stopped, 5, "removed"
@@ -258,6 +265,9 @@ func TestSubscriptionsThatDeliverNothing(t *testing.T) {
 			d := listing(t, settings(t))
 			d.records().checkSubscription(t.Context(), all, changed)
 			want(t, d.findings, Warning, test.detail, test.remedy)
+			if shown := text(d.findings); strings.Contains(shown, "a body") {
+				t.Errorf("it quotes a body: %s", shown)
+			}
 		})
 	}
 }

@@ -41,7 +41,7 @@ func newSite(t *testing.T, environ ...string) *site {
 	service := routes.Service{System: sys}
 	return &site{system: sys, broker: broker, channel: broker.Channel(t), Config: Config{
 		Settings: sys.Settings(), Topology: sys.Topology(), Pipeline: handlers, Login: sys.Login(), VHost: sys.VHost(),
-		Client: http.DefaultClient, StoreKind: "SQLite", Timeout: 10 * time.Second,
+		Client: http.DefaultClient, Timeout: 10 * time.Second,
 		Files:         func() error { return nil },
 		Connect:       func(ctx context.Context) (*rabbit.Connection, error) { return sys.Dial(ctx) },
 		Management:    sys.Management,

@@ -30,10 +30,10 @@ func (d *doctor) checkStore(ctx context.Context) {
 		d.reportNoStore(err)
 		return
 	}
-	d.reportOK(StoreCheck, "%s answers at %s", d.StoreKind, d.Settings.Store.URL)
-	d.checkClock(d.StoreKind, clock)
+	d.reportOK(StoreCheck, "%s answers at %s", store.Product(), d.Settings.Store.URL)
+	d.checkClock(store.Product(), clock)
 	if err := IndexHealth(ctx, store); err != nil {
-		d.report(IndicesUnavailable, Error, err.Error(), "make room on the disks of Elasticsearch, or nodes that may have it; GET _cluster/allocation/explain has the whole")
+		d.report(IndicesUnavailable, Error, err.Error(), "make room on the disks of "+store.Product()+", or nodes that may have it; GET _cluster/allocation/explain has the whole")
 		return
 	}
 	if err := store.Check(ctx); err != nil {

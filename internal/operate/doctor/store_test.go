@@ -27,6 +27,7 @@ func (s secured) Login(context.Context) (elastic.Login, error) { return s.login,
 func (s secured) Health(context.Context) error                 { return s.full }
 func (s secured) Check(context.Context) error                  { return s.soft }
 func (s secured) Clock(context.Context) (time.Time, error)     { return time.Now(), nil }
+func (s secured) Product() string                              { return "OpenSearch" }
 func (s secured) of(t *testing.T, d *doctor) (list []Finding)  { return checkStore(t, d, s, nil) }
 
 func opening(s Store, err error) func(context.Context) (Store, error) {
@@ -35,7 +36,7 @@ func opening(s Store, err error) func(context.Context) (Store, error) {
 
 func checkStore(t *testing.T, d *doctor, s Store, err error) []Finding {
 	t.Helper()
-	d.Timeout, d.StoreKind, d.OpenStore = time.Minute, "Elasticsearch", opening(s, err)
+	d.Timeout, d.OpenStore = time.Minute, opening(s, err)
 	d.checkStore(t.Context())
 	return d.findings
 }
@@ -53,7 +54,7 @@ func TestWhatAStoreNeeds(t *testing.T) {
 		},
 		"none of the privileges": {secured{login: elastic.Login{User: "ann"}}, OK, "user ann has those of docs/permissions.md", ""},
 		"an answer":              {secured{away: errors.New("no answer")}, Error, "no answer", "start Elasticsearch"},
-		"room":                   {secured{full: errors.New("index x is on no node")}, Error, "index x is on no node", "make room on the disks"},
+		"room":                   {secured{full: errors.New("index x is on no node")}, Error, "index x is on no node", "make room on the disks of OpenSearch"},
 		"templates":              {secured{soft: errors.New("no template")}, Error, "no template", "run watership setup"},
 	} {
 		t.Run(name, func(t *testing.T) {

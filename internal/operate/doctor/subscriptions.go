@@ -9,6 +9,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/doctor/commandline"
+	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 	"github.com/watershipmq/watership/subscription"
@@ -22,9 +23,9 @@ func (r recordChecks) checkSubscriptions(ctx context.Context) {
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	var list []subscription.Subscription
-	subscriptions, err := r.Subscriptions(ctx)
+	all, err := r.Subscriptions(ctx)
 	if err == nil {
-		list, err = subscriptions.List(ctx)
+		list, err = all.List(ctx)
 	}
 	if err != nil {
 		r.report(SubscriptionsUnknown, Warning, err.Error(), "")
@@ -32,7 +33,7 @@ func (r recordChecks) checkSubscriptions(ctx context.Context) {
 	}
 	problems := len(r.findings)
 	for _, sub := range list {
-		r.checkSubscription(ctx, subscriptions, sub)
+		r.checkSubscription(ctx, all, sub)
 	}
 	if len(list) > 0 && len(r.findings) == problems {
 		r.reportOK(SubscriptionsCheck, "%s without a problem", wording.Plural(len(list), "subscription"))
@@ -48,7 +49,7 @@ func (r recordChecks) checkSubscription(ctx context.Context, all *subscription.S
 		r.reportWith(do("resume").With("skip-removed", ""), SubscriptionMissedEvents, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason),
 			"keep events for longer (store.retention), and go on without them")
 	case sub.State == subscription.Stopped:
-		r.reportWith(do("resume"), SubscriptionStopped, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, sub.Reason), "mend its target, then")
+		r.reportWith(do("resume"), SubscriptionStopped, Warning, fmt.Sprintf("subscription %s is stopped: %s", sub.Name, subscriptions.WithoutBody(sub.Reason)), "mend its target, then")
 	case r.isOvertaken(ctx, all, sub):
 	case unattended:
 		remedy := "start watership serve with the role subscriptions, or"

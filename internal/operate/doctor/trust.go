@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/internal/wire"
 )
 
 // checkTrust reports whether states are signed and, where they are not, the logins that
@@ -129,7 +130,7 @@ func (b *broker) forgers(ctx context.Context) (forgers []string, err error) {
 // does a state count that came by the default exchange.
 func (b *broker) hasFormerDelays() bool {
 	for name := range b.queues {
-		if b.Topology.Delays().HasFormer(name) {
+		if wire.DelaysOf(b.Topology).HasFormer(name) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -60,7 +61,7 @@ func TestTheDefaultExchangeForgesStatesWhereAFormerDelayQueueIs(t *testing.T) {
 	s := newSetUpSite(t)
 	s.answer(t, "vhosts/%2F/permissions", permissions("", `^amq\.default$`))
 	s.answer(t, "vhosts/%2F/topic-permissions", `[]`)
-	_, err := s.channel.QueueDeclare(names().Delays().Former(time.Hour), true, false, false, false, nil)
+	_, err := s.channel.QueueDeclare(wire.DelaysOf(names()).Former(time.Hour), true, false, false, false, nil)
 	must(t, err)
 	want(t, of("trust", Run(t.Context(), s.Config)), Warning, "could forge them: eve (amq.default)", "")
 }

@@ -20,8 +20,8 @@ func (t topologyChecks) checkDelays(ctx context.Context) {
 		return
 	}
 	if len(stuck) > 0 {
-		t.report(DelaysStuck, Error, "messages have waited long enough and do not get to "+t.Topology.Delays().Due()+" from "+firstOf(maxNames, stuck),
-			"see whether "+t.Topology.Delays().Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
+		t.report(DelaysStuck, Error, "messages have waited long enough and do not get to "+t.Topology.Due()+" from "+firstOf(maxNames, stuck),
+			"see whether "+t.Topology.Due()+" is there and takes messages (watership setup declares it), and the log of RabbitMQ")
 		return
 	}
 	_, delays := t.ownQueues()
@@ -59,7 +59,7 @@ func (b *broker) stuck(ctx context.Context) ([]string, error) {
 // dueIsNotDrained reports whether the queue of due messages is empty or has no consumer. While
 // it is being emptied, delay queues wait for room in it.
 func (b *broker) dueIsNotDrained() bool {
-	due, there := b.queues[b.Topology.Delays().Due()]
+	due, there := b.queues[b.Topology.Due()]
 	return !there || due.Messages == 0 || due.Consumers == 0
 }
 
@@ -77,7 +77,7 @@ func (t topologyChecks) checkLag(ctx context.Context) {
 	}
 	for _, queue := range append(queues, []watched{
 		{t.Topology.Log(), "run watership serve, or see in its log why it does not keep up with the events"},
-		{t.Topology.Delays().Due(), "run watership serve: nothing returns the messages that are due"},
+		{t.Topology.Due(), "run watership serve: nothing returns the messages that are due"},
 		{t.Topology.Retry(), "run watership serve: nothing takes the dead letters"},
 		{t.Topology.Report(), "run watership serve: nothing takes the reports of consumers"},
 		{t.Topology.Poison(), "run watership serve: nothing records failed messages"},

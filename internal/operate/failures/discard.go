@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/reason"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -86,8 +87,8 @@ func (d discarding) send(ctx context.Context, failures iter.Seq2[schemas.Event, 
 		}
 		pending, err := d.publisher.Send(ctx, d.Sign(rabbit.Message{
 			Exchange: d.Topology().Events(), RoutingKey: string(schemas.Discarded),
-			Publishing: schemas.DefaultFrameMax.WrapWithoutBody(e.Envelope, d.state(e, time.Now()),
-				schemas.OmittedBody{Size: len(e.Envelope.Body), In: schemas.BodyInPublished}),
+			Publishing: wire.DefaultFrameMax.WrapWithoutBody(e.Envelope, d.state(e, time.Now()),
+				wire.OmittedBody{Size: len(e.Envelope.Body), In: schemas.BodyInPublished}),
 		}))
 		if err != nil {
 			return sent, err
@@ -102,7 +103,7 @@ func (d discarding) send(ctx context.Context, failures iter.Seq2[schemas.Event, 
 
 // discardID derives the id of a `discarded` event from the id of its failure, so that a
 // repeat is the same document.
-func discardID(failure string) string { return schemas.DerivedID("discarded", failure) }
+func discardID(failure string) string { return wire.DerivedID("discarded", failure) }
 
 // state returns the state of a failure's `discarded` event.
 func (d discarding) state(e schemas.Event, now time.Time) schemas.State {

@@ -9,14 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operation/code"
-
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -219,7 +219,7 @@ func (s Service) record(ctx context.Context, states []schemas.State) (missing in
 	var ids []string
 	for _, state := range states {
 		err := publisher.Publish(ctx, s.System.Sign(rabbit.Message{
-			Exchange: s.System.Topology().Events(), RoutingKey: string(schemas.Triaged), Publishing: schemas.DefaultFrameMax.Wrap(schemas.Envelope{}, state),
+			Exchange: s.System.Topology().Events(), RoutingKey: string(schemas.Triaged), Publishing: wire.DefaultFrameMax.Wrap(schemas.Envelope{}, state),
 		}))
 		if err != nil {
 			return 0, fmt.Errorf("publishing the %s event: %w", schemas.Triaged, err)

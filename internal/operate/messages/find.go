@@ -82,6 +82,7 @@ func (o operations) getMessages(ctx context.Context, in *MessagesInput) (*Messag
 		return nil, err
 	}
 	out := &MessagesOutput{Messages{Messages: []Message{}, More: found.More}}
+	documentOf := o.documentOf(ctx)
 	for _, life := range found.List {
 		whole, err := life.Whole(ctx, store)
 		if err != nil {
@@ -94,9 +95,9 @@ func (o operations) getMessages(ctx context.Context, in *MessagesInput) (*Messag
 		if err != nil {
 			return nil, err
 		}
-		message := Message{Event: o.documentOf(whole), More: life.More, History: []eventjson.Document{}, Queues: queues}
+		message := Message{Event: documentOf(whole), More: life.More, History: []eventjson.Document{}, Queues: queues}
 		for _, e := range life.Events {
-			message.History = append(message.History, o.documentOf(e))
+			message.History = append(message.History, documentOf(e))
 		}
 		out.Body.Messages = append(out.Body.Messages, message)
 	}

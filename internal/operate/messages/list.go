@@ -112,7 +112,7 @@ func (o lists) listMessages(ctx context.Context, in *ListInput) (*ListOutput, er
 	if found.Next != (history.MessageCursor{}) {
 		out.Body.Cursor = operation.FormatCursor(found.Next)
 	}
-	return out, addValues(ctx, visible, o.documentOf, out.Body.Messages, found.Messages, fields)
+	return out, addValues(ctx, visible, o.documentOf(ctx), out.Body.Messages, found.Messages, fields)
 }
 
 func newListed(m history.ListedMessage) Listed {

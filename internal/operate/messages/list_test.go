@@ -24,7 +24,7 @@ func listValues(t *testing.T, events []schemas.Event, fields ...string) map[stri
 	found, err := history.ListMessages(t.Context(), store, history.MessageListPage{Limit: 50}, nil)
 	must(t, err)
 	listed := make([]Listed, len(found.Messages))
-	must(t, addValues(t.Context(), store, operations{System: sys}.documentOf, listed, found.Messages, fields))
+	must(t, addValues(t.Context(), store, operations{System: sys}.documentOf(t.Context()), listed, found.Messages, fields))
 	values := map[string]map[string]any{}
 	for i, m := range found.Messages {
 		values[m.First.Envelope.Properties.MessageID] = listed[i].Values
@@ -82,7 +82,7 @@ func TestValuesOfASharedEvent(t *testing.T) {
 	other := found.Messages[0]
 	other.Events = slices.Clone(other.Events)
 	listed := make([]Listed, 2)
-	must(t, addValues(t.Context(), store, operations{System: sys}.documentOf, listed, append(found.Messages, other), []string{"headers.tenant", "error.stack_trace"}))
+	must(t, addValues(t.Context(), store, operations{System: sys}.documentOf(t.Context()), listed, append(found.Messages, other), []string{"headers.tenant", "error.stack_trace"}))
 	for i, m := range listed {
 		if m.Values["headers.tenant"] != "acme" || m.Values["error.stack_trace"] != "main.go:1" {
 			t.Errorf("message %d: got %v", i, m.Values)
@@ -113,7 +113,7 @@ func TestDocumentsUntilAllFieldsAreFound(t *testing.T) {
 		made := 0
 		documentOf := func(e schemas.Event) eventjson.Document {
 			made++
-			return operations{System: sys}.documentOf(e)
+			return operations{System: sys}.documentOf(t.Context())(e)
 		}
 		listed := make([]Listed, 1)
 		must(t, addValues(t.Context(), store, documentOf, listed, []history.ListedMessage{m}, test.fields))

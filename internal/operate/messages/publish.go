@@ -21,6 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -207,13 +208,21 @@ func (o operations) addOriginal(ctx context.Context, p Publication, e *schemas.E
 	}
 	original, err := o.wholeMessage(ctx, p.Original)
 	if err == nil && p.OriginalBody {
-		e.Body, err = bodyOf(original)
+		e.Body, err = originalBody(o.System.Redactor(), original)
 	}
 	if err == nil {
 		access.Describe(ctx, access.Action{Object: fmt.Sprintf("%s %s, a copy of %s", p.Exchange, p.RoutingKey, original.Fingerprint)})
 		e.Headers[pipeline.HeaderCausation] = original.Fingerprint
 	}
 	return err
+}
+
+// originalBody returns the body of an event as it was published.
+func originalBody(opener privacy.Opener, original schemas.Event) ([]byte, error) {
+	if err := opener.Open(&original); err != nil {
+		return nil, err
+	}
+	return bodyOf(original)
 }
 
 // checkPublication refuses exchanges and queues that are Watership's own, since its

@@ -117,15 +117,16 @@ func SortOf(sel eventstore.Selection) string {
 	return "newest"
 }
 
-// documentOf returns the document of an event.
-func (o operations) documentOf(e schemas.Event) eventjson.Document {
-	return eventjson.Of(o.System.DocumentFormat(), e)
+// documentOf returns a function for the documents of events, as the caller may read them.
+func (o operations) documentOf(ctx context.Context) func(schemas.Event) eventjson.Document {
+	caller, format := access.FromContext(ctx), o.System.DocumentFormat()
+	return func(e schemas.Event) eventjson.Document { return eventjson.Of(caller, format, e) }
 }
 
 // readPage reads the events of a selection but the last, up to maxPageBytes.
 func (o operations) readPage(ctx context.Context, store system.EventStore, sel eventstore.Selection, fields []string) (EventPage, error) {
 	page := EventPage{Events: []eventjson.Document{}}
-	size, last := 0, sel.After
+	size, last, documentOf := 0, sel.After, o.documentOf(ctx)
 	for e, err := range store.Events(ctx, sel) {
 		var failed *eventstore.Error
 		switch {
@@ -138,7 +139,7 @@ func (o operations) readPage(ctx context.Context, store system.EventStore, sel e
 			page.Cursor = operation.FormatCursor(last)
 			return page, nil
 		}
-		document := o.documentOf(e)
+		document := documentOf(e)
 		if len(fields) > 0 {
 			if document, err = document.Only(fields); err != nil {
 				return page, err
@@ -189,7 +190,7 @@ func (o operations) getEvent(ctx context.Context, in *EventInput) (*EventOutput,
 		}
 	}
 	e, err := o.event(ctx, in.ID, in.WithBody)
-	return &EventOutput{o.documentOf(e)}, err
+	return &EventOutput{o.documentOf(ctx)(e)}, err
 }
 
 // event reads an event that the caller may see.

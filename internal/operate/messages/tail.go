@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/operation/sse"
 	"github.com/watershipmq/watership/schemas"
@@ -62,18 +63,19 @@ func (o operations) tailEvents(ctx context.Context, in *TailInput) (*huma.Stream
 	if err != nil {
 		return nil, err
 	}
+	documentOf := o.documentOf(ctx)
 	return sse.RespondEvents(sse.WriteTimeout, func(ctx context.Context, to *sse.Writer) error {
 		if err := to.ID(operation.FormatCursor(cmp.Or(after, eventstore.Cursor{Sequence: max(highest, 1)}))); err != nil {
 			return err
 		}
-		return history.Follow(ctx, store, sel, in.Last, tail{o, to})
+		return history.Follow(ctx, store, sel, in.Last, tail{documentOf, to})
 	}), nil
 }
 
 // tail writes the events of history.Follow.
 type tail struct {
-	operations
-	to *sse.Writer
+	documentOf func(schemas.Event) eventjson.Document
+	to         *sse.Writer
 }
 
 // Receive implements history.Receiver.

@@ -36,7 +36,11 @@ type Summary struct {
 type ValidationConfig struct {
 	Store        bodies.Store // its events have their bodies
 	Fingerprints schemas.Fingerprints
-	Schema       *bodyschema.Schema
+	Schema       *bodyschema.Schema // that bodies have to fit
+
+	// Check checks messages in place of Schema. It returns the faults of a message; "": it fits. An error ends the
+	// run.
+	Check func(ctx context.Context, e schemas.Event) (faults string, err error)
 
 	Limit int // most messages; 0: all
 
@@ -51,7 +55,10 @@ const lookup = 25
 // Run checks each message to which an event of a selection belongs, and calls each with those
 // that do not fit. An error of each ends it.
 func Run(ctx context.Context, cfg ValidationConfig, sel eventstore.Selection, each func(InvalidMessage) error) (Summary, error) {
-	r := &run{ValidationConfig: cfg, summary: Summary{Schema: cfg.Schema.Name()}, each: each}
+	r := &run{ValidationConfig: cfg, each: each}
+	if cfg.Check == nil {
+		r.Check, r.summary.Schema = bySchema(cfg.Schema), cfg.Schema.Name()
+	}
 	for e, err := range storeread.Readable(cfg.Store.Events(ctx, sel)) {
 		if err != nil {
 			return r.summary, err
@@ -82,7 +89,7 @@ type run struct {
 func (r *run) take(ctx context.Context, e schemas.Event) error {
 	r.taken++
 	if e.BodyIn == schemas.BodyHere {
-		return r.check(e)
+		return r.check(ctx, e)
 	}
 	if r.lacking = append(r.lacking, e); len(r.lacking) < lookup {
 		return nil
@@ -101,7 +108,7 @@ func (r *run) findBodies(ctx context.Context) error {
 	for _, e := range r.lacking {
 		if e.BodyIn != schemas.BodyHere {
 			r.summary.Unknown++
-		} else if err := r.check(e); err != nil {
+		} else if err := r.check(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -109,25 +116,33 @@ func (r *run) findBodies(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) check(e schemas.Event) error {
-	r.summary.Messages++
-	body := e.Envelope.Body
-	if text, isText := e.Envelope.BodyText(); isText {
-		body = text
-	}
-	err := r.Schema.Check(body)
-	if r.Checked != nil {
-		if err := r.Checked(); err != nil {
-			return err
+// bySchema returns the ValidationConfig.Check of a schema.
+func bySchema(schema *bodyschema.Schema) func(context.Context, schemas.Event) (string, error) {
+	return func(_ context.Context, e schemas.Event) (string, error) {
+		body := e.Envelope.Body
+		if text, isText := e.Envelope.BodyText(); isText {
+			body = text
 		}
+		var unfit *bodyschema.Error
+		if errors.As(schema.Check(body), &unfit) {
+			return unfit.List(), nil
+		}
+		return "", nil
 	}
-	var unfit *bodyschema.Error
-	if !errors.As(err, &unfit) {
-		return nil
+}
+
+func (r *run) check(ctx context.Context, e schemas.Event) error {
+	r.summary.Messages++
+	faults, err := r.Check(ctx, e)
+	if err == nil && r.Checked != nil {
+		err = r.Checked()
+	}
+	if err != nil || faults == "" {
+		return err
 	}
 	r.summary.Failed++
 	return r.each(InvalidMessage{
 		Time: e.Time, Event: e.EventID, Fingerprint: e.Fingerprint, MessageID: e.Envelope.Properties.MessageID,
-		Exchange: e.Envelope.Exchange, RoutingKey: e.Envelope.RoutingKey, Error: unfit.List(),
+		Exchange: e.Envelope.Exchange, RoutingKey: e.Envelope.RoutingKey, Error: faults,
 	})
 }

@@ -41,6 +41,7 @@ type Job struct {
 	Updated   time.Time     `json:"updated"`
 	Ended     *time.Time    `json:"ended,omitempty"`
 	CanResume bool          `json:"can_resume"`
+	Steps     []RampStep    `json:"steps,omitempty" nullable:"false" doc:"Steps of ramp that have ended"`
 	Record    JobRecord     `json:"record" doc:"The job as the store keeps it; its members may change with releases"`
 }
 
@@ -56,7 +57,7 @@ type SendFailure struct {
 	MessageID string `json:"message_id,omitempty"`
 	Reason    string `json:"reason"`
 
-	Cause replayer.Cause `json:"cause,omitempty" enum:"unroutable,nacked,refused,no_body,transform" doc:"Kind of the reason"`
+	Cause replayer.Cause `json:"cause,omitempty" enum:"unroutable,nacked,refused,no_body,transform,redacted" doc:"Kind of the reason"`
 }
 
 // NewJob returns the JSON of a job.
@@ -74,6 +75,9 @@ func NewJob(j replayer.Job) Job {
 	}
 	if kind, is := history.KindIn(j.Query); is {
 		job.Group = kind.ID()
+	}
+	for _, s := range j.Steps {
+		job.Steps = append(job.Steps, RampStep(s))
 	}
 	for _, f := range j.Failures {
 		job.Failures = append(job.Failures, SendFailure{f.EventID, f.Message, f.Reason, f.Cause})

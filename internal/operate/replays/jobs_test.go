@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/systemtest"
@@ -156,9 +158,14 @@ func TestHeadersToKeepRemoveTheOthers(t *testing.T) {
 }
 
 func TestSchedulesTravelAsJSON(t *testing.T) {
-	want := Schedule{Pace: 2, MaxGapSeconds: 1.5, InFlight: 3, Order: replayer.ByStream, OnFailure: replayer.GoOn}
+	want := Schedule{
+		Pace: 2, MaxGapSeconds: 1.5, InFlight: 3, Order: replayer.ByStream, OnFailure: replayer.GoOn,
+		Ramp: &Ramp{First: 2, Percent: []float64{10, 50}, StopIf: []string{"failed > 2%", "failed timeout > 0"}, WaitSeconds: 5},
+	}
 	var job replayer.Job
-	want.Apply(&job)
+	if err := want.Apply(&job); err != nil {
+		t.Fatal(err)
+	}
 	if job.MaxGap != 1500*time.Millisecond {
 		t.Errorf("%s", job.MaxGap)
 	}
@@ -170,9 +177,25 @@ func TestSchedulesTravelAsJSON(t *testing.T) {
 // To stop is what a stream does unless it is told otherwise, so jobs do not keep it.
 func TestAStreamThatStopsIsTheDefault(t *testing.T) {
 	var job replayer.Job
-	Schedule{OnFailure: "stop"}.Apply(&job)
-	if job.OnFailure != "" {
-		t.Errorf("%q", job.OnFailure)
+	if err := (Schedule{OnFailure: "stop"}).Apply(&job); err != nil || job.OnFailure != "" {
+		t.Errorf("%q, %v", job.OnFailure, err)
+	}
+}
+
+// A ramp without steps has the default ones, one without limits stops at any failure, and a mistake is one of the request.
+func TestDefaultsOfRamps(t *testing.T) {
+	var job replayer.Job
+	for want, ramp := range map[string]Ramp{
+		"[1 5 20 100] [failed > 2%]": {StopIf: []string{"failed > 2%"}}, "[50] [failed > 0]": {Percent: []float64{50}}, "[] [failed > 0]": {First: 3},
+	} {
+		if err := (Schedule{Ramp: &ramp}).Apply(&job); err != nil || fmt.Sprint(job.Ramp.Percent, job.Ramp.StopIf) != want {
+			t.Errorf("%+v is %v %v, %v", ramp, job.Ramp.Percent, job.Ramp.StopIf, err)
+		}
+	}
+	for _, wrong := range []Ramp{{StopIf: []string{"2%"}}, {Percent: []float64{20, 5}}} {
+		if err := (Schedule{Ramp: &wrong}).Apply(&job); err == nil || !strings.Contains(err.Error(), "expected") {
+			t.Errorf("%+v: %v", wrong, err)
+		}
 	}
 }
 
@@ -183,6 +206,7 @@ func TestSchedulesInWords(t *testing.T) {
 		"at most 1m30s between two messages":                                              {MaxGapSeconds: 90},
 		"at most 7 in flight until their consumers report":                                {InFlight: 7},
 		"each stream in order, as its messages are handled":                               {Order: replayer.ByStream},
+		"each stream by its versions":                                                     {Order: replayer.ByVersion},
 		"streams go on after a failure":                                                   {OnFailure: replayer.GoOn},
 		"sent with the spacing of the events, 1x as fast|at most 1s between two messages": {Pace: 1, MaxGapSeconds: 1},
 	} {
@@ -318,6 +342,36 @@ func TestAJobIsResumedWithTheNumberThatWasShown(t *testing.T) {
 	shown = 3
 	if _, err := o.resumeReplay(caller(t, "ann"), in); err != nil || len(runs.started) != 1 {
 		t.Errorf("%v, started %v", err, runs.started)
+	}
+}
+
+// A canary could separate a message from the one that it waits for.
+func TestNoPartsByVersion(t *testing.T) {
+	_, sys := newReplays(t)
+	save(t, sys, replayer.Job{ID: "j", State: replayer.Paused, Query: "*", Target: replayer.Target{Kind: replayer.ToOrigin}, Created: time.Now(), Order: replayer.ByVersion})
+	runs := &noStarter{}
+	o := operations{sys, runs}
+	in := &ResumeInput{ID: "j"}
+	operation.Fill(&in.Body).StopAfter = 1
+	_, err := o.resumeReplay(caller(t, "ann"), in)
+	wantParts(t, err)
+	in.Body.StopAfter = 0
+	if _, err := o.resumeReplay(caller(t, "ann"), in); err != nil || len(runs.started) != 1 {
+		t.Errorf("%v, started %v", err, runs.started)
+	}
+	for name, parts := range map[string]Replay{"a canary": {StopAfter: 1}, "a limit": {Limit: 1}, "steps": {Schedule: Schedule{Ramp: &Ramp{First: 1}}}} {
+		parts.Choice, parts.Target, parts.Order = eventfilter.Choice{IDs: []string{"m"}}, Target{Kind: string(replayer.ToOrigin)}, replayer.ByVersion
+		t.Log(name)
+		_, err := o.planReplay(caller(t, "ann"), &PlanInput{parts})
+		wantParts(t, err)
+	}
+}
+
+func wantParts(t *testing.T, err error) {
+	t.Helper()
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Code != code.InvalidRequest || p.Detail != replayer.ErrPartsByVersion.Error() {
+		t.Errorf("%v", err)
 	}
 }
 

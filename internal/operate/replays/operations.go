@@ -76,7 +76,7 @@ type operations struct {
 
 // Starter has a job run.
 type Starter interface {
-	// Start asks for a run of a job, which pauses after so many messages; 0: it does not.
+	// Start asks for a run of a job, which pauses after this number of messages; 0: it does not.
 	Start(ctx context.Context, job replayer.Job, stopAfter int) error
 }
 
@@ -98,7 +98,7 @@ type StartInput struct {
 	operation.IdempotencyKey
 	Body Replay
 
-	planned *replayer.Plan // in this process; nil: the replay is planned anew
+	planned *replayer.Plan // in this process; nil: the replay is planned again
 }
 
 // JobOutput is the output of the operations on one job.
@@ -106,7 +106,9 @@ type JobOutput struct{ Body Job }
 
 func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput, error) {
 	access.Describe(ctx, access.Action{Name: "replay", Object: in.Body.Query, Reason: in.Body.Reason})
-	key := NewKey(ctx, in.Key, in.Body)
+	same := in.Body
+	same.Expect, same.UpTo = nil, 0 // a repeated request is counted again
+	key := NewKey(ctx, in.Key, same)
 	jobs, err := Replayer(ctx, o.System)
 	if err != nil {
 		return nil, err
@@ -206,16 +208,13 @@ func maySee(ctx context.Context, job replayer.Job) bool {
 	return access.FromContext(ctx).Within(job.Query)
 }
 
-// hiddenProgram stands for a program that the caller may not read. It is no program.
-const hiddenProgram = "hidden, since the caller may not read bodies"
-
 // visible returns a job as the caller may see it: programs may have the body that an operator has
 // written for a message, and their errors quote bodies.
 func visible(ctx context.Context, job replayer.Job) replayer.Job {
 	if caller := access.FromContext(ctx); caller.Bodies || caller.Method == access.ByLogins || job.Transform == "" {
 		return job
 	}
-	job.Transform, job.Failures = hiddenProgram, slices.Clone(job.Failures)
+	job.Transform, job.Failures = access.HiddenProgram, slices.Clone(job.Failures)
 	for i := range job.Failures {
 		if f := &job.Failures[i]; f.Cause == replayer.TransformFailed {
 			f.Reason = "the program failed"
@@ -359,16 +358,19 @@ func (o operations) resumeReplay(ctx context.Context, in *ResumeInput) (*JobOutp
 	case job.Finished():
 		return nil, &problem.Problem{Code: code.HasEnded, Detail: EndedText(job)}
 	}
-	target := NewJob(job).Target
-	if err := o.checkReplay(access.FromContext(ctx), Replay{Choice: eventfilter.Choice{IDs: []string{job.ID}}, Target: target, Transform: job.Transform}); err != nil {
+	again := Replay{
+		Choice: eventfilter.Choice{IDs: []string{job.ID}}, Target: NewJob(job).Target, Transform: job.Transform, Schedule: Schedule{Order: job.Order},
+	}
+	if in.Body != nil {
+		again.StopAfter = in.Body.StopAfter
+	}
+	if err := o.checkReplay(access.FromContext(ctx), again); err != nil {
 		return nil, err
 	}
-	stopAfter := 0
 	if in.Body != nil {
-		stopAfter = in.Body.StopAfter
 		if err := operation.CheckNumber(in.Body.Expect, Left(job), "message"); err != nil {
 			return nil, err
 		}
 	}
-	return outputOf(ctx, job), o.runs.Start(ctx, job, stopAfter)
+	return outputOf(ctx, job), o.runs.Start(ctx, job, again.StopAfter)
 }

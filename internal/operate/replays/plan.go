@@ -53,6 +53,7 @@ type Plan struct {
 	First          *time.Time              `json:"first,omitempty" doc:"Time of the first event"`
 	Last           *time.Time              `json:"last,omitempty" doc:"Time of the last event"`
 	Routes         []PlanRoute             `json:"routes" nullable:"false" doc:"Destinations, at most 1000 of them"`
+	Effects        *Effects                `json:"effects,omitempty" doc:"What such messages caused before; none: nothing would be sent"`
 	LeftOut        LeftOut                 `json:"left_out" doc:"Numbers of events that are left out, by reason"`
 	Quarantined    int                     `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
 	Bodiless       int                     `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
@@ -96,7 +97,8 @@ type PlanRoute struct {
 	Unchecked  bool   `json:"unchecked,omitempty" doc:"RabbitMQ was not asked"`
 }
 
-const maxPlanRoutes = 1000
+// MaxPlanRoutes is the number of routes in a plan: one with this number may have more.
+const MaxPlanRoutes = 1000
 
 // PlanInput is the input of PlanReplay.
 type PlanInput struct{ Body Replay }
@@ -174,7 +176,9 @@ func (o operations) replayJob(ctx context.Context, r Replay) (replayer.Job, erro
 			DropReplyTo: !r.Changes.KeepReplyTo, Changes: r.Changes.Edits(), Transform: r.Transform,
 		},
 	}
-	r.Schedule.Apply(&request.Job)
+	if err := r.Schedule.Apply(&request.Job); err != nil {
+		return replayer.Job{}, problem.BadRequest("ramp: "+err.Error(), "")
+	}
 	if text := eventfilter.TextOfDSL(r.DSL); text != "" {
 		raw, err := eventfilter.ParseDSL(ctx, text)
 		if err == nil {
@@ -195,6 +199,8 @@ func (o operations) checkReplay(caller access.Identity, r Replay) error {
 	switch t := r.Target; {
 	case r.IsEmpty() && r.Group == "":
 		return problem.BadRequest("expected query, ids, dsl or group", `Give the query "*" to replay everything there is.`)
+	case r.Order == replayer.ByVersion && (r.Limit > 0 || r.StopAfter > 0 || r.Ramp != nil):
+		return problem.BadRequest(replayer.ErrPartsByVersion.Error(), "")
 	case (t.Kind == string(replayer.ToQueue)) != (t.Queue != ""):
 		return problem.BadRequest("target.queue is for the kind queue, which needs it", "")
 	case t.Kind != string(replayer.ToExchange) && (t.Exchange != "" || t.Key != nil):
@@ -280,7 +286,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 	if refused := (*PlanError)(nil); errors.As(CheckPlan(p, r.UncheckedRoutes, true), &refused) {
 		plan.Problem, plan.ProblemCode = refused.Error(), refused.Code
 	}
-	for _, route := range p.Routes[:min(len(p.Routes), maxPlanRoutes)] {
+	for _, route := range p.Routes[:min(len(p.Routes), MaxPlanRoutes)] {
 		plan.Routes = append(plan.Routes, PlanRoute{
 			route.Exchange, route.RoutingKey, route.Queue, route.Others, route.Messages, route.Unroutable, route.Unchecked,
 		})
@@ -290,12 +296,13 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 		plan.Examples = append(plan.Examples, PlanExample(e))
 	}
 	for _, e := range p.Sample {
-		plan.Sample = append(plan.Sample, eventjson.Of(o.System.DocumentFormat(), e))
+		plan.Sample = append(plan.Sample, eventjson.Of(access.FromContext(ctx), o.System.DocumentFormat(), e))
 	}
 	var err error
 	if plan.Unknown, err = eventfilter.Unknown(ctx, o.System, r.IDs); err != nil {
 		return plan, err
 	}
+	plan.Effects = o.expectEffects(ctx, p.Kinds)
 	parked, err := failures.FindParkedCopies(ctx, o.System, p.FailedAt)
 	plan.Parked = append(plan.Parked, parked...)
 	return plan, err

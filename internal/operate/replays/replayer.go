@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/replayer"
 )
 
@@ -28,8 +29,8 @@ func newReplayer(ctx context.Context, sys *system.System, uncheckedRoutes bool) 
 	}
 	broker, settings := sys.Broker("replay"), sys.Settings()
 	return replayer.New(replayer.Config{
-		Store: events, Jobs: events, Topology: sys.Topology(), StateKeys: sys.Secrets().StateKeys, Fingerprints: settings.Fingerprint, Retention: settings.Store.Retention.Failures,
-		URL: broker.URL, Nodes: broker.Nodes, TLS: broker.TLS, Dial: broker.Dial, Instance: broker.Instance, Logger: sys.Logger(),
-		ManagementURL: settings.AMQP.ManagementURL.Reveal(), ManagementNodes: settings.AMQP.ManagementURL.Nodes(), UncheckedRoutes: uncheckedRoutes, Programs: sys.Programs(), RouteQueues: settings.HandledQueues(),
+		Opener: sys.Opener(), Store: events, Jobs: events, Topology: sys.Topology(), StateKeys: sys.Secrets().StateKeys, Fingerprints: settings.Fingerprint, Retention: settings.Store.Retention.Failures,
+		Connection: rabbitmq.Connection{URL: broker.URL, Nodes: broker.Nodes, TLS: broker.TLS, Dial: broker.Dial, Instance: broker.Instance}, Logger: sys.Logger(),
+		ManagementURL: settings.AMQP.ManagementURL.Reveal(), ManagementNodes: settings.AMQP.ManagementURL.Nodes(), UncheckedRoutes: uncheckedRoutes, Programs: sys.Programs(), TracerProvider: sys.Exporters().TracerProvider(), BareSpans: sys.Redactor() != nil, RouteQueues: settings.HandledQueues(),
 	}), nil
 }

@@ -55,7 +55,7 @@ func Prepare(language system.Language, request Request) (replayer.Job, error) {
 		return job, err
 	}
 	job.Query, job.DSL = kql.AbsoluteTimes(node, fields, time.Now()).String(), request.DSL
-	return job, checkDSL(request.DSL)
+	return job, CheckDSL(request.DSL)
 }
 
 func newQuery(language system.Language, request Request) (kql.Node, error) {
@@ -94,17 +94,18 @@ func newQuery(language system.Language, request Request) (kql.Node, error) {
 // a query alone: a message may be handled, and recorded as that, before its published event is.
 // A queue that failed needs the events of its failures.
 func (r Request) isOrderedByPublish() bool {
-	return r.Job.Order == replayer.ByStream && r.Job.Target.Kind != replayer.ToFailedQueue && len(r.IDs) == 0 && r.Group == "" && r.DSL == nil
+	return r.Job.Order != "" && r.Job.Target.Kind != replayer.ToFailedQueue && len(r.IDs) == 0 && r.Group == "" && r.DSL == nil
 }
 
 // relativeTime is date math from now on
 // (https://www.elastic.co/guide/en/elasticsearch/reference/8.19/common-options.html#date-math).
 const relativeTime = `"now(["+/-]|\|\|)`
 
-func checkDSL(dsl json.RawMessage) error {
+// CheckDSL returns an InputError if a query in DSL has times relative to now.
+func CheckDSL(dsl json.RawMessage) error {
 	if found := regexp.MustCompile(relativeTime).FindString(string(dsl)); found != "" {
 		return system.InputError{Err: &system.FieldError{
-			Fields: []system.Field{system.DSLField}, Problem: fmt.Sprintf("has %s, which is another time when the job is resumed: write the time itself", found),
+			Fields: []system.Field{system.DSLField}, Problem: fmt.Sprintf("has %s, which is another time later: write the time itself", found),
 		}}
 	}
 	return nil

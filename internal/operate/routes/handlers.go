@@ -8,6 +8,7 @@ import (
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 )
 
 // Handlers returns the configuration of the handlers of every role, and of the topology
@@ -22,12 +23,12 @@ func HandlersWith(sys *system.System, settings config.Config, files routeconfig.
 	secrets := sys.Secrets()
 	cfg := pipeline.Config{
 		Standalone: true,
-		URL:        sys.ServerURL(), Nodes: sys.ServerNodes(), TLS: secrets.AMQPTLS, Dial: sys.Broker("").Dial, Topology: sys.Topology(), StateKeys: secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: sys.Streams(),
+		Connection: rabbitmq.Connection{URL: sys.ServerURL(), Nodes: sys.ServerNodes(), TLS: secrets.AMQPTLS, Dial: sys.Broker("").Dial}, Topology: sys.Topology(), StateKeys: secrets.StateKeys, Fingerprints: settings.Fingerprint, Streams: sys.Streams(),
 		QueueType: pipeline.QueueType(settings.Topology.QueueType), Tap: routeconfig.Taps(settings.Tap.Exchanges),
 		Default: routeconfig.Policy(settings.Retry, settings.Retry.Default), Rules: settings.Retry.Rules, RetriedDeaths: settings.Retry.Deaths, Breaker: settings.Retry.Breaker,
 		ReturnGrace: settings.Retry.Return.Grace, ReturnPause: settings.Retry.Return.Pause,
 		Decisions:      waiting.NewDecisions(func(ctx context.Context) (waiting.Records, error) { return sys.Store(ctx) }).Find,
-		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: sys.Logger(),
+		ConfirmTimeout: settings.Retry.Return.Timeout, StopTimeout: settings.StopTimeout, Logger: sys.Logger(), TracerProvider: sys.Exporters().TracerProvider(), BareSpans: sys.Redactor() != nil,
 	}
 	if !settings.AMQP.URL.IsEmbedded() {
 		address := settings.AMQP.ManagementURL

@@ -284,7 +284,7 @@ func decisionAbout(ctx context.Context, action, queue string, b operation.Bounds
 // QueuesInput asks for a page of queues.
 type QueuesInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"Maximum number of queues"`
-	Cursor string `query:"cursor" maxLength:"255" doc:"Cursor of the page before"`
+	Cursor string `query:"cursor" maxLength:"500" doc:"Cursor of the page before"`
 }
 
 // QueuesOutput has a page of queues.
@@ -311,6 +311,10 @@ type Queue struct {
 }
 
 func (o operations) listQueues(ctx context.Context, in *QueuesInput) (*QueuesOutput, error) {
+	after, err := operation.ParseCursor[[]byte](in.Cursor)
+	if err != nil {
+		return nil, err
+	}
 	management, err := o.service.System.Management()
 	if err != nil {
 		return nil, err
@@ -323,11 +327,11 @@ func (o operations) listQueues(ctx context.Context, in *QueuesInput) (*QueuesOut
 	caller, topology := access.FromContext(ctx), o.service.System.Topology()
 	page := QueuePage{Queues: []Queue{}}
 	for _, q := range queues {
-		if !caller.MayQueue(q.Name) || in.Cursor != "" && q.Name <= in.Cursor {
+		if !caller.MayQueue(q.Name) || in.Cursor != "" && q.Name <= string(after) {
 			continue
 		}
 		if len(page.Queues) == in.Limit {
-			page.Cursor = page.Queues[in.Limit-1].Name
+			page.Cursor = operation.FormatCursor([]byte(page.Queues[in.Limit-1].Name))
 			break
 		}
 		page.Queues = append(page.Queues, Queue{

@@ -146,7 +146,10 @@ func queuesOf(t *testing.T, s site, ctx context.Context, limit int) (pages int, 
 		for _, q := range out.Body.Queues {
 			names = append(names, q.Name)
 		}
-		if in.Cursor = out.Body.Cursor; in.Cursor == "" {
+		if in.Cursor = out.Body.Cursor; strings.Contains(in.Cursor, ".") {
+			t.Errorf("the cursor %q is the name of a queue", in.Cursor)
+		}
+		if in.Cursor == "" {
 			return pages + 1, names
 		}
 	}

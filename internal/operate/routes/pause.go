@@ -96,6 +96,9 @@ func (s Service) queues(ctx context.Context, of func(RouteState) bool) ([]string
 	return queues, nil // the store is not needed
 }
 
+// Control returns what pauses and resumes routes, and holds and releases their receivers.
+func (s Service) Control(ctx context.Context) (pause.Control, error) { return s.pauseControl(ctx, nil) }
+
 // pauseControl returns what pauses and resumes routes, unless there is a mistake in the reason.
 func (s Service) pauseControl(ctx context.Context, mistake error) (pause.Control, error) {
 	if mistake != nil {

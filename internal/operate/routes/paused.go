@@ -71,6 +71,7 @@ func (cfg Config) addReasons(ctx context.Context, held map[string]schemas.Event)
 	for queue := range held {
 		query := kql.And{
 			kql.FieldIs("event.action", string(schemas.Paused)), kql.FieldIs("error.type", pause.ByOperator), ofQueue(queue),
+			kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.receiver"}}}, // which is held, and not the route
 		}
 		for e, err := range storeread.Readable(cfg.Events.Events(ctx, eventstore.Selection{Query: query, WithoutBody: true})) {
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -24,7 +25,7 @@ func TestAPauseIsRecorded(t *testing.T) {
 	s := newSite(t, ordersAndInvoices)
 	must(t, s.Pause(t.Context(), "orders", because("the service is closed")))
 	d := s.broker.Take(t, s.System.Topology().Log(), 1)[0]
-	_, state, err := schemas.FromDelivery(d).Unwrap()
+	_, state, err := wire.Unwrap(schemas.FromDelivery(d))
 	must(t, err)
 	if d.RoutingKey != string(schemas.Paused) || state.Queue != "orders" || state.Failure.Type != pause.ByOperator || state.Failure.Message != "the service is closed (ann)" {
 		t.Errorf("%s %+v", d.RoutingKey, state)

@@ -135,7 +135,7 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) 
 	caller, out := access.FromContext(ctx), &ListOutput{Subscriptions{[]Subscription{}}}
 	for _, v := range views {
 		if maySee(caller, v.Query, v.Target.Queue) {
-			out.Body.Subscriptions = append(out.Body.Subscriptions, v)
+			out.Body.Subscriptions = append(out.Body.Subscriptions, outputOf(ctx, v).Body)
 		}
 	}
 	return out, nil
@@ -169,7 +169,7 @@ func (o operations) get(ctx context.Context, in *NameInput) (*SubscriptionOutput
 		return nil, err
 	}
 	v, err := o.Show(ctx, in.Name)
-	return &SubscriptionOutput{v}, err
+	return outputOf(ctx, v), err
 }
 
 // CreateInput asks for a subscription.
@@ -197,12 +197,17 @@ func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionO
 	case target.Kind == subscription.ToQueue && !caller.MayQueue(target.Queue):
 		return nil, problem.NotAllowed(caller, "queue", target.Queue)
 	}
+	if in.Body.Upcast != "" {
+		if err := access.ReadBodies(ctx, in.Body.Query); err != nil { // its errors quote them
+			return nil, err
+		}
+	}
 	zone, err := eventfilter.ParseZone("time_zone", in.Body.Zone)
 	if err != nil {
 		return nil, err
 	}
 	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
-	return &SubscriptionOutput{v}, err
+	return outputOf(ctx, v), err
 }
 
 // PauseInput names a subscription to pause.
@@ -242,6 +247,13 @@ type RewindInput struct {
 }
 
 func (o operations) rewind(ctx context.Context, in *RewindInput) (*SubscriptionOutput, error) {
+	sub, err := o.visible(ctx, in.Name)
+	if err == nil && sub.Upcast.Program != "" {
+		err = access.ReadBodies(ctx, sub.Query) // errors of its upcast quote them
+	}
+	if err != nil {
+		return nil, err
+	}
 	return o.change(ctx, in.Name, Change{Action: Rewind, To: in.Body.To}, "to "+in.Body.To)
 }
 
@@ -272,7 +284,7 @@ func (o operations) change(ctx context.Context, name string, c Change, reason st
 		return nil, err
 	}
 	v, err := o.Change(ctx, name, c, Caller{Name: access.FromContext(ctx).Name, Zone: time.UTC})
-	return &SubscriptionOutput{v}, err
+	return outputOf(ctx, v), err
 }
 
 func (o operations) parked(ctx context.Context, in *NameInput) (*ParkedOutput, error) {
@@ -280,6 +292,11 @@ func (o operations) parked(ctx context.Context, in *NameInput) (*ParkedOutput, e
 		return nil, err
 	}
 	list, err := o.Parked(ctx, in.Name)
+	for i := range list {
+		if list[i].Cause == subscription.UpcastFailed && !readsBodies(ctx) {
+			list[i].Error = ""
+		}
+	}
 	return &ParkedOutput{ParkedMessages{append([]ParkedMessage{}, list...)}}, err
 }
 

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -240,5 +242,73 @@ func TestNoSubscriptionsAreAnEmptyListInJSON(t *testing.T) {
 	list, err := operations{newService(t)}.list(as(t, access.Viewer), nil)
 	if err != nil || list.Body.Subscriptions == nil {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A program may have parts of bodies, and its errors quote them, so who may not read bodies sees neither, and lets no
+// program read others.
+func TestUpcastsAreHiddenAsBodiesAre(t *testing.T) {
+	o := operations{newService(t)}
+	store, err := o.System.Store(t.Context())
+	must(t, err)
+	sub := subscription.Subscription{
+		Name: "old", Source: "test", Query: "routing_key: a", Target: subscription.Target{Kind: subscription.ToQueue, Queue: "q"}, OnPoison: subscription.Stop,
+		State: subscription.Stopped, Reason: "event e cannot be delivered: " + subscription.UpcastFailed.Text("version 1: no total in secret"),
+		Upcast: subscription.Upcast{Program: `"secret"`, Version: 1},
+	}
+	document, err := json.Marshal(sub)
+	must(t, err)
+	_, err = store.CreateRecord(t.Context(), "subscription", "old", document)
+	must(t, err)
+	document, err = json.Marshal(subscription.Parked{Subscription: "old", EventID: "e", Cause: subscription.UpcastFailed, Error: "version 1: no total in secret"})
+	must(t, err)
+	_, err = store.CreateRecord(t.Context(), "parked.old", "0", document)
+	must(t, err)
+	name := NameInput{"old"}
+	reader := access.NewContext(t.Context(), access.Identity{Name: "bo", Role: access.Viewer, Bodies: true})
+	for what, do := range map[string]func(ctx context.Context) (any, error){
+		"list":   func(ctx context.Context) (any, error) { return o.list(ctx, nil) },
+		"get":    func(ctx context.Context) (any, error) { return o.get(ctx, &name) },
+		"parked": func(ctx context.Context) (any, error) { return o.parked(ctx, &name) },
+		"resume": func(ctx context.Context) (any, error) { return o.resume(ctx, &ActInput{NameInput: name}) },
+	} {
+		for whose, ctx := range map[string]context.Context{"hidden": as(t, access.Operator), "shown": reader} {
+			out, err := do(ctx)
+			text, _ := json.Marshal(out)
+			if err != nil || strings.Contains(string(text), "secret") != (whose == "shown") {
+				t.Errorf("%s, %s: %s, %v", what, whose, text, err)
+			}
+		}
+	}
+	query := "routing_key: b"
+	configuring, rewinding := &ConfigureInput{NameInput: name}, &RewindInput{NameInput: name}
+	configuring.Body.Query, rewinding.Body.To = &query, "start"
+	var refused *access.Error
+	if _, err := o.configure(as(t, access.Operator), configuring); !errors.As(err, &refused) {
+		t.Errorf("another query: %v", err)
+	}
+	if _, err := o.rewind(as(t, access.Operator), rewinding); !errors.As(err, &refused) {
+		t.Errorf("another position: %v", err)
+	}
+}
+
+// Another number of attempts keeps the rest of a policy that a program in Go has set.
+func TestAttemptsOfAPolicy(t *testing.T) {
+	o := operations{newService(t)}
+	all, err := o.System.Subscriptions(t.Context())
+	must(t, err)
+	policy := &retry.Policy{Delays: []time.Duration{time.Hour}, Classes: map[string]retry.Policy{"payment": {}}, GiveUpAfter: time.Hour}
+	_, err = all.Create(t.Context(), subscription.Subscription{Name: "old", Target: subscription.Target{Kind: subscription.ToHandler}, Policy: policy}, subscription.From{})
+	must(t, err)
+	three, none := 3, 0
+	v, err := o.Configure(t.Context(), "old", Settings{Attempts: &three}, ann())
+	must(t, err)
+	kept, err := all.Get(t.Context(), "old")
+	must(t, err)
+	if v.Attempts != 3 || len(kept.Policy.Delays) != 2 || kept.Policy.GiveUpAfter != time.Hour || len(kept.Policy.Classes) != 1 {
+		t.Errorf("%+v, %+v", v, kept.Policy)
+	}
+	if v, err := o.Configure(t.Context(), "old", Settings{Attempts: &none}, ann()); err != nil || v.Attempts != 0 {
+		t.Errorf("%+v, %v", v, err)
 	}
 }

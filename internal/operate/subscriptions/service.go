@@ -21,6 +21,8 @@ type Request struct {
 	Query string `json:"query" maxLength:"4000" doc:"KQL; without event.action it finds published events"`
 	From  string `json:"from" maxLength:"600" doc:"start, now, a position, or a time such as 2026-01-31T12:00:00Z or now-1h"`
 
+	Upcast string `json:"upcast,omitempty" maxLength:"65536" doc:"Program in the language of jq that changes former versions of messages before they are delivered: its input and its output have body, headers, properties, exchange and routing_key. A message for which it fails is poison. It needs the permission to read bodies."`
+
 	// Either Queue or URL.
 	Queue      string `json:"queue,omitempty" maxLength:"255" doc:"Queue to deliver to; or url"`
 	URL        string `json:"url,omitempty" maxLength:"2000" doc:"URL to post to; or queue"`
@@ -70,6 +72,7 @@ func (s Service) networks() []netip.Prefix { return s.System.Settings().Subscrip
 func (s Service) subscription(r Request, by Caller) (sub subscription.Subscription, from subscription.From, err error) {
 	sub = subscription.Subscription{
 		Name: r.Name, CreatedBy: by.Name, OnPoison: subscription.OnPoison(r.OnPoison), Concurrency: r.Concurrency,
+		Upcast: subscription.Upcast{Program: r.Upcast},
 	}
 	if sub.By, err = orderOf(r.By); err != nil {
 		return sub, from, err
@@ -80,14 +83,23 @@ func (s Service) subscription(r Request, by Caller) (sub subscription.Subscripti
 	if sub.Query, err = s.query(r.Query, by); err != nil {
 		return sub, from, err
 	}
-	if sub.Target.Kind == subscription.ToURL {
-		sub.Retry.Attempts = DefaultAttempts
-	}
-	if r.Attempts != nil {
-		sub.Retry.Attempts = *r.Attempts
+	if attempts := r.attempts(); attempts > 0 {
+		policy := subscription.Attempts(attempts)
+		sub.Policy = &policy
 	}
 	from, err = subscription.ParseFrom(r.From, time.Now().In(cmp.Or(by.Zone, time.Local)))
 	return sub, from, inputError(err)
+}
+
+// attempts returns the number of calls of a URL; 0: no limit.
+func (r Request) attempts() int {
+	switch {
+	case r.Attempts != nil:
+		return *r.Attempts
+	case r.URL != "":
+		return DefaultAttempts
+	}
+	return 0
 }
 
 // query returns a query within the limits of the caller.

@@ -3,9 +3,12 @@ package subscriptions
 
 import (
 	"cmp"
+	"context"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -15,6 +18,8 @@ type Subscription struct {
 	Name            string             `json:"name"`
 	Query           string             `json:"query" doc:"With full names and absolute times, and within the limits of its creator"`
 	Target          SubscriptionTarget `json:"target"`
+	Upcast          string             `json:"upcast,omitempty" doc:"Program in the language of jq that changes former versions of messages before they are delivered"`
+	UpcastVersion   int64              `json:"upcast_version,omitempty" doc:"Number of the program, counted with each change"`
 	OnPoison        string             `json:"on_poison" enum:"park,park-stream,stop"`
 	By              string             `json:"by,omitempty" enum:"stream" doc:"Streams are delivered side by side, each in order; none: one event after another"`
 	Concurrency     int                `json:"concurrency,omitempty" doc:"Calls at a time, by stream"`
@@ -85,7 +90,8 @@ func (t SubscriptionTarget) String() string {
 // viewOf returns the view of a subscription.
 func viewOf(sub subscription.Subscription, progress subscription.Progress, now time.Time) Subscription {
 	v := Subscription{
-		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison), Attempts: sub.Retry.Attempts,
+		Name: sub.Name, Query: sub.Query, OnPoison: string(sub.OnPoison),
+		Upcast: sub.Upcast.Program, UpcastVersion: sub.Upcast.Version,
 		State: string(sub.State), Reason: sub.Reason, ReasonCode: reasonOf(sub), ChangedBy: sub.ChangedBy, Changed: timeOf(sub.Changed), Created: sub.Created, CreatedBy: sub.CreatedBy,
 		Position: subscription.FormatPosition(sub.Checkpoint.Position), Delivered: sub.Checkpoint.Delivered, Parked: sub.Checkpoint.Parked,
 		CaughtUp: progress.CaughtUp, LagSeconds: progress.Lag.Seconds(), Waiting: sub.Checkpoint.Waiting, WaitingError: sub.Checkpoint.Error, Checkpoint: timeOf(sub.Checkpoint.Time),
@@ -94,8 +100,11 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 	if sub.By != "" {
 		v.By, v.Concurrency = string(sub.By), cmp.Or(sub.Concurrency, subscription.DefaultConcurrency)
 	}
-	for _, delay := range sub.Retry.Delays {
-		v.Delays = append(v.Delays, wording.Duration(delay))
+	if sub.Policy != nil {
+		v.Attempts = sub.Policy.MaxAttempts()
+		for _, delay := range sub.Policy.AllDelays() {
+			v.Delays = append(v.Delays, wording.Duration(delay))
+		}
 	}
 	if sub.RemovedUpTo > 0 {
 		v.RemovedTo = subscription.FormatPosition(eventstore.Cursor{Sequence: sub.RemovedUpTo})
@@ -115,6 +124,32 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 	return v
 }
 
+func readsBodies(ctx context.Context) bool {
+	caller := access.FromContext(ctx)
+	return caller.Bodies || caller.Method == access.ByLogins
+}
+
+// outputOf returns a subscription as the caller may see it: a program may have parts of bodies, and its errors quote them.
+func outputOf(ctx context.Context, v Subscription) *SubscriptionOutput {
+	if readsBodies(ctx) {
+		return &SubscriptionOutput{v}
+	}
+	if v.Upcast != "" {
+		v.Upcast = access.HiddenProgram
+	}
+	v.Reason = WithoutBody(v.Reason)
+	return &SubscriptionOutput{v}
+}
+
+// WithoutBody returns the reason why a subscription is stopped without the error of its upcast, which may quote a body.
+func WithoutBody(reason string) string {
+	failed := subscription.UpcastFailed.Text("")
+	if before, _, found := strings.Cut(reason, failed); found {
+		return before + failed
+	}
+	return reason
+}
+
 func timeOf(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -130,7 +165,7 @@ type ParkedMessage struct {
 	MessageID string `json:"message_id,omitempty"`
 	Stream    string `json:"stream,omitempty" doc:"Stream of the message"`
 
-	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,unreadable,stream_held" doc:"Why it is parked"`
+	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,upcast_failed,unreadable,redacted,stream_held" doc:"Why it is parked"`
 	Error string             `json:"error,omitempty" doc:"Of the target or RabbitMQ, or about the document"`
 	Time  time.Time          `json:"time"`
 	Retry bool               `json:"retry,omitempty" doc:"It is about to be delivered again"`

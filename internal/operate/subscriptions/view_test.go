@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/subscription"
 )
 
@@ -38,8 +39,7 @@ func TestTheBacklogOfAView(t *testing.T) {
 }
 
 func TestTheDelaysOfAView(t *testing.T) {
-	var sub subscription.Subscription
-	sub.Retry.Delays = []time.Duration{time.Second, 90 * time.Minute}
+	sub := subscription.Subscription{Policy: &retry.Policy{Delays: []time.Duration{time.Second, 90 * time.Minute}}}
 	if diff := cmp.Diff([]string{"1 s", "1h 30m"}, viewOf(sub, subscription.Progress{}, viewedAt()).Delays); diff != "" {
 		t.Error(diff)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/render/indent"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -42,6 +43,9 @@ func Envelopes(in io.Reader) iter.Seq2[schemas.Envelope, error] {
 		for event, err := range Read(in) {
 			if err == nil && event.BodyIn != schemas.BodyHere {
 				err = fmt.Errorf("event %s was recorded without its body: export the published or poisoned event", event.EventID)
+			}
+			if err == nil && event.Envelope.Redacted {
+				err = &privacy.RedactedError{EventID: event.EventID}
 			}
 			if err != nil {
 				yield(schemas.Envelope{}, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -59,7 +60,7 @@ func TestSoakDecideAmongMany(t *testing.T) {
 				began, due := time.Now(), 0
 				for due < n && time.Since(began) < 5*time.Minute {
 					time.Sleep(100 * time.Millisecond)
-					queue, err := ch.QueueDeclarePassive(names.Delays().Due(), true, false, false, false, nil)
+					queue, err := ch.QueueDeclarePassive(names.Due(), true, false, false, false, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -95,7 +96,7 @@ func fillDelayQueue(t *testing.T, b rabbittest.Broker, cfg topology.Config, n in
 			Failure: schemas.Failure{Message: "broken"}, Route: true,
 		}
 		messages[i] = newMessage(schemas.Event{State: state, Action: schemas.RetryScheduled, Envelope: e})
-		pending[i], err = publisher.Send(t.Context(), rabbit.Message{Exchange: cfg.Direct(), RoutingKey: cfg.Topology.Delays().Queue(cfg.Delays[0]), Publishing: schemas.DefaultFrameMax.Wrap(e, state)})
+		pending[i], err = publisher.Send(t.Context(), rabbit.Message{Exchange: cfg.Direct(), RoutingKey: wire.DelaysOf(cfg.Topology).Queue(cfg.Delays[0]), Publishing: wire.DefaultFrameMax.Wrap(e, state)})
 		if err != nil {
 			t.Fatal(err)
 		}

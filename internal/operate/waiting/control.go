@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -86,7 +87,7 @@ func (c Control) take(ctx context.Context, conn *exclusive.Connection, byQueue m
 }
 
 func (c Control) lock() string {
-	return strings.TrimSuffix(c.Topology.Delays().Due(), "due") + "waiting"
+	return strings.TrimSuffix(c.Topology.Due(), "due") + "waiting"
 }
 
 // mark saves a decision about some waits, and adds the ids of its events by their keys. It
@@ -110,7 +111,7 @@ func (c Control) queues(messages []WaitingMessage, now time.Time) map[string]map
 	queues := map[string]map[string]bool{}
 	for _, m := range messages {
 		for _, delay := range m.delays(now) {
-			name := c.Topology.Delays().Queue(delay)
+			name := wire.DelaysOf(c.Topology).Queue(delay)
 			if queues[name] == nil {
 				queues[name] = map[string]bool{}
 			}
@@ -129,7 +130,7 @@ func (c Control) otherQueues(messages []WaitingMessage, taken map[string]bool, n
 			continue
 		}
 		for _, delay := range slices.Concat(c.Delays, retry.StandardDelays()) {
-			if name := c.Topology.Delays().Queue(delay); !slices.Contains(m.delays(now), delay) {
+			if name := wire.DelaysOf(c.Topology).Queue(delay); !slices.Contains(m.delays(now), delay) {
 				if queues[name] == nil {
 					queues[name] = map[string]bool{}
 				}

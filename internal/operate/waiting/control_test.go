@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -30,7 +31,7 @@ func TestDecide(t *testing.T) {
 	eachKind(t, func(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType) {
 		r := newRig(t, b, kind, time.Hour)
 		ids := r.publish("m", 40)
-		r.waitLen(r.topology.Delays().Queue(time.Hour), len(ids))
+		r.waitLen(wire.DelaysOf(r.topology).Queue(time.Hour), len(ids))
 		now, cancelled, postponed, left := ids[:10], ids[10:20], ids[20:30], ids[30:]
 		began := time.Now()
 		for _, step := range []struct {
@@ -61,8 +62,8 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s was retried %d times, after %+v", id, r.retried[id], e)
 			}
 		}
-		r.waitLen(r.topology.Delays().Queue(time.Hour), len(left))
-		for _, d := range r.broker.Take(t, r.topology.Delays().Queue(time.Hour), len(left)) {
+		r.waitLen(wire.DelaysOf(r.topology).Queue(time.Hour), len(left))
+		for _, d := range r.broker.Take(t, wire.DelaysOf(r.topology).Queue(time.Hour), len(left)) {
 			if !slices.Contains(left, d.MessageId) {
 				t.Errorf("%s waits still", d.MessageId)
 			}
@@ -80,7 +81,7 @@ func TestDecideUntilAnHour(t *testing.T) {
 	for waiting, deadline := 0, time.Now().Add(time.Minute); waiting < len(ids); time.Sleep(20 * time.Millisecond) {
 		waiting = 0
 		for _, delay := range retry.StandardDelays() {
-			q, err := r.broker.Channel(t).QueueDeclarePassive(r.topology.Delays().Queue(delay), true, false, false, false, nil)
+			q, err := r.broker.Channel(t).QueueDeclarePassive(wire.DelaysOf(r.topology).Queue(delay), true, false, false, false, nil)
 			if err == nil { // others do not exist
 				waiting += q.Messages
 			}
@@ -105,16 +106,16 @@ func TestDecideInAnotherQueue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rabbittest.Embedded(t), pipeline.Quorum, time.Hour)
 	r.control.Delays = []time.Duration{time.Hour}
-	if _, err := r.admin.QueueDeclare(r.topology.Delays().Queue(500*time.Second), true, false, false, false, nil); err != nil { // not as it is to be
+	if _, err := r.admin.QueueDeclare(wire.DelaysOf(r.topology).Queue(500*time.Second), true, false, false, false, nil); err != nil { // not as it is to be
 		t.Fatal(err)
 	}
 	ids := r.publish("later", 6)
-	r.waitLen(r.topology.Delays().Queue(time.Hour), len(ids))
+	r.waitLen(wire.DelaysOf(r.topology).Queue(time.Hour), len(ids))
 	if result := r.decide(Decision{Action: Cancel}, ids[:3]); len(result.Taken) != 3 || len(result.Gone) != 0 {
 		t.Errorf("cancelled %d, gone %d", len(result.Taken), len(result.Gone))
 	}
 	r.until("three are cancelled", func() bool { return len(r.events[schemas.Discarded]) == 3 })
-	r.waitLen(r.topology.Delays().Queue(time.Hour), 3)
+	r.waitLen(wire.DelaysOf(r.topology).Queue(time.Hour), 3)
 }
 
 // Messages become due while an operator decides about them. Each is retried once, or
@@ -167,7 +168,7 @@ func (r *rig) wantOnce(ids []string, result Result, cancels bool) {
 // wantEmpty checks that no copy of a message is left.
 func (r *rig) wantEmpty(delay time.Duration) {
 	r.t.Helper()
-	for _, queue := range []string{r.queue, r.topology.Delays().Due(), r.topology.Poison(), r.topology.Delays().Queue(delay)} {
+	for _, queue := range []string{r.queue, r.topology.Due(), r.topology.Poison(), wire.DelaysOf(r.topology).Queue(delay)} {
 		r.waitLen(queue, 0)
 	}
 }

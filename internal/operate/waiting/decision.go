@@ -12,6 +12,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/render/reason"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -89,7 +90,7 @@ type recorded struct {
 }
 
 func (r recorded) eventID(key string) string {
-	return schemas.DerivedID(string(r.event()), r.ID+":"+key)
+	return wire.DerivedID(string(r.event()), r.ID+":"+key)
 }
 
 // index lists the recorded decisions, the newest first: a later one about the same wait

@@ -15,6 +15,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -70,7 +71,7 @@ func TestKill(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(len(kind))))
 		for round, d := range []Decision{{Action: Cancel}, {Action: Now}, {Action: Postpone, NotBefore: time.Now().Add(2 * time.Hour)}} {
 			ids := r.publish("round"+string(rune('0'+round)), 100)
-			r.waitLen(r.topology.Delays().Queue(time.Hour), len(ids))
+			r.waitLen(wire.DelaysOf(r.topology).Queue(time.Hour), len(ids))
 			wanted := ids[:50]
 			r.decideAndKill(d, wanted, time.Duration(random.Int64N(int64(150*time.Millisecond))))
 			r.decide(Decision{Action: Now}, ids) // the rest of them

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/system/routeconfig"
 	"github.com/watershipmq/watership/internal/system/systemtest"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -32,7 +33,7 @@ func TestFirstsOfAnOrderedRoute(t *testing.T) {
 		return nil, nil
 	}
 	r := &rig{t: t}
-	r.start(pipeline.Config{URL: broker.URL, Topology: sys.Topology(), Standalone: true, Logger: sys.Logger(), Routes: ordered})
+	r.start(pipeline.Config{Connection: rabbitmq.Connection{URL: broker.URL}, Topology: sys.Topology(), Standalone: true, Logger: sys.Logger(), Routes: ordered})
 	for id, tenant := range []string{"acme", "acme", "other"} {
 		broker.Publish(t, "orders", amqp.Publishing{MessageId: fmt.Sprintf("order-%d", id), Headers: amqp.Table{"tenant": tenant}, DeliveryMode: 2})
 	}

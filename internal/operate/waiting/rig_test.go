@@ -17,7 +17,9 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system/systemtest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -74,7 +76,7 @@ func newRigWith(t *testing.T, b rabbittest.Broker, kind pipeline.QueueType, poli
 	})
 	r.control = Control{Topology: r.topology, Broker: rabbit.Config{URL: r.broker.URL, Name: "waiting", Logger: log}, Records: store}
 	r.start(pipeline.Config{
-		URL: r.broker.URL, Topology: r.topology, QueueType: kind, Standalone: true, Logger: log,
+		Connection: rabbitmq.Connection{URL: r.broker.URL}, Topology: r.topology, QueueType: kind, Standalone: true, Logger: log,
 		Decisions: NewDecisions(r.open(store)).Find, ReturnPause: 100 * time.Millisecond,
 		Routes: []pipeline.Route{{Queue: r.queue, Policy: &policy, Handler: r.handle, Breaker: &retry.Breaker{Messages: -1}}},
 	})
@@ -141,7 +143,7 @@ func (r *rig) follow() {
 	}
 	go func() { // ends with the connection
 		for d := range deliveries {
-			e, err := schemas.Decoder{Topology: r.topology}.Lifecycle(d, time.Now(), 0)
+			e, err := wire.Decoder{Topology: r.topology}.Lifecycle(d, time.Now(), 0)
 			if err == nil && !e.Action.OfNoMessage() {
 				r.see(e)
 			}

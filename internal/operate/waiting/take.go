@@ -10,6 +10,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/exclusive"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -106,7 +107,7 @@ func (t taker) pass(ctx context.Context, wanted map[string]bool, limit int) (fou
 	return found, held, nil
 }
 
-// windowOf returns the number of messages of a window after so many messages with bodies of so many bytes.
+// windowOf returns the number of messages of a window after a number of messages with bodies of a number of bytes.
 func windowOf(held, bytes int) int {
 	if held == 0 {
 		return firstWindow
@@ -218,7 +219,7 @@ func (w *window) hold(d amqp.Delivery, wanted, found map[string]bool) {
 	w.held++
 	w.bytes += len(d.Body)
 	w.newest = d.DeliveryTag
-	_, state, err := schemas.FromDelivery(d).Unwrap()
+	_, state, err := wire.Unwrap(schemas.FromDelivery(d))
 	if key := waitOf(state); err == nil && wanted[key] {
 		found[key] = true
 		w.tags = append(w.tags, d.DeliveryTag)

@@ -45,6 +45,7 @@ type Recorder interface {
 // audit is the audit event of a request in its making.
 type audit struct {
 	recorder Recorder
+	record   func(context.Context, Record) error // an action of the request; a server has it in the log, too
 
 	mu       sync.Mutex // of the fields below; a handler may use several goroutines
 	action   Action
@@ -77,6 +78,19 @@ func Describe(ctx context.Context, action Action) {
 		if *field.from != "" {
 			*field.to = *field.from
 		}
+	}
+}
+
+// DescribeBefore puts a text before the object of a request in its audit event, such as the approval
+// of an action.
+func DescribeBefore(ctx context.Context, text string) {
+	if a, ok := ctx.Value(auditKey{}).(*audit); ok {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.action.Object != "" {
+			text += ": " + a.action.Object
+		}
+		a.action.Object = text
 	}
 }
 

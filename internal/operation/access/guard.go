@@ -232,7 +232,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		return
 	}
 	defer g.running.end(key)
-	a := &audit{recorder: g.recorder}
+	a := &audit{recorder: g.recorder, record: g.record}
 	ctx, cancel := context.WithCancelCause(context.WithValue(NewContext(r.Context(), who), auditKey{}, a))
 	defer cancel(nil)
 	defer g.watch(ctx, r, cancel)()

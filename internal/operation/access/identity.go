@@ -28,6 +28,9 @@ type Identity struct {
 
 	// Address is the address that the request came from.
 	Address netip.Addr
+
+	// Client is the program that calls for the identity, such as an agent, as it names itself; "": unknown.
+	Client string
 }
 
 // Method is how an identity was authenticated. Names of different methods may be equal.
@@ -42,6 +45,10 @@ const (
 	// ByLogins is the method of a command, which has the logins of the servers.
 	ByLogins Method = "logins"
 )
+
+// HiddenProgram stands for a program that a caller without Bodies may not read, since programs may quote bodies. It is no
+// program.
+const HiddenProgram = "hidden, since the caller may not read bodies"
 
 // AsOperator returns the identity of the person who runs a command with the logins of the servers, and
 // so may do everything. What it reads of bodies is not recorded, as it could read the store itself.

@@ -73,8 +73,8 @@ func (s signInHandlers) recorded(action string, handler func(*http.Request) (ans
 	}
 }
 
-// limit counts a request that signs in or out. One that signs nobody out, since there is
-// no session, needs no credentials and is recorded, so it counts as one that fails.
+// limit counts a request that signs in or out. One that signs out without
+// a session needs no credentials and is recorded, so it counts as one that fails.
 func (s signInHandlers) limit(by Identity, err error) error {
 	if err != nil || by.Name == "" {
 		return s.guard.limitAttempts(by.Address)

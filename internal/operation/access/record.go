@@ -1,12 +1,15 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/watershipmq/watership/internal/operation/code"
 )
 
 // recordTimeout bounds the wait for the record of an action.
@@ -19,7 +22,7 @@ func (g *Guard) record(ctx context.Context, r Record) error {
 	defer cancel()
 	err := g.recorder.Record(ctx, r)
 	attributes := []any{
-		"user", r.Identity.Name, "method", string(r.Identity.Method), "address", r.Identity.Address.String(),
+		"user", r.Identity.Name, "method", string(r.Identity.Method), "address", r.Identity.Address.String(), "client", r.Identity.Client,
 		"action", r.Action.Name, "object", r.Action.Object, "reason", r.Action.Reason, "status", r.Status, "problem", r.Problem,
 	}
 	if err != nil {
@@ -49,7 +52,10 @@ func (g *Guard) recordRefusal(r *http.Request, who Identity, err error) {
 // action that failed is recorded, too, since it may have changed something. That it could not be
 // recorded is an error if its operator has given a name, as named says, or a reason.
 func Do(ctx context.Context, to Recorder, named bool, action func(ctx context.Context) error) error {
-	a := &audit{recorder: to}
+	a := &audit{recorder: to, record: func(ctx context.Context, r Record) error {
+		r.Time = time.Now()
+		return to.Record(ctx, r)
+	}}
 	err := action(context.WithValue(ctx, auditKey{}, a))
 	if a.action.DryRun || a.action.Name == "" {
 		return err
@@ -67,6 +73,27 @@ func Do(ctx context.Context, to Recorder, named bool, action func(ctx context.Co
 	return errors.Join(err, fmt.Errorf("the operator and the reason could not be recorded: %w", failed))
 }
 
+// Call does a call of a request that may have several, as an agent's may. Each has an audit
+// event of its own, whether or not it changes something, with the description that do gives, or
+// else with this one. do returns the status of its response. An error says that nothing was done,
+// or that it was not recorded.
+func Call(ctx context.Context, described Action, do func(ctx context.Context) (status int)) error {
+	request, ok := ctx.Value(auditKey{}).(*audit)
+	if !ok || request.record == nil {
+		return &Error{Code: code.Forbidden, Problem: "the request was not authenticated"}
+	}
+	if err := request.recorder.Ready(); err != nil {
+		return errUnrecorded(err)
+	}
+	a := &audit{recorder: request.recorder, record: request.record}
+	status := do(context.WithValue(ctx, auditKey{}, a))
+	r := Record{Identity: FromContext(ctx), Action: a.describedOr(described.Name, described.Object), Status: status, Problem: a.problemAt(status)}
+	if err := request.record(ctx, r); err != nil {
+		return &Error{Code: code.Internal, Problem: "the call was done, and could not be recorded: look at its effect before you repeat it", Cause: err}
+	}
+	return nil
+}
+
 // problemAt returns the reason for a response of a status.
 func (a *audit) problemAt(status int) string {
 	a.mu.Lock()
@@ -80,20 +107,22 @@ func (a *audit) problemAt(status int) string {
 // describe returns the action of a request. Without a description by its handler, it is
 // the method and the route.
 func (a *audit) describe(r *http.Request) Action {
+	name := r.Method
+	if strings.Contains(r.Pattern, " ") { // with the method, so not one of several routes
+		name = r.Pattern
+	}
+	return a.describedOr(name, r.URL.EscapedPath())
+}
+
+// describedOr returns the action, with a name and an object if it was described without.
+func (a *audit) describedOr(name, object string) Action {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	described := a.action
 	if described.DryRun && described.Name != "" {
 		described.Name += " (dry run)"
 	}
-	if described.Name == "" && strings.Contains(r.Pattern, " ") { // with the method, so not one of several routes
-		described.Name = r.Pattern
-	}
-	if described.Name == "" {
-		described.Name = r.Method
-	}
-	if described.Object == "" {
-		described.Object = shortened(r.URL.EscapedPath())
-	}
+	described.Name = cmp.Or(described.Name, name)
+	described.Object = cmp.Or(described.Object, shortened(object))
 	return described
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -19,6 +20,7 @@ func Publish(ctx context.Context, sys *system.System, to *rabbit.Publisher, r ac
 	none := schemas.Envelope{}
 	state := schemas.State{Fingerprint: none.Fingerprint(), EventID: "audit:" + rand.Text(), Time: r.Time}
 	state.Audit.User, state.Audit.Method = r.Identity.Name, string(r.Identity.Method)
+	state.Audit.Client = r.Identity.Client
 	if r.Identity.Address.IsValid() {
 		state.Audit.Address = r.Identity.Address.String()
 	}
@@ -28,7 +30,7 @@ func Publish(ctx context.Context, sys *system.System, to *rabbit.Publisher, r ac
 		state.Failure = schemas.Failure{Type: fmt.Sprintf("HTTP %d", r.Status), Message: r.Problem}
 	}
 	err := to.Publish(ctx, sys.Sign(rabbit.Message{
-		Exchange: sys.Topology().Events(), RoutingKey: string(schemas.Audited), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
+		Exchange: sys.Topology().Events(), RoutingKey: string(schemas.Audited), Publishing: wire.DefaultFrameMax.Wrap(none, state),
 	}))
 	if err != nil {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Audited, err)

@@ -22,6 +22,7 @@ const (
 	MethodNotAllowed  Code = "method_not_allowed" // for the path
 	Conflict          Code = "conflict"           // it does not fit the state of its subject
 	ExpectMismatch    Code = "expect_mismatch"    // another number matches, or the change is another one
+	NeedsApproval     Code = "needs_approval"     // a second person has to approve it, and it waits for that
 	HasEnded          Code = "has_ended"          // of a job: there is nothing left to change
 	IsRunning         Code = "is_running"         // of a job: another process runs it
 	PlanRefused       Code = "plan_refused"       // the plan of a replay has a problem, whose code is problem_code
@@ -62,6 +63,7 @@ func statuses() []status {
 		{MethodNotAllowed, http.StatusMethodNotAllowed},
 		{Conflict, http.StatusConflict},
 		{ExpectMismatch, http.StatusConflict},
+		{NeedsApproval, http.StatusConflict},
 		{HasEnded, http.StatusConflict},
 		{IsRunning, http.StatusConflict},
 		{PlanRefused, http.StatusConflict},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -18,10 +19,22 @@ import (
 // name fields of.
 type Document json.RawMessage
 
-// Of returns the document of an event, with the labels of a format. An event that was read without
+// Of returns the document of an event for a caller, with the labels of a format. An event that was read without
 // its body has none.
-func Of(format schemas.DocumentFormat, e schemas.Event) Document {
+func Of(caller access.Identity, format schemas.DocumentFormat, e schemas.Event) Document {
+	e.Answer = Answer(caller, e.Answer)
+	e.Sealed = nil // for processes with its keys, which read the store
 	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
+}
+
+// Answer returns the part of a kept answer that a caller may read: all of it, or the status for one that may not read
+// bodies.
+func Answer(caller access.Identity, text string) string {
+	if caller.Bodies {
+		return text
+	}
+	status, _, _ := strings.Cut(text, " ")
+	return status
 }
 
 // MarshalJSON implements json.Marshaler.

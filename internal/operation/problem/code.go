@@ -13,6 +13,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/transform"
 	"github.com/watershipmq/watership/subscription"
@@ -40,7 +41,7 @@ func codeOf(ctx context.Context, err error) code.Code {
 		return code.RoutesUnchecked
 	case is[*replayer.BusyError](err), is[*replayer.TakenOverError](err):
 		return code.IsRunning
-	case is[*replayer.NoReportsError](err), is[*replayer.NoStreamsError](err), is[*transform.LimitError](err):
+	case is[*replayer.NoReportsError](err), is[*replayer.NoStreamsError](err), is[*transform.LimitError](err), is[*privacy.RedactedError](err):
 		return code.Conflict
 	case errors.As(err, &store):
 		return codeOfStore(store)

@@ -20,6 +20,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -174,6 +175,8 @@ func New(ctx context.Context, err error) *Problem {
 		p.Remedy = "Wait until it ends, or cancel the job."
 	case is[*replayer.TakenOverError](err):
 		p.Remedy = "Look at the job again."
+	case is[*privacy.RedactedError](err):
+		p.Remedy = "Send it by a process that has the keys of its original (redact.original_keys_file)."
 	case is[*subscription.NotFoundError](err):
 		p.Remedy = "GET /subscriptions lists them."
 	case p.Code == code.RoutesUnchecked:

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/internal/wire/header"
 )
 
 // UnreadableHeaders is the name of the header that holds the headers of a delivery
@@ -146,7 +146,7 @@ func isCC(name []byte) bool { return string(name) == "CC" || string(name) == "BC
 // any queue.
 func isControl(name []byte) bool {
 	return isCC(name) || bytes.HasPrefix(name, []byte("watership-")) ||
-		bytes.HasPrefix(name, []byte("x-")) && schemas.SetByBroker(string(name))
+		bytes.HasPrefix(name, []byte("x-")) && header.SetByBroker(string(name))
 }
 
 // withoutControl returns the rest of a table that cannot be split into entries, nil

@@ -50,7 +50,7 @@ func (b Broker) withPolicies(t testing.TB) Broker {
 	return b
 }
 
-// policies returns the definitions of a virtual host's policies by what they apply to. Each kind of broker
+// policies returns the definitions of a virtual host's policies by the value of apply-to. Each kind of broker
 // has queues that do something else once they are full. RabbitMQ 3 mirrors classic queues, and a policy
 // that says so is for no quorum queue.
 func (b Broker) policies() map[string]string {

@@ -5,7 +5,22 @@ import (
 	"testing"
 
 	"github.com/watershipmq/watership/internal/render/columns"
+	"github.com/watershipmq/watership/schemas"
 )
+
+// A command with the logins of the servers has no address.
+func TestAuditText(t *testing.T) {
+	var e schemas.Event
+	e.Audit.User, e.Audit.Method, e.Audit.Operation, e.Audit.Object = "ada", "logins", "add route", "invoices"
+	for address, want := range map[string]string{
+		"": "add route invoices by ada (logins)", "::1": "add route invoices by ada (logins) from ::1",
+	} {
+		e.Audit.Address = address
+		if got := columns.AuditText(e); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
 
 func TestNamesOfKeysWithDots(t *testing.T) {
 	d, err := columns.Parse([]byte(`{"headers": {"a.b": {"c": "1"}, "a": {"b.c": "2", "x": "3"}}, "a": "4", "list": [1, {"b": 2}]}`))

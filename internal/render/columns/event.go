@@ -60,7 +60,10 @@ func AuditText(e schemas.Event) string {
 	if e.Audit.User != "" {
 		user = fmt.Sprintf("%s (%s)", e.Audit.User, e.Audit.Method)
 	}
-	text := fmt.Sprintf("%s %s by %s from %s", e.Audit.Operation, e.Audit.Object, user, e.Audit.Address)
+	text := fmt.Sprintf("%s %s by %s", e.Audit.Operation, e.Audit.Object, user)
+	if e.Audit.Address != "" {
+		text += " from " + e.Audit.Address
+	}
 	if e.Audit.Reason != "" {
 		text += ": " + e.Audit.Reason
 	}

@@ -45,7 +45,7 @@ type Watcher struct {
 }
 
 // Run runs until ctx ends. It calls looked when it knows whether the queues are full, before which
-// nobody in this process may consume them, and goes on when declared is closed.
+// this process may not consume them, and goes on when declared is closed.
 func (o *Watcher) Run(ctx context.Context, declared <-chan struct{}, looked func()) error {
 	factory := promauto.With(o.Registerer)
 	o.dropping = factory.NewGauge(prometheus.GaugeOpts{

@@ -11,7 +11,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -35,7 +37,7 @@ func newRig(t *testing.T, b rabbittest.Broker, url string) *rig {
 			t.Fatal(err)
 		}
 	}
-	must(pipeline.Declare(t.Context(), pipeline.Config{URL: b.URL, Topology: limited}))
+	must(pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: b.URL}, Topology: limited}))
 	r := &rig{channel: b.Channel(t)}
 	queue := b.Queue(t, nil)
 	must(r.channel.QueueBind(queue, string(schemas.Dropped), limited.Events(), false, nil))
@@ -87,7 +89,7 @@ func (r *rig) run(t *testing.T) {
 func (r *rig) wantGap(t *testing.T, text string) {
 	t.Helper()
 	event := rabbittest.Receive(t, r.events)
-	_, state, err := schemas.FromDelivery(event).Unwrap()
+	_, state, err := wire.Unwrap(schemas.FromDelivery(event))
 	if err != nil || !strings.Contains(state.Failure.Message, text) {
 		t.Errorf("%q, %v: want %q", state.Failure.Message, err, text)
 	}
@@ -155,7 +157,7 @@ func TestGapOfFullQueuesIsRecordedOnce(t *testing.T) {
 		if _, err := r.channel.QueueDelete(limited.IndexLate(), false, false, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := pipeline.Declare(t.Context(), pipeline.Config{URL: b.URL, Topology: limited}); err != nil {
+		if err := pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: b.URL}, Topology: limited}); err != nil {
 			t.Fatal(err)
 		}
 	}

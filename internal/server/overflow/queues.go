@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -130,7 +131,7 @@ func (q Queues) publish(ctx context.Context, g gap) error {
 			count, from, g.until.UTC().Format(time.RFC3339), q.Topology.IndexLimit)},
 	}
 	err := q.Publisher.Publish(ctx, q.Sign(rabbit.Message{
-		Exchange: q.Events, RoutingKey: string(schemas.Dropped), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
+		Exchange: q.Events, RoutingKey: string(schemas.Dropped), Publishing: wire.DefaultFrameMax.Wrap(none, state),
 	}))
 	if err != nil {
 		return fmt.Errorf("publishing the %s event: %w", schemas.Dropped, err)

@@ -85,7 +85,7 @@ func (i *Installation) Search(t *testing.T, query string) []schemas.Event {
 	return events
 }
 
-// Eventually waits until a query finds so many events, and reads them once.
+// Eventually waits until a query finds a number of events, and reads them once.
 func (i *Installation) Eventually(t *testing.T, query string, want int) []schemas.Event {
 	t.Helper()
 	Until(t, fmt.Sprintf("%d events of %s", want, query), func() bool {

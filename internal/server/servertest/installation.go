@@ -20,7 +20,7 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Installation is one Watership on real servers, with names of its own.
+// Installation is one Watership on real servers, with its own names.
 type Installation struct {
 	Broker   rabbittest.Broker
 	Binary   string
@@ -167,7 +167,7 @@ func FreeAddress(t *testing.T) string {
 	return ""
 }
 
-// Publisher returns a publisher that does not give up while a broker is away.
+// Publisher returns a publisher that does not give up while a broker is down.
 func (i *Installation) Publisher(t *testing.T) *rabbit.Publisher {
 	t.Helper()
 	conn, err := rabbit.Open(rabbit.Config{URL: i.Broker.URL, Name: "test"})

@@ -25,7 +25,7 @@ type Service struct {
 
 	mu     sync.Mutex // guards what follows
 	posts  map[string][]Post
-	answer func(p Post, before int) int // status for a post, of which there were so many of this message before
+	answer func(p Post, before int) int // status for a post, of a message that had this number of posts before
 }
 
 // NewService serves until the test ends. Answer returns the status of a post, of which there were

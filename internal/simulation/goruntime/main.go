@@ -89,7 +89,7 @@ func (b *synctestBubble) draw() uint32 {
 		// The queue of goroutines that gave way, which also depends on how often others ran.
 		{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if bubbleGen.Load() == 0 && pp.schedtick%61 == 0 && !sched.runq.empty() {"},
 		// A goroutine has the wall clock of the one that started it, and of the one that set its timer. Times in a bubble are
-		// measured by a clock, too, that nobody sets.
+		// measured by a clock, too, that no actor sets.
 		{"runtime/runtime2.go", "	bubble  *synctestBubble\n", "	bubble  *synctestBubble\n	clock   *int64\n"},
 		{"runtime/proc.go", "		newg.bubble = callergp.bubble\n", "		newg.bubble = callergp.bubble\n		newg.clock = callergp.clock\n"},
 		{"runtime/proc.go", "	gp.labels = nil\n", "	gp.labels = nil\n	gp.clock = nil\n"},

@@ -12,11 +12,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/watershipmq/watership/broker"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/system/freeport"
 	"github.com/watershipmq/watership/internal/system/runfile"
 )
 
@@ -140,7 +140,10 @@ func (e *Broker) WatchListeners(ctx context.Context) error {
 	}
 }
 
-// listen listens on an address; without one on RabbitMQ's port, or any if that is in
+// DefaultListen is the address of the broker unless one is configured or its port is in use.
+const DefaultListen = "127.0.0.1:5672"
+
+// listen listens on an address; without one on RabbitMQ's port, or another if that is in
 // use.
 func (e *Broker) listen(address string) (net.Addr, error) {
 	if address != "" {
@@ -150,11 +153,7 @@ func (e *Broker) listen(address string) (net.Addr, error) {
 		}
 		return got, err
 	}
-	got, err := e.broker.Listen("127.0.0.1:5672")
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return e.broker.Listen("127.0.0.1:0")
-	}
-	return got, err
+	return freeport.Listen(DefaultListen, e.broker.Listen)
 }
 
 // reachable returns an address at which clients reach a listener on every interface.

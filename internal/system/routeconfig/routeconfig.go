@@ -76,7 +76,7 @@ func fairness(f config.Fairness) pipeline.Fairness {
 		return pipeline.Fairness{}
 	}
 	key, _ := webhook.ParseKey(f.Key) // the configuration has checked it
-	return pipeline.Fairness{Key: key, Concurrency: f.Concurrency, Ordered: f.Ordered}
+	return pipeline.Fairness{Key: key, Concurrency: f.Concurrency, Ordered: f.Ordered, Rate: f.Rate}
 }
 
 func ordering(o config.Ordering) pipeline.Ordering {

@@ -14,7 +14,7 @@ func Of(to config.HTTPHandler, secrets [][]byte) webhook.Config {
 	return webhook.Config{
 		URL: to.URL.Reveal(), Method: to.Method, SetHeaders: to.SetHeaders, Hosts: to.Hosts, PrivateNetworks: to.PrivateNetworks,
 		Timeout: to.Timeout, Answers: answers(to), Headers: to.Headers, MaxRetryAfter: to.MaxRetryAfter,
-		Secrets: secrets,
+		Secrets: secrets, KeepAnswers: to.KeepAnswers,
 	}
 }
 

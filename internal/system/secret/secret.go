@@ -14,7 +14,9 @@ import (
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
+	"github.com/watershipmq/watership/internal/template/requestheader"
 	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -25,6 +27,8 @@ type Secrets struct {
 	StorePassword string
 	StoreAPIKey   string
 	StateKeys     schemas.StateKeys
+	HashKeys      [][]byte     // of redact.hash_key_file
+	Originals     privacy.Keys // nil: none
 }
 
 // Read reads the files for RabbitMQ and the store, and puts RabbitMQ's password into the
@@ -44,23 +48,46 @@ func Read(cfg *config.Config) (s Secrets, err error) {
 	read(err)
 	s.StoreAPIKey, err = Text("store.api_key_file", cfg.Store.APIKeyFile)
 	read(err)
-	s.StateKeys, err = stateKeys(cfg.AMQP.StateKeyFile)
+	s.StateKeys, err = keys("amqp.state_key_file", cfg.AMQP.StateKeyFile, schemas.ParseStateKeys)
+	read(err)
+	s.HashKeys, err = keys("redact.hash_key_file", cfg.Redact.HashKeyFile, privacy.ParseHashKeys)
+	read(err)
+	s.Originals, err = keys("redact.original_keys_file", cfg.Redact.OriginalKeysFile, privacy.ParseKeys)
 	read(err)
 	return s, errors.Join(mistakes...)
 }
 
-// stateKeys reads the keys; none if no file is named.
-func stateKeys(file string) (schemas.StateKeys, error) {
-	const key = "amqp.state_key_file"
+// TraceHeaders reads the headers of requests to the collector of traces, one NAME: VALUE a line; none if no file is named.
+// Read leaves them out: only a process that exports needs the right to read them.
+func TraceHeaders(file string) (map[string]string, error) {
+	const key = "traces.headers_file"
 	text, err := Content(key, file)
 	if err != nil || file == "" {
-		return schemas.StateKeys{}, err
+		return nil, err
 	}
-	keys, err := schemas.ParseStateKeys(text)
+	all := map[string]string{}
+	for n, line := range strings.Split(strings.TrimRight(string(text), "\r\n"), "\n") {
+		name, value, found := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !found || !requestheader.IsToken(name) || value == "" {
+			return nil, fmt.Errorf("%s: %s: line %d: expected NAME: VALUE", key, file, n+1)
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// keys reads the keys of a setting; none if no file is named.
+func keys[T any](setting, file string, parse func([]byte) (T, error)) (none T, err error) {
+	text, err := Content(setting, file)
+	if err != nil || file == "" {
+		return none, err
+	}
+	parsed, err := parse(text)
 	if err != nil {
-		return keys, fmt.Errorf("%s: %s: %w", key, file, err)
+		return none, fmt.Errorf("%s: %s: %w", setting, file, err)
 	}
-	return keys, nil
+	return parsed, nil
 }
 
 // Webhooks reads the secrets that sign the requests of routes, by queue. Only

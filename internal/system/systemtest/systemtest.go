@@ -18,6 +18,7 @@ import (
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -165,7 +166,7 @@ func Events(t testing.TB, s *system.System, query string) (found []schemas.Event
 func Index(t testing.TB, s *system.System) {
 	t.Helper()
 	settings := s.Settings()
-	if err := pipeline.Declare(t.Context(), pipeline.Config{URL: s.ServerURL(), Topology: s.Topology()}); err != nil {
+	if err := pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: s.ServerURL()}, Topology: s.Topology()}); err != nil {
 		t.Fatal(err)
 	}
 	store, err := s.Store(t.Context())
@@ -173,8 +174,8 @@ func Index(t testing.TB, s *system.System) {
 		t.Fatal(err)
 	}
 	indexes := indexer.New(indexer.Config{
-		URL: s.ServerURL(), Store: store, Format: s.DocumentFormat(), Logger: s.Logger(), Batch: indexer.Batch{Wait: time.Millisecond},
-		Decoder: schemas.Decoder{Source: settings.Source, VHost: s.VHost(), Topology: s.Topology()},
+		Connection: rabbitmq.Connection{URL: s.ServerURL()}, Store: store, Format: s.DocumentFormat(), Logger: s.Logger(), Batch: indexer.Batch{Wait: time.Millisecond},
+		Source: settings.Source, VHost: s.VHost(), Topology: s.Topology(),
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -35,7 +36,7 @@ func (c Control) Pause(ctx context.Context, queue, why string) error {
 	if err != nil {
 		return c.withRemedy(err, "pausing", queue)
 	}
-	return c.record(ctx, schemas.Paused, queue, why)
+	return c.record(ctx, schemas.Paused, queue, "", why)
 }
 
 // Resume resumes the route of a queue, or All: routes that are paused themselves stay so. A
@@ -47,7 +48,7 @@ func (c Control) Resume(ctx context.Context, queue, why string) error {
 	if err != nil {
 		return c.withRemedy(err, "resuming", queue)
 	}
-	return c.record(ctx, schemas.Resumed, queue, why)
+	return c.record(ctx, schemas.Resumed, queue, "", why)
 }
 
 func nameOf(queue string) string {
@@ -65,15 +66,15 @@ func (c Control) withRemedy(err error, what, queue string) error {
 	return fmt.Errorf("%s %s: %w", what, nameOf(queue), err)
 }
 
-// record publishes the event of a route that was paused or resumed.
-func (c Control) record(ctx context.Context, action schemas.Action, queue, why string) error {
+// record publishes the event of a route, or of one of its keys, that was paused or resumed.
+func (c Control) record(ctx context.Context, action schemas.Action, queue, key, why string) error {
 	none, now := schemas.Envelope{}, time.Now()
 	state := schemas.State{
-		Fingerprint: none.Fingerprint(), EventID: string(action) + ":" + rand.Text(), Queue: queue, Time: now, FirstFailed: now,
+		Fingerprint: none.Fingerprint(), EventID: string(action) + ":" + rand.Text(), Queue: queue, Receiver: key, Time: now, FirstFailed: now,
 		Failure: schemas.Failure{Type: ByOperator, Message: why},
 	}
 	err := c.Publisher.Publish(ctx, c.Sign(rabbit.Message{
-		Exchange: c.Topology.Events(), RoutingKey: string(action), Publishing: schemas.DefaultFrameMax.Wrap(none, state),
+		Exchange: c.Topology.Events(), RoutingKey: string(action), Publishing: wire.DefaultFrameMax.Wrap(none, state),
 	}))
 	if err != nil {
 		return fmt.Errorf("%s: %s, but publishing the event failed: %w", nameOf(queue), action, err)

@@ -8,9 +8,6 @@ package pause
 
 import (
 	"context"
-	"errors"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
@@ -36,12 +33,5 @@ func keyOf(t schemas.Topology, queue string) string {
 
 // Paused asks RabbitMQ whether an operator has paused the route of a queue itself, or All.
 func Paused(ctx context.Context, by Publisher, t schemas.Topology, queue string) (bool, error) {
-	err := by.Publish(ctx, rabbit.Message{
-		Exchange: t.Pauses(), RoutingKey: keyOf(t, queue), Publishing: amqp.Publishing{DeliveryMode: amqp.Transient},
-	})
-	var returned *rabbit.UnroutableError
-	if errors.As(err, &returned) {
-		return false, nil
-	}
-	return err == nil, err
+	return routed(ctx, by, t, keyOf(t, queue))
 }

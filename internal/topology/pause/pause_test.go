@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +98,76 @@ func TestPauseAndResume(t *testing.T) {
 		}
 	})
 }
+
+// keys are the keys of a route.
+type keys struct {
+	mu      sync.Mutex
+	holding bool
+	names   []string
+	held    map[string]bool
+}
+
+func (k *keys) SetHolding(holding bool)   { k.holding = holding }
+func (k *keys) Unknown(all bool) []string { return k.names }
+func (k *keys) SetHeld(key string, held bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[key] = held
+}
+
+// A held key is a binding of its own, about which only processes ask that have messages of it.
+func TestHold(t *testing.T) {
+	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
+		r := newRig(t, b, topology.Quorum)
+		long := strings.Repeat("k", 255)
+		k := &keys{names: []string{"acme", "coffee", long}, held: map[string]bool{}}
+		w := &Watcher{Topology: r.Topology, Publisher: r.publisher, Logger: slog.New(slog.DiscardHandler)}
+		w.SetKeys("orders", k)
+		want := func(when string, holding bool, held ...string) {
+			t.Helper()
+			w.Check(t.Context())
+			var got []string
+			for _, name := range k.names {
+				if k.held[name] {
+					got = append(got, name)
+				}
+			}
+			if k.holding != holding || !slices.Equal(got, held) {
+				t.Errorf("%s: holding %t, held %q, want %t, %q", when, k.holding, got, holding, held)
+			}
+		}
+		want("nothing is held", false)
+		for _, key := range []string{"acme", long} {
+			if err := r.control().Hold(t.Context(), "orders", key, "it moves"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.control().Hold(t.Context(), "mails", "coffee", "it moves"); err != nil {
+			t.Fatal(err)
+		}
+		want("two are held", true, "acme", long)
+		r.want(t, "orders", false)
+		if err := r.control().Release(t.Context(), "orders", "acme", "it has moved"); err != nil {
+			t.Fatal(err)
+		}
+		want("one is released", true, long)
+	})
+}
+
+// A login that may not ask handles all keys.
+func TestQuestionAboutKeysThatIsRefused(t *testing.T) {
+	k := &keys{holding: true, held: map[string]bool{}}
+	w := &Watcher{Publisher: refusing{}, Logger: slog.New(slog.DiscardHandler)}
+	w.SetKeys("orders", k)
+	if w.Check(t.Context()); k.holding {
+		t.Error("keys wait for an answer")
+	}
+}
+
+// refusing refuses all questions.
+type refusing struct{}
+
+func (refusing) Publish(context.Context, rabbit.Message) error { return &rabbit.RefusedError{} }
 
 // An alternate exchange of a former release's exchange would route every question.
 func TestAlternateExchange(t *testing.T) {

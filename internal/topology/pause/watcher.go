@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -67,8 +66,12 @@ type Watcher struct {
 	Publisher Publisher
 	Logger    *slog.Logger
 
+	// Wake has a value when keys of a route are unknown. Nil: the watcher asks about them at its next check.
+	Wake <-chan struct{}
+
 	mu       sync.Mutex         // guards the fields below
 	switches map[string]*Switch // by queue
+	keys     map[string]Keys    // by queue
 	checking chan struct{}      // has an element during a check
 
 	problem string // that was logged; belongs to the check that runs
@@ -100,12 +103,22 @@ func (w *Watcher) Forget(queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.switches, queue)
+	delete(w.keys, queue)
 }
 
 // Watch asks until ctx ends.
 func (w *Watcher) Watch(ctx context.Context) {
-	for backoff.Sleep(ctx, Every) == nil {
-		w.Check(ctx)
+	next := time.NewTicker(Every)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+			w.Check(ctx)
+		case <-w.Wake:
+			w.check(ctx, false)
+		}
 	}
 }
 
@@ -113,7 +126,10 @@ func (w *Watcher) Watch(ctx context.Context) {
 // it is, and is paused before the first answer: a message that is neither returned nor
 // confirmed was routed to a queue that has lost its nodes. A login that may not ask handles
 // its routes.
-func (w *Watcher) Check(ctx context.Context) {
+func (w *Watcher) Check(ctx context.Context) { w.check(ctx, true) }
+
+// check asks about routes and all of their keys, or only about keys that are unknown.
+func (w *Watcher) check(ctx context.Context, all bool) {
 	turn := w.turn()
 	select {
 	case turn <- struct{}{}:
@@ -123,6 +139,26 @@ func (w *Watcher) Check(ctx context.Context) {
 	defer func() { <-turn }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	var problem error
+	if all {
+		problem = w.checkRoutes(ctx)
+	}
+	w.mu.Lock()
+	keys := maps.Clone(w.keys)
+	w.mu.Unlock()
+	for queue, of := range keys {
+		problem = cmp.Or(problem, w.checkKeys(ctx, queue, of, all))
+	}
+	if problem == nil {
+		w.problem = ""
+	} else if ctx.Err() == nil && problem.Error() != w.problem {
+		w.problem = problem.Error()
+		w.Logger.Error("it is not known which routes are paused by hand; trying again", "error", problem)
+	}
+}
+
+// checkRoutes asks about each route.
+func (w *Watcher) checkRoutes(ctx context.Context) error {
 	var asking sync.WaitGroup
 	w.mu.Lock()
 	switches := maps.Clone(w.switches)
@@ -140,13 +176,7 @@ func (w *Watcher) Check(ctx context.Context) {
 		})
 	}
 	asking.Wait()
-	problem := cmp.Or(problems...)
-	if problem == nil {
-		w.problem = ""
-	} else if ctx.Err() == nil && problem.Error() != w.problem {
-		w.problem = problem.Error()
-		w.Logger.Error("it is not known which routes are paused by hand; trying again", "error", problem)
-	}
+	return cmp.Or(problems...)
 }
 
 // turn returns a channel to which a check sends before it begins, and from which it receives at its end.

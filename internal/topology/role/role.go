@@ -36,7 +36,7 @@ func (r Role) Queues(t schemas.Topology) []string {
 	case Retry:
 		return []string{t.Retry(), t.Report()}
 	case Due:
-		return []string{t.Delays().Due()}
+		return []string{t.Due()}
 	case Poison:
 		return []string{t.Poison()}
 	case Index:

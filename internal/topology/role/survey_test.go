@@ -14,12 +14,12 @@ func TestSurvey(t *testing.T) {
 	one, two := Consumer{Retry, "a:1", "aa"}, Consumer{Retry, "b:2", "bb"}
 	due, route := Consumer{Role: Due, Process: "a:1", Policies: "cc"}, Consumer{Role: Routes, Process: "c:3"}
 	roles := Survey(topology, map[string][]string{
-		topology.Retry():        {two.Tag(), one.Tag() + "-1"},
-		topology.Report():       {one.Tag()},
-		topology.Delays().Due(): {due.Tag(), due.Tag()},
-		topology.Poison():       {"ctag1.0"},
-		topology.Log():          {Consumer{Role: Index, Process: "a:1"}.Tag()},
-		"orders":                {route.Tag(), route.Tag() + "-2", "ctag2"},
+		topology.Retry():  {two.Tag(), one.Tag() + "-1"},
+		topology.Report(): {one.Tag()},
+		topology.Due():    {due.Tag(), due.Tag()},
+		topology.Poison(): {"ctag1.0"},
+		topology.Log():    {Consumer{Role: Index, Process: "a:1"}.Tag()},
+		"orders":          {route.Tag(), route.Tag() + "-2", "ctag2"},
 	})
 	want := []Presence{
 		{Role: Routes, Consumers: []Consumer{route}},

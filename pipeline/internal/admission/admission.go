@@ -14,12 +14,14 @@ import (
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
 	"github.com/watershipmq/watership/internal/topology/pause"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/pipeline/internal/admission/crashloop"
 	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
 	"github.com/watershipmq/watership/pipeline/internal/admission/ordering"
 	"github.com/watershipmq/watership/pipeline/internal/admission/placelog"
 	"github.com/watershipmq/watership/pipeline/internal/call"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
@@ -38,10 +40,11 @@ type Config struct {
 	Ordering      Ordering // none with Fairness
 
 	Paused  *pause.Switch // by an operator; nil: never
+	Unknown func()        // has it asked which keys an operator holds; nil: none is held
 	Running *Running      // also of former admissions of the queue
 
 	// Verify returns the state of a message that has arrived.
-	Verify func(ctx context.Context) (schemas.VerifiedState, error)
+	Verify func(ctx context.Context) (wire.VerifiedState, error)
 
 	// Record records that the breaker of the route opened or closed.
 	Record func(ctx context.Context, action schemas.Action, since time.Time, why schemas.Failure)
@@ -59,6 +62,8 @@ type Fairness struct {
 	PerKey  int                           // messages of one key that are handled at once
 	Ordered bool                          // the messages of a key are handled in the order of their arrival
 
+	Interval time.Duration // at least, between the starts of two messages of one key; 0: none
+
 	// Places configures where the places of messages in the order of their keys are kept; its Gate,
 	// Route, Standby and Logger are set by New. Nil: they are in this process alone.
 	Places *placelog.Config
@@ -74,7 +79,7 @@ type Ordering struct {
 	IsEarly func(why error, e schemas.Envelope) bool
 
 	// Record records that a message waits in the process until a time.
-	Record func(ctx context.Context, waiting schemas.VerifiedState, why error, until time.Time)
+	Record func(ctx context.Context, waiting wire.VerifiedState, why error, until time.Time)
 
 	// Open is as in pipeline.Ordering.
 	Open func(ctx context.Context, key, fingerprint string, earlier func(e schemas.Envelope, failed time.Time) bool) (bool, error)
@@ -154,11 +159,19 @@ func (a *Admission) room() int {
 	return 0
 }
 
+// Keys returns the keys of the route, which an operator may hold; nil without fairness.
+func (a *Admission) Keys() pause.Keys {
+	if a.gate == nil {
+		return nil
+	}
+	return a.gate
+}
+
 // Options returns the options of the subscribers of the route.
 func (a *Admission) Options() []transport.Option {
-	options := []transport.Option{transport.StopTimeout(noTimeout), transport.OnRequeue(a.guard.Requeued), transport.OnArrival(a.Arrive)}
+	options := []transport.Option{transport.StopTimeout(noTimeout), delivery.OnRequeue(a.guard.Requeued), delivery.OnArrival(a.Arrive)}
 	if a.places != nil {
-		options = append(options, transport.Locked(func() transport.Lock { return a.places.NewHold() }), transport.BeforeRequeue(a.keepPlaces))
+		options = append(options, delivery.Locked(func() delivery.Lock { return a.places.NewHold() }), delivery.BeforeRequeue(a.keepPlaces))
 	}
 	return options
 }
@@ -176,7 +189,7 @@ func (a *Admission) Subscriber(concurrent, single message.Subscriber) *breaker.S
 	route := breaker.Route{
 		Queue: a.cfg.Queue, Concurrent: concurrent, Single: single, Concurrency: a.Capacity(),
 		HandlerTimeout: a.cfg.HangTimeout, StopTimeout: a.cfg.StopTimeout,
-		Requeue: func(ctx context.Context) { transport.Settle(ctx, false) },
+		Requeue: func(ctx context.Context) { delivery.Settle(ctx, false) },
 		Record:  a.cfg.Record, Paused: a.cfg.Metrics.Paused.WithLabelValues(a.cfg.Queue), Held: a.cfg.Paused.State, Logger: a.cfg.Logger,
 	}
 	switch {
@@ -201,7 +214,8 @@ func (a *Admission) newGate() *fairness.Gate {
 		return nil
 	}
 	return fairness.New(fairness.Config{
-		Concurrency: a.cfg.Concurrency, PerKey: of.PerKey, Room: a.room(), Ordered: of.Ordered, Breaker: a.cfg.Breaker,
+		Concurrency: a.cfg.Concurrency, PerKey: of.PerKey, Interval: of.Interval, Room: a.room(), Ordered: of.Ordered, Breaker: a.cfg.Breaker,
+		Unknown: a.cfg.Unknown,
 		Paused: func(key, why string) {
 			paused.Inc()
 			logger.Warn("key paused: its messages fail one after the other", "queue", queue, "key", key, "error", why)

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/pipeline/internal/call"
 	"github.com/watershipmq/watership/retry"
@@ -29,9 +30,9 @@ func route(t *testing.T, change func(*Config)) *Admission {
 	ids := 0
 	cfg := Config{
 		Queue: "orders", Concurrency: 2, Running: &Running{},
-		Verify: func(ctx context.Context) (schemas.VerifiedState, error) {
+		Verify: func(ctx context.Context) (wire.VerifiedState, error) {
 			e, _ := schemas.FromContext(ctx)
-			return schemas.VerifiedState{Envelope: e, State: schemas.State{Fingerprint: string(e.Body)}}, nil
+			return wire.VerifiedState{Envelope: e, State: schemas.State{Fingerprint: string(e.Body)}}, nil
 		},
 		Metrics: call.NewMetrics(nil), Goroutines: goroutines, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		NewID: func() string { ids++; return fmt.Sprint("id", ids) },
@@ -92,7 +93,7 @@ func TestMessageThatMayNotStart(t *testing.T) {
 	state := schemas.State{Message: "id", Fingerprint: "hangs"}
 	defer a.cfg.Running.begin(lost, state.Fingerprint, state.Message, time.Now())()
 	lose()
-	again := &Ticket{VerifiedState: schemas.VerifiedState{State: state}, of: a}
+	again := &Ticket{VerifiedState: wire.VerifiedState{State: state}, of: a}
 	next, err := again.Run(t.Context(), func() error { t.Error("the message has another attempt"); return nil })
 	if err != nil || !errors.Is(next.Why, ErrRunning) {
 		t.Errorf("%+v: %v", next, err)
@@ -112,7 +113,7 @@ func TestMessageThatHasWaitedIsNotHandledTwice(t *testing.T) {
 			c.Ordering = Ordering{
 				Key: func(schemas.Envelope) string { return "k" }, Within: time.Hour,
 				IsEarly: func(why error, _ schemas.Envelope) bool { return errors.Is(why, errBroken) },
-				Record:  func(context.Context, schemas.VerifiedState, error, time.Time) {},
+				Record:  func(context.Context, wire.VerifiedState, error, time.Time) {},
 			}
 		})
 		first := delivered(t.Context(), a, "first", nil)
@@ -161,7 +162,7 @@ func TestAdmissionGoesOnWithItsBreaker(t *testing.T) {
 	}
 	state := counted[0].State
 	state.Attempt, state.Attempts = 1, make([]schemas.FailedAttempt, 1)
-	next.cfg.Verify = func(context.Context) (schemas.VerifiedState, error) { return schemas.VerifiedState{State: state}, nil }
+	next.cfg.Verify = func(context.Context) (wire.VerifiedState, error) { return wire.VerifiedState{State: state}, nil }
 	if ticket, err := next.Ticket(t.Context()); err != nil || ticket.State.Attempt != 0 || len(ticket.State.Attempts) != 0 {
 		t.Errorf("%+v: %v", ticket, err)
 	}

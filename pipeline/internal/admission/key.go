@@ -3,8 +3,10 @@ package admission
 import (
 	"context"
 
+	"github.com/watershipmq/watership/internal/topology/pause"
 	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
 	"github.com/watershipmq/watership/retry"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // awaitKey waits until the key of the message has a handler for it.
@@ -26,7 +28,7 @@ func (t *Ticket) awaitKey(ctx context.Context) (Next, error) {
 	return t.waitForKey(ctx, wait)
 }
 
-// waitForKey makes the message wait in a delay queue. Its first wait for an unavailable key has an
+// waitForKey makes the message wait in a delay queue. Its first wait for an unavailable or held key has an
 // event, and no other, since there may be many: with the error of the key, and no attempt.
 func (t *Ticket) waitForKey(ctx context.Context, wait fairness.Wait) (Next, error) {
 	a, s, v := t.of, &t.State, Next{Step: Wait}
@@ -34,7 +36,12 @@ func (t *Ticket) waitForKey(ctx context.Context, wait fairness.Wait) (Next, erro
 	s.Deliveries, _ = t.deliveriesBefore(ctx)
 	s.Queue, s.Time, s.Delay, s.Duration, s.EventID, s.Position = a.cfg.Queue, a.cfg.Now(), wait.Delay, 0, "", t.share.Position()
 	t.identify()
-	if since, why := t.share.Outage(); !since.IsZero() && s.WaitsSince.IsZero() {
+	why := schemas.Failure{Type: pause.ByOperator, Message: "an operator holds the receiver " + t.share.Key()}
+	waits := wait.Reason == fairness.Held
+	if since, outage := t.share.Outage(); !waits && !since.IsZero() {
+		why, waits = outage, true
+	}
+	if waits && s.WaitsSince.IsZero() {
 		s.WaitsSince = s.Time
 		v.Unavailable = &why
 	}

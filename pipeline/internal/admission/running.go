@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -27,7 +27,7 @@ var (
 // the message waits for the handler.
 func (t *Ticket) stillRunning(ctx context.Context) error {
 	cfg := &t.of.cfg
-	since, found := cfg.Running.find(&t.State, transport.Redelivered(ctx), cfg.NewID)
+	since, found := cfg.Running.find(&t.State, delivery.Redelivered(ctx), cfg.NewID)
 	switch {
 	case !found:
 		return nil

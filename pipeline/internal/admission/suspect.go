@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -27,7 +27,7 @@ func (t *Ticket) awaitSuspects(ctx context.Context) (Next, error) {
 	if !counted {
 		deliveries++
 	}
-	if transport.Redelivered(ctx) && !g.Counts(s.Fingerprint) {
+	if delivery.Redelivered(ctx) && !g.Counts(s.Fingerprint) {
 		deliveries, counted = s.Deliveries, true
 	}
 	all, condemned := g.Condemns(deliveries)
@@ -81,5 +81,5 @@ func (t *Ticket) deliveriesBefore(ctx context.Context) (deliveries int, counted 
 	arrived, _ := schemas.FromContext(ctx)
 	count, failed := arrived.Headers["x-delivery-count"].(int64)
 	_, acquired := arrived.Headers["x-acquired-count"]
-	return t.State.Deliveries + int(min(max(0, count), 1<<20)), failed || acquired || !transport.Redelivered(ctx)
+	return t.State.Deliveries + int(min(max(0, count), 1<<20)), failed || acquired || !delivery.Redelivered(ctx)
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watershipmq/watership/internal/handler/usercode"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/internal/admission/breaker"
 	"github.com/watershipmq/watership/pipeline/internal/admission/fairness"
 	"github.com/watershipmq/watership/pipeline/internal/admission/ordering"
-	"github.com/watershipmq/watership/pipeline/transport"
+	"github.com/watershipmq/watership/pipeline/internal/delivery"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -19,7 +20,7 @@ import (
 // Ticket admits one delivery of a message. Its state is the one with which the message goes on, so
 // the ticket changes it: an attempt is refunded, or the message becomes a suspect.
 type Ticket struct {
-	schemas.VerifiedState
+	wire.VerifiedState
 
 	of    *Admission
 	share *fairness.Ticket // nil: no fairness
@@ -67,8 +68,9 @@ func (t *Ticket) arrive(ctx context.Context) (leave func()) {
 		return t.turn.Leave
 	}
 	t.share = a.gate.Arrive(fairness.Delivery{
-		Key: a.keyOf(t.Envelope, a.cfg.Fairness.Key), ID: t.State.Fingerprint, Position: t.State.Position, Redelivered: transport.Redelivered(ctx),
+		Key: a.keyOf(t.Envelope, a.cfg.Fairness.Key), ID: t.State.Fingerprint, Position: t.State.Position, Redelivered: delivery.Redelivered(ctx),
 	})
+	t.State.Receiver = t.share.Key()
 	if place, ordered := t.share.Place(); ordered {
 		a.places.Arrived(place)
 	}
@@ -135,7 +137,7 @@ func (t *Ticket) Run(ctx context.Context, attempt func() error) (Next, error) {
 	if v, err := t.awaitSuspects(ctx); v.Step != Attempted || err != nil {
 		return v, err
 	}
-	fingerprint, delivered := t.State.Fingerprint, t.State.Message // a later delivery has the id of this one, not that of Stands
+	fingerprint, delivered := t.State.Fingerprint, t.State.Message // a later delivery has the id of this one, not the id of Stands
 	outcome, why := t.turn.Repeat(ctx, ordering.Attempts{
 		Attempt: func() error {
 			defer a.cfg.Running.begin(ctx, fingerprint, delivered, a.cfg.Now())()
@@ -258,7 +260,7 @@ func (t *Ticket) Done(ctx context.Context, acknowledged bool) {
 
 // afterSettled calls f once the message is acknowledged or requeued.
 func (t *Ticket) afterSettled(ctx context.Context, f func()) {
-	if !transport.AfterSettled(ctx, f) {
+	if !delivery.AfterSettled(ctx, f) {
 		t.settled = f
 	}
 }

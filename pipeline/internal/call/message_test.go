@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -19,7 +20,7 @@ func TestHandlerMessageIsAsFirstPublished(t *testing.T) {
 		Properties: schemas.Properties{MessageID: "m", Expiration: "1000", Priority: 3},
 	}
 	state := schemas.State{Fingerprint: first.Fingerprint(), Queue: "orders", Attempt: 1, Message: "i"}
-	wire := schemas.DefaultFrameMax.Wrap(first, state)
+	wire := wire.DefaultFrameMax.Wrap(first, state)
 	second, _ := transport.Marshaler{}.Unmarshal(amqp.Delivery{
 		RoutingKey: "orders", Headers: wire.Headers, Body: wire.Body, MessageId: wire.MessageId,
 	})

@@ -2,6 +2,8 @@ package call
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,18 +62,38 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 	}
 }
 
-// ObserveHandled observes an attempt that succeeded.
-func (m *Metrics) ObserveHandled(queue string, took time.Duration) {
+// ObserveHandled observes an attempt that succeeded, with its span as State.Trace.
+func (m *Metrics) ObserveHandled(queue string, took time.Duration, span string) {
 	m.Attempts.WithLabelValues(queue, "handled").Inc()
-	m.durations.WithLabelValues(queue).Observe(took.Seconds())
+	m.observeDuration(queue, took, span)
 }
 
-// ObserveFailure observes an attempt that failed. took is 0 if it is not known.
-func (m *Metrics) ObserveFailure(label string, took time.Duration, action retry.Action) {
+// ObserveFailure observes an attempt that failed, with its span as State.Trace. took is 0 if it is not known.
+func (m *Metrics) ObserveFailure(label string, took time.Duration, action retry.Action, span string) {
 	m.Attempts.WithLabelValues(label, ResultLabel(action)).Inc()
 	if took > 0 {
-		m.durations.WithLabelValues(label).Observe(took.Seconds())
+		m.observeDuration(label, took, span)
 	}
+}
+
+// observeDuration names the trace of a sampled span as an exemplar.
+func (m *Metrics) observeDuration(queue string, took time.Duration, span string) {
+	durations := m.durations.WithLabelValues(queue)
+	if span == "" { // as without traces, for each attempt
+		durations.Observe(took.Seconds())
+		return
+	}
+	if parts := strings.Split(span, "-"); len(parts) == 4 && isSampled(parts[3]) {
+		durations.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": parts[1], "span_id": parts[2]})
+		return
+	}
+	durations.Observe(took.Seconds())
+}
+
+// isSampled reads the flags of a traceparent, of which others may be set.
+func isSampled(flags string) bool {
+	bits, err := strconv.ParseUint(flags, 16, 8)
+	return err == nil && bits&1 != 0
 }
 
 // ResultLabel returns the value of the label result, which dashboards rely on.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/topology"
+	"github.com/watershipmq/watership/internal/wire/header"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -68,8 +69,8 @@ func NewChecker(names schemas.Topology, discovery *topology.Discovery) *Checker 
 
 // Follows returns a function that reports whether the older of two deaths published its
 // message to the exchange of the newer one.
-func (d *Checker) Follows(ctx context.Context) func(older, newer schemas.Death) bool {
-	return func(older, newer schemas.Death) bool {
+func (d *Checker) Follows(ctx context.Context) func(older, newer header.Death) bool {
+	return func(older, newer header.Death) bool {
 		if d.Trusted {
 			return true
 		}

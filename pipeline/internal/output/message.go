@@ -10,6 +10,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/handler/outgoing"
+	"github.com/watershipmq/watership/internal/rabbit/tracing"
+	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -55,7 +57,7 @@ type Completion struct {
 
 // Envelope returns the message to publish for the ordinal'th, from 0, that the handler returned
 // for the parent.
-func (c Completion) Envelope(msg *message.Message, parent schemas.VerifiedState, ordinal int) (schemas.Envelope, error) {
+func (c Completion) Envelope(msg *message.Message, parent wire.VerifiedState, ordinal int) (schemas.Envelope, error) {
 	if msg == nil {
 		return schemas.Envelope{}, fmt.Errorf("outgoing message %d is nil", ordinal+1)
 	}
@@ -65,6 +67,9 @@ func (c Completion) Envelope(msg *message.Message, parent schemas.VerifiedState,
 	}
 	if !isRead {
 		return e, fmt.Errorf("outgoing message %d has metadata %s that cannot be read", ordinal+1, outgoingKey)
+	}
+	if e.Exchange == "" && e.RoutingKey == "" {
+		e.Exchange, e.RoutingKey = c.Exchange, c.RoutingKey
 	}
 	if e.Exchange == "" && e.RoutingKey == "" {
 		return e, fmt.Errorf("outgoing message %d names no exchange and the route of queue %q has none to publish to", ordinal+1, c.Queue)
@@ -78,6 +83,7 @@ func (c Completion) Envelope(msg *message.Message, parent schemas.VerifiedState,
 		e.Properties.DeliveryMode = amqp.Persistent
 	}
 	outgoing.SetCorrelation(&e, parent, c.Causation)
+	tracing.Inherit(e.Headers, parent.Envelope)
 	return e, nil
 }
 
@@ -105,7 +111,7 @@ func (c Completion) plainEnvelope(msg *message.Message) schemas.Envelope {
 
 // DerivedID returns the same id each time a handler repeats. If the parent has no id, the
 // id is random: equal parents would get equal ids.
-func (c Completion) DerivedID(parent schemas.VerifiedState, ordinal int) string {
+func (c Completion) DerivedID(parent wire.VerifiedState, ordinal int) string {
 	if parent.Envelope.Properties.MessageID == "" {
 		return c.NewID()
 	}

@@ -79,7 +79,8 @@ const (
 	// Lookahead is the number of messages after the oldest unsent one that may be sent.
 	Lookahead = 2000
 
-	maxHeldBytes = 64 << 20
+	// MaxHeldBytes is the maximum size of held messages.
+	MaxHeldBytes = 64 << 20
 	shortest     = 50 * time.Millisecond // pause between reads of outcomes
 	longest      = time.Second
 
@@ -188,7 +189,7 @@ func (s *Sender[T]) hasRoom() bool {
 	for len(s.order) > 0 && s.order[0].isSent {
 		s.order = s.order[1:]
 	}
-	return len(s.order) == 0 || s.added-s.order[0].number < Lookahead && s.bytes < maxHeldBytes
+	return len(s.order) == 0 || s.added-s.order[0].number < Lookahead && s.bytes < MaxHeldBytes
 }
 
 // send sends a message when the limit allows.

@@ -113,7 +113,7 @@ func (c Config) checkRoutes(ctx context.Context, conn *rabbit.Connection, client
 		ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 		defer cancel()
 		if _, err := management.WhoAmI(ctx); err != nil {
-			return nil, fmt.Errorf("%w (%w): set amqp.management_url (now %s)", ErrUnchecked, err, withoutPassword(address))
+			return nil, fmt.Errorf("%w (%w): set the URL of the management API, amqp.management_url in a configuration file (now %s)", ErrUnchecked, err, withoutPassword(address))
 		}
 	}
 	return topology.NewRouteChecker(management, conn, conn.VHost(), c.Topology), nil

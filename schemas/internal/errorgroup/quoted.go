@@ -121,7 +121,7 @@ func (s *scanner) judge(content string) judgement {
 		return keepQuoted
 	case strings.HasPrefix(content, "/"):
 		return readQuoted
-	case plainCase(content) != content: // a name of somebody, or a word of a type with a single hump
+	case plainCase(content) != content: // a name of a person, or a word of a type with a single hump
 		return foldQuoted
 	}
 	return keepQuoted

@@ -3,11 +3,15 @@ package service_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	wamqp "github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,9 +23,12 @@ import (
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/eventstore/storetest"
 	"github.com/watershipmq/watership/outbox"
+	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/pipeline/bodyschema"
+	"github.com/watershipmq/watership/pipeline/pipelinetest"
 	"github.com/watershipmq/watership/pipeline/transport"
 	"github.com/watershipmq/watership/pipeline/webhook"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/projection"
 	"github.com/watershipmq/watership/replayer/shadow"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -56,6 +63,37 @@ func TestTransport(t *testing.T) {
 	if order.Ack(); string(order.Payload) != "a violin" {
 		t.Errorf("got %s", order.Payload)
 	}
+}
+
+func TestRedaction(t *testing.T) {
+	keys, err := privacy.ParseHashKeys([]byte(strings.Repeat("0a", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	redactor, err := privacy.New(privacy.Config{Rules: []privacy.Rule{{Pattern: "mail"}}, HashKeys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := redactor.Text("for ada@example.com"); got != "for "+redactor.Hashes("ada@example.com")[0] {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipelinetest.Start(t, pipeline.Config{Routes: []pipeline.Route{{
+			Queue: "orders",
+			Handler: pipeline.JSON(func(ctx context.Context, violins int) ([]*message.Message, error) {
+				if retry.AttemptFrom(ctx).Number < violins {
+					return nil, errors.New("one is made")
+				}
+				return nil, nil
+			}),
+		}}})
+		order := p.Publish(schemas.Envelope{RoutingKey: "orders", Body: []byte("2")})
+		order.RetriedAfter(time.Second)
+		order.Handled()
+	})
 }
 
 func TestWebhook(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/pipeline"
+	"github.com/watershipmq/watership/rabbitmq"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/replayer/edit"
 	"github.com/watershipmq/watership/retry"
@@ -35,7 +36,7 @@ func TestReplayOfAFailure(t *testing.T) {
 	p, err := pipeline.New(pipeline.Config{
 		Standalone: true,
 
-		URL: b.URL(), QueueType: pipeline.Classic, Tap: []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
+		Connection: rabbitmq.Connection{URL: b.URL()}, QueueType: pipeline.Classic, Tap: []pipeline.Tap{{Exchange: "shop", Type: "topic"}},
 		Routes: []pipeline.Route{{
 			Queue: "orders", Bind: []pipeline.Binding{{Exchange: "shop", Key: "#"}},
 			Handler: func(m *message.Message) ([]*message.Message, error) {
@@ -53,12 +54,12 @@ func TestReplayOfAFailure(t *testing.T) {
 	}
 	run(t, p.Run)
 	<-p.Running()
-	run(t, indexer.New(indexer.Config{URL: b.URL(), Store: store}).Run)
+	run(t, indexer.New(indexer.Config{Connection: rabbitmq.Connection{URL: b.URL()}, Store: store}).Run)
 	publish(t, b.URL())
 	await(t, store, "event.action: poisoned")
 
 	isMended.Store(true)
-	r := replayer.New(replayer.Config{URL: b.URL(), ManagementURL: b.StartManagement(t), Store: store, Jobs: store})
+	r := replayer.New(replayer.Config{Connection: rabbitmq.Connection{URL: b.URL()}, ManagementURL: b.StartManagement(t), Store: store, Jobs: store})
 	plan, err := r.Plan(t.Context(), replayer.Job{
 		Query: "event.action: poisoned", Target: replayer.Target{Kind: replayer.ToFailedQueue},
 		Changes: edit.Changes{Set: []string{"tenant=acme"}}, Operator: "ada",

@@ -86,7 +86,7 @@ func New(list []Series, over Period, n int) (Histogram, error) {
 			over.End = end
 		}
 	}
-	h := newBars(over, max(longest, eventstore.RoundStep(over.End.Sub(over.Begin), n)))
+	h := newBars(over, max(longest, eventstore.NewSteps(over.Begin, over.End, n, over.Zone).Length))
 	for _, c := range all {
 		h.add(c)
 	}
@@ -139,7 +139,8 @@ const maxBars = 1000
 // newBars returns a chart without events. Its steps begin where the steps of a store do. It
 // counts in milliseconds, since a time.Duration is at most 292 years.
 func newBars(over Period, length time.Duration) Histogram {
-	shift := eventstore.ZoneOffset(over.Zone, over.End.UnixMilli()).Milliseconds()
+	_, offset := over.End.In(over.Zone).Zone()
+	shift := time.Second.Milliseconds() * int64(offset)
 	first, last, step := over.Begin.UnixMilli()+shift, over.End.UnixMilli()+shift, length.Milliseconds()
 	for (last-first)/step >= maxBars {
 		step *= 10

@@ -54,6 +54,8 @@ func (f Form) Command(total int) string {
 	if f.Limit > 0 {
 		flag("--limit", strconv.Itoa(f.Limit))
 	}
+	flag("--ramp", f.Steps())
+	flag("--stop-if", f.StopIf()...)
 	flag("--reason", f.Reason)
 	if len(f.IDs) > 0 {
 		flag("--ids", "-")

@@ -61,7 +61,47 @@ func ReadForm(values url.Values, filter eventfilter.Filter) (Form, error) {
 			return f, fmt.Errorf("%s %q: expected a number", number.name, given)
 		}
 	}
-	return f, nil
+	f.Ramp, err = readRamp(text("steps"), lines("stop_if"))
+	return f, err
+}
+
+// readRamp reads the steps and limits of a replay; nil: it has none.
+func readRamp(steps string, stopIf []string) (*replays.Ramp, error) {
+	ramp := &replays.Ramp{StopIf: stopIf}
+	for _, step := range strings.FieldsFunc(steps, func(r rune) bool { return strings.ContainsRune(" ,;%", r) }) {
+		percent, err := strconv.ParseFloat(step, 64)
+		if err != nil {
+			return nil, fmt.Errorf("steps %q: expected percentages such as 1, 5, 20, 100", steps)
+		}
+		ramp.Percent = append(ramp.Percent, percent)
+	}
+	if len(ramp.Percent)+len(stopIf) == 0 {
+		return nil, nil
+	}
+	if _, err := ramp.Replayer(); err != nil {
+		return nil, err
+	}
+	return ramp, nil
+}
+
+// Steps are the percentages of the form, as text.
+func (f Form) Steps() string {
+	if f.Ramp == nil {
+		return ""
+	}
+	steps := make([]string, len(f.Ramp.Percent))
+	for i, percent := range f.Ramp.Percent {
+		steps[i] = strconv.FormatFloat(percent, 'f', -1, 64)
+	}
+	return strings.Join(steps, ",")
+}
+
+// StopIf are the limits of the form.
+func (f Form) StopIf() []string {
+	if f.Ramp == nil {
+		return nil
+	}
+	return f.Ramp.StopIf
 }
 
 // rate reads a number of messages a second.
@@ -101,6 +141,8 @@ func (f Form) Fields() url.Values {
 	flag("unchecked_routes", f.UncheckedRoutes)
 	set("rate", f.Rate > 0, strconv.FormatFloat(f.Rate, 'f', -1, 64))
 	set("limit", f.Limit > 0, strconv.Itoa(f.Limit))
+	set("steps", f.Steps() != "", f.Steps())
+	lines("stop_if", f.StopIf())
 	set("reason", f.Reason != "", f.Reason)
 	return values
 }

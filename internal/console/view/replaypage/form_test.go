@@ -22,7 +22,7 @@ func everything() url.Values {
 	return url.Values{
 		"target": {"exchange"}, "exchange": {"shop"}, "routing_key": {"order.again"}, "ids": {"a 1", "b'2"}, "group": {"no table #"},
 		"set_header": {"a=1\nb:int=2"}, "remove_header": {"c"}, "clear_headers": {"yes"}, "keep_header": {"tenant"}, "set_property": {"type=x y"}, "remove_property": {"app_id"},
-		"keep_reply_to": {"yes"}, "again": {"yes"}, "unchecked_routes": {"yes"}, "rate": {"2.5"}, "limit": {"7"}, "reason": {"fixed; done"},
+		"keep_reply_to": {"yes"}, "again": {"yes"}, "unchecked_routes": {"yes"}, "rate": {"2.5"}, "limit": {"7"}, "steps": {"1,5,20"}, "stop_if": {"failed > 2%\nfailed timeout > 0"}, "reason": {"fixed; done"},
 	}
 }
 
@@ -56,6 +56,11 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, wrong := range []url.Values{{"steps": {"1, x"}}, {"steps": {"20 5"}}, {"stop_if": {"2%"}}} {
+		if _, err := replaypage.ReadForm(wrong, eventfilter.Filter{}); err == nil || !strings.Contains(err.Error(), "expected") {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
 	for _, rate := range []string{"NaN", "Inf"} {
 		if _, err := replaypage.ReadForm(url.Values{"rate": {rate}}, eventfilter.Filter{}); err == nil {
 			t.Errorf("a rate of %s is accepted", rate)
@@ -74,7 +79,7 @@ func TestCommand(t *testing.T) {
 	want := []string{
 		"replay", `headers.tenant: "it's $HOME"`, "--from", "2026-05-04 03:00", "--to", "now", "--group", "no table #", "--to-exchange", "shop", "--key", "order.again",
 		"--set-header", "a=1", "--set-header", "b:int=2", "--remove-header", "c", "--clear-headers", "--keep-headers", "tenant", "--set-property", "type=x y", "--remove-property", "app_id",
-		"--drop-reply-to=false", "--again", "--unchecked-routes", "--rate", "2.5", "--limit", "7", "--reason", "fixed; done", "in Europe/Berlin",
+		"--drop-reply-to=false", "--again", "--unchecked-routes", "--rate", "2.5", "--limit", "7", "--ramp", "1,5,20", "--stop-if", "failed > 2%", "--stop-if", "failed timeout > 0", "--reason", "fixed; done", "in Europe/Berlin",
 	}
 	if got := runCommand(t, form.Command(3)); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

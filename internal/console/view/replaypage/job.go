@@ -74,6 +74,17 @@ func (j Job) IsCanary() bool {
 	return j.State == replayer.Paused && j.Problem == replayer.CanarySent
 }
 
+// StepEnd is the number of messages at which the present step of the job ends; 0: it has no step, or has ended.
+func (j Job) StepEnd() int {
+	if j.IsFinished() || j.Ramp == nil {
+		return 0
+	}
+	return replayer.Job(j.Record).StepEnd()
+}
+
+// IsStopped reports whether the outcomes of a step have paused the job.
+func (j Job) IsStopped() bool { return j.State == replayer.Paused && j.Record.Open.Stopped }
+
 // Changed returns the changes of messages in words.
 func (j Job) Changed() (lines []string) {
 	add := func(format string, values ...string) {

@@ -35,6 +35,7 @@ func NewAlerts(list []notice.Item) Alerts {
 		{notice.OnPoisoned, "threshold"},
 		{notice.OnPaused, "paused route"},
 		{notice.OnSlow, "slow queue"},
+		{notice.OnReceiver, "broken receiver"},
 		{notice.OnLag, "late index"},
 		{notice.OnGap, "gap"},
 		{notice.OnDoctor, "finding"},

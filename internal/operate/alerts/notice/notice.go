@@ -17,7 +17,7 @@ import (
 // Alert is a condition that a rule has found.
 type Alert struct {
 	Rule     string `json:"rule" doc:"Name of the rule"`
-	On       string `json:"on" doc:"Condition of the rule: new_group, regressed, poisoned, slow, paused, lag, gap or doctor"`
+	On       string `json:"on" doc:"Condition of the rule: new_group, regressed, poisoned, slow, receiver, paused, lag, gap or doctor"`
 	Severity string `json:"severity"`
 
 	// Labels distinguish the alert from others of its rule.
@@ -31,8 +31,8 @@ type Alert struct {
 	Page    string `json:"page,omitempty" doc:"Path and query of its page of the console"`
 	Link    string `json:"link,omitempty" doc:"URL of its page of the console, if it is known where browsers find that"`
 
-	// Muted says by whom and until when a condition that still holds is muted: its alert ends.
-	Muted string `json:"muted,omitempty" doc:"By whom and until when the group of failures is muted, for which the alert has ended"`
+	// Muted says why the alert of a condition ends that is not mended, such as by whom and until when it is muted.
+	Muted string `json:"muted,omitempty" doc:"By whom and until when the group of failures is muted, or since when nothing was heard, for which the alert has ended"`
 }
 
 // Key identifies an alert among the alerts of all rules.
@@ -56,6 +56,7 @@ const (
 	OnRegressed = "regressed"
 	OnPoisoned  = "poisoned"
 	OnSlow      = "slow"
+	OnReceiver  = "receiver"
 	OnPaused    = "paused"
 	OnLag       = "lag"
 	OnGap       = "gap"

@@ -1,11 +1,12 @@
-// Package receiver sends notices of alerts to an Alertmanager, to webhooks, to Slack and
-// by mail.
+// Package receiver sends notices of alerts to an Alertmanager, to PagerDuty and Opsgenie, to webhooks, to Slack,
+// Teams and Discord, and by mail.
 package receiver
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/watershipmq/watership/internal/config"
@@ -15,7 +16,7 @@ import (
 // Receiver is a receiver of the configuration.
 type Receiver struct {
 	Name string
-	Kind string // alertmanager, webhook, slack or mail
+	Kind string // of the configuration, such as slack
 	To   string // where notices go, without secrets
 
 	// Send sends a notice, whose texts it makes safe, and returns the answer of the receiver.
@@ -46,18 +47,29 @@ func newReceiver(key string, cfg config.AlertReceiver) (Receiver, error) {
 	case !cfg.Webhook.URL.IsZero():
 		return newWebhook(key+".webhook", cfg.Webhook)
 	case cfg.Slack.URLFile != "":
-		return newSlack(key+".slack", cfg.Slack)
+		return newChat("slack", key, cfg.Slack, "https://hooks.slack.com/services/T0/B0/x", slackBody)
+	case cfg.Teams.URLFile != "":
+		return newChat("teams", key, cfg.Teams, "https://prod-1.westeurope.logic.azure.com/workflows/x", teamsBody)
+	case cfg.Discord.URLFile != "":
+		return newChat("discord", key, cfg.Discord, "https://discord.com/api/webhooks/1/x", discordBody)
+	case cfg.PagerDuty.KeyFile != "":
+		return newPagerduty(key+".pagerduty", cfg.PagerDuty)
+	case cfg.Opsgenie.KeyFile != "":
+		return newOpsgenie(key+".opsgenie", cfg.Opsgenie)
 	case cfg.Mail.Server != "":
 		return newMail(key+".mail", cfg.Mail)
 	}
-	return Receiver{}, errors.New(key + ": expected one of alertmanager, webhook, slack and mail")
+	return Receiver{}, fmt.Errorf("%s: expected one of %s", key, strings.Join(config.AlertReceiverKinds(), ", "))
 }
 
 // Pace returns the pace of notices to a receiver. An Alertmanager gets every alert at once, and
-// again and again, since it groups and ends alerts by itself.
+// again and again, since it groups and ends alerts by itself. PagerDuty and Opsgenie group alerts, too.
 func (r Receiver) Pace(settings config.Alerts) notice.Pace {
-	if r.Kind == "alertmanager" {
+	switch r.Kind {
+	case "alertmanager":
 		return notice.Pace{Repeat: alertmanagerRepeat}
+	case "pagerduty", "opsgenie":
+		return notice.Pace{Repeat: settings.RepeatInterval}
 	}
 	return notice.Pace{Wait: settings.GroupWait, Interval: settings.GroupInterval, Repeat: settings.RepeatInterval}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,21 @@ func newClient(key string, files config.TLS) (*http.Client, error) {
 		Transport: transport, Timeout: requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
+}
+
+// newIncidentService returns what posts to a service of incidents.
+func newIncidentService(key string, cfg config.IncidentService) (poster, error) {
+	client, err := newClient(key, config.TLS{})
+	return poster{client: client, url: strings.TrimSuffix(cfg.URL.Reveal(), "/"), contentType: "application/json"}, err
+}
+
+// postJSON posts a value as JSON.
+func (p poster) postJSON(ctx context.Context, id string, value any) (string, error) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	return p.post(ctx, id, body)
 }
 
 const longestAnswer = 1 << 10

@@ -1,15 +1,11 @@
 package receiver
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"strings"
 
-	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
-	"github.com/watershipmq/watership/internal/system/secret"
 )
 
 // slackMessage is the form of an incoming webhook of Slack
@@ -33,24 +29,7 @@ type slackAttachment struct {
 
 const slackAttachments = 20 // Slack shows no more
 
-func newSlack(key string, cfg config.Slack) (Receiver, error) {
-	address, err := secret.Text(key+".url_file", cfg.URLFile)
-	if err != nil {
-		return Receiver{}, err
-	}
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return Receiver{}, fmt.Errorf("%s.url_file: %s: expected the URL of an incoming webhook, such as https://hooks.slack.com/services/T0/B0/x", key, cfg.URLFile)
-	}
-	client, err := newClient(key, config.TLS{})
-	p := poster{client: client, url: address, contentType: "application/json"}
-	return Receiver{Kind: "slack", To: hostOf(address), Send: func(ctx context.Context, n notice.Notice) (string, error) {
-		body, err := json.Marshal(slackOf(n))
-		if err != nil {
-			return "", err
-		}
-		return p.post(ctx, n.ID, body)
-	}}, err
-}
+func slackBody(n notice.Notice) ([]byte, error) { return json.Marshal(slackOf(n)) }
 
 func slackOf(n notice.Notice) slackMessage {
 	m := slackMessage{Text: "*" + escapeSlack(subject(n)) + "*"}

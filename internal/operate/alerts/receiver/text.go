@@ -84,3 +84,11 @@ func plain(n notice.Notice) string {
 	}
 	return text.String()
 }
+
+// firstRunes returns a text of at most n characters, the last of which shows that it goes on.
+func firstRunes(text string, n int) string {
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return text
+}

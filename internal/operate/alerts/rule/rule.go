@@ -27,6 +27,7 @@ type Store interface {
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 	Count(ctx context.Context, sel eventstore.Selection) (int64, error)
 	Percentiles(ctx context.Context, sel eventstore.Selection, by string, n int, fields ...string) (eventstore.PercentilesBy, error)
+	FirstTime(ctx context.Context, sel eventstore.Selection) (time.Time, error)
 }
 
 // System is what rules ask about. Each function may be called at any time.
@@ -93,6 +94,8 @@ func (s System) evaluate(cfg config.AlertRule, query kql.Node) evaluate {
 		return countRule{s, query, cfg}.evaluate
 	case notice.OnSlow:
 		return slowRule{s, query, cfg}.evaluate
+	case notice.OnReceiver:
+		return receiverRule{s, query, cfg}.evaluate
 	case notice.OnPaused:
 		return s.evaluatePaused
 	case notice.OnLag:

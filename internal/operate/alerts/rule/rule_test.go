@@ -29,6 +29,8 @@ import (
 // rig is a system with an embedded store.
 type rig struct {
 	muted string // by whom and until when the groups of the latest evaluation are
+
+	memory json.RawMessage // of rules before their first evaluation
 	*testing.T
 	store    *sqlite.Store
 	system   rule.System
@@ -89,7 +91,7 @@ func (r *rig) rule(yaml string) func() []string {
 	if err != nil || len(rules) != 1 || !slices.Equal(rules[0].Receivers, []string{"ops"}) {
 		r.Fatalf("%+v, %v", rules, err)
 	}
-	var memory json.RawMessage
+	memory := r.memory
 	return func() []string {
 		r.Helper()
 		found, next, err := rules[0].Evaluate(r.Context(), memory)
@@ -487,6 +489,24 @@ func TestGap(t *testing.T) {
 	r.expect(now(), "a gap in the record: about 12 messages are not recorded", "copies of messages are being dropped, so that the record gets a gap")
 }
 
+// A receiver without requests for long may be gone for good, and its alert ends with that reason.
+func TestReceiverThatIsGone(t *testing.T) {
+	r := newRig(t)
+	for name, age := range map[string]time.Duration{"gone.example": 8 * 24 * time.Hour, "down.example": 24 * time.Hour} {
+		r.event(schemas.Poisoned, "hooks", name, "refused", func(e *schemas.Event) {
+			e.Receiver, e.Duration, e.Time = name, time.Millisecond, e.Time.Add(-age)
+			e.Sequence = e.Time.UnixMicro()
+		})
+	}
+	r.memory = json.RawMessage(`{"sequence": 1, "broken": [{"queue": "hooks", "receiver": "gone.example"}, {"queue": "hooks", "receiver": "down.example"}]}`)
+	evaluate := r.rule("on: receiver, within: 10m")
+	for _, muted := range []string{"since no request to it was recorded in 7d", ""} {
+		if r.expect(evaluate(), "no request to receiver down.example of queue hooks succeeds: "); r.muted != muted {
+			t.Errorf("muted %q, want %q", r.muted, muted)
+		}
+	}
+}
+
 // A condition that configurations have and no rule evaluates is refused.
 func TestUnknownCondition(t *testing.T) {
 	t.Parallel()
@@ -494,4 +514,41 @@ func TestUnknownCondition(t *testing.T) {
 	if want := `rule r: no condition of alerts is named "late"`; err == nil || err.Error() != want {
 		t.Errorf("%d rules, %v, want %s", len(rules), err, want)
 	}
+}
+
+// A receiver is an alert once, while requests to it fail and none succeeds, and until one does.
+func TestReceiver(t *testing.T) {
+	r := newRig(t)
+	to := func(receiver string, age time.Duration) func(*schemas.Event) {
+		return func(e *schemas.Event) {
+			e.Receiver, e.Duration, e.Time = receiver, time.Millisecond, e.Time.Add(-age)
+			if age > 0 {
+				e.Sequence = e.Time.UnixMicro()
+			}
+		}
+	}
+	waits := func(e *schemas.Event) { e.Receiver = "waits.example" }
+	r.event(schemas.Handled, "hooks", "a", "", to("down.example", time.Hour))
+	r.event(schemas.Poisoned, "hooks", "b", "refused", to("down.example", 0))
+	r.event(schemas.RetryScheduled, "hooks", "c", "refused", to("down.example", 0))
+	r.event(schemas.RetryScheduled, "hooks", "d", "refused", to("flaps.example", 0))
+	r.event(schemas.Handled, "hooks", "e", "", to("flaps.example", 0))
+	r.event(schemas.RetryScheduled, "hooks", "f", "refused", waits)
+	r.event(schemas.Poisoned, "hooks", "g", "refused", to("old.example", time.Hour))
+	evaluate := r.rule("on: receiver, within: 10m")
+	want := func(when string, want ...string) {
+		t.Helper()
+		if got := evaluate(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	const down = "no request to receiver down.example of queue hooks succeeds: refused"
+	want("it is down", down)
+	r.event(schemas.Poisoned, "hooks", "c", "refused", to("down.example", 0))
+	r.event(schemas.Handled, "orders", "h", "", to("down.example", 0)) // another route
+	want("it is still down", down)
+	r.event(schemas.Handled, "hooks", "i", "", to("down.example", 0))
+	want("a request succeeds")
+	r.event(schemas.Poisoned, "hooks", "j", "refused", to("down.example", 0))
+	want("one fails, and another has succeeded lately")
 }

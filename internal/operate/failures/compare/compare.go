@@ -66,7 +66,7 @@ type Result struct {
 
 // The bounds of a factor. The chance that a comparison of messages without any difference finds a
 // factor is at most maxChance, however many conditions there are: together 0.001 for messages of the
-// same time, those of another time, and periods. A factor explains a part of the failures that is
+// same time, messages of another time, and periods. A factor explains a part of the failures that is
 // worth to be shown, too: with many messages, small differences are not by chance.
 const (
 	maxChance = 0.001 / 3

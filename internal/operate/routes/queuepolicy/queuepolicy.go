@@ -133,7 +133,8 @@ func (e Editor) withArgument(name string, target any) (Change, error) {
 	if target == e.Topology.Retry() {
 		return Change{Queue: name, Notes: []string{fmt.Sprintf("queue %s was declared with the dead-letter exchange %s", name, target)}}, nil
 	}
-	return Change{}, refusef("its owner has to declare it again, without the argument or with "+e.Topology.Retry(),
+	return Change{}, refusef("its owner has to declare it again, without the argument or with "+e.Topology.Retry()+
+		"; or keep it, and take in what its dead-letter queue gets (watership adopt)",
 		"queue %s was declared with the dead-letter exchange %q, which a policy cannot change", name, target)
 }
 

@@ -216,7 +216,7 @@ func TestQueuesThatAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, r rig) {
 		r.wantRefusal(t, "absent", "does not exist", "start the program")
 		r.wantRefusal(t, r.Topology.Log(), "does not exist")
-		r.wantRefusal(t, r.Queue(t, amqp.Table{"x-dead-letter-exchange": "elsewhere"}), `"elsewhere"`, "a policy cannot change", "declare it again")
+		r.wantRefusal(t, r.Queue(t, amqp.Table{"x-dead-letter-exchange": "elsewhere"}), `"elsewhere"`, "a policy cannot change", "declare it again", "watership adopt")
 		if !r.Own { // the embedded broker has no streams
 			r.wantRefusal(t, r.Queue(t, amqp.Table{"x-queue-type": "stream"}), "is a stream")
 		}

@@ -35,6 +35,7 @@ type Gate struct {
 	madeRoom time.Time // when messages left the process since handlers were idle
 	emptied  time.Time // when the queue was empty
 	fresh    time.Time // when the latest message arrived that had not been delivered before
+	holding  bool      // an operator may hold keys of the route, or it is not known yet
 	running  int       // tickets that have a handler
 	probes   int       // tickets with a handler, of keys whose breaker is open
 	ready    []*Ticket // tickets that wait for a handler, but not for their key; oldest first
@@ -71,11 +72,18 @@ type Config struct {
 	PerKey      int // handlers of one key
 	Room        int // messages that may wait in the process, in addition to Concurrency
 
+	// Interval is the least time between the starts of two messages of one key; 0: none.
+	Interval time.Duration
+
 	// Ordered is whether the messages of a key are handled one after the other, in the
 	// order of their arrival, also if an attempt at one of them failed.
 	Ordered bool
 
 	Breaker retry.Breaker // of each key
+
+	// Unknown is called with the lock of the Gate when it has to be known whether an operator holds a key. Nil: no
+	// calls.
+	Unknown func()
 
 	// Paused is called when the breaker of a key opens, with its error, and Resumed when it
 	// closes. They are called with the lock of the Gate.
@@ -96,10 +104,11 @@ const (
 	Busy        Reason = "busy"        // its key has no handler left
 	Unavailable Reason = "unavailable" // the breaker of its key is open
 	Order       Reason = "order"       // an earlier message of its key is not done
+	Held        Reason = "held"        // an operator holds its key
 )
 
 // Reasons lists every Reason.
-func Reasons() []Reason { return []Reason{Busy, Unavailable, Order} }
+func Reasons() []Reason { return []Reason{Busy, Unavailable, Order, Held} }
 
 // Wait is the result of Begin for a message that waits in a delay queue.
 type Wait struct {
@@ -147,6 +156,7 @@ func New(cfg Config, now func() time.Time) *Gate {
 	}
 	return &Gate{
 		cfg: cfg, now: now, keys: map[string]*key{}, crowded: map[*key]int{}, places: map[string][]int64{}, idleWait: idleWait,
+		holding: cfg.Unknown != nil,
 	}
 }
 
@@ -183,6 +193,7 @@ func (g *Gate) Arrive(d Delivery) *Ticket {
 	}
 	if d.Key != "" {
 		t.key = g.key(d.Key)
+		g.askAbout(t.key)
 	}
 	if t.position <= 0 {
 		t.position = g.place(t, d.Redelivered)
@@ -416,13 +427,13 @@ func (g *Gate) key(name string) *key {
 	return k
 }
 
-// forget removes half of the keys that no message has now, those whose breaker is closed
+// forget removes half of the keys that no message has now, and whose interval is over: those whose breaker is closed
 // first, and of these the ones that were used longest ago.
 func (g *Gate) forget() {
 	var idle []*key
 	for _, k := range g.keys {
 		k.expireAway()
-		if len(k.tickets) == 0 && len(k.away) == 0 {
+		if len(k.tickets) == 0 && len(k.away) == 0 && !k.next.After(g.now()) {
 			idle = append(idle, k)
 		}
 	}

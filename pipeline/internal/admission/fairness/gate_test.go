@@ -52,6 +52,136 @@ func TestBusyKeyDelaysNoOther(t *testing.T) {
 	})
 }
 
+// Messages of a key with a rate start one after the other, evenly spread, while others are handled at once.
+func TestRate(t *testing.T) {
+	const rated, interval = 60, 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoute(t, Config{Concurrency: 8, PerKey: 4, Room: 32, Interval: interval}, func(testMessage) (time.Duration, error) { return time.Millisecond, nil })
+		for i := range rated {
+			r.put(testMessage{key: "limited", number: i})
+			r.put(testMessage{key: fmt.Sprint("k", i), number: i})
+		}
+		r.run()
+		var starts []time.Duration
+		for _, h := range r.handled {
+			if h.key == "limited" {
+				starts = append(starts, h.after)
+			} else if h.after > 3*time.Second {
+				t.Errorf("a message of another key was handled after %s", h.after)
+			}
+		}
+		slices.Sort(starts)
+		if len(starts) != rated {
+			t.Fatalf("%d messages of the limited key were handled", len(starts))
+		}
+		for i := range starts[1:] {
+			if gap := starts[i+1] - starts[i]; gap < interval {
+				t.Errorf("two messages started within %s", gap)
+			}
+		}
+		if all := starts[rated-1]; all > 3*rated*interval {
+			t.Errorf("all of them took %s", all)
+		}
+	})
+}
+
+// Messages of a key that an operator holds wait until it is released, and delay no others. None is tried before it is
+// known whether its key is held.
+func TestHeldKey(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		var unheld time.Duration // the slowest message takes without a hold: an ordered key returns from delay queues
+		synctest.Test(t, func(t *testing.T) {
+			r := newRoute(t, Config{Concurrency: 8, PerKey: 2, Room: 32, Ordered: ordered}, func(testMessage) (time.Duration, error) { return time.Millisecond, nil })
+			r.putBoth("held", "free", 100)
+			r.run()
+			for _, h := range r.handled {
+				unheld = max(unheld, h.after)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			start, asked := time.Now(), make(chan struct{}, 1)
+			cfg := Config{Concurrency: 8, PerKey: 2, Room: 32, Ordered: ordered, Unknown: func() {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+			}}
+			r := newRoute(t, cfg, func(testMessage) (time.Duration, error) { return time.Millisecond, nil })
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				next := time.NewTicker(2 * time.Second)
+				for all := false; ctx.Err() == nil; {
+					for _, name := range r.gate.Unknown(all) {
+						r.gate.SetHeld(name, name == "held" && time.Since(start) < 10*time.Minute)
+					}
+					select {
+					case <-next.C:
+						all = true
+					case <-asked:
+						all = false
+					case <-ctx.Done():
+					}
+				}
+			}()
+			r.putBoth("held", "free", 100)
+			r.run()
+			if len(r.handled) != 200 {
+				t.Fatalf("%d messages were handled", len(r.handled))
+			}
+			for _, h := range r.handled {
+				if h.key == "held" && h.after < 10*time.Minute {
+					t.Fatalf("a message of the held key was handled after %s", h.after)
+				}
+				if limit := 30 * time.Minute; h.key == "held" && h.after > limit || h.key == "free" && h.after > unheld+10*time.Second {
+					t.Errorf("ordered %t: a message of the key %s was handled after %s", ordered, h.key, h.after)
+				}
+			}
+		})
+	}
+}
+
+// A hold reaches messages that wait for a handler.
+func TestHoldOfAReadyMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Config{Concurrency: 1, PerKey: 1}, time.Now)
+		busy, held := g.Arrive(Delivery{Key: "busy", ID: "1"}), g.Arrive(Delivery{Key: "held", ID: "2"})
+		if _, err := g.Begin(t.Context(), busy, false); err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan Wait, 1)
+		go func() {
+			wait, _ := g.Begin(t.Context(), held, false)
+			waits <- wait
+		}()
+		synctest.Wait()
+		g.SetHolding(true)
+		g.SetHeld("held", true)
+		busy.Leave()
+		if wait := <-waits; wait.Reason != Held {
+			t.Errorf("%+v", wait)
+		}
+	})
+}
+
+// Keys that may not start another message yet are not forgotten.
+func TestIntervalsAreNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Config{Concurrency: 1, PerKey: 1, Interval: time.Minute}, time.Now)
+		first := g.Arrive(Delivery{Key: "first", ID: "1"})
+		if _, err := g.Begin(t.Context(), first, false); err != nil {
+			t.Fatal(err)
+		}
+		first.Leave()
+		g.mu.Lock()
+		g.forget()
+		g.mu.Unlock()
+		if wait, err := g.Begin(t.Context(), g.Arrive(Delivery{Key: "first", ID: "2"}), false); err != nil || wait.Reason != Busy {
+			t.Errorf("another message started before the interval was over: %+v, %v", wait, err)
+		}
+	})
+}
+
 // A key that fails is paused: its messages wait and return, and only probes are tried. The
 // others are not delayed. Once it works again, its messages are handled soon.
 func TestBrokenKeyIsPaused(t *testing.T) {
@@ -67,7 +197,10 @@ func TestBrokenKeyIsPaused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				tries := 0
+				tries, messages := 0, 2000
+				if testing.Short() {
+					messages = 200
+				}
 				r := newRoute(t, Config{Concurrency: 16, PerKey: 2, Room: 64}, func(m testMessage) (time.Duration, error) {
 					if m.key == "broken" && time.Since(start) < time.Hour {
 						tries++
@@ -75,7 +208,7 @@ func TestBrokenKeyIsPaused(t *testing.T) {
 					}
 					return 10 * time.Millisecond, nil
 				})
-				for i := range 2000 {
+				for i := range messages {
 					key := fmt.Sprint("k", i%10)
 					if i%10 == 0 {
 						key = "broken"
@@ -96,7 +229,7 @@ func TestBrokenKeyIsPaused(t *testing.T) {
 				if slowest[false] > 5*time.Second || slowest[true] > time.Hour+10*time.Minute {
 					t.Errorf("the last message of the broken key was handled after %s, of others after %s", slowest[true], slowest[false])
 				}
-				if len(r.handled) != 2000 {
+				if len(r.handled) != messages {
 					t.Errorf("%d messages were handled", len(r.handled))
 				}
 			})
@@ -107,7 +240,11 @@ func TestBrokenKeyIsPaused(t *testing.T) {
 // Whatever fails, whatever returns when, and however often the process is killed: with Ordered
 // the messages of a key are handled in the order of their arrival, one at a time.
 func TestOrder(t *testing.T) {
-	for seed := range uint64(10) {
+	seeds := uint64(10)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			const messages = 200
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -386,6 +523,14 @@ func newRoute(t *testing.T, cfg Config, handle func(testMessage) (time.Duration,
 func (r *testRoute) put(m testMessage) {
 	m.state.Message = fmt.Sprint(m.number)
 	r.queue = append(r.queue, m)
+}
+
+// putBoth puts messages of two keys in turns.
+func (r *testRoute) putBoth(first, second string, each int) {
+	for i := range each {
+		r.put(testMessage{key: first, number: i})
+		r.put(testMessage{key: second, number: i})
+	}
 }
 
 // run delivers messages until all are handled, as many at once as the route prefetches.

@@ -33,10 +33,16 @@ type key struct {
 	tickets []*Ticket     // by position
 	away    []awayMessage // if ordered: those that are not in the process, by position
 	taken   int           // handlers, with those for which its tickets are ready
+	next    time.Time     // when another message may start, with Config.Interval
+	waking  bool          // a timer calls wake then
 
 	healthy bool          // its latest attempt succeeded
 	took    time.Duration // an attempt, on average
 	outside int           // about the number of messages that wait for it in delay queues
+
+	asked  time.Time // when it was known whether an operator holds the key; zero: it has to be asked
+	held   bool
+	heldAt time.Time
 
 	breaker    *breaker.Breaker // nil before the first failure
 	paused     bool             // the breaker is open
@@ -63,6 +69,8 @@ const (
 	outagePart     = 10
 	longestOutage  = 5 * time.Minute
 	outageInterval = 400 * time.Millisecond // between messages of one key that return
+
+	firstHold = 5 * time.Second // that a message waits for a held key
 
 	firstTook = 100 * time.Millisecond // an attempt, before the first has ended
 
@@ -102,11 +110,12 @@ func (k *key) advance() {
 	for _, t := range k.waiting() {
 		switch {
 		case !k.admits(t):
-			if k.paused {
+			if k.paused || k.held {
 				t.giveUp()
 			}
 		default:
 			k.taken++
+			k.next = k.gate.now().Add(k.gate.cfg.Interval)
 			if t.probe = k.paused; t.probe {
 				k.probing = true
 				k.gate.probes++
@@ -119,7 +128,7 @@ func (k *key) advance() {
 // admits reports whether a ticket may have a handler of the key's part.
 func (k *key) admits(t *Ticket) bool {
 	switch {
-	case k.taken >= k.gate.cfg.PerKey, k.gate.cfg.Ordered && !k.isNext(t):
+	case k.taken >= k.gate.cfg.PerKey, k.gate.cfg.Ordered && !k.isNext(t), k.isTooEarly(), k.gate.holding && (k.held || k.asked.IsZero()):
 		return false
 	case !k.paused:
 		return true
@@ -127,6 +136,30 @@ func (k *key) admits(t *Ticket) bool {
 		return false
 	}
 	return t.exhausted || !k.probing && !k.gate.now().Before(k.nextRound)
+}
+
+// isTooEarly reports whether another message of the key has started within the interval. Then it calls advance
+// at its end.
+func (k *key) isTooEarly() bool {
+	left := k.next.Sub(k.gate.now())
+	if left <= 0 {
+		return false
+	}
+	if !k.waking {
+		k.waking = true
+		time.AfterFunc(left, k.wake)
+	}
+	return true
+}
+
+func (k *key) wake() {
+	k.gate.mu.Lock()
+	defer k.gate.mu.Unlock()
+	k.waking = false
+	if !k.gate.closed {
+		k.advance()
+		k.gate.grant()
+	}
 }
 
 // isNext reports whether no earlier message of the key is in the process or away.
@@ -284,14 +317,18 @@ func (k *key) beginRound(c breaker.Cause) {
 func (k *key) wait(t *Ticket) Wait {
 	k.outside++
 	now, took := k.gate.now(), cmp.Or(k.took, firstTook)
-	if due := k.earlierDue(t); k.gate.cfg.Ordered && (!k.paused || !due.IsZero()) {
+	if due := k.earlierDue(t); k.gate.cfg.Ordered && (!k.paused && !k.held || !due.IsZero()) {
 		return newWait(Order, max(due.Sub(now), min(time.Duration(k.ahead(t))*took, longestWait))/100*earlyReturn)
+	}
+	if k.held {
+		part := min(now.Sub(k.heldAt)/outagePart, longestOutage)
+		return newWait(Held, max(firstHold, part, k.after(outageInterval)))
 	}
 	if k.paused {
 		part := min(now.Sub(k.pausedAt)/outagePart, longestOutage)
 		return newWait(Unavailable, max(k.nextRound.Sub(now), part, k.after(outageInterval)))
 	}
-	return newWait(Busy, k.after(took/time.Duration(k.gate.cfg.PerKey)))
+	return newWait(Busy, k.after(max(took/time.Duration(k.gate.cfg.PerKey), k.gate.cfg.Interval)))
 }
 
 // ahead returns the number of earlier messages of the key, if ordered.

@@ -36,7 +36,7 @@ const (
 	maxUnread = math.MaxUint16
 )
 
-// Hold lets a subscription consume the queue of the route: it is a transport.Lock. All holds
+// Hold lets a subscription consume the queue of the route: it is a delivery.Lock. All holds
 // of a Log belong to one process, and do not exclude each other.
 type Hold struct {
 	log     *Log
@@ -86,7 +86,7 @@ func (h *Hold) join(ctx context.Context, on *amqp.Connection) (lost <-chan struc
 	l := h.log
 	l.mu.Lock()
 	current := l.holding
-	if ctx.Err() != nil { // nobody would release it
+	if ctx.Err() != nil { // no one would release it
 		if current != nil && current.users == 0 {
 			current.over = true
 			current.stop()

@@ -1,0 +1,135 @@
+// Package tracing makes OpenTelemetry spans of the steps of messages. Names and attributes are those of the semantic
+// conventions for RabbitMQ in version 1.43.0
+// (https://opentelemetry.io/docs/specs/semconv/messaging/rabbitmq/).
+package tracing
+
+import (
+	"context"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+const scope = "github.com/watershipmq/watership"
+
+// Tracer makes the spans of steps, and measures attempts. Nil: neither.
+type Tracer struct {
+	tracer    trace.Tracer                   // nil: no spans
+	durations *messagingconv.ProcessDuration // nil: no measurements
+	bare      bool
+}
+
+// Config configures a Tracer.
+type Config struct {
+	Spans        trace.TracerProvider // nil: none
+	Measurements metric.MeterProvider // nil: none
+
+	// Bare: spans have the exchange, the queue and the fingerprint of a message, and neither its routing key and ids nor
+	// texts of errors.
+	Bare bool
+}
+
+// New returns a Tracer; nil without both providers.
+func New(cfg Config) (*Tracer, error) {
+	if cfg.Spans == nil && cfg.Measurements == nil {
+		return nil, nil
+	}
+	t := &Tracer{bare: cfg.Bare}
+	if cfg.Spans != nil {
+		t.tracer = cfg.Spans.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+	}
+	if cfg.Measurements == nil {
+		return t, nil
+	}
+	advised := metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+	durations, err := messagingconv.NewProcessDuration(cfg.Measurements.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), advised)
+	t.durations = &durations
+	return t, err
+}
+
+// Process begins the span of an attempt. The context is for its handler.
+func (t *Tracer) Process(ctx context.Context, s Step) (context.Context, *Span) {
+	ctx, span := t.start(ctx, s, "process", trace.SpanKindConsumer, semconv.MessagingOperationTypeProcess)
+	if span != nil {
+		span.durations = t.durations
+	}
+	return ctx, span
+}
+
+// Wait begins the span of the time in delay queues. The conventions have no type of operation for it.
+func (t *Tracer) Wait(ctx context.Context, s Step) *Span {
+	_, span := t.start(ctx, s, "wait", trace.SpanKindInternal)
+	return span
+}
+
+// Poison begins the span of giving a message up, for which the conventions have no type either.
+func (t *Tracer) Poison(ctx context.Context, s Step) *Span {
+	_, span := t.start(ctx, s, "poison", trace.SpanKindInternal)
+	return span
+}
+
+// Replay begins the span of sending a stored message, which keeps the context of its first publisher.
+func (t *Tracer) Replay(ctx context.Context, s Step) *Span {
+	_, span := t.start(ctx, s, "replay", trace.SpanKindClient, semconv.MessagingOperationTypeSend)
+	return span
+}
+
+// start begins the span of a step. Its parent is the context of the publisher, so that one trace has the whole life of
+// the message, or else the span before.
+func (t *Tracer) start(ctx context.Context, s Step, operation string, kind trace.SpanKind, types ...attribute.KeyValue) (context.Context, *Span) {
+	if t == nil {
+		return ctx, nil
+	}
+	if s.bare = t.bare; s.Began.IsZero() {
+		s.Began = time.Now()
+	}
+	if t.tracer == nil {
+		return ctx, &Span{span: trace.SpanFromContext(context.Background()), step: s} // one that records nothing: that of ctx is its maker's
+	}
+	parent, before := contextOf(s.Envelope.Headers), contextOf(amqp.Table{headerParent: s.State.Trace})
+	if !parent.IsValid() {
+		parent = before
+	}
+	var links []trace.Link
+	if before.IsSampled() {
+		links = []trace.Link{{SpanContext: before}}
+	}
+	ctx, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), operation+" "+s.destination(),
+		trace.WithSpanKind(kind), trace.WithTimestamp(s.Began), trace.WithLinks(links...), trace.WithAttributes(s.attributes(operation, types...)...))
+	return ctx, &Span{span: span, step: s}
+}
+
+// Inherit gives a message that a handler returned without a traceparent the context of the message being handled, if that
+// has one. The context of a span would be another in each attempt, and so would be the fingerprint, by which receivers know
+// a message again.
+func Inherit(headers amqp.Table, handled schemas.Envelope) {
+	if headers[headerParent] != nil || handled.Headers[headerParent] == nil {
+		return
+	}
+	if before := contextOf(handled.Headers); before.IsValid() {
+		inject(trace.ContextWithRemoteSpanContext(context.Background(), before), headers)
+	}
+}
+
+// Publish begins the span of publishing a message that the handler of a step returned.
+func (t *Tracer) Publish(ctx context.Context, e schemas.Envelope, handled Step) *Span {
+	if t == nil || t.tracer == nil {
+		return nil
+	}
+	brought, before := contextOf(e.Headers), contextOf(handled.Envelope.Headers)
+	var links []trace.Link
+	if brought.IsValid() && brought.SpanID() != before.SpanID() {
+		links = []trace.Link{{SpanContext: brought}}
+	}
+	s, attempt := Step{Envelope: e, bare: t.bare}, contextOf(amqp.Table{headerParent: handled.State.Trace})
+	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, attempt), "publish "+s.destination(),
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(links...), trace.WithAttributes(s.attributes("publish", semconv.MessagingOperationTypeSend)...))
+	return &Span{span: span, step: s}
+}
