@@ -176,7 +176,7 @@ func (q *queue) deliver(now time.Time) {
 		if !now.IsZero() {
 			q.dropExpired(now)
 		}
-		if q.ready.len() == 0 {
+		if !q.activate() || q.ready.len() == 0 {
 			return
 		}
 		c := q.nextConsumer()
@@ -185,6 +185,20 @@ func (q *queue) deliver(now time.Time) {
 		}
 		c.deliver(q.ready.pop())
 	}
+}
+
+// activate lets a consumer with a higher priority replace the single active one of a quorum queue, as since RabbitMQ 4.0.
+// It reports false as long as the active one has messages: it gets no more, and the other none before they are settled.
+func (q *queue) activate() bool {
+	if !q.settings.singleActive || !q.settings.quorum || q.vhost.rabbitmq.isBefore40() ||
+		len(q.consumers) == 0 || q.consumers[0].priority <= q.active.priority {
+		return true
+	}
+	if q.active.unacked > 0 {
+		return false
+	}
+	q.active = q.consumers[0]
+	return true
 }
 
 // nextConsumer returns a consumer with capacity of the highest priority, round-robin;

@@ -23,6 +23,8 @@ func consuming() []behaviour {
 		{name: "single active consumer", check: singleActiveConsumer},
 		{name: "the next single active consumer begins with what the last one had", check: nextSingleActiveConsumer},
 		{name: "a single active consumer is exclusive on a quorum queue only", check: exclusiveSingleActiveConsumer},
+		{name: "a higher priority takes a single active consumer of a quorum queue over", since: "4.0", check: singleActivePriority},
+		{name: "a higher priority waits for the single active consumer of a classic queue", check: noSingleActivePriority},
 		{name: "consumer priority", check: consumerPriority},
 		{name: "exclusive consumer", check: exclusiveConsumer},
 		{name: "a quorum queue has no exclusive consumer", check: noExclusiveConsumerOfQuorum},
@@ -192,6 +194,40 @@ func exclusiveSingleActiveConsumer(p *probe) {
 	q = p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
 	_, err = p.channel().Consume(q, "", false, true, false, false, nil)
 	p.must(err)
+}
+
+func singleActivePriority(p *probe) {
+	q := p.queue(amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true})
+	low := p.consume(p.ch, q)
+	p.publishTexts(q, "a", "b")
+	a, b := receive(p, low), receive(p, low)
+	high, err := p.channel().Consume(q, "", false, false, false, false, amqp.Table{"x-priority": int32(1)})
+	p.must(err)
+	p.publishTexts(q, "c", "d")
+	p.must(a.Ack(false))
+	expectNothing(p, low)
+	expectNothing(p, high)
+	p.must(b.Ack(false))
+	for _, body := range []string{"c", "d"} {
+		d := receive(p, high)
+		p.wantEqual("body and redelivered", []any{string(d.Body), d.Redelivered}, []any{body, false})
+		p.must(d.Ack(false))
+	}
+	expectNothing(p, low)
+}
+
+func noSingleActivePriority(p *probe) {
+	q := p.queue(amqp.Table{"x-single-active-consumer": true})
+	first := p.channel()
+	low := p.consume(first, q)
+	_ = p.consume(p.channel(), q)
+	high, err := p.channel().Consume(q, "", false, false, false, false, amqp.Table{"x-priority": int32(1)})
+	p.must(err)
+	p.publishTexts(q, "a", "b")
+	p.must(receive(p, low).Ack(false))
+	p.wantEqual("body", string(receive(p, low).Body), "b")
+	p.must(first.Close())
+	p.wantEqual("the next", string(receive(p, high).Body), "b")
 }
 
 func consumerPriority(p *probe) {
