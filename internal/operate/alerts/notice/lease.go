@@ -13,10 +13,10 @@ import (
 const recordKind = "alerts"
 
 const (
-	beatInterval = 5 * time.Second  // between two saves of the holder, at most
-	leaseTimeout = 20 * time.Second // without a save, after which another process takes over
-	firstPause   = time.Second      // between the first attempts at a store that is unavailable
-	saveTimeout  = 5 * time.Second
+	beatInterval  = 2 * time.Second // between two saves of the holder, at most
+	watchInterval = time.Second     // between two looks of another process at the record
+	leaseTimeout  = 8 * time.Second // without a save, after which another process takes over: beatInterval and saveTimeout, and a second
+	saveTimeout   = 5 * time.Second
 
 	toleratedFailures = 10 // of attempts, until they are logged: serve may still prepare the store
 )
@@ -44,7 +44,6 @@ func read(ctx context.Context, store eventstore.RecordReader, source string) (*S
 func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 	seen, since := "", time.Now()
 	for failures := 0; ; {
-		pause := beatInterval
 		state, version, err := n.tryClaim(ctx, func(state *State, version string) bool {
 			if version != seen {
 				seen, since = version, time.Now()
@@ -53,16 +52,13 @@ func (n *Notifier) claim(ctx context.Context) (*State, string, bool) {
 		})
 		if err != nil {
 			since = time.Now() // the holder may not be able to save either
-			switch failures++; {
-			case failures < toleratedFailures:
-				pause = firstPause
-			case failures == toleratedFailures && ctx.Err() == nil:
+			if failures++; failures == toleratedFailures && ctx.Err() == nil {
 				n.Logger.Warn("alerts wait for the store", "error", err)
 			}
 		} else if version != "" {
 			return state, version, true
 		}
-		if backoff.Sleep(ctx, pause) != nil {
+		if backoff.Sleep(ctx, watchInterval) != nil {
 			return nil, "", false
 		}
 	}

@@ -179,6 +179,27 @@ func TestOneOfSeveral(t *testing.T) {
 	})
 }
 
+// However long before its kill a process has saved the state, another has the lease 10 seconds later.
+func TestTakeoverWithinTenSeconds(t *testing.T) {
+	for n := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			processes := map[string]*process{"a": w.start("a", "chat"), "b": w.start("b", "chat")}
+			time.Sleep(time.Minute + time.Duration(n)*130*time.Millisecond)
+			killed := holderOf(t, w)
+			processes[killed].kill()
+			delete(processes, killed)
+			time.Sleep(10 * time.Second)
+			if holder := holderOf(t, w); holder == killed {
+				t.Errorf("after 10 s %s still holds the lease", holder)
+			}
+			for _, p := range processes {
+				p.stop()
+			}
+		})
+	}
+}
+
 func holderOf(t *testing.T, w *world) string {
 	t.Helper()
 	var state notice.State
