@@ -54,13 +54,15 @@ func fewerFlags() map[string]struct{ has, why string } {
 		"approvals refuse":        {"reason", "it changes nothing"},
 		"mcp":                     {"", "its agent plans each action"},
 		"alerts test":             {"", "it sends a text to receivers"},
+		"show":                    {"reason", "it reads, and the reason is for an original"},
+		"export":                  {"reason", "it reads, and the reason is for originals"},
 	}
 }
 
 // readers are the commands that change nothing, or run a process.
 func readers() string {
-	return `approvals list, config check, config show, dev, doctor, explain, export, failed show, failed why, healthcheck, help, jobs list, jobs show, licenses, man, map,
-		quarantine list, receivers show, redact hash, redact try, search, searches list, serve, shop, show, subscriptions list, subscriptions show, tail, times, token list, validate, version,
+	return `approvals list, config check, config show, dev, doctor, explain, failed show, failed why, healthcheck, help, jobs list, jobs show, licenses, man, map,
+		quarantine list, receivers show, redact hash, redact try, search, searches list, serve, shop, subscriptions list, subscriptions show, tail, times, token list, validate, version,
 		completion bash, completion fish, completion powershell, completion zsh`
 }
 

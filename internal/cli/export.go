@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"iter"
 
@@ -11,12 +12,14 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/messages"
+	"github.com/watershipmq/watership/internal/render/wording"
 	"github.com/watershipmq/watership/schemas"
 )
 
 func newExport(from *settings) *cobra.Command {
 	var filter filter
 	var limit int
+	var asked originals
 	cmd := &cobra.Command{
 		Use:   "export QUERY",
 		Short: "Export the events that match a query as NDJSON",
@@ -24,12 +27,18 @@ func newExport(from *settings) *cobra.Command {
 in which they were recorded. An event has everything that its message needs to be
 published unchanged: exchange, routing key, properties, typed headers and body.
 
-Read the output with import (into another store) or publish --ndjson (as messages).`,
+Read the output with import (into another store) or publish --ndjson (as messages).
+Redacted messages stay redacted, with their sealed originals. With --original the
+messages are as they were published, for whoever may read originals: an audit event
+has the reason.`,
 		Example: `  watership export 'action: published and headers.tenant: acme' --since 1d > acme.ndjson
   watership export '*' | gzip > all.ndjson.gz`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := requireQuery(args, "exports")
+			if err == nil {
+				err = asked.check()
+			}
 			if err != nil {
 				return err
 			}
@@ -39,23 +48,45 @@ Read the output with import (into another store) or publish --ndjson (as message
 					return err
 				}
 				sel.Limit, sel.Order = limit, eventstore.BySequence
-				return export(ctx, sys, streamsOf(cmd), sel)
+				return export(ctx, sys, streamsOf(cmd), sel, asked.wanted)
 			})
 		},
 	}
 	filter.addFlags(cmd)
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "maximum number of events; 0: no limit")
+	asked.addFlags(cmd, "export messages as they were published, before values were replaced; it needs --reason")
 	return cmd
 }
 
-func export(ctx context.Context, sys backend, t terminal.Streams, sel eventstore.Selection) error {
+func export(ctx context.Context, sys backend, t terminal.Streams, sel eventstore.Selection, original bool) error {
 	bar, err := exportBar(ctx, t, sys, sel)
 	if err != nil {
 		return err
 	}
-	_, err = printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(sys.Events(ctx, sel), bar))
+	events, redacted := sys.Events(ctx, sel), 0
+	if original {
+		events = countRedacted(sys.Originals(ctx, sel), &redacted)
+	}
+	_, err = printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(events, bar))
 	bar.End()
+	if err == nil && redacted > 0 {
+		err = fmt.Errorf("%s stayed redacted: no key opens their originals, or none were kept", wording.Plural(redacted, "event"))
+	}
 	return err
+}
+
+// countRedacted counts the events whose messages are redacted.
+func countRedacted(events iter.Seq2[schemas.Event, error], n *int) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		for e, err := range events {
+			if err == nil && e.Envelope.Redacted {
+				*n++
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // exportBar returns no bar if the events themselves go to the terminal.

@@ -168,7 +168,7 @@ func (e *failureEdit) discardFailure(ctx context.Context, sys backend) error {
 // choose selects the open failure of a message, and returns the message as it failed there: a
 // replay may have changed it. To print, a message without an open failure is enough.
 func (e *failureEdit) choose(ctx context.Context, sys backend, id string) (schemas.Envelope, error) {
-	found, _, err := findMessages(ctx, sys, id)
+	found, _, err := findMessages(ctx, sys, id, false)
 	if err != nil {
 		return schemas.Envelope{}, err
 	}

@@ -15,10 +15,13 @@ import (
 // local does operations as functions of this process, by its RabbitMQ and its store.
 type local struct {
 	*system.System
-	set *operation.Set
+	set    *operation.Set
+	reason string // why originals are read; "": none was given
 }
 
-func newLocal(sys *system.System) *local { return &local{sys, httpapi.Local(sys)} }
+func newLocal(sys *system.System, reason string) *local {
+	return &local{sys, httpapi.Local(sys), reason}
+}
 
 // Do implements operation.Via. The result of an action names its operator, as a job or an event of a
 // failure does, or else an audit event does, as a server records it.
@@ -27,7 +30,12 @@ func (l *local) Do(ctx context.Context, op *operation.Operation, in, out any) er
 	if op.Unsigned {
 		return l.recorded(ctx, do)
 	}
-	return refused(do(asOperator(ctx)))
+	return refused(do(l.reading(ctx)))
+}
+
+// reading returns a context for what the operator reads: of originals there is an audit event.
+func (l *local) reading(ctx context.Context) context.Context {
+	return access.Recording(asOperator(ctx), audit.Recorder{System: l.System}, l.reason)
 }
 
 // Version implements backend.

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/internal/cli/client"
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/tlsfiles"
@@ -30,5 +32,19 @@ func connect(ctx context.Context, cmd *cobra.Command, cfg config.Server) (*clien
 			return nil, system.InputError{Err: err}
 		}
 	}
-	return client.Connect(ctx, client.Config{URL: cfg.URL.Reveal(), Token: token, TLS: trust, Cleartext: cfg.Cleartext})
+	to := client.Config{URL: cfg.URL.Reveal(), Token: token, TLS: trust, Cleartext: cfg.Cleartext, Reason: cmp.Or(reasonOf(cmd), cfg.Reason)}
+	if streams := streamsOf(cmd); terminal.IsTerminal(streams.In) {
+		to.Ask = func(ctx context.Context) (string, error) {
+			return streams.AskText(ctx, "The token reads bodies for a reason, which is recorded. Reason:")
+		}
+	}
+	return client.Connect(ctx, to)
+}
+
+// reasonOf returns the reason that a command was given; "" if it has none.
+func reasonOf(cmd *cobra.Command) string {
+	if flag := cmd.Flags().Lookup("reason"); flag != nil {
+		return flag.Value.String()
+	}
+	return ""
 }

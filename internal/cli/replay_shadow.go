@@ -106,7 +106,7 @@ func (r *replay) runShadow(cmd *cobra.Command, from *settings) error {
 	if err == nil && !cfg.Server.URL.IsZero() {
 		return usagef("--shadow cannot go through a server, and %s sets one: run it where the store is configured (store.url)", originOf(cfg, "server"))
 	}
-	return from.with(cmd, func(ctx context.Context, a *system.System) error { return r.compare(ctx, newLocal(a)) })
+	return from.with(cmd, func(ctx context.Context, a *system.System) error { return r.compare(ctx, newLocal(a, "")) })
 }
 
 // compare gives the messages to the candidate, and prints the report.

@@ -109,7 +109,7 @@ func (s *settings) openSystem(ctx context.Context, cmd *cobra.Command) (backend,
 	if err != nil {
 		return nil, err
 	}
-	return newLocal(a), nil
+	return newLocal(a, reasonOf(cmd)), nil
 }
 
 // withSystem calls do with the system of a command, and closes it.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"strings"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/history"
@@ -19,6 +21,10 @@ type streams interface {
 	// Events yields the events of a selection; in the order of eventstore.BySequence no later ones follow. An
 	// *eventstore.Error ends them, such as the reason why there are none.
 	Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
+
+	// Originals is Events in the order of eventstore.BySequence, with messages as they were published. Those whose
+	// original cannot be opened stay redacted.
+	Originals(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error]
 
 	// Follow passes the newest events, at most last, and then each new one, until ctx ends.
 	Follow(ctx context.Context, sel eventstore.Selection, last int, to history.Receiver) error
@@ -55,6 +61,23 @@ func (l *local) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[
 		if !found {
 			if err := store.Check(ctx); err != nil {
 				yield(schemas.Event{}, endOfList{err})
+			}
+		}
+	}
+}
+
+// Originals implements streams.
+func (l *local) Originals(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return func(yield func(schemas.Event, error) bool) {
+		f := queryFilter(sel.Query)
+		originals, err := messages.ReadOriginals(l.reading(ctx), l.System, cmp.Or(strings.TrimSpace(f.Query+" "+f.DSL), "*"))
+		if err != nil {
+			yield(schemas.Event{}, endOfList{refused(err)})
+			return
+		}
+		for e, err := range l.Events(ctx, sel) {
+			if !yield(originals.Of(e), err) {
+				return
 			}
 		}
 	}

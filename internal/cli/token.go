@@ -57,6 +57,9 @@ Each role includes the lower ones:
 			if token.Role, err = access.ParseRole(role); err != nil {
 				return usagef("--role: %w", err)
 			}
+			if token.BodyReasons && !token.Bodies {
+				return usagef("--body-reasons needs --bodies")
+			}
 			token.Name, token.Created = args[0], time.Now().UTC().Truncate(time.Second)
 			if lifetime > 0 {
 				token.Expires = token.Created.Add(lifetime)
@@ -79,6 +82,8 @@ Each role includes the lower ones:
 	flags.StringSliceVar(&token.Queues, "queues", nil, "queues that the token is limited to, with * for any text")
 	flags.StringSliceVar(&token.Exchanges, "exchanges", nil, "exchanges that the token is limited to, with * for any text")
 	flags.BoolVar(&token.Bodies, "bodies", false, "permit to read and to search the bodies of messages")
+	flags.BoolVar(&token.BodyReasons, "body-reasons", false, "with --bodies: for a reason alone, which is recorded")
+	flags.BoolVar(&token.Originals, "originals", false, "permit to read the originals of redacted messages, for a reason, which is recorded; their bodies need --bodies, too")
 	return cmd
 }
 
@@ -111,21 +116,28 @@ func (p printer) tokens(tokens []access.Token, now time.Time) error {
 		return p.printf("there are no tokens")
 	}
 	t := terminal.NewTable(p.Out, p.screen,
-		terminal.Column{Title: "NAME"}, terminal.Column{Title: "ROLE", Fixed: true}, terminal.Column{Title: "BODIES", Fixed: true},
+		terminal.Column{Title: "NAME"}, terminal.Column{Title: "ROLE", Fixed: true}, terminal.Column{Title: "BODIES", Fixed: true}, terminal.Column{Title: "ORIGINALS", Fixed: true},
 		terminal.Column{Title: "EXPIRES", Fixed: true, Colours: map[string]terminal.Colour{"expired": terminal.Red}},
 		terminal.Column{Title: "CREATED", Fixed: true, Times: true, DropOrder: 1}, terminal.Column{Title: "QUEUES"}, terminal.Column{Title: "EXCHANGES"})
 	for _, token := range tokens {
-		bodies := "no"
-		if token.Bodies {
-			bodies = "yes"
+		bodies := yesNo(token.Bodies)
+		if token.BodyReasons {
+			bodies = "with reasons"
 		}
-		err := t.Row(token.Name, token.Role.String(), bodies, expiryText(token, now), terminal.TimeCell(token.Created),
+		err := t.Row(token.Name, token.Role.String(), bodies, yesNo(token.Originals), expiryText(token, now), terminal.TimeCell(token.Created),
 			limitText(token, token.Queues), limitText(token, token.Exchanges))
 		if err != nil {
 			return err
 		}
 	}
 	return t.Flush()
+}
+
+func yesNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
 }
 
 func expiryText(token access.Token, now time.Time) string {

@@ -25,8 +25,11 @@ func TestTokenCommands(t *testing.T) {
 	if got := run("create", "ci", "--role", "viewer", "--expires", "0"); got.Code != exitOK {
 		t.Errorf("%+v", got)
 	}
+	if got := run("create", "eve", "--role", "viewer", "--bodies", "--body-reasons", "--originals"); got.Code != exitOK {
+		t.Errorf("%+v", got)
+	}
 	listed := run("list")
-	for _, want := range []string{`ada +operator +yes +20\d\d-.* orders\*, invoices +none`, `ci +viewer +no +never .* all +all`} {
+	for _, want := range []string{`ada +operator +yes +no +20\d\d-.* orders\*, invoices +none`, `ci +viewer +no +no +never .* all +all`, `eve +viewer +with reasons +yes +20`} {
 		if !regexp.MustCompile(want).MatchString(listed.Out) {
 			t.Errorf("no %s in\n%s", want, listed.Out)
 		}
@@ -35,7 +38,7 @@ func TestTokenCommands(t *testing.T) {
 		t.Errorf("a secret is listed:\n%s", listed.Out)
 	}
 	var list []struct{ Name, Role string }
-	if err := json.Unmarshal([]byte(run("list", "-o", "json").Out), &list); err != nil || len(list) != 2 || list[0].Role != "operator" {
+	if err := json.Unmarshal([]byte(run("list", "-o", "json").Out), &list); err != nil || len(list) != 3 || list[0].Role != "operator" {
 		t.Errorf("%v, %v", list, err)
 	}
 	for _, test := range []struct {
@@ -45,6 +48,7 @@ func TestTokenCommands(t *testing.T) {
 		{[]string{"create", "ada", "--role", "admin"}, "exists"},
 		{[]string{"create", "bob"}, "--role: expected one of the roles viewer, operator, admin"},
 		{[]string{"create", "bob", "--role", "root"}, "--role"},
+		{[]string{"create", "bob", "--role", "viewer", "--body-reasons"}, "--body-reasons needs --bodies"},
 		{[]string{"create", "bob", "--role", "viewer", "--expires", "soon"}, "--expires"},
 		{[]string{"create", "bob", "--role", "viewer", "--expires", "-1h"}, "--expires"},
 		{[]string{"create", "\x1b[31m", "--role", "viewer"}, "printable"},

@@ -80,6 +80,7 @@ type Server struct {
 	TokenFile string // the token; "": none, which a server on this machine may admit
 	CA        string // certificate authorities in PEM; "": the system's
 	Cleartext bool   // the token may travel without TLS to another machine
+	Reason    string // why bodies are read; "": a server that asks gets none
 }
 
 // Redact replaces values before events are stored. Zero: nothing is replaced.
@@ -505,6 +506,8 @@ type RoleGrant struct {
 	Claim             string
 	Role              string // viewer, operator or admin
 	Bodies            bool   // default: false
+	BodyReasons       bool   // they read bodies for a reason alone; default: false
+	Originals         bool   // of redacted messages; default: false
 	Queues, Exchanges []string
 }
 

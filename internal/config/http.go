@@ -54,6 +54,8 @@ func readRoleGrant(l *loader, path string, n node) RoleGrant {
 		structureField{name: "claim", read: scalar(boundedText(1, 1000), &g.Claim)},
 		structureField{name: "role", read: scalar(oneOf("viewer", "operator", "admin"), &g.Role)},
 		structureField{name: "bodies", fallback: "false", read: scalar(boolean, &g.Bodies)},
+		structureField{name: "body_reasons", fallback: "false", read: scalar(boolean, &g.BodyReasons)},
+		structureField{name: "originals", fallback: "false", read: scalar(boolean, &g.Originals)},
 		structureField{name: "queues", read: scalars(boundedText(1, shortString), &g.Queues)},
 		structureField{name: "exchanges", read: scalars(boundedText(0, shortString), &g.Exchanges)},
 	)
@@ -136,5 +138,6 @@ func (k checker) checkHTTP(h HTTP) {
 		at := element("http.auth.oidc.roles", i)
 		k.rejectIf(at+".claim", grant.Claim == "", "a value of the claim http.auth.oidc.roles_claim")
 		k.rejectIf(at+".role", grant.Role == "", "viewer, operator or admin")
+		k.rejectIf(at+".body_reasons", grant.BodyReasons && !grant.Bodies, "bodies: true beside it")
 	}
 }

@@ -105,6 +105,7 @@ func clientKeys(c *Config) []Key {
 		{Name: "server", Help: "URL of a watership serve: commands go through its API instead of to RabbitMQ and the store", read: scalar(apiAddress, &c.Server.URL)},
 		{Name: "token_file", Help: "file with the token for server, from watership token create", read: scalar(path, &c.Server.TokenFile)},
 		{Name: "server_ca", Help: "PEM file with the certificate authorities to trust for server (default: the system's)", read: scalar(path, &c.Server.CA)},
+		{Name: "server_reason", Help: "why bodies are read through server, for the record, if the token needs a reason", read: scalar(boundedText(0, 1000), &c.Server.Reason)},
 		{Name: "server_cleartext", Default: "false", Help: "send the token to server without TLS, where others can read it", read: scalar(boolean, &c.Server.Cleartext)},
 	}
 }

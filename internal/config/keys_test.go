@@ -135,6 +135,7 @@ var keyCases = map[string]keyCase{
 	"server":                            {good: "https://watership.example/ops", bad: "https://user:secret@a", want: `"https://user:xxxxx@a": expected a URL such as https://watership.example, without a user, since the token is in token_file`},
 	"token_file":                        {good: "/run/token", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"server_ca":                         {good: "ca.pem", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"server_reason":                     {good: "ticket 7", bad: strings.Repeat("n", 1001), want: `"` + strings.Repeat("n", 1001) + `": expected text of 0 to 1000 bytes`},
 	"server_cleartext":                  {good: "true", bad: "yes", want: `"yes": expected true or false`},
 	"log.level":                         {good: "debug", bad: "trace", want: `"trace": expected debug, info, warn or error`},
 	"log.format":                        {good: "json", bad: "logfmt", want: `"logfmt": expected text or json`},
@@ -183,7 +184,7 @@ var structureCases = map[string]keyCase{
 	},
 	"http.auth.oidc.roles": {
 		good:  "[{claim: shop, role: operator, queues: [orders*]}]",
-		shown: "[0].claim=shop [0].role=operator [0].bodies=false [0].queues=orders*",
+		shown: "[0].claim=shop [0].role=operator [0].bodies=false [0].body_reasons=false [0].originals=false [0].queues=orders*",
 		with:  "http: {url: 'http://a', auth: {oidc: {issuer: 'https://a', client_id: a}}}",
 		bad:   "shop", want: `"shop": expected a list`,
 	},

@@ -99,7 +99,7 @@ http:
       scopes: [email, groups]
       name_claim: name
       roles_claim: realm_access.roles
-      roles: [{claim: shop, role: operator, bodies: true, queues: [orders*], exchanges: [github]}]
+      roles: [{claim: shop, role: operator, bodies: true, body_reasons: true, originals: true, queues: [orders*], exchanges: [github]}]
       bearer: true
 log: {level: debug, format: json}
 approvals: {expire: 1h, rules: [{actions: [replay], above: 100, targets: [payments*], approver: admin}]}
@@ -227,7 +227,7 @@ func httpOfFull() HTTP {
 		Auth: Auth{TokensFile: "/run/tokens", SessionKeyFile: "/run/sessions", OIDC: OIDC{
 			Issuer: NewURL("https://login.example"), ClientID: "watership", ClientSecretFile: "/run/oidc", CA: "oidc.pem",
 			Scopes: []string{"email", "groups"}, NameClaim: "name", RolesClaim: "realm_access.roles", Bearer: true,
-			Roles: []RoleGrant{{Claim: "shop", Role: "operator", Bodies: true, Queues: []string{"orders*"}, Exchanges: []string{"github"}}},
+			Roles: []RoleGrant{{Claim: "shop", Role: "operator", Bodies: true, BodyReasons: true, Originals: true, Queues: []string{"orders*"}, Exchanges: []string{"github"}}},
 		}},
 	}
 }

@@ -156,6 +156,8 @@ func (c searchPages) register() {
 func (c messagePages) register() {
 	c.Handle("GET /messages/{id}", c.message)
 	c.Handle("GET /messages/{id}/image", c.messageImage)
+	c.Handle("GET /messages/{id}/original", c.originalForm)
+	c.HandleQuery("POST /messages/{id}/original", c.showOriginal)
 	c.Handle("GET /messages/{id}/explain", c.explainMessage)
 	c.discardMessage().Add(c.Frame)
 	c.Handle("GET /messages/{id}/edit", c.messageEditForm)

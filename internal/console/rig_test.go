@@ -49,6 +49,12 @@ type served struct {
 // on that broker.
 func newSystem(t testing.TB, settings ...string) served {
 	t.Helper()
+	return newLoggingSystem(t, slog.New(slog.DiscardHandler), settings...)
+}
+
+// newLoggingSystem is newSystem with a logger.
+func newLoggingSystem(t testing.TB, logger *slog.Logger, settings ...string) served {
+	t.Helper()
 	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "WATERSHIP_AMQP_URL=") }) {
 		settings = append(settings, "WATERSHIP_AMQP_URL="+config.Embedded, "WATERSHIP_AMQP_LISTEN=127.0.0.1:0")
 	}
@@ -60,7 +66,7 @@ func newSystem(t testing.TB, settings ...string) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	a, err := system.Start(t.Context(), system.Config{Settings: cfg, Name: "test", Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -333,3 +333,29 @@ func (s served) isMarked(t *testing.T, tool string, result *mcp.CallToolResult) 
 		t.Errorf("%s has no such text: %v", tool, value)
 	}
 }
+
+// What an agent reads goes to the provider of its model: it gets no original, also for a caller who may read originals.
+func TestAgentsGetNoOriginals(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, rabbittest.Embedded(t))
+	s.fail(t, "m-1")
+	agent := s.as(t, access.Token{Name: "ora", Role: access.Admin, Bodies: true, Originals: true}).agent(t)
+	for tool, err := range agent.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, _ := json.Marshal(tool.InputSchema)
+		if strings.Contains(string(schema), `"original"`) {
+			t.Errorf("%s takes original: %s", tool.Name, schema)
+		}
+	}
+	for _, value := range []any{true, "true", false, nil} {
+		text, failed := use(t, agent, "getMessages", map[string]any{"id": "m-1", "original": value})
+		if !failed || !strings.Contains(text, "gives agents no originals") {
+			t.Errorf("%v: %s", value, text)
+		}
+	}
+	if text, failed := use(t, agent, "getMessages", map[string]any{"id": "m-1", "body": true}); failed {
+		t.Errorf("without: %s", text)
+	}
+}

@@ -41,7 +41,7 @@ func version(ctx context.Context, settings config.Config) *VersionOutput {
 	caller := access.FromContext(ctx)
 	return &VersionOutput{Version{
 		system.Version(), schemas.DocumentVersion, newSettings(settings),
-		Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.Queues, caller.Exchanges},
+		Caller{caller.Name, caller.Role.String(), caller.Bodies, caller.BodyReasons, caller.Originals, caller.Queues, caller.Exchanges},
 	}}
 }
 
@@ -79,11 +79,13 @@ func newSettings(c config.Config) Settings {
 
 // Caller is the identity of a request.
 type Caller struct {
-	Name      string   `json:"name"`
-	Role      string   `json:"role" enum:"viewer,operator,admin"`
-	Bodies    bool     `json:"bodies" doc:"Whether it may read bodies"`
-	Queues    []string `json:"queues,omitempty" nullable:"false" doc:"Patterns of the queues to which it is limited"`
-	Exchanges []string `json:"exchanges,omitempty" nullable:"false" doc:"Patterns of the exchanges to which it is limited"`
+	Name        string   `json:"name"`
+	Role        string   `json:"role" enum:"viewer,operator,admin"`
+	Bodies      bool     `json:"bodies" doc:"Whether it may read bodies"`
+	BodyReasons bool     `json:"body_reasons" doc:"Whether it has to give a reason for that, in the header Watership-Reason"`
+	Originals   bool     `json:"originals" doc:"Whether it may read the originals of redacted messages, with a reason"`
+	Queues      []string `json:"queues,omitempty" nullable:"false" doc:"Patterns of the queues to which it is limited"`
+	Exchanges   []string `json:"exchanges,omitempty" nullable:"false" doc:"Patterns of the exchanges to which it is limited"`
 }
 
 var errNotServing = errors.New("this process does not serve")

@@ -72,6 +72,7 @@ type Operation struct {
 	MaxBody       int64         // bytes of the request's body; 0: 1 MiB
 	Stream        bool          // the response ends with the client, or is long
 	Unsigned      bool          // nothing but its audit event has the name of the operator
+	Reads         bool          // bodies or originals, for which a caller may have to give a reason
 	Responses     map[string]*huma.Response
 
 	parameters []*huma.Param
@@ -127,6 +128,9 @@ func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (
 		Extensions:  map[string]any{"x-role": op.Role.String()},
 		Middlewares: huma.Middlewares{s.checkRole(op.Role)},
 	}
+	if op.Reads {
+		described.Parameters = []*huma.Param{reasonParameter()}
+	}
 	for status, response := range op.Responses {
 		described.Responses[status] = copied(response)
 	}
@@ -139,6 +143,15 @@ func serve[I, O any](s *Set, op Operation, do func(ctx context.Context, in *I) (
 		}
 	}
 	s.operations[op.Method+" "+s.prefix+op.Path] = &op
+}
+
+// reasonParameter describes the header that access.Guard reads.
+func reasonParameter() *huma.Param {
+	longest := access.MaxReason
+	return &huma.Param{
+		Name: access.ReasonHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &longest},
+		Description: "Why bodies or the original are read, for the audit event; callers whose permission says so read none without it",
+	}
 }
 
 // copied returns a copy of a response for one API: huma adds to it, and a declaration belongs to all.

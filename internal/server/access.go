@@ -28,6 +28,7 @@ func (s *Server) newGuard(faces Faces) (*access.Guard, error) {
 	}
 	if faces.Pages != nil {
 		cfg.Stylesheet = faces.Pages.Stylesheet()
+		cfg.Queries = append(cfg.Queries, faces.Pages.Queries()...)
 	}
 	warnOfListener(s.Logger(), s.settings.HTTP)
 	return access.New(cfg)
@@ -105,7 +106,9 @@ func oidcOf(o config.OIDC) (*access.OIDC, error) {
 		if err != nil {
 			return nil, system.InputErrorf("http.auth.oidc.roles: %w", err)
 		}
-		provider.Roles = append(provider.Roles, access.Grant{Claim: g.Claim, Role: role, Bodies: g.Bodies, Queues: g.Queues, Exchanges: g.Exchanges})
+		provider.Roles = append(provider.Roles, access.Grant{
+			Claim: g.Claim, Role: role, Bodies: g.Bodies, BodyReasons: g.BodyReasons, Originals: g.Originals, Queues: g.Queues, Exchanges: g.Exchanges,
+		})
 	}
 	if o.CA == "" {
 		return provider, nil

@@ -49,10 +49,11 @@ type Faces struct {
 	Run func(ctx context.Context) error
 }
 
-// Pages are the pages for browsers, and the URL of their style sheet.
+// Pages are the pages for browsers, and the URL of their style sheet. Queries is as that of an API.
 type Pages interface {
 	http.Handler
 	Stylesheet() string
+	Queries() []string
 }
 
 // API is an HTTP API. Run runs what its requests started until ctx ends.

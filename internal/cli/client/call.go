@@ -31,7 +31,7 @@ func (c *Client) Do(ctx context.Context, op *operation.Operation, in, out any) e
 	repeatable, is := in.(operation.Repeatable)
 	isSafe := is && repeatable.RepeatKey() != ""
 	for tries := 1; ; tries++ {
-		err = c.do(ctx, op.Limit()+margin, r, into)
+		err = c.reasoned(ctx, func() error { return c.do(ctx, op.Limit()+margin, r, into) })
 		var lost *Error
 		if !isSafe || tries == maxTries || ctx.Err() != nil || !errors.As(err, &lost) || !lost.IsLost() {
 			return err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -31,6 +32,10 @@ type Config struct {
 	Token     string      // "": none, which a server on this machine may admit
 	TLS       *tls.Config // nil: the certificate authorities of the system
 	Cleartext bool        // the token may travel without TLS to another machine
+	Reason    string      // why bodies and originals are read; "": Ask says it, once the server wants to know
+
+	// Ask asks the user why bodies are read. nil: there is nobody to ask.
+	Ask func(ctx context.Context) (reason string, err error)
 }
 
 // Client does operations on a server.
@@ -45,6 +50,7 @@ type connection struct {
 	base  *url.URL // with httpapi.Prefix
 	token string
 	http  *http.Client
+	why   *reason
 }
 
 // Times after which a server counts as away.
@@ -100,7 +106,7 @@ func newConnection(cfg Config) (c connection, err error) {
 	if cfg.TLS != nil {
 		transport.TLSClientConfig = cfg.TLS
 	}
-	return connection{base: base, token: cfg.Token, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
+	return connection{base: base, token: cfg.Token, why: newReason(cfg), http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}, nil
 }
 
 // checkRedirect follows redirects within the server alone: another one must not get the
@@ -218,11 +224,14 @@ func (c connection) send(ctx context.Context, r request) (*http.Response, error)
 	}
 }
 
-// identify gives a request the headers that say who sends it.
+// identify gives a request the headers that say who sends it, and why it reads.
 func (c connection) identify(r *http.Request) {
 	r.Header.Set("User-Agent", "watership/"+system.Version())
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if reason := c.why.given(); reason != "" {
+		r.Header.Set(access.ReasonHeader, reason)
 	}
 }
 

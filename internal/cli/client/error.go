@@ -16,6 +16,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/httpapi"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/system"
 )
@@ -127,6 +128,8 @@ func (c connection) problem(p problem.Problem) *Error {
 		remedy = "Name the file with your token: --token-file FILE."
 	case p.Status == http.StatusUnauthorized:
 		remedy = "Ask an administrator for a new token (watership token create), and write it into the file of --token-file."
+	case p.Code == code.NeedsReason:
+		remedy = "Say why: --server-reason TEXT, or server_reason."
 	case remedy != "":
 	case p.Status == http.StatusForbidden:
 		remedy = "Ask an administrator for a token that may do this."

@@ -29,12 +29,26 @@ func (e *UnreadableError) Error() string {
 // Events yields the events of a selection, without bodies if the caller may not read them. A selection in the order
 // of eventstore.BySequence ends with an *UnreadableError.
 func (c *Client) Events(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
-	read := c.search
 	if sel.Order == eventstore.BySequence {
-		read = c.export
+		return c.exported(ctx, sel, false)
 	}
 	return func(yield func(schemas.Event, error) bool) {
-		if err := read(ctx, sel, yield); err != nil && !errors.Is(err, errStopped) {
+		if err := c.search(ctx, sel, yield); err != nil && !errors.Is(err, errStopped) {
+			yield(schemas.Event{}, err)
+		}
+	}
+}
+
+// Originals is Events in the order of eventstore.BySequence, with messages as they were published. Those that the
+// server cannot open stay redacted.
+func (c *Client) Originals(ctx context.Context, sel eventstore.Selection) iter.Seq2[schemas.Event, error] {
+	return c.exported(ctx, sel, true)
+}
+
+func (c *Client) exported(ctx context.Context, sel eventstore.Selection, original bool) iter.Seq2[schemas.Event, error] {
+	in := messages.ExportInput{QueryFilter: filter(sel.Query), Limit: sel.Limit, Original: original}
+	return func(yield func(schemas.Event, error) bool) {
+		if err := c.export(ctx, in, yield); err != nil && !errors.Is(err, errStopped) {
 			yield(schemas.Event{}, err)
 		}
 	}
@@ -81,8 +95,8 @@ func yieldPage(page messages.EventPage, yield func(schemas.Event, error) bool) b
 // errStopped is the error of a sequence whose consumer has stopped.
 var errStopped = errors.New("stopped")
 
-func (c *Client) export(ctx context.Context, sel eventstore.Selection, yield func(schemas.Event, error) bool) error {
-	s, err := openStream(ctx, c.connection, messages.ExportEvents, messages.ExportInput{QueryFilter: filter(sel.Query), Limit: sel.Limit}, "application/x-ndjson", 2*idleTimeout)
+func (c *Client) export(ctx context.Context, in messages.ExportInput, yield func(schemas.Event, error) bool) error {
+	s, err := openStream(ctx, c.connection, messages.ExportEvents, in, "application/x-ndjson", 2*idleTimeout)
 	if err != nil {
 		return err
 	}
@@ -130,6 +144,20 @@ func openStream[I, O any](ctx context.Context, c connection, d operation.Declare
 	if err != nil {
 		return nil, err
 	}
+	var s *stream
+	err = c.reasoned(ctx, func() (err error) { s, err = c.open(ctx, r, timeout); return err })
+	if err != nil {
+		return nil, err
+	}
+	if !isType(s.response, contentType) {
+		s.close()
+		return nil, c.notWatership(s.response)
+	}
+	return s, nil
+}
+
+// open sends a request whose response is a stream.
+func (c connection) open(ctx context.Context, r request, timeout time.Duration) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(context.Canceled) }
 	idle := time.AfterFunc(readTimeout, func() { cancel(fmt.Errorf("nothing came for %s", timeout)) })
@@ -139,12 +167,7 @@ func openStream[I, O any](ctx context.Context, c connection, d operation.Declare
 		stop()
 		return nil, err
 	}
-	s := &stream{ctx, response, bufio.NewReaderSize(response.Body, 64<<10), stop, idle, timeout}
-	if !isType(response, contentType) {
-		s.close()
-		return nil, c.notWatership(response)
-	}
-	return s, nil
+	return &stream{ctx, response, bufio.NewReaderSize(response.Body, 64<<10), stop, idle, timeout}, nil
 }
 
 // line reads a line with its end.

@@ -30,18 +30,25 @@ func IsTerminal(stream any) bool {
 // Its only error is the end of ctx: the goroutine that reads the answer cannot be
 // stopped then, and ends with the process.
 func (t Streams) Ask(ctx context.Context, question string) (bool, error) {
-	fmt.Fprintf(t.Err, "%s [y/N] ", question)
+	answer, err := t.AskText(ctx, question+" [y/N]")
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
+}
+
+// AskText is Ask for a line of text.
+func (t Streams) AskText(ctx context.Context, question string) (string, error) {
+	fmt.Fprintf(t.Err, "%s ", question)
 	answered := make(chan string, 1)
 	go func() {
 		answer, _ := bufio.NewReader(t.In).ReadString('\n')
-		answered <- strings.ToLower(strings.TrimSpace(answer))
+		answered <- strings.TrimSpace(answer)
 	}()
 	select {
 	case answer := <-answered:
-		return answer == "y" || answer == "yes", nil
+		return answer, nil
 	case <-ctx.Done():
 		fmt.Fprintln(t.Err)
-		return false, ctx.Err()
+		return "", ctx.Err()
 	}
 }
 

@@ -36,6 +36,7 @@ type Frame struct {
 	assets    assets
 	templates map[string]*template.Template // each with the layout
 	doneKey   []byte
+	queries   []string
 }
 
 // New reads the files.
@@ -77,6 +78,15 @@ func (f *Frame) Handle(pattern string, do PageFunc) {
 		made.Write(f, w, r)
 	})
 }
+
+// HandleQuery serves the page of a form that changes nothing, although its method may.
+func (f *Frame) HandleQuery(pattern string, do PageFunc) {
+	f.queries = append(f.queries, pattern)
+	f.Handle(pattern, do)
+}
+
+// Queries returns the patterns of requests with other methods than GET that viewers may send.
+func (f *Frame) Queries() []string { return f.queries }
 
 // pageTimeout is longer than any operation of the API takes.
 const pageTimeout = 6 * time.Minute

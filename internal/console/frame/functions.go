@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/render/columns"
 	"github.com/watershipmq/watership/internal/render/markdown"
@@ -21,20 +22,21 @@ import (
 // functions are the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"count":     func(n any) (string, error) { return FormatCount(n) },
-		"beyond":    func(n, limit int) int { return max(n-limit, 0) },
-		"duration":  wording.Duration,
-		"seconds":   func(s float64) string { return wording.Duration(Seconds(s)) },
-		"bytes":     FormatBytes,
-		"plural":    Plural,
-		"percent":   wording.Percent,
-		"maxReason": func() int { return reason.Max },
-		"oneline":   func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
-		"lines":     formatLines,
-		"dict":      dict,
-		"join":      strings.Join,
-		"mistake":   newMistake,
-		"anchor":    markdown.Anchor,
+		"count":      func(n any) (string, error) { return FormatCount(n) },
+		"beyond":     func(n, limit int) int { return max(n-limit, 0) },
+		"duration":   wording.Duration,
+		"seconds":    func(s float64) string { return wording.Duration(Seconds(s)) },
+		"bytes":      FormatBytes,
+		"plural":     Plural,
+		"percent":    wording.Percent,
+		"maxReason":  func() int { return reason.Max },
+		"maxReading": func() int { return access.MaxReason },
+		"oneline":    func(text any) string { return wording.OneLine(fmt.Sprint(text)) },
+		"lines":      formatLines,
+		"dict":       dict,
+		"join":       strings.Join,
+		"mistake":    newMistake,
+		"anchor":     markdown.Anchor,
 
 		"messageURL": MessageURL,
 	}

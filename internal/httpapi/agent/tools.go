@@ -81,7 +81,9 @@ type tool struct {
 func (h *Handler) tools() (all []tool) {
 	for _, declared := range reads() {
 		op := h.served(declared)
-		all = append(all, tool{op.ID, op.Summary + ". " + op.Text, op, op.Arguments(), false, readBy(op)})
+		schema := op.Arguments()
+		delete(schema["properties"].(map[string]any), original)
+		all = append(all, tool{op.ID, op.Summary + ". " + op.Text, op, schema, false, readBy(op)})
 	}
 	for _, a := range actions() {
 		do, plan := h.served(a.do), h.served(a.plan)
@@ -123,8 +125,15 @@ func (t tool) described() *mcp.Tool {
 	}
 }
 
+// original is the parameter for a message without redaction, which agents are never given: what they read goes to
+// the provider of their model.
+const original = "original"
+
 func readBy(op *operation.Operation) func(context.Context, *Handler, map[string]json.RawMessage) answer {
 	return func(ctx context.Context, h *Handler, arguments map[string]json.RawMessage) answer {
+		if _, given := arguments[original]; given {
+			return refused(http.StatusForbidden, op.ID+" gives agents no originals of redacted messages. A person reads one in the console or by a command.")
+		}
 		return h.request(ctx, op, arguments, "")
 	}
 }

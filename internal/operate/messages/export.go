@@ -23,7 +23,7 @@ const ndjson = "application/x-ndjson"
 
 // ExportEvents declares the operation.
 var ExportEvents = operation.Declare[ExportInput, huma.StreamResponse](operation.Operation{
-	Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true,
+	Method: http.MethodGet, Path: "/events/export", ID: "exportEvents", Tag: "events", Role: access.Viewer, Stream: true, Reads: true,
 	Summary: "Export events as NDJSON",
 	Text: "One document per line, with its body, in the order in which the events were recorded. `watership import` and `watership publish` read it. " +
 		"The response is cut off after an error. The trailer Watership-Unreadable has the number of documents that cannot be read.",
@@ -33,7 +33,8 @@ var ExportEvents = operation.Declare[ExportInput, huma.StreamResponse](operation
 // ExportInput is the input of ExportEvents.
 type ExportInput struct {
 	eventfilter.QueryFilter
-	Limit int `query:"limit" minimum:"0" doc:"Maximum number of events; 0: no limit"`
+	Limit    int  `query:"limit" minimum:"0" doc:"Maximum number of events; 0: no limit"`
+	Original bool `query:"original" doc:"Export messages as they were published, if the caller may read originals: the header Watership-Reason says why. A message whose original cannot be opened stays redacted"`
 }
 
 // UnreadableTrailer is the trailer of an export with the number of documents that cannot be read.
@@ -49,6 +50,14 @@ func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.St
 	}
 	if err := access.ReadBodies(ctx, in.Query); err != nil {
 		return nil, err
+	}
+	as := func(e schemas.Event) schemas.Event { return e }
+	if in.Original {
+		originals, err := ReadOriginals(ctx, o.System, in.Query)
+		if err != nil {
+			return nil, err
+		}
+		as = originals.Of
 	}
 	store, err := o.System.Store(ctx)
 	if err != nil {
@@ -75,7 +84,7 @@ func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.St
 				unreadable++
 				continue
 			}
-			if _, err := buffered.Write(append(schemas.DocumentFormat{}.Append(nil, e), '\n')); err != nil {
+			if _, err := buffered.Write(append(schemas.DocumentFormat{}.Append(nil, as(e)), '\n')); err != nil {
 				return err
 			}
 		}

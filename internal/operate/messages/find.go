@@ -17,6 +17,7 @@ import (
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -24,11 +25,11 @@ import (
 // The operations of this file.
 var (
 	GetMessages = operation.Declare[MessagesInput, MessagesOutput](operation.Operation{
-		Method: http.MethodGet, Path: "/messages/{id}", ID: "getMessages", Tag: "messages", Role: access.Viewer,
+		Method: http.MethodGet, Path: "/messages/{id}", ID: "getMessages", Tag: "messages", Role: access.Viewer, Reads: true,
 		Summary: "Get the messages with an id, and their histories",
 	})
 	GetBody = operation.Declare[BodyInput, BodyOutput](operation.Operation{
-		Method: http.MethodGet, Path: "/messages/{id}/body", ID: "getBody", Tag: "messages", Role: access.Viewer,
+		Method: http.MethodGet, Path: "/messages/{id}/body", ID: "getBody", Tag: "messages", Role: access.Viewer, Reads: true,
 		Summary: "Download the body of a message", Text: "The exact bytes, for callers that may read bodies.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The body", Content: map[string]*huma.MediaType{octetStream: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
@@ -47,6 +48,7 @@ const octetStream = "application/octet-stream"
 type MessagesInput struct {
 	ID       string `path:"id" maxLength:"1024" doc:"Message id, fingerprint, event id, or the id that a message got at its first failure"`
 	WithBody bool   `query:"body" doc:"Return bodies, too, if the caller may read them"`
+	Original bool   `query:"original" doc:"Return the message as it was published, if the caller may read originals: the id is that of one message, and the header Watership-Reason says why"`
 }
 
 // MessagesOutput is the output of GetMessages.
@@ -85,6 +87,9 @@ func (o operations) getMessages(ctx context.Context, in *MessagesInput) (*Messag
 	documentOf := o.documentOf(ctx)
 	for _, life := range found.List {
 		whole, err := life.Whole(ctx, store)
+		if in.Original {
+			whole, err = wholeMessages{o.System}.original(ctx, in.ID)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +120,8 @@ func (o operations) reporters(ctx context.Context, of []string) (map[string]bool
 
 // BodyInput is the input of GetBody.
 type BodyInput struct {
-	ID string `path:"id" maxLength:"1024" doc:"Id of one message; its fingerprint, if several have the same id"`
+	ID       string `path:"id" maxLength:"1024" doc:"Id of one message; its fingerprint, if several have the same id"`
+	Original bool   `query:"original" doc:"Return the body as it was published, if the caller may read originals, too: the header Watership-Reason says why"`
 }
 
 // BodyOutput is the output of GetBody.
@@ -129,7 +135,11 @@ func (o operations) getBody(ctx context.Context, in *BodyInput) (*BodyOutput, er
 	if err := access.ReadBodies(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	event, err := o.wholeMessage(ctx, in.ID)
+	read := wholeMessages{o.System}.stored
+	if in.Original {
+		read = wholeMessages{o.System}.original
+	}
+	event, err := read(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -137,10 +147,13 @@ func (o operations) getBody(ctx context.Context, in *BodyInput) (*BodyOutput, er
 	return &BodyOutput{octetStream, `attachment; filename="body.bin"`, body}, err
 }
 
-// wholeMessage returns an event, with all fields, of the only message with an id that the
+// wholeMessages reads single messages.
+type wholeMessages struct{ system *system.System }
+
+// stored returns an event, with all fields, of the only message with an id that the
 // caller may see.
-func (o operations) wholeMessage(ctx context.Context, id string) (schemas.Event, error) {
-	store, err := eventfilter.Visible(ctx, o.System)
+func (m wholeMessages) stored(ctx context.Context, id string) (schemas.Event, error) {
+	store, err := eventfilter.Visible(ctx, m.system)
 	if err != nil {
 		return schemas.Event{}, err
 	}

@@ -23,7 +23,7 @@ import (
 
 // ListMessages declares the operation.
 var ListMessages = operation.Declare[ListInput, ListOutput](operation.Operation{
-	Method: http.MethodGet, Path: "/messages", ID: "listMessages", Tag: "messages", Role: access.Viewer,
+	Method: http.MethodGet, Path: "/messages", ID: "listMessages", Tag: "messages", Role: access.Viewer, Reads: true,
 	Summary: "List the messages with events that match a query, each once, with its state",
 	Text:    "Those with the newest such events come first. A page may have fewer messages than the limit. There are more if it has a cursor.",
 })

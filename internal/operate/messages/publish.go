@@ -206,7 +206,7 @@ func (o operations) addOriginal(ctx context.Context, p Publication, e *schemas.E
 			return err
 		}
 	}
-	original, err := o.wholeMessage(ctx, p.Original)
+	original, err := wholeMessages{o.System}.stored(ctx, p.Original)
 	if err == nil && p.OriginalBody {
 		e.Body, err = originalBody(o.System.Redactor(), original)
 	}

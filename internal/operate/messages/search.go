@@ -24,12 +24,12 @@ const maxPageBytes = 8 << 20 // of documents of a page; a single one can be larg
 // The operations of this file.
 var (
 	SearchEvents = operation.Declare[SearchInput, SearchOutput](operation.Operation{
-		Method: http.MethodGet, Path: "/events", ID: "searchEvents", Tag: "events", Role: access.Viewer,
+		Method: http.MethodGet, Path: "/events", ID: "searchEvents", Tag: "events", Role: access.Viewer, Reads: true,
 		Summary: "Search events, newest or slowest first",
 		Text:    "A page may have fewer events than the limit. There are more if it has a cursor.",
 	})
 	GetEvent = operation.Declare[EventInput, EventOutput](operation.Operation{
-		Method: http.MethodGet, Path: "/event", ID: "getEvent", Tag: "events", Role: access.Viewer,
+		Method: http.MethodGet, Path: "/event", ID: "getEvent", Tag: "events", Role: access.Viewer, Reads: true,
 		Summary: "Get an event",
 		Text:    "The id is a parameter, since it may be any text, such as the name of another operation.",
 	})

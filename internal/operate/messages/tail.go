@@ -22,7 +22,7 @@ import (
 
 // TailEvents declares the operation.
 var TailEvents = operation.Declare[TailInput, huma.StreamResponse](operation.Operation{
-	Method: http.MethodGet, Path: "/events/tail", ID: "tailEvents", Tag: "events", Role: access.Viewer, Stream: true,
+	Method: http.MethodGet, Path: "/events/tail", ID: "tailEvents", Tag: "events", Role: access.Viewer, Stream: true, Reads: true,
 	Summary: "Follow new events",
 	Text: "Server-sent events: event has the document of an event, and unavailable the problem of a store that does not answer. " +
 		"The id of an event, as Last-Event-ID, continues after it. An id without an event comes first.",

@@ -17,7 +17,7 @@ import (
 
 // ValidateEvents declares the operation.
 var ValidateEvents = operation.Declare[ValidateInput, huma.StreamResponse](operation.Operation{
-	Method: http.MethodGet, Path: "/events/validate", ID: "validateEvents", Tag: "events", Role: access.Viewer, Stream: true,
+	Method: http.MethodGet, Path: "/events/validate", ID: "validateEvents", Tag: "events", Role: access.Viewer, Stream: true, Reads: true,
 	Summary: "Check the bodies of messages with the schema of a route",
 	Text: "One line for each message that does not fit, with the member failure, and a last line with the member summary; others are empty. " +
 		"Without the last line the response was cut off. Equal messages are checked once.",

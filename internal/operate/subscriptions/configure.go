@@ -55,6 +55,11 @@ func (o operations) configure(ctx context.Context, in *ConfigureInput) (*Subscri
 	if sub.Target.Kind == subscription.ToURL && !caller.May(access.Admin) {
 		return nil, problem.Forbidden(caller.Name+" has the role "+caller.Role.String()+", and what goes to a URL is a decision of an admin", "Ask an admin.")
 	}
+	if in.Body.Upcast != nil || in.Body.Query != nil {
+		if err := o.checkOriginals(caller); err != nil {
+			return nil, err
+		}
+	}
 	if in.Body.Upcast != nil || in.Body.Query != nil && sub.Upcast.Program != "" {
 		if err := access.ReadBodies(ctx, sub.Query); err != nil { // errors of upcasts quote them
 			return nil, err

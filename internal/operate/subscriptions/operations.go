@@ -23,7 +23,8 @@ var (
 		Method: http.MethodPost, Path: "/subscriptions", ID: "createSubscription", Tag: "subscriptions", Role: access.Operator,
 		Summary: "Create a subscription, which delivers events to a queue or a URL",
 		Text: "Deliveries begin within two seconds: history that matches, in order, and then each new event, at least once. " +
-			"A delivery has the headers watership-subscription and watership-subscription-position. A URL needs the role admin, and may lead only to addresses of the internet and of subscriptions.private_networks.",
+			"A delivery has the headers watership-subscription and watership-subscription-position. A URL needs the role admin, and may lead only to addresses of the internet and of subscriptions.private_networks. " +
+			"Targets get the originals of redacted messages, so that a server which opens them wants the permission originals.",
 		Status: http.StatusCreated,
 	})
 	GetSubscription = operation.Declare[NameInput, SubscriptionOutput](operation.Operation{
@@ -49,7 +50,7 @@ var (
 	ConfigureSubscription = operation.Declare[ConfigureInput, SubscriptionOutput](operation.Operation{
 		Method: http.MethodPost, Path: "/subscriptions/{name}/configure", ID: "configureSubscription", Tag: "subscriptions", Role: access.Operator,
 		Summary: "Change the settings of a subscription",
-		Text:    "Its state, position and parked messages stay. A subscription to a URL needs the role admin.",
+		Text:    "Its state, position and parked messages stay. A subscription to a URL needs the role admin, and another query or program the permission originals, as a new subscription does.",
 	})
 	DeleteSubscription = operation.Declare[DeleteInput, struct{}](operation.Operation{
 		Method: http.MethodPost, Path: "/subscriptions/{name}/delete", ID: "deleteSubscription", Tag: "subscriptions", Role: access.Operator,
@@ -197,6 +198,9 @@ func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionO
 	case target.Kind == subscription.ToQueue && !caller.MayQueue(target.Queue):
 		return nil, problem.NotAllowed(caller, "queue", target.Queue)
 	}
+	if err := o.checkOriginals(caller); err != nil {
+		return nil, err
+	}
 	if in.Body.Upcast != "" {
 		if err := access.ReadBodies(ctx, in.Body.Query); err != nil { // its errors quote them
 			return nil, err
@@ -208,6 +212,15 @@ func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionO
 	}
 	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
 	return outputOf(ctx, v), err
+}
+
+// checkOriginals refuses a caller who may not read the originals of redacted messages: their targets get them from a
+// process that opens them.
+func (o operations) checkOriginals(caller access.Identity) error {
+	if caller.Originals || !o.System.Redactor().Opens() {
+		return nil
+	}
+	return problem.Forbidden(caller.Name+" may not read originals of redacted messages, which the target of a subscription gets", "Ask somebody with the permission originals.")
 }
 
 // PauseInput names a subscription to pause.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -310,5 +312,49 @@ func TestAttemptsOfAPolicy(t *testing.T) {
 	}
 	if v, err := o.Configure(t.Context(), "old", Settings{Attempts: &none}, ann()); err != nil || v.Attempts != 0 {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// The target of a subscription gets the originals of redacted messages, so that on a server which opens them the permission
+// is needed to create one, and to let it send others.
+func TestSubscriptionsToOriginals(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	must(t, os.WriteFile(keys, []byte("a "+strings.Repeat("0b", 32)+"\n"), 0o600))
+	opens := operations{newService(t, "WATERSHIP_REDACT_ORIGINAL_KEYS_FILE="+keys)}
+	otto := func(may bool) context.Context {
+		return access.NewContext(t.Context(), access.Identity{Name: "otto", Role: access.Operator, Originals: may})
+	}
+	query, backlog := "routing_key: b", 5
+	create := func(o operations, name string, ctx context.Context) error {
+		_, err := o.create(ctx, newRequest(Request{Name: name, From: "now", Queue: "copies", Query: "routing_key: a"}))
+		return err
+	}
+	configure := func(ctx context.Context, to Settings) error {
+		in := &ConfigureInput{NameInput: NameInput{"of-originals"}}
+		in.Body.Settings = to
+		_, err := opens.configure(ctx, in)
+		return err
+	}
+	refuses := func(err error) bool {
+		var p *problem.Problem
+		return errors.As(err, &p) && p.GetStatus() == http.StatusForbidden && strings.Contains(p.Detail, "may not read originals")
+	}
+	if err := create(opens, "of-originals", otto(false)); !refuses(err) {
+		t.Errorf("without the permission: %v", err)
+	}
+	if err := create(opens, "of-originals", otto(true)); err != nil {
+		t.Errorf("with the permission: %v", err)
+	}
+	if err := configure(otto(false), Settings{Query: &query}); !refuses(err) {
+		t.Errorf("another query without the permission: %v", err)
+	}
+	if err := configure(otto(false), Settings{MaxBacklog: &backlog}); err != nil {
+		t.Errorf("another setting: %v", err)
+	}
+	if err := configure(otto(true), Settings{Query: &query}); err != nil {
+		t.Errorf("another query with the permission: %v", err)
+	}
+	if err := create(operations{newService(t)}, "of-redacted", otto(false)); err != nil {
+		t.Errorf("where nothing is opened: %v", err)
 	}
 }

@@ -50,7 +50,9 @@ type audit struct {
 	mu       sync.Mutex // of the fields below; a handler may use several goroutines
 	action   Action
 	problem  string
-	accesses []Action // to bodies, that are recorded
+	reason   string   // why the request reads; "": it does not say
+	kept     string   // why its browser reads bodies; "": nobody has said
+	accesses []Action // to bodies and originals, that are recorded
 }
 
 type auditKey struct{}
@@ -104,8 +106,8 @@ func Refuse(ctx context.Context, problem string) {
 	}
 }
 
-// ReadBodies returns nil if the identity of a request may read the bodies of messages, and
-// if the audit event for it is stored. of names the messages: an id or a query. A handler
+// ReadBodies returns nil if the identity of a request may read the bodies of messages, with the reason that it
+// needs, and if the audit event for it is stored. of names the messages: an id or a query. A handler
 // sends no body without it.
 func ReadBodies(ctx context.Context, of string) error {
 	i := FromContext(ctx)
@@ -120,6 +122,9 @@ func ReadBodies(ctx context.Context, of string) error {
 	if !i.May(Viewer) || !i.Bodies {
 		Describe(ctx, action) // the answer is recorded
 		return &Error{Code: code.Forbidden, Problem: i.Name + " may not read bodies", Remedy: bodiesRemedy}
+	}
+	if action.Reason = a.bodyReason(); action.Reason == "" && i.BodyReasons {
+		return needsReason("bodies")
 	}
 	if err := a.recordOnce(ctx, action); err != nil {
 		return &Error{Code: code.BrokerUnavailable, Problem: "the access cannot be recorded, so bodies cannot be read: try again", Cause: err}
@@ -138,7 +143,11 @@ func SearchBodies(ctx context.Context, query kql.Node, of string) error {
 	if !ok {
 		return &Error{Code: code.Forbidden, Problem: "the request was not authenticated"}
 	}
-	if err := a.recordOnce(ctx, Action{Name: "search bodies", Object: of}); err != nil {
+	action := Action{Name: "search bodies", Object: of, Reason: a.bodyReason()}
+	if action.Reason == "" && FromContext(ctx).BodyReasons {
+		return needsReason("bodies")
+	}
+	if err := a.recordOnce(ctx, action); err != nil {
 		return &Error{
 			Code: code.BrokerUnavailable, Problem: "the search cannot be recorded, so bodies cannot be searched", Cause: err,
 			Remedy: "Try again, or name fields other than those of bodies, such as error.message: a text without a field searches bodies, too.",
@@ -147,7 +156,7 @@ func SearchBodies(ctx context.Context, query kql.Node, of string) error {
 	return nil
 }
 
-// recordOnce records an access to bodies, unless the request has recorded the same before: a
+// recordOnce records an access to bodies or originals, unless the request has recorded the same before: a
 // page of the console may ask several times.
 func (a *audit) recordOnce(ctx context.Context, action Action) error {
 	a.mu.Lock()

@@ -21,7 +21,7 @@ func (g *Guard) errNoCredentials() error {
 // identify returns the identity that a request proves. A header counts before a cookie.
 func (g *Guard) identify(r *http.Request) (Identity, error) {
 	if !g.authenticates() {
-		return Identity{Name: "local", Method: ByLoopback, Role: Admin, Bodies: true}, nil
+		return Identity{Name: "local", Method: ByLoopback, Role: Admin, Bodies: true, Originals: true}, nil
 	}
 	if values := r.Header.Values("Authorization"); len(values) > 0 {
 		return g.identifyHeader(r, values)

@@ -111,7 +111,7 @@ func New(cfg Config) (*Guard, error) {
 	if g.crossOrigin, err = newCrossOriginProtection(cfg.URL); err != nil {
 		return nil, err
 	}
-	for _, pattern := range cfg.Queries {
+	for _, pattern := range append([]string{"POST " + pathReason}, cfg.Queries...) {
 		g.queries.HandleFunc(pattern, http.NotFound)
 	}
 	g.signIn = signInHandlers{g}.routes()
@@ -232,7 +232,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		return
 	}
 	defer g.running.end(key)
-	a := &audit{recorder: g.recorder, record: g.record}
+	a := &audit{recorder: g.recorder, record: g.record, reason: reasonIn(r), kept: g.sessions.reason(r, who)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(NewContext(r.Context(), who), auditKey{}, a))
 	defer cancel(nil)
 	defer g.watch(ctx, r, cancel)()

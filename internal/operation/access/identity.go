@@ -22,6 +22,13 @@ type Identity struct {
 	// which also records the access.
 	Bodies bool
 
+	// BodyReasons is whether it reads and searches bodies for a reason alone, see GiveReason.
+	BodyReasons bool
+
+	// Originals is whether it may read the originals of redacted messages. Handlers ask
+	// ReadOriginals. The body of an original needs Bodies, too.
+	Originals bool
+
 	// Queues and Exchanges are patterns such as orders.*, in which * is any text. If
 	// both are empty, there is no limit; if only one is, its patterns match nothing.
 	Queues, Exchanges []string
@@ -51,9 +58,10 @@ const (
 const HiddenProgram = "hidden, since the caller may not read bodies"
 
 // AsOperator returns the identity of the person who runs a command with the logins of the servers, and
-// so may do everything. What it reads of bodies is not recorded, as it could read the store itself.
+// so may do everything. What it reads of bodies is not recorded, as it could read the store itself; what it
+// reads of originals is.
 func AsOperator(name string) Identity {
-	return Identity{Name: name, Method: ByLogins, Role: Admin, Bodies: true}
+	return Identity{Name: name, Method: ByLogins, Role: Admin, Bodies: true, Originals: true}
 }
 
 // May reports whether the identity has a role, or a higher one.
@@ -64,7 +72,7 @@ func (i Identity) Limited() bool { return len(i.Queues) > 0 || len(i.Exchanges) 
 
 // Permissions is a text that differs if identities may do different things.
 func (i Identity) Permissions() string {
-	return fmt.Sprintf("%s %t %q %q", i.Role, i.Bodies, i.Queues, i.Exchanges)
+	return fmt.Sprintf("%s %t %t %t %q %q", i.Role, i.Bodies, i.BodyReasons, i.Originals, i.Queues, i.Exchanges)
 }
 
 // MayQueue reports whether the identity may see the events of a queue and, if its role

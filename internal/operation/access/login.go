@@ -21,6 +21,7 @@ const (
 	pathToken     = "/auth/token"
 	pathLogout    = "/auth/logout"
 	pathLoggedOut = "/auth/logged-out"
+	pathReason    = "/auth/reason"
 )
 
 // answer is the response to a request that signs in or out, after it is recorded.
@@ -42,6 +43,7 @@ func (s signInHandlers) routes() *http.ServeMux {
 	if s.guard.tokens != nil {
 		routes.HandleFunc("POST "+pathToken, s.recorded("sign in", s.enterToken))
 	}
+	routes.HandleFunc("POST "+pathReason, s.giveReason)
 	routes.HandleFunc("POST "+pathLogout, s.recorded("sign out", s.logout))
 	routes.HandleFunc("GET "+pathLoggedOut, func(w http.ResponseWriter, _ *http.Request) {
 		writePage(w, problem{Title: "Signed out", Status: http.StatusOK, Detail: "The session has ended."}, s.guard.signInPage("/"))
@@ -173,6 +175,7 @@ func (s signInHandlers) logout(r *http.Request) (answer, error) {
 
 func (s signInHandlers) signedOut(w http.ResponseWriter) error {
 	s.guard.sessions.removeCookie(w, sessionPurpose)
+	s.guard.sessions.removeCookie(w, reasonPurpose)
 	return redirect(w, pathLoggedOut)
 }
 

@@ -34,6 +34,8 @@ type Grant struct {
 	Claim             string
 	Role              Role
 	Bodies            bool
+	BodyReasons       bool
+	Originals         bool
 	Queues, Exchanges []string
 }
 
@@ -208,7 +210,10 @@ func (p *provider) identity(name, claim string) (Identity, error) {
 		return Identity{}, &Error{Code: code.Forbidden, Problem: name + " has no role here any more: sign in again"}
 	}
 	g := p.Roles[at]
-	return Identity{Name: name, Method: ByOIDC, Role: g.Role, Bodies: g.Bodies, Queues: g.Queues, Exchanges: g.Exchanges}, nil
+	return Identity{
+		Name: name, Method: ByOIDC, Role: g.Role, Bodies: g.Bodies, BodyReasons: g.BodyReasons, Originals: g.Originals,
+		Queues: g.Queues, Exchanges: g.Exchanges,
+	}, nil
 }
 
 // claims are the claims of an ID token.

@@ -86,6 +86,7 @@ func Call(ctx context.Context, described Action, do func(ctx context.Context) (s
 		return errUnrecorded(err)
 	}
 	a := &audit{recorder: request.recorder, record: request.record}
+	a.reason, a.kept = request.reasons()
 	status := do(context.WithValue(ctx, auditKey{}, a))
 	r := Record{Identity: FromContext(ctx), Action: a.describedOr(described.Name, described.Object), Status: status, Problem: a.problemAt(status)}
 	if err := request.record(ctx, r); err != nil {

@@ -12,14 +12,16 @@ import (
 
 // Token is a secret of a program or a person, without the secret.
 type Token struct {
-	Name      string    `json:"name"`
-	Hash      []byte    `json:"sha256"`
-	Role      Role      `json:"role"`
-	Bodies    bool      `json:"bodies,omitempty"`
-	Queues    []string  `json:"queues,omitempty"`
-	Exchanges []string  `json:"exchanges,omitempty"`
-	Created   time.Time `json:"created"`
-	Expires   time.Time `json:"expires,omitzero"` // zero: never
+	Name        string    `json:"name"`
+	Hash        []byte    `json:"sha256"`
+	Role        Role      `json:"role"`
+	Bodies      bool      `json:"bodies,omitempty"`
+	BodyReasons bool      `json:"body_reasons,omitempty"`
+	Originals   bool      `json:"originals,omitempty"`
+	Queues      []string  `json:"queues,omitempty"`
+	Exchanges   []string  `json:"exchanges,omitempty"`
+	Created     time.Time `json:"created"`
+	Expires     time.Time `json:"expires,omitzero"` // zero: never
 }
 
 // Expired reports whether the token has expired.
@@ -27,7 +29,10 @@ func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.
 
 // identity returns the identity of requests with the token.
 func (t Token) identity() Identity {
-	return Identity{Name: t.Name, Method: ByToken, Role: t.Role, Bodies: t.Bodies, Queues: t.Queues, Exchanges: t.Exchanges}
+	return Identity{
+		Name: t.Name, Method: ByToken, Role: t.Role, Bodies: t.Bodies, BodyReasons: t.BodyReasons, Originals: t.Originals,
+		Queues: t.Queues, Exchanges: t.Exchanges,
+	}
 }
 
 // The secret of a token is wst_ and, in base32, 256 random bits and a checksum. Tools that

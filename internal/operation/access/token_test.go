@@ -34,7 +34,7 @@ func TestSecretsHaveAChecksum(t *testing.T) {
 
 func TestTokenFileKeepsNoSecret(t *testing.T) {
 	file := OpenTokenFile(filepath.Join(t.TempDir(), "tokens.json"))
-	want := Token{Name: "ci", Role: Operator, Bodies: true, Queues: []string{"orders*"}, Exchanges: []string{""}, Created: time.Now().UTC().Truncate(time.Second), Expires: time.Now().UTC().Add(time.Hour).Truncate(time.Second)}
+	want := Token{Name: "ci", Role: Operator, Bodies: true, BodyReasons: true, Originals: true, Queues: []string{"orders*"}, Exchanges: []string{""}, Created: time.Now().UTC().Truncate(time.Second), Expires: time.Now().UTC().Add(time.Hour).Truncate(time.Second)}
 	secret, err := file.Create(want)
 	if err != nil {
 		t.Fatal(err)

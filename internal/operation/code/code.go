@@ -16,6 +16,7 @@ const (
 	InvalidRequest    Code = "invalid_request"    // it cannot be meant
 	InvalidQuery      Code = "invalid_query"      // it cannot be read, or the store refuses it
 	InvalidField      Code = "invalid_field"      // of a query: it does not exist, or not for this
+	NeedsReason       Code = "needs_reason"       // bodies or originals are read for a reason alone
 	Unauthenticated   Code = "unauthenticated"    // there are no credentials, or none that are accepted
 	Forbidden         Code = "forbidden"          // the caller may not do it
 	NotFound          Code = "not_found"          // the named object does not exist
@@ -57,6 +58,7 @@ func statuses() []status {
 		{InvalidRequest, http.StatusBadRequest},
 		{InvalidQuery, http.StatusBadRequest},
 		{InvalidField, http.StatusBadRequest},
+		{NeedsReason, http.StatusBadRequest},
 		{Unauthenticated, http.StatusUnauthorized},
 		{Forbidden, http.StatusForbidden},
 		{NotFound, http.StatusNotFound},

@@ -1,0 +1,80 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/code"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/privacy"
+	"github.com/watershipmq/watership/schemas"
+)
+
+// Originals opens the messages of events for a caller who may read originals.
+type Originals struct{ redactor *privacy.Redactor }
+
+// ReadOriginals returns what opens the messages of a query, of which the audit event is stored.
+func ReadOriginals(ctx context.Context, sys *system.System, query string) (Originals, error) {
+	if err := access.MayReadOriginals(ctx, query); err != nil {
+		return Originals{}, err
+	}
+	if !sys.Redactor().Opens() {
+		return Originals{}, unopened("originals", errors.New("this process has no keys"))
+	}
+	return Originals{sys.Redactor()}, access.RecordOriginals(ctx, query)
+}
+
+// Of returns an event with its message as it was published. A message whose original cannot be opened stays
+// redacted.
+func (o Originals) Of(e schemas.Event) schemas.Event {
+	opened, err := original(o.redactor, e)
+	if err != nil {
+		return e
+	}
+	return opened
+}
+
+// original returns an event with its message as it was published. Its other texts, such as the error,
+// have no original.
+func original(redactor *privacy.Redactor, e schemas.Event) (schemas.Event, error) {
+	if !e.Envelope.Redacted {
+		return e, nil
+	}
+	err := redactor.Open(&e)
+	e.Redacted = true
+	return e, err
+}
+
+// original is stored with the message as it was published, of which the audit event is stored before.
+func (m wholeMessages) original(ctx context.Context, id string) (schemas.Event, error) {
+	if err := access.MayReadOriginals(ctx, id); err != nil {
+		return schemas.Event{}, err
+	}
+	stored, err := m.stored(ctx, id)
+	if err != nil {
+		return schemas.Event{}, err
+	}
+	opened, err := original(m.system.Redactor(), stored)
+	if err != nil {
+		return schemas.Event{}, unopened("the original of message "+nameOf(stored), errors.Unwrap(err))
+	}
+	return opened, access.RecordOriginals(ctx, nameOf(stored))
+}
+
+// nameOf returns an id of an event's message that tells nothing about it.
+func nameOf(e schemas.Event) string {
+	if e.Fingerprint != "" {
+		return e.Fingerprint
+	}
+	return e.EventID
+}
+
+func unopened(what string, why error) error {
+	return &problem.Problem{
+		Code: code.Conflict, Detail: fmt.Sprintf("%s cannot be opened: %v", what, why),
+		Remedy: "Ask a process that has the keys (redact.original_keys_file).",
+	}
+}
