@@ -194,23 +194,26 @@ func TestEqualRedeliveredMessagesStayTwo(t *testing.T) {
 func TestEqualMessagesWrittenConcurrentlyStayTwo(t *testing.T) {
 	t.Parallel()
 	i := newRolloverStore(t, storeURL(t))
-	i.publish(i.message("equal", 1), i.message("other", 2), i.message("equal", 1))
+	i.publish(i.message("equal", 1))
 	i.consumeAndRequeue(i.topology.Index(), 1)
-	store := &reorderingStore{testStore: i.store, second: make(chan struct{})}
+	store := &reorderingStore{testStore: i.store, first: make(chan struct{}, 1), second: make(chan struct{})}
 	run := i.start(store, func(cfg *Config) { cfg.Memory = 1 << 30 })
+	rabbittest.Receive(t, store.first) // so that the others are in another request
+	i.publish(i.message("other", 2), i.message("equal", 1))
 	i.wantSequencesRising(i.finish(store, 3, run))
 }
 
 // reorderingStore writes the second request before the first.
 type reorderingStore struct {
 	testStore
-	requests atomic.Int64
-	second   chan struct{}
+	requests      atomic.Int64
+	first, second chan struct{} // the first is made, and the second is answered
 }
 
 func (o *reorderingStore) Create(ctx context.Context, documents []schemas.Document) ([]eventstore.Result, error) {
 	number := o.requests.Add(1)
 	if number == 1 {
+		o.first <- struct{}{}
 		<-o.second
 	}
 	results, err := o.testStore.Create(ctx, documents)
