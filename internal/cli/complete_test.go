@@ -92,7 +92,12 @@ func TestCompletionOffersPlainWords(t *testing.T) {
 	}
 	keepPaused(t, a, "plain", "plain")
 	for _, verb := range []string{"show", "resume", "cancel"} {
-		if out := a.call(t, "__complete", "jobs", verb, "").Out; !strings.HasPrefix(out, "plain\t") {
+		var out string
+		servertest.Until(t, "a job to be offered to jobs "+verb, func() bool { // a busy server offers nothing in time
+			out = a.call(t, "__complete", "jobs", verb, "").Out
+			return strings.Contains(out, "\t")
+		})
+		if !strings.HasPrefix(out, "plain\t") {
 			t.Errorf("jobs %s offers %q", verb, out)
 		}
 	}

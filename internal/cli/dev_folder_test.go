@@ -137,9 +137,9 @@ func TestOneDevelopmentRunsInAFolder(t *testing.T) {
 	running.isOver(t)
 }
 
-// dev says that its usual ports are in use, and which it has instead.
+// dev says that its usual ports are in use, and which it has instead. Parallel tests run after it, so that
+// none of theirs leaves a port in the meantime.
 func TestDevelopmentBesideOthers(t *testing.T) {
-	t.Parallel() // most of it is waiting
 	for _, usual := range []string{devListen, embedded.DefaultListen} {
 		if listener, err := net.Listen("tcp", usual); err == nil { // else it is in use already
 			t.Cleanup(func() { _ = listener.Close() })

@@ -137,6 +137,7 @@ func TestReloadOfAlerts(t *testing.T) {
 	const rules = "rules: [{name: fresh, on: new_group}]"
 	i.Rewrite(t, "\nretry:", "\nalerts: {interval: 1s, group_wait: 1s, group_interval: 1s, "+rules+", receivers: [{name: hook, webhook: {url: \""+n.url+"\"}}]}\nretry:")
 	p.HangUp(t, `msg="configuration reloaded" changed="[alerts.group_interval alerts.group_wait alerts.interval alerts.receivers alerts.rules]" routes.added=[] routes.changed=[] routes.removed=[]`)
+	awaitAlerts(t, i) // groups that are there at the first evaluation are not new
 	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-1"})
 	n.await(t, "fresh", "firing")
 

@@ -130,7 +130,7 @@ func testJobsWhileRunning(t *testing.T, a *playback) {
 		events = append(events, a.event(schemas.Published, n+1))
 	}
 	a.keep(events...)
-	cmd := exec.Command(a.Binary, "replay", "*", "--yes", "--rate", "20", "--config", a.Config)
+	cmd := exec.Command(a.Binary, "replay", "*", "--yes", "--rate", "5", "--config", a.Config)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Start(); err != nil {

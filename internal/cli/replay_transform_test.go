@@ -28,6 +28,7 @@ elif .body.order == 2 then null elif .body.order == 3 then error("no price of " 
 	job := onlyJob(t, a.Installation)
 	servertest.WantRun(t, a.Run(t, "jobs", "show", job.ID), 0, "transform", "currency")
 	a.WithRoles(t, "index") // a resume waits until the first step is recorded
+	a.Eventually(t, "action: replayed", 1)
 	ran = a.Run(t, "jobs", "resume", job.ID, "--yes")
 	servertest.WantRun(t, ran, exitFailed, "sent 2 of 3", "not sent: message m-3", "no price of m-3", "1 message left out by the transform")
 	if job = onlyJob(t, a.Installation); job.State != replayer.Done || job.Sent != 2 || job.Failed != 1 || job.Filtered != 1 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -127,8 +128,10 @@ func TestCompletionBehindAQuery(t *testing.T) {
 			if c.ran() {
 				t.Errorf("completion has run what is in quotes:\n%s", c.screen)
 			}
-			c.types("watership show ord\t\n")
-			if !strings.Contains(c.screen.String(), "fingerprint    v1:") {
+			if !rabbittest.Poll(rabbittest.Timeout, func() bool { // a busy store offers nothing in time
+				c.types("watership show ord\t\n")
+				return strings.Contains(c.screen.String(), "fingerprint    v1:")
+			}) {
 				t.Errorf("no id is completed:\n%s", c.screen)
 			}
 		})
