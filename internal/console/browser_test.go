@@ -34,7 +34,7 @@ type browser struct {
 }
 
 // browserTimeout bounds all that a test does with its browser.
-const browserTimeout = 4 * time.Minute
+const browserTimeout = 10 * time.Minute
 
 // chromium is the browser of all tests, or why there is none. It starts with the first test that
 // needs it, since each start costs a second of the processor, and TestMain ends it.
@@ -113,9 +113,10 @@ func (b browser) open(t *testing.T, path string) {
 	b.do(t, "opening "+path, chromedp.Navigate(b.url+path), chromedp.WaitReady("main"))
 }
 
-// click presses what a CSS selector finds, once it is visible.
+// click presses what a CSS selector finds, once it is visible and all of the page is there: late parts move the others.
 func (b browser) click(t *testing.T, selector string) {
 	t.Helper()
+	b.awaits(t, `document.readyState === "complete" && !document.querySelector("[data-late]")`)
 	b.do(t, "clicking "+selector, chromedp.Click(selector, chromedp.ByQuery, chromedp.NodeVisible))
 }
 

@@ -7,18 +7,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // until reads a page until it has a text. The counts of a quorum queue whose leader does not answer at once are some
 // seconds old.
-func (s served) until(t *testing.T, path, text string) document {
+func (s served) until(t *testing.T, path string, texts ...string) document {
 	t.Helper()
 	var page document
-	if !rabbittest.Poll(time.Minute, func() bool { page = s.get(t, path); return strings.Contains(page.words(t), text) }) {
-		t.Fatalf("%s never has %q:\n%s", path, text, page.words(t))
+	if !rabbittest.Poll(rabbittest.Timeout, func() bool {
+		page = s.get(t, path)
+		words := page.words(t)
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(words, text) })
+	}) {
+		t.Fatalf("%s never has %q:\n%s", path, texts, page.words(t))
 	}
 	return page
 }
@@ -64,8 +67,8 @@ func TestReplayWithCanary(t *testing.T) {
 	form.Set("count", "102")
 	form.Set("expect", "102")
 	s.post(t, action, form)
-	done := s.until(t, path, "105 handled")
-	done.want(t, http.StatusOK, "done", "105 of 105 messages sent", "0 pending")
+	done := s.until(t, path, "105 handled", "done", "105 of 105 messages sent")
+	done.want(t, http.StatusOK, "0 pending")
 	done.without(t, "Cancel", "Send the rest")
 	s.post(t, action, form).want(t, http.StatusOK, "105 of 105 messages sent") // the key has acted
 
@@ -123,7 +126,7 @@ func TestReplayInSteps(t *testing.T) {
 	s.broken.Store(false)
 	action, form = page.form(t, "Send the rest (8)")
 	s.post(t, action, form)
-	s.until(t, path, "10 of 10 messages sent").want(t, http.StatusOK, "done", "Up to Sent Handled Failed Silent Judged Then 2 2 0 2 0")
+	s.until(t, path, "10 of 10 messages sent", "done").want(t, http.StatusOK, "Up to Sent Handled Failed Silent Judged Then 2 2 0 2 0")
 }
 
 // A queue without a consumer that reports leaves its messages pending.
@@ -186,10 +189,10 @@ func TestRunningReplay(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.fail(t, orders(4)...)
-	action, form := s.get(t, "/replays/new?q=action%3A+poisoned&target=failed_queue&rate=0.4").form(t, "Send 4 messages")
+	action, form := s.get(t, "/replays/new?q=action%3A+poisoned&target=failed_queue&rate=0.05").form(t, "Send 4 messages")
 	path := s.post(t, action, form).Request.URL.Path
 	page := s.until(t, path, "a second, about")
-	page.want(t, http.StatusOK, "running", "Cancel…", "at most 0.4 messages a second")
+	page.want(t, http.StatusOK, "running", "Cancel…", "at most 0.05 messages a second")
 	list := s.get(t, "/replays")
 	list.want(t, http.StatusOK, "running")
 	for _, shown := range []document{page, list} {
