@@ -257,9 +257,15 @@ func (f *fixture) storeJob(job Job) {
 // indexLog stores the events in the log as the indexer does, and returns them.
 func (f *fixture) indexLog() []schemas.Event {
 	f.t.Helper()
+	return f.index(f.drain(f.cfg.Topology.Log())...)
+}
+
+// index stores the events that messages of the log have.
+func (f *fixture) index(deliveries ...amqp.Delivery) []schemas.Event {
+	f.t.Helper()
 	var events []schemas.Event
 	decoder := wire.Decoder{Source: f.source, VHost: "/", Topology: f.cfg.Topology, Streams: f.streams}
-	for _, d := range f.drain(f.cfg.Topology.Log()) {
+	for _, d := range deliveries {
 		bundle, bundled := decoder.Unbundle(d)
 		if !bundled {
 			event, err := decoder.Lifecycle(d, time.Now(), 0)

@@ -196,7 +196,7 @@ func TestLeaseDoesNotReconnect(t *testing.T) {
 	proxy.Mend()
 	select {
 	case <-l.Lost():
-	case <-time.After(3 * time.Second):
+	case <-time.After(rabbittest.Timeout):
 		t.Error("the lost connection was not noticed")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -11,21 +11,35 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
 
-// index stores the events of runs as serve does, until stop is called.
+// index consumes the log and stores the events of runs as serve does, until stop is called.
 func (r *reporter) index() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ch := r.f.broker.Channel(r.f.t)
+	deliveries, err := ch.Consume(r.f.cfg.Topology.Log(), "", false, false, false, false, nil)
+	if err != nil {
+		r.f.t.Fatal(err)
+	}
+	done := make(chan struct{})
 	var work sync.WaitGroup
 	work.Go(func() {
-		for backoff.Sleep(ctx, 20*time.Millisecond) == nil {
-			r.indexLog()
+		for {
+			select {
+			case d := <-deliveries:
+				r.mu.Lock() // while the consumer makes no events
+				r.f.index(d)
+				r.mu.Unlock()
+				if err := d.Ack(false); err != nil {
+					r.f.t.Error(err)
+				}
+			case <-done:
+				return
+			}
 		}
 	})
-	return func() { cancel(); work.Wait() }
+	return func() { close(done); work.Wait(); _ = ch.Close() }
 }
 
 // newRamp returns a fixture with so many messages and a consumer that reports, and a job with a ramp.
@@ -105,7 +119,7 @@ func TestRampStopsWhileItSends(t *testing.T) {
 	f, consumer, job := newRamp(t, 200, Ramp{Percent: []float64{100}, StopIf: limits("failed timeout > 0")})
 	defer consumer.index()()
 	consumer.fails["m-2"], consumer.class = true, "timeout"
-	job.Rate = 50
+	job.Rate = 5
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
@@ -117,13 +131,13 @@ func TestRampStopsWhileItSends(t *testing.T) {
 
 // Messages that cannot be sent stop a step while it is sent: nothing judges the last one afterwards.
 func TestRampStopsAtMessagesThatCannotBeSent(t *testing.T) {
-	f, consumer, job := newRamp(t, 200, Ramp{StopIf: limits("failed > 5")})
+	f, consumer, job := newRamp(t, 200, Ramp{StopIf: limits("failed > 8")})
 	defer consumer.index()()
-	job.Rate, job.Transform = 50, `if tojson | test("\"m-[1-9]\"") then error("no") else . end`
+	job.Rate, job.Transform = 5, `if tojson | test("\"m-[1-9]\"") then error("no") else . end`
 	if err := f.save(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
-	if ran := f.stopped(job, "failed > 5: 9 of 200 messages failed"); ran.Failed != 9 || ran.Steps[0].Failed != 9 {
+	if ran := f.stopped(job, "failed > 8: 9 of 200 messages failed"); ran.Failed != 9 || ran.Steps[0].Failed != 9 {
 		t.Errorf("failed %d: %+v", ran.Failed, ran.Steps)
 	}
 }
@@ -184,10 +198,11 @@ func TestStepOfAJobThatBeginsAnew(t *testing.T) {
 // one that reports, each message is waited for.
 func TestRampOfConsumersThatDoNotReport(t *testing.T) {
 	for before, want := range map[schemas.Action]string{
-		schemas.Published: "cannot be judged: no consumer of ", schemas.Handled: "cannot be judged: 1 of 2 messages have no outcome after 300 ms", schemas.Poisoned: "",
+		schemas.Published: "cannot be judged: no consumer of ", schemas.Handled: "cannot be judged: 1 of 2 messages have no outcome after 3 s", schemas.Poisoned: "",
 	} {
 		t.Run(string(before), func(t *testing.T) {
-			f, consumer, job := newRamp(t, 6, Ramp{First: 2, StopIf: limits("failed > 50%"), Wait: 300 * time.Millisecond})
+			t.Parallel() // most of it is waiting
+			f, consumer, job := newRamp(t, 6, Ramp{First: 2, StopIf: limits("failed > 50%"), Wait: 3 * time.Second})
 			defer consumer.index()()
 			earlier := f.event(before, f.message(0))
 			if before != schemas.Published {
