@@ -402,7 +402,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 		fast, deliveries := consume(t, b.URL(), "fast")
 		confirm := b.Inject(broker.Fault{Match: func(r broker.Request) bool { return r.RoutingKey == slow }, Do: broker.DelayConfirm(time.Hour)})
 		log := &rabbittest.Log{}
-		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, ConfirmTimeout: 300 * time.Millisecond, Logger: log.Logger()})
+		r := startRelay(t, outbox.RelayConfig{DB: db.DB, Connection: rabbitmq.Connection{URL: b.URL()}, ConfirmTimeout: 3 * time.Second, Logger: log.Logger()})
 		for n := range 50 {
 			publish(t, db.DB, schemas.Envelope{RoutingKey: slow, Body: []byte(strconv.Itoa(n))}, schemas.Envelope{RoutingKey: fast, Body: []byte(strconv.Itoa(n))})
 		}

@@ -38,7 +38,7 @@ func TestHeldReceiver(t *testing.T) {
 	defer publisher.Close()
 	control := pause.Control{Connection: conn, Publisher: publisher, Sign: func(m rabbit.Message) rabbit.Message { return m }}
 	r := start(t, b, func(c *Config) {
-		c.Routes = []Route{{Queue: queue, Concurrency: 4, Fairness: Fairness{Key: keyHeader}, Handler: webhook.New(webhook.Config{URL: to.URL, KeepAnswers: true})}}
+		c.Routes = []Route{{Queue: queue, Concurrency: 16, Fairness: Fairness{Key: keyHeader, Concurrency: 5}, Handler: webhook.New(webhook.Config{URL: to.URL, KeepAnswers: true})}}
 		control.Topology = c.Topology
 		if err := Declare(t.Context(), *c); err != nil {
 			t.Fatal(err)
@@ -51,6 +51,10 @@ func TestHeldReceiver(t *testing.T) {
 	for n := range each {
 		r.publish("", queue, keyed("held", fmt.Sprint("h", n)))
 		r.publish("", queue, keyed("free", fmt.Sprint("f", n)))
+		if n == 0 { // the route asks once which receivers are held, and messages of all keys wait for the answer
+			r.waitFor(1, schemas.Handled)
+			r.waitFor(1, schemas.RetryScheduled)
+		}
 	}
 	r.waitFor(each, schemas.Handled)
 	for _, e := range r.waitFor(each, schemas.RetryScheduled) {

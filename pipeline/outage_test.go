@@ -81,7 +81,7 @@ func bodies(of string, n int) []string {
 func TestOutageLosesNoAttempt(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	const messages = 200
-	timeout := map[string]time.Duration{"time-out": 500 * time.Millisecond}
+	timeout := map[string]time.Duration{"time-out": 3 * time.Second}
 	for name, outage := range map[string]http.HandlerFunc{
 		"refused":  nil,
 		"503":      func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },

@@ -88,7 +88,8 @@ func (run receiversRun) p99(t *testing.T, b rabbittest.Broker) time.Duration {
 	t.Cleanup(end)
 	down := httptest.NewServer(nil)
 	down.Close()
-	working, refusing := webhook.New(webhook.Config{URL: service.URL, Timeout: 2 * time.Second}), webhook.New(webhook.Config{URL: down.URL})
+	working, refusing := webhook.New(webhook.Config{URL: service.URL, Timeout: time.Minute}), webhook.New(webhook.Config{URL: down.URL})
+	hanging := webhook.New(webhook.Config{URL: service.URL, Timeout: 2 * time.Second})
 	queue := rabbittest.Name(t)
 	r := startSilent(t, b, func(c *Config) {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -96,8 +97,11 @@ func (run receiversRun) p99(t *testing.T, b rabbittest.Broker) time.Duration {
 		c.Routes = []Route{{
 			Queue: queue, Concurrency: 64, Fairness: Fairness{Key: keyHeader, Concurrency: 2},
 			Handler: func(msg *message.Message) ([]*message.Message, error) {
-				if e, _ := schemas.FromContext(msg.Context()); e.Headers["kind"] == "down" {
+				switch e, _ := schemas.FromContext(msg.Context()); e.Headers["kind"] {
+				case "down":
 					return refusing(msg)
+				case "hangs":
+					return hanging(msg)
 				}
 				return working(msg)
 			},

@@ -130,7 +130,7 @@ func TestAnEventAtWhichHandlersHang(t *testing.T) {
 		o := newOrders(t)
 		o.add(t, 20)
 		cfg := o.config(db.DB)
-		cfg.Timeout, cfg.Handle, cfg.Park = 50*time.Millisecond, hangsAt(t, "shop-5"), true
+		cfg.Timeout, cfg.Handle, cfg.Park = time.Second, hangsAt(t, "shop-5"), true
 		cfg.Policy = &retry.Policy{First: time.Millisecond, Attempts: 2}
 		for range 2 {
 			start(t, newProjection(t, cfg).Run)

@@ -210,7 +210,7 @@ func (o *orders) await(t testing.TB, db *sql.DB) {
 func eventually(t testing.TB, try func() error) {
 	t.Helper()
 	var err error
-	if !rabbittest.Poll(time.Minute, func() bool { err = try(); return err == nil }) {
+	if !rabbittest.Poll(rabbittest.Timeout, func() bool { err = try(); return err == nil }) {
 		t.Fatal(err)
 	}
 }

@@ -157,6 +157,21 @@ func TestInstallUpgrades(t *testing.T) {
 	}
 }
 
+// atVersion1 returns a template of this version as one of version 1.
+func atVersion1(t *testing.T, template []byte) string {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(template, &fields); err != nil || fields["version"] == nil {
+		t.Fatalf("the template has no version: %v", err)
+	}
+	fields["version"] = json.RawMessage("1")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // TestInstallUpgradesVersion1 begins with the templates and documents of version 1. Both
 // forms are then read, searched and counted together.
 func TestInstallUpgradesVersion1(t *testing.T) {
@@ -167,7 +182,7 @@ func TestInstallUpgradesVersion1(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), strings.Replace(string(body), `"version":8`, `"version":1`, 1))
+		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), atVersion1(t, body))
 	}
 	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 9: run `watership setup`")
 	var former []schemas.Document

@@ -93,6 +93,11 @@ func do(t *testing.T, method, path, body string) (status int, answer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if method == http.MethodPut && strings.Contains(path, "_template/") { // of a busy server, whose usual time is 30 s
+		query := request.URL.Query()
+		query.Set("master_timeout", "2m")
+		request.URL.RawQuery = query.Encode()
+	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -54,10 +54,10 @@ func TestLeaseIsOfOneHolder(t *testing.T) {
 // A holder that lives renews its lease; one that does not loses it.
 func TestLeaseExpires(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
-		first, second := newLease(t, db.DB, time.Second), newLease(t, db.DB, time.Second)
+		first, second := newLease(t, db.DB, 3*time.Second), newLease(t, db.DB, 3*time.Second)
 		acquire(t, first, true)
 		defer first.Release(t.Context())
-		for begun := time.Now(); time.Since(begun) < 1500*time.Millisecond; time.Sleep(50 * time.Millisecond) {
+		for begun := time.Now(); time.Since(begun) < 4*time.Second; time.Sleep(50 * time.Millisecond) {
 			acquire(t, second, false)
 		}
 		if _, err := db.ExecContext(t.Context(), "UPDATE watership_lease SET expires = 1, holder = 'dead'"); err != nil {
@@ -74,7 +74,7 @@ func TestLeaseExpires(t *testing.T) {
 // A holder learns that it has lost the lease from its renewal, and from a check.
 func TestLeaseIsLost(t *testing.T) {
 	databasetest.Run(t, func(t *testing.T, db databasetest.Database) {
-		lease, lost := newLease(t, db.DB, 300*time.Millisecond), make(chan error, 100)
+		lease, lost := newLease(t, db.DB, 3*time.Second), make(chan error, 100)
 		lease.Lost = func(err error) { lost <- err }
 		acquire(t, lease, true)
 		defer lease.Release(t.Context())

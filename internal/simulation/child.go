@@ -18,7 +18,7 @@ const (
 	resultVariable = "SIMULATION_RESULT" // a file
 )
 
-const longestRun = 10 * time.Minute // of the machine's time, which other programs may need
+const longestRun = 20 * time.Minute // of the machine's time, which other programs may need
 
 // runProcess runs a plan in a process of a program, with the test that reads the plan from the environment: the
 // memory of a process, in which maps and pools are in some order, is the same at each start. A

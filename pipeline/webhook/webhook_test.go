@@ -425,7 +425,7 @@ func TestSwitchingProtocols(t *testing.T) {
 	t.Cleanup(server.Close)
 	answered := make(chan error, 1)
 	go func() {
-		answered <- post(Config{URL: server.URL, Timeout: 200 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
+		answered <- post(Config{URL: server.URL, Timeout: 10 * time.Second}, schemas.Envelope{}, retry.Attempt{})
 	}()
 	var got *StatusError
 	if err := rabbittest.Receive(t, answered); !errors.As(err, &got) || got.Status != 101 || meaningOf(err) != Retry {

@@ -33,13 +33,18 @@ func TestDecide(t *testing.T) {
 		ids := r.publish("m", 40)
 		r.waitLen(wire.DelaysOf(r.topology).Queue(time.Hour), len(ids))
 		now, cancelled, postponed, left := ids[:10], ids[10:20], ids[20:30], ids[30:]
-		began := time.Now()
+		var notBefore time.Time
 		for _, step := range []struct {
-			d   Decision
+			do  Action
 			ids []string
-		}{{Decision{Action: Now}, now}, {Decision{Action: Cancel}, cancelled}, {Decision{Action: Postpone, NotBefore: began.Add(2500 * time.Millisecond)}, postponed}} {
-			if result := r.decide(step.d, step.ids); len(result.Taken) != 10 || len(result.Gone) != 0 || len(result.Events) != 10 {
-				t.Fatalf("%s: taken %d, gone %d, events %d", step.d.Action, len(result.Taken), len(result.Gone), len(result.Events))
+		}{{Now, now}, {Cancel, cancelled}, {Postpone, postponed}} {
+			d := Decision{Action: step.do}
+			if step.do == Postpone {
+				notBefore = time.Now().Add(2500 * time.Millisecond)
+				d.NotBefore = notBefore
+			}
+			if result := r.decide(d, step.ids); len(result.Taken) != 10 || len(result.Gone) != 0 || len(result.Events) != 10 {
+				t.Fatalf("%s: taken %d, gone %d, events %d", step.do, len(result.Taken), len(result.Gone), len(result.Events))
 			}
 		}
 		r.until("all are decided", func() bool {
@@ -53,7 +58,7 @@ func TestDecide(t *testing.T) {
 			}
 		}
 		for _, id := range postponed {
-			if early := began.Add(2500 * time.Millisecond).Sub(r.due[id]); early > 0 {
+			if early := notBefore.Sub(r.due[id]); early > 0 {
 				t.Errorf("%s came back %s early", id, early)
 			}
 		}
@@ -127,9 +132,12 @@ func TestDecideWhileMessagesBecomeDue(t *testing.T) {
 		gone, taken := 0, 0
 		for round := range 6 {
 			ids := r.publish(fmt.Sprintf("round%d", round), 60)
-			d := []Decision{{Action: Now}, {Action: Cancel}, {Action: Postpone, NotBefore: time.Now().Add(500 * time.Millisecond)}}[round%3]
+			d := Decision{Action: []Action{Now, Cancel, Postpone}[round%3]}
 			first := r.messages(ids)[0]
 			time.Sleep(time.Until(first.Due.Add(-time.Duration(round) * 25 * time.Millisecond))) // in the middle of the others, or before
+			if d.Action == Postpone {
+				d.NotBefore = time.Now().Add(500 * time.Millisecond)
+			}
 			result := r.decide(d, ids)
 			gone, taken = gone+len(result.Gone), taken+len(result.Taken)
 			r.until("all are handled or cancelled", func() bool {

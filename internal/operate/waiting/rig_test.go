@@ -179,7 +179,7 @@ func (r *rig) update(change func()) {
 // until waits for a condition about the fields that mu guards.
 func (r *rig) until(what string, condition func() bool) {
 	r.t.Helper()
-	timeout := time.After(time.Minute)
+	timeout := time.After(rabbittest.Timeout)
 	for {
 		r.mu.Lock()
 		met, changed := condition(), r.changed
