@@ -15,8 +15,8 @@ const recordKind = "alerts"
 const (
 	beatInterval  = 2 * time.Second // between two saves of the holder, at most
 	watchInterval = time.Second     // between two looks of another process at the record
-	leaseTimeout  = 8 * time.Second // without a save, after which another process takes over: beatInterval and saveTimeout, and a second
-	saveTimeout   = 5 * time.Second
+	leaseTimeout  = 8 * time.Second // without a save, after which another process takes over: beatInterval and twice saveTimeout
+	saveTimeout   = 3 * time.Second
 
 	toleratedFailures = 10 // of attempts, until they are logged: serve may still prepare the store
 )
