@@ -15,7 +15,6 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
-	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/replayer"
@@ -32,7 +31,7 @@ func TestLinesSayTheZoneOfTheirTimes(t *testing.T) {
 	failed := schemas.Event{Action: schemas.Poisoned}
 	failed.Time, failed.EventID = at, "e"
 	shown := shownGroup{
-		group, failures.GroupFailure{Event: eventjson.Of(access.Identity{}, schemas.DocumentFormat{}, failed)}, failures.GroupHistory{Entries: []failures.HistoryEntry{{Time: at, What: failures.Noted}}},
+		group, failures.GroupFailure{Event: eventjson.Of(t.Context(), schemas.DocumentFormat{}, failed)}, failures.GroupHistory{Entries: []failures.HistoryEntry{{Time: at, What: failures.Noted}}},
 	}
 	subscription := subscriptions.Subscription{Created: at, UnattendedSince: &at, Waiting: subscription.Unattended}
 	job := replayer.Job{ID: "j", Created: at, Started: at, Updated: at, Ended: at}

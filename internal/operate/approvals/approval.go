@@ -101,10 +101,10 @@ func (a Approval) forgotten() time.Time {
 	return end
 }
 
-// visible returns an approval as a caller may see it: a program may have the body that an operator has
+// visible returns an approval as the caller may see it: a program may have the body that an operator has
 // written for a message, and results quote it.
-func (a Approval) visible(caller access.Identity) Approval {
-	if mayRead(caller) || !a.hasProgram() {
+func (a Approval) visible(ctx context.Context) Approval {
+	if access.ShowsBodies(ctx) || !a.hasProgram() {
 		return a
 	}
 	var members map[string]json.RawMessage

@@ -77,7 +77,7 @@ func (o operations) list(ctx context.Context, _ *struct{}) (*ListOutput, error) 
 	caller, out := access.FromContext(ctx), &ListOutput{Approvals{[]Approval{}}}
 	for _, r := range records {
 		if !caller.Limited() || isSame(caller, r.Asker) {
-			out.Body.Approvals = append(out.Body.Approvals, r.visible(caller))
+			out.Body.Approvals = append(out.Body.Approvals, r.visible(ctx))
 		}
 	}
 	return out, nil
@@ -106,7 +106,7 @@ func (o operations) decide(ctx context.Context, in *DecideInput) (*DecideOutput,
 		return nil
 	})
 	if err != nil || verb == "refuse" {
-		return &DecideOutput{decided.visible(caller)}, err
+		return &DecideOutput{decided.visible(ctx)}, err
 	}
 	access.Describe(ctx, access.Action{Object: "approval " + in.ID + ": " + decided.summary() + " of " + decided.By})
 	return o.do(context.WithoutCancel(ctx), decided)

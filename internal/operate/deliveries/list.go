@@ -11,7 +11,6 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
-	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventjson"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -226,7 +225,7 @@ func (f Finder) describeLatest(ctx context.Context, r *ReceiverState, of kql.Nod
 	}
 	since := of
 	if found {
-		r.LastSuccess, r.LastAt, r.LastAnswer = &success.Time, &success.Time, eventjson.Answer(access.FromContext(ctx), success.Answer)
+		r.LastSuccess, r.LastAt, r.LastAnswer = &success.Time, &success.Time, eventjson.Answer(ctx, success.Answer)
 		since = kql.And{of, after(success.Time)}
 	}
 	failure, found, err := f.newest(ctx, kql.And{since, failed(), attempts()})

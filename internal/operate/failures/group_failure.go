@@ -55,7 +55,7 @@ func (o operations) groupFailure(ctx context.Context, in *GroupFailureInput) (*G
 	if err != nil {
 		return nil, err
 	}
-	found.Event = eventjson.Of(access.FromContext(ctx), o.System.DocumentFormat(), e)
+	found.Event = eventjson.Of(ctx, o.System.DocumentFormat(), e)
 	return &GroupFailureOutput{found}, nil
 }
 

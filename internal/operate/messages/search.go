@@ -119,8 +119,8 @@ func SortOf(sel eventstore.Selection) string {
 
 // documentOf returns a function for the documents of events, as the caller may read them.
 func (o operations) documentOf(ctx context.Context) func(schemas.Event) eventjson.Document {
-	caller, format := access.FromContext(ctx), o.System.DocumentFormat()
-	return func(e schemas.Event) eventjson.Document { return eventjson.Of(caller, format, e) }
+	format := o.System.DocumentFormat()
+	return func(e schemas.Event) eventjson.Document { return eventjson.Of(ctx, format, e) }
 }
 
 // readPage reads the events of a selection but the last, up to maxPageBytes.

@@ -211,7 +211,7 @@ func maySee(ctx context.Context, job replayer.Job) bool {
 // visible returns a job as the caller may see it: programs may have the body that an operator has
 // written for a message, and their errors quote bodies.
 func visible(ctx context.Context, job replayer.Job) replayer.Job {
-	if caller := access.FromContext(ctx); caller.Bodies || caller.Method == access.ByLogins || job.Transform == "" {
+	if access.ShowsBodies(ctx) || job.Transform == "" {
 		return job
 	}
 	job.Transform, job.Failures = access.HiddenProgram, slices.Clone(job.Failures)

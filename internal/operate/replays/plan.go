@@ -296,7 +296,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 		plan.Examples = append(plan.Examples, PlanExample(e))
 	}
 	for _, e := range p.Sample {
-		plan.Sample = append(plan.Sample, eventjson.Of(access.FromContext(ctx), o.System.DocumentFormat(), e))
+		plan.Sample = append(plan.Sample, eventjson.Of(ctx, o.System.DocumentFormat(), e))
 	}
 	var err error
 	if plan.Unknown, err = eventfilter.Unknown(ctx, o.System, r.IDs); err != nil {

@@ -132,6 +132,17 @@ func ReadBodies(ctx context.Context, of string) error {
 	return nil
 }
 
+// ShowsBodies reports whether an answer may quote bodies beside what was asked for, such as an error or a program does: the
+// identity of a request may read them, and has said why if it needs a reason.
+func ShowsBodies(ctx context.Context) bool {
+	i := FromContext(ctx)
+	if i.Method == ByLogins || !i.Bodies || !i.BodyReasons {
+		return i.Method == ByLogins || i.Bodies
+	}
+	a, ok := ctx.Value(auditKey{}).(*audit)
+	return ok && a.bodyReason() != ""
+}
+
 // SearchBodies returns nil if a query, whose fields are resolved, searches no bodies, or if the
 // audit event for that is stored: the result of a query says something about the bodies. of is the text of
 // the query. Whether the identity may search them is for Identity.Restrict to say.

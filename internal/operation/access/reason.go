@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -106,8 +107,9 @@ func (a *audit) bodyReason() string {
 
 // givenReason is the content of the cookie with the reason for which a person reads bodies in a browser.
 type givenReason struct {
-	By     string `json:"by"` // as requestKey has it: another person has other reasons
-	Reason string `json:"reason"`
+	By      string    `json:"by"` // as requestKey has it: another person has other reasons
+	Reason  string    `json:"reason"`
+	Expires time.Time `json:"expires"`
 }
 
 const reasonPurpose = "reason"
@@ -116,7 +118,7 @@ const reasonPurpose = "reason"
 func (s *sessions) reason(r *http.Request, who Identity) string {
 	cookie, err := r.Cookie(s.cookieName(reasonPurpose))
 	var given givenReason
-	if err != nil || s.sealer.open(reasonPurpose, cookie.Value, &given) != nil || given.By != requestKey(who) {
+	if err != nil || s.sealer.open(reasonPurpose, cookie.Value, &given) != nil || given.By != requestKey(who) || !given.Expires.After(time.Now()) {
 		return ""
 	}
 	return given.Reason
@@ -148,5 +150,5 @@ func (s signInHandlers) keepReason(w http.ResponseWriter, r *http.Request) error
 	if reason == "" {
 		return needsReason("bodies")
 	}
-	return s.guard.sessions.setCookie(w, reasonPurpose, givenReason{requestKey(who), reason}, sessionLength)
+	return s.guard.sessions.setCookie(w, reasonPurpose, givenReason{requestKey(who), reason, time.Now().Add(sessionLength)}, sessionLength)
 }

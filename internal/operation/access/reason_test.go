@@ -33,6 +33,9 @@ func TestBodiesForAReason(t *testing.T) {
 		if strings.HasPrefix(name, "a search") {
 			read = func() error { return SearchBodies(ctx, parse(t, "body.text: a"), "body.text: a") }
 		}
+		if shows := ShowsBodies(ctx); shows != (test.want != "") {
+			t.Errorf("%s: what quotes bodies is shown: %t", name, shows)
+		}
 		err := read()
 		made := kept.take()
 		switch refusal, _ := err.(*Error); {

@@ -3,6 +3,7 @@ package eventjson
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -19,18 +20,18 @@ import (
 // name fields of.
 type Document json.RawMessage
 
-// Of returns the document of an event for a caller, with the labels of a format. An event that was read without
+// Of returns the document of an event for the caller of a request, with the labels of a format. An event that was read without
 // its body has none.
-func Of(caller access.Identity, format schemas.DocumentFormat, e schemas.Event) Document {
-	e.Answer = Answer(caller, e.Answer)
+func Of(ctx context.Context, format schemas.DocumentFormat, e schemas.Event) Document {
+	e.Answer = Answer(ctx, e.Answer)
 	e.Sealed = nil // for processes with its keys, which read the store
 	return schemas.DocumentFormat{Labels: format.Labels, NumericLabels: format.NumericLabels}.Append(nil, e)
 }
 
-// Answer returns the part of a kept answer that a caller may read: all of it, or the status for one that may not read
-// bodies.
-func Answer(caller access.Identity, text string) string {
-	if caller.Bodies {
+// Answer returns the part of a kept answer that the caller of a request may read: all of it, or the status for one that
+// may not read bodies.
+func Answer(ctx context.Context, text string) string {
+	if access.ShowsBodies(ctx) {
 		return text
 	}
 	status, _, _ := strings.Cut(text, " ")

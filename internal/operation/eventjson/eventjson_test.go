@@ -8,12 +8,15 @@ import (
 	"github.com/watershipmq/watership/schemas"
 )
 
-// Who may not read bodies reads the status of an answer.
+// Who may not read bodies, or has not said why, reads the status of an answer.
 func TestAnswerNeedsBodies(t *testing.T) {
 	e := schemas.Event{Action: schemas.Handled, State: schemas.State{Answer: "200 OK the card of Ann"}}
-	for bodies, want := range map[bool]string{true: `"answer":"200 OK the card of Ann"`, false: `"answer":"200"`} {
-		if got := string(Of(access.Identity{Bodies: bodies}, schemas.DocumentFormat{}, e)); !strings.Contains(got, want) {
-			t.Errorf("bodies %t: %s", bodies, got)
+	for want, who := range map[string]access.Identity{
+		`"answer":"200 OK the card of Ann"`: {Bodies: true}, `"answer":"200"`: {}, `"answer":"200"}`: {Bodies: true, BodyReasons: true},
+	} {
+		ctx := access.NewContext(t.Context(), who)
+		if got := string(Of(ctx, schemas.DocumentFormat{}, e)); !strings.Contains(got, want) {
+			t.Errorf("%+v: %s", who, got)
 		}
 	}
 }
