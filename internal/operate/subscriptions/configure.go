@@ -69,7 +69,11 @@ func (o operations) configure(ctx context.Context, in *ConfigureInput) (*Subscri
 	if err != nil {
 		return nil, err
 	}
-	v, err := o.Configure(ctx, in.Name, in.Body.Settings, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
+	query := sub.Query
+	if in.Body.Query != nil {
+		query = *in.Body.Query
+	}
+	v, err := o.Configure(ctx, in.Name, in.Body.Settings, Caller{Name: caller.Name, Zone: zone, Restrict: restrict(ctx, query)})
 	return outputOf(ctx, v), err
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
@@ -210,14 +211,26 @@ func (o operations) create(ctx context.Context, in *CreateInput) (*SubscriptionO
 	if err != nil {
 		return nil, err
 	}
-	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: caller.Restrict})
+	v, err := o.Subscribe(ctx, in.Body.Request, Caller{Name: caller.Name, Zone: zone, Restrict: restrict(ctx, in.Body.Query)})
 	return outputOf(ctx, v), err
 }
 
-// checkOriginals refuses a caller who may not read the originals of redacted messages: their targets get them from a
-// process that opens them.
+// restrict returns what limits a query to what the caller may see, and records a search of bodies: the target and the
+// numbers say what matches.
+func restrict(ctx context.Context, text string) func(kql.Node) (kql.Node, error) {
+	return func(query kql.Node) (kql.Node, error) {
+		restricted, err := access.FromContext(ctx).Restrict(query)
+		if err == nil {
+			err = access.SearchBodies(ctx, query, text)
+		}
+		return restricted, err
+	}
+}
+
+// checkOriginals refuses a caller who may not read the originals of redacted messages: the target gets them from a
+// process that opens them, which may be another one than this.
 func (o operations) checkOriginals(caller access.Identity) error {
-	if caller.Originals || !o.System.Redactor().Opens() {
+	if caller.Originals || o.System.Redactor() == nil {
 		return nil
 	}
 	return problem.Forbidden(caller.Name+" may not read originals of redacted messages, which the target of a subscription gets", "Ask somebody with the permission originals.")
@@ -261,6 +274,9 @@ type RewindInput struct {
 
 func (o operations) rewind(ctx context.Context, in *RewindInput) (*SubscriptionOutput, error) {
 	sub, err := o.visible(ctx, in.Name)
+	if err == nil {
+		err = o.checkOriginals(access.FromContext(ctx)) // what was before it was made is delivered, too
+	}
 	if err == nil && sub.Upcast.Program != "" {
 		err = access.ReadBodies(ctx, sub.Query) // errors of its upcast quote them
 	}
@@ -306,7 +322,7 @@ func (o operations) parked(ctx context.Context, in *NameInput) (*ParkedOutput, e
 	}
 	list, err := o.Parked(ctx, in.Name)
 	for i := range list {
-		if list[i].Cause == subscription.UpcastFailed && !readsBodies(ctx) {
+		if list[i].Cause == subscription.UpcastFailed && !access.ShowsBodies(ctx) {
 			list[i].Error = ""
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/retry"
 	"github.com/watershipmq/watership/subscription"
@@ -354,7 +355,55 @@ func TestSubscriptionsToOriginals(t *testing.T) {
 	if err := configure(otto(true), Settings{Query: &query}); err != nil {
 		t.Errorf("another query with the permission: %v", err)
 	}
-	if err := create(operations{newService(t)}, "of-redacted", otto(false)); err != nil {
-		t.Errorf("where nothing is opened: %v", err)
+	rewind := func(ctx context.Context) error {
+		in := &RewindInput{NameInput: NameInput{"of-originals"}}
+		in.Body.To = "start"
+		_, err := opens.rewind(ctx, in)
+		return err
+	}
+	if err := rewind(otto(false)); !refuses(err) {
+		t.Errorf("to the start without the permission: %v", err)
+	}
+	if err := rewind(otto(true)); err != nil {
+		t.Errorf("to the start with the permission: %v", err)
+	}
+	hashes := filepath.Join(t.TempDir(), "hashes")
+	must(t, os.WriteFile(hashes, []byte(strings.Repeat("0b", 32)+"\n"), 0o600))
+	redacts := operations{newService(t, "WATERSHIP_REDACT_HASH_KEY_FILE="+hashes, "WATERSHIP_REDACT_RULES=[{pattern: mail}]")}
+	if err := create(redacts, "of-others", otto(false)); !refuses(err) {
+		t.Errorf("where another process may open them: %v", err)
+	}
+	if err := create(operations{newService(t)}, "of-plain", otto(false)); err != nil {
+		t.Errorf("where nothing is redacted: %v", err)
+	}
+}
+
+// recorded has the audit events of a request.
+type recorded struct{ events []access.Record }
+
+func (r *recorded) Record(_ context.Context, e access.Record) error {
+	r.events = append(r.events, e)
+	return nil
+}
+
+func (r *recorded) Ready() error { return nil }
+
+// A subscription by what bodies have says which messages match, so that its query is a search of bodies.
+func TestSubscriptionsByBodiesAreSearches(t *testing.T) {
+	o := operations{newService(t)}
+	in := newRequest(Request{Name: "by-body", From: "now", Queue: "copies", Query: "body.json.customer: C-4711"})
+	ask := func(reason string) (recorded, error) {
+		var made recorded
+		ctx := access.NewContext(t.Context(), access.Identity{Name: "otto", Role: access.Operator, Bodies: true, BodyReasons: true})
+		_, err := o.create(access.Recording(ctx, &made, reason), in)
+		return made, err
+	}
+	var refusal *access.Error
+	if made, err := ask(""); !errors.As(err, &refusal) || refusal.Code != code.NeedsReason || len(made.events) > 0 {
+		t.Errorf("without a reason: %v, %+v", err, made)
+	}
+	made, err := ask("ticket 7")
+	if err != nil || len(made.events) != 1 || made.events[0].Action.Name != "search bodies" || made.events[0].Action.Reason != "ticket 7" {
+		t.Errorf("with a reason: %v, %+v", err, made)
 	}
 }

@@ -124,14 +124,9 @@ func viewOf(sub subscription.Subscription, progress subscription.Progress, now t
 	return v
 }
 
-func readsBodies(ctx context.Context) bool {
-	caller := access.FromContext(ctx)
-	return caller.Bodies || caller.Method == access.ByLogins
-}
-
 // outputOf returns a subscription as the caller may see it: a program may have parts of bodies, and its errors quote them.
 func outputOf(ctx context.Context, v Subscription) *SubscriptionOutput {
-	if readsBodies(ctx) {
+	if access.ShowsBodies(ctx) {
 		return &SubscriptionOutput{v}
 	}
 	if v.Upcast != "" {
