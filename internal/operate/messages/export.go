@@ -48,12 +48,12 @@ func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	if err := access.ReadBodies(ctx, in.Query); err != nil {
+	if err := access.ReadBodies(ctx, in.Object()); err != nil {
 		return nil, err
 	}
 	as := func(e schemas.Event) schemas.Event { return e }
 	if in.Original {
-		originals, err := ReadOriginals(ctx, o.System, in.Query)
+		originals, err := ReadOriginals(ctx, o.System, in.Object())
 		if err != nil {
 			return nil, err
 		}

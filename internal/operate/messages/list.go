@@ -77,7 +77,7 @@ func (o lists) listMessages(ctx context.Context, in *ListInput) (*ListOutput, er
 		return nil, err
 	}
 	if namesBody(fields) {
-		if err := access.ReadBodies(ctx, in.Query); err != nil {
+		if err := access.ReadBodies(ctx, in.Object()); err != nil {
 			return nil, err
 		}
 	}

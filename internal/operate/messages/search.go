@@ -71,7 +71,7 @@ func (o operations) searchEvents(ctx context.Context, in *SearchInput) (*SearchO
 	}
 	withBody := in.WithBody || namesBody(fields)
 	if withBody {
-		if err := access.ReadBodies(ctx, in.Query); err != nil {
+		if err := access.ReadBodies(ctx, in.Object()); err != nil {
 			return nil, err
 		}
 	}

@@ -2,8 +2,10 @@
 package eventfilter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +47,17 @@ func (f Filter) HasQuery() bool { return strings.TrimSpace(f.Query) != "" }
 
 // HasQuery reports whether a filter has a query in one of the languages.
 func (f QueryFilter) HasQuery() bool { return f.Filter.HasQuery() || strings.TrimSpace(f.DSL) != "" }
+
+// Object names what a filter finds in an audit event.
+func (f QueryFilter) Object() string {
+	parts := []string{f.Query, f.DSL}
+	for _, part := range []struct{ name, value string }{{"since", f.Since}, {"from", f.From}, {"to", f.To}} {
+		if part.value != "" {
+			parts = append(parts, part.name+" "+part.value)
+		}
+	}
+	return cmp.Or(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return strings.TrimSpace(part) == "" }), " "), "*")
+}
 
 // Period returns the period of a filter.
 func (f Filter) Period(zone *time.Location) system.Period {
