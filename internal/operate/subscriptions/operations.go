@@ -25,7 +25,7 @@ var (
 		Summary: "Create a subscription, which delivers events to a queue or a URL",
 		Text: "Deliveries begin within two seconds: history that matches, in order, and then each new event, at least once. " +
 			"A delivery has the headers watership-subscription and watership-subscription-position. A URL needs the role admin, and may lead only to addresses of the internet and of subscriptions.private_networks. " +
-			"Targets get the originals of redacted messages, so that a server which opens them wants the permission originals.",
+			"Targets get the originals of redacted messages, so that a server with rules or keys of redaction wants the permission originals.",
 		Status: http.StatusCreated,
 	})
 	GetSubscription = operation.Declare[NameInput, SubscriptionOutput](operation.Operation{
