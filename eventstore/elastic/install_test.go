@@ -160,11 +160,15 @@ func TestInstallUpgrades(t *testing.T) {
 // atVersion1 returns a template of this version as one of version 1.
 func atVersion1(t *testing.T, template []byte) string {
 	t.Helper()
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(template, &fields); err != nil || fields["version"] == nil {
-		t.Fatalf("the template has no version: %v", err)
+	var fields map[string]any
+	if err := json.Unmarshal(template, &fields); err != nil {
+		t.Fatal(err)
 	}
-	fields["version"] = json.RawMessage("1")
+	meta, _ := fields["_meta"].(map[string]any)
+	if meta["version"] != float64(eventstore.TemplateVersion) {
+		t.Fatalf("the template has %v, want version %d", fields["_meta"], eventstore.TemplateVersion)
+	}
+	meta["version"] = 1
 	text, err := json.Marshal(fields)
 	if err != nil {
 		t.Fatal(err)
