@@ -114,7 +114,7 @@ type Config struct {
 
 	Topology schemas.Topology // names of Watership's exchanges and queues; zero: those with the prefix watership
 
-	// StateKeys are those of the processes that publish events and replays, as in pipeline.Config.
+	// StateKeys verify the events and replays that other processes publish, as in pipeline.Config.
 	StateKeys schemas.StateKeys
 
 	// Fingerprints have the settings of every process of Watership in the virtual host.

@@ -78,8 +78,8 @@ func (w *work) hash(as, value string) string {
 	return hash
 }
 
-// hashesIn returns the hashes in a text that have replaced values of the event. What only looks like one
-// is none, unless the event was redacted before.
+// hashesIn returns the hashes in a text that have replaced values of the event. Other words of the
+// same form do not count, unless the event was redacted before.
 func (w *work) hashesIn(text string) []span {
 	switch {
 	case w.again:

@@ -15,7 +15,7 @@ type detector interface {
 	may(text string) bool
 
 	// find returns the first value, and the form in which equal values are equal; begin is -1 if
-	// there is none.
+	// the text has no value.
 	find(text string) (begin, end int, value string)
 }
 
@@ -134,7 +134,7 @@ const shortestCard, longestCard = 13, 19
 
 func (card) may(text string) bool { return digits(text, shortestCard) }
 
-// digits reports whether a text has so many digits.
+// digits reports whether a text has n digits or more.
 func digits(text string, n int) bool {
 	for i := 0; i < len(text) && n > 0; i++ {
 		if isDigit(text[i]) {
@@ -156,7 +156,7 @@ func (card) find(text string) (begin, end int, value string) {
 	return -1, -1, ""
 }
 
-// cardAt returns the end of the longest card number at the beginning of a text; 0 if there is none.
+// cardAt returns the end of the longest card number at the beginning of a text; 0 without a number.
 func cardAt(text string) (end int, number string) {
 	var digits []byte
 	for i := 0; i < len(text) && len(digits) < longestCard; i++ {
@@ -175,7 +175,7 @@ func cardAt(text string) (end int, number string) {
 	return end, number
 }
 
-// isIssuer tells numbers of cards from times in milliseconds, which begin with 1.
+// isIssuer reports whether a number may begin a card's. Times in milliseconds, which begin with 1, do not.
 func isIssuer(digits []byte) bool {
 	first := string(digits[:4])
 	return "3" <= first && first < "7" || "2221" <= first && first <= "2720"

@@ -95,7 +95,7 @@ func patternsOf(rules []rule) (patterns []*rule) {
 	return patterns
 }
 
-// Hashes returns what replaces a value that somebody looks for: by the patterns that find it, or
+// Hashes returns the hashes that replace a value: by the patterns that find it, or
 // else by the first parts of all other rules, each by every key.
 func (r *Redactor) Hashes(value string) (hashes []string) {
 	if r == nil || len(r.rules) == 0 {

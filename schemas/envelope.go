@@ -37,7 +37,7 @@ type Envelope struct {
 
 	// Redacted is whether values were replaced: the message is not the one that was published, and
 	// must not be sent to a consumer. Publishing marks it, and
-	// Watership refuses to publish what has that mark.
+	// Watership refuses to publish a message with the mark.
 	Redacted bool
 }
 

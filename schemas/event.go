@@ -78,7 +78,7 @@ type Event struct {
 	Redacted bool
 
 	// Sealed is the encrypted original of a redacted message, as DocumentFormat.Redact made it; it is
-	// stored with the body. nil: there is none.
+	// stored with the body. nil: the message has no sealed original.
 	Sealed []byte
 
 	QuarantinedAction  Action  // the action of the event that a quarantined event replaces

@@ -39,7 +39,7 @@ func (c *client) Product() string {
 	return Product("").String()
 }
 
-// dialect is what the requests to a product have that differs, which is all in this file.
+// dialect makes the requests that differ between products. No other file knows which product it is.
 type dialect interface {
 	// template returns the body of a component template or an index template.
 	template(body []byte) ([]byte, error)
@@ -58,8 +58,8 @@ type dialect interface {
 	product() Product
 }
 
-// dialect returns the dialect of the server, which it asks unless a response has told before.
-// operation says what the dialect is for.
+// dialect returns the dialect of the server, which it asks unless a response has named the product before.
+// operation is for the text of an error.
 func (c *client) dialect(ctx context.Context, operation string) (dialect, error) {
 	if c.product.Load() == nil {
 		err := c.requestJSON(ctx, operation, esapi.InfoRequest{}, nil)

@@ -36,8 +36,8 @@ type Config struct {
 	// contain a user and a password, the same in each.
 	URLs []string
 
-	// Product is the server's. Empty: what the server says that it is, which it is asked once. With a product,
-	// responses may lack what tells it, as behind some proxies.
+	// Product is the product of the server. Empty: the server is asked once. With a product,
+	// responses may lack the header that names it, which some proxies remove.
 	Product Product
 
 	// Username and Password, or APIKey (its encoded form), or neither.

@@ -46,8 +46,8 @@ func (s *Store) writtenNames() []string {
 
 // Login is the user of the configured credentials.
 type Login struct {
-	// User is also that of an API key; "" if security is disabled, which allows everything, and
-	// for OpenSearch, which does not tell.
+	// User is the owner of a login or an API key; "" if security is disabled, which allows everything, and
+	// for OpenSearch, which does not name it.
 	User string
 
 	// Lacks are the missing privileges, such as "read, maintenance on

@@ -35,7 +35,7 @@ func (c messagePages) originalForm(r *http.Request) (frame.Response, error) {
 	return originalPage(messageOriginal{messageView: v}), nil
 }
 
-// showOriginal answers a form: the reason is in no URL, and a page that is read again asks anew.
+// showOriginal answers a form: the reason is in no URL, and a page that is read again asks again.
 func (c messagePages) showOriginal(r *http.Request) (frame.Response, error) {
 	v, _, err := c.findMessage(r)
 	if err != nil {

@@ -49,7 +49,7 @@ type Faces struct {
 	Run func(ctx context.Context) error
 }
 
-// Pages are the pages for browsers, and the URL of their style sheet. Queries is as that of an API.
+// Pages are the pages for browsers, and the URL of their style sheet. Queries has the meaning of API.Queries.
 type Pages interface {
 	http.Handler
 	Stylesheet() string

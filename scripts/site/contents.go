@@ -36,7 +36,7 @@ func (s *site) contents() (found []part) {
 	return found[1:] // without what stands before the first part
 }
 
-// forPrograms is llms.txt, which tells programs where the pages are as Markdown.
+// forPrograms returns llms.txt, which lists the pages as Markdown for programs.
 func forPrograms(contents []part) []byte {
 	var b strings.Builder
 	b.WriteString("# Watership\n\n> Watership records every message of a RabbitMQ system in Elasticsearch or SQLite, retries what fails, " +

@@ -51,7 +51,7 @@ type audit struct {
 	action   Action
 	problem  string
 	reason   string   // why the request reads; "": it does not say
-	kept     string   // why its browser reads bodies; "": nobody has said
+	kept     string   // why its browser reads bodies; "": no reason was given
 	accesses []Action // to bodies and originals, that are recorded
 }
 

@@ -114,7 +114,7 @@ type givenReason struct {
 
 const reasonPurpose = "reason"
 
-// reason returns why an identity reads bodies in the browser of a request; "": nobody has said.
+// reason returns why an identity reads bodies in the browser of a request; "": no reason was given.
 func (s *sessions) reason(r *http.Request, who Identity) string {
 	cookie, err := r.Cookie(s.cookieName(reasonPurpose))
 	var given givenReason
