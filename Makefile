@@ -25,9 +25,9 @@ ALONE = BrokerRestart|MemoryAlarm|NothingLost
 SIMULATE ?= 0s
 FRESH_SEEDS = DURATION=$(SIMULATE) GOMAXPROCS=1 nice -n 19 $(GO) test -vet=off -v -run 'TestSeeds$$' -timeout $(TEST_TIMEOUT) ./internal/simulation
 
-# Packages whose tests use servers. The tests of the others run beside those that run alone.
-# make lint runs those of internal/architecture.
-SERVED = grep -rlE 'rabbittest|servertest|databasetest|WATERSHIP_TEST_STORE' --include='*_test.go' --exclude-dir='.*' --exclude-dir=architecture $(CURDIR) | xargs -n 1 dirname | sort -u
+# Packages whose tests use servers or fixtures. The tests of the others run while these are fetched, and beside
+# the tests that run alone. make lint runs those of internal/architecture.
+SERVED = grep -rlE 'rabbittest|servertest|databasetest|WATERSHIP_TEST_(STORE|REQUIRED)' --include='*_test.go' --exclude-dir='.*' --exclude-dir=architecture $(CURDIR) | xargs -n 1 dirname | sort -u
 OTHERS = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | grep -vxFf <($(SERVED); echo $(CURDIR)/internal/architecture)
 
 # The race detector takes two to five times the processor time, and another build of everything. make test has it for
@@ -46,16 +46,16 @@ TEST = $(COLLECTOR) $(GO) test -vet=off -parallel 3 -timeout $(TEST_TIMEOUT)
 # The packages whose tests take longest begin first, so that none of them is the last.
 LONGEST = ./pipeline ./indexer ./internal/server ./internal/cli ./internal/console
 
-# The build runs while servers and test data are fetched. make lint runs vet.
+# make lint runs vet.
 test: ## Run every test on real servers (stop the servers with scripts/services down); with PKG, with the race detector
 	@.ci/tools
-	set -e; [[ "$(PKG)" != "./..." ]] || $(GO) build ./... & build=$$!; $(WITH_SERVERS) || exit; wait $$build; \
-		if [[ "$(PKG)" != "./..." ]]; then $(TEST) $(RACE) $(PKG); exit; fi; \
-		set +e; failed=0; \
-		$(FRESH_SEEDS) & seeds=$$!; $(TEST) -p 2 -skip 'TestSeeds$$' $$($(OTHERS)) & others=$$!; \
+	set -e; if [[ "$(PKG)" != "./..." ]]; then $(WITH_SERVERS); $(TEST) $(RACE) $(PKG); exit; fi; \
+		$(FRESH_SEEDS) & seeds=$$!; \
+		{ failed=0; $(TEST) -p 2 -skip 'TestSeeds$$' $$($(OTHERS)) || failed=1; $(TEST) -p 2 -short $(RACE) $(RACED) || failed=1; exit $$failed; } & others=$$!; \
+		$(WITH_SERVERS) || { wait; exit 1; }; set +e; failed=0; \
 		WATERSHIP_TEST_FAULTS=1 $(TEST) -v -p 1 -run "$(ALONE)" ./internal/rabbit ./internal/server || failed=1; \
-		wait $$seeds || failed=1; wait $$others || failed=1; \
-		$(TEST) -p 1 -short $(RACE) $(RACED) & raced=$$!; $(TEST) -p 4 $(LONGEST) $$($(SERVED)) || failed=1; wait $$raced || failed=1; exit $$failed
+		$(TEST) -p 4 $(LONGEST) $$($(SERVED)) || failed=1; \
+		wait $$seeds || failed=1; wait $$others || failed=1; exit $$failed
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules, go.mod and the Go API
 	$(GO) vet ./...
