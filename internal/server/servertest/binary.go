@@ -31,7 +31,7 @@ var Binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(folder, "watership")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/watership").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../../cmd/watership").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the command: %w\n%s", err, out)
 	}
