@@ -209,3 +209,33 @@ func TestBodiesOfAMessageForAReason(t *testing.T) {
 	given.want(t, 200, "carrot")
 	s.await(t, 1, `event.action: audited and watership.audit.operation: "read bodies" and event.reason: "night shift" and user.name: ada`)
 }
+
+// A browser keeps the reason for which a person reads bodies, until that person signs out.
+func TestReasonInABrowser(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	s := newSystem(t, "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
+	secret, err := access.OpenTokenFile(tokens).Create(access.Token{Name: "ada", Role: access.Viewer, Bodies: true, BodyReasons: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.publish(t, "order-1", `{"dish": "carrot"}`, nil)
+	s.publish(t, "order-2", `{"dish": "turnip"}`, nil)
+	s.await(t, 2, "action: published")
+	b := newBrowser(t, s)
+	signIn := func() {
+		b.open(t, "/messages/order-1")
+		b.enter(t, "input[name=token]", secret)
+		b.click(t, `form[action="/auth/token"] button`)
+		b.sees(t, "main", "reading bodies needs a reason")
+	}
+	signIn()
+	b.enter(t, `form[action="/auth/reason"] input[name=reason]`, "night shift")
+	b.click(t, `form[action="/auth/reason"] button`)
+	b.sees(t, "main", "carrot")
+	b.open(t, "/messages/order-2")
+	b.sees(t, "main", "turnip")
+	s.await(t, 2, `event.action: audited and watership.audit.operation: "read bodies" and event.reason: "night shift" and user.name: ada`)
+	b.click(t, `form[action="/auth/logout"] button`)
+	b.sees(t, "main", "Signed out")
+	signIn()
+}
