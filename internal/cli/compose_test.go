@@ -148,14 +148,14 @@ func TestComposeVariablesAreValid(t *testing.T) {
 }
 
 func TestComposeServicesAreSafe(t *testing.T) {
-	pinned := regexp.MustCompile(`^[a-z]+:[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+)?$`)
+	pinned := regexp.MustCompile(`^[a-z]+:[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+)?@sha256:[0-9a-f]{64}$`)
 	file := readCompose(t)
 	for name, service := range file.services {
 		switch {
 		case service.Image == "watership" && service.PullPolicy != "never":
 			t.Errorf("%s: its image is asked of a registry, which has none", name)
 		case service.Image != "watership" && !pinned.MatchString(service.Image):
-			t.Errorf("%s: the version of image %s is not pinned", name, service.Image)
+			t.Errorf("%s: image %s has no version with its digest", name, service.Image)
 		}
 		if service.Memory == "" {
 			t.Errorf("%s: its memory has no limit", name)
@@ -237,7 +237,7 @@ func TestImageIsPinnedAndUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`(?m)^FROM golang:[0-9]+\.[0-9]+\.[0-9]+-[a-z]+ AS build$`,
+		`(?m)^FROM golang:[0-9]+\.[0-9]+\.[0-9]+-[a-z]+@sha256:[0-9a-f]{64} AS build$`,
 		`(?m)^FROM scratch$`,
 		`CGO_ENABLED=0`,
 		`(?m)^USER [1-9][0-9]*:[1-9][0-9]*$`,
