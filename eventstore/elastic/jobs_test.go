@@ -34,6 +34,14 @@ func TestRecordsConform(t *testing.T) {
 	})
 }
 
+func TestSubjectsConform(t *testing.T) {
+	storetest.RunSubjects(t, func(t *testing.T) storetest.Subjects {
+		s := open(t, Config{})
+		t.Cleanup(func() { removeIndex(t, s.subjects.index) })
+		return s
+	})
+}
+
 // removeIndex works at the end of a test, when its context is done.
 func removeIndex(t *testing.T, index string) {
 	t.Helper()

@@ -80,6 +80,7 @@ type Store struct {
 	writer
 	records
 	jobs
+	subjects
 	installer
 	retention
 }
@@ -120,6 +121,7 @@ func Open(cfg Config) (*Store, error) {
 		writer:    writer{c},
 		records:   kept,
 		jobs:      jobs{documents{c, cfg.Stream + ".jobs", jobsMapping}},
+		subjects:  subjects{documents{c, cfg.Stream + ".subjects", subjectsMapping}},
 		installer: installer{c, kept, cfg.Retention, cfg.Keep},
 		retention: retention{c, kept, cfg.Keep, cfg.Retention},
 	}, c.connect(access)

@@ -30,7 +30,7 @@ func TestOpenSearch(t *testing.T) {
 	onOpenSearch(t)
 	for name, test := range map[string]func(*testing.T){
 		"the store": TestStoreConforms, "aggregations": TestAggregationsConform, "jobs": TestJobsConform,
-		"handovers": TestHandoversConform, "records": TestRecordsConform, "replacements": TestReplacementsConform,
+		"handovers": TestHandoversConform, "records": TestRecordsConform, "subjects": TestSubjectsConform, "replacements": TestReplacementsConform,
 		"queries": TestCompiledQueriesFind, "generated queries": TestGeneratedQueries, "allowed queries": TestAllowedQueriesFind,
 		"zones": TestDatesAreInAZone, "changes of clocks": TestDatesAtChangesOfClocks,
 		"refused templates": TestInstallRefuses, "custom settings": TestCustomSettings, "custom mappings": TestCustomMappings,

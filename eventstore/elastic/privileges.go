@@ -31,7 +31,7 @@ func (s *Store) requiredPrivileges() privileges {
 				"manage_data_stream_lifecycle", "indices:admin/rollover", "monitor",
 			}},
 			{[]string{s.jobs.index}, []string{"create_index", "read", "index", "maintenance"}},
-			{[]string{s.records.index}, []string{"create_index", "read", "index", "delete", "maintenance"}},
+			{[]string{s.records.index, s.subjects.index}, []string{"create_index", "read", "index", "delete", "maintenance"}},
 		},
 	}
 }

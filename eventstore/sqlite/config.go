@@ -36,7 +36,7 @@ const DefaultTimeout = 10 * time.Second
 
 // Config has the path of the file and the retention of its events.
 type Config struct {
-	// Path of the file. SQLite also creates PATH-wal and PATH-shm.
+	// Path of the file. SQLite also creates PATH-wal and PATH-shm, and the store PATH.subjects for keys of subjects.
 	Path string
 
 	// Retention is the maximum age of events by stream, to the millisecond. The

@@ -25,6 +25,7 @@ type Store struct {
 	*creator
 	records
 	jobs
+	subjects
 	installer
 	retention
 }
@@ -79,7 +80,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	c, kept := &creator{file: f}, records{f}
-	return &Store{f, reader{f, newDecompressors()}, c, kept, jobs{kept}, installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep}}, nil
+	return &Store{
+		f, reader{f, newDecompressors()}, c, kept, jobs{kept}, newSubjects(f, driver, cfg), installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep},
+	}, nil
 }
 
 // checkFile checks that SQLite can read the file, if there is one.
@@ -97,7 +100,10 @@ func (f *file) checkFile(ctx context.Context) error {
 	return err
 }
 
-// Close waits for running requests, and closes the file.
+// Close waits for running requests, and closes the files.
+func (s *Store) Close() error { return errors.Join(s.keys.Close(), s.file.Close()) }
+
+// Close closes the file of the events.
 func (f *file) Close() error { return errors.Join(f.writer.Close(), f.readers.Close()) }
 
 // dsn does not allow SQLite to create a file, so that a wrong path is an error and

@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/watershipmq/watership/eventstore/storetest"
+)
+
+func TestSubjectsConform(t *testing.T) {
+	storetest.RunSubjects(t, func(t *testing.T) storetest.Subjects { return installed(t, Config{}) })
+}
+
+// A key that was destroyed is in no file, and no key is in the file of the events.
+func TestDestroyedKeysLeaveTheFiles(t *testing.T) {
+	s := installed(t, Config{})
+	first, second := bytes.Repeat([]byte("first key "), 10), bytes.Repeat([]byte("second key "), 10)
+	if _, err := s.KeepSubjectKeys(t.Context(), map[string][]byte{"subject_a": first, "subject_b": second}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(s.path + subjectsSuffix); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if found := filesWith(t, s, second); len(found) != 1 || found[0] != filepath.Base(s.path)+subjectsSuffix {
+		t.Errorf("%q have a key", found)
+	}
+	if _, err := s.DestroySubjectKeys(t.Context(), []string{"subject_a"}); err != nil {
+		t.Fatal(err)
+	}
+	if found := filesWith(t, s, []byte("first key")); len(found) > 0 {
+		t.Errorf("%q have a key that was destroyed", found)
+	}
+	if found := filesWith(t, s, second); len(found) != 1 {
+		t.Errorf("%q have the other key", found)
+	}
+}
+
+// filesWith returns the files beside a store that have a text.
+func filesWith(t *testing.T, s *Store, text []byte) (found []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(s.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(filepath.Dir(s.path), entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(content, text) {
+			found = append(found, entry.Name())
+		}
+	}
+	return found
+}
