@@ -9,7 +9,7 @@ import (
 
 // TemplateVersion is the version of the templates that Install writes. Their _meta
 // has it, next to the mark that they are Watership's.
-const TemplateVersion = 9
+const TemplateVersion = 10
 
 // mappings is the component template that both data streams are composed of.
 //

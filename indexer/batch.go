@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -20,6 +21,8 @@ type item struct {
 	idFromContent     bool // see schemas.Event.IDFromContent; false once the id is made unique
 	redelivered       bool
 	earlierDeliveries int64 // if the queue counts them, as quorum queues do
+
+	waiting *schemas.Event // that has no document yet, since its redaction needs keys; nil: it has one
 
 	replay   string               // job of a mark that is not verified
 	unmarked func() schemas.Event // the event without its replay mark; nil: no mark, or a verified one
@@ -73,6 +76,7 @@ func (it *item) setSequence(format schemas.DocumentFormat, sequence int64) error
 type batch struct {
 	items             []item
 	documents         documentBuffer
+	expected          int // bytes of the documents of waiting events
 	messages          int
 	redeliveredEvents int
 	bodyBytes         int    // bytes of the messages' bodies
@@ -84,17 +88,52 @@ type batch struct {
 	above             int64 // all its sequences are above; watermarks.mu guards it
 }
 
-// add encodes an event.
+// add encodes an event, or lets it wait for encode.
 func (b *batch) add(format schemas.DocumentFormat, d *amqp.Delivery, event *schemas.Event) {
 	if d.Redelivered {
 		b.redeliveredEvents++
 	}
-	b.items = append(b.items, item{
-		document:      schemas.Document{ID: event.EventID, Stream: format.Stream(*event), Source: b.documents.append(format, event)},
+	added := item{
+		document:      schemas.Document{ID: event.EventID, Stream: format.Stream(*event)},
 		idFromContent: event.IDFromContent(), redelivered: d.Redelivered, earlierDeliveries: earlierDeliveries(d),
-	})
-	b.items[len(b.items)-1].describe(event)
+	}
+	if format.Prepare == nil {
+		added.document.Source = b.documents.append(format, event)
+	} else {
+		waiting := *event
+		added.waiting = &waiting
+		b.expected += expectedSize(event)
+	}
+	added.describe(event)
+	b.items = append(b.items, added)
 }
+
+// encode makes the documents of events that have none yet, whose keys it asks for within a budget.
+func (b *batch) encode(ctx context.Context, format schemas.DocumentFormat, budget *retryBudget) error {
+	var events []schemas.Event
+	for i := range b.items {
+		if e := b.items[i].waiting; e != nil {
+			events = append(events, *e)
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	format, err := budget.formatFor(ctx, format, events)
+	if err != nil {
+		return err
+	}
+	for i := range b.items {
+		if it := &b.items[i]; it.waiting != nil {
+			it.document.Source, it.waiting = b.documents.append(format, it.waiting), nil
+		}
+	}
+	b.expected = 0
+	return nil
+}
+
+// documentBytes returns the bytes of all documents, also of those that are not made yet.
+func (b *batch) documentBytes() int { return b.documents.bytes + b.expected }
 
 // setUnmarked sets the function that returns the last added event without the mark of a
 // replay, for the case that the mark is forged.
@@ -142,7 +181,7 @@ func (b *batch) lowestSequence() int64 {
 }
 
 // bytes returns the memory of the bodies, which arrived, and of the documents.
-func (b *batch) bytes() int { return b.bodyBytes + b.documents.bytes }
+func (b *batch) bytes() int { return b.bodyBytes + b.documentBytes() }
 
 // reset empties the batch for the next messages.
 func (b *batch) reset() {

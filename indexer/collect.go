@@ -46,6 +46,9 @@ func (s *session) collect(ctx, workCtx context.Context) error {
 		if current.allRedelivered() && s.state.tuner.grow(current.messages, current.bytes()) {
 			return nil
 		}
+		if err := current.encode(workCtx, s.cfg.Format, s.newRetryBudget()); err != nil {
+			return err
+		}
 		if err := s.removeForgedMarks(workCtx, current); err != nil {
 			return err
 		}
@@ -79,10 +82,10 @@ func (s *session) addDelivery(b *batch, d *amqp.Delivery, timer *time.Timer) boo
 	}
 	if b.startsRedelivered {
 		timer.Reset(redeliveryWait)
-		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || b.documents.bytes >= s.state.tuner.maxBytes
+		return !d.Redelivered || b.messages >= s.state.tuner.prefetch || b.documentBytes() >= s.state.tuner.maxBytes
 	}
 	maxEvents, maxBytes := s.sizer.size()
-	return len(b.items) >= maxEvents || b.messages >= s.state.tuner.messagesPerBatch() || b.documents.bytes >= maxBytes
+	return len(b.items) >= maxEvents || b.messages >= s.state.tuner.messagesPerBatch() || b.documentBytes() >= maxBytes
 }
 
 // submit passes a batch to the writers. It blocks while these are busy, so that
@@ -105,6 +108,9 @@ func (s *session) submit(workCtx context.Context, b *batch) error {
 func (s *session) submitLast(workCtx context.Context, b *batch) error {
 	if b.startsRedelivered {
 		return nil
+	}
+	if err := b.encode(workCtx, s.cfg.Format, s.newRetryBudget()); err != nil {
+		return err
 	}
 	if err := s.removeForgedMarks(workCtx, b); err != nil {
 		return err

@@ -3,6 +3,8 @@ package indexer
 import (
 	"context"
 	"sync"
+
+	"github.com/watershipmq/watership/schemas"
 )
 
 // jobCache remembers ids of replay jobs that the store has.
@@ -44,15 +46,26 @@ func (s *session) removeForgedMarks(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
+	var forged []*item
+	var events []schemas.Event
 	for i := range b.items {
 		it := &b.items[i]
 		if it.unmarked != nil && unknown[it.replay] {
 			s.metrics.forgedMarks.Inc()
-			it.replace(s.cfg.Format, it.unmarked())
+			forged, events = append(forged, it), append(events, it.unmarked())
 		}
 		it.unmarked = nil
 	}
-	return nil
+	if len(forged) == 0 {
+		return nil
+	}
+	format, err := s.newRetryBudget().formatFor(ctx, s.cfg.Format, events)
+	for i := range forged {
+		if err == nil {
+			forged[i].replace(format, events[i])
+		}
+	}
+	return err
 }
 
 // unknownJobs returns the jobs that events of a batch name and the store does not have.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/backoff"
+	"github.com/watershipmq/watership/schemas"
 )
 
 const (
@@ -98,4 +99,14 @@ func (b *retryBudget) do(ctx context.Context, read func() error) error {
 			return err
 		}
 	}
+}
+
+// formatFor returns a format for some events. While keys cannot be had, it waits as for the store, so that
+// nothing is stored without them.
+func (b *retryBudget) formatFor(ctx context.Context, format schemas.DocumentFormat, events []schemas.Event) (ready schemas.DocumentFormat, err error) {
+	err = b.do(ctx, func() (err error) {
+		ready, err = format.For(ctx, events)
+		return err
+	})
+	return ready, err
 }

@@ -21,8 +21,7 @@ func (w *work) body() {
 	if w.event.BodyIn != schemas.BodyHere || len(e.Body) == 0 || len(members) == 0 && len(w.patterns) == 0 && len(w.values) == 0 && !hidden {
 		return
 	}
-	encoded, isText := e.BodyText()
-	isKnown := isText && len(encoded) <= maxBody && bytes.IndexByte(encoded, 0) < 0
+	encoded, isKnown := examined(e)
 	if raw := bytes.TrimPrefix(e.Body, []byte("\ufeff")); isKnown && !bytes.Equal(raw, encoded) {
 		text := string(raw)
 		isKnown = !w.inText(&text) // or its bytes say more than its text, which claims another charset
@@ -52,6 +51,12 @@ func (w *work) body() {
 	if redacted != text {
 		w.setBody(redacted)
 	}
+}
+
+// examined returns the text of a body, and whether rules can examine it.
+func examined(e *schemas.Envelope) (text []byte, ok bool) {
+	text, isText := e.BodyText()
+	return text, isText && len(text) <= maxBody && bytes.IndexByte(text, 0) < 0
 }
 
 func (w *work) members() (members []*rule) {
@@ -110,8 +115,8 @@ type jsonText struct {
 	copied int
 	out    strings.Builder
 
-	found               func(as, value string) string // replaces the value of a member
-	inString, inLiteral func(text string) string      // return what stands in their places; nil: they stay
+	found               func(by *rule, value string) string // replaces the value of a member
+	inString, inLiteral func(text string) string            // return what stands in their places; nil: they stay
 }
 
 // String returns the JSON with the values that were put.
@@ -268,7 +273,7 @@ func (j *jsonText) replaceWhole(by *rule) {
 	case written[0] == '"':
 		_ = json.Unmarshal([]byte(written), &value)
 	}
-	j.put(len(written), j.found(by.As, value))
+	j.put(len(written), j.found(by, value))
 }
 
 // put replaces the last bytes that were read by a string.

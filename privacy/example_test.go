@@ -1,6 +1,7 @@
 package privacy_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func ExampleRedactor() {
 
 	stored, err := schemas.ParseDocument(document.Source)
 	fmt.Printf("%s, %v\n", stored.Envelope.Body, err)
-	err = redactor.Open(&stored)
+	err = redactor.Open(context.Background(), &stored)
 	fmt.Printf("%s, %v\n", stored.Envelope.Body, err)
 	fmt.Println(redactor.Hashes("ADA@example.com"))
 	// Output:
@@ -82,11 +83,19 @@ func ExampleTexts() {
 
 func ExampleOpen() {
 	e := schemas.Event{State: schemas.State{EventID: "1"}, Envelope: schemas.Envelope{Redacted: true}}
-	fmt.Println(privacy.Open(nil, &e))
+	fmt.Println(privacy.Open(context.Background(), nil, &e))
 	// Output: the message of event 1 is redacted, and a redacted message is never sent
 }
 
 func ExampleHasHash() {
 	fmt.Println(privacy.HasHash("order.mail_f6af2cfff545ec6c0240"), privacy.HasHash("order.created"))
 	// Output: true false
+}
+
+func ExampleIsSubject() {
+	fmt.Println(privacy.IsSubject("subject_3f9a2c71d0b4e8aa0c1d"))
+	fmt.Println(privacy.IsSubject("C-4711"))
+	// Output:
+	// true
+	// false
 }

@@ -14,10 +14,16 @@ const hashSize = 10
 const longestLabel = 20 // of a hash, in bytes
 
 func hashBy(key []byte, as, value string) string {
+	d := digest(key, value)
+	return as + "_" + hex.EncodeToString(d[:])
+}
+
+func digest(key []byte, value string) (d [hashSize]byte) {
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write([]byte(value))
 	var sum [sha256.Size]byte
-	return as + "_" + hex.EncodeToString(mac.Sum(sum[:0])[:hashSize])
+	copy(d[:], mac.Sum(sum[:0]))
+	return d
 }
 
 // hash returns what the newest key makes of a value.
@@ -64,13 +70,15 @@ func hashesIn(text string, accept func(hash string) bool) (found []span) {
 }
 
 // hash returns what replaces a value. It stays as it is if it has been replaced already.
-func (w *work) hash(as, value string) string {
+func (w *work) hash(as, value string) string { return w.hashBy(w.key, as, value) }
+
+func (w *work) hashBy(key []byte, as, value string) string {
 	if len(value) <= longestLabel+1+2*hashSize {
 		if hashes := w.hashesIn(value); len(hashes) == 1 && hashes[0] == (span{0, len(value)}) {
 			return value
 		}
 	}
-	hash := w.Redactor.hash(as, value)
+	hash := hashBy(key, as, value)
 	if w.made == nil {
 		w.made = map[string]bool{}
 	}

@@ -235,7 +235,7 @@ func TestRedactingByOtherRules(t *testing.T) {
 	if strings.Contains(again.Failure.Message, "ana") || again.Envelope.Headers["x-customer"] != former.hash("value", "C-4711") {
 		t.Errorf("%q, %v", again.Failure.Message, again.Envelope.Headers)
 	}
-	if !again.Redacted || !again.Envelope.Redacted || today.Open(&again) != nil || !bytes.Equal(again.Envelope.Body, e.Envelope.Body) {
+	if !again.Redacted || !again.Envelope.Redacted || today.Open(t.Context(), &again) != nil || !bytes.Equal(again.Envelope.Body, e.Envelope.Body) {
 		t.Errorf("its original is %s", again.Envelope.Body)
 	}
 	texts := e

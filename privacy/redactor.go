@@ -15,10 +15,12 @@
 package privacy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -39,6 +41,9 @@ type Config struct {
 	// neither be replayed nor edited.
 	Originals Keys
 
+	// Subjects keeps the keys of subjects, which rules that name subjects need, and Originals as well.
+	Subjects SubjectKeys
+
 	// Logger gets a warning for each message whose original is not kept, since Originals fails. nil: slog.Default.
 	Logger *slog.Logger
 }
@@ -47,8 +52,9 @@ type Config struct {
 type Redactor struct {
 	cfg      Config
 	rules    []rule
-	patterns []*rule // of rules
-	common   bool    // each rule is about every message
+	patterns []*rule       // of rules
+	common   bool          // each rule is about every message
+	subjects *subjectCache // nil: there are no keys of subjects
 }
 
 // New returns the Redactor of a configuration; nil if it has neither rules nor keys of originals. It fails
@@ -78,8 +84,14 @@ func New(cfg Config) (*Redactor, error) {
 		r.common = r.common && configured.Exchange == "" && configured.Key == ""
 	}
 	r.patterns = patternsOf(r.rules)
+	if r.NamesSubjects() && (cfg.Originals == nil || cfg.Subjects == nil) {
+		return nil, errors.New("rules that name subjects need keys of originals, and a store of the keys of subjects")
+	}
+	if cfg.Originals != nil && cfg.Subjects != nil {
+		r.subjects = &subjectCache{store: cfg.Subjects, originals: cfg.Originals, now: time.Now, known: map[subjectHash]cachedKey{}}
+	}
 	if len(r.rules) > 0 && cfg.Originals != nil {
-		if _, err := seal(cfg.Originals, schemas.Envelope{}, ""); err != nil {
+		if _, err := seal(cfg.Originals, schemas.Envelope{}, "", nil); err != nil {
 			return nil, err
 		}
 	}
@@ -129,30 +141,42 @@ func (r *Redactor) Text(text string) string {
 	if r == nil {
 		return text
 	}
-	w := work{Redactor: r}
+	if len(r.patterns) == 0 {
+		return text
+	}
+	w := work{Redactor: r, key: r.cfg.HashKeys[0]}
 	return w.replace(text, r.patterns)
 }
 
 // Event returns an event without the values of the rules, with its original sealed. It is for
-// schemas.DocumentFormat.
-func (r *Redactor) Event(e schemas.Event) schemas.Event {
+// schemas.DocumentFormat. With rules that name subjects, events are to be passed to what Prepare returns: here
+// one about a subject is redacted without an original.
+func (r *Redactor) Event(e schemas.Event) schemas.Event { return r.event(e, nil) }
+
+// event redacts by the keys of subjects.
+func (r *Redactor) event(e schemas.Event, keys map[subjectHash]subjectKey) schemas.Event {
 	if r == nil || len(r.rules) == 0 {
 		return e
 	}
 	if applicable := r.applicable(&e); len(applicable) > 0 {
-		return r.redacted(e, applicable)
+		return r.redacted(e, applicable, keys)
 	}
 	return e
 }
 
-func (r *Redactor) redacted(e schemas.Event, applicable []rule) schemas.Event {
+func (r *Redactor) redacted(e schemas.Event, applicable []rule, keys map[subjectHash]subjectKey) schemas.Event {
 	w := work{Redactor: r, event: &e, applicable: applicable, again: e.Redacted || e.Envelope.Redacted, values: map[string]string{}}
 	before := e.Envelope
+	about := r.about(&e, applicable, keys)
+	w.key = about.hashKey
 	w.redact()
 	if w.messageChanged {
 		e.Envelope.Redacted = true
-		if r.cfg.Originals != nil && !before.Redacted {
-			e.Sealed = r.seal(before, e.Fingerprint)
+		if !before.Redacted {
+			e.Subjects = about.subjects
+		}
+		if r.cfg.Originals != nil && !before.Redacted && about.erasable {
+			e.Sealed = r.seal(before, e.Fingerprint, about.keys)
 		}
 	}
 	e.Redacted = e.Redacted || w.messageChanged || w.textsChanged
@@ -160,8 +184,8 @@ func (r *Redactor) redacted(e schemas.Event, applicable []rule) schemas.Event {
 }
 
 // seal returns the sealed original of a message; nil if there is no key, since its event is worth more.
-func (r *Redactor) seal(e schemas.Envelope, fingerprint string) []byte {
-	sealed, err := seal(r.cfg.Originals, e, fingerprint)
+func (r *Redactor) seal(e schemas.Envelope, fingerprint string, subjects []subjectKey) []byte {
+	sealed, err := seal(r.cfg.Originals, e, fingerprint, subjects)
 	if err != nil {
 		r.cfg.Logger.Warn("a redacted message is recorded without its original, and cannot be replayed", "fingerprint", fingerprint, "error", err)
 	}
@@ -186,11 +210,11 @@ func (r *Redactor) Opens() bool { return r != nil && r.cfg.Originals != nil }
 
 // Open replaces the message of an event by its original, if it is redacted. An error is a
 // *RedactedError, and the event is as it was.
-func (r *Redactor) Open(e *schemas.Event) error {
+func (r *Redactor) Open(ctx context.Context, e *schemas.Event) error {
 	if !e.Envelope.Redacted {
 		return nil
 	}
-	original, err := r.OpenSealed(e.Sealed, e.Fingerprint)
+	original, err := r.OpenSealed(ctx, e.Sealed, e.Fingerprint)
 	if err != nil {
 		return &RedactedError{EventID: e.EventID, Err: err}
 	}
@@ -202,12 +226,12 @@ func (r *Redactor) Open(e *schemas.Event) error {
 }
 
 // OpenSealed returns the original of a message with a fingerprint.
-func (r *Redactor) OpenSealed(sealed []byte, fingerprint string) (schemas.Envelope, error) {
+func (r *Redactor) OpenSealed(ctx context.Context, sealed []byte, fingerprint string) (schemas.Envelope, error) {
 	switch {
 	case len(sealed) == 0:
 		return schemas.Envelope{}, errors.New("no original was kept")
 	case !r.Opens():
 		return schemas.Envelope{}, errors.New("this process has no keys of originals: set redact.original_keys_file")
 	}
-	return open(r.cfg.Originals, sealed, fingerprint)
+	return r.openOf(ctx, sealed, fingerprint)
 }

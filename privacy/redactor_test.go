@@ -196,7 +196,7 @@ func TestOriginals(t *testing.T) {
 	}
 	rotated := redactor(t, Config{Rules: allPatterns(), Originals: keysOf("b2", "a1")})
 	opened := stored
-	if err := rotated.Open(&opened); err != nil {
+	if err := rotated.Open(t.Context(), &opened); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(e.Envelope, opened.Envelope); diff != "" {
@@ -207,13 +207,13 @@ func TestOriginals(t *testing.T) {
 		"with another key of the name": redactor(t, Config{Rules: allPatterns(), Originals: fileKeys{{"a1", testKey}}}), "nil": nil,
 	} {
 		refused, redacted := stored, new(RedactedError)
-		if err := r.Open(&refused); !errors.As(err, &redacted) || !refused.Envelope.Redacted {
+		if err := r.Open(t.Context(), &refused); !errors.As(err, &redacted) || !refused.Envelope.Redacted {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	moved := stored
 	moved.Fingerprint = "v1:other"
-	if err := rotated.Open(&moved); err == nil {
+	if err := rotated.Open(t.Context(), &moved); err == nil {
 		t.Error("it opens in the document of another message")
 	}
 	again := rotated.Event(func() schemas.Event { e := stored; e.Redacted = false; return e }())

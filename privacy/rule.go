@@ -28,6 +28,10 @@ type Rule struct {
 	Pattern string
 
 	As string // first part of what replaces a value; "": the name of the pattern, or "value"
+
+	// Subject is whether the value is the id of the person whom the message is about, see SubjectKeys. Header, JSON
+	// and a Text of the message can have one.
+	Subject bool
 }
 
 // maxExpression bounds a regular expression, in bytes. RE2 takes time that is linear in the text and
@@ -97,6 +101,8 @@ func (r Rule) compile() (c rule, err error) {
 		return c, fmt.Errorf("as: %q: expected up to 20 small letters and digits, the first a letter", r.As)
 	case r.Text != "" && !slices.Contains(Texts(), r.Text):
 		return c, fmt.Errorf("text: %q: expected one of %s", r.Text, strings.Join(Texts(), ", "))
+	case r.Subject && (r.Pattern != "" || isOfEvent(r.Text)):
+		return c, errors.New("subject: expected it with header, json, or a text of the message")
 	}
 	if r.JSON != "" {
 		c.path = strings.Split(r.JSON, ".")

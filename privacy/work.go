@@ -18,7 +18,8 @@ type work struct {
 	*Redactor
 	event      *schemas.Event
 	applicable []rule
-	again      bool // it was redacted before: what has the form of a hash is one
+	again      bool   // it was redacted before: what has the form of a hash is one
+	key        []byte // of the hashes, which subjects may have a part in
 
 	made     map[string]bool   // the hashes that have replaced values
 	patterns []*rule           // of applicable
@@ -103,7 +104,7 @@ func (w *work) whole(text *string, by *rule) {
 	if *text == "" {
 		return
 	}
-	*text = w.replaced(by.As, *text)
+	*text = w.replaced(by, *text)
 	if isOfEvent(by.Text) {
 		w.textsChanged = true
 	} else {
@@ -113,8 +114,12 @@ func (w *work) whole(text *string, by *rule) {
 
 // replaced returns what replaces a value of a header, a member or a text, which is replaced in other texts
 // of the event as well.
-func (w *work) replaced(as, value string) string {
-	hash := w.hash(as, value)
+func (w *work) replaced(by *rule, value string) string {
+	key := w.key
+	if by.Subject || by.Text == "stream" { // by which events are found, also those that do not know their subject
+		key = w.cfg.HashKeys[0]
+	}
+	hash := w.hashBy(key, by.As, value)
 	if _, found := w.values[value]; !found && hash != value && len(value) >= shortestElsewhere {
 		if w.tooMany = w.tooMany || len(w.values) == mostElsewhere; !w.tooMany {
 			w.values[value], w.known = hash, nil
@@ -219,7 +224,7 @@ func (w *work) headerRules() {
 				if !w.messageChanged {
 					*headers, w.messageChanged = maps.Clone(*headers), true
 				}
-				(*headers)[name] = w.leaves(value, rule.As)
+				(*headers)[name] = leaves(value, func(value string) string { return w.replaced(rule, value) })
 			}
 		}
 	}
@@ -286,27 +291,27 @@ func (w *work) field(value any) (redacted any, changed bool) {
 	return nil, false
 }
 
-// leaves replaces each value in a header by its hash.
-func (w *work) leaves(value any, as string) any {
+// leaves replaces each value in a header.
+func leaves(value any, replaced func(value string) string) any {
 	switch v := value.(type) {
 	case nil:
 		return nil
 	case amqp.Table:
 		table := amqp.Table{}
 		for name, member := range v {
-			table[name] = w.leaves(member, as)
+			table[name] = leaves(member, replaced)
 		}
 		return table
 	case []any:
 		list := make([]any, len(v))
 		for i, element := range v {
-			list[i] = w.leaves(element, as)
+			list[i] = leaves(element, replaced)
 		}
 		return list
 	case []byte:
 		value = string(v)
 	}
-	return w.replaced(as, plain(value))
+	return replaced(plain(value))
 }
 
 // plain returns the text of a value in a header, of a number without an exponent.

@@ -71,7 +71,7 @@ func (r *runner) findBodies(ctx context.Context, b *batch) error {
 	missing := bodies.NewMissing(r.cfg.Fingerprints)
 	for i := range b.items {
 		if item := &b.items[i]; r.lacksBody(*item) {
-			missing.Add(&item.Event)
+			missing.Add(ctx, &item.Event)
 		}
 	}
 	if err := missing.FindStored(ctx, r.cfg.Reader.Store); err != nil {

@@ -29,10 +29,10 @@ func (s *scan) findBodies(ctx context.Context, page []candidate) error {
 		switch c := &page[i]; {
 		case c.err != nil || c.leftOut != "":
 		case c.event.BodyIn != schemas.BodyHere:
-			missing.Add(&c.event)
+			missing.Add(ctx, &c.event)
 			c.mayBeOriginal = c.mayBeOriginal || s.r.cfg.Opener != nil // its body may be an original
 		default:
-			_ = privacy.Open(s.r.cfg.Opener, &c.event) // it stays redacted, and is not sent
+			_ = privacy.Open(ctx, s.r.cfg.Opener, &c.event) // it stays redacted, and is not sent
 		}
 	}
 	if err := missing.FindStored(ctx, s.r.cfg.Store); err != nil || missing.Len() == 0 || s.lease == nil {

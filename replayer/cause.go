@@ -3,6 +3,7 @@ package replayer
 import (
 	"errors"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer/transform"
@@ -19,6 +20,7 @@ const (
 	BodyNotStored   Cause = "no_body"    // the store does not have its body
 	TransformFailed Cause = "transform"  // the program of the job failed
 	OriginalSealed  Cause = "redacted"   // the message is redacted, and its original cannot be opened
+	SubjectErased   Cause = "erased"     // the key of the person whom the message is about was destroyed
 )
 
 // causeOf returns why a message was not sent; "" if the next one would not arrive either.
@@ -29,7 +31,13 @@ func causeOf(err error) Cause {
 	var noBody *NoBodyError
 	var failed *transform.Error
 	var redacted *privacy.RedactedError
+	var erased *privacy.ErasedError
+	var unread *eventstore.Error // of the keys of subjects
 	switch {
+	case errors.As(err, &unread):
+		return ""
+	case errors.As(err, &erased):
+		return SubjectErased
 	case errors.As(err, &redacted):
 		return OriginalSealed
 	case errors.As(err, &unroutable):

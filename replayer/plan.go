@@ -286,7 +286,7 @@ func (p *Plan) addKind(kind Route) {
 func (p *Plan) convert(ctx context.Context, next []candidate, messages converter) (sent schemas.Envelope, keep bool, failed *transform.Error, err error) {
 	e := next[0].event
 	if e.Envelope.Redacted && (messages.opener == nil || messages.program != nil && e.BodyIn == schemas.BodyHere) {
-		return e.Envelope, false, nil, privacy.Open(messages.opener, &e)
+		return e.Envelope, false, nil, privacy.Open(ctx, messages.opener, &e)
 	}
 	sent, keep, err = messages.convert(ctx, next)
 	if err != nil && !errors.As(err, &failed) {

@@ -98,7 +98,7 @@ func (run *run) newInFlight(candidates []candidate, late, sentBefore bool) (*inF
 		m.leftOut = "" // the outcome may belong to this job
 	}
 	if m.needsSending() {
-		m.err = privacy.Open(r.cfg.Opener, e)
+		m.err = privacy.Open(run.sending, r.cfg.Opener, e)
 	}
 	if m.needsSending() {
 		// A program may ask for the time. Of a job that sends slowly it runs once the message before
@@ -164,7 +164,7 @@ func (run *run) publish(m *inFlight) {
 // problem describes why the message could not be sent. Of a named queue the error
 // names the queue, not the internal exchange.
 func (m *inFlight) problem() string {
-	if cause := causeOf(m.err); m.mayBeOriginal && cause != BodyNotStored && cause != OriginalSealed {
+	if cause := causeOf(m.err); m.mayBeOriginal && cause != BodyNotStored && cause != OriginalSealed && cause != SubjectErased {
 		return "the error may quote the message, which is redacted, and is not kept"
 	}
 	var nacked *rabbit.NackedError

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"context"
 	"time"
 
 	"github.com/watershipmq/watership/schemas/internal/jsonappend"
@@ -48,6 +49,20 @@ type DocumentFormat struct {
 	// Redact returns an event without what must not be stored, and sets Redacted of those that it
 	// changes. An event may have been redacted before, by other rules. nil: nothing is redacted.
 	Redact func(Event) Event
+
+	// Prepare returns Redact for some events, after it has got the keys that they need with one request
+	// for all. nil: Redact needs none.
+	Prepare func(ctx context.Context, events []Event) (redact func(Event) Event, err error)
+}
+
+// For returns the format for documents of some events, and asks servers for the keys that these need.
+func (f DocumentFormat) For(ctx context.Context, events []Event) (DocumentFormat, error) {
+	if f.Prepare == nil || len(events) == 0 {
+		return f, nil
+	}
+	redact, err := f.Prepare(ctx, events)
+	f.Redact = redact
+	return f, err
 }
 
 // defaultMaxValues is enough for an order of some hundred lines.
@@ -242,6 +257,10 @@ func appendWatership(o *jsonappend.Object, e *Event, version int64) {
 	}
 	o.String("body_in", string(e.BodyIn))
 	o.String("redacted", e.redacted())
+	if len(e.Subjects) > 0 {
+		o.Key("subject")
+		o.Dst = appendTexts(o.Dst, e.Subjects)
+	}
 	if e.OriginClaimed {
 		o.String("origin", originClaimed)
 	}
@@ -271,6 +290,17 @@ const originClaimed = "claimed"
 // orderByPriority is the value of watership.order of an event with ByPriority. The field
 // is not in the mapping either: readers look at events that they have.
 const orderByPriority = "priority"
+
+func appendTexts(dst []byte, texts []string) []byte {
+	dst = append(dst, '[')
+	for i, text := range texts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsonappend.String(dst, text)
+	}
+	return append(dst, ']')
+}
 
 func appendAttempts(dst []byte, attempts []FailedAttempt) []byte {
 	dst = append(dst, '[')

@@ -136,6 +136,8 @@ func readWatership(r *jsonscan.Reader, e *Event) (version int) {
 			e.BodyIn = BodyPlace(r.Text())
 		case "redacted":
 			e.readRedacted(r.Text())
+		case "subject":
+			r.Array(func() { e.Subjects = append(e.Subjects, r.Text()) })
 		case "quarantined_action":
 			e.QuarantinedAction = Action(r.Text())
 		case "queue_time":

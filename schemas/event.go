@@ -81,6 +81,10 @@ type Event struct {
 	// stored with the body. nil: the message has no sealed original.
 	Sealed []byte
 
+	// Subjects are the hashes of the persons whom a redacted message is about, as DocumentFormat.Redact
+	// found them.
+	Subjects []string
+
 	QuarantinedAction  Action  // the action of the event that a quarantined event replaces
 	QuarantinedFailure Failure // its failure; a quarantined event has the store's reason
 

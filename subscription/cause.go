@@ -36,6 +36,7 @@ const (
 	UpcastFailed      Cause = "upcast_failed"      // the error says why Subscription.Upcast cannot change it
 	Unreadable        Cause = "unreadable"         // the error says why the document cannot be read
 	OriginalSealed    Cause = "redacted"           // the message is redacted, and the error says why its original cannot be opened
+	SubjectErased     Cause = "erased"             // the key of the person whom the message is about was destroyed
 	StreamHeld        Cause = "stream_held"        // an earlier message of its stream is parked
 )
 
@@ -73,6 +74,8 @@ func words(c Cause) string {
 		return "no event of the message has its body, which may be past its retention"
 	case OriginalSealed:
 		return "a redacted message is never delivered"
+	case SubjectErased:
+		return "the message was erased"
 	case StreamHeld:
 		return "an earlier message of its stream is parked"
 	case UpcastFailed:

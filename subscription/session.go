@@ -167,7 +167,7 @@ func (r *runner) findBodies(ctx context.Context, page []*sent) error {
 	missing.Opener = r.cfg.Opener
 	for _, one := range page {
 		if !one.CaughtUp && one.Err == nil && one.Event.BodyIn != schemas.BodyHere {
-			missing.Add(&one.Event)
+			missing.Add(ctx, &one.Event)
 		}
 	}
 	err := missing.FindStored(ctx, r.cfg.Store)
@@ -175,19 +175,29 @@ func (r *runner) findBodies(ctx context.Context, page []*sent) error {
 		err = missing.FindUnstorable(ctx, r.conn, r.cfg.Topology.Unstorable())
 	}
 	for _, one := range page {
-		open(r.cfg.Opener, one)
+		if err == nil {
+			err = open(ctx, r.cfg.Opener, one)
+		}
 	}
 	return err
 }
 
-// open replaces a redacted message by its original, or refuses to deliver it.
-func open(opener privacy.Opener, one *sent) {
+// open replaces a redacted message by its original, or refuses to deliver it. It fails if the store does not
+// answer that has a key of it.
+func open(ctx context.Context, opener privacy.Opener, one *sent) error {
 	if one.CaughtUp || one.Err != nil {
-		return
+		return nil
 	}
-	if err := privacy.Open(opener, &one.Event); err != nil {
+	err := privacy.Open(ctx, opener, &one.Event)
+	if _, unread := errors.AsType[*eventstore.Error](err); unread {
+		return err
+	}
+	if _, erased := errors.AsType[*privacy.ErasedError](err); erased {
+		one.err = poison(SubjectErased, err)
+	} else if err != nil {
 		one.err = poison(OriginalSealed, err)
 	}
+	return nil
 }
 
 // send sends the events in order until ctx ends or one cannot be sent.

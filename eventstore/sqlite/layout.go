@@ -19,11 +19,11 @@ type layout struct {
 	textColumns []string             // the columns of the table text
 }
 
-// isSingle reports whether an event has at most one value of a field: all but fields of
+// isSingle reports whether an event has at most one value of a field: all but subjects, and fields of
 // attempts, `audited` and `triaged` events.
 func isSingle(field kql.Field) bool {
 	switch field.Name {
-	case "user.name", "client.address", "event.reason":
+	case "user.name", "client.address", "event.reason", "watership.subject":
 		return false
 	}
 	return !slices.ContainsFunc([]string{"watership.attempts.", "watership.audit.", "watership.triage."}, func(of string) bool {

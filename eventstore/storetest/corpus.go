@@ -83,6 +83,7 @@ func (c corpus) event(source string, n int) schemas.Event {
 	event.Queue, event.Attempt = c.queue(), c.IntN(4)
 	event.Duration = time.Duration(c.IntN(12))
 	event.Stream = c.stream()
+	event.Subjects = pick(c, nil, nil, []string{"subject_1"}, []string{"subject_1", "subject_2"})
 	if c.IntN(2) == 0 {
 		event.Failure = schemas.Failure{Message: c.words(), Type: pick(c, "Timeout", "http.Status"), Class: pick(c, "", "default"), Stack: c.words()}
 		event.FirstFailed = c.time()

@@ -62,6 +62,7 @@ func (s subject) failedEvent(n int, body []byte) schemas.Event {
 		schemas.Failure{Message: "no stock of item 42", Type: "http.Status", Class: "default", Stack: "main.go:1\n\tmain.main"})
 	event.Message, event.Parent = "01J", "v1:parent"
 	event.Delay, event.Replay, event.ReplayOf = 10*time.Second, "job", "01A"
+	event.Subjects = []string{"subject_0123456789abcdef0123", "subject_2"}
 	return event
 }
 

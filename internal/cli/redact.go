@@ -77,7 +77,7 @@ standard input. Nothing is stored.`,
 			return from.with(cmd, func(_ context.Context, sys *system.System) error {
 				event := schemas.Event{Action: schemas.Published, Envelope: e, BodySize: len(e.Body)}
 				event.EventID, event.Fingerprint, event.Time = "example", e.Fingerprint(), time.Now()
-				redacted := sys.Redactor().Event(event)
+				redacted := sys.Redactor().Event(event) // no key is made for a trial
 				redacted.Sealed = nil
 				var document bytes.Buffer
 				if err := json.Indent(&document, terminal.SafeJSON(sys.DocumentFormat().Append(nil, redacted)), "", "  "); err != nil {

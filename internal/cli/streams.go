@@ -76,7 +76,7 @@ func (l *local) Originals(ctx context.Context, sel eventstore.Selection) iter.Se
 			return
 		}
 		for e, err := range l.Events(ctx, sel) {
-			if !yield(originals.Of(e), err) {
+			if !yield(originals.Of(ctx, e), err) {
 				return
 			}
 		}

@@ -237,6 +237,10 @@ func TestSettingsThatContradict(t *testing.T) {
 			"redact: {rules: [{pattern: mail}]}",
 			"default: redact.hash_key_file: expected a file with a key, which redact.rules need, such as of `openssl rand -hex 32`",
 		},
+		"a rule of subjects without keys of originals": {
+			"redact: {hash_key_file: /k, rules: [{header: x, subject: true}]}",
+			"default: redact.original_keys_file: expected a file with a key, which rules with subject need to seal the keys of subjects",
+		},
 		"a rule of redaction for two values": {
 			"redact: {hash_key_file: /k, rules: [{pattern: mail, header: x}]}", "w.yaml:1: redact.rules[0]: expected one of header, json, text and pattern",
 		},

@@ -90,7 +90,7 @@ func serverKeys(c *Config) []Key {
 		{Name: "store.retention.traffic", Default: "30d", Help: "retention of published and handled events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Traffic)},
 		{Name: "store.retention.failures", Default: "90d", Help: "retention of all other events; 0: for ever", read: scalar(retentionPeriod, &c.Store.Retention.Failures)},
 		{Name: "store.retention.rules", Form: Structure, Help: "other retentions of published messages, by exchange, key, stream or label", read: structures(readKeepRule, (*[]eventstore.KeepRule)(&c.Store.Retention.Rules))},
-		{Name: "redact.rules", Form: Structure, Help: "values that are replaced by hashes before events are stored, by exchange and key: of a header, a JSON member, a text or a pattern", read: structures(readRedactRule, &c.Redact.Rules)},
+		{Name: "redact.rules", Form: Structure, Help: "values that are replaced by hashes before events are stored, by exchange and key: of a header, a JSON member, a text or a pattern; subject: true is the id of a person, whom erase makes unreadable", read: structures(readRedactRule, &c.Redact.Rules)},
 		{Name: "redact.hash_key_file", Help: "file with the keys of these hashes, one per line; rules need it", read: scalar(path, &c.Redact.HashKeyFile)},
 		{Name: "redact.original_keys_file", Help: "file with the keys of the encrypted originals of redacted messages, one per line (default: originals are not kept)", read: scalar(path, &c.Redact.OriginalKeysFile)},
 		{Name: "redact.unknown", Default: "drop", Help: "bodies that rules cannot examine: drop replaces the whole body by a hash, keep stores it", read: scalar(oneOf("drop", "keep"), &c.Redact.Unknown)},

@@ -173,9 +173,9 @@ var structureCases = map[string]keyCase{
 		bad:   "forever", want: `"forever": expected a list`,
 	},
 	"redact.rules": {
-		good:  "[{exchange: shop, key: 'order.#', header: x-customer, as: customer}, {json: customer.email}, {text: user_id}, {pattern: mail}]",
-		shown: "[0].exchange=shop [0].key=order.# [0].header=x-customer [0].as=customer [1].json=customer.email [2].text=user_id [3].pattern=mail",
-		with:  "redact.hash_key_file: /run/hash", bad: "mail", want: `"mail": expected a list`,
+		good:  "[{exchange: shop, key: 'order.#', header: x-customer, as: customer, subject: true}, {json: customer.email}, {text: user_id}, {pattern: mail}]",
+		shown: "[0].exchange=shop [0].key=order.# [0].header=x-customer [0].subject=true [0].as=customer [1].json=customer.email [2].text=user_id [3].pattern=mail",
+		with:  "redact: {hash_key_file: /run/hash, original_keys_file: /run/originals}", bad: "mail", want: `"mail": expected a list`,
 	},
 	"streams": {
 		good:  "[{exchange: shop, key: 'order.#', id: 'order-{headers.id}', version: '{headers.version}'}, {id: '{routing_key.2}'}]",

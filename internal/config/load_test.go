@@ -34,7 +34,7 @@ store:
   password_file: /run/store
   tls: {ca: /ca.pem, cert: store.pem, key: store.key}
   retention: {traffic: 1d12h, failures: 0}
-redact: {hash_key_file: /run/hashes, original_keys_file: /run/originals, unknown: keep, rules: [{exchange: shop, json: email, as: mail}, {pattern: card}]}
+redact: {hash_key_file: /run/hashes, original_keys_file: /run/originals, unknown: keep, rules: [{exchange: shop, json: email, as: mail, subject: true}, {pattern: card}]}
 topology: {prefix: shop.messages, queue_type: classic}
 tap:
   exchanges:
@@ -164,7 +164,7 @@ func TestEveryKeyOfTheFile(t *testing.T) {
 		},
 		Redact: Redact{
 			HashKeyFile: "/run/hashes", OriginalKeysFile: "/run/originals", Unknown: "keep",
-			Rules: []privacy.Rule{{Exchange: "shop", JSON: "email", As: "mail"}, {Pattern: "card"}},
+			Rules: []privacy.Rule{{Exchange: "shop", JSON: "email", As: "mail", Subject: true}, {Pattern: "card"}},
 		},
 		Topology: Topology{Prefix: "shop.messages", QueueType: "classic"},
 		Tap: Tap{Exchanges: []TapExchange{

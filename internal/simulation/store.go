@@ -142,6 +142,21 @@ func (s storedRecords) DeleteRecord(ctx context.Context, kind, id, version strin
 	return write(ctx, s.link, func(ctx context.Context) (bool, error) { return s.store.DeleteRecord(ctx, kind, id, version) })
 }
 
+// SubjectKeys implements system.EventStore.
+func (s storedRecords) SubjectKeys(ctx context.Context, subjects []string) (map[string][]byte, error) {
+	return answer(ctx, s.link, func() (map[string][]byte, error) { return s.store.SubjectKeys(ctx, subjects) })
+}
+
+// KeepSubjectKeys implements system.EventStore.
+func (s storedRecords) KeepSubjectKeys(ctx context.Context, keys map[string][]byte) (map[string][]byte, error) {
+	return write(ctx, s.link, func(ctx context.Context) (map[string][]byte, error) { return s.store.KeepSubjectKeys(ctx, keys) })
+}
+
+// DestroySubjectKeys implements system.EventStore.
+func (s storedRecords) DestroySubjectKeys(ctx context.Context, subjects []string) ([]string, error) {
+	return write(ctx, s.link, func(ctx context.Context) ([]string, error) { return s.store.DestroySubjectKeys(ctx, subjects) })
+}
+
 // CreateJob implements system.EventStore.
 func (s storedRecords) CreateJob(ctx context.Context, id string, document []byte) (string, error) {
 	return write(ctx, s.link, func(ctx context.Context) (string, error) { return s.store.CreateJob(ctx, id, document) })

@@ -12,6 +12,7 @@ import (
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/indexer"
 	"github.com/watershipmq/watership/internal/render/quantity"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -25,6 +26,9 @@ type EventStore interface {
 
 	DeleteRecord(ctx context.Context, kind, id, version string) (deleted bool, err error)
 	Records(ctx context.Context, kind string) iter.Seq2[[]byte, error]
+
+	privacy.SubjectKeys
+	DestroySubjectKeys(ctx context.Context, subjects []string) (destroyed []string, err error)
 
 	Replace(ctx context.Context, list []eventstore.Replacement) ([]eventstore.Result, error)
 	Install(ctx context.Context) error

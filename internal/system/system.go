@@ -150,8 +150,10 @@ func newSystem(cfg Config) (*System, error) {
 			return nil, InputErrorf("amqp.management_url: %w", err)
 		}
 	}
+	subjects := &subjectKeys{}
 	redactor, err := privacy.New(privacy.Config{
-		Rules: settings.Redact.Rules, HashKeys: files.HashKeys, KeepUnknown: settings.Redact.Unknown == "keep", Originals: files.Originals, Logger: cfg.Logger,
+		Rules: settings.Redact.Rules, HashKeys: files.HashKeys, KeepUnknown: settings.Redact.Unknown == "keep", Originals: files.Originals,
+		Subjects: subjects, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, InputErrorf("redact: %w", err)
@@ -164,6 +166,7 @@ func newSystem(cfg Config) (*System, error) {
 		Language:    Language{formatOf(settings.Clone(), redactor)},
 		connections: connections{configuration: configured, name: cfg.Name, dial: cfg.Dial}, open: cfg.OpenStore, dialTarget: cfg.DialTarget,
 	}
+	subjects.system = s
 	if s.open == nil {
 		s.open = s.openStore
 	}
@@ -182,6 +185,9 @@ func formatOf(settings config.Config, redactor *privacy.Redactor) schemas.Docume
 	}
 	if redactor != nil {
 		format.Redact = redactor.Event
+	}
+	if redactor.NamesSubjects() {
+		format.Prepare = redactor.Prepare
 	}
 	return format
 }

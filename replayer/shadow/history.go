@@ -78,7 +78,7 @@ func (r *run) readBodies(ctx context.Context, events []schemas.Event) error {
 	missing := bodies.NewMissing(r.Fingerprints)
 	for i := range events {
 		events[i].BodyIn = schemas.BodyInPublished
-		missing.Add(&events[i])
+		missing.Add(ctx, &events[i])
 	}
 	return missing.FindStored(ctx, r.Store)
 }

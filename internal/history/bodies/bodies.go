@@ -43,25 +43,26 @@ func NewMissing(fingerprints schemas.Fingerprints) Missing {
 }
 
 // Add adds an event, which gets its body when it is found.
-func (m Missing) Add(e *schemas.Event) {
-	_ = privacy.Open(m.Opener, e) // it stays redacted, and who would send it says why
+func (m Missing) Add(ctx context.Context, e *schemas.Event) {
+	_ = privacy.Open(ctx, m.Opener, e) // it stays redacted, and who would send it says why
 	m.byFingerprint[e.Fingerprint] = append(m.byFingerprint[e.Fingerprint], e)
 }
 
-func (m Missing) openSealed(sealed []byte, fingerprint string) (schemas.Envelope, error) {
+func (m Missing) openSealed(ctx context.Context, sealed []byte, fingerprint string) (schemas.Envelope, error) {
 	if m.Opener == nil {
 		return schemas.Envelope{}, errors.New("sealed")
 	}
-	return m.Opener.OpenSealed(sealed, fingerprint)
+	return m.Opener.OpenSealed(ctx, sealed, fingerprint)
 }
 
 // Len returns the number of messages whose bodies were not found.
 func (m Missing) Len() int { return len(m.byFingerprint) }
 
 // setBody gives the body of a message to its events. One whose own headers are redacted gets the
-// whole message. Of a redacted message they get the redacted body, and its mark. It ignores a
-// body that does not match the fingerprint, whatever its message claims.
-func (m Missing) setBody(fingerprint string, found schemas.Envelope) {
+// whole message. Of a redacted message they get the redacted body, its mark, and the sealed original, which
+// says why it cannot be opened. It ignores a body that does not match the fingerprint, whatever its message
+// claims.
+func (m Missing) setBody(fingerprint string, found schemas.Envelope, sealed []byte) {
 	events := slices.DeleteFunc(m.byFingerprint[fingerprint], func(e *schemas.Event) bool {
 		whole := e.Envelope
 		whole.Body = found.Body
@@ -71,7 +72,7 @@ func (m Missing) setBody(fingerprint string, found schemas.Envelope) {
 		if whole.Redacted = whole.Redacted || found.Redacted; !whole.Redacted && !m.fingerprints.Matches(whole, fingerprint) {
 			return false
 		}
-		e.Envelope, e.BodyIn, e.Sealed = whole, schemas.BodyHere, nil // which may be an original without the body
+		e.Envelope, e.BodyIn, e.Sealed = whole, schemas.BodyHere, sealed
 		return true
 	})
 	if m.byFingerprint[fingerprint] = events; len(events) == 0 {
@@ -90,7 +91,7 @@ func (m Missing) FindStored(ctx context.Context, store Store) error {
 		return nil
 	}
 	whole := kql.Not{Node: kql.Exists{Field: kql.Pattern{"watership.body_in"}}}
-	redacted := map[string]schemas.Envelope{} // by fingerprint
+	redacted := map[string]schemas.Event{} // by fingerprint
 	for other, err := range storeread.Readable(store.Events(ctx, eventstore.Selection{Query: kql.And{messages, whole}, Order: eventstore.BySequence})) {
 		if err != nil {
 			return fmt.Errorf("looking up bodies: %w", err)
@@ -98,18 +99,18 @@ func (m Missing) FindStored(ctx context.Context, store Store) error {
 		if other.BodyIn != schemas.BodyHere {
 			continue
 		}
-		if privacy.Open(m.Opener, &other) != nil {
+		if privacy.Open(ctx, m.Opener, &other) != nil {
 			if _, found := redacted[other.Fingerprint]; !found {
-				redacted[other.Fingerprint] = other.Envelope
+				redacted[other.Fingerprint] = other
 			}
 			continue
 		}
-		if m.setBody(other.Fingerprint, other.Envelope); m.Len() == 0 {
+		if m.setBody(other.Fingerprint, other.Envelope, nil); m.Len() == 0 {
 			return nil
 		}
 	}
-	for fingerprint, envelope := range redacted {
-		m.setBody(fingerprint, envelope)
+	for fingerprint, other := range redacted {
+		m.setBody(fingerprint, other.Envelope, other.Sealed)
 	}
 	return nil
 }
@@ -148,13 +149,18 @@ func (m Missing) readUnstorable(ctx context.Context, channels rabbit.Channels, q
 				return err
 			}
 			// A message of a newer version cannot be read and is skipped.
+			var sealed []byte
 			if e, state, err := wire.Unwrap(schemas.FromDelivery(d)); err == nil {
 				if wire.HasSealedBody(d.Headers) {
-					if e, err = m.openSealed(e.Body, state.Fingerprint); err != nil {
+					sealed = e.Body
+					if e, err = m.openSealed(ctx, sealed, state.Fingerprint); err != nil && m.Opener == nil {
 						continue
 					}
+					if e.Redacted = err != nil; !e.Redacted {
+						sealed = nil
+					}
 				}
-				m.setBody(state.Fingerprint, e)
+				m.setBody(state.Fingerprint, e, sealed)
 			}
 		}
 		return context.Cause(ctx)

@@ -53,7 +53,7 @@ func TestOriginalOfALaterEvent(t *testing.T) {
 	for opener, want := range map[privacy.Opener]string{keeps: string(e.Body), forgets: string(forgets.Event(event).Envelope.Body)} {
 		missing, found := NewMissing(schemas.Fingerprints{}), bodiless
 		missing.Opener = opener
-		missing.Add(&found)
+		missing.Add(t.Context(), &found)
 		err := missing.FindStored(t.Context(), storedEvents{forgets.Event(event), keeps.Event(event)})
 		if err != nil || missing.Len() > 0 || string(found.Envelope.Body) != want || found.Envelope.Redacted == (opener == keeps) {
 			t.Errorf("%d are missing, %v, %q, want %q", missing.Len(), err, found.Envelope.Body, want)
@@ -87,7 +87,7 @@ func TestReadersOfUnstorableMessages(t *testing.T) {
 					for range 3 {
 						missing := NewMissing(schemas.Fingerprints{})
 						for _, event := range events {
-							missing.Add(&event)
+							missing.Add(t.Context(), &event)
 						}
 						if err := missing.FindUnstorable(t.Context(), conn, queue); err != nil || missing.Len() > 0 {
 							t.Errorf("%d bodies are missing: %v", missing.Len(), err)
@@ -109,7 +109,7 @@ func TestNoQueueOfUnstorableMessages(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	missing := NewMissing(schemas.Fingerprints{})
-	missing.Add(&schemas.Event{State: schemas.State{Fingerprint: "f"}})
+	missing.Add(t.Context(), &schemas.Event{State: schemas.State{Fingerprint: "f"}})
 	if err := missing.FindUnstorable(t.Context(), conn, rabbittest.Name(t)); err != nil || missing.Len() != 1 {
 		t.Errorf("%d, %v", missing.Len(), err)
 	}

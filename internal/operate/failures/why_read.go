@@ -127,7 +127,7 @@ func (w *whyReader) findBodies(ctx context.Context, sides ...[]sampled) error {
 func (w *whyReader) findSome(ctx context.Context, messages []*sampled) error {
 	missing := bodies.NewMissing(w.System.Settings().Fingerprint)
 	for _, m := range messages {
-		missing.Add(&m.event)
+		missing.Add(ctx, &m.event)
 	}
 	if err := missing.FindStored(ctx, w); err != nil {
 		return err

@@ -57,7 +57,7 @@ func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.St
 		if err != nil {
 			return nil, err
 		}
-		as = originals.Of
+		as = func(e schemas.Event) schemas.Event { return originals.Of(ctx, e) }
 	}
 	store, err := o.System.Store(ctx)
 	if err != nil {

@@ -29,8 +29,8 @@ func ReadOriginals(ctx context.Context, sys *system.System, query string) (Origi
 
 // Of returns an event with its message as it was published. A message whose original cannot be opened stays
 // redacted.
-func (o Originals) Of(e schemas.Event) schemas.Event {
-	opened, err := original(o.redactor, e)
+func (o Originals) Of(ctx context.Context, e schemas.Event) schemas.Event {
+	opened, err := original(ctx, o.redactor, e)
 	if err != nil {
 		return e
 	}
@@ -39,11 +39,11 @@ func (o Originals) Of(e schemas.Event) schemas.Event {
 
 // original returns an event with its message as it was published. Its other texts, such as the error,
 // have no original.
-func original(redactor *privacy.Redactor, e schemas.Event) (schemas.Event, error) {
+func original(ctx context.Context, redactor *privacy.Redactor, e schemas.Event) (schemas.Event, error) {
 	if !e.Envelope.Redacted {
 		return e, nil
 	}
-	err := redactor.Open(&e)
+	err := redactor.Open(ctx, &e)
 	e.Redacted = true
 	return e, err
 }
@@ -57,7 +57,10 @@ func (m wholeMessages) original(ctx context.Context, id string) (schemas.Event, 
 	if err != nil {
 		return schemas.Event{}, err
 	}
-	opened, err := original(m.system.Redactor(), stored)
+	opened, err := original(ctx, m.system.Redactor(), stored)
+	if _, erased := errors.AsType[*privacy.ErasedError](err); erased {
+		return schemas.Event{}, err
+	}
 	if err != nil {
 		return schemas.Event{}, unopened("the original of message "+nameOf(stored), errors.Unwrap(err))
 	}

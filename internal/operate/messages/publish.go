@@ -208,7 +208,7 @@ func (o operations) addOriginal(ctx context.Context, p Publication, e *schemas.E
 	}
 	original, err := wholeMessages{o.System}.stored(ctx, p.Original)
 	if err == nil && p.OriginalBody {
-		e.Body, err = originalBody(o.System.Redactor(), original)
+		e.Body, err = originalBody(ctx, o.System.Redactor(), original)
 	}
 	if err == nil {
 		access.Describe(ctx, access.Action{Object: fmt.Sprintf("%s %s, a copy of %s", p.Exchange, p.RoutingKey, original.Fingerprint)})
@@ -218,8 +218,8 @@ func (o operations) addOriginal(ctx context.Context, p Publication, e *schemas.E
 }
 
 // originalBody returns the body of an event as it was published.
-func originalBody(opener privacy.Opener, original schemas.Event) ([]byte, error) {
-	if err := opener.Open(&original); err != nil {
+func originalBody(ctx context.Context, opener privacy.Opener, original schemas.Event) ([]byte, error) {
+	if err := opener.Open(ctx, &original); err != nil {
 		return nil, err
 	}
 	return bodyOf(original)

@@ -100,7 +100,7 @@ func (r *run) take(ctx context.Context, e schemas.Event) error {
 func (r *run) findBodies(ctx context.Context) error {
 	missing := bodies.NewMissing(r.Fingerprints)
 	for i := range r.lacking {
-		missing.Add(&r.lacking[i])
+		missing.Add(ctx, &r.lacking[i])
 	}
 	if err := missing.FindStored(ctx, r.Store); err != nil {
 		return err

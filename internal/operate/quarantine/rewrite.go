@@ -147,9 +147,17 @@ func (r *Rewrite) settle(was rewriting, result eventstore.Result) (rewriting, bo
 
 // send splits events that the store refuses as a whole.
 func (r *Rewrite) send(ctx context.Context, pending []rewriting) ([]eventstore.Result, error) {
+	events := make([]schemas.Event, len(pending))
+	for i, p := range pending {
+		events[i] = p.event
+	}
+	format, err := r.Format.For(ctx, events)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]eventstore.Replacement, len(pending))
 	for i, p := range pending {
-		list[i] = eventstore.Replacement{Quarantined: p.id, Document: r.Format.Document(p.event)}
+		list[i] = eventstore.Replacement{Quarantined: p.id, Document: format.Document(p.event)}
 	}
 	results, err := storeread.Do(ctx, storeTimeout, func() ([]eventstore.Result, error) { return r.Store.Replace(ctx, list) })
 	var failed *eventstore.Error

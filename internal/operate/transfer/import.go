@@ -64,7 +64,7 @@ func (i *Import) Run(ctx context.Context, in io.Reader) error {
 }
 
 func (i *Import) read(ctx context.Context, in io.Reader) error {
-	var batch []schemas.Document
+	var batch []schemas.Event
 	size, told := 0, false
 	for event, err := range Read(in) {
 		if err != nil {
@@ -74,13 +74,13 @@ func (i *Import) read(ctx context.Context, in io.Reader) error {
 			i.recordRefusal(event.EventID, why.Error())
 			continue
 		}
-		doc := i.Format.Document(event)
-		if kept, limited := i.Retention[doc.Stream]; !told && limited && time.Since(event.Time) > kept {
+		stream := i.Format.Stream(event)
+		if kept, limited := i.Retention[stream]; !told && limited && time.Since(event.Time) > kept {
 			told = true
-			i.Expired(event, doc.Stream)
+			i.Expired(event, stream)
 		}
-		batch = append(batch, doc)
-		if size += len(doc.Source); len(batch) < importEvents && size < importBytes {
+		batch = append(batch, event)
+		if size += documentBytes(event); len(batch) < importEvents && size < importBytes {
 			continue
 		}
 		if err := i.createMissing(ctx, batch); err != nil {
@@ -91,25 +91,39 @@ func (i *Import) read(ctx context.Context, in io.Reader) error {
 	return i.createMissing(ctx, batch)
 }
 
-// createMissing omits documents that are stored already, also in older indices.
-func (i *Import) createMissing(ctx context.Context, docs []schemas.Document) error {
-	ids := make([]string, len(docs))
-	for n, doc := range docs {
-		ids[n] = doc.ID
+// documentBytes is about the size of an event's document, whose JSON body is in it twice.
+func documentBytes(e schemas.Event) int {
+	const fields = 2 << 10
+	return fields + 2*len(e.Envelope.Body) + 2*len(e.Sealed)
+}
+
+// createMissing omits events that are stored already, also in older indices.
+func (i *Import) createMissing(ctx context.Context, events []schemas.Event) error {
+	ids := make([]string, len(events))
+	for n, event := range events {
+		ids[n] = event.EventID
 	}
 	found, err := i.Store.Find(ctx, ids)
 	if err != nil {
 		return err
 	}
-	var left []schemas.Document
-	for _, doc := range docs {
-		if _, exists := found[doc.ID]; exists {
+	var left []schemas.Event
+	for _, event := range events {
+		if _, exists := found[event.EventID]; exists {
 			i.Existing++
 			continue
 		}
-		left = append(left, doc)
+		left = append(left, event)
 	}
-	err = i.createAll(ctx, left)
+	format, err := i.Format.For(ctx, left)
+	if err != nil {
+		return err
+	}
+	docs := make([]schemas.Document, len(left))
+	for n, event := range left {
+		docs[n] = format.Document(event)
+	}
+	err = i.createAll(ctx, docs)
 	i.Progress(i.Created + i.Existing + i.Refused)
 	return err
 }

@@ -48,7 +48,7 @@ func checkFile(path string) error {
 // CheckStore refuses the files of an SQLite store that are links, or that other
 // users may write to. Files that do not exist are no error.
 func CheckStore(path string) error {
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".subjects", ".subjects-journal"} {
 		if _, err := os.Lstat(path + suffix); err != nil {
 			continue
 		}

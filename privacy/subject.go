@@ -1,0 +1,428 @@
+package privacy
+
+import (
+	"bytes"
+	"context"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/watershipmq/watership/schemas"
+)
+
+// SubjectKeys keeps the keys of subjects: of each person whom messages are about, as rules with Subject name
+// them, a random key. Their originals open, and values in their messages have their hashes, by this key and
+// those of the configuration. So whoever destroys it erases them, in copies of the events as well.
+//
+// A key is sealed by Config.Originals, and kept under the hash of its subject. A process keeps keys that it has
+// asked for in memory for up to SubjectKeyAge.
+type SubjectKeys interface {
+	// SubjectKeys returns the keys of those subjects that have one, in one request.
+	SubjectKeys(ctx context.Context, subjects []string) (map[string][]byte, error)
+
+	// KeepSubjectKeys keeps keys of subjects that have none yet, and returns the key that each has then, in one
+	// request or two. They are durable when it returns.
+	KeepSubjectKeys(ctx context.Context, keys map[string][]byte) (map[string][]byte, error)
+}
+
+// SubjectKeyAge is the time for which a process may use the key of a subject after another one has destroyed it.
+const SubjectKeyAge = time.Minute
+
+const (
+	maxSubjects    = 16     // of a message; the original of one with more is not kept
+	cachedSubjects = 50_000 // whose keys are in memory; a batch has fewer
+
+	subjectLabel   = "subject" // of the hashes of subjects
+	subjectSealUse = "watership key of a subject"
+	subjectHashUse = "watership hashes of a subject"
+	subjectKeyUse  = "watership id of the key of a subject"
+)
+
+// subjectHash is the hash of a subject, as its value has it where it is replaced.
+type subjectHash [hashSize]byte
+
+func (h subjectHash) String() string { return subjectLabel + "_" + hex.EncodeToString(h[:]) }
+
+func parseSubject(text string) (hash subjectHash, ok bool) {
+	digits, ok := strings.CutPrefix(text, subjectLabel+"_")
+	if !ok || len(digits) != 2*hashSize {
+		return hash, false
+	}
+	_, err := hex.Decode(hash[:], []byte(digits))
+	return hash, err == nil
+}
+
+// keyID tells the key of a subject from the one that it had before it was erased.
+type keyID [8]byte
+
+// subjectKey is the key of a subject.
+type subjectKey struct {
+	hash subjectHash
+	id   keyID
+	key  []byte
+}
+
+func newSubjectKey(hash subjectHash, key []byte) (subjectKey, error) {
+	s := subjectKey{hash: hash, key: key}
+	if len(key) != keySize {
+		return s, fmt.Errorf("the key of %s has %d bytes, expected %d", hash, len(key), keySize)
+	}
+	id, err := hkdf.Expand(sha256.New, key, subjectKeyUse, len(s.id))
+	copy(s.id[:], id)
+	return s, err
+}
+
+// secretOf returns the keys of subjects as one; nil: there are none.
+func secretOf(subjects []subjectKey) (secret []byte) {
+	for _, s := range subjects {
+		secret = append(secret, s.key...)
+	}
+	return secret
+}
+
+// ErasedError reports that the key of a subject was destroyed, so that the originals of its messages cannot be
+// opened any more.
+type ErasedError struct {
+	Subject string // its hash
+}
+
+func (e *ErasedError) Error() string {
+	return "it was erased: the key of " + e.Subject + " is destroyed"
+}
+
+// Subjects returns the hashes of a subject under which its key and its events may be, by each key of hashes, the
+// newest first. nil: no rule names subjects.
+func (r *Redactor) Subjects(value string) (hashes []string) {
+	if !r.NamesSubjects() {
+		return nil
+	}
+	for _, key := range r.cfg.HashKeys {
+		hashes = append(hashes, hashBy(key, subjectLabel, value))
+	}
+	return hashes
+}
+
+// IsSubject reports whether a text is the hash of a subject.
+func IsSubject(text string) bool {
+	_, ok := parseSubject(text)
+	return ok
+}
+
+// NamesSubjects reports whether a rule names subjects.
+func (r *Redactor) NamesSubjects() bool {
+	return r != nil && slices.ContainsFunc(r.rules, func(rule rule) bool { return rule.Subject })
+}
+
+// subjectsOf returns the subjects of an event that was not redacted, in their order.
+func (r *Redactor) subjectsOf(e *schemas.Event, applicable []rule) (hashes []subjectHash, known bool) {
+	add := func(value string) string {
+		if value != "" && len(hashes) < mostElsewhere {
+			hashes = append(hashes, digest(r.cfg.HashKeys[0], value))
+		}
+		return ""
+	}
+	known = true
+	if e.Action.OfNoMessage() {
+		return nil, true
+	}
+	var members []*rule
+	for i := range applicable {
+		switch by := &applicable[i]; {
+		case !by.Subject:
+		case by.path != nil:
+			members = append(members, by)
+		case by.Text != "":
+			add(*texts(e, by.Text)[0])
+		default:
+			for name, value := range e.Envelope.Headers {
+				if strings.EqualFold(name, by.Header) {
+					leaves(value, add)
+				}
+			}
+		}
+	}
+	if len(members) > 0 {
+		known = r.subjectsOfBody(e, members, add)
+	}
+	slices.SortFunc(hashes, func(a, b subjectHash) int { return bytes.Compare(a[:], b[:]) })
+	hashes = slices.Compact(hashes)
+	return hashes, known || len(hashes) > 0
+}
+
+// subjectsOfBody adds the values of members. It reports whether the body can be examined.
+func (r *Redactor) subjectsOfBody(e *schemas.Event, members []*rule, add func(string) string) bool {
+	if e.BodyIn != schemas.BodyHere {
+		return false
+	}
+	if isNoEvent(e) {
+		return r.cfg.KeepUnknown
+	}
+	if len(e.Envelope.Body) == 0 {
+		return true
+	}
+	text, ok := examined(&e.Envelope)
+	if !ok || !json.Valid(text) {
+		return r.cfg.KeepUnknown
+	}
+	j := jsonText{text: string(text), found: func(_ *rule, value string) string { return add(value) }}
+	j.value(members, 0)
+	return true
+}
+
+// subjectCache has keys of subjects that the store was asked for a short time ago.
+type subjectCache struct {
+	store     SubjectKeys
+	originals Keys
+	now       func() time.Time
+
+	mu    sync.Mutex // guards known
+	known map[subjectHash]cachedKey
+}
+
+type cachedKey struct {
+	subjectKey
+	asked time.Time
+}
+
+// cached returns the keys of subjects that are in memory, and the others.
+func (c *subjectCache) cached(subjects []subjectHash) (keys map[subjectHash]subjectKey, missing []string) {
+	keys = make(map[subjectHash]subjectKey, len(subjects))
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, hash := range subjects {
+		if _, found := keys[hash]; found {
+			continue
+		}
+		if found, ok := c.known[hash]; ok && now.Sub(found.asked) < SubjectKeyAge {
+			keys[hash] = found.subjectKey
+		} else {
+			missing = append(missing, hash.String())
+		}
+	}
+	return keys, missing
+}
+
+// read returns the keys of subjects that have one.
+func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (map[subjectHash]subjectKey, error) {
+	keys, missing := c.cached(subjects)
+	if len(missing) == 0 {
+		return keys, nil
+	}
+	asked := c.now()
+	found, err := c.store.SubjectKeys(ctx, missing)
+	if err != nil {
+		return nil, fmt.Errorf("reading the keys of subjects: %w", err)
+	}
+	return keys, c.add(keys, found, asked)
+}
+
+// ensure returns the keys of all subjects, and makes those that there are not yet.
+func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (map[subjectHash]subjectKey, error) {
+	keys, err := c.read(ctx, subjects)
+	if err != nil {
+		return nil, err
+	}
+	made := map[string][]byte{}
+	for _, hash := range subjects {
+		if _, found := keys[hash]; found {
+			continue
+		}
+		key := make([]byte, keySize)
+		_, _ = rand.Read(key) // never fails
+		text := hash.String()
+		if made[text], err = sealText(c.originals, nil, nil, subjectSealUse, key, text); err != nil {
+			return nil, fmt.Errorf("sealing the key of a subject: %w", err)
+		}
+	}
+	if len(made) == 0 {
+		return keys, nil
+	}
+	asked := c.now()
+	kept, err := c.store.KeepSubjectKeys(ctx, made)
+	if err != nil {
+		return nil, fmt.Errorf("keeping the keys of subjects: %w", err)
+	}
+	if err := c.add(keys, kept, asked); err != nil {
+		return nil, err
+	}
+	for _, hash := range subjects {
+		if _, found := keys[hash]; !found {
+			return nil, fmt.Errorf("the store has not kept the key of %s", hash)
+		}
+	}
+	return keys, nil
+}
+
+// add opens keys as the store has them.
+func (c *subjectCache) add(keys map[subjectHash]subjectKey, found map[string][]byte, asked time.Time) error {
+	opened := make([]subjectKey, 0, len(found))
+	for text, sealed := range found {
+		hash, ok := parseSubject(text)
+		if !ok {
+			continue
+		}
+		s, err := parseSealed(sealed)
+		var plain []byte
+		if err == nil {
+			plain, err = s.open(c.originals, nil, subjectSealUse, text)
+		}
+		var key subjectKey
+		if err == nil {
+			key, err = newSubjectKey(hash, plain)
+		}
+		if err != nil {
+			return fmt.Errorf("the key of %s cannot be opened: %w", text, err)
+		}
+		keys[hash] = key
+		opened = append(opened, key)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known)+len(opened) > cachedSubjects {
+		clear(c.known)
+	}
+	for _, key := range opened {
+		c.known[key.hash] = cachedKey{key, asked}
+	}
+	return nil
+}
+
+func (c *subjectCache) forget(subjects ...subjectHash) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, hash := range subjects {
+		delete(c.known, hash)
+	}
+}
+
+// Forget lets this process use the keys of subjects no more, which were destroyed. Others do so after
+// SubjectKeyAge.
+func (r *Redactor) Forget(subjects ...string) {
+	if r == nil || r.subjects == nil {
+		return
+	}
+	for _, text := range subjects {
+		if hash, ok := parseSubject(text); ok {
+			r.subjects.forget(hash)
+		}
+	}
+}
+
+// Prepare returns Event for some events, whose subjects have their keys, which it reads or makes in one request for
+// all. An error is that of SubjectKeys: nothing is redacted until it is there. It is for
+// schemas.DocumentFormat.
+func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(schemas.Event) schemas.Event, error) {
+	if !r.NamesSubjects() {
+		return r.Event, nil
+	}
+	var all []subjectHash
+	for i := range events {
+		hashes, _ := r.of(&events[i], r.applicable(&events[i]))
+		all = append(all, hashes...)
+	}
+	slices.SortFunc(all, func(a, b subjectHash) int { return bytes.Compare(a[:], b[:]) })
+	if all = slices.Compact(all); len(all) == 0 {
+		return r.Event, nil
+	}
+	keys, err := r.subjects.ensure(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	return func(e schemas.Event) schemas.Event { return r.event(e, keys) }, nil
+}
+
+// of returns the subjects of an event, which may have been redacted.
+func (r *Redactor) of(e *schemas.Event, applicable []rule) (hashes []subjectHash, known bool) {
+	if !e.Envelope.Redacted {
+		return r.subjectsOf(e, applicable)
+	}
+	for _, text := range e.Subjects {
+		if hash, ok := parseSubject(text); ok {
+			hashes = append(hashes, hash)
+		}
+	}
+	return hashes, true
+}
+
+// about is what an event is about, and the keys for it.
+type about struct {
+	subjects []string     // their hashes
+	keys     []subjectKey // of all; empty: there are no subjects
+	hashKey  []byte       // of the values
+	erasable bool         // an original can be kept: if there are subjects, it ends with their keys
+}
+
+// about returns the keys for an event. The values of an event whose subjects are not known have hashes that nobody can
+// compute again.
+func (r *Redactor) about(e *schemas.Event, applicable []rule, keys map[subjectHash]subjectKey) (a about) {
+	hashes, known := r.of(e, applicable)
+	for _, hash := range hashes {
+		a.subjects = append(a.subjects, hash.String())
+		if key, found := keys[hash]; found {
+			a.keys = append(a.keys, key)
+		}
+	}
+	if known && len(hashes) == 0 {
+		a.hashKey, a.erasable = r.cfg.HashKeys[0], true
+		return a
+	}
+	a.hashKey = make([]byte, keySize)
+	a.erasable = len(hashes) > 0 && len(hashes) <= maxSubjects && len(a.keys) == len(hashes)
+	if !a.erasable {
+		_, _ = rand.Read(a.hashKey) // never fails
+		return a
+	}
+	salted := hmac.New(sha256.New, r.cfg.HashKeys[0])
+	_, _ = salted.Write([]byte(subjectHashUse))
+	_, _ = salted.Write(secretOf(a.keys))
+	salted.Sum(a.hashKey[:0])
+	return a
+}
+
+// openOf opens an original by the keys of its subjects.
+func (r *Redactor) openOf(ctx context.Context, sealed []byte, fingerprint string) (schemas.Envelope, error) {
+	s, err := parseSealed(sealed)
+	if err != nil {
+		return schemas.Envelope{}, err
+	}
+	if len(s.subjects) == 0 {
+		return s.envelope(r.cfg.Originals, nil, fingerprint)
+	}
+	if r.subjects == nil {
+		return schemas.Envelope{}, errors.New("this process has no keys of subjects")
+	}
+	var hashes []subjectHash
+	for _, of := range s.subjects {
+		hashes = append(hashes, of.hash)
+	}
+	keys, err := r.subjects.read(ctx, hashes)
+	if err != nil {
+		return schemas.Envelope{}, err
+	}
+	isOther := func(of sealedSubject) bool { key, found := keys[of.hash]; return found && key.id != of.key }
+	if slices.ContainsFunc(s.subjects, isOther) { // another process may have made it anew
+		r.subjects.forget(hashes...)
+		if keys, err = r.subjects.read(ctx, hashes); err != nil {
+			return schemas.Envelope{}, err
+		}
+	}
+	var of []subjectKey
+	for _, subject := range s.subjects {
+		key, found := keys[subject.hash]
+		if !found || key.id != subject.key {
+			return schemas.Envelope{}, &ErasedError{Subject: subject.hash.String()}
+		}
+		of = append(of, key)
+	}
+	return s.envelope(r.cfg.Originals, of, fingerprint)
+}
